@@ -1,0 +1,254 @@
+"""`mog.yaml` as typed settings.
+
+Every default is the paper's (Zhong et al. 2024, Mix-of-Granularity) unless the field says otherwise.
+"""
+
+from __future__ import annotations
+
+import difflib
+import os
+import re
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+import yaml
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    ConfigDict,
+    Field,
+    PositiveInt,
+    ValidationError,
+    model_validator,
+)
+
+from mog_assets.errors import ConfigError
+
+CONFIG_VARIABLE = "MOG_CONFIG"
+DEFAULT_CONFIG = "mog.yaml"
+
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}")
+
+
+def _name(value: str) -> str:
+    # Names become folder names, partition keys and payload values.
+    if not _NAME.fullmatch(value):
+        raise ValueError(
+            "a name of 1 to 64 letters, digits, '.', '_' or '-', starting with a letter or digit"
+        )
+    return value
+
+
+Name = Annotated[str, AfterValidator(_name)]
+RetrieverName = Literal["bm25", "dense", "hybrid"]
+
+
+class _Model(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class CorpusSettings(_Model):
+    """Where one corpus comes from: a `.jsonl[.gz]` file, or a folder of documents."""
+
+    path: Path
+
+
+class QuestionSetSettings(_Model):
+    """Questions that are retrieved over `corpora` together.
+
+    `train` and `test` name the splits used for either. A split cannot be in both: what was trained on is never scored.
+    """
+
+    path: Path
+    corpora: list[Name] = Field(min_length=1)
+    train: list[str] = []
+    test: list[str] = []
+
+    @model_validator(mode="after")
+    def _disjoint(self) -> QuestionSetSettings:
+        if both := sorted(set(self.train) & set(self.test)):
+            raise ValueError(f"splits used either for train or for test, not for both ({', '.join(both)})")
+        return self
+
+
+class EncoderSettings(_Model):
+    """Sentence encoder: the embedded `all-MiniLM-L6-v2`, a Hugging Face model id, or a local folder."""
+
+    # The paper's encoder is FacebookAI/roberta-base; the embedded one needs no download.
+    model: str = "all-MiniLM-L6-v2"
+    device: Literal["auto", "cpu", "cuda"] = "auto"
+    dtype: Literal["auto", "float32", "bfloat16"] = "auto"
+    max_length: PositiveInt = 256
+    batch_tokens: PositiveInt = 8192
+    # "pooled" encodes level 1 only; coarser vectors are means weighted by length. benchmarks/README.md has the trade.
+    levels: Literal["pooled", "direct"] = "pooled"
+
+
+class Bm25Settings(_Model):
+    """BM25 in Lucene's form; `statistics` says over what document frequencies and lengths are counted."""
+
+    k1: float = Field(1.5, ge=0)
+    b: float = Field(0.75, ge=0, le=1)
+    statistics: Literal["corpus", "question_set"] = "corpus"
+
+
+class SoftLabelSettings(_Model):
+    """How the best chunk of each level is compared with the label text, and what the two best levels get."""
+
+    method: Literal["embedding", "tfidf", "hitrate"] = "embedding"
+    values: tuple[float, float] = (0.8, 0.2)
+
+    @model_validator(mode="after")
+    def _ordered(self) -> SoftLabelSettings:
+        first, second = self.values
+        if not 1 >= first > second >= 0:
+            raise ValueError("two values with 1 >= first > second >= 0")
+        return self
+
+
+class RouterSettings(_Model):
+    """The multi-layer perceptron from query vector to level weights."""
+
+    hidden: list[PositiveInt] = [256]
+    learning_rate: float = Field(1e-3, gt=0)
+    epochs: PositiveInt = 1000
+    patience: PositiveInt = 20
+    batch_size: PositiveInt = 256
+    validation: float = Field(0.1, gt=0, lt=1)
+
+
+class LlmSettings(_Model):
+    """An OpenAI-compatible endpoint; base URL and key come from OPENAI_BASE_URL and OPENAI_API_KEY."""
+
+    model: str = "gpt-4o-mini"
+    temperature: float = Field(0.0, ge=0)
+    max_tokens: PositiveInt = 1024
+    timeout: float = Field(60.0, gt=0)
+
+
+class EngineSettings(_Model):
+    """Where work on document buckets runs."""
+
+    kind: Literal["inprocess", "processes"] = "inprocess"
+    workers: PositiveInt = 2
+
+
+class Settings(_Model):
+    """Everything a user can choose, with paths made absolute."""
+
+    home: Path = Path(".mog")
+    corpora: dict[Name, CorpusSettings] = Field(min_length=1)
+    question_sets: dict[Name, QuestionSetSettings] = {}
+    levels: Annotated[int, Field(ge=1, le=8)] = 5
+    finest_chars: Annotated[int, Field(ge=50)] = 500
+    chunker: Literal["sentences"] = "sentences"
+    buckets: Annotated[int, Field(ge=1, le=4096)] = 32
+    encoder: EncoderSettings = EncoderSettings()
+    bm25: Bm25Settings = Bm25Settings()
+    retriever: RetrieverName = "bm25"
+    k_r: PositiveInt = 3
+    k: PositiveInt = 2
+    soft_labels: SoftLabelSettings = SoftLabelSettings()
+    router: RouterSettings = RouterSettings()
+    llm: LlmSettings = LlmSettings()
+    engine: EngineSettings = EngineSettings()
+    # None: every method under the default retriever, and fixed-*, fused-* and mog under the other two.
+    methods: list[str] | None = None
+    seed: int = 0
+
+    @model_validator(mode="after")
+    def _known_corpora(self) -> Settings:
+        for name, question_set in self.question_sets.items():
+            for corpus in question_set.corpora:
+                if corpus not in self.corpora:
+                    known = ", ".join(self.corpora)
+                    raise ValueError(
+                        f"question_sets.{name}.corpora: expected names of corpora ({known}), got {corpus!r}"
+                    )
+        return self
+
+    @property
+    def level_range(self) -> range:
+        """The levels, finest first: 1 … n."""
+        return range(1, self.levels + 1)
+
+
+def load(path: str | Path | None = None) -> Settings:
+    """Read settings from `path`, else from `MOG_CONFIG`, else from `mog.yaml` in the working directory.
+
+    Raises:
+        ConfigError: the file is missing, is not YAML, or a key in it is unknown or has a value that cannot be used.
+            The message has a line per key: the key, what is expected, what was given.
+    """
+    file = Path(path or os.environ.get(CONFIG_VARIABLE) or DEFAULT_CONFIG).resolve()
+    try:
+        text = file.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        reason = getattr(error, "strerror", None) or str(error)
+        raise ConfigError(
+            f"configuration {file}: expected a readable UTF-8 YAML file ({reason}); "
+            f"name another with --config or {CONFIG_VARIABLE}"
+        ) from error
+    try:
+        raw = yaml.safe_load(text)
+    except yaml.YAMLError as error:
+        raise ConfigError(f"configuration {file}: expected YAML, got: {' '.join(str(error).split())}") from error
+    if not isinstance(raw, Mapping):
+        raise ConfigError(f"configuration {file}: expected keys with values, got {_shown(raw)}")
+    try:
+        settings = Settings.model_validate(raw)
+    except ValidationError as error:
+        lines = [_explain(raw, detail) for detail in error.errors()]
+        raise ConfigError(f"configuration {file}: " + "; ".join(lines)) from error
+    return _absolute(settings, file.parent)
+
+
+def _absolute(settings: Settings, base: Path) -> Settings:
+    def resolve(path: Path) -> Path:
+        return (base / path.expanduser()).resolve()
+
+    return settings.model_copy(
+        update={
+            "home": resolve(settings.home),
+            "corpora": {
+                name: c.model_copy(update={"path": resolve(c.path)}) for name, c in settings.corpora.items()
+            },
+            "question_sets": {
+                name: q.model_copy(update={"path": resolve(q.path)}) for name, q in settings.question_sets.items()
+            },
+        }
+    )
+
+
+def _explain(raw: Mapping[str, Any], detail: Any) -> str:
+    location = [str(part) for part in detail["loc"] if part != "[key]"]
+    key = ".".join(location)
+    if detail["type"] == "extra_forbidden":
+        model = _model_at(location[:-1])
+        close = difflib.get_close_matches(location[-1], model, n=1)
+        hint = f"did you mean {close[0]!r}?" if close else f"known keys: {', '.join(model)}"
+        return f"{key}: expected a known key, got {location[-1]!r}; {hint}"
+    if detail["type"] == "missing":
+        return f"{key}: expected a value, got none"
+    expected = detail["msg"].removeprefix("Value error, ").removeprefix("Input should be ")
+    if not key:
+        return expected
+    return f"{key}: expected {expected}, got {_shown(detail['input'])}"
+
+
+def _model_at(location: list[str]) -> list[str]:
+    """The field names of the settings model that lies at a location such as ["corpora", "niddk"]."""
+    if location[:1] == ["corpora"]:
+        return list(CorpusSettings.model_fields)
+    if location[:1] == ["question_sets"]:
+        return list(QuestionSetSettings.model_fields)
+    model: type[BaseModel] = Settings
+    for part in location:
+        model = model.model_fields[part].annotation  # type: ignore[assignment]
+    return list(model.model_fields)
+
+
+def _shown(value: Any) -> str:
+    text = repr(value)
+    return text if len(text) <= 80 else text[:77] + "..."

@@ -1,0 +1,187 @@
+"""Read question sets: questions, their splits, and the gold evidence in the corpora they are asked of."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from mog_assets.corpus.documents import parse_line, read_lines, shifted
+from mog_assets.errors import MogError
+
+SPLITS = ("train", "dev", "test")
+
+
+@dataclass(frozen=True)
+class Evidence:
+    """A gold span: characters start … end − 1 of a document's text."""
+
+    corpus: str
+    doc: str
+    start: int
+    end: int
+
+
+@dataclass(frozen=True)
+class Question:
+    """A question with what is known of its answer."""
+
+    id: str
+    question: str
+    kind: str
+    split: str
+    answer: str = ""
+    options: dict[str, str] = field(default_factory=dict)
+    evidence: tuple[Evidence, ...] = ()
+
+
+@dataclass(frozen=True)
+class KnownDocument:
+    """What checking evidence needs of a document."""
+
+    characters: int
+    shifts: Any
+
+
+@dataclass
+class QuestionReading:
+    """What came of reading a question set.
+
+    Attributes:
+        problems: Questions that were passed over: file and line, id, reason.
+        elsewhere: Number of questions left out because their evidence lies in none of the named corpora.
+    """
+
+    questions: list[Question] = field(default_factory=list)
+    problems: list[dict[str, str]] = field(default_factory=list)
+    elsewhere: int = 0
+
+
+def read_questions(path: Path, documents: Mapping[str, Mapping[str, KnownDocument]]) -> QuestionReading:
+    """Read a question set and check its evidence.
+
+    Args:
+        path: A `.jsonl[.gz]` file, one question a line.
+        documents: The documents of every corpus that the set names, by corpus and id.
+
+    Returns:
+        Questions whose evidence, where they have any, lies inside known documents of the named corpora. Offsets are
+        those of the normalised texts.
+
+    Raises:
+        MogError: the file is missing, or holds no usable question.
+    """
+    reading = QuestionReading()
+    seen: dict[str, str] = {}
+    for number, line in read_lines(path):
+        place = f"{path.name}:{number}"
+        record = parse_line(line)
+        identity = str(record.get("id", "")) if isinstance(record, dict) else ""
+        wrong = record if isinstance(record, str) else _fault(record)
+        if not wrong and identity in seen:
+            wrong = f"duplicate id: {identity!r} stands at {seen[identity]} and at {place}; the first is used"
+        if wrong:
+            reading.problems.append({"place": place, "id": identity, "reason": wrong})
+            continue
+        assert isinstance(record, dict)
+        seen[identity] = place
+        evidence, fault, elsewhere = _evidence(record.get("evidence") or [], documents)
+        if fault:
+            reading.problems.append({"place": place, "id": identity, "reason": fault})
+        elif elsewhere:
+            reading.elsewhere += 1
+        else:
+            reading.questions.append(
+                Question(
+                    id=identity,
+                    question=record["question"],
+                    kind=str(record.get("kind", "")),
+                    split=record["split"],
+                    answer=str(record.get("long_answer") or record.get("answer") or ""),
+                    options={str(k): str(v) for k, v in (record.get("options") or {}).items()},
+                    evidence=evidence,
+                )
+            )
+    if not reading.questions:
+        first = f"; the first: {reading.problems[0]['place']}: {reading.problems[0]['reason']}"
+        raise MogError(
+            f"{path}: expected at least one usable question, found none ({len(reading.problems)} passed over, "
+            f"{reading.elsewhere} with evidence in other corpora{first if reading.problems else ''})"
+        )
+    return reading
+
+
+def _fault(record: dict[str, Any]) -> str:
+    for key in ("id", "question", "split"):
+        value = record.get(key)
+        if not isinstance(value, str) or not value.strip():
+            return f"{key}: expected a string that is not blank, got {str(value)[:60]!r}"
+    if record["split"] not in SPLITS:
+        return f"split: expected one of {', '.join(SPLITS)}, got {record['split']!r}"
+    if not isinstance(record.get("options") or {}, dict):
+        return f"options: expected an object of letter to text, got {type(record['options']).__name__}"
+    if not isinstance(record.get("evidence") or [], list):
+        return f"evidence: expected a list, got {type(record['evidence']).__name__}"
+    return ""
+
+
+def _evidence(
+    spans: list[Any], documents: Mapping[str, Mapping[str, KnownDocument]]
+) -> tuple[tuple[Evidence, ...], str, bool]:
+    """Normalised spans in the named corpora, what is wrong with one, and whether all of them lie in other corpora."""
+    evidence, elsewhere = [], 0
+    for span in spans:
+        if not isinstance(span, dict) or not isinstance(span.get("corpus"), str) or not isinstance(span.get("doc"), str):
+            return (), f"evidence: expected objects with corpus, doc, start and end, got {str(span)[:80]}", False
+        if span["corpus"] not in documents:
+            elsewhere += 1
+            continue
+        known = documents[span["corpus"]].get(span["doc"])
+        name = f"{span['corpus']}/{span['doc']}"
+        if known is None:
+            return (), f"evidence: {name} is not among the usable documents", False
+        start, end = span.get("start"), span.get("end")
+        if type(start) is int and type(end) is int:
+            start, end = shifted(start, known.shifts), shifted(end, known.shifts)
+            if 0 <= start < end <= known.characters:
+                evidence.append(Evidence(span["corpus"], span["doc"], start, end))
+                continue
+        return (), f"evidence outside the text: {name} has {known.characters} characters, got {start}..{end}", False
+    return tuple(evidence), "", bool(elsewhere and not evidence)
+
+
+def write_questions(questions: list[Question], path: Path) -> None:
+    """Write questions as Parquet; options and evidence are JSON."""
+    rows = [
+        {
+            **{key: getattr(q, key) for key in ("id", "question", "kind", "split", "answer")},
+            "options": json.dumps(q.options, ensure_ascii=False),
+            "evidence": json.dumps([asdict(e) for e in q.evidence], ensure_ascii=False),
+        }
+        for q in questions
+    ]
+    pq.write_table(pa.Table.from_pylist(rows), path, compression="zstd")
+
+
+def load_questions(path: Path, splits: list[str] | None = None) -> list[Question]:
+    """Questions as `write_questions` wrote them, those of `splits` where given."""
+    return [
+        Question(
+            **{key: row[key] for key in ("id", "question", "kind", "split", "answer")},
+            options=json.loads(row["options"]),
+            evidence=tuple(Evidence(**e) for e in json.loads(row["evidence"])),
+        )
+        for row in pq.read_table(path).to_pylist()
+        if splits is None or row["split"] in splits
+    ]
+
+
+def split_counts(questions: list[Question]) -> dict[str, int]:
+    """Number of questions by split."""
+    return dict(Counter(q.split for q in questions))

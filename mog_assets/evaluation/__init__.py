@@ -1,0 +1,1 @@
+"""Runs of every method, measures, significance and the report."""

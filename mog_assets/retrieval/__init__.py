@@ -1,0 +1,1 @@
+"""BM25 and dense indexes of every level, their fusion, and the granularity mix."""

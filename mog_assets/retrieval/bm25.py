@@ -1,0 +1,154 @@
+"""BM25 over the chunks of one level: counts are stored, terms are weighted when an index is opened.
+
+Weighting then costs milliseconds and may use the statistics of one corpus or of all corpora that are searched together.
+Scores are Lucene's (`bm25s`, method "lucene"); retrieval is bm25s with its numba backend.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+from safetensors.numpy import load_file, save_file
+
+# Ties at the last place are decided by chunk number only among this many more than were asked for.
+_SLACK = 8
+# Compiling numba's kernel takes longer than this many questions take without it.
+_FEW = 64
+
+
+@dataclass(frozen=True)
+class TermCounts:
+    """Counts of one level of one corpus, by column of a sparse matrix of shape (chunks, terms).
+
+    Attributes:
+        terms: Sorted.
+        indptr, indices, counts: CSC arrays.
+        lengths: int64 array of shape (chunks,): tokens of every chunk.
+    """
+
+    terms: Sequence[str]
+    indptr: np.ndarray
+    indices: np.ndarray
+    counts: np.ndarray
+    lengths: np.ndarray
+
+    @property
+    def frequencies(self) -> np.ndarray:
+        """int64 array of shape (terms,): in how many chunks a term occurs."""
+        return np.diff(self.indptr)
+
+
+@dataclass(frozen=True)
+class Statistics:
+    """What BM25 needs to know of a collection: number of chunks, their mean length, document frequency by term."""
+
+    chunks: int
+    mean_length: float
+    frequencies: Mapping[str, int]
+
+
+def save_terms(terms: Sequence[str], path: Path) -> None:
+    """Write a vocabulary."""
+    pq.write_table(pa.table({"term": pa.array(terms, pa.string())}), path, compression="zstd")
+
+
+def load_terms(path: Path) -> list[str]:
+    """Read a vocabulary."""
+    return pq.read_table(path)["term"].to_pylist()
+
+
+def save_counts(matrix: Any, path: Path) -> None:
+    """Write the CSC counts of a level."""
+    lengths = np.asarray(matrix.sum(axis=1)).ravel().astype(np.int64)
+    arrays = {
+        "indptr": matrix.indptr.astype(np.int64),
+        "indices": matrix.indices.astype(np.int32),
+        "counts": matrix.data.astype(np.int32),
+        "lengths": lengths,
+    }
+    save_file(arrays, path)
+
+
+def load_counts(path: Path, terms: Sequence[str]) -> TermCounts:
+    """Read the counts of a level."""
+    return TermCounts(terms=terms, **load_file(path))
+
+
+def statistics(parts: Sequence[TermCounts]) -> Statistics:
+    """Statistics of one or of several corpora taken together."""
+    chunks = sum(len(p.lengths) for p in parts)
+    total = sum(int(p.lengths.sum()) for p in parts)
+    frequencies: dict[str, int] = {}
+    for part in parts:
+        for term, frequency in zip(part.terms, part.frequencies.tolist(), strict=True):
+            frequencies[term] = frequencies.get(term, 0) + frequency
+    return Statistics(chunks, total / max(chunks, 1), frequencies)
+
+
+class Bm25Index:
+    """Scores of every (term, chunk) of one level of one corpus, ready for retrieval.
+
+    Args:
+        counts: The corpus.
+        over: The statistics that weight it.
+        k1: Term frequency saturation.
+        b: Length normalisation.
+    """
+
+    def __init__(self, counts: TermCounts, over: Statistics, k1: float, b: float) -> None:
+        import bm25s
+
+        self._number = {term: i for i, term in enumerate(counts.terms)}
+        frequency = np.array([over.frequencies[t] for t in counts.terms], np.float64)
+        idf = np.log1p((over.chunks - frequency + 0.5) / (frequency + 0.5))
+        saturation = k1 * (1 - b + b * counts.lengths / max(over.mean_length, 1e-9))
+        tf = counts.counts.astype(np.float64)
+        weights = np.repeat(idf, counts.frequencies) * tf / (tf + saturation[counts.indices])
+        self._chunks = len(counts.lengths)
+        self._index = bm25s.BM25(k1=k1, b=b, method="lucene", backend="numba")
+        self._index.scores = {
+            "data": weights.astype(np.float32),
+            "indices": np.ascontiguousarray(counts.indices),
+            "indptr": np.ascontiguousarray(counts.indptr),
+            "num_docs": self._chunks,
+        }
+        self._index.nonoccurrence_array = None
+        self._index.unique_token_ids_set = set(range(len(counts.terms)))
+
+    def search(self, queries: Sequence[Sequence[str]], k: int) -> tuple[np.ndarray, np.ndarray]:
+        """The k best chunks for each query, best first; equal scores go to the smaller chunk number.
+
+        Args:
+            queries: Terms of n queries.
+            k: How many chunks.
+
+        Returns:
+            Chunks, int64 of shape (n, k), −1 where fewer than k chunks score above 0; and float32 scores.
+        """
+        chunks = np.full((len(queries), k), -1, np.int64)
+        scores = np.zeros((len(queries), k), np.float32)
+        ids = [[self._number[t] for t in query if t in self._number] for query in queries]
+        asked = [i for i, query in enumerate(ids) if query]
+        if not asked:
+            return chunks, scores
+        depth = min(k + _SLACK, self._chunks)
+        if len(asked) < _FEW:
+            every = np.stack([self._index.get_scores_from_ids(ids[i]) for i in asked])
+            found = np.argpartition(-every, depth - 1, axis=1)[:, :depth]
+            values = np.take_along_axis(every, found, axis=1)
+        else:
+            result = self._index.retrieve([ids[i] for i in asked], k=depth, show_progress=False, n_threads=-1)
+            found, values = result.documents.astype(np.int64), result.scores
+        order = np.lexsort((found, -values), axis=1)[:, :k]
+        found, values = np.take_along_axis(found, order, 1), np.take_along_axis(values, order, 1)
+        found[values <= 0] = -1
+        width = found.shape[1]
+        chunks[asked, :width] = found
+        scores[asked, :width] = np.maximum(values, 0)
+        return chunks, scores

@@ -1,0 +1,105 @@
+"""Vectors of chunks: level 1 is encoded, coarser levels are pooled from it (or encoded as well)."""
+
+from __future__ import annotations
+
+import hashlib
+import uuid
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+import numpy as np
+import pyarrow.parquet as pq
+
+from mog_assets.corpus.chunks import Layout
+
+# Ids of points are uuid5 in this namespace of corpus, document, level, span and text hash.
+_NAMESPACE = uuid.UUID("6d6f672d-6173-7365-7473-2f706f696e74")
+
+
+def chunk_text(title: str, text: str) -> str:
+    """What is encoded for a chunk: its document's title, then its text."""
+    return f"{title}\n{text}" if title else text
+
+
+def bucket_layout(documents: Path, spans: Path, corpus: str = "") -> Layout:
+    """The layout of one bucket."""
+    ids = pq.read_table(documents, columns=["id"])["id"].to_pylist()
+    table = pq.read_table(spans)
+    counts = np.bincount(table["document"].to_numpy(), minlength=len(ids))
+    both = np.stack([table["start"].to_numpy(), table["end"].to_numpy()], axis=1).astype(np.int64)
+    return Layout(corpus, ids, np.concatenate([[0], np.cumsum(counts)]), both)
+
+
+def join_layouts(corpus: str, parts: Sequence[Layout]) -> Layout:
+    """The layout of a corpus from those of its buckets, in order."""
+    counts = np.concatenate([np.diff(p.offsets) for p in parts]) if parts else np.zeros(0, np.int64)
+    return Layout(
+        corpus,
+        [document for p in parts for document in p.documents],
+        np.concatenate([[0], np.cumsum(counts)]).astype(np.int64),
+        np.concatenate([p.spans for p in parts]) if parts else np.zeros((0, 2), np.int64),
+    )
+
+
+def bucket_texts(documents: Path, layout: Layout, level: int) -> list[str]:
+    """`chunk_text` of every chunk of a level of one bucket, in order."""
+    table = pq.read_table(documents, columns=["title", "text"])
+    titles, texts = table["title"].to_pylist(), table["text"].to_pylist()
+    rows = zip(*layout.chunk_spans(np.arange(layout.count(level)), level), strict=True)
+    return [chunk_text(titles[d], texts[d][s:e]) for d, s, e in rows]
+
+
+def pool_bucket(documents: str, spans: str, finer: str, level: int, out: str) -> int:
+    """Vectors of a level from those of level 1: means weighted by length in characters, scaled to length 1.
+
+    Args:
+        finer: `.npy` file of the level-1 vectors, float16 of shape (level-1 chunks, size).
+
+    Returns:
+        Number of vectors written.
+    """
+    layout = bucket_layout(Path(documents), Path(spans))
+    vectors = np.load(finer, mmap_mode="r")
+    weights = np.diff(layout.spans, axis=1).astype(np.float32)
+    first, _ = layout.covered(np.arange(layout.count(level)), level)
+    pooled = np.add.reduceat(vectors.astype(np.float32) * weights, first) if len(first) else vectors.astype(np.float32)
+    pooled /= np.maximum(np.linalg.norm(pooled, axis=1, keepdims=True), 1e-12)
+    with Path(out).open("wb") as stream:
+        np.save(stream, pooled.astype(np.float16))
+    return len(pooled)
+
+
+class VectorTable:
+    """Vectors of one level of one corpus, mapped from the files of its buckets.
+
+    Args:
+        paths: `.npy` files of the buckets, in order.
+    """
+
+    def __init__(self, paths: Sequence[Path]) -> None:
+        self._parts = [np.load(path, mmap_mode="r") for path in paths]
+        self._offsets = np.concatenate([[0], np.cumsum([len(p) for p in self._parts])]).astype(np.int64)
+
+    def __len__(self) -> int:
+        return int(self._offsets[-1])
+
+    def rows(self, rows: np.ndarray) -> np.ndarray:
+        """The vectors of these chunks, float16 of shape (len(rows), size)."""
+        part = np.searchsorted(self._offsets, rows, side="right") - 1
+        result = np.empty((len(rows), self._parts[0].shape[1]), np.float16)
+        for number in np.unique(part):
+            here = part == number
+            result[here] = self._parts[number][rows[here] - self._offsets[number]]
+        return result
+
+
+def point_ids(corpus: str, layout: Layout, level: int, texts: Iterator[str] | Sequence[str]) -> list[str]:
+    """Ids of the points of a level: uuid5 of corpus, document, level, span and hash of what was encoded."""
+    documents, starts, ends = layout.chunk_spans(np.arange(layout.count(level)), level)
+    ids = []
+    for document, start, end, text in zip(documents, starts, ends, texts, strict=True):
+        sha = hashlib.sha256(text.encode()).hexdigest()
+        ids.append(str(uuid.uuid5(_NAMESPACE, f"{corpus}\0{layout.documents[document]}\0{level}\0{start}\0{end}\0{sha}")))
+    return ids
+
+

@@ -1,0 +1,1 @@
+"""Soft labels and the router that is trained on them."""

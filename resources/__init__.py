@@ -1,0 +1,1 @@
+"""What the graph touches: store, engine, encoder, vector store, language model."""

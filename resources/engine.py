@@ -1,0 +1,57 @@
+"""Where work on document buckets runs: this process, or a pool of processes.
+
+A bucket function is named by `"module:function"`, takes keyword arguments that are plain values and paths, and writes the
+file `out`, which the engine moves into place when it is complete. It is deterministic, so that it does not matter where
+it runs.
+"""
+
+from __future__ import annotations
+
+import importlib
+import multiprocessing
+from collections.abc import Iterator
+from concurrent.futures import ProcessPoolExecutor, as_completed
+from pathlib import Path
+from typing import Any
+
+from mog_assets.config import EngineSettings
+from resources.store import atomic
+
+
+def _call(target: str, arguments: dict[str, Any]) -> Any:
+    module, _, function = target.partition(":")
+    with atomic(Path(arguments["out"])) as temporary:
+        return getattr(importlib.import_module(module), function)(**{**arguments, "out": str(temporary)})
+
+
+class Engine:
+    """Maps a bucket function over buckets.
+
+    Args:
+        settings: `kind` `inprocess` calls in turn; `processes` calls in `workers` processes.
+    """
+
+    def __init__(self, settings: EngineSettings) -> None:
+        self.settings = settings
+
+    def map(self, target: str, jobs: list[dict[str, Any]]) -> Iterator[Any]:
+        """Yield the result of each job as it is done, in any order.
+
+        Args:
+            target: `"package.module:function"`.
+            jobs: Keyword arguments, one dictionary a job; `out` names the file that the job writes.
+        """
+        if self.settings.kind == "inprocess" or len(jobs) < 2:
+            for job in jobs:
+                yield _call(target, job)
+            return
+        # "spawn": a forked child would inherit torch's and Dagster's threads in an unknown state.
+        context = multiprocessing.get_context("spawn")
+        with ProcessPoolExecutor(self.settings.workers, mp_context=context) as pool:
+            futures = [pool.submit(_call, target, job) for job in jobs]
+            try:
+                for future in as_completed(futures):
+                    yield future.result()
+            except BaseException:
+                pool.shutdown(cancel_futures=True)
+                raise

@@ -1,0 +1,58 @@
+"""How far long work is: bars in a terminal that asked for them, else a log line every few seconds."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+Advance = Callable[[int], None]
+Log = Callable[[str], Any]
+
+_LOG_SECONDS = 5.0
+_console: Any = None
+
+
+@contextmanager
+def bars() -> Iterator[None]:
+    """Within this context `track` shows bars on standard error."""
+    from rich.console import Console
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+
+    global _console
+    columns = (
+        TextColumn("{task.description}"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TimeElapsedColumn(),
+        TimeRemainingColumn(),
+    )
+    with Progress(*columns, console=Console(stderr=True), transient=True) as progress:
+        _console = progress
+        try:
+            yield
+        finally:
+            _console = None
+
+
+@contextmanager
+def track(total: int, what: str, log: Log | None = None) -> Iterator[Advance]:
+    """Report progress on `total` things; call what it yields with the number done since the last call."""
+    if _console is not None:
+        task = _console.add_task(what, total=total)
+        try:
+            yield lambda n: _console.advance(task, n)
+        finally:
+            _console.remove_task(task)
+        return
+    done, said = 0, time.monotonic()
+
+    def advance(n: int) -> None:
+        nonlocal done, said
+        done += n
+        if log and time.monotonic() - said >= _LOG_SECONDS:
+            said = time.monotonic()
+            log(f"{what}: {done} of {total}")
+
+    yield advance
