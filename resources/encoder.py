@@ -58,6 +58,17 @@ class Encoder:
         self.encoded = 0
 
     @cached_property
+    def identity(self) -> list[Any]:
+        """What tells, without reading weights, whether vectors may have changed: settings, and files of a local folder."""
+        # Device and batch size change no vector.
+        chosen = self.settings.model_dump(exclude={"device", "batch_tokens", "levels"})
+        folder = Path(self.settings.model).expanduser()
+        if self.settings.model == EMBEDDED:
+            return [chosen, _EMBEDDED_SHA256]
+        files = sorted(folder.iterdir()) if folder.is_dir() else []
+        return [chosen, [[f.name, f.stat().st_size, f.stat().st_mtime_ns] for f in files]]
+
+    @cached_property
     def fingerprint(self) -> str:
         """Changes with whatever can change a vector: weights, tokenizer, length, precision. Not with the device."""
         folder = self._local_folder()

@@ -24,7 +24,7 @@ from resources.engine import Engine
 from resources.llm import LanguageModel, OpenAIModel
 from resources.progress import Advance, Log, track
 from resources.qdrant import VectorStore, connect
-from resources.store import Artefact, Draft, Store, digest, label
+from resources.store import Artefact, Draft, Store, atomic, digest, label
 
 CORPUS = dg.DynamicPartitionsDefinition(name="corpus")
 
@@ -142,6 +142,12 @@ class Work:
     def file(self, name: str, *key: Any) -> tuple[Path, bool]:
         """Path for a file whose content follows from `key`, and whether it is there already."""
         return self.draft.file(name, digest(self.recipe.key, self.recipe.version, *key))
+
+    @contextmanager
+    def writing(self, path: Path) -> Iterator[Path]:
+        """A path beside `path` to write to, moved into place when complete."""
+        with atomic(path) as temporary:
+            yield temporary
 
     def map(self, target: str, jobs: dict[str, dict[str, Any]], keys: dict[str, Any], what: str) -> list[Any]:
         """Make one file per bucket by `target`, those that are not there yet; returns what the calls returned.

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import hashlib
 import uuid
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 import numpy as np
 import pyarrow.parquet as pq
 
 from mog_assets.corpus.chunks import Layout
+from mog_assets.corpus.layouts import bucket_layout
 
 # Ids of points are uuid5 in this namespace of corpus, document, level, span and text hash.
 _NAMESPACE = uuid.UUID("6d6f672d-6173-7365-7473-2f706f696e74")
@@ -19,26 +20,6 @@ _NAMESPACE = uuid.UUID("6d6f672d-6173-7365-7473-2f706f696e74")
 def chunk_text(title: str, text: str) -> str:
     """What is encoded for a chunk: its document's title, then its text."""
     return f"{title}\n{text}" if title else text
-
-
-def bucket_layout(documents: Path, spans: Path, corpus: str = "") -> Layout:
-    """The layout of one bucket."""
-    ids = pq.read_table(documents, columns=["id"])["id"].to_pylist()
-    table = pq.read_table(spans)
-    counts = np.bincount(table["document"].to_numpy(), minlength=len(ids))
-    both = np.stack([table["start"].to_numpy(), table["end"].to_numpy()], axis=1).astype(np.int64)
-    return Layout(corpus, ids, np.concatenate([[0], np.cumsum(counts)]), both)
-
-
-def join_layouts(corpus: str, parts: Sequence[Layout]) -> Layout:
-    """The layout of a corpus from those of its buckets, in order."""
-    counts = np.concatenate([np.diff(p.offsets) for p in parts]) if parts else np.zeros(0, np.int64)
-    return Layout(
-        corpus,
-        [document for p in parts for document in p.documents],
-        np.concatenate([[0], np.cumsum(counts)]).astype(np.int64),
-        np.concatenate([p.spans for p in parts]) if parts else np.zeros((0, 2), np.int64),
-    )
 
 
 def bucket_texts(documents: Path, layout: Layout, level: int) -> list[str]:
@@ -93,7 +74,7 @@ class VectorTable:
         return result
 
 
-def point_ids(corpus: str, layout: Layout, level: int, texts: Iterator[str] | Sequence[str]) -> list[str]:
+def point_ids(corpus: str, layout: Layout, level: int, texts: Iterable[str]) -> list[str]:
     """Ids of the points of a level: uuid5 of corpus, document, level, span and hash of what was encoded."""
     documents, starts, ends = layout.chunk_spans(np.arange(layout.count(level)), level)
     ids = []

@@ -1,0 +1,88 @@
+"""What the command line asks of a materialised home: passages for a question, and whether all is as its manifests say."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from mog_assets.config import Settings
+from mog_assets.errors import ConfigError, MogError
+from mog_assets.retrieval.checks import collection_fault
+from mog_assets.retrieval.corpora import Corpora
+from mog_assets.retrieval.methods import Ranker, parse
+from mog_assets.routing import router
+from resources.recipe import Tools
+
+
+@dataclass(frozen=True)
+class Found:
+    """Passages in rank order, and the router's weights where a router chose the level."""
+
+    passages: list[dict[str, Any]]
+    weights: list[float] | None
+
+
+def find(settings: Settings, question: str, method_name: str, k: int, names: list[str]) -> Found:
+    """The k best passages for a question.
+
+    Raises:
+        ConfigError: no such method, or one that needs gold evidence.
+        MissingArtefact: something it needs has not been materialised.
+    """
+    method = parse(method_name, settings.retriever, settings.levels)
+    if method.kind == "oracle":
+        raise ConfigError("--method: expected a method for questions without gold evidence, got 'oracle'")
+    tools = Tools(settings)
+    corpora = Corpora.open(tools.store.read, settings, names)
+    weights = None
+    if method.kind == "mog":
+        stored = tools.store.read("router")
+        if stored.manifest.info["encoder"] != tools.encoder.fingerprint:
+            raise MogError(
+                f"router was trained on vectors of encoder {stored.manifest.info['encoder']}, the configured one is "
+                f"{tools.encoder.fingerprint}: run `mog run`"
+            )
+        weights = router.predict(router.load(stored.path("router.safetensors")), tools.encoder.encode([question]))
+    searcher = corpora.searcher(method.retriever, [question], tools.encoder.encode, tools.qdrant)
+    ranker = Ranker(searcher, corpora.layouts, settings.levels, settings.k_r)
+    best = next(iter(ranker.rank(method, weights))).head(k)
+    passages = []
+    for i in range(len(best.corpus)):
+        corpus, document = int(best.corpus[i]), int(best.document[i])
+        start, end = int(best.start[i]), int(best.end[i])
+        passages.append(
+            {
+                "corpus": corpora.names[corpus],
+                "doc": corpora.layouts[corpus].documents[document],
+                "start": start,
+                "end": end,
+                "level": best.level,
+                "score": float(best.score[i]),
+                "text": corpora.texts(corpus, [document])[document][start:end],
+            }
+        )
+    return Found(passages, None if weights is None else [float(w) for w in np.asarray(weights)[0]])
+
+
+def verify(settings: Settings) -> tuple[int, list[str]]:
+    """Number of artefacts checked, and what is wrong, a sentence each."""
+    from mog_assets.automation import graph
+    from resources.store import label
+
+    tools, checked, faults = Tools(settings), 0, []
+    for recipe in graph(settings).values():
+        for corpus in settings.corpora if recipe.partitioned else [None]:
+            artefact = tools.store.find(recipe.key, corpus)
+            checked += 1
+            if artefact is None:
+                faults.append(f"{label(recipe.key, corpus)}: not materialised, or files are missing: run `mog run`")
+                continue
+            faults += tools.store.verify(artefact)
+            if recipe.key.startswith("collections/") and corpus is not None:
+                level = int(recipe.key.rsplit("_", 1)[1])
+                size = artefact.manifest.info["size"]
+                fault = collection_fault(tools.qdrant, level, size, corpus, artefact.path("ids.npy"))
+                faults += [fault] if fault else []
+    return checked, faults

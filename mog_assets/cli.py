@@ -1,0 +1,249 @@
+"""The command `mog`."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from functools import wraps
+from typing import Any
+
+import click
+
+from mog_assets import config
+from mog_assets.errors import ConfigError, MogError
+
+FAILED, BAD_USAGE = 1, 2
+
+
+def _guarded(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Errors for people become one line on standard error and an exit code."""
+
+    @wraps(function)
+    def guarded(*args: Any, **kwargs: Any) -> Any:
+        try:
+            return function(*args, **kwargs)
+        except MogError as error:
+            click.echo(f"mog: {error}", err=True)
+            sys.exit(BAD_USAGE if isinstance(error, ConfigError) else FAILED)
+
+    return guarded
+
+
+def _settings(path: str | None) -> config.Settings:
+    if path:
+        os.environ[config.CONFIG_VARIABLE] = os.path.abspath(path)
+    return config.load()
+
+
+_config_option = click.option("--config", "path", help="Configuration file instead of mog.yaml (or MOG_CONFIG).")
+
+
+@click.group()
+@click.version_option(package_name="mog-assets")
+def main() -> None:
+    """Build, search and measure retrieval that chooses its own granularity."""
+
+
+@main.command()
+@_config_option
+@click.option("--corpus", "corpora", multiple=True, help="Only this corpus; may be given several times.")
+@click.option("--select", multiple=True, help="Only this asset, or selection of assets (`+router`, `group:corpus`).")
+@click.option("--json", "as_json", is_flag=True, help="What was done, as JSON.")
+@_guarded
+def run(path: str | None, corpora: tuple[str, ...], select: tuple[str, ...], as_json: bool) -> None:
+    """Materialise what is stale and print the leaderboard."""
+    from resources.progress import bars
+
+    settings = _settings(path)
+    started = time.monotonic()
+    with bars():
+        from mog_assets.automation import run as materialise
+
+        report = materialise(settings, corpora, select)
+    seconds = time.monotonic() - started
+    if as_json:
+        summary = {"seconds": seconds, "peak_memory_bytes": _peak_memory(), "steps": report.steps}
+        click.echo(json.dumps({**summary, "failures": report.failures}, indent=1))
+    else:
+        _print_steps(report.steps, seconds)
+    for failure in report.failures:
+        click.echo(f"mog: {failure}", err=True)
+    if report.failures:
+        sys.exit(FAILED)
+    if not as_json:
+        _print_leaderboard(settings)
+
+
+def _peak_memory() -> int:
+    import resource
+
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+
+
+def _print_steps(steps: list[dict[str, Any]], seconds: float) -> None:
+    from rich.console import Console
+    from rich.table import Table
+
+    console = Console(width=None if sys.stdout.isatty() else 160)
+    if not steps:
+        console.print(f"Everything is up to date: nothing was recomputed ({seconds:.1f} s).")
+        return
+    totals: dict[str, dict[str, Any]] = {}
+    for step in steps:
+        total = totals.setdefault(step["asset"], {"corpora": 0, "seconds": 0.0, "recomputed": {}})
+        total["corpora"] += step["corpus"] is not None
+        total["seconds"] += step["seconds"] if any(step["recomputed"].values()) else 0.0
+        for name, count in step["recomputed"].items():
+            total["recomputed"][name] = total["recomputed"].get(name, 0) + count
+    table = Table("asset", "corpora", "seconds", "recomputed")
+    for asset, total in totals.items():
+        done = ", ".join(f"{count:,} {name}" for name, count in total["recomputed"].items())
+        table.add_row(asset, str(total["corpora"] or ""), f"{total['seconds']:.2f}", done)
+    console.print(table)
+    console.print(f"{seconds:.1f} s, {_peak_memory() / 2**20:,.0f} MiB at most")
+
+
+def _print_leaderboard(settings: config.Settings) -> None:
+    import pandas as pd
+    from rich.console import Console
+    from rich.table import Table
+
+    from mog_assets.evaluation.scores import leaderboard
+    from resources.store import Store
+
+    artefact = Store(settings.home).find("scores")
+    if artefact is None:
+        return
+    scores = pd.read_parquet(artefact.path("scores.parquet"))
+    console = Console(width=None if sys.stdout.isatty() else 200)
+    measures = ["ER", "ER@1000", "ER@2000", "ER@4000", "ER@8000", f"hit@{settings.k}", "nDCG@10"]
+    for name in sorted(set(scores["question_set"])):
+        rows = leaderboard(scores, name, measures)
+        questions = int(scores[scores["question_set"] == name]["n"].max())
+        table = Table(*rows[0], title=f"{name}: {questions} questions, value [95 % interval]")
+        for row in rows:
+            table.add_row(*(str(value) for value in row.values()))
+        console.print(table)
+
+
+@main.command()
+@click.argument("question")
+@_config_option
+@click.option("--method", default="mog", show_default=True, help="How passages are ranked.")
+@click.option("--k", type=click.IntRange(min=1), help="How many passages (default: k of the configuration).")
+@click.option("--question-set", help="Search the corpora of this question set (default: all corpora).")
+@click.option("--json", "as_json", is_flag=True, help="Passages as JSON.")
+@_guarded
+def retrieve(
+    question: str, path: str | None, method: str, k: int | None, question_set: str | None, as_json: bool
+) -> None:
+    """Print the passages that answer QUESTION best."""
+    settings = _settings(path)
+    if not question.strip():
+        raise ConfigError("QUESTION: expected a question, got white space")
+    if question_set is not None and question_set not in settings.question_sets:
+        known = ", ".join(settings.question_sets) or "none"
+        raise ConfigError(f"--question-set: expected one of {known}, got {question_set!r}")
+    from mog_assets.answer import find
+
+    corpora = settings.question_sets[question_set].corpora if question_set else list(settings.corpora)
+    found = find(settings, question, method, k or settings.k, corpora)
+    if as_json:
+        click.echo(json.dumps(found.passages, ensure_ascii=False, indent=1))
+        return
+    if found.weights is not None:
+        click.echo("weights of the levels: " + "  ".join(f"{w:.2f}" for w in found.weights))
+    for rank, passage in enumerate(found.passages, 1):
+        place = f"{passage['corpus']}/{passage['doc']} {passage['start']}-{passage['end']}"
+        click.secho(f"{rank}. {place}  level {passage['level']}  score {passage['score']:.3f}", bold=True)
+        click.echo(passage["text"].strip() + "\n")
+    if not found.passages:
+        click.echo("No passage has a word in common with the question.")
+
+
+@main.command()
+@_config_option
+@click.option("--json", "as_json", is_flag=True, help="Every measure of every method as JSON.")
+@_guarded
+def scores(path: str | None, as_json: bool) -> None:
+    """Print the scores that were measured last."""
+    from resources.store import Store
+
+    settings = _settings(path)
+    stored = Store(settings.home).read("scores")
+    if as_json:
+        import pandas as pd
+
+        frame = pd.read_parquet(stored.path("scores.parquet")).astype(object)
+        rows = frame.where(frame.notna(), None).to_dict("records")
+        click.echo(json.dumps(rows, ensure_ascii=False, indent=1))
+    else:
+        _print_leaderboard(settings)
+
+
+@main.command()
+@_config_option
+@click.option("--format", "form", type=click.Choice(["trec"]), default="trec", show_default=True)
+@click.option("--method", help="Only this method.")
+@_guarded
+def runs(path: str | None, form: str, method: str | None) -> None:
+    """Write the ranked passages of every method as a TREC run file to standard output."""
+    from mog_assets.evaluation.runs import read_runs, trec
+    from mog_assets.retrieval.methods import parse
+    from resources.store import Store
+
+    settings = _settings(path)
+    table = read_runs(Store(settings.home).read("runs").path("runs.parquet"))
+    if method:
+        table = table[table["method"] == parse(method, settings.retriever, settings.levels).name]
+    for line in trec(table):
+        click.echo(line)
+
+
+@main.command()
+@_config_option
+@_guarded
+def verify(path: str | None) -> None:
+    """Check every artefact against its manifest, and Qdrant against the manifests of its collections."""
+    from mog_assets.answer import verify as check
+
+    settings = _settings(path)
+    checked, faults = check(settings)
+    for fault in faults:
+        click.echo(f"mog: {fault}", err=True)
+    click.echo(f"{checked} artefacts checked, {len(faults)} faults")
+    if faults:
+        sys.exit(FAILED)
+
+
+@main.command()
+@_config_option
+@click.option("--port", type=click.IntRange(1, 65535), default=3000, show_default=True)
+@click.option("--host", default="127.0.0.1", show_default=True)
+@_guarded
+def ui(path: str | None, port: int, host: str) -> None:
+    """Open the Dagster UI on this project's home (Ctrl-C ends it)."""
+    settings = _settings(path)
+    from mog_assets.automation import instance
+
+    with instance(settings):
+        pass
+    click.echo(f"http://{host}:{port}")
+    command = [sys.executable, "-m", "dagster", "dev", "-p", str(port), "-h", host]
+    command += ["-f", str(config_free_definitions())]
+    sys.exit(subprocess.call(command, env=os.environ))
+
+
+def config_free_definitions() -> str:
+    """Path of the file that holds the Definitions."""
+    from importlib.resources import files
+
+    return str(files("mog_assets") / "definitions.py")
+
+
+if __name__ == "__main__":
+    main()

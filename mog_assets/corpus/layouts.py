@@ -1,0 +1,48 @@
+"""Open the layout of a corpus from its stored buckets."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Protocol
+
+import numpy as np
+import pyarrow.parquet as pq
+
+from mog_assets.corpus.chunks import Layout
+
+
+class Stored(Protocol):
+    """A stored artefact: its files by logical name."""
+
+    def path(self, name: str) -> Path:
+        """Path of a file."""
+
+    def names(self, prefix: str = "") -> list[str]:
+        """Logical names that start with a prefix, sorted."""
+
+
+def bucket_layout(documents: Path, spans: Path, corpus: str = "") -> Layout:
+    """The layout of one bucket."""
+    ids = pq.read_table(documents, columns=["id"])["id"].to_pylist()
+    table = pq.read_table(spans)
+    counts = np.bincount(table["document"].to_numpy(), minlength=len(ids))
+    both = np.stack([table["start"].to_numpy(), table["end"].to_numpy()], axis=1).astype(np.int64)
+    return Layout(corpus, ids, np.concatenate([[0], np.cumsum(counts)]), both)
+
+
+def join_layouts(corpus: str, parts: Sequence[Layout]) -> Layout:
+    """The layout of a corpus from those of its buckets, in order."""
+    counts = np.concatenate([np.diff(p.offsets) for p in parts]) if parts else np.zeros(0, np.int64)
+    return Layout(
+        corpus,
+        [document for p in parts for document in p.documents],
+        np.concatenate([[0], np.cumsum(counts)]).astype(np.int64),
+        np.concatenate([p.spans for p in parts]) if parts else np.zeros((0, 2), np.int64),
+    )
+
+
+def open_layout(corpus: str, documents: Stored, chunks: Stored) -> Layout:
+    """The layout of a corpus; documents are in order of bucket, then of id."""
+    names = documents.names("bucket")
+    return join_layouts(corpus, [bucket_layout(documents.path(n), chunks.path(n), corpus) for n in names])

@@ -1,0 +1,291 @@
+"""How much of the gold evidence a run's passages hold, question by question.
+
+Everything that counts characters lays the documents of all runs side by side on one number line, so that unions of
+spans over millions of passages come from one sort and one running maximum.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import pandas as pd
+
+from mog_assets.corpus.questions import Question
+
+# Lengths of context, in characters, at which evidence recall is taken.
+CONTEXTS = (1000, 2000, 4000, 8000)
+KEYS = ("question_set", "split", "method", "question")
+
+
+def measure_names(k: int) -> tuple[str, ...]:
+    """Names of the measures, in the order in which tables show them.
+
+    Args:
+        k: Number of passages that are passed on.
+    """
+    return (
+        *(f"ER@{c}" for c in CONTEXTS),
+        "ER",
+        f"hit@{k}",
+        "nDCG@10",
+        "MRR",
+        "Recall@10",
+        f"char_recall@{k}",
+        f"char_precision@{k}",
+        f"char_iou@{k}",
+    )
+
+
+MEASURES = measure_names(2)
+
+
+@dataclass(frozen=True)
+class _Gold:
+    """The questions with evidence; spans of one question are disjoint.
+
+    Attributes:
+        keys: (question set, question) to number; numbers run from 0.
+        characters: Gold characters of each question, shape (questions,).
+        spans: Columns query, corpus, doc, start, end.
+    """
+
+    keys: dict[tuple[str, str], int]
+    splits: list[str]
+    characters: np.ndarray
+    spans: pd.DataFrame
+
+
+def evaluate(
+    runs: pd.DataFrame,
+    questions: Mapping[str, Sequence[Question]],
+    k: int,
+    advance: Callable[[int], object] | None = None,
+) -> pd.DataFrame:
+    """Every measure of every question under every method.
+
+    `ER@c` is the share of min(gold characters, c) that the first c characters of passages cover, in ranked order, the
+    last passage cut; a character that passages repeat costs context each time and counts once. `ER` is the mean of the
+    four. `char_recall@k`, `char_precision@k` and `char_iou@k` compare the gold characters with the union of the k best
+    passages. `hit@k` (Success@k over the documents of the k best passages), `nDCG@10`, `MRR` (RR) and `Recall@10` (R@10)
+    see documents, each at the rank of its first passage, and come from ir_measures.
+
+    Args:
+        runs: A row per passage: question_set, question, method, rank (from 1), corpus, doc, start, end. Rows of
+            questions that are not in `questions` are passed over.
+        questions: The questions to score, by question set; those without evidence are left out.
+        k: Number of passages that are passed on.
+        advance: Called with the number of rows finished.
+
+    Returns:
+        Columns question_set, split, method, question, one of each measure in [0, 1], and answered. A question has a row
+        for every method that ranked anything in its question set; where that method ranked nothing for the question,
+        every measure is 0 and answered is False, so that failures cannot raise a mean.
+    """
+    gold = _gold(questions)
+    names = measure_names(k)
+    table, passages = _groups(runs, gold)
+    if table.empty:
+        return pd.DataFrame({**{key: pd.Series(dtype=object) for key in KEYS}, **dict.fromkeys(names, 0.0)}).assign(
+            answered=pd.Series(dtype=bool)
+        )
+    found = _character_measures(passages, gold, table["query"].to_numpy(), k)
+    found |= _document_measures(passages, gold, table, k, advance)
+    answered = np.zeros(len(table), bool)
+    answered[passages["group"].to_numpy()] = True
+    for name in names:
+        table[name] = found[name]
+    table["answered"] = answered
+    return table[[*KEYS, *names, "answered"]]
+
+
+def _gold(questions: Mapping[str, Sequence[Question]]) -> _Gold:
+    keys: dict[tuple[str, str], int] = {}
+    splits, characters, rows = [], [], []
+    for question_set, members in questions.items():
+        for question in members:
+            merged = _merged((e.corpus, e.doc, e.start, e.end) for e in question.evidence if e.start < e.end)
+            if merged and (question_set, question.id) not in keys:
+                query = keys[question_set, question.id] = len(keys)
+                splits.append(question.split)
+                characters.append(sum(end - start for *_, start, end in merged))
+                rows += [(query, *span) for span in merged]
+    spans = pd.DataFrame(rows, columns=["query", "corpus", "doc", "start", "end"])
+    return _Gold(keys, splits, np.array(characters, np.int64), spans)
+
+
+def _merged(spans) -> list[tuple[str, str, int, int]]:
+    """The same characters as disjoint spans."""
+    merged: list[tuple[str, str, int, int]] = []
+    for corpus, doc, start, end in sorted(spans):
+        if merged and merged[-1][:2] == (corpus, doc) and start <= merged[-1][3]:
+            merged[-1] = (corpus, doc, merged[-1][2], max(end, merged[-1][3]))
+        else:
+            merged.append((corpus, doc, start, end))
+    return merged
+
+
+def _groups(runs: pd.DataFrame, gold: _Gold) -> tuple[pd.DataFrame, pd.DataFrame]:
+    """The rows of the result, and the passages with the number of their row, by row and rank.
+
+    Returns:
+        Columns question_set, split, method, question, query (number among the gold); and columns group, query, rank,
+        corpus, doc (numbers), start, end.
+    """
+    set_code, sets = pd.factorize(runs["question_set"])
+    question_code, ids = pd.factorize(runs["question"])
+    method_code, methods = pd.factorize(runs["method"])
+    numbers = np.full((len(sets), len(ids)), -1, np.int64)
+    set_at, id_at = ({str(name): i for i, name in enumerate(names)} for names in (sets, ids))
+    for (question_set, question), query in gold.keys.items():
+        if question_set in set_at and question in id_at:
+            numbers[set_at[question_set], id_at[question]] = query
+    # A method counts in a question set where it ranked anything, if only for questions without evidence.
+    ran = np.zeros((len(sets), len(methods)), bool)
+    ran[set_code, method_code] = True
+
+    rows, group_of = [], np.full((len(methods), len(gold.keys)), -1, np.int64)
+    for method, method_name in enumerate(methods):
+        for (question_set, question), query in gold.keys.items():
+            if question_set in set_at and ran[set_at[question_set], method]:
+                group_of[method, query] = len(rows)
+                rows.append((question_set, gold.splits[query], str(method_name), question, query))
+    table = pd.DataFrame(rows, columns=[*KEYS, "query"])
+
+    query = numbers[set_code, question_code]
+    kept = query >= 0
+    corpus, doc = _codes(runs, gold)
+    passages = pd.DataFrame(
+        {
+            "group": group_of[method_code[kept], query[kept]],
+            "query": query[kept],
+            "rank": runs["rank"].to_numpy(np.int64)[kept],
+            "document": corpus[kept] * (doc.max(initial=0) + 1) + doc[kept],
+            "start": runs["start"].to_numpy(np.int64)[kept],
+            "end": runs["end"].to_numpy(np.int64)[kept],
+        }
+    )
+    order = np.lexsort((passages["rank"], passages["group"]))
+    return table, passages.iloc[order].reset_index(drop=True)
+
+
+def _codes(runs: pd.DataFrame, gold: _Gold) -> tuple[np.ndarray, np.ndarray]:
+    """Corpus and document of each passage as numbers; sets column `document` of the gold spans to match."""
+    corpus, corpora = pd.factorize(runs["corpus"])
+    doc, docs = pd.factorize(runs["doc"])
+    gold_corpus = pd.Index(corpora, dtype=object).get_indexer(gold.spans["corpus"])
+    gold_doc = pd.Index(docs, dtype=object).get_indexer(gold.spans["doc"])
+    known = (gold_corpus >= 0) & (gold_doc >= 0)
+    names = pd.factorize(gold.spans["corpus"] + "/" + gold.spans["doc"])[0]
+    # Gold documents that no passage comes from get numbers of their own below zero.
+    number = gold_corpus.astype(np.int64) * (doc.max(initial=0) + 1) + gold_doc
+    gold.spans["document"] = np.where(known, number, -1 - names)
+    return corpus.astype(np.int64), doc.astype(np.int64)
+
+
+def _character_measures(passages: pd.DataFrame, gold: _Gold, query: np.ndarray, k: int) -> dict[str, np.ndarray]:
+    """Measures that count characters, each of shape (groups,).
+
+    Args:
+        query: Number of each group's question, shape (groups,).
+    """
+    group = passages["group"].to_numpy()
+    start, end = passages["start"].to_numpy(), passages["end"].to_numpy()
+    length = np.maximum(end - start, 0)
+    first = np.searchsorted(group, group)
+    place = np.arange(len(group)) - first
+    total = np.cumsum(length) - length
+    before = total - total[first] if len(total) else total
+
+    # Only passages of gold documents can cover anything: a small table, one row per passage and gold span of a document.
+    own = passages[["query", "document"]].assign(row=np.arange(len(passages)))
+    pairs = own.merge(gold.spans[["query", "document", "start", "end"]], on=["query", "document"])
+    row = pairs["row"].to_numpy()
+    gold_start, gold_end = pairs["start"].to_numpy(), pairs["end"].to_numpy()
+
+    def covered(room: np.ndarray) -> np.ndarray:
+        """Gold characters in the first `room` (passages,) characters of each passage, by group."""
+        low = np.maximum(start[row], gold_start)
+        high = np.minimum(start[row] + room[row], gold_end)
+        return _union(group[row], pairs["document"].to_numpy(), low, high, len(query))
+
+    characters = gold.characters[query]
+    found = {}
+    for c in CONTEXTS:
+        found[f"ER@{c}"] = covered(np.clip(c - before, 0, length)) / np.minimum(characters, c)
+    found["ER"] = np.mean([found[f"ER@{c}"] for c in CONTEXTS], axis=0)
+
+    top = np.where(place < k, length, 0)
+    hit = covered(top)
+    passed_on = _union(group, passages["document"].to_numpy(), start, start + top, len(query))
+    found[f"char_recall@{k}"] = hit / characters
+    found[f"char_precision@{k}"] = hit / np.maximum(passed_on, 1)
+    found[f"char_iou@{k}"] = hit / (characters + passed_on - hit)
+    return found
+
+
+def _union(group: np.ndarray, document: np.ndarray, low: np.ndarray, high: np.ndarray, groups: int) -> np.ndarray:
+    """Characters in the union of each group's spans low … high − 1.
+
+    Returns:
+        int64 array of shape (groups,).
+    """
+    kept = np.flatnonzero(high > low)
+    if not len(kept):
+        return np.zeros(groups, np.int64)
+    kept = kept[np.lexsort((low[kept], document[kept], group[kept]))]
+    group, document, low, high = group[kept], document[kept], low[kept], high[kept]
+    # Each document of a group gets a stretch of the number line behind all earlier ones.
+    new = np.ones(len(kept), bool)
+    new[1:] = (group[1:] != group[:-1]) | (document[1:] != document[:-1])
+    offset = np.cumsum(new) * (high.max() + 1)
+    low, high = low + offset, high + offset
+    reached = np.concatenate([[0], np.maximum.accumulate(high)[:-1]])
+    fresh = np.maximum(high - np.maximum(low, reached), 0)
+    return np.bincount(group, weights=fresh, minlength=groups).astype(np.int64)
+
+
+def _document_measures(
+    passages: pd.DataFrame,
+    gold: _Gold,
+    table: pd.DataFrame,
+    k: int,
+    advance: Callable[[int], object] | None,
+) -> dict[str, np.ndarray]:
+    """Measures at document level, each of shape (groups,)."""
+    import ir_measures
+    from ir_measures import RR, R, Success, nDCG
+
+    qrels: dict[str, dict[str, int]] = {}
+    for query, document in zip(gold.spans["query"].to_list(), gold.spans["document"].to_list(), strict=True):
+        qrels.setdefault(str(query), {})[str(document)] = 1
+    ranked = ir_measures.pytrec_eval.evaluator([nDCG @ 10, RR, R @ 10], qrels)
+    head = ir_measures.pytrec_eval.evaluator([Success @ k], qrels)
+    names = {nDCG @ 10: "nDCG@10", RR: "MRR", R @ 10: "Recall@10", Success @ k: f"hit@{k}"}
+    found = {name: np.zeros(len(table)) for name in names.values()}
+
+    group = passages["group"].to_numpy()
+    place = np.arange(len(group)) - np.searchsorted(group, group)
+    best = ~passages.duplicated(["group", "document"]).to_numpy()
+    documents = passages[["group", "query", "document"]].assign(place=place)[best]
+    columns = (documents["query"].to_list(), documents["document"].to_list(), documents["place"].to_list())
+    # Groups stand method by method, so that one method's passages are one slice.
+    methods = table["method"].to_numpy()
+    for name in dict.fromkeys(methods.tolist()):
+        members = np.flatnonzero(methods == name)
+        here = slice(*np.searchsorted(documents["group"].to_numpy(), [members[0], members[-1] + 1]))
+        full: dict[str, dict[str, float]] = {}
+        top: dict[str, dict[str, float]] = {}
+        for query, document, rank in zip(*(column[here] for column in columns), strict=True):
+            full.setdefault(str(query), {})[str(document)] = -float(rank)
+            if rank < k:
+                top.setdefault(str(query), {})[str(document)] = -float(rank)
+        at = {str(query): group for query, group in zip(table["query"].to_numpy()[members], members, strict=True)}
+        for evaluator, run in ((ranked, full), (head, top)):
+            for metric in evaluator.iter_calc(run) if run else ():
+                if metric.query_id in at:
+                    found[names[metric.measure]][at[metric.query_id]] = metric.value
+        if advance:
+            advance(len(members))
+    return found

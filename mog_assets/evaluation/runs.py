@@ -1,0 +1,102 @@
+"""Runs: the ranked passages of every method on every test question."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from mog_assets.corpus.questions import Question
+from mog_assets.retrieval.corpora import Corpora
+from mog_assets.retrieval.methods import Method, Passages, Ranker, cut
+
+_TEXT = pa.dictionary(pa.int32(), pa.string())
+SCHEMA = pa.schema(
+    [
+        ("question_set", _TEXT),
+        ("split", _TEXT),
+        ("question", _TEXT),
+        ("method", _TEXT),
+        ("rank", pa.int32()),
+        ("corpus", _TEXT),
+        ("doc", _TEXT),
+        ("start", pa.int32()),
+        ("end", pa.int32()),
+        ("level", pa.int8()),
+        ("score", pa.float32()),
+    ]
+)
+
+
+def rank_questions(
+    name: str,
+    questions: Sequence[Question],
+    methods: Sequence[Method],
+    rankers: Mapping[str, Ranker],
+    corpora: Corpora,
+    weights: Mapping[str, np.ndarray],
+    k: int,
+) -> Iterator[pa.Table]:
+    """One table a method.
+
+    Args:
+        name: The question set.
+        rankers: By retriever.
+        weights: By kind of method (`mog`, `oracle`): float array of shape (questions, levels).
+        k: Passages that are passed on.
+    """
+    for method in methods:
+        ranked = rankers[method.retriever].rank(method, weights.get(method.kind))
+        yield _table(name, method.name, questions, [cut(passages, k) for passages in ranked], corpora)
+
+
+def _table(
+    name: str, method: str, questions: Sequence[Question], ranked: Sequence[Passages], corpora: Corpora
+) -> pa.Table:
+    lengths = np.array([len(p.corpus) for p in ranked])
+    owner = np.repeat(np.arange(len(questions)), lengths)
+    corpus = np.concatenate([p.corpus for p in ranked]).astype(int)
+    document = np.concatenate([p.document for p in ranked]).astype(int)
+    columns = {
+        "question_set": [name] * len(owner),
+        "split": [questions[i].split for i in owner],
+        "question": [questions[i].id for i in owner],
+        "method": [method] * len(owner),
+        "rank": np.concatenate([np.arange(1, n + 1) for n in lengths]),
+        "corpus": [corpora.names[c] for c in corpus],
+        "doc": [corpora.layouts[c].documents[d] for c, d in zip(corpus, document, strict=True)],
+        "start": np.concatenate([p.start for p in ranked]),
+        "end": np.concatenate([p.end for p in ranked]),
+        "level": np.repeat([p.level for p in ranked], lengths),
+        "score": np.concatenate([p.score for p in ranked]),
+    }
+    return pa.table({f.name: pa.array(columns[f.name]).cast(f.type) for f in SCHEMA}, schema=SCHEMA)
+
+
+def write_runs(tables: Iterator[pa.Table], path: Path, advance: Callable[[int], None]) -> int:
+    """Write runs as they come; returns the number of passages."""
+    rows = 0
+    with pq.ParquetWriter(path, SCHEMA, compression="zstd") as writer:
+        for table in tables:
+            writer.write_table(table)
+            rows += len(table)
+            advance(1)
+    return rows
+
+
+def read_runs(path: Path) -> pd.DataFrame:
+    """Runs as a table."""
+    return pq.read_table(path).to_pandas()
+
+
+def trec(runs: pd.DataFrame) -> Iterator[str]:
+    """Lines of a TREC run file: question, Q0, passage, rank, score, method; a passage is `corpus/doc:start-end`."""
+    columns = ("question_set", "question", "corpus", "doc", "start", "end", "rank", "method")
+    for question_set, question, corpus, doc, start, end, rank, method in runs[list(columns)].itertuples(index=False):
+        # TREC tools sort by score, and fields end at white space.
+        passage = "_".join(f"{corpus}/{doc}:{start}-{end}".split())
+        yield f"{question_set}/{'_'.join(question.split())} Q0 {passage} {rank} {1 / rank:.6f} {method}"

@@ -1,0 +1,248 @@
+"""Assets of the retrieval stage: `tokens`, `bm25/level_j`, `embeddings/level_j`, `collections/level_j`."""
+
+from __future__ import annotations
+
+import uuid
+
+import numpy as np
+import pyarrow.parquet as pq
+from scipy import sparse
+
+from mog_assets.config import Settings
+from mog_assets.corpus.layouts import bucket_layout, open_layout
+from mog_assets.retrieval import checks
+from mog_assets.retrieval.bm25 import load_terms, save_counts, save_terms
+from mog_assets.retrieval.tokens import TOKENIZER, assemble, level_counts
+from mog_assets.retrieval.vectors import VectorTable, bucket_texts, point_ids
+from resources.recipe import Recipe, Work
+
+GROUP = "retrieval"
+
+# Texts that are in memory at a time while a corpus is encoded.
+_TEXTS_AT_ONCE = 20_000
+
+
+def build_tokens(work: Work) -> None:
+    """Tokenise every document once."""
+    documents, chunks = work.input("documents"), work.input("chunks/level_1")
+    names = documents.names("bucket")
+    jobs = {n: {"documents": str(documents.path(n)), "spans": str(chunks.path(n))} for n in names}
+    keys = {
+        n: [documents.manifest.files[n]["sha256"], chunks.manifest.files[n]["sha256"], TOKENIZER] for n in names
+    }
+    work.recomputed["documents tokenised"] = sum(
+        work.map("mog_assets.retrieval.tokens:count_bucket", jobs, keys, "buckets tokenised")
+    )
+    found = assemble(
+        [work.draft.path(n) for n in names],
+        [pq.read_metadata(chunks.path(n)).num_rows for n in names],
+        [pq.read_metadata(documents.path(n)).num_rows for n in names],
+    )
+    buckets = [work.draft.files[n] for n in names]
+    path, there = work.file("terms.parquet", buckets)
+    if not there:
+        with work.writing(path) as temporary:
+            save_terms(found["terms"], temporary)
+    for name in ("chunks", "titles"):
+        path, there = work.file(f"{name}.npz", buckets)
+        if not there:
+            with work.writing(path) as temporary, temporary.open("wb") as stream:
+                sparse.save_npz(stream, found[name], compressed=False)
+    work.counts |= {"terms": len(found["terms"]), "tokens": int(found["chunks"].sum())}
+    totals = np.asarray(found["chunks"].sum(axis=0)).ravel()
+    frequent = np.argsort(-totals)[:15]
+    work.show_table("frequent terms", [{"term": found["terms"][i], "occurrences": int(totals[i])} for i in frequent])
+
+
+def build_bm25(level: int, work: Work) -> None:
+    """Sum the counts of one tokenisation over the chunks of a level."""
+    tokens = work.input("tokens")
+    layout = open_layout(str(work.corpus), work.input("documents"), work.input("chunks/level_1"))
+    matrices = [sparse.load_npz(tokens.path(f"{name}.npz"), allow_pickle=False) for name in ("chunks", "titles")]
+    counts = level_counts(*matrices, layout, level)
+    path, there = work.file("counts.safetensors", tokens.manifest.version, level)
+    if not there:
+        with work.writing(path) as temporary:
+            save_counts(counts, temporary)
+        work.recomputed["chunks counted"] = counts.shape[0]
+    work.counts |= {
+        "chunks": counts.shape[0],
+        "terms": counts.shape[1],
+        "entries": counts.nnz,
+        "mean tokens": round(float(counts.sum() / counts.shape[0]), 1),
+    }
+    frequency = np.diff(counts.indptr)
+    terms = load_terms(tokens.path("terms.parquet"))
+    common = np.argsort(-frequency)[:10]
+    work.show_table("in most chunks", [{"term": terms[i], "chunks": int(frequency[i])} for i in common])
+
+
+def build_encoded(level: int, work: Work) -> None:
+    """Encode every chunk of a level."""
+    documents, chunks = work.input("documents"), work.input("chunks/level_1")
+    encoder = work.tools.encoder
+    before = encoder.encoded
+    pending: list[tuple[str, list[str]]] = []
+    wanted = []
+    for name in documents.names("bucket"):
+        sources = [documents.manifest.files[name]["sha256"], chunks.manifest.files[name]["sha256"]]
+        path, there = work.file(name.replace(".parquet", ".npy"), *sources, level, encoder.fingerprint)
+        if not there:
+            wanted.append((name, path))
+    total = 0
+    for name, _ in wanted:
+        total += bucket_layout(documents.path(name), chunks.path(name)).count(level)
+
+    with work.progress(total, "texts encoded") as advance:
+
+        def flush() -> None:
+            vectors = encoder.encode([text for _, texts in pending for text in texts], advance)
+            start = 0
+            for name, texts in pending:
+                path = work.draft.path(name.replace(".parquet", ".npy"))
+                with work.writing(path) as temporary, temporary.open("wb") as stream:
+                    np.save(stream, vectors[start : start + len(texts)])
+                start += len(texts)
+            pending.clear()
+
+        for name, _ in wanted:
+            layout = bucket_layout(documents.path(name), chunks.path(name))
+            pending.append((name, bucket_texts(documents.path(name), layout, level)))
+            if sum(len(texts) for _, texts in pending) >= _TEXTS_AT_ONCE:
+                flush()
+        if pending:
+            flush()
+    work.recomputed["texts encoded"] = encoder.encoded - before
+    _finish_vectors(work)
+    if wanted:
+        work.info["device"], work.info["dtype"] = encoder.device, encoder.dtype
+        work.shown["encoder"] = f"{encoder.settings.model} on {encoder.device}, {encoder.dtype}"
+
+
+def build_pooled(level: int, work: Work) -> None:
+    """Pool the level-1 vectors that every chunk of a level covers."""
+    documents, chunks = work.input("documents"), work.input("chunks/level_1")
+    finest = work.input("embeddings/level_1")
+    jobs, keys = {}, {}
+    for name in documents.names("bucket"):
+        vectors = name.replace(".parquet", ".npy")
+        paths = {"documents": str(documents.path(name)), "spans": str(chunks.path(name))}
+        jobs[vectors] = {**paths, "finer": str(finest.path(vectors)), "level": level}
+        keys[vectors] = [finest.manifest.files[vectors]["sha256"], chunks.manifest.files[name]["sha256"], level]
+    pooled = work.map("mog_assets.retrieval.vectors:pool_bucket", jobs, keys, "buckets pooled")
+    work.recomputed["vectors pooled"] = sum(pooled)
+    _finish_vectors(work)
+
+
+def _finish_vectors(work: Work) -> None:
+    table = VectorTable([work.draft.path(n) for n in sorted(work.draft.files)])
+    work.counts |= {"vectors": len(table), "size": int(table.rows(np.array([0])).shape[1])}
+    work.info["encoder"] = work.tools.encoder.fingerprint
+
+
+def build_collection(level: int, work: Work) -> None:
+    """Make the points of a corpus in a level's collection those of its chunks: the changed ones and no others."""
+    corpus = str(work.corpus)
+    documents, chunks = work.input("documents"), work.input("chunks/level_1")
+    embeddings = work.input(f"embeddings/level_{level}")
+    layout = open_layout(corpus, documents, chunks)
+    texts = []
+    for name in documents.names("bucket"):
+        part = bucket_layout(documents.path(name), chunks.path(name))
+        texts += bucket_texts(documents.path(name), part, level)
+    ids = point_ids(corpus, layout, level, texts)
+    vectors = VectorTable([embeddings.path(n) for n in embeddings.names("bucket")])
+    content = [embeddings.manifest.info["encoder"], work.tools.qdrant.place, work.settings.encoder.levels]
+    previous = work.draft.previous
+    trusted = previous is not None and previous.manifest.info.get("vectors") == content
+    size = int(embeddings.manifest.counts["size"])
+    document, start, end = layout.chunk_spans(np.arange(len(ids)), level)
+    with work.tools.qdrant.open(f"level_{level}", size) as collection:
+        held = collection.ids(corpus)
+        gone = sorted(held - set(ids))
+        new = [i for i, identity in enumerate(ids) if not (trusted and identity in held)]
+        with work.progress(len(new), "points upserted") as advance:
+            collection.delete(gone)
+            for first in range(0, len(new), 1000):
+                rows = np.asarray(new[first : first + 1000])
+                payloads = [
+                    {
+                        "corpus": corpus,
+                        "document": layout.documents[document[i]],
+                        "level": level,
+                        "start": int(start[i]),
+                        "end": int(end[i]),
+                    }
+                    for i in rows
+                ]
+                collection.upsert([ids[i] for i in rows], vectors.rows(rows), payloads)
+                advance(len(rows))
+    path, there = work.file("ids.npy", ids)
+    if not there:
+        with work.writing(path) as temporary, temporary.open("wb") as stream:
+            np.save(stream, np.frombuffer(b"".join(uuid.UUID(i).bytes for i in ids), np.uint8).reshape(-1, 16))
+    work.info |= {"vectors": content, "content": embeddings.manifest.version, "size": size}
+    work.counts["points"] = len(ids)
+    work.recomputed |= {"points upserted": len(new), "points deleted": len(gone)}
+    work.shown["place"] = f"collection `level_{level}`, {work.tools.qdrant.place}"
+
+
+def recipes(settings: Settings) -> list[Recipe]:
+    """The recipes of this stage."""
+    found = [
+        Recipe(
+            key="tokens",
+            build=build_tokens,
+            description="Term counts of every level-1 chunk and title: the one tokenisation behind all BM25 indexes.",
+            group=GROUP,
+            deps=("documents", "chunks/level_1"),
+            kinds=("parquet",),
+        )
+    ]
+    for level in settings.level_range:
+        found.append(
+            Recipe(
+                key=f"bm25/level_{level}",
+                build=lambda work, level=level: build_bm25(level, work),  # type: ignore[misc]
+                description=f"BM25 term counts of 'title + text' of every chunk of level {level}.",
+                group=GROUP,
+                deps=_unique("documents", "chunks/level_1", f"chunks/level_{level}", "tokens"),
+                kinds=("numpy",),
+            )
+        )
+        encoded = level == 1 or settings.encoder.levels == "direct"
+        found.append(
+            Recipe(
+                key=f"embeddings/level_{level}",
+                build=lambda work, level=level, build=build_encoded if encoded else build_pooled: build(level, work),  # type: ignore[misc]
+                description=f"Unit vectors of the chunks of level {level}, "
+                + ("encoded." if encoded else "pooled from level 1, weighted by length."),
+                group=GROUP,
+                deps=_unique(
+                    "documents",
+                    "chunks/level_1",
+                    f"chunks/level_{level}",
+                    *(() if encoded else ("embeddings/level_1",)),
+                ),
+                settings=lambda tools: tools.encoder.identity,
+                kinds=("pytorch",) if encoded else ("numpy",),
+                pool="gpu" if encoded else None,
+            )
+        )
+        found.append(
+            Recipe(
+                key=f"collections/level_{level}",
+                build=lambda work, level=level: build_collection(level, work),  # type: ignore[misc]
+                description=f"Qdrant collection of level {level}; corpus is the tenant index.",
+                group=GROUP,
+                deps=_unique("documents", "chunks/level_1", f"chunks/level_{level}", f"embeddings/level_{level}"),
+                settings=lambda tools: tools.qdrant.place,
+                checks=(checks.qdrant_holds(level),),
+                kinds=("qdrant",),
+            )
+        )
+    return found
+
+
+def _unique(*keys: str) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(keys))

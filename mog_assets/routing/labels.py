@@ -1,0 +1,218 @@
+"""Soft labels: how well the best chunk of each level answers a training question, as a target for the router.
+
+References: Zhong et al. 2024 (Mix-of-Granularity), section 3.2 and appendix E.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from scipy import sparse
+
+from mog_assets.corpus.chunks import split_text
+from mog_assets.corpus.questions import Question
+from mog_assets.retrieval.bm25 import TermCounts, statistics
+from mog_assets.retrieval.search import Searcher
+from mog_assets.retrieval.vectors import VectorTable
+
+# For one level: position of the corpus, and chunk of the level in it, of every question; int64 of shape (n,) each.
+Best = tuple[np.ndarray, np.ndarray]
+
+
+def soft_labels(similarities: np.ndarray, values: tuple[float, float]) -> np.ndarray:
+    """What the router should say of each question: `values` at its two most similar levels, 0 elsewhere.
+
+    Args:
+        similarities: Of the label text and the best chunk of each level, shape (n, levels), finest level first.
+        values: For the most similar level and for the second; equal levels go by fineness.
+
+    Returns:
+        float32 array of shape (n, levels). A row without a similarity above 0 is all zeros: the question has no label.
+
+    References: Zhong et al. 2024, section 3.2.
+    """
+    order = np.argsort(-similarities, axis=1, kind="stable")
+    labels = np.zeros(similarities.shape, np.float32)
+    for place, value in enumerate(values[: similarities.shape[1]]):
+        np.put_along_axis(labels, order[:, place : place + 1], value, axis=1)
+    labels[~(similarities > 0).any(axis=1)] = 0
+    return labels
+
+
+def label_text(question: Question, texts: Mapping[tuple[str, str], str]) -> str:
+    """The text that chunks are compared with: gold evidence where there is some, else "question answer".
+
+    Args:
+        question: A training question.
+        texts: Text of every document that holds evidence, by corpus and document id.
+    """
+    if question.evidence:
+        return "\n".join(texts[e.corpus, e.doc][e.start : e.end] for e in question.evidence)
+    answer = question.options.get(question.answer, question.answer)
+    return f"{question.question} {answer}".strip()
+
+
+def best_chunks(searcher: Searcher, levels: Sequence[int]) -> list[Best]:
+    """The best chunk of each level over all corpora, for every question; −1 where no chunk scored.
+
+    Args:
+        searcher: Of n questions.
+        levels: Finest first.
+    """
+    best = []
+    for level in levels:
+        hits = searcher.search(level, 1)
+        corpus = np.array([h.corpus[0] if len(h.corpus) else -1 for h in hits], np.int64)
+        chunk = np.array([h.chunk[0] if len(h.chunk) else -1 for h in hits], np.int64)
+        best.append((corpus, chunk))
+    return best
+
+
+def similarities_embedding(
+    labels: np.ndarray, tables: Mapping[int, Sequence[VectorTable]], best: Sequence[Best]
+) -> np.ndarray:
+    """Cosine of the label's vector and that of the best chunk of each level.
+
+    Args:
+        labels: Unit vectors, shape (n, size).
+        tables: Unit vectors of the chunks: by level, per corpus.
+        best: Of the levels of `tables`, finest first.
+
+    Returns:
+        float64 array of shape (n, levels), 0 where there is no chunk.
+    """
+    result = np.zeros((len(labels), len(best)))
+    for column, (level, (corpus, chunk)) in enumerate(zip(sorted(tables), best, strict=True)):
+        opened = tables[level]
+        for number in np.unique(corpus[corpus >= 0]):
+            here = np.flatnonzero(corpus == number)
+            vectors = opened[number].rows(chunk[here]).astype(np.float32)
+            result[here, column] = np.einsum("ij,ij->i", labels[here], vectors)
+    return result
+
+
+def similarities_hitrate(
+    label_terms: Sequence[Sequence[str]], counts: Mapping[int, Sequence[TermCounts]], best: Sequence[Best]
+) -> np.ndarray:
+    """Share of the label's distinct tokens that occur in the best chunk of each level.
+
+    Args:
+        label_terms: Tokens of n label texts, repetitions included.
+        counts: Counts of the chunks: by level, per corpus.
+        best: Of the levels of `counts`, finest first.
+
+    Returns:
+        float64 array of shape (n, levels) in [0, 1], 0 where there is no chunk or no token.
+    """
+    matrix, terms = _label_counts(label_terms)
+    occurs = _occurrence(matrix, terms)
+    shares = sparse.diags(1 / np.maximum(np.diff(matrix.indptr), 1)) @ occurs
+    return _products(shares.tocsr(), terms, counts, best, _occurrence)
+
+
+def similarities_tfidf(
+    label_terms: Sequence[Sequence[str]], counts: Mapping[int, Sequence[TermCounts]], best: Sequence[Best]
+) -> np.ndarray:
+    """Cosine of the tf-idf vectors of the label and of the best chunk of each level.
+
+    A term occurring tf times weighs tf · (log((1 + N) / (1 + df)) + 1), with N chunks and df of the finest level over
+    all corpora; a term that is in no chunk has df = 0 and lengthens the label's vector.
+
+    Args:
+        label_terms: Tokens of n label texts, repetitions included.
+        counts: Counts of the chunks: by level, per corpus.
+        best: Of the levels of `counts`, finest first.
+
+    Returns:
+        float64 array of shape (n, levels) in [0, 1], 0 where there is no chunk or no token.
+    """
+    over = statistics(counts[min(counts)])
+
+    def weighted(matrix: Any, terms: Sequence[str]) -> Any:
+        frequency = np.array([over.frequencies.get(t, 0) for t in terms], np.float64)
+        idf = np.log((1 + over.chunks) / (1 + frequency)) + 1
+        vectors = matrix @ sparse.diags(idf, shape=(len(idf), len(idf)))
+        lengths = np.sqrt(np.asarray(vectors.multiply(vectors).sum(axis=1)).ravel())
+        return (sparse.diags(1 / np.where(lengths > 0, lengths, 1)) @ vectors).tocsr()
+
+    matrix, terms = _label_counts(label_terms)
+    return _products(weighted(matrix, terms), terms, counts, best, weighted)
+
+
+def label_vectors(texts: Sequence[str], encode: Callable[[list[str]], np.ndarray], finest_chars: int) -> np.ndarray:
+    """Vectors of label texts, made like those of chunks: long texts are split, and pooled weighted by length.
+
+    Args:
+        texts: Any n texts.
+        encode: Vectors, float of shape (m, size), of m texts; called once.
+        finest_chars: A longer text is split into pieces of at most so many characters.
+
+    Returns:
+        float32 unit vectors of shape (n, size).
+    """
+    pieces: list[str] = []
+    starts: list[int] = []
+    for text in texts:
+        starts.append(len(pieces))
+        long = len(text) > finest_chars
+        pieces += [text[s:e] for s, e in split_text(text, finest_chars)] if long else [text]
+    vectors = np.asarray(encode(pieces), np.float32)
+    if not pieces:
+        return vectors
+    # An empty text is one piece; its weight must not be 0.
+    weights = np.array([max(len(piece), 1) for piece in pieces], np.float32)
+    pooled = np.add.reduceat(vectors * weights[:, None], starts)
+    return pooled / np.maximum(np.linalg.norm(pooled, axis=1, keepdims=True), 1e-12)
+
+
+def _label_counts(label_terms: Sequence[Sequence[str]]) -> tuple[Any, list[str]]:
+    """CSR counts of shape (labels, distinct terms), and the terms."""
+    number: dict[str, int] = {}
+    columns, data, indptr = [], [], [0]
+    for row in label_terms:
+        for term, count in Counter(row).items():
+            columns.append(number.setdefault(term, len(number)))
+            data.append(count)
+        indptr.append(len(columns))
+    shape = (len(label_terms), len(number))
+    arrays = (np.array(data, np.float64), np.array(columns, np.int32), np.array(indptr, np.int64))
+    return sparse.csr_matrix(arrays, shape=shape), list(number)
+
+
+def _occurrence(matrix: Any, terms: Sequence[str]) -> Any:
+    return (matrix > 0).astype(np.float64)
+
+
+def _products(
+    labels: Any,
+    terms: Sequence[str],
+    counts: Mapping[int, Sequence[TermCounts]],
+    best: Sequence[Best],
+    weigh: Callable[[Any, Sequence[str]], Any],
+) -> np.ndarray:
+    """Inner products of weighted labels and the weighted counts of their best chunks, shape (n, levels)."""
+    number = {term: i for i, term in enumerate(terms)}
+    result = np.zeros((labels.shape[0], len(best)))
+    for column, (level, (corpus, chunk)) in enumerate(zip(sorted(counts), best, strict=True)):
+        parts = counts[level]
+        for place in np.unique(corpus[corpus >= 0]):
+            here = np.flatnonzero(corpus == place)
+            chunks, chunk_terms = _rows(parts[place], chunk[here])
+            ids = np.array([number.get(t, -1) for t in chunk_terms], np.int64)
+            # Weighted before the terms that are in no label are left out: they lengthen the chunk's vector.
+            shared = weigh(chunks, chunk_terms)[:, ids >= 0]
+            product = labels[here][:, ids[ids >= 0]].multiply(shared).sum(axis=1)
+            result[here, column] = np.asarray(product).ravel()
+    return result
+
+
+def _rows(part: TermCounts, chunks: np.ndarray) -> tuple[Any, list[str]]:
+    """CSR counts of some chunks over the terms that occur in them, and those terms."""
+    shape = (len(part.lengths), len(part.terms))
+    rows = sparse.csc_matrix((part.counts, part.indices, part.indptr), shape=shape).tocsr()[chunks]
+    used, columns = np.unique(rows.indices, return_inverse=True)
+    matrix = sparse.csr_matrix((rows.data.astype(np.float64), columns, rows.indptr), shape=(len(chunks), len(used)))
+    return matrix, [part.terms[i] for i in used]

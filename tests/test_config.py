@@ -1,0 +1,144 @@
+from pathlib import Path
+
+import pytest
+
+from mog_assets.config import load
+from mog_assets.errors import ConfigError
+
+CORPORA = "corpora: {garden: {path: garden.jsonl}}\n"
+
+
+@pytest.fixture
+def complaint(tmp_path):
+    """The message that a configuration is refused with."""
+
+    def refused(text: str) -> str:
+        file = tmp_path / "mog.yaml"
+        file.write_text(text, encoding="utf-8")
+        with pytest.raises(ConfigError) as caught:
+            load(file)
+        assert str(file) in str(caught.value)
+        return str(caught.value).split(": ", 1)[1]
+
+    return refused
+
+
+@pytest.mark.parametrize(
+    ("text", "key", "expected", "got"),
+    [
+        ("finest_chars: 0", "finest_chars", "greater than or equal to 50", "0"),
+        ("levels: 9", "levels", "less than or equal to 8", "9"),
+        ("levels: five", "levels", "a valid integer", "'five'"),
+        ("retriever: bm52", "retriever", "'bm25', 'dense' or 'hybrid'", "'bm52'"),
+        ("bm25: {b: 1.5}", "bm25.b", "less than or equal to 1", "1.5"),
+        ("encoder: {device: gpu}", "encoder.device", "'auto', 'cpu' or 'cuda'", "'gpu'"),
+        ("encoder: 3", "encoder", "", "3"),
+        ("router: {hidden: [256, -1]}", "router.hidden.1", "greater than 0", "-1"),
+        ("soft_labels: {values: [0.2, 0.8]}", "soft_labels", "1 >= first > second >= 0", "0.2, 0.8"),
+        ("methods: mog", "methods", "a valid list", "'mog'"),
+        ("question_sets: {q: {path: q.jsonl, corpora: []}}", "question_sets.q.corpora", "at least 1 item", "[]"),
+        (
+            "question_sets: {q: {path: q.jsonl, corpora: [garden], train: [dev], test: [dev]}}",
+            "question_sets.q",
+            "not for both (dev)",
+            "'train': ['dev']",
+        ),
+    ],
+)
+def test_wrong_value_names_key_and_what_was_expected_and_got(complaint, text, key, expected, got):
+    message = complaint(CORPORA + text)
+    assert message.startswith(f"{key}: expected ")
+    assert expected in message
+    assert got in message.split(", got ", 1)[1]
+
+
+@pytest.mark.parametrize("name", ["a/b", "..", "", "x" * 65, "é"])
+def test_name_that_cannot_be_a_folder_is_refused(complaint, name):
+    message = complaint(f"corpora: {{{name!r}: {{path: x.jsonl}}}}")
+    assert message.startswith(f"corpora.{name}: expected a name of 1 to 64 letters")
+    assert message.endswith(f"got {name!r}")
+
+
+def test_missing_value_is_named(complaint):
+    assert complaint("levels: 3") == "corpora: expected a value, got none"
+    assert complaint("corpora: {garden: {}}") == "corpora.garden.path: expected a value, got none"
+
+
+def test_every_error_is_reported_at_once(complaint):
+    message = complaint(CORPORA + "levels: 0\nk: 0")
+    assert "levels: expected" in message
+    assert "k: expected" in message
+
+
+@pytest.mark.parametrize(
+    ("text", "key", "close"),
+    [
+        (CORPORA + "finest_char: 500", "finest_char", "finest_chars"),
+        (CORPORA + "encoder: {modle: x}", "encoder.modle", "model"),
+        (CORPORA + "soft_labels: {metod: tfidf}", "soft_labels.metod", "method"),
+        ("corpora: {garden: {path: x, pth: y}}", "corpora.garden.pth", "path"),
+        (
+            CORPORA + "question_sets: {q: {path: x, corpora: [garden], trian: [dev]}}",
+            "question_sets.q.trian",
+            "train",
+        ),
+    ],
+)
+def test_unknown_key_suggests_the_closest(complaint, text, key, close):
+    message = complaint(text)
+    assert message.startswith(f"{key}: expected a known key, got {key.split('.')[-1]!r}")
+    assert message.endswith(f"did you mean {close!r}?")
+
+
+def test_unknown_key_like_no_other_lists_the_known_ones(complaint):
+    assert complaint(CORPORA + "engine: {zzzz: 1}").endswith("known keys: kind, workers")
+
+
+def test_question_set_over_unknown_corpus_is_refused(complaint):
+    message = complaint(CORPORA + "question_sets: {q: {path: q.jsonl, corpora: [gardn]}}")
+    assert message == "question_sets.q.corpora: expected names of corpora (garden), got 'gardn'"
+
+
+@pytest.mark.parametrize("text", ["[1, 2]", "just words", ""])
+def test_file_without_keys_is_refused(complaint, text):
+    assert complaint(text).startswith("expected keys with values, got ")
+
+
+def test_file_that_is_no_yaml_is_refused(complaint):
+    message = complaint("corpora: {garden")
+    assert message.startswith("expected YAML, got: ")
+    assert "line" in message
+
+
+def test_missing_file_says_how_to_name_another(tmp_path):
+    with pytest.raises(ConfigError, match=r"expected a readable UTF-8 YAML file.*--config or MOG_CONFIG"):
+        load(tmp_path / "none.yaml")
+
+
+def test_file_of_other_bytes_is_refused(tmp_path):
+    (tmp_path / "mog.yaml").write_bytes(b"home: \xff\xfe")
+    with pytest.raises(ConfigError, match="expected a readable UTF-8 YAML file"):
+        load(tmp_path / "mog.yaml")
+
+
+def test_paths_are_relative_to_the_file_not_to_the_working_directory(tmp_path, monkeypatch):
+    project = tmp_path / "project"
+    project.mkdir()
+    (project / "mog.yaml").write_text(
+        "home: made\ncorpora: {a: {path: ../a.jsonl}, b: {path: /srv/b}}\n"
+        "question_sets: {q: {path: q.jsonl, corpora: [a]}}"
+    )
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("MOG_CONFIG", "project/mog.yaml")
+    settings = load()
+    assert settings.home == project.resolve() / "made"
+    assert settings.corpora["a"].path == tmp_path.resolve() / "a.jsonl"
+    assert settings.corpora["b"].path == Path("/srv/b")
+    assert settings.question_sets["q"].path == project.resolve() / "q.jsonl"
+
+
+def test_working_directory_is_the_last_resort(tmp_path, monkeypatch):
+    (tmp_path / "mog.yaml").write_text(CORPORA)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("MOG_CONFIG", raising=False)
+    assert list(load().level_range) == [1, 2, 3, 4, 5]

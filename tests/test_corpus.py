@@ -1,0 +1,357 @@
+import gzip
+import json
+import unicodedata
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from mog_assets.corpus.chunks import Layout, split_text
+from mog_assets.corpus.documents import (
+    into_buckets,
+    normalise,
+    read_corpus,
+    shifted,
+    source_state,
+    write_documents,
+    write_quarantine,
+)
+from mog_assets.corpus.questions import (
+    Evidence,
+    KnownDocument,
+    load_questions,
+    read_questions,
+    write_questions,
+)
+from mog_assets.errors import MogError
+
+PROSE = st.text(st.sampled_from("aB. \n?!'\")。é\u0301\U0001f600"), max_size=300)
+
+
+@pytest.fixture
+def jsonl(tmp_path):
+    """Write lines (objects or raw bytes) to a `.jsonl` file."""
+
+    def write(*lines, name="docs.jsonl"):
+        path = tmp_path / name
+        path.write_bytes(b"\n".join(x if isinstance(x, bytes) else json.dumps(x).encode() for x in lines))
+        return path
+
+    return write
+
+
+def document(identity="a", text="Some text.", **more):
+    return {"id": identity, "title": "T", "text": text, **more}
+
+
+# Spans
+
+
+@given(st.one_of(PROSE, st.text(max_size=300), st.text("xyz", max_size=300)), st.integers(1, 60))
+def test_spans_tile_any_text_and_none_is_longer_than_asked(text, finest_chars):
+    spans = split_text(text, finest_chars)
+    assert "".join(text[s:e] for s, e in spans) == text
+    assert all(s < e <= s + finest_chars for s, e in spans)
+    assert spans.shape == (len(spans), 2)
+    if text:
+        assert spans[0, 0] == 0
+        assert (spans[1:, 0] == spans[:-1, 1]).all()
+
+
+def test_whole_sentences_are_packed():
+    text = "One is here. Two is here. Three is here."
+    assert [text[s:e] for s, e in split_text(text, 26)] == ["One is here. Two is here. ", "Three is here."]
+
+
+def test_abbreviation_ends_no_sentence():
+    text = "See Dr. Smith today. Then rest."
+    assert [text[s:e] for s, e in split_text(text, 22)] == ["See Dr. Smith today. ", "Then rest."]
+
+
+def test_long_sentence_is_cut_at_white_space():
+    assert split_text("alpha beta gamma", 11).tolist() == [[0, 11], [11, 16]]
+
+
+# Levels
+
+
+@given(st.lists(st.integers(1, 40), min_size=1, max_size=6), st.integers(1, 6))
+def test_levels_are_pairs_of_the_level_below(counts, level):
+    offsets = np.concatenate([[0], np.cumsum(counts)])
+    lengths = [range(3, 3 + n) for n in counts]
+    ends = [np.cumsum(list(row)) for row in lengths]
+    spans = np.concatenate([np.stack([np.concatenate([[0], e[:-1]]), e], axis=1) for e in ends])
+    layout = Layout("c", [f"d{i}" for i in range(len(counts))], offsets, spans)
+
+    chunks = [(d, [int(offsets[d]) + i]) for d, n in enumerate(counts) for i in range(n)]
+    for _ in range(level - 1):
+        paired = []
+        for d in range(len(counts)):
+            own = [covered for owner, covered in chunks if owner == d]
+            paired += [(d, sum(own[i : i + 2], [])) for i in range(0, len(own), 2)]
+        chunks = paired
+
+    assert layout.count(level) == len(chunks)
+    every = np.arange(len(chunks))
+    first, last = layout.covered(every, level)
+    owners, starts, stops = layout.chunk_spans(every, level)
+    for k, (d, covered) in enumerate(chunks):
+        assert list(range(first[k], last[k])) == covered
+        assert owners[k] == d
+        assert (starts[k], stops[k]) == (spans[covered[0], 0], spans[covered[-1], 1])
+        assert (layout.containing(np.array(covered), level) == k).all()
+
+
+# Documents
+
+
+def test_malformed_line_is_passed_over_with_its_number(jsonl):
+    reading = read_corpus(jsonl(document("a"), b'{"id": "b", ', b"", b"[1]", document("c")))
+    assert [d.id for d in reading.documents] == ["a", "c"]
+    assert [q.place for q in reading.quarantined] == ["docs.jsonl:2", "docs.jsonl:4"]
+    assert "malformed JSON" in reading.quarantined[0].reason
+    assert "expected a JSON object, got list" in reading.quarantined[1].reason
+
+
+def test_line_nested_without_end_is_passed_over(jsonl):
+    reading = read_corpus(jsonl(document(), b"[" * 200_000))
+    assert len(reading.quarantined) == 1
+
+
+def test_duplicate_id_names_both_places(jsonl):
+    reading = read_corpus(jsonl(document("a", "First."), document("b"), document("a", "Second.")))
+    assert [d.text for d in reading.documents] == ["First.", "Some text."]
+    assert "stands at docs.jsonl:1 and at docs.jsonl:3" in reading.quarantined[0].reason
+
+
+def test_empty_document_is_passed_over(jsonl):
+    reading = read_corpus(jsonl(document("a"), document("b", " \n\t ")))
+    assert [(q.id, q.reason) for q in reading.quarantined] == [("b", "empty document")]
+
+
+@pytest.mark.parametrize("wrong", [{"text": "no id"}, {"id": 3, "text": "x"}, {"id": "a"}, {"id": " ", "text": "x"}])
+def test_record_without_id_or_text_is_passed_over(jsonl, wrong):
+    reading = read_corpus(jsonl(document(), wrong))
+    assert "expected strings id, title and text" in reading.quarantined[0].reason
+
+
+def test_bytes_that_are_not_utf8_are_passed_over(tmp_path):
+    (tmp_path / "good.txt").write_text("Good.")
+    (tmp_path / "bad.txt").write_bytes(b"caf\xe9")
+    (tmp_path / "lines.jsonl").write_bytes(b'{"id": "x", "text": "\xff"}')
+    reading = read_corpus(tmp_path)
+    assert [d.id for d in reading.documents] == ["good.txt"]
+    assert {q.place: q.reason for q in reading.quarantined} == {
+        "bad.txt": "expected UTF-8, got byte 0xe9 at 3",
+        "lines.jsonl:1": "expected UTF-8, got byte 0xff at byte 21 of the line",
+    }
+
+
+@pytest.mark.parametrize(
+    "strange",
+    [
+        b'{"id": "s", "title": "T", "text": "half \\ud800"}',
+        b'{"id": "s", "title": "T", "text": "fine", "metadata": {"by": "\\ud800"}}',
+        b'{"id": "\\ud800", "title": "T"}',
+    ],
+    ids=["text", "metadata", "id of a wrong record"],
+)
+def test_half_a_surrogate_pair_never_stops_a_corpus(jsonl, tmp_path, strange):
+    reading = read_corpus(jsonl(document(), strange))
+    write_documents(reading.documents, tmp_path / "documents.parquet")
+    write_quarantine(reading.quarantined, tmp_path / "quarantine.parquet")
+    assert reading.documents[0].id == "a"
+
+
+def test_missing_corpus_is_named(tmp_path):
+    with pytest.raises(MogError, match=r"none\.jsonl: expected a file .* found nothing"):
+        read_corpus(tmp_path / "none.jsonl")
+
+
+def test_file_of_unknown_kind_is_refused(tmp_path):
+    (tmp_path / "a.pdf").write_bytes(b"%PDF")
+    with pytest.raises(MogError, match=r"a\.pdf: expected a folder, or a file that ends in \.jsonl"):
+        read_corpus(tmp_path / "a.pdf")
+
+
+def test_corpus_without_usable_document_says_what_was_wrong_first(jsonl):
+    with pytest.raises(
+        MogError, match=r"expected at least one usable document.*2 passed over.*docs\.jsonl:1: malformed"
+    ):
+        read_corpus(jsonl(b"{", document("b", " ")))
+
+
+def test_empty_folder_is_refused(tmp_path):
+    with pytest.raises(MogError, match="expected at least one usable document, found none"):
+        read_corpus(tmp_path)
+
+
+def test_gzip_file_cut_short_keeps_what_was_read_and_says_so(tmp_path):
+    whole = gzip.compress(b"".join(json.dumps(document(str(i), f"Text {i}.")).encode() + b"\n" for i in range(3000)))
+    (tmp_path / "docs.jsonl.gz").write_bytes(whole[: len(whole) // 2])
+    reading = read_corpus(tmp_path / "docs.jsonl.gz")
+    assert 0 < len(reading.documents) < 3000
+    assert "expected a readable JSON Lines file" in reading.quarantined[0].reason
+
+
+def test_html_is_read_without_scripts_and_styles(tmp_path):
+    (tmp_path / "page.html").write_text(
+        "<html><head><title>A &amp; B</title><style>p {color: red}</style></head><body><script>alert('x')</script>"
+        "<p>Seen.</p><noscript>Hidden.</noscript></body></html>"
+    )
+    (found,) = read_corpus(tmp_path).documents
+    assert (found.title, found.text) == ("A & B", "Seen.")
+
+
+def test_titles_of_plain_files(tmp_path):
+    (tmp_path / "a.md").write_text("# Rope\n\nText.")
+    (tmp_path / "b.txt").write_text("First line\nrest")
+    (tmp_path / "c.txt").write_text("w" * 200)
+    (tmp_path / ".hidden.txt").write_text("no")
+    assert {d.id: d.title for d in read_corpus(tmp_path).documents} == {
+        "a.md": "Rope",
+        "b.txt": "First line",
+        "c.txt": "c",
+    }
+
+
+def test_link_out_of_the_folder_is_not_followed(tmp_path):
+    (tmp_path / "secret.txt").write_text("secret")
+    inside = tmp_path / "inside"
+    inside.mkdir()
+    (inside / "a.txt").write_text("A.")
+    (inside / "b.txt").symlink_to(tmp_path / "secret.txt")
+    assert [d.id for d in read_corpus(inside).documents] == ["a.txt"]
+
+
+def test_touched_file_changes_the_state_of_its_source(jsonl):
+    path = jsonl(document())
+    before = source_state(path)
+    assert source_state(path) == before
+    path.write_text(path.read_text() + "\n" + json.dumps(document("b")))
+    assert source_state(path) != before
+
+
+def test_buckets_do_not_depend_on_order(jsonl):
+    found = read_corpus(jsonl(*[document(str(i), f"Text {i}.") for i in range(50)])).documents
+    forward, backward = into_buckets(found, 8), into_buckets(found[::-1], 8)
+    assert forward == backward
+    assert sum(len(bucket) for bucket in forward.values()) == 50
+
+
+# Normalisation
+
+
+PIECE = st.text(
+    st.sampled_from("e\u0301\u0323\u0344\u1100\u1161\u11a8\u0928\u093c\u212b\ufb01 Z\U0001d15e"), max_size=12
+)
+
+
+@given(st.lists(PIECE, max_size=6))
+@settings(deadline=None)
+def test_offsets_move_with_normalisation(pieces):
+    pieces = ["x" + piece for piece in pieces]
+    text, shifts = normalise("".join(pieces))
+    assert text == unicodedata.normalize("NFC", "".join(pieces))
+    given_offset = normal_offset = 0
+    for piece in pieces:
+        assert shifted(given_offset, shifts) == normal_offset
+        given_offset += len(piece)
+        normal_offset += len(unicodedata.normalize("NFC", piece))
+    assert shifted(given_offset, shifts) == len(text)
+
+
+@given(st.text(max_size=60))
+@settings(deadline=None)
+def test_normalised_text_is_nfc(text):
+    assert normalise(text)[0] == unicodedata.normalize("NFC", text)
+
+
+# Questions
+
+
+def question(identity="q1", **more):
+    return {"id": identity, "question": "What?", "split": "train", "kind": "pinpoint", **more}
+
+
+def span(start, end, doc="a", corpus="garden"):
+    return {"corpus": corpus, "doc": doc, "start": start, "end": end}
+
+
+KNOWN = {"garden": {"a": KnownDocument(10, ())}}
+
+
+def test_evidence_follows_normalisation(jsonl):
+    text = "Cafe\u0301 noir e\u0301"
+    normal, shifts = normalise(text)
+    start = text.index("noir")
+    path = jsonl(question(evidence=[span(start, start + 4)]))
+    (found,) = read_questions(path, {"garden": {"a": KnownDocument(len(normal), shifts)}}).questions
+    (evidence,) = found.evidence
+    assert normal[evidence.start : evidence.end] == "noir"
+
+
+@pytest.mark.parametrize(("start", "end"), [(-1, 5), (0, 11), (5, 5), (7, 3), ("0", 5), (None, 5), (True, 5)])
+def test_evidence_outside_the_text_is_passed_over(jsonl, start, end):
+    reading = read_questions(jsonl(question("good"), question("bad", evidence=[span(start, end)])), KNOWN)
+    assert [q.id for q in reading.questions] == ["good"]
+    (problem,) = reading.problems
+    assert problem["place"] == "docs.jsonl:2"
+    assert problem["reason"] == f"evidence outside the text: garden/a has 10 characters, got {start}..{end}"
+
+
+def test_evidence_in_unknown_document_is_passed_over(jsonl):
+    reading = read_questions(jsonl(question("good"), question("bad", evidence=[span(0, 5, doc="z")])), KNOWN)
+    assert reading.problems[0]["reason"] == "evidence: garden/z is not among the usable documents"
+
+
+def test_question_about_other_corpora_is_counted_and_left_out(jsonl):
+    away = question("away", evidence=[span(0, 5, corpus="sea")])
+    both = question("both", evidence=[span(0, 5, corpus="sea"), span(0, 5)])
+    reading = read_questions(jsonl(away, both), KNOWN)
+    assert reading.elsewhere == 1
+    assert [(q.id, q.evidence) for q in reading.questions] == [("both", (Evidence("garden", "a", 0, 5),))]
+    assert reading.problems == []
+
+
+@pytest.mark.parametrize(
+    ("wrong", "reason"),
+    [
+        (question(split="validation"), "split: expected one of train, dev, test, got 'validation'"),
+        (question(question=" "), "question: expected a string that is not blank"),
+        (question(options=["x"]), "options: expected an object of letter to text, got list"),
+        (question(evidence={"doc": "a"}), "evidence: expected a list, got dict"),
+        (question(evidence=["a"]), "evidence: expected objects with corpus, doc, start and end"),
+        (question("good"), "duplicate id: 'good' stands at docs.jsonl:1 and at docs.jsonl:2"),
+        (b"{", "malformed JSON"),
+    ],
+)
+def test_unusable_question_is_passed_over_with_the_reason(jsonl, wrong, reason):
+    reading = read_questions(jsonl(question("good"), wrong), KNOWN)
+    assert [q.id for q in reading.questions] == ["good"]
+    assert reason in reading.problems[0]["reason"]
+
+
+def test_question_set_without_usable_question_says_what_was_wrong_first(jsonl):
+    with pytest.raises(MogError, match=r"expected at least one usable question.*docs\.jsonl:1: malformed JSON"):
+        read_questions(jsonl(b"{"), KNOWN)
+
+
+def test_missing_question_set_is_named(tmp_path):
+    with pytest.raises(MogError, match=r"none\.jsonl: expected a readable JSON Lines file"):
+        read_questions(tmp_path / "none.jsonl", KNOWN)
+
+
+def test_question_with_half_a_surrogate_pair_never_stops_a_set(jsonl, tmp_path):
+    strange = b'{"id": "s", "question": "What \\ud800?", "split": "dev"}'
+    reading = read_questions(jsonl(question(), strange), KNOWN)
+    write_questions(reading.questions, tmp_path / "q.parquet")
+
+
+def test_questions_survive_storage(jsonl, tmp_path):
+    path = jsonl(question(options={"A": "é"}, answer="A", evidence=[span(0, 5)]), question("q2", split="dev"))
+    reading = read_questions(path, KNOWN)
+    write_questions(reading.questions, tmp_path / "q.parquet")
+    assert load_questions(tmp_path / "q.parquet") == reading.questions
+    assert [q.id for q in load_questions(tmp_path / "q.parquet", ["dev"])] == ["q2"]

@@ -1,0 +1,281 @@
+from collections import Counter
+from pathlib import Path
+
+import bm25s
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy import sparse
+
+from mog_assets.corpus.chunks import Layout, split_bucket
+from mog_assets.corpus.documents import into_buckets, read_corpus, write_documents
+from mog_assets.corpus.layouts import bucket_layout, join_layouts
+from mog_assets.errors import ConfigError
+from mog_assets.retrieval.bm25 import Bm25Index, load_counts, save_counts, statistics
+from mog_assets.retrieval.fusion import reciprocal_rank_fusion
+from mog_assets.retrieval.methods import default_methods, parse
+from mog_assets.retrieval.mix import candidates, emission_level, mix
+from mog_assets.retrieval.search import Hits, merge
+from mog_assets.retrieval.tokens import assemble, count_bucket, level_counts, query_terms, tokenise
+from mog_assets.retrieval.vectors import bucket_texts
+
+SAMPLES = Path(__file__).parent.parent / "samples"
+
+
+# BM25
+
+
+def term_counts(chunks, path):
+    terms = sorted({term for chunk in chunks for term in chunk})
+    number = {term: i for i, term in enumerate(terms)}
+    rows = np.repeat(np.arange(len(chunks)), [len(chunk) for chunk in chunks])
+    columns = [number[term] for chunk in chunks for term in chunk]
+    matrix = sparse.csr_matrix((np.ones(len(rows), np.int32), (rows, columns)), (len(chunks), len(terms))).tocsc()
+    matrix.sort_indices()
+    save_counts(matrix, path)
+    return load_counts(path, terms)
+
+
+def random_chunks(n, seed, words=400):
+    rng = np.random.default_rng(seed)
+    chances = 1 / np.arange(1, words + 1)
+    chances /= chances.sum()
+    return [[f"w{i}" for i in rng.choice(words, rng.integers(20, 120), p=chances)] for _ in range(n)]
+
+
+@pytest.mark.parametrize(("k1", "b"), [(1.5, 0.75), (0.9, 0.4), (1.2, 0.0)])
+def test_scores_are_those_of_bm25s(tmp_path, k1, b):
+    chunks = random_chunks(200, 0)
+    queries = [chunk[:8] for chunk in random_chunks(20, 1)]
+    counts = term_counts(chunks, tmp_path / "counts")
+    found, scores = Bm25Index(counts, statistics([counts]), k1, b).search(queries, 200)
+    reference = bm25s.BM25(method="lucene", k1=k1, b=b)
+    reference.index(chunks, show_progress=False)
+    for query, row, values in zip(queries, found, scores, strict=True):
+        expected = reference.get_scores([term for term in query if term in set(counts.terms)])
+        row, values = row[row >= 0], values[row >= 0]
+        assert set(row) == set(np.flatnonzero(expected > 0))
+        np.testing.assert_allclose(values, expected[row], rtol=1e-4)
+        assert (np.diff(values) <= 0).all()
+
+
+def test_batches_and_single_questions_agree(tmp_path):
+    counts = term_counts(random_chunks(500, 2), tmp_path / "counts")
+    queries = [chunk[:10] for chunk in random_chunks(80, 3)]
+    queries[5], queries[6] = [], ["unseen"]
+    index = Bm25Index(counts, statistics([counts]), 1.5, 0.75)
+    chunks, scores = index.search(queries, 10)
+    for row, query in enumerate(queries):
+        one, values = index.search([query], 10)
+        np.testing.assert_array_equal(one[0], chunks[row])
+        np.testing.assert_allclose(values[0], scores[row], rtol=1e-5)
+    assert (chunks[5:7] == -1).all()
+    assert (scores[5:7] == 0).all()
+
+
+@pytest.mark.parametrize("questions", [1, 70])
+def test_equal_scores_go_to_the_smaller_chunk(tmp_path, questions):
+    counts = term_counts([["x", "y"], ["a", "b"], ["a", "c"], ["a", "d"], ["z", "z"]], tmp_path / "counts")
+    found, scores = Bm25Index(counts, statistics([counts]), 1.5, 0.75).search([["a"]] * questions, 4)
+    assert found.tolist() == [[1, 2, 3, -1]] * questions
+    assert (scores[:, 3] == 0).all()
+
+
+def test_more_chunks_than_there_are_leave_places_empty(tmp_path):
+    counts = term_counts([["a"], ["a", "b"]], tmp_path / "counts")
+    found, _ = Bm25Index(counts, statistics([counts]), 1.5, 0.75).search([["b"], []], 5)
+    assert found.tolist() == [[1, -1, -1, -1, -1], [-1] * 5]
+
+
+def test_statistics_of_several_corpora_are_those_of_their_union(tmp_path):
+    left, right = random_chunks(60, 4), random_chunks(90, 5, words=300)
+    parts = [term_counts(left, tmp_path / "left"), term_counts(right, tmp_path / "right")]
+    together = statistics(parts)
+    whole = statistics([term_counts(left + right, tmp_path / "whole")])
+    assert (together.chunks, dict(together.frequencies)) == (whole.chunks, dict(whole.frequencies))
+    assert together.mean_length == pytest.approx(whole.mean_length)
+    expected, _ = Bm25Index(term_counts(left + right, tmp_path / "whole"), whole, 1.5, 0.75).search(
+        [["w5", "w40"]], 150
+    )
+    scores = merge(*zip(*(Bm25Index(p, together, 1.5, 0.75).search([["w5", "w40"]], 150) for p in parts), strict=True))[
+        0
+    ]
+    assert (scores.chunk + 60 * scores.corpus).tolist() == [c for c in expected[0] if c >= 0]
+
+
+# Counts of levels
+
+
+def counted(tmp_path, documents, finest_chars, buckets):
+    """Term counts and layout of a corpus by way of its files."""
+    files, layouts, sizes = [], [], []
+    for bucket, held in into_buckets(documents, buckets).items():
+        paths = [tmp_path / f"{kind}-{bucket}.parquet" for kind in ("documents", "spans", "terms")]
+        write_documents(held, paths[0])
+        assert split_bucket(str(paths[0]), str(paths[1]), "sentences", finest_chars) == len(held)
+        assert count_bucket(str(paths[0]), str(paths[1]), str(paths[2])) == len(held)
+        files.append(paths)
+        layouts.append(bucket_layout(paths[0], paths[1]))
+        sizes.append((layouts[-1].count(1), len(held)))
+    counts = assemble([terms for _, _, terms in files], *zip(*sizes, strict=True))
+    return counts, layouts, [paths[0] for paths in files]
+
+
+@pytest.mark.parametrize("level", [1, 2, 3, 4, 5])
+def test_counts_of_a_level_are_those_of_its_texts(tmp_path, level):
+    documents = read_corpus(SAMPLES / "garden.jsonl").documents
+    counts, layouts, files = counted(tmp_path, documents, 300, 4)
+    matrix = level_counts(counts["chunks"], counts["titles"], join_layouts("garden", layouts), level).tocsr()
+    texts = [t for layout, file in zip(layouts, files, strict=True) for t in bucket_texts(file, layout, level)]
+    ids, terms = tokenise(texts)
+    assert matrix.shape[0] == len(texts)
+    for row, tokens in enumerate(ids):
+        expected = Counter(terms[i] for i in tokens)
+        entries = slice(matrix.indptr[row], matrix.indptr[row + 1])
+        held = zip(matrix.indices[entries], matrix.data[entries], strict=True)
+        assert {counts["terms"][i]: n for i, n in held if n} == expected
+
+
+def test_words_that_say_nothing_leave_no_terms():
+    assert query_terms(["the of and", "?!", "", "Growing tomatoes, growing"]) == [
+        [],
+        [],
+        [],
+        ["grow", "tomato", "grow"],
+    ]
+
+
+# Mix
+
+
+@st.composite
+def searches(draw):
+    levels = draw(st.integers(1, 4))
+    layouts = []
+    for name in range(draw(st.integers(1, 3))):
+        counts = draw(st.lists(st.integers(1, 12), min_size=1, max_size=4))
+        offsets = np.concatenate([[0], np.cumsum(counts)])
+        layouts.append(
+            Layout(str(name), [str(i) for i in range(len(counts))], offsets, np.zeros((offsets[-1], 2), int))
+        )
+    # Eighths are exact in floating point, so that ties are ties in any order of addition.
+    eighths = st.integers(1, 12).map(lambda n: n / 8)
+    hits = []
+    for level in range(1, levels + 1):
+        every = [(c, k) for c, layout in enumerate(layouts) for k in range(layout.count(level))]
+        chosen = draw(st.lists(st.sampled_from(every), unique=True, max_size=5))
+        scores = sorted((draw(eighths) for _ in chosen), reverse=True)
+        pairs = np.array(chosen, np.int64).reshape(-1, 2)
+        hits.append(Hits(pairs[:, 0], pairs[:, 1], np.array(scores, float)))
+    weights = np.array([draw(st.integers(0, 8)) / 8 for _ in range(levels)])
+    return layouts, hits, weights, draw(st.integers(1, levels))
+
+
+@given(searches())
+@settings(deadline=None)
+def test_mix_equals_brute_force(search):
+    layouts, hits, weights, level = search
+    scored = []
+    for corpus, layout in enumerate(layouts):
+        for finest in range(layout.count(1)):
+            total, retrieved = 0.0, False
+            for g, found in enumerate(hits, 1):
+                for c, chunk, score in zip(found.corpus, found.chunk, found.score, strict=True):
+                    document = np.searchsorted(layout.offsets, finest, side="right") - 1
+                    inside = finest - layout.offsets[document]
+                    before = sum(-(-n // 2 ** (g - 1)) for n in np.diff(layout.offsets)[:document])
+                    if c == corpus and chunk == before + inside // 2 ** (g - 1):
+                        total, retrieved = total + weights[g - 1] * score, True
+            if retrieved:
+                scored.append((-total, corpus, finest))
+    expected = {}
+    for total, corpus, finest in sorted(scored):
+        chunk = int(layouts[corpus].containing(np.array([finest]), level)[0])
+        expected.setdefault((corpus, chunk), -total)
+    mixed = mix(candidates(hits, layouts), weights, level, layouts)
+    assert list(zip(mixed.corpus.tolist(), mixed.chunk.tolist(), strict=True)) == list(expected)
+    assert mixed.score.tolist() == list(expected.values())
+
+
+def test_emitted_level_has_the_greatest_weight_the_finer_of_equals():
+    assert emission_level(np.array([0.1, 0.7, 0.2])) == 2
+    assert emission_level(np.array([0.2, 0.4, 0.4])) == 2
+    assert emission_level(np.full(5, 0.2)) == 1
+    assert emission_level(np.zeros(5)) is None
+
+
+def test_best_per_corpus_keeps_the_order():
+    hits = Hits(np.array([1, 0, 1, 1, 0]), np.array([5, 6, 7, 8, 9]), np.array([5.0, 4, 3, 2, 1]))
+    best = hits.best_per_corpus(2)
+    assert list(zip(best.corpus, best.chunk, strict=True)) == [(1, 5), (0, 6), (1, 7), (0, 9)]
+    none = np.zeros(0, np.int64)
+    assert len(Hits(none, none, np.zeros(0)).best_per_corpus(2).chunk) == 0
+
+
+# Fusion
+
+
+def test_reciprocal_rank_fusion_by_hand():
+    keys, scores = reciprocal_rank_fusion([np.array([[0, 1], [0, 2]]), np.array([[0, 2], [1, 0]])])
+    assert keys.tolist() == [[0, 2], [0, 1], [1, 0]]
+    np.testing.assert_allclose(scores, [1 / 102 + 1 / 101, 1 / 101, 1 / 102])
+
+
+def test_fusion_of_equal_scores_goes_to_the_smaller_key():
+    keys, _ = reciprocal_rank_fusion([np.array([[1, 4]]), np.array([[0, 9]])])
+    assert keys.tolist() == [[0, 9], [1, 4]]
+
+
+def test_fusion_of_nothing_is_nothing():
+    nothing = np.zeros((0, 2), np.int64)
+    keys, scores = reciprocal_rank_fusion([nothing, nothing])
+    assert (keys.shape, scores.shape) == ((0, 2), (0,))
+
+
+# Methods
+
+
+@pytest.mark.parametrize(
+    ("name", "default", "canonical", "retriever", "kind", "level"),
+    [
+        ("mog", "bm25", "mog", "bm25", "mog", None),
+        ("oracle", "hybrid", "oracle", "hybrid", "oracle", None),
+        ("fixed-3", "bm25", "fixed-3", "bm25", "fixed", 3),
+        ("fused-2", "bm25", "fused-2", "bm25", "fused", 2),
+        (" hybrid:mog ", "bm25", "hybrid:mog", "hybrid", "mog", None),
+        ("bm25:mog", "bm25", "mog", "bm25", "mog", None),
+        ("dense-2", "bm25", "dense-2", "dense", "fixed", 2),
+        ("dense:fixed-2", "bm25", "dense-2", "dense", "fixed", 2),
+        ("dense-2", "dense", "fixed-2", "dense", "fixed", 2),
+        ("medrag", "bm25", "fixed-2", "bm25", "fixed", 2),
+        ("dense:medrag", "bm25", "dense-2", "dense", "fixed", 2),
+        ("hybrid:medrag", "bm25", "hybrid:fixed-2", "hybrid", "fixed", 2),
+    ],
+)
+def test_method_by_any_of_its_names(name, default, canonical, retriever, kind, level):
+    method = parse(name, default, 5)
+    assert (method.name, method.retriever, method.kind, method.level) == (canonical, retriever, kind, level)
+    assert parse(canonical, default, 5) == method
+
+
+@pytest.mark.parametrize(
+    "name", ["", "mogg", "fixed", "fixed-0", "fixed-6", "mog-2", "medrag-3", "tfidf:mog", "dense", "dense-9"]
+)
+def test_unknown_method_is_refused_with_the_known_ones(name):
+    with pytest.raises(ConfigError) as caught:
+        parse(name, "bm25", 5)
+    assert str(caught.value).startswith("method: expected one of fixed-1..5, fused-1..5, mog, oracle")
+    assert str(caught.value).endswith(f"got {name!r}")
+
+
+def test_alias_of_a_level_that_is_not_there_is_refused():
+    with pytest.raises(ConfigError, match="got 'medrag'"):
+        parse("medrag", "bm25", 1)
+
+
+@pytest.mark.parametrize("default", ["bm25", "dense", "hybrid"])
+def test_default_methods_are_canonical_and_distinct(default):
+    names = default_methods(default, 5)
+    assert len(set(names)) == len(names) == 12 + 2 * 11
+    assert [parse(name, default, 5).name for name in names] == names
