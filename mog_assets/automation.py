@@ -143,14 +143,18 @@ def selected(settings: Settings, recipes: dict[str, Recipe], select: Sequence[st
     return keys
 
 
-def stale(tools: Tools, recipes: dict[str, Recipe], keys: set[str], corpora: Sequence[str]) -> dict[str | None, list[str]]:
+def stale(
+    tools: Tools, recipes: dict[str, Recipe], keys: set[str], corpora: Sequence[str]
+) -> dict[str | None, list[str]]:
     """What has to be materialised, by corpus (None: assets of all corpora): the stale, and all that follow from them."""
     plan: dict[str | None, list[str]] = {}
     doubtful: set[tuple[str, str | None]] = set()
     for recipe in recipes.values():
         for corpus in corpora if recipe.partitioned else [None]:
             above = [
-                (dep, c) for dep in recipe.deps for c in (corpora if recipes[dep].partitioned and corpus is None else [corpus])
+                (dep, c)
+                for dep in recipe.deps
+                for c in (corpora if recipes[dep].partitioned and corpus is None else [corpus])
             ]
             above = [(dep, c if recipes[dep].partitioned else None) for dep, c in above]
             if any(a in doubtful for a in above) or not is_fresh(recipe, corpus, tools, recipes):

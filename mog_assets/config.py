@@ -34,9 +34,7 @@ _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}")
 def _name(value: str) -> str:
     # Names become folder names, partition keys and payload values.
     if not _NAME.fullmatch(value):
-        raise ValueError(
-            "a name of 1 to 64 letters, digits, '.', '_' or '-', starting with a letter or digit"
-        )
+        raise ValueError("a name of 1 to 64 letters, digits, '.', '_' or '-', starting with a letter or digit")
     return value
 
 
@@ -211,9 +209,7 @@ def _absolute(settings: Settings, base: Path) -> Settings:
     return settings.model_copy(
         update={
             "home": resolve(settings.home),
-            "corpora": {
-                name: c.model_copy(update={"path": resolve(c.path)}) for name, c in settings.corpora.items()
-            },
+            "corpora": {name: c.model_copy(update={"path": resolve(c.path)}) for name, c in settings.corpora.items()},
             "question_sets": {
                 name: q.model_copy(update={"path": resolve(q.path)}) for name, q in settings.question_sets.items()
             },

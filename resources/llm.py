@@ -76,7 +76,9 @@ class OpenAIModel:
                 seed=self.seed,
             )
         except openai.OpenAIError as error:
-            raise MogError(f"llm: {self.settings.model} did not answer: {' '.join(str(error).split())[:300]}") from error
+            raise MogError(
+                f"llm: {self.settings.model} did not answer: {' '.join(str(error).split())[:300]}"
+            ) from error
         choice = response.choices[0] if response.choices else None
         if choice is None or not choice.message.content:
             raise MogError(f"llm: {self.settings.model} answered without text; try again or choose another model")

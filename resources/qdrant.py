@@ -6,6 +6,7 @@ the home folder. Neither ever stands in for the other.
 
 from __future__ import annotations
 
+import json
 import os
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
@@ -97,9 +98,9 @@ class EmbeddedQdrant:
         with hold(self.folder / f"{name}.lock", f"collection {name!r}", self.lock_seconds):
             shard = self._load(path, size)
             try:
-                held = shard.config().vectors
-                if isinstance(held, edge.EdgeVectorParams) and held.size != size:
-                    raise size_mismatch(name, held.size, size)
+                held = json.loads((path / "edge_config.json").read_text(encoding="utf-8"))["vectors"][""]["size"]
+                if held != size:
+                    raise size_mismatch(name, held, size)
                 yield _EmbeddedCollection(shard)
                 shard.flush()
             finally:
@@ -288,9 +289,7 @@ class _ServerCollection:
         from qdrant_client import models
 
         requests = [
-            models.QueryRequest(
-                query=row, filter=self._of(corpus), limit=k, params=models.SearchParams(exact=True)
-            )
+            models.QueryRequest(query=row, filter=self._of(corpus), limit=k, params=models.SearchParams(exact=True))
             for row in np.asarray(vectors, np.float32).tolist()
         ]
         hits: list[list[Hit]] = []

@@ -202,7 +202,9 @@ def markdown_table(rows: Sequence[dict[str, Any]]) -> str:
     return "\n".join(lines)
 
 
-def input_versions(recipe: Recipe, partition: str | None, tools: Tools, recipes: dict[str, Recipe]) -> dict[str, str] | None:
+def input_versions(
+    recipe: Recipe, partition: str | None, tools: Tools, recipes: dict[str, Recipe]
+) -> dict[str, str] | None:
     """Versions of the artefacts that a recipe reads, None where one is missing."""
     versions = {}
     for key in recipe.deps:
@@ -305,7 +307,7 @@ def as_asset(recipe: Recipe, recipes: dict[str, Recipe]) -> dg.AssetsDefinition:
         ],
         op_tags={"nvidia.com/gpu": "1"} if recipe.pool == "gpu" else None,
     )
-    def compute(context: dg.AssetExecutionContext) -> Iterator[Any]:
+    def compute(context):  # type: ignore[no-untyped-def]  # Dagster reads the annotation, and cannot read a string
         partition = context.partition_key if recipe.partitioned else None
         tools: Tools = context.resources.tools
         try:

@@ -11,7 +11,10 @@ from resources.qdrant import EmbeddedQdrant, QdrantServer, connect
 
 SIZE = 16
 # Local mode of the client stands in for a server; it has no payload indexes and says so.
-pytestmark = pytest.mark.filterwarnings("ignore:Payload indexes have no effect")
+pytestmark = [
+    pytest.mark.filterwarnings("ignore:Payload indexes have no effect"),
+    pytest.mark.filterwarnings("ignore:Local mode performs exact"),
+]
 
 
 @pytest.fixture(params=["embedded", "server"])

@@ -137,6 +137,13 @@ def test_counts_of_a_level_are_those_of_its_texts(tmp_path, level):
         assert {counts["terms"][i]: n for i, n in held if n} == expected
 
 
+def test_empty_titles_and_bare_punctuation_count_for_nothing(tmp_path):
+    (tmp_path / "docs.jsonl").write_text('{"id": "a", "text": "?!"}\n{"id": "b", "text": "Growing tomatoes."}')
+    counts, _, _ = counted(tmp_path, read_corpus(tmp_path / "docs.jsonl").documents, 300, 1)
+    assert counts["terms"] == ["grow", "tomato"]
+    assert counts["titles"].nnz == 0
+
+
 def test_words_that_say_nothing_leave_no_terms():
     assert query_terms(["the of and", "?!", "", "Growing tomatoes, growing"]) == [
         [],

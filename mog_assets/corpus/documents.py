@@ -118,7 +118,9 @@ def read_corpus(path: Path) -> Reading:
             if isinstance(found, Quarantined):
                 reading.quarantined.append(found)
             elif found.id in seen:
-                reason = f"duplicate id: {found.id!r} stands at {seen[found.id]} and at {found.place}; the first is used"
+                reason = (
+                    f"duplicate id: {found.id!r} stands at {seen[found.id]} and at {found.place}; the first is used"
+                )
                 reading.quarantined.append(Quarantined(found.place, found.id, reason))
             else:
                 seen[found.id] = found.place
@@ -221,7 +223,9 @@ def _document(place: str, identity: str, title: str, text: str, metadata: Any) -
     try:
         f"{identity}{title}{text}".encode()
     except UnicodeEncodeError as error:
-        return Quarantined(place, repr(identity), f"half of a surrogate pair at {error.start}, which no UTF-8 text holds")
+        return Quarantined(
+            place, repr(identity), f"half of a surrogate pair at {error.start}, which no UTF-8 text holds"
+        )
     if not text.strip():
         return Quarantined(place, identity, "empty document")
     title = unicodedata.normalize("NFC", title)

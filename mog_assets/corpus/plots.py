@@ -1,22 +1,54 @@
-"""Pictures of a corpus."""
+"""Pictures of a corpus, and how every picture is made."""
 
 from __future__ import annotations
 
 import io
+from typing import TYPE_CHECKING
 
 import numpy as np
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+MAX_BYTES = 60_000
+
+
+def new_figure(width: float, height: float) -> Figure:
+    """An empty figure, in inches."""
+    # The object, not pyplot: pyplot keeps every figure alive and asks for a display.
+    from matplotlib.figure import Figure
+
+    return Figure(figsize=(width, height), layout="constrained")
+
+
+def png(figure: Figure) -> bytes:
+    """The figure at the finest resolution that stays below `MAX_BYTES`."""
+    from PIL import Image
+
+    data = b""
+    for dpi in (110, 90, 72, 56):
+        buffer = io.BytesIO()
+        figure.savefig(buffer, format="png", dpi=dpi, facecolor="white")
+        # A palette: text and lines need few colours, and a byte a pixel instead of four.
+        small = io.BytesIO()
+        Image.open(buffer).convert("RGB").quantize(64).save(small, format="png", optimize=True)
+        data = small.getvalue()
+        if len(data) < MAX_BYTES:
+            break
+    return data
+
+
+def plain(text: str) -> str:
+    """Text that matplotlib does not read as a formula."""
+    return str(text).replace("$", r"\$")
 
 
 def length_histogram(lengths: np.ndarray, level: int) -> bytes:
     """Histogram of chunk lengths in characters, as PNG."""
-    from matplotlib.figure import Figure
-
-    figure = Figure(figsize=(5, 2.4), layout="constrained")
+    figure = new_figure(5, 2.4)
     axes = figure.subplots()
     axes.hist(lengths, bins=40, color="#4c72b0")
     axes.set_xlabel("characters")
     axes.set_ylabel("chunks")
     axes.set_title(f"Length of {len(lengths):,} chunks of level {level}")
-    buffer = io.BytesIO()
-    figure.savefig(buffer, format="png", dpi=80)
-    return buffer.getvalue()
+    return png(figure)

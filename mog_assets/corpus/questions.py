@@ -137,7 +137,11 @@ def _evidence(
     """Normalised spans in the named corpora, what is wrong with one, and whether all of them lie in other corpora."""
     evidence, elsewhere = [], 0
     for span in spans:
-        if not isinstance(span, dict) or not isinstance(span.get("corpus"), str) or not isinstance(span.get("doc"), str):
+        if (
+            not isinstance(span, dict)
+            or not isinstance(span.get("corpus"), str)
+            or not isinstance(span.get("doc"), str)
+        ):
             return (), f"evidence: expected objects with corpus, doc, start and end, got {str(span)[:80]}", False
         if span["corpus"] not in documents:
             elsewhere += 1

@@ -82,9 +82,7 @@ def _versions(work: Work) -> list[str]:
     return versions + [work.input(key, c).manifest.version for key in corpora for c in work.settings.corpora]
 
 
-def _weights(
-    work: Work, name: str, questions: Sequence[Question], methods: Sequence[Method]
-) -> dict[str, np.ndarray]:
+def _weights(work: Work, name: str, questions: Sequence[Question], methods: Sequence[Method]) -> dict[str, np.ndarray]:
     kinds = {method.kind for method in methods}
     weights = {}
     if "mog" in kinds:
@@ -129,7 +127,9 @@ def build_scores(work: Work) -> None:
     work.counts |= {"methods": len(methods), "measures": len(measure_names(settings.k)), "rows": len(scores)}
     for name in sorted(set(scores["question_set"])):
         work.counts[f"{name}: questions"] = int(scores[scores["question_set"] == name]["n"].max())
-        rows = leaderboard(scores, name, ["ER", "ER@1000", "ER@2000", "ER@4000", "ER@8000", f"hit@{settings.k}", "nDCG@10"])
+        rows = leaderboard(
+            scores, name, ["ER", "ER@1000", "ER@2000", "ER@4000", "ER@8000", f"hit@{settings.k}", "nDCG@10"]
+        )
         work.show_table(f"leaderboard: {name}", rows)
         work.show_plot(f"ER against context: {name}", plots.er_against_cost(scores, name))
 

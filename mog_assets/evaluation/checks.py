@@ -9,7 +9,7 @@ from resources.recipe import Check, Work
 
 def _in_range(work: Work) -> str | None:
     scores = pd.read_parquet(work.draft.path("scores.parquet"))
-    inside = (0 <= scores["low"]) & (scores["low"] <= scores["value"] + 1e-6)
+    inside = (scores["low"] >= 0) & (scores["low"] <= scores["value"] + 1e-6)
     inside &= (scores["value"] <= scores["high"] + 1e-6) & (scores["high"] <= 1 + 1e-6)
     if inside.all():
         return None

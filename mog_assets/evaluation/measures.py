@@ -6,7 +6,7 @@ spans over millions of passages come from one sort and one running maximum.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -48,7 +48,7 @@ class _Gold:
     Attributes:
         keys: (question set, question) to number; numbers run from 0.
         characters: Gold characters of each question, shape (questions,).
-        spans: Columns query, corpus, doc, start, end.
+        spans: Columns query, corpus, doc, start, end; `_codes` adds document.
     """
 
     keys: dict[tuple[str, str], int]
@@ -68,20 +68,20 @@ def evaluate(
     `ER@c` is the share of min(gold characters, c) that the first c characters of passages cover, in ranked order, the
     last passage cut; a character that passages repeat costs context each time and counts once. `ER` is the mean of the
     four. `char_recall@k`, `char_precision@k` and `char_iou@k` compare the gold characters with the union of the k best
-    passages. `hit@k` (Success@k over the documents of the k best passages), `nDCG@10`, `MRR` (RR) and `Recall@10` (R@10)
-    see documents, each at the rank of its first passage, and come from ir_measures.
+    passages. `hit@k` (Success@k over the documents of the k best passages), `nDCG@10`, `MRR` (RR) and `Recall@10`
+    (R@10) see documents, each at the rank of its first passage, and come from ir_measures.
 
     Args:
         runs: A row per passage: question_set, question, method, rank (from 1), corpus, doc, start, end. Rows of
             questions that are not in `questions` are passed over.
         questions: The questions to score, by question set; those without evidence are left out.
         k: Number of passages that are passed on.
-        advance: Called with the number of rows finished.
+        advance: Called with 1 after each method.
 
     Returns:
-        Columns question_set, split, method, question, one of each measure in [0, 1], and answered. A question has a row
-        for every method that ranked anything in its question set; where that method ranked nothing for the question,
-        every measure is 0 and answered is False, so that failures cannot raise a mean.
+        Columns question_set, split, method, question, one of each measure in [0, 1], and answered. A question has a
+        row for every method that ranked anything in its question set; where that method ranked nothing for the
+        question, every measure is 0 and answered is False, so that failures cannot raise a mean.
     """
     gold = _gold(questions)
     names = measure_names(k)
@@ -115,7 +115,7 @@ def _gold(questions: Mapping[str, Sequence[Question]]) -> _Gold:
     return _Gold(keys, splits, np.array(characters, np.int64), spans)
 
 
-def _merged(spans) -> list[tuple[str, str, int, int]]:
+def _merged(spans: Iterable[tuple[str, str, int, int]]) -> list[tuple[str, str, int, int]]:
     """The same characters as disjoint spans."""
     merged: list[tuple[str, str, int, int]] = []
     for corpus, doc, start, end in sorted(spans):
@@ -131,7 +131,7 @@ def _groups(runs: pd.DataFrame, gold: _Gold) -> tuple[pd.DataFrame, pd.DataFrame
 
     Returns:
         Columns question_set, split, method, question, query (number among the gold); and columns group, query, rank,
-        corpus, doc (numbers), start, end.
+        document (number), start, end.
     """
     set_code, sets = pd.factorize(runs["question_set"])
     question_code, ids = pd.factorize(runs["question"])
@@ -145,7 +145,8 @@ def _groups(runs: pd.DataFrame, gold: _Gold) -> tuple[pd.DataFrame, pd.DataFrame
     ran = np.zeros((len(sets), len(methods)), bool)
     ran[set_code, method_code] = True
 
-    rows, group_of = [], np.full((len(methods), len(gold.keys)), -1, np.int64)
+    rows: list[tuple[str, str, str, str, int]] = []
+    group_of = np.full((len(methods), len(gold.keys)), -1, np.int64)
     for method, method_name in enumerate(methods):
         for (question_set, question), query in gold.keys.items():
             if question_set in set_at and ran[set_at[question_set], method]:
@@ -188,7 +189,10 @@ def _character_measures(passages: pd.DataFrame, gold: _Gold, query: np.ndarray, 
     """Measures that count characters, each of shape (groups,).
 
     Args:
+        passages: As `_groups` gives them.
+        gold: With column `document` of the spans.
         query: Number of each group's question, shape (groups,).
+        k: Number of passages that are passed on.
     """
     group = passages["group"].to_numpy()
     start, end = passages["start"].to_numpy(), passages["end"].to_numpy()
@@ -198,7 +202,7 @@ def _character_measures(passages: pd.DataFrame, gold: _Gold, query: np.ndarray, 
     total = np.cumsum(length) - length
     before = total - total[first] if len(total) else total
 
-    # Only passages of gold documents can cover anything: a small table, one row per passage and gold span of a document.
+    # Only passages of gold documents can cover anything: a small table, a row per passage and gold span of a document.
     own = passages[["query", "document"]].assign(row=np.arange(len(passages)))
     pairs = own.merge(gold.spans[["query", "document", "start", "end"]], on=["query", "document"])
     row = pairs["row"].to_numpy()
@@ -287,5 +291,5 @@ def _document_measures(
                 if metric.query_id in at:
                     found[names[metric.measure]][at[metric.query_id]] = metric.value
         if advance:
-            advance(len(members))
+            advance(1)
     return found

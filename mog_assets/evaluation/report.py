@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import base64
 from collections.abc import Mapping, Sequence
-from importlib import resources
+from importlib.resources import files
 from typing import Any
 
 import pandas as pd
@@ -28,7 +28,7 @@ def render(scores: pd.DataFrame, plots: Mapping[str, bytes], notes: Sequence[str
     import jinja2
 
     environment = jinja2.Environment(autoescape=True, undefined=jinja2.StrictUndefined, trim_blocks=True)
-    source = resources.files(__package__).joinpath(TEMPLATE).read_text(encoding="utf-8")
+    source = files(__package__).joinpath(TEMPLATE).read_text(encoding="utf-8")
     pictures = [
         {"caption": caption, "uri": f"data:image/png;base64,{base64.b64encode(data).decode('ascii')}"}
         for caption, data in plots.items()

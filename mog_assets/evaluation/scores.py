@@ -33,6 +33,7 @@ def score(per_question: pd.DataFrame, k: int, seed: int, kinds: Mapping[str, tup
 
     Args:
         per_question: As `measures.evaluate` gives it with the same `k`.
+        k: Number of passages that are passed on.
         seed: Of the resamples.
         kinds: Retriever and kind of each method; kind `fixed` marks a single level.
 

@@ -20,6 +20,7 @@ def bootstrap_interval(
     Args:
         values: float array of shape (n, m): questions by columns.
         samples: Number of resamples.
+        seed: Of the resamples.
         level: Share of the resampled means inside the interval.
 
     Returns:
@@ -48,6 +49,7 @@ def permutation_p(differences: np.ndarray, samples: int = 10000, seed: int = 0) 
     Args:
         differences: float array of shape (n, m): questions by comparisons.
         samples: Number of random assignments of signs.
+        seed: Of the signs.
 
     Returns:
         (1 + number of means at least as extreme as the observed) / (1 + samples), of shape (m,); 1 where every

@@ -27,9 +27,7 @@ def build_tokens(work: Work) -> None:
     documents, chunks = work.input("documents"), work.input("chunks/level_1")
     names = documents.names("bucket")
     jobs = {n: {"documents": str(documents.path(n)), "spans": str(chunks.path(n))} for n in names}
-    keys = {
-        n: [documents.manifest.files[n]["sha256"], chunks.manifest.files[n]["sha256"], TOKENIZER] for n in names
-    }
+    keys = {n: [documents.manifest.files[n]["sha256"], chunks.manifest.files[n]["sha256"], TOKENIZER] for n in names}
     work.recomputed["documents tokenised"] = sum(
         work.map("mog_assets.retrieval.tokens:count_bucket", jobs, keys, "buckets tokenised")
     )
@@ -58,7 +56,7 @@ def build_bm25(level: int, work: Work) -> None:
     """Sum the counts of one tokenisation over the chunks of a level."""
     tokens = work.input("tokens")
     layout = open_layout(str(work.corpus), work.input("documents"), work.input("chunks/level_1"))
-    matrices = [sparse.load_npz(tokens.path(f"{name}.npz"), allow_pickle=False) for name in ("chunks", "titles")]
+    matrices = [sparse.load_npz(tokens.path(f"{name}.npz")) for name in ("chunks", "titles")]
     counts = level_counts(*matrices, layout, level)
     path, there = work.file("counts.safetensors", tokens.manifest.version, level)
     if not there:

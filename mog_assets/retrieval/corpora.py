@@ -18,7 +18,6 @@ from mog_assets.retrieval.search import Bm25Searcher, DenseSearcher, HybridSearc
 from mog_assets.retrieval.tokens import query_terms
 from mog_assets.retrieval.vectors import VectorTable
 
-
 Read = Callable[[str, str], Stored]
 """Reads an asset of a corpus from the store."""
 

@@ -20,7 +20,9 @@ from mog_assets.retrieval.mix import Candidates, candidates, emission_level, mix
 from mog_assets.retrieval.search import Hits, Searcher
 
 RETRIEVERS: tuple[RetrieverName, ...] = ("bm25", "dense", "hybrid")
-_PATTERN = re.compile(r"(?:(?P<retriever>bm25|dense|hybrid):)?(?P<kind>fixed|fused|mog|oracle|medrag)(?:-(?P<level>\d+))?")
+_PATTERN = re.compile(
+    r"(?:(?P<retriever>bm25|dense|hybrid):)?(?P<kind>fixed|fused|mog|oracle|medrag)(?:-(?P<level>\d+))?"
+)
 _LEVELLED = ("fixed", "fused")
 
 # A run is deep enough for every measure: as many characters as the longest context, as many documents as nDCG@10 sees.

@@ -80,7 +80,7 @@ def point_ids(corpus: str, layout: Layout, level: int, texts: Iterable[str]) -> 
     ids = []
     for document, start, end, text in zip(documents, starts, ends, texts, strict=True):
         sha = hashlib.sha256(text.encode()).hexdigest()
-        ids.append(str(uuid.uuid5(_NAMESPACE, f"{corpus}\0{layout.documents[document]}\0{level}\0{start}\0{end}\0{sha}")))
+        ids.append(
+            str(uuid.uuid5(_NAMESPACE, f"{corpus}\0{layout.documents[document]}\0{level}\0{start}\0{end}\0{sha}"))
+        )
     return ids
-
-

@@ -10,10 +10,10 @@ import pandas as pd
 from mog_assets.config import Settings
 from mog_assets.corpus.questions import Question, load_questions
 from mog_assets.errors import MogError
-from mog_assets.evaluation.plots import loss_curve, weights_by_kind
 from mog_assets.retrieval.corpora import Corpora
 from mog_assets.retrieval.tokens import query_terms
 from mog_assets.routing import checks, labels, router
+from mog_assets.routing.plots import loss_curve, weights_by_kind
 from resources.recipe import Recipe, Work
 from resources.store import digest
 
@@ -74,7 +74,7 @@ def _similarities(work: Work, corpora: Corpora, questions: list[Question]) -> np
     if settings.soft_labels.method == "embedding":
         with work.progress(0, "label texts encoded"):
             vectors = labels.label_vectors(texts, work.tools.encoder.encode, settings.finest_chars)
-        tables = [corpora.vectors(level) for level in settings.level_range]
+        tables = {level: corpora.vectors(level) for level in settings.level_range}
         return labels.similarities_embedding(vectors, tables, best)
     counts = {level: corpora.counts(level) for level in settings.level_range}
     measure = labels.similarities_tfidf if settings.soft_labels.method == "tfidf" else labels.similarities_hitrate

@@ -25,4 +25,6 @@ def _alive(work: Work) -> str | None:
     return work.info["fault"]
 
 
-ROUTER_ALIVE = Check("weights_finite_and_not_constant", "Router outputs are finite and differ between questions.", _alive)
+ROUTER_ALIVE = Check(
+    "weights_finite_and_not_constant", "Router outputs are finite and differ between questions.", _alive
+)
