@@ -1,4 +1,4 @@
-"""What the command line asks of a materialised home: passages for a question, and whether all is as its manifests say."""
+"""What the command line asks of a materialised home: passages for a question, and whether all is as manifests say."""
 
 from __future__ import annotations
 

@@ -9,6 +9,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from importlib.resources import files
 from pathlib import Path
+from typing import Any
 
 import dagster as dg
 
@@ -71,7 +72,7 @@ def _corpora_sensor(settings: Settings) -> dg.SensorDefinition:
     def corpora(context: dg.SensorEvaluationContext) -> dg.SensorResult:
         there = set(context.instance.get_dynamic_partitions("corpus"))
         added, gone = sorted(set(settings.corpora) - there), sorted(there - set(settings.corpora))
-        requests = []
+        requests: list[Any] = []
         if added:
             requests.append(CORPUS.build_add_request(added))
         if gone:
@@ -146,7 +147,7 @@ def selected(settings: Settings, recipes: dict[str, Recipe], select: Sequence[st
 def stale(
     tools: Tools, recipes: dict[str, Recipe], keys: set[str], corpora: Sequence[str]
 ) -> dict[str | None, list[str]]:
-    """What has to be materialised, by corpus (None: assets of all corpora): the stale, and all that follow from them."""
+    """What has to be materialised, by corpus (None: assets of all corpora): the stale, and all that follows."""
     plan: dict[str | None, list[str]] = {}
     doubtful: set[tuple[str, str | None]] = set()
     for recipe in recipes.values():

@@ -9,6 +9,7 @@ import sys
 import time
 from collections.abc import Callable
 from functools import wraps
+from importlib.resources import files
 from typing import Any
 
 import click
@@ -112,6 +113,7 @@ def _print_leaderboard(settings: config.Settings) -> None:
     from rich.console import Console
     from rich.table import Table
 
+    from mog_assets.evaluation.measures import headline_measures
     from mog_assets.evaluation.scores import leaderboard
     from resources.store import Store
 
@@ -120,9 +122,8 @@ def _print_leaderboard(settings: config.Settings) -> None:
         return
     scores = pd.read_parquet(artefact.path("scores.parquet"))
     console = Console(width=None if sys.stdout.isatty() else 200)
-    measures = ["ER", "ER@1000", "ER@2000", "ER@4000", "ER@8000", f"hit@{settings.k}", "nDCG@10"]
     for name in sorted(set(scores["question_set"])):
-        rows = leaderboard(scores, name, measures)
+        rows = leaderboard(scores, name, headline_measures(settings.k))
         questions = int(scores[scores["question_set"] == name]["n"].max())
         table = Table(*rows[0], title=f"{name}: {questions} questions, value [95 % interval]")
         for row in rows:
@@ -234,15 +235,8 @@ def ui(path: str | None, port: int, host: str) -> None:
         pass
     click.echo(f"http://{host}:{port}")
     command = [sys.executable, "-m", "dagster", "dev", "-p", str(port), "-h", host]
-    command += ["-f", str(config_free_definitions())]
+    command += ["-f", str(files("mog_assets") / "definitions.py")]
     sys.exit(subprocess.call(command, env=os.environ))
-
-
-def config_free_definitions() -> str:
-    """Path of the file that holds the Definitions."""
-    from importlib.resources import files
-
-    return str(files("mog_assets") / "definitions.py")
 
 
 if __name__ == "__main__":

@@ -59,7 +59,7 @@ class Encoder:
 
     @cached_property
     def identity(self) -> list[Any]:
-        """What tells, without reading weights, whether vectors may have changed: settings, and files of a local folder."""
+        """What tells, without reading weights, whether vectors may have changed: settings, files of a local folder."""
         # Device and batch size change no vector.
         chosen = self.settings.model_dump(exclude={"device", "batch_tokens", "levels"})
         folder = Path(self.settings.model).expanduser()

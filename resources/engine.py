@@ -1,8 +1,8 @@
 """Where work on document buckets runs: this process, or a pool of processes.
 
-A bucket function is named by `"module:function"`, takes keyword arguments that are plain values and paths, and writes the
-file `out`, which the engine moves into place when it is complete. It is deterministic, so that it does not matter where
-it runs.
+A bucket function is named by `"module:function"`, takes keyword arguments that are plain values and paths, and writes
+the file `out`, which the engine moves into place when it is complete. It is deterministic, so that it does not matter
+where it runs.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """The vector store: Qdrant's engine in this process, or a Qdrant server, behind one small protocol.
 
-With `QDRANT_URL` set everything goes to that server (with `QDRANT_API_KEY` where set), else to the embedded engine under
-the home folder. Neither ever stands in for the other.
+With `QDRANT_URL` set everything goes to that server (with `QDRANT_API_KEY` where set), else to the embedded engine
+under the home folder. Neither ever stands in for the other.
 """
 
 from __future__ import annotations
@@ -92,8 +92,6 @@ class EmbeddedQdrant:
     @contextmanager
     def open(self, name: str, size: int) -> Iterator[Collection]:
         """See `VectorStore.open`."""
-        import qdrant_edge as edge
-
         path = self.folder / name
         with hold(self.folder / f"{name}.lock", f"collection {name!r}", self.lock_seconds):
             shard = self._load(path, size)

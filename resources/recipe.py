@@ -1,7 +1,7 @@
 """How an artefact is made, as data: one description serves Dagster, the planner of `mog run`, and `mog verify`.
 
-A recipe names its inputs, the settings it depends on, and the function that builds it. From these follows a fingerprint;
-an artefact whose manifest has the same fingerprint is up to date and is never built again.
+A recipe names its inputs, the settings it depends on, and the function that builds it. From these follows a
+fingerprint; an artefact whose manifest has the same fingerprint is up to date and is never built again.
 """
 
 from __future__ import annotations

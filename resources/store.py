@@ -1,8 +1,8 @@
 """The artefact store: files named by what they hold, and one manifest per artefact that says which of them count.
 
 An artefact lives in a folder of its own. Its files are written beside themselves and moved into place under names that
-no earlier version used; `manifest.json` is replaced last. Whatever interrupts a write, a reader sees the old artefact or
-the new one. What no manifest names is swept away by the next write.
+no earlier version used; `manifest.json` is replaced last. Whatever interrupts a write, a reader sees the old artefact
+or the new one. What no manifest names is swept away by the next write.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Chunks: level-1 spans that tile a document, and coarser levels by index arithmetic.
 
-References: Zhong et al. 2024 (Mix-of-Granularity), section 3.1: a chunk of level j is two adjacent chunks of level j−1 of
-the same document; a trailing odd chunk is promoted alone. Only level-1 spans are stored.
+References: Zhong et al. 2024 (Mix-of-Granularity), section 3.1: a chunk of level j is two adjacent chunks of level j−1
+of the same document; a trailing odd chunk is promoted alone. Only level-1 spans are stored.
 """
 
 from __future__ import annotations

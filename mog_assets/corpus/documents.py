@@ -223,9 +223,7 @@ def _document(place: str, identity: str, title: str, text: str, metadata: Any) -
     try:
         f"{identity}{title}{text}".encode()
     except UnicodeEncodeError as error:
-        return Quarantined(
-            place, repr(identity), f"half of a surrogate pair at {error.start}, which no UTF-8 text holds"
-        )
+        return Quarantined(place, repr(identity), f"half of a surrogate pair at {error.start}, not valid text")
     if not text.strip():
         return Quarantined(place, identity, "empty document")
     title = unicodedata.normalize("NFC", title)

@@ -7,7 +7,7 @@ import re
 import numpy as np
 
 # A sentence ends after its final punctuation, closing quotes and brackets, and the white space that follows; where the
-# next one starts with a lower-case letter the full stop belonged to an abbreviation. A line break ends a line of any kind.
+# next one starts with a lower-case letter the full stop belonged to an abbreviation. A line break ends any line.
 _END = re.compile(r"(?:[.!?…]+[\"'”’)\]]*\s+(?=[^a-z\s])|[。！？]+\s*|\n\s*)")
 _ABBREVIATION = re.compile(
     r"(?:\b(?:[A-Z]|Dr|Mr|Mrs|Ms|Prof|St|vs|etc|e\.g|i\.e|cf|al|Fig|fig|No|no|approx|ca|Inc|Ltd|Jr|Sr|U\.S))$"

@@ -97,7 +97,7 @@ def _weights(work: Work, name: str, questions: Sequence[Question], methods: Sequ
     return weights
 
 
-def test_questions(work: Work) -> dict[str, list[Question]]:
+def scored_questions(work: Work) -> dict[str, list[Question]]:
     """Questions that are scored, by question set."""
     stored = work.input("questions")
     return {
@@ -114,7 +114,7 @@ def build_scores(work: Work) -> None:
     table = read_runs(runs.path("runs.parquet"))
     methods = methods_of(settings)
     with work.progress(len(methods), "methods measured") as advance:
-        measured = evaluate(table, test_questions(work), settings.k, advance)
+        measured = evaluate(table, scored_questions(work), settings.k, advance)
     kinds = {method.name: (method.retriever, method.kind) for method in methods}
     with work.progress(0, "significance tested"):
         scores = score(measured, settings.k, settings.seed, kinds)
@@ -127,9 +127,7 @@ def build_scores(work: Work) -> None:
     work.counts |= {"methods": len(methods), "measures": len(measure_names(settings.k)), "rows": len(scores)}
     for name in sorted(set(scores["question_set"])):
         work.counts[f"{name}: questions"] = int(scores[scores["question_set"] == name]["n"].max())
-        rows = leaderboard(
-            scores, name, ["ER", "ER@1000", "ER@2000", "ER@4000", "ER@8000", f"hit@{settings.k}", "nDCG@10"]
-        )
+        rows = leaderboard(scores, name, headline_measures(settings.k))
         work.show_table(f"leaderboard: {name}", rows)
         work.show_plot(f"ER against context: {name}", plots.er_against_cost(scores, name))
 
@@ -146,9 +144,7 @@ def build_report(work: Work) -> None:
     notes = [
         f"Retriever {settings.retriever}, k_r = {settings.k_r}, k = {settings.k}, levels {settings.levels}, "
         f"finest {settings.finest_chars} characters, encoder {settings.encoder.model}, seed {settings.seed}.",
-        "Intervals are 95 % bootstrap intervals over questions. p compares a method with the best single level under the "
-        "same retriever, by a paired permutation test, Holm-corrected over methods. The best single level is chosen on "
-        "the questions it is scored on, which favours it.",
+        "The best single level is chosen on the questions it is scored on, which favours it.",
     ]
     path, there = work.file("report.html", stored.manifest.version, notes)
     if not there:
@@ -193,7 +189,7 @@ def recipes(settings: Settings) -> list[Recipe]:
         Recipe(
             key="scores",
             build=build_scores,
-            description="Every measure of every method, with interval, coverage, and test against the best single level.",
+            description="Every measure of every method: interval, coverage, test against the best single level.",
             group=GROUP,
             deps=("runs", "questions"),
             partitioned=False,

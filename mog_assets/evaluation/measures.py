@@ -41,6 +41,11 @@ def measure_names(k: int) -> tuple[str, ...]:
 MEASURES = measure_names(2)
 
 
+def headline_measures(k: int) -> list[str]:
+    """The measures that a leaderboard shows, the one it is sorted by first."""
+    return ["ER", *(f"ER@{c}" for c in CONTEXTS), f"hit@{k}", "nDCG@10"]
+
+
 @dataclass(frozen=True)
 class _Gold:
     """The questions with evidence; spans of one question are disjoint.

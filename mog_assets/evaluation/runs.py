@@ -10,6 +10,7 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from mog_assets.config import RetrieverName
 from mog_assets.corpus.questions import Question
 from mog_assets.retrieval.corpora import Corpora
 from mog_assets.retrieval.methods import Method, Passages, Ranker, cut
@@ -36,7 +37,7 @@ def rank_questions(
     name: str,
     questions: Sequence[Question],
     methods: Sequence[Method],
-    rankers: Mapping[str, Ranker],
+    rankers: Mapping[RetrieverName, Ranker],
     corpora: Corpora,
     weights: Mapping[str, np.ndarray],
     k: int,
@@ -45,7 +46,10 @@ def rank_questions(
 
     Args:
         name: The question set.
+        questions: Those that are ranked for.
+        methods: In the order of the tables.
         rankers: By retriever.
+        corpora: Those of the question set.
         weights: By kind of method (`mog`, `oracle`): float array of shape (questions, levels).
         k: Passages that are passed on.
     """
@@ -63,8 +67,8 @@ def _table(
     document = np.concatenate([p.document for p in ranked]).astype(int)
     columns = {
         "question_set": [name] * len(owner),
-        "split": [questions[i].split for i in owner],
-        "question": [questions[i].id for i in owner],
+        "split": [questions[i].split for i in owner.tolist()],
+        "question": [questions[i].id for i in owner.tolist()],
         "method": [method] * len(owner),
         "rank": np.concatenate([np.arange(1, n + 1) for n in lengths]),
         "corpus": [corpora.names[c] for c in corpus],

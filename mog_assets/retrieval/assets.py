@@ -56,8 +56,8 @@ def build_bm25(level: int, work: Work) -> None:
     """Sum the counts of one tokenisation over the chunks of a level."""
     tokens = work.input("tokens")
     layout = open_layout(str(work.corpus), work.input("documents"), work.input("chunks/level_1"))
-    matrices = [sparse.load_npz(tokens.path(f"{name}.npz")) for name in ("chunks", "titles")]
-    counts = level_counts(*matrices, layout, level)
+    chunks, titles = (sparse.load_npz(tokens.path(f"{name}.npz")) for name in ("chunks", "titles"))
+    counts = level_counts(chunks, titles, layout, level)
     path, there = work.file("counts.safetensors", tokens.manifest.version, level)
     if not there:
         with work.writing(path) as temporary:

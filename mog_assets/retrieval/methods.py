@@ -10,6 +10,7 @@ import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from typing import cast
 
 import numpy as np
 
@@ -59,7 +60,7 @@ def parse(name: str, default: RetrieverName, levels: int) -> Method:
         if kind == "medrag" and number is None:
             kind, number = "fixed", "2"
         if (kind in _LEVELLED) == (number is not None) and (number is None or 1 <= int(number) <= levels):
-            retriever = match["retriever"] or default
+            retriever = cast(RetrieverName, match["retriever"] or default)
             level = int(number) if number else None
             return Method(_canonical(kind, level, retriever, default), retriever, kind, level)
     known = f"fixed-1..{levels}, fused-1..{levels}, mog, oracle, dense-1..{levels}, medrag"
@@ -109,6 +110,7 @@ class Ranker:
         """The passages of every question, best first.
 
         Args:
+            method: One of this retriever.
             weights: float array of shape (questions, levels) for `mog` and `oracle`; a row of zeros gives no passage.
         """
         if method.kind == "fixed":
@@ -141,8 +143,7 @@ class Passages:
 
     def head(self, n: int) -> Passages:
         """The n best."""
-        arrays = (a[:n] for a in (self.corpus, self.document, self.start, self.end))
-        return Passages(*arrays, level=self.level, score=self.score[:n])
+        return Passages(self.corpus[:n], self.document[:n], self.start[:n], self.end[:n], self.level, self.score[:n])
 
 
 def passages(level: int, hits: Hits, layouts: Sequence[Layout]) -> Passages:

@@ -20,8 +20,8 @@ class Candidates:
 
     Attributes:
         corpus, finest: int64 arrays of shape (n,).
-        scores: t(c), float64 of shape (n, levels): the score of the level-g chunk that contains the candidate where that
-            chunk was retrieved, else 0.
+        scores: t(c), float64 of shape (n, levels): the score of the level-g chunk that contains the candidate where
+            that chunk was retrieved, else 0.
     """
 
     corpus: np.ndarray
@@ -68,8 +68,10 @@ def mix(found: Candidates, weights: np.ndarray, level: int, layouts: Sequence[La
     """Rank candidates by t(c)·w and emit, for each, the chunk at `level` that contains it; each chunk once.
 
     Args:
+        found: The candidates.
         weights: float array of shape (levels,).
         level: Level of the chunks to emit.
+        layouts: Per corpus.
     """
     order = np.argsort(-(found.scores @ weights), kind="stable")
     corpus, finest = found.corpus[order], found.finest[order]

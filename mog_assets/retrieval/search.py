@@ -53,7 +53,7 @@ def merge(chunks: Sequence[np.ndarray], scores: Sequence[np.ndarray]) -> list[Hi
     score = np.concatenate(scores, axis=1).astype(np.float64)
     score[chunk < 0] = -np.inf
     order = np.lexsort((chunk, corpus, -score), axis=1)
-    hits = []
+    hits: list[Hits] = []
     for row, found in zip(order, (chunk >= 0).sum(axis=1), strict=True):
         kept = row[:found]
         number = len(hits)

@@ -1,7 +1,7 @@
 """Term counts: one tokenisation of every document serves the BM25 indexes of all levels.
 
-No token spans two level-1 chunks, because those end at white space or after a sentence; so the counts of a coarser chunk
-are sums of the counts of the level-1 chunks it covers.
+No token spans two level-1 chunks, because those end at white space or after a sentence; so the counts of a coarser
+chunk are sums of the counts of the level-1 chunks it covers.
 """
 
 from __future__ import annotations

@@ -34,7 +34,12 @@ def pool_bucket(documents: str, spans: str, finer: str, level: int, out: str) ->
     """Vectors of a level from those of level 1: means weighted by length in characters, scaled to length 1.
 
     Args:
+        documents: Parquet file of the documents.
+        spans: Parquet file of their level-1 spans.
         finer: `.npy` file of the level-1 vectors, float16 of shape (level-1 chunks, size).
+
+        level: The level to make.
+        out: `.npy` file to write.
 
     Returns:
         Number of vectors written.

@@ -12,7 +12,7 @@ def _values(work: Work) -> str | None:
     table = pd.read_parquet(work.draft.path("labels.parquet"))
     first, second = work.settings.soft_labels.values
     levels = work.settings.levels
-    expected = np.sort(np.float32([first, *([second] if levels > 1 else []), *([0.0] * max(levels - 2, 0))]))
+    expected = np.sort(np.array([first, second, *[0.0] * levels][:levels], np.float32))
     rows = np.sort(np.stack(table["label"].to_numpy()).astype(np.float32), axis=1) if len(table) else expected[None]
     wrong = int((~np.isclose(rows, expected).all(axis=1)).sum())
     return f"{wrong} of {len(rows)} labels are not {first}/{second}/0" if wrong else None
