@@ -181,7 +181,11 @@ class Store:
 
     def draft(self, asset: str, partition: str | None = None) -> Draft:
         """Begin a new version of an artefact; call while holding `lock`."""
-        return Draft(self.folder(asset, partition), self.find(asset, partition))
+        folder = self.folder(asset, partition)
+        previous = self.find(asset, partition)
+        if previous is None:
+            _discard_damaged(folder)
+        return Draft(folder, previous)
 
     def commit(
         self,
@@ -209,7 +213,7 @@ class Store:
         version = digest({name: entry["sha256"] for name, entry in files.items()}, info.get("content"))
         manifest = Manifest(asset, partition, version, recipe, inputs, counts, files, info, seconds, time.time())
         write_json(draft.folder / _MANIFEST, asdict(manifest))
-        _sweep(draft.folder, {_MANIFEST, ".lock", "corpus", *draft.files.values()})
+        _sweep(draft.folder, {_MANIFEST, ".lock", ".lock.holder", *draft.files.values()})
         return Artefact(manifest, draft.folder)
 
     def remove(self, asset: str, partition: str | None = None) -> None:
@@ -225,6 +229,18 @@ class Store:
             if file_digest(artefact.folder / entry["file"]) != entry["sha256"]:
                 faults.append(f"{describe(artefact.manifest)}: the bytes of {name} are not those of its manifest")
         return faults
+
+
+def _discard_damaged(folder: Path) -> None:
+    """Remove files that are not as the manifest says, so that no draft takes them for complete."""
+    try:
+        entries = list(json.loads((folder / _MANIFEST).read_text(encoding="utf-8"))["files"].values())
+    except (OSError, ValueError, TypeError, KeyError, AttributeError):
+        entries = []
+    for entry in entries:
+        path = folder / str(entry["file"])
+        if path.is_file() and file_digest(path) != entry["sha256"]:
+            path.unlink()
 
 
 def _sweep(folder: Path, keep: Iterable[str]) -> None:

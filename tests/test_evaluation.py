@@ -8,12 +8,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from mog_assets.corpus.plots import MAX_BYTES, length_histogram
 from mog_assets.corpus.questions import Evidence, Question
 from mog_assets.evaluation import plots
 from mog_assets.evaluation.measures import CONTEXTS, MEASURES, evaluate, measure_names
 from mog_assets.evaluation.report import render
 from mog_assets.evaluation.scores import COLUMNS, leaderboard, score
 from mog_assets.evaluation.significance import bootstrap_interval, holm, permutation_p
+from mog_assets.routing.plots import loss_curve, weights_by_kind
 
 RUN_COLUMNS = ["question_set", "split", "question", "method", "rank", "corpus", "doc", "start", "end", "level", "score"]
 
@@ -229,15 +231,15 @@ def test_plots_are_small_pngs():
     table = made_scores("a $strange$ <set>")
     curve = [{"epoch": e, "train_loss": 1 / e, "validation_loss": 1.2 / e} for e in range(1, 30)]
     pictures = [
-        plots.length_histogram(np.arange(1000), 2),
-        plots.loss_curve(curve, 20),
-        plots.weights_by_kind(["yes/no", "", "a $b$"], np.random.default_rng(0).random((3, 5))),
+        length_histogram(np.arange(1000), 2),
+        loss_curve(curve, 20),
+        weights_by_kind(["yes/no", "", "a $b$"], np.random.default_rng(0).random((3, 5))),
         plots.er_against_cost(table, "a $strange$ <set>"),
         plots.leaderboard_bars(table, "a $strange$ <set>"),
         plots.er_against_cost(table, "absent"),
         plots.leaderboard_bars(table, "absent"),
     ]
-    assert all(data.startswith(b"\x89PNG") and len(data) < plots.MAX_BYTES for data in pictures)
+    assert all(data.startswith(b"\x89PNG") and len(data) < MAX_BYTES for data in pictures)
 
 
 def test_report_escapes_and_asks_nothing_of_the_network():

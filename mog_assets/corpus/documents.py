@@ -126,10 +126,9 @@ def read_corpus(path: Path) -> Reading:
                 seen[found.id] = found.place
                 reading.documents.append(found)
     if not reading.documents:
-        first = f"; the first: {reading.quarantined[0].place}: {reading.quarantined[0].reason}"
+        first = "".join(f"; the first: {q.place}: {q.reason}" for q in reading.quarantined[:1])
         raise MogError(
-            f"{path}: expected at least one usable document, found none "
-            f"({len(reading.quarantined)} passed over{first if reading.quarantined else ''})"
+            f"{path}: expected at least one usable document, found none ({len(reading.quarantined)} passed over{first})"
         )
     return reading
 
@@ -220,8 +219,9 @@ def _read_jsonl(file: Path, name: str) -> Iterator[Document | Quarantined]:
 
 
 def _document(place: str, identity: str, title: str, text: str, metadata: Any) -> Document | Quarantined:
+    noted = json.dumps(metadata, sort_keys=True, ensure_ascii=False)
     try:
-        f"{identity}{title}{text}".encode()
+        f"{identity}{title}{text}{noted}".encode()
     except UnicodeEncodeError as error:
         return Quarantined(place, repr(identity), f"half of a surrogate pair at {error.start}, not valid text")
     if not text.strip():
@@ -229,9 +229,7 @@ def _document(place: str, identity: str, title: str, text: str, metadata: Any) -
     title = unicodedata.normalize("NFC", title)
     normal, shifts = normalise(text)
     sha256 = hashlib.sha256(f"{title}\0{normal}".encode()).hexdigest()
-    return Document(
-        identity, title, normal, sha256, json.dumps(metadata, sort_keys=True, ensure_ascii=False), shifts, place
-    )
+    return Document(identity, title, normal, sha256, noted, shifts, place)
 
 
 @cache
@@ -302,7 +300,12 @@ def write_documents(documents: list[Document], path: Path) -> None:
     pq.write_table(pa.Table.from_pylist(rows, schema=_SCHEMA), path, compression="zstd")
 
 
+def printable(text: str) -> str:
+    """A text with halves of surrogate pairs, which no UTF-8 file can hold, written out."""
+    return text.encode("utf-8", "backslashreplace").decode()
+
+
 def write_quarantine(quarantined: list[Quarantined], path: Path) -> None:
     """Write the documents that were passed over as Parquet."""
-    rows = [{"place": q.place, "id": q.id, "reason": q.reason} for q in quarantined]
+    rows = [{name: printable(value) for name, value in vars(q).items()} for q in quarantined]
     pq.write_table(pa.Table.from_pylist(rows, schema=_QUARANTINE_SCHEMA), path)

@@ -12,7 +12,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from mog_assets.corpus.documents import parse_line, read_lines, shifted
+from mog_assets.corpus.documents import parse_line, printable, read_lines, shifted
 from mog_assets.errors import MogError
 
 SPLITS = ("train", "dev", "test")
@@ -87,7 +87,7 @@ def read_questions(path: Path, documents: Mapping[str, Mapping[str, KnownDocumen
         if not wrong and identity in seen:
             wrong = f"duplicate id: {identity!r} stands at {seen[identity]} and at {place}; the first is used"
         if wrong:
-            reading.problems.append({"place": place, "id": identity, "reason": wrong})
+            reading.problems.append({"place": place, "id": printable(identity), "reason": printable(wrong)})
             continue
         assert isinstance(record, dict)
         seen[identity] = place
@@ -109,15 +109,19 @@ def read_questions(path: Path, documents: Mapping[str, Mapping[str, KnownDocumen
                 )
             )
     if not reading.questions:
-        first = f"; the first: {reading.problems[0]['place']}: {reading.problems[0]['reason']}"
+        first = "".join(f"; the first: {p['place']}: {p['reason']}" for p in reading.problems[:1])
         raise MogError(
             f"{path}: expected at least one usable question, found none ({len(reading.problems)} passed over, "
-            f"{reading.elsewhere} with evidence in other corpora{first if reading.problems else ''})"
+            f"{reading.elsewhere} with evidence in other corpora{first})"
         )
     return reading
 
 
 def _fault(record: dict[str, Any]) -> str:
+    try:
+        json.dumps(record, ensure_ascii=False).encode()
+    except UnicodeEncodeError:
+        return "half of a surrogate pair, which is not valid text"
     for key in ("id", "question", "split"):
         value = record.get(key)
         if not isinstance(value, str) or not value.strip():

@@ -11,7 +11,7 @@ import pyarrow as pa
 from mog_assets.config import Settings
 from mog_assets.corpus.questions import Question, load_questions
 from mog_assets.evaluation import checks, plots
-from mog_assets.evaluation.measures import evaluate, measure_names
+from mog_assets.evaluation.measures import evaluate, headline_measures, measure_names
 from mog_assets.evaluation.report import render
 from mog_assets.evaluation.runs import rank_questions, read_runs, write_runs
 from mog_assets.evaluation.scores import leaderboard, score

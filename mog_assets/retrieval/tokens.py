@@ -1,6 +1,7 @@
 """Term counts: one tokenisation of every document serves the BM25 indexes of all levels.
 
-No token spans two level-1 chunks, because those end at white space or after a sentence; so the counts of a coarser
+No token spans two level-1 chunks, because those end at white space or after a sentence (but for a run of characters
+without white space that is longer than the finest size, which is cut anywhere); so the counts of a coarser
 chunk are sums of the counts of the level-1 chunks it covers.
 """
 
@@ -34,7 +35,7 @@ def tokenise(texts: Sequence[str]) -> tuple[list[list[int]], list[str]]:
     import bm25s
 
     tokens = bm25s.tokenize(
-        list(texts), stopwords="en", stemmer=_stemmer(), return_ids=True, show_progress=False, allow_empty=False
+        list(texts), stopwords="en", stemmer=_stemmer(), return_ids=True, show_progress=False, allow_empty=True
     )
     terms = [""] * len(tokens.vocab)
     for term, number in tokens.vocab.items():

@@ -1,0 +1,116 @@
+"""A project over the sample corpora, materialised once; every test that changes something works on a copy."""
+
+import json
+import os
+import shutil
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+import yaml
+
+SAMPLES = Path(__file__).parent.parent / "samples"
+VARIABLES = ("DAGSTER_HOME", "MOG_CONFIG", "QDRANT_URL")
+# A third of the questions trains and measures the same way in a third of the time.
+EVERY = 3
+
+
+@pytest.fixture(autouse=True)
+def environment_is_restored(monkeypatch):
+    """No variable of the shell reaches a test, and none that the project sets outlives it."""
+    before = {name: os.environ.pop(name, None) for name in VARIABLES}
+    yield
+    for name, value in before.items():
+        os.environ.pop(name, None)
+        if value is not None:
+            os.environ[name] = value
+
+
+def run_alone(settings, **options):
+    """`automation.run` with a Dagster instance in the home of the settings and nowhere else."""
+    from mog_assets import automation
+
+    before = {name: os.environ.pop(name, None) for name in VARIABLES}
+    try:
+        return automation.run(settings, **options)
+    finally:
+        for name, value in before.items():
+            os.environ.pop(name, None)
+            if value is not None:
+                os.environ[name] = value
+
+
+def new_project(folder, values):
+    """Settings and paths of a `mog.yaml` with these values, `home` beside it."""
+    from mog_assets import config
+
+    folder.mkdir(parents=True, exist_ok=True)
+    path = folder / "mog.yaml"
+    path.write_text(yaml.safe_dump({"home": "home", **values}, sort_keys=False), encoding="utf-8")
+    settings = config.load(path)
+    return SimpleNamespace(folder=folder, config=path, settings=settings, home=settings.home)
+
+
+@pytest.fixture(scope="session")
+def materialise_project():
+    """Runs settings with the environment put back afterwards."""
+    return run_alone
+
+
+@pytest.fixture(scope="session")
+def make_project():
+    """Writes a `mog.yaml` into a folder and loads it."""
+    return new_project
+
+
+@pytest.fixture(scope="session")
+def sample_project(tmp_path_factory):
+    """The three sample corpora with a third of their questions, materialised. Not to be changed."""
+    folder = tmp_path_factory.mktemp("samples_project")
+    shutil.copytree(SAMPLES, folder / "samples")
+    questions = (SAMPLES / "questions.jsonl").read_text(encoding="utf-8").splitlines(keepends=True)
+    (folder / "samples" / "questions.jsonl").write_text("".join(questions[::EVERY]), encoding="utf-8")
+    project = new_project(
+        folder,
+        {
+            "corpora": {
+                "garden": {"path": "samples/garden.jsonl"},
+                "workshop": {"path": "samples/workshop"},
+                "sky": {"path": "samples/sky"},
+            },
+            "question_sets": {
+                "samples": {
+                    "path": "samples/questions.jsonl",
+                    "corpora": ["garden", "workshop", "sky"],
+                    "train": ["train"],
+                    "test": ["dev"],
+                }
+            },
+        },
+    )
+    project.report = run_alone(project.settings)
+    return project
+
+
+@pytest.fixture
+def copied_project(sample_project, tmp_path):
+    """A copy of the sample project, its home with it."""
+    from mog_assets import config
+
+    folder = tmp_path / "copy"
+    shutil.copytree(sample_project.folder, folder)
+    settings = config.load(folder / "mog.yaml")
+    return SimpleNamespace(folder=folder, config=folder / "mog.yaml", settings=settings, home=settings.home)
+
+
+@pytest.fixture(scope="session")
+def write_documents():
+    """Writes (id, text) pairs as a `.jsonl` corpus."""
+
+    def write(path, documents):
+        lines = [json.dumps({"id": identity, "title": identity, "text": text}) for identity, text in documents]
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text("\n".join(lines) + "\n", encoding="utf-8")
+        return path
+
+    return write

@@ -1,0 +1,200 @@
+"""The command `mog` as people call it: output, exit codes, one line for what went wrong."""
+
+import json
+import os
+import subprocess
+import sys
+
+import ir_measures
+import pytest
+import yaml
+from click.testing import CliRunner
+
+from mog_assets.cli import main
+from mog_assets.evaluation.measures import measure_names
+from mog_assets.retrieval.methods import default_methods
+
+QUESTION = "Why does bread dough rise?"
+
+
+def mog(*arguments, **variables):
+    """The command in a process of its own."""
+    return subprocess.run(
+        [sys.executable, "-m", "mog_assets.cli", *map(str, arguments)],
+        capture_output=True,
+        text=True,
+        env={**os.environ, **variables},
+        timeout=300,
+    )
+
+
+def called(*arguments):
+    """The command in this process."""
+    result = CliRunner().invoke(main, list(map(str, arguments)))
+    assert result.exception is None or isinstance(result.exception, SystemExit), result.exception
+    return result
+
+
+def one_line(text):
+    lines = text.strip().splitlines()
+    assert len(lines) == 1 and lines[0].startswith("mog: "), text
+    return lines[0]
+
+
+@pytest.fixture
+def project(tmp_path, make_project, write_documents):
+    """A project of one small corpus, nothing of it made yet."""
+    source = write_documents(tmp_path / "notes.jsonl", [("a", "Bread dough rises. Yeast makes gas.")])
+    return make_project(tmp_path, {"corpora": {"notes": {"path": str(source)}}, "levels": 2})
+
+
+def changed(project, **values):
+    """The configuration of a project with other values."""
+    raw = yaml.safe_load(project.config.read_text(encoding="utf-8"))
+    path = project.folder / "changed.yaml"
+    path.write_text(yaml.safe_dump({**raw, **values}), encoding="utf-8")
+    return path
+
+
+# Output
+
+
+def test_retrieve_prints_k_passages_as_json(sample_project):
+    result = mog("retrieve", QUESTION, "--k", 3, "--json", "--config", sample_project.config)
+    assert result.returncode == 0, result.stderr
+    passages = json.loads(result.stdout)
+    assert len(passages) == 3
+    for passage in passages:
+        assert set(passage) == {"corpus", "doc", "start", "end", "level", "score", "text"}
+        assert len(passage["text"]) == passage["end"] - passage["start"] > 0
+
+
+def test_retrieve_prints_as_many_passages_as_configured_from_the_corpora_of_the_question_set(sample_project):
+    arguments = ["--method", "fixed-2", "--question-set", "samples", "--json", "--config", sample_project.config]
+    assert len(json.loads(called("retrieve", QUESTION, *arguments).stdout)) == sample_project.settings.k
+
+
+def test_scores_print_every_measure_of_every_method_as_json(sample_project):
+    result = called("scores", "--json", "--config", sample_project.config)
+    assert result.exit_code == 0
+    rows = json.loads(result.stdout)
+    settings = sample_project.settings
+    assert len(rows) == len(default_methods("bm25", settings.levels)) * len(measure_names(settings.k))
+    wanted = "question_set split method measure value low high n coverage p_vs_best_fixed".split()
+    for row in rows:
+        assert set(wanted) <= set(row)
+        assert row["low"] <= row["value"] <= row["high"] and 0 <= row["coverage"] <= 1
+        assert row["p_vs_best_fixed"] is None or 0 <= row["p_vs_best_fixed"] <= 1
+    assert any(row["p_vs_best_fixed"] is None for row in rows)
+    assert any(row["p_vs_best_fixed"] is not None for row in rows)
+
+
+def test_runs_are_a_trec_file_that_ir_measures_reads(sample_project, tmp_path):
+    result = called("runs", "--format", "trec", "--method", "medrag", "--config", sample_project.config)
+    assert result.exit_code == 0
+    lines = result.stdout.splitlines()
+    assert lines and {line.split()[5] for line in lines} == {"fixed-2"}
+    file = tmp_path / "run.trec"
+    file.write_text(result.stdout, encoding="utf-8")
+    read = list(ir_measures.read_trec_run(str(file)))
+    assert len(read) == len(lines)
+    assert all(entry.query_id.startswith("samples/") and entry.score > 0 for entry in read)
+    assert len({(entry.query_id, entry.doc_id) for entry in read}) == len(read)
+
+
+def test_verify_of_a_sound_home_exits_with_zero(sample_project):
+    result = called("verify", "--config", sample_project.config)
+    assert result.exit_code == 0
+    assert result.stdout.strip() == f"{len(sample_project.report.steps)} artefacts checked, 0 faults"
+
+
+def test_verify_of_a_home_with_nothing_in_it_exits_with_one(project):
+    result = called("verify", "--config", project.config)
+    assert result.exit_code == 1
+    assert "documents of corpus notes: not materialised" in result.stderr
+
+
+def test_a_run_with_nothing_to_do_says_so(sample_project):
+    result = called("run", "--config", sample_project.config)
+    assert result.exit_code == 0 and "nothing was recomputed" in result.stdout
+
+
+# Exit code 2: what was asked for cannot be
+
+
+def test_a_missing_configuration_is_bad_usage(tmp_path):
+    result = mog("run", "--config", tmp_path / "absent.yaml")
+    assert (result.returncode, result.stdout) == (2, "")
+    assert str(tmp_path / "absent.yaml") in one_line(result.stderr)
+
+
+def test_an_unknown_key_is_bad_usage_with_the_key_that_was_meant(project):
+    result = mog("run", "--config", changed(project, retreiver="bm25"))
+    assert (result.returncode, result.stdout) == (2, "")
+    assert "retreiver: expected a known key" in one_line(result.stderr)
+    assert "did you mean 'retriever'?" in result.stderr
+
+
+def test_an_unknown_corpus_in_a_question_set_is_bad_usage(project):
+    sets = {"s": {"path": "q.jsonl", "corpora": ["notes", "nots"]}}
+    result = called("run", "--config", changed(project, question_sets=sets))
+    assert result.exit_code == 2
+    assert "question_sets.s.corpora: expected names of corpora (notes), got 'nots'" in one_line(result.stderr)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["retrieve", QUESTION, "--method", "fixed-9"], "got 'fixed-9'"),
+        (["retrieve", QUESTION, "--method", "oracle"], "got 'oracle'"),
+        (["retrieve", QUESTION, "--question-set", "none"], "--question-set: expected one of none, got 'none'"),
+        (["retrieve", " "], "QUESTION: expected a question"),
+        (["run", "--corpus", "nots"], "--corpus: expected one of notes, got 'nots'"),
+        (["run", "--select", "chunks/level_7"], "got 'chunks/level_7'"),
+        (["run", "--select", "group:("], "got 'group:('"),
+    ],
+)
+def test_an_unknown_name_is_bad_usage(project, arguments, said):
+    result = called(*arguments, "--config", project.config)
+    assert (result.exit_code, result.stdout) == (2, "")
+    assert said in one_line(result.stderr)
+    assert not (project.home / "store").exists()
+
+
+def test_an_unknown_selection_is_one_line_in_a_process_of_its_own(project):
+    result = mog("run", "--select", "nothing_like_it", "--config", project.config)
+    assert result.returncode == 2
+    assert "'nothing_like_it'" in one_line(result.stderr)
+
+
+# Exit code 1: it was tried and failed
+
+
+def test_retrieve_before_a_run_says_what_to_run(project):
+    result = mog("retrieve", QUESTION, "--method", "fixed-1", "--config", project.config)
+    assert (result.returncode, result.stdout) == (1, "")
+    assert "run `mog run`" in one_line(result.stderr)
+
+
+@pytest.mark.parametrize("command", [["scores"], ["runs"]])
+def test_what_was_never_measured_cannot_be_shown(project, command):
+    result = called(*command, "--config", project.config)
+    assert result.exit_code == 1
+    assert "has not been materialised: run `mog run`" in one_line(result.stderr)
+
+
+def test_a_missing_corpus_file_is_one_line_with_its_path(project):
+    missing = project.folder / "absent.jsonl"
+    config = changed(project, corpora={"notes": {"path": str(missing)}})
+    result = mog("run", "--config", config)
+    assert result.returncode == 1
+    assert str(missing) in one_line(result.stderr)
+    assert "Traceback" not in result.stdout
+
+
+def test_an_encoder_that_does_not_load_is_one_line_with_its_name(project):
+    config = changed(project, encoder={"model": "/nonexistent"})
+    result = mog("run", "--config", config, HF_HUB_OFFLINE="1")
+    assert result.returncode == 1
+    assert "encoder.model" in one_line(result.stderr) and "/nonexistent" in result.stderr
+    assert "Traceback" not in result.stdout
