@@ -98,9 +98,7 @@ def prepare_home(settings: Settings) -> Path:
 @contextlib.contextmanager
 def instance(settings: Settings) -> Iterator[dg.DagsterInstance]:
     """The Dagster instance of the home folder (or of DAGSTER_HOME), its partitions those of the settings."""
-    home = prepare_home(settings)
-    os.environ["DAGSTER_HOME"] = str(home)
-    with dg.DagsterInstance.get() as opened:
+    with dg.DagsterInstance.from_config(str(prepare_home(settings))) as opened:
         there = set(opened.get_dynamic_partitions("corpus"))
         opened.add_dynamic_partitions("corpus", sorted(set(settings.corpora) - there))
         yield opened

@@ -229,14 +229,14 @@ def verify(path: str | None) -> None:
 def ui(path: str | None, port: int, host: str) -> None:
     """Open the Dagster UI on this project's home (Ctrl-C ends it)."""
     settings = _settings(path)
-    from mog_assets.automation import instance
+    from mog_assets.automation import instance, prepare_home
 
     with instance(settings):
         pass
     click.echo(f"http://{host}:{port}")
     command = [sys.executable, "-m", "dagster", "dev", "-p", str(port), "-h", host]
     command += ["-f", str(files("mog_assets") / "definitions.py")]
-    sys.exit(subprocess.call(command, env=os.environ))
+    sys.exit(subprocess.call(command, env={**os.environ, "DAGSTER_HOME": str(prepare_home(settings))}))
 
 
 if __name__ == "__main__":

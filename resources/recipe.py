@@ -229,7 +229,11 @@ def is_fresh(recipe: Recipe, partition: str | None, tools: Tools, recipes: dict[
     if artefact is None:
         return False
     inputs = input_versions(recipe, partition, tools, recipes)
-    return inputs is not None and artefact.manifest.recipe == fingerprint(recipe, partition, tools, inputs)
+    try:
+        return inputs is not None and artefact.manifest.recipe == fingerprint(recipe, partition, tools, inputs)
+    except MogError:
+        # A source that cannot be read: building it says so, and keeps no other corpus from being built.
+        return False
 
 
 @dataclass(frozen=True)
