@@ -1,7 +1,6 @@
 """The whole graph over the sample corpora: real Dagster instance, embedded Qdrant, real encoder."""
 
 import json
-import os
 import shutil
 from dataclasses import replace
 
@@ -67,7 +66,7 @@ def test_a_second_run_has_no_steps_and_changes_no_byte(sample_project, materiali
 
 def test_the_sample_corpora_are_the_partitions_of_the_instance(sample_project):
     with automation.instance(sample_project.settings) as instance:
-        assert os.environ["DAGSTER_HOME"] == str(sample_project.home / "dagster")
+        assert instance.root_directory == str(sample_project.home / "dagster")
         assert sorted(instance.get_dynamic_partitions("corpus")) == ["garden", "sky", "workshop"]
 
 
