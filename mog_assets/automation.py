@@ -50,7 +50,7 @@ def build(settings: Settings) -> dg.Definitions:
     assets = [as_asset(recipe, recipes) for recipe in recipes.values()]
     by_corpus = [dg.AssetKey(r.key.split("/")) for r in recipes.values() if r.partitioned]
     overall = [dg.AssetKey(r.key.split("/")) for r in recipes.values() if not r.partitioned]
-    jobs = [dg.define_asset_job("build", dg.AssetSelection.assets(*by_corpus), partitions_def=CORPUS)]
+    jobs = [dg.define_asset_job("build", dg.AssetSelection.assets(*by_corpus))]
     if overall:
         jobs.append(dg.define_asset_job("evaluate", dg.AssetSelection.assets(*overall)))
     return dg.Definitions(

@@ -27,6 +27,8 @@ from resources.qdrant import VectorStore, connect
 from resources.store import Artefact, Draft, Store, atomic, digest, label
 
 CORPUS = dg.DynamicPartitionsDefinition(name="corpus")
+# Tag of a run that builds also what is up to date.
+FORCE = "mog/force"
 
 Checker = Callable[["Work"], str | None]
 
@@ -35,12 +37,13 @@ Checker = Callable[["Work"], str | None]
 class Check:
     """Something that must hold of an artefact before it replaces the previous one.
 
-    `run` returns what is wrong, or None.
+    `run` returns what is wrong, or None. What a check that is not `blocking` finds is shown, and the artefact is used.
     """
 
     name: str
     description: str
     run: Checker
+    blocking: bool = True
 
 
 @dataclass(frozen=True)
@@ -238,17 +241,33 @@ def is_fresh(recipe: Recipe, partition: str | None, tools: Tools, recipes: dict[
 
 @dataclass(frozen=True)
 class Outcome:
-    """What materialising came to: the artefact, whether it was built now, and the checks that failed."""
+    """What materialising came to: the artefact, whether it was built now, and what checks found, by their names.
+
+    Of `faults`, one of a blocking check means that the artefact is the previous one.
+    """
 
     artefact: Artefact | None
     built: bool
-    failed: dict[str, str] = field(default_factory=dict)
+    faults: dict[str, str] = field(default_factory=dict)
 
 
 def materialise(
-    recipe: Recipe, partition: str | None, tools: Tools, recipes: dict[str, Recipe], log: Log | None = None
+    recipe: Recipe,
+    partition: str | None,
+    tools: Tools,
+    recipes: dict[str, Recipe],
+    log: Log | None = None,
+    force: bool = False,
 ) -> Outcome:
-    """Bring an artefact up to date. A failed check leaves the previous artefact where it is.
+    """Bring an artefact up to date. A failed blocking check leaves the previous artefact where it is.
+
+    Args:
+        recipe: What to make.
+        partition: The corpus, None for an asset of all corpora.
+        tools: The resources.
+        recipes: All recipes, by key.
+        log: Where progress is reported.
+        force: Build also what is up to date.
 
     Raises:
         MissingArtefact: something it is made from has not been materialised.
@@ -265,14 +284,14 @@ def materialise(
             )
         wanted = fingerprint(recipe, partition, tools, inputs)
         previous = store.find(recipe.key, partition)
-        if previous is not None and previous.manifest.recipe == wanted:
-            return Outcome(previous, built=False)
+        if previous is not None and previous.manifest.recipe == wanted and not force:
+            return Outcome(previous, built=False, faults=previous.manifest.info["faults"])
         started = time.monotonic()
         work = Work(tools, recipe, partition, store.draft(recipe.key, partition), log)
         recipe.build(work)
-        failed = {check.name: fault for check in recipe.checks if (fault := check.run(work)) is not None}
-        if failed:
-            return Outcome(previous, built=True, failed=failed)
+        faults = {check.name: fault for check in recipe.checks if (fault := check.run(work)) is not None}
+        if any(check.blocking and check.name in faults for check in recipe.checks):
+            return Outcome(previous, built=True, faults=faults)
         artefact = store.commit(
             work.draft,
             recipe.key,
@@ -280,10 +299,10 @@ def materialise(
             recipe=wanted,
             inputs=inputs,
             counts=work.counts,
-            info={**work.info, "recomputed": work.recomputed, "shown": work.shown},
+            info={**work.info, "recomputed": work.recomputed, "shown": work.shown, "faults": faults},
             seconds=time.monotonic() - started,
         )
-        return Outcome(artefact, built=True)
+        return Outcome(artefact, built=True, faults=faults)
 
 
 def _there(key: str, recipe: Recipe, partition: str | None, tools: Tools, recipes: dict[str, Recipe]) -> bool:
@@ -306,7 +325,7 @@ def as_asset(recipe: Recipe, recipes: dict[str, Recipe]) -> dg.AssetsDefinition:
         pool=recipe.pool,
         required_resource_keys={"tools"},
         check_specs=[
-            dg.AssetCheckSpec(check.name, asset=key, description=check.description, blocking=True)
+            dg.AssetCheckSpec(check.name, asset=key, description=check.description, blocking=check.blocking)
             for check in recipe.checks
         ],
         op_tags={"nvidia.com/gpu": "1"} if recipe.pool == "gpu" else None,
@@ -315,20 +334,22 @@ def as_asset(recipe: Recipe, recipes: dict[str, Recipe]) -> dg.AssetsDefinition:
         partition = context.partition_key if recipe.partitioned else None
         tools: Tools = context.resources.tools
         try:
-            outcome = materialise(recipe, partition, tools, recipes, context.log.info)
+            force = context.run.tags.get(FORCE) == "true"
+            outcome = materialise(recipe, partition, tools, recipes, context.log.info, force)
         except MogError as error:
             # A message for people needs no retry and no traceback of ours.
             raise dg.Failure(description=str(error), allow_retries=False) from error
         for check in recipe.checks:
-            fault = outcome.failed.get(check.name)
+            fault = outcome.faults.get(check.name)
             yield dg.AssetCheckResult(
                 check_name=check.name,
                 asset_key=key,
                 passed=fault is None,
+                severity=dg.AssetCheckSeverity.ERROR if check.blocking else dg.AssetCheckSeverity.WARN,
                 metadata={"fault": fault} if fault else {"checked": "now" if outcome.built else "when it was built"},
             )
-        if outcome.failed:
-            faults = "; ".join(f"{name}: {fault}" for name, fault in outcome.failed.items())
+        blocking = {check.name for check in recipe.checks if check.blocking}
+        if faults := "; ".join(f"{name}: {fault}" for name, fault in outcome.faults.items() if name in blocking):
             raise dg.Failure(description=f"{label(recipe.key, partition)}: {faults}", allow_retries=False)
         assert outcome.artefact is not None
         yield dg.MaterializeResult(

@@ -288,8 +288,8 @@ def test_spans_that_do_not_tile_leave_the_previous_chunks_in_place(copied_projec
     before = tools.store.read("chunks/level_1", "garden")
     bad = replace(genuine, build=tampered, version="tampered")
     outcome = materialise(bad, "garden", tools, {**recipes, bad.key: bad})
-    assert list(outcome.failed) == ["spans_tile"]
-    assert "do not tile their documents, first at row 0" in outcome.failed["spans_tile"]
+    assert list(outcome.faults) == ["spans_tile"]
+    assert "do not tile their documents, first at row 0" in outcome.faults["spans_tile"]
     assert outcome.artefact.manifest == before.manifest
     assert tools.store.read("chunks/level_1", "garden").manifest == before.manifest
     assert tools.store.verify(before) == []
@@ -310,8 +310,8 @@ def test_a_router_with_constant_outputs_leaves_the_previous_router_in_place(copi
     monkeypatch.setattr(router, "train", constant)
     bad = replace(recipes["router"], version="constant")
     outcome = materialise(bad, None, tools, {**recipes, "router": bad})
-    assert list(outcome.failed) == ["weights_finite_and_not_constant"]
-    assert outcome.failed["weights_finite_and_not_constant"]
+    assert list(outcome.faults) == ["weights_finite_and_not_constant"]
+    assert outcome.faults["weights_finite_and_not_constant"]
     assert tools.store.read("router").manifest == before.manifest
     assert tools.store.verify(before) == []
 
