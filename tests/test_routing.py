@@ -9,7 +9,7 @@ from safetensors.numpy import save_file
 from scipy import sparse
 
 from mog_assets.config import RouterSettings
-from mog_assets.corpus.chunks import split_text
+from mog_assets.corpus.chunks import Layout
 from mog_assets.corpus.questions import Evidence, Question
 from mog_assets.errors import MogError
 from mog_assets.retrieval.bm25 import Bm25Index, TermCounts, statistics
@@ -166,21 +166,22 @@ def test_embedding_similarity_is_the_cosine_with_the_best_chunk(tmp_path, best):
     assert not result[3].any()
 
 
-def test_long_label_is_the_mean_of_its_pieces_weighted_by_length():
-    asked = []
-
-    def encode(texts):
-        asked.append(texts)
-        return np.array([[len(t), sum(map(ord, t)) % 97, 1.0] for t in texts], np.float32)
-
-    long = "A short sentence. " + "Another that is a good deal longer than the first one. " * 2
-    result = soft.label_vectors(["brief", long, ""], encode, 60)
-    pieces = [long[s:e] for s, e in split_text(long, 60)]
-    assert len(pieces) > 1
-    assert asked == [["brief", *pieces, ""]]
-    pooled = sum(len(p) * encode([p])[0] for p in pieces)
-    np.testing.assert_allclose(result[1], pooled / np.linalg.norm(pooled), rtol=1e-5)
-    np.testing.assert_allclose(np.linalg.norm(result, axis=1), 1, rtol=1e-5)
+def test_evidence_vector_is_the_mean_of_the_chunks_under_it_weighted_by_common_characters(tmp_path):
+    layouts, tables, vectors = [], [], []
+    for number, (corpus, counts) in enumerate([("a", [2, 1]), ("b", [3])]):
+        spans = np.concatenate([np.arange(n)[:, None] * 10 + [0, 10] for n in counts])
+        offsets = np.concatenate([[0], np.cumsum(counts)])
+        layouts.append(Layout(corpus, [f"{corpus}{i}" for i in range(len(counts))], offsets, spans))
+        vectors.append(np.random.default_rng(number).normal(size=(sum(counts), 4)).astype(np.float16))
+        np.save(tmp_path / f"{corpus}.npy", vectors[-1])
+        tables.append(VectorTable([tmp_path / f"{corpus}.npy"]))
+    evidence = (Evidence("a", "a0", 7, 12), Evidence("b", "b0", 20, 30), Evidence("a", "a1", 0, 1))
+    questions = [Question("1", "?", "open", "train", evidence=evidence), Question("2", "?", "open", "train")]
+    result = soft.evidence_vectors(questions, layouts, tables)
+    a, b = (v.astype(np.float32) for v in vectors)
+    expected = 3 * a[0] + 2 * a[1] + 10 * b[2] + 1 * a[2]
+    np.testing.assert_allclose(result[0], expected / np.linalg.norm(expected), rtol=1e-5)
+    assert not result[1].any()
 
 
 def toy(n=300):

@@ -69,10 +69,15 @@ class VectorTable:
     def __len__(self) -> int:
         return int(self._offsets[-1])
 
+    @property
+    def size(self) -> int:
+        """Entries of a vector."""
+        return int(self._parts[0].shape[1])
+
     def rows(self, rows: np.ndarray) -> np.ndarray:
         """The vectors of these chunks, float16 of shape (len(rows), size)."""
         part = np.searchsorted(self._offsets, rows, side="right") - 1
-        result = np.empty((len(rows), self._parts[0].shape[1]), np.float16)
+        result = np.empty((len(rows), self.size), np.float16)
         for number in np.unique(part):
             here = part == number
             result[here] = self._parts[number][rows[here] - self._offsets[number]]

@@ -69,13 +69,16 @@ def _similarities(work: Work, corpora: Corpora, questions: list[Question]) -> np
     settings = work.settings
     searcher = corpora.searcher("bm25", [q.question for q in questions], work.tools.encoder.encode, work.tools.qdrant)
     best = labels.best_chunks(searcher, list(settings.level_range))
+    if settings.soft_labels.method == "embedding":
+        tables = {level: corpora.vectors(level) for level in settings.level_range}
+        vectors = labels.evidence_vectors(questions, corpora.layouts, tables[1])
+        without = [i for i, question in enumerate(questions) if not question.evidence]
+        with work.progress(len(without), "label texts encoded") as advance:
+            texts = [labels.label_text(questions[i], {}) for i in without]
+            vectors[without] = work.tools.encoder.encode(texts, advance)
+        return labels.similarities_embedding(vectors, tables, best)
     documents = _evidence_documents(corpora, questions)
     texts = [labels.label_text(question, documents) for question in questions]
-    if settings.soft_labels.method == "embedding":
-        with work.progress(0, "label texts encoded"):
-            vectors = labels.label_vectors(texts, work.tools.encoder.encode, settings.finest_chars)
-        tables = {level: corpora.vectors(level) for level in settings.level_range}
-        return labels.similarities_embedding(vectors, tables, best)
     counts = {level: corpora.counts(level) for level in settings.level_range}
     measure = labels.similarities_tfidf if settings.soft_labels.method == "tfidf" else labels.similarities_hitrate
     return measure(query_terms(texts), counts, best)
@@ -158,12 +161,12 @@ def recipes(settings: Settings) -> list[Recipe]:
             settings=lambda tools: [
                 tools.settings.soft_labels.model_dump(),
                 tools.settings.bm25.model_dump(),
-                tools.settings.finest_chars,
                 {name: [q.corpora, q.train, q.test] for name, q in tools.settings.question_sets.items()},
                 tools.encoder.identity,
             ],
             checks=(checks.SOFT_LABEL_VALUES,),
             kinds=("parquet",),
+            version="2",
         )
     ]
     if any(question_set.train for question_set in settings.question_sets.values()):

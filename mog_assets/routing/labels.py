@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from scipy import sparse
 
-from mog_assets.corpus.chunks import split_text
+from mog_assets.corpus.chunks import Layout
 from mog_assets.corpus.questions import Question
 from mog_assets.retrieval.bm25 import TermCounts, statistics
 from mog_assets.retrieval.search import Searcher
@@ -142,30 +142,46 @@ def similarities_tfidf(
     return _products(weighted(matrix, terms), terms, counts, best, weighted)
 
 
-def label_vectors(texts: Sequence[str], encode: Callable[[list[str]], np.ndarray], finest_chars: int) -> np.ndarray:
-    """Vectors of label texts, made like those of chunks: long texts are split, and pooled weighted by length.
+def evidence_vectors(
+    questions: Sequence[Question], layouts: Sequence[Layout], tables: Sequence[VectorTable]
+) -> np.ndarray:
+    """Vectors of gold evidence: means of the level-1 vectors under it, weighted by the characters in common.
+
+    Nothing has to be encoded for them, and they are made as those of coarser chunks are
+    (`benchmarks/README.md` has the comparison with encoding the evidence).
 
     Args:
-        texts: Any n texts.
-        encode: Vectors, float of shape (m, size), of m texts; called once.
-        finest_chars: A longer text is split into pieces of at most so many characters.
+        questions: Any n questions.
+        layouts: Per corpus.
+        tables: Level-1 vectors per corpus.
 
     Returns:
-        float32 unit vectors of shape (n, size).
+        float32 unit vectors of shape (n, size); all zeros for a question without evidence.
     """
-    pieces: list[str] = []
-    starts: list[int] = []
-    for text in texts:
-        starts.append(len(pieces))
-        long = len(text) > finest_chars
-        pieces += [text[s:e] for s, e in split_text(text, finest_chars)] if long else [text]
-    vectors = np.asarray(encode(pieces), np.float32)
-    if not pieces:
-        return vectors
-    # An empty text is one piece; its weight must not be 0.
-    weights = np.array([max(len(piece), 1) for piece in pieces], np.float32)
-    pooled = np.add.reduceat(vectors * weights[:, None], starts)
-    return pooled / np.maximum(np.linalg.norm(pooled, axis=1, keepdims=True), 1e-12)
+    number = {layout.corpus: i for i, layout in enumerate(layouts)}
+    position = [{document: i for i, document in enumerate(layout.documents)} for layout in layouts]
+    owners: list[list[np.ndarray]] = [[] for _ in layouts]
+    chunks: list[list[np.ndarray]] = [[] for _ in layouts]
+    shares: list[list[np.ndarray]] = [[] for _ in layouts]
+    for row, question in enumerate(questions):
+        for evidence in question.evidence:
+            corpus = number[evidence.corpus]
+            layout = layouts[corpus]
+            document = position[corpus][evidence.doc]
+            first, last = layout.offsets[document], layout.offsets[document + 1]
+            spans = layout.spans[first:last]
+            common = np.minimum(spans[:, 1], evidence.end) - np.maximum(spans[:, 0], evidence.start)
+            covered = np.flatnonzero(common > 0)
+            owners[corpus].append(np.full(len(covered), row))
+            chunks[corpus].append(first + covered)
+            shares[corpus].append(common[covered])
+    result = np.zeros((len(questions), tables[0].size), np.float32)
+    for corpus, table in enumerate(tables):
+        if owners[corpus]:
+            rows = np.concatenate(chunks[corpus])
+            weights = np.concatenate(shares[corpus]).astype(np.float32)
+            np.add.at(result, np.concatenate(owners[corpus]), table.rows(rows).astype(np.float32) * weights[:, None])
+    return result / np.maximum(np.linalg.norm(result, axis=1, keepdims=True), 1e-12)
 
 
 def _label_counts(label_terms: Sequence[Sequence[str]]) -> tuple[Any, list[str]]:
