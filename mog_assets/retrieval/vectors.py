@@ -30,28 +30,40 @@ def bucket_texts(documents: Path, layout: Layout, level: int) -> list[str]:
     return [chunk_text(titles[d], texts[d][s:e]) for d, s, e in rows]
 
 
-def pool_bucket(documents: str, spans: str, finer: str, level: int, out: str) -> int:
+def pool(finest: np.ndarray, layout: Layout, level: int) -> np.ndarray:
     """Vectors of a level from those of level 1: means weighted by length in characters, scaled to length 1.
+
+    Args:
+        finest: Level-1 vectors, float16 of shape (level-1 chunks, size).
+        layout: Of the chunks.
+        level: The level to make.
+
+    Returns:
+        float16 array of shape (chunks of the level, size).
+    """
+    first, _ = layout.covered(np.arange(layout.count(level)), level)
+    vectors = finest.astype(np.float32)
+    if len(first):
+        vectors = np.add.reduceat(vectors * np.diff(layout.spans, axis=1).astype(np.float32), first)
+    return (vectors / np.maximum(np.linalg.norm(vectors, axis=1, keepdims=True), 1e-12)).astype(np.float16)
+
+
+def pool_bucket(documents: str, spans: str, finer: str, level: int, out: str) -> int:
+    """`pool` for one bucket.
 
     Args:
         documents: Parquet file of the documents.
         spans: Parquet file of their level-1 spans.
-        finer: `.npy` file of the level-1 vectors, float16 of shape (level-1 chunks, size).
-
+        finer: `.npy` file of the level-1 vectors.
         level: The level to make.
         out: `.npy` file to write.
 
     Returns:
         Number of vectors written.
     """
-    layout = bucket_layout(Path(documents), Path(spans))
-    vectors = np.load(finer, mmap_mode="r")
-    weights = np.diff(layout.spans, axis=1).astype(np.float32)
-    first, _ = layout.covered(np.arange(layout.count(level)), level)
-    pooled = np.add.reduceat(vectors.astype(np.float32) * weights, first) if len(first) else vectors.astype(np.float32)
-    pooled /= np.maximum(np.linalg.norm(pooled, axis=1, keepdims=True), 1e-12)
+    pooled = pool(np.load(finer, mmap_mode="r"), bucket_layout(Path(documents), Path(spans)), level)
     with Path(out).open("wb") as stream:
-        np.save(stream, pooled.astype(np.float16))
+        np.save(stream, pooled)
     return len(pooled)
 
 
