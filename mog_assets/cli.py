@@ -7,7 +7,7 @@ import os
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import wraps
 from importlib.resources import files
 from typing import Any
@@ -70,7 +70,9 @@ def run(path: str | None, corpora: tuple[str, ...], select: tuple[str, ...], as_
         summary = {"seconds": seconds, "peak_memory_bytes": _peak_memory(), "steps": report.steps}
         click.echo(json.dumps({**summary, "failures": report.failures}, indent=1))
     else:
-        _print_steps(report.steps, seconds)
+        if report.steps or not report.failures:
+            _print_steps(report.steps, seconds)
+        _print_passed_over(settings, corpora)
     for failure in report.failures:
         click.echo(f"mog: {failure}", err=True)
     if report.failures:
@@ -106,6 +108,20 @@ def _print_steps(steps: list[dict[str, Any]], seconds: float) -> None:
         table.add_row(asset, str(total["corpora"] or ""), f"{total['seconds']:.2f}", done)
     console.print(table)
     console.print(f"{seconds:.1f} s, {_peak_memory() / 2**20:,.0f} MiB at most")
+
+
+def _print_passed_over(settings: config.Settings, corpora: Sequence[str]) -> None:
+    """Say how many documents could not be used; nobody should have to look for that."""
+    import pyarrow.parquet as pq
+
+    from resources.store import Store
+
+    for corpus in corpora or settings.corpora:
+        artefact = Store(settings.home).find("documents", corpus)
+        if artefact is not None and (count := int(artefact.manifest.counts["quarantined"])):
+            first = pq.read_table(artefact.path("quarantine.parquet")).slice(0, 1).to_pylist()[0]
+            documents = "document was" if count == 1 else "documents were"
+            click.echo(f"{corpus}: {count:,} {documents} passed over; the first: {first['place']}: {first['reason']}")
 
 
 def _print_leaderboard(settings: config.Settings) -> None:

@@ -198,3 +198,19 @@ def test_an_encoder_that_does_not_load_is_one_line_with_its_name(project):
     assert result.returncode == 1
     assert "encoder.model" in one_line(result.stderr) and "/nonexistent" in result.stderr
     assert "Traceback" not in result.stdout
+
+
+def test_run_says_which_documents_were_passed_over(project):
+    source = project.folder / "notes.jsonl"
+    source.write_text(source.read_text(encoding="utf-8") + "{broken\n" + '{"id": "e", "text": " "}\n', encoding="utf-8")
+    result = called("run", "--config", project.config, "--select", "documents")
+    assert result.exit_code == 0
+    assert "notes: 2 documents were passed over; the first: notes.jsonl:2: malformed JSON" in result.output
+
+
+def test_failed_run_does_not_claim_that_everything_is_up_to_date(project):
+    (project.folder / "notes.jsonl").unlink()
+    result = called("run", "--config", project.config)
+    assert result.exit_code == 1
+    assert "up to date" not in result.output
+    assert "found nothing" in one_line(result.stderr)
