@@ -53,19 +53,6 @@ class Statistics:
     frequencies: Mapping[str, int]
 
 
-def _bm25s() -> Any:
-    """bm25s, with its numba kernels on numba's own threads.
-
-    numba's OpenMP threads would load the system's libgomp before torch loads its own; torch then takes the former,
-    and its bf16 attention on the CPU becomes 20 times slower for the rest of the process (numba 0.68, torch 2.13).
-    """
-    import bm25s
-    import numba
-
-    numba.config.THREADING_LAYER = "workqueue"  # type: ignore[attr-defined]  # numba sets its options by name
-    return bm25s
-
-
 def save_terms(terms: Sequence[str], path: Path) -> None:
     """Write a vocabulary."""
     pq.write_table(pa.table({"term": pa.array(terms, pa.string())}), path, compression="zstd")
@@ -115,7 +102,8 @@ class Bm25Index:
     """
 
     def __init__(self, counts: TermCounts, over: Statistics, k1: float, b: float) -> None:
-        bm25s = _bm25s()
+        import bm25s
+
         self._number = {term: i for i, term in enumerate(counts.terms)}
         frequency = np.array([over.frequencies[t] for t in counts.terms], np.float64)
         idf = np.log1p((over.chunks - frequency + 0.5) / (frequency + 0.5))
@@ -155,7 +143,9 @@ class Bm25Index:
             found = np.argpartition(-every, depth - 1, axis=1)[:, :depth]
             values = np.take_along_axis(every, found, axis=1)
         else:
-            result = self._index.retrieve([ids[i] for i in asked], k=depth, show_progress=False, n_threads=-1)
+            # One thread: numba's OpenMP threads would load the system's libgomp, and with that instead of its own
+            # torch's bf16 attention on the CPU is 20 times slower (numba 0.68, torch 2.13).
+            result = self._index.retrieve([ids[i] for i in asked], k=depth, show_progress=False, n_threads=1)
             found, values = result.documents.astype(np.int64), result.scores
         order = np.lexsort((found, -values), axis=1)[:, :k]
         found, values = np.take_along_axis(found, order, 1), np.take_along_axis(values, order, 1)

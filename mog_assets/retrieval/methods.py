@@ -17,7 +17,7 @@ import numpy as np
 from mog_assets.config import RetrieverName
 from mog_assets.corpus.chunks import Layout
 from mog_assets.errors import ConfigError
-from mog_assets.retrieval.mix import Candidates, candidates, emission_level, mix
+from mog_assets.retrieval.mix import Candidates, candidates, emission_level, first_of_each, mix
 from mog_assets.retrieval.search import Hits, Searcher
 
 RETRIEVERS: tuple[RetrieverName, ...] = ("bm25", "dense", "hybrid")
@@ -158,7 +158,6 @@ def passages(level: int, hits: Hits, layouts: Sequence[Layout]) -> Passages:
 def cut(found: Passages, k: int) -> Passages:
     """As many passages as the measures can see: `CONTEXT_CHARS` characters, `DOCUMENTS` documents, k passages."""
     filled = int(np.searchsorted(np.cumsum(found.end - found.start), CONTEXT_CHARS)) + 1
-    _, first = np.unique(np.stack([found.corpus, found.document]), axis=1, return_index=True)
-    documents = np.sort(first)
+    documents = first_of_each(found.corpus, found.document)
     seen = int(documents[DOCUMENTS - 1]) + 1 if len(documents) >= DOCUMENTS else len(found.corpus)
     return found.head(max(filled, seen, k))

@@ -59,6 +59,13 @@ def candidates(hits: Sequence[Hits], layouts: Sequence[Layout]) -> Candidates:
     return Candidates(owner, distinct - base[owner], table)
 
 
+def first_of_each(corpus: np.ndarray, number: np.ndarray) -> np.ndarray:
+    """Positions, ascending, at which a pair of corpus and number (of a chunk, of a document) occurs first."""
+    # Numbers are far below 2^40; sorting one integer a pair is an order of magnitude faster than sorting pairs.
+    _, first = np.unique((corpus << 40) | number, return_index=True)
+    return np.sort(first)
+
+
 def emission_level(weights: np.ndarray) -> int | None:
     """g_r: the level with the greatest weight that is not 0, the finer one of equals; None if all are 0."""
     return int(np.argmax(weights)) + 1 if np.any(weights > 0) else None
@@ -79,6 +86,5 @@ def mix(found: Candidates, weights: np.ndarray, level: int, layouts: Sequence[La
     for number in np.unique(corpus):
         here = corpus == number
         chunk[here] = layouts[number].containing(finest[here], level)
-    _, first = np.unique(np.stack([corpus, chunk]), axis=1, return_index=True)
-    kept = np.sort(first)
+    kept = first_of_each(corpus, chunk)
     return Hits(corpus[kept], chunk[kept], (found.scores @ weights)[order][kept])

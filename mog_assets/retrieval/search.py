@@ -128,5 +128,5 @@ class Remembering:
 
 
 def _fuse(rankings: Sequence[Hits]) -> Hits:
-    keys, scores = reciprocal_rank_fusion([np.stack([r.corpus, r.chunk], axis=1) for r in rankings])
-    return Hits(keys[:, 0], keys[:, 1], scores)
+    keys, scores = reciprocal_rank_fusion([(r.corpus << 40) | r.chunk for r in rankings])
+    return Hits(keys >> 40, keys & (2**40 - 1), scores)
