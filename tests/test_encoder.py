@@ -1,5 +1,11 @@
 """The embedded encoder itself, not a stand-in."""
 
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
 import numpy as np
 import pytest
 
@@ -54,6 +60,58 @@ def test_second_call_encodes_nothing(tmp_path):
     again = second.encode(TEXTS[::-1], done.append)
     assert (second.encoded, sum(done)) == (0, 3)
     assert (again == vectors[::-1]).all()
+
+
+@pytest.mark.parametrize("damage", ["no database", "truncated", "overwritten"])
+def test_damaged_cache_is_made_again(tmp_path, caplog, damage):
+    settings = EncoderSettings(device="cpu")
+    texts = [f"{text} {n}" for text in TEXTS for n in range(20)]
+    first = Encoder(settings, tmp_path)
+    vectors = first.encode(texts)
+    (path,) = tmp_path.glob("*.sqlite")
+    size = path.stat().st_size
+    assert size > 5 * 4096
+    if damage == "no database":
+        path.write_text("not a database, and longer than a header: " * 100)
+    elif damage == "truncated":
+        os.truncate(path, size // 2)
+    else:
+        with path.open("r+b") as stream:
+            stream.seek(4096)
+            stream.write(np.random.default_rng(0).bytes(size - 4096))
+    again = Encoder(settings, tmp_path)
+    np.testing.assert_allclose(again.encode(texts), vectors, atol=2e-3)
+    assert again.encoded == len(texts)
+    assert f"the vector cache {path} was damaged" in caplog.text
+    third = Encoder(settings, tmp_path)
+    third.encode(texts)
+    assert third.encoded == 0
+
+
+LIMITED = """
+import resource, sys
+from pathlib import Path
+from mog_assets.config import EncoderSettings
+from mog_assets.errors import MogError
+from resources.encoder import Encoder
+encoder = Encoder(EncoderSettings(device="cpu"), Path(sys.argv[1]))
+encoder.encode(["one"])
+resource.setrlimit(resource.RLIMIT_FSIZE, (20_000, resource.RLIM_INFINITY))
+try:
+    encoder.encode([f"text number {n}" for n in range(100)])
+except MogError as error:
+    print(error)
+resource.setrlimit(resource.RLIMIT_FSIZE, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
+print(encoder.encode(["one"]).shape, encoder.encoded)
+"""
+
+
+def test_cache_that_cannot_grow_is_an_error_and_keeps_what_it_holds(tmp_path):
+    command = [sys.executable, "-c", LIMITED, str(tmp_path)]
+    done = subprocess.run(command, cwd=Path(__file__).parent.parent, capture_output=True, text=True, check=True)
+    error, last = done.stdout.splitlines()
+    assert re.match(r"no room to write .*\.sqlite: expected at least \d+ bytes, \d+ are free \(vector cache: ", error)
+    assert last == "(1, 384) 1"
 
 
 def test_another_length_never_reads_the_same_cache(tmp_path):

@@ -1,15 +1,21 @@
 """One contract for the embedded engine and for a server."""
 
+import os
+import signal
+import subprocess
+import sys
 import uuid
+from pathlib import Path
 
 import numpy as np
 import pytest
 from qdrant_client import QdrantClient
 
-from mog_assets.errors import MogError
+from mog_assets.errors import MissingArtefact, MogError
 from resources.qdrant import EmbeddedQdrant, QdrantServer, connect
 
 SIZE = 16
+ROOT = Path(__file__).parent.parent
 # Local mode of the client stands in for a server; it has no payload indexes and says so.
 pytestmark = [
     pytest.mark.filterwarnings("ignore:Payload indexes have no effect"),
@@ -50,6 +56,20 @@ def test_points_are_there_when_opened_again(store):
         assert collection.ids("garden") == set(ids)
 
 
+def test_points_of_all_corpora_are_counted_at_once(store):
+    assert store.counts("level_1") == {}
+    with store.open("level_1", SIZE) as collection:
+        collection.upsert(*points(30, "garden"))
+        collection.upsert(*points(20, "sky", 1))
+    assert store.counts("level_1") == {"garden": 30, "sky": 20}
+    with store.open("level_1", SIZE) as collection:
+        collection.delete(points(30, "garden")[0][:29])
+        collection.delete(points(20, "sky")[0])
+    assert store.counts("level_1") == {"garden": 1}
+    store.drop("level_1")
+    assert store.counts("level_1") == {}
+
+
 def test_batches_lose_nothing(store):
     ids, *rest = points(2500, "garden")
     with store.open("level_1", SIZE) as collection:
@@ -73,10 +93,18 @@ def test_search_is_exact_and_within_one_corpus(store):
         np.testing.assert_allclose([s for _, s in hits], similarity[row, expected[row]], atol=1e-5)
 
 
+def test_search_of_a_corpus_without_points_says_how_to_make_them(store):
+    vectors = points(3, "garden")[1]
+    with (
+        store.open("level_1", SIZE) as collection,
+        pytest.raises(MissingArtefact, match="collection 'level_1' holds no point of corpus garden: run `mog run`"),
+    ):
+        collection.search("garden", vectors[:1], 5)
+
+
 def test_search_gives_what_there_is(store):
     ids, vectors, payloads = points(3, "garden")
     with store.open("level_1", SIZE) as collection:
-        assert collection.search("garden", vectors[:1], 5) == [[]]
         collection.upsert(ids, vectors, payloads)
         assert len(collection.search("garden", vectors[:1], 5)[0]) == 3
         assert collection.search("garden", vectors[:0], 5) == []
@@ -134,14 +162,143 @@ def test_collections_do_not_touch_each_other(store):
 
 
 def test_embedded_collection_in_use_names_the_holder(tmp_path):
-    import os
-
     with (
         EmbeddedQdrant(tmp_path).open("level_1", SIZE),
         pytest.raises(MogError, match=f"collection 'level_1' .* by process {os.getpid()}"),
         EmbeddedQdrant(tmp_path, lock_seconds=0.1).open("level_1", SIZE),
     ):
         pass
+
+
+def test_counts_see_what_another_store_wrote(tmp_path):
+    mine, other = EmbeddedQdrant(tmp_path), EmbeddedQdrant(tmp_path)
+    with mine.open("level_1", SIZE) as collection:
+        collection.upsert(*points(5, "garden"))
+    assert mine.counts("level_1") == {"garden": 5}
+    with other.open("level_1", SIZE) as collection:
+        collection.upsert(*points(7, "garden"))
+    assert mine.counts("level_1") == {"garden": 7}
+
+
+# A folder is a cache: what cannot be read is discarded, and the error says that it will be made again.
+
+
+def filled(folder):
+    store = EmbeddedQdrant(folder)
+    with store.open("level_1", SIZE) as collection:
+        collection.upsert(*points(5, "garden"))
+    return store
+
+
+@pytest.mark.parametrize(
+    ("pattern", "damage"),
+    [
+        ("edge_config.json", "truncated"),
+        ("edge_config.json", "missing"),
+        ("segments/*/segment.json", "truncated"),
+        ("segments/*/payload_storage/page_0.dat", "missing"),
+        ("wal/open-1", "overwritten"),
+        # These make the engine panic.
+        ("segments/*/vector_storage/vectors/status.dat", "truncated"),
+        ("segments/*/payload_index/*-corpus-map/tracker.dat", "overwritten"),
+    ],
+)
+@pytest.mark.parametrize("use", ["open", "counts"])
+def test_damaged_embedded_collection_is_discarded_with_a_clear_error(tmp_path, pattern, damage, use):
+    store = filled(tmp_path)
+    (file,) = (tmp_path / "level_1").glob(pattern)
+    if damage == "truncated":
+        os.truncate(file, file.stat().st_size // 2)
+    elif damage == "missing":
+        file.unlink()
+    else:
+        with file.open("r+b") as stream:
+            stream.write(np.random.default_rng(0).bytes(4096))
+    with pytest.raises(
+        MogError, match=r"collection 'level_1' was damaged \(.+\) and has been discarded: run `mog run`"
+    ):
+        if use == "counts":
+            store.counts("level_1")
+        else:
+            with store.open("level_1", SIZE) as collection:
+                collection.ids("garden")
+    assert store.counts("level_1") == {}
+    with store.open("level_1", SIZE) as collection:
+        collection.upsert(*points(5, "garden"))
+        assert collection.count("garden") == 5
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["level_1", "level_1.lock"]
+
+
+def test_error_within_an_open_collection_is_no_damage(tmp_path):
+    store = filled(tmp_path)
+    with pytest.raises(Exception, match="^mine$"), store.open("level_1", SIZE):
+        raise Exception("mine")
+    assert store.counts("level_1") == {"garden": 5}
+
+
+def test_collection_whose_making_was_interrupted_is_made_again(tmp_path):
+    (tmp_path / ".tmp-level_1" / "wal").mkdir(parents=True)
+    store = filled(tmp_path)
+    assert store.counts("level_1") == {"garden": 5}
+    assert not (tmp_path / ".tmp-level_1").exists()
+
+
+WRITER = """
+import os, signal, sys, numpy as np
+from pathlib import Path
+sys.path.insert(0, "tests")
+from test_qdrant import SIZE, points
+from resources.qdrant import EmbeddedQdrant
+with EmbeddedQdrant(Path(sys.argv[1])).open("level_1", SIZE) as collection:
+    collection.upsert(*points(5, "flushed"))
+with EmbeddedQdrant(Path(sys.argv[1])).open("level_1", SIZE) as collection:
+    collection.upsert(*points(7, "pending"))
+    os.kill(os.getpid(), signal.SIGKILL)
+"""
+
+
+def test_killed_writer_loses_no_flushed_point(tmp_path):
+    killed = subprocess.run([sys.executable, "-c", WRITER, str(tmp_path)], cwd=ROOT)
+    assert killed.returncode == -signal.SIGKILL
+    store = EmbeddedQdrant(tmp_path, lock_seconds=0.1)
+    assert store.counts("level_1")["flushed"] == 5
+    # What was not flushed is there whole or is counted as missing.
+    with store.open("level_1", SIZE) as collection:
+        assert len(collection.ids("pending")) == store_count(collection) <= 7
+
+
+def store_count(collection):
+    return collection.count("pending")
+
+
+@pytest.fixture
+def small_disk(tmp_path):
+    """A file system of 160 MiB."""
+    folder = tmp_path / "disk"
+    folder.mkdir()
+    mounted = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=160m", "tmpfs", folder], capture_output=True)
+    if mounted.returncode != 0:
+        pytest.skip("mounting a small file system needs root")
+    yield folder
+    subprocess.run(["umount", folder], check=True)
+
+
+def test_embedded_engine_stops_before_the_disk_is_full(small_disk):
+    store = EmbeddedQdrant(small_disk)
+    with store.open("level_1", SIZE) as collection:
+        collection.upsert(*points(5, "garden"))
+        (small_disk / "other").write_bytes(bytes(100 << 20))
+        with pytest.raises(
+            MogError, match=r"no room to write .*level_1: expected at least 67108864 bytes, \d+ are free"
+        ):
+            collection.upsert(*points(5, "sky"))
+    assert store.counts("level_1") == {"garden": 5}
+    with pytest.raises(MogError, match="no room to write .*level_2"), store.open("level_2", SIZE):
+        pass
+    (small_disk / "other").unlink()
+    with store.open("level_1", SIZE) as collection:
+        collection.upsert(*points(5, "sky"))
+    assert store.counts("level_1") == {"garden": 5, "sky": 5}
 
 
 def test_unreachable_server_is_an_error_that_names_the_variable(tmp_path, monkeypatch):

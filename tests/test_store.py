@@ -1,3 +1,5 @@
+import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -5,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from mog_assets.errors import MissingArtefact, MogError
-from resources.store import Store, atomic, digest
+from resources.store import Store, atomic, digest, sweep_orphans
 
 ROOT = Path(__file__).parent.parent
 
@@ -76,16 +78,46 @@ def test_verify_sees_a_flipped_byte(store):
     data[3] ^= 1
     path.write_bytes(data)
     assert store.find("asset") is not None
-    assert store.verify(artefact) == ["asset: the bytes of data.txt are not those of its manifest"]
+    assert store.verify(artefact) == [
+        f"asset: the bytes of data.txt are not those of its manifest: delete {path} and run `mog run`"
+    ]
+    path.unlink()
+    assert store.find("asset") is None
+    assert store.verify(commit(store)) == []
 
 
 def test_files_that_no_longer_count_are_swept(store):
     first = commit(store, "old")
-    (first.folder / ".tmp-1-data.txt").write_text("left by a process that was killed")
+    with subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE) as process:
+        pass
+    (first.folder / f".tmp-{process.pid}-data.txt").write_text("left by a process that was killed")
     second = commit(store, "new")
     assert not first.path("data.txt").exists()
     visible = {p.name for p in second.folder.iterdir()} - {".lock"}
     assert visible == {"manifest.json", second.path("data.txt").name}
+
+
+def test_temporary_file_of_a_living_process_stays(store):
+    with subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE) as process:
+        path = commit(store).folder / f".tmp-{process.pid}-data.txt"
+        path.write_text("half")
+        commit(store, "new")
+        assert path.read_text() == "half"
+        process.stdin.close()
+    commit(store, "newer")
+    assert not path.exists()
+
+
+def test_orphans_are_swept_and_files_of_the_living_stay(tmp_path):
+    sweep_orphans(tmp_path / "none")
+    with subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE) as process:
+        for name in (f".tmp-{process.pid}-a.parquet", "b.parquet"):
+            (tmp_path / name).touch()
+        sweep_orphans(tmp_path)
+        assert len(list(tmp_path.iterdir())) == 2
+        process.stdin.close()
+    sweep_orphans(tmp_path)
+    assert [path.name for path in tmp_path.iterdir()] == ["b.parquet"]
 
 
 def test_partitions_do_not_touch_each_other(store):
@@ -142,7 +174,10 @@ def test_second_writer_fails_naming_the_holder(store, stage):
         text=True,
     ) as holder:
         assert holder.stdout.readline() == "held\n"
-        expected = f"asset of corpus garden is being written by process {holder.pid}: wait for it or stop it"
+        expected = (
+            rf"asset of corpus garden is being written by process {holder.pid} "
+            r"\(since \d{4}-\d\d-\d\d \d\d:\d\d:\d\d\): wait for it or stop it"
+        )
         with pytest.raises(MogError, match=expected), store.lock("asset", "garden"):
             pass
         holder.stdin.close()
@@ -164,6 +199,130 @@ def test_killed_holder_blocks_nobody(store):
         holder.wait(10)
     with store.lock("asset", "garden"):
         pass
+
+
+@pytest.mark.parametrize("text", ["", "4194304999 1", "no number"])
+def test_holder_that_is_not_known_is_not_named(store, text):
+    with store.lock("asset"):
+        holder = store.folder("asset") / ".lock.holder"
+        holder.write_text(text)
+        with pytest.raises(MogError, match="asset is being written by another process: wait"), store.lock("asset"):
+            pass
+
+
+RUNS = """
+import sys, time
+from pathlib import Path
+from resources.store import Store, atomic
+store = Store(Path(sys.argv[1]))
+for n in range(40):
+    with store.lock("asset"):
+        busy = Path(sys.argv[1]) / "busy"
+        busy.touch(exist_ok=False)
+        draft = store.draft("asset")
+        path, there = draft.file("data.txt", f"{sys.argv[2]}-{n}")
+        with atomic(path) as temporary:
+            temporary.write_text(sys.argv[2] * n)
+        store.commit(draft, "asset", None, recipe="r", inputs={}, counts={}, info={}, seconds=0.0)
+        busy.unlink()
+"""
+
+
+def test_two_processes_never_write_at_once(store):
+    processes = [subprocess.Popen([sys.executable, "-c", RUNS, str(store.home), name], cwd=ROOT) for name in "ab"]
+    assert [process.wait(60) for process in processes] == [0, 0]
+    artefact = store.read("asset")
+    assert store.verify(artefact) == []
+    assert artefact.path("data.txt").read_text() in {"a" * 39, "b" * 39}
+
+
+# No room
+
+LIMITED = """
+import json, resource, sys
+from pathlib import Path
+import numpy as np, pandas as pd
+from scipy import sparse
+from safetensors.numpy import save_file
+from mog_assets.arrays import save_array
+from mog_assets.errors import MogError
+from resources.store import Store, atomic
+store = Store(Path(sys.argv[1]))
+draft = store.draft("asset")
+resource.setrlimit(resource.RLIMIT_FSIZE, (int(sys.argv[3]), resource.RLIM_INFINITY))
+array = np.random.default_rng(0).random(1000)
+def npz(path):
+    with path.open("wb") as stream:
+        sparse.save_npz(stream, sparse.csr_array(array[None]), compressed=False)
+write = {
+    "text": lambda path: path.write_text("x" * 8000),
+    "array": lambda path: save_array(path, array),
+    "table": lambda path: pd.DataFrame({"a": array}).to_parquet(path),
+    "weights": lambda path: save_file({"a": array}, path),
+    "npz": npz,
+    "manifest": lambda path: path.write_text("new"),
+}[sys.argv[2]]
+try:
+    path, _ = draft.file("data.txt", "new")
+    with atomic(path) as temporary:
+        write(temporary)
+    info = {"long": "x" * 8000}
+    store.commit(draft, "asset", None, recipe="r", inputs={}, counts={}, info=info, seconds=0.0)
+except MogError as error:
+    print(error)
+"""
+
+
+@pytest.mark.parametrize("what", ["text", "array", "table", "weights", "npz", "manifest"])
+def test_file_that_may_not_be_so_large_leaves_the_previous_artefact(store, what):
+    before = commit(store, "old")
+    command = [sys.executable, "-c", LIMITED, str(store.home), what, "5000"]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True)
+    file = "manifest.json" if what == "manifest" else "data-.*txt"
+    message = rf"no room to write .*{file}: expected at least (\d+) bytes, \d+ are free \(.+\); what was there before"
+    (wanted,) = re.findall(message, done.stdout)
+    assert done.stdout.count("\n") == 1
+    assert int(wanted) >= (8000 if what == "manifest" else 1)
+    assert store.read("asset").manifest == before.manifest
+    assert store.verify(before) == []
+    assert list(before.folder.rglob(".tmp-*")) == []
+    assert commit(store, "next").path("data.txt").read_text() == "next"
+
+
+@pytest.fixture
+def small_disk(tmp_path):
+    """A file system of 1 MiB."""
+    folder = tmp_path / "disk"
+    folder.mkdir()
+    mounted = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=1m", "tmpfs", folder], capture_output=True)
+    if mounted.returncode != 0:
+        pytest.skip("mounting a small file system needs root")
+    yield folder
+    subprocess.run(["umount", folder], check=True)
+
+
+@pytest.mark.parametrize("what", ["file", "manifest"])
+def test_full_disk_leaves_the_previous_artefact(small_disk, what):
+    store = Store(small_disk)
+    before = commit(store, "old")
+    filler = small_disk / "filler"
+    with filler.open("wb", buffering=0) as stream, pytest.raises(OSError, match="No space left"):
+        while True:
+            stream.write(bytes(4096))
+    if what == "manifest":
+        # Room for the lock's holder and the file, and none for the manifest after them.
+        os.truncate(filler, filler.stat().st_size - 2 * 4096)
+    with pytest.raises(MogError) as raised:
+        commit(store, "new" * 1000)
+    name = "manifest.json" if what == "manifest" else "data-"
+    assert re.search(
+        rf"no room to write .*{name}.*expected at least \d+ bytes, \d+ are free \(.*No space", str(raised.value)
+    )
+    assert store.read("asset").manifest == before.manifest
+    assert store.verify(before) == []
+    assert list(small_disk.rglob(".tmp-*")) == []
+    filler.unlink()
+    assert commit(store, "new" * 1000).path("data.txt").read_text() == "new" * 1000
 
 
 def test_atomic_leaves_nothing_behind_on_error(tmp_path):
