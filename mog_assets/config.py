@@ -11,6 +11,7 @@ import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any, Literal
+from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 import yaml
 from pydantic import (
@@ -38,6 +39,42 @@ def _name(value: str) -> str:
     return value
 
 
+_MONTHS = ("jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec")
+_DAYS = ("sun", "mon", "tue", "wed", "thu", "fri", "sat")
+# Field, least and greatest value, names from the least value on.
+_CRON_FIELDS: tuple[tuple[str, int, int, tuple[str, ...]], ...] = (
+    ("minute", 0, 59, ()),
+    ("hour", 0, 23, ()),
+    ("day of month", 1, 31, ()),
+    ("month", 1, 12, _MONTHS),
+    ("day of week", 0, 7, _DAYS),
+)
+
+
+def _cron(value: str) -> str:
+    fields = value.lower().split()
+    if len(fields) != len(_CRON_FIELDS):
+        raise ValueError("a cron expression of five fields (minute, hour, day of month, month, day of week)")
+    for field, (what, least, greatest, names) in zip(fields, _CRON_FIELDS, strict=True):
+        numbers = {name: str(least + i) for i, name in enumerate(names)}
+        for item in field.split(","):
+            span, slash, step = item.partition("/")
+            ends = [numbers.get(end, end) for end in span.split("-")] if span != "*" else [str(least), str(greatest)]
+            plain = all(end.isascii() and end.isdigit() for end in ends) and len(ends) <= 2
+            stepped = not slash or (step.isascii() and step.isdigit() and int(step) > 0)
+            if not (plain and stepped and least <= int(ends[0]) <= int(ends[-1]) <= greatest):
+                raise ValueError(f"a cron expression whose {what} is '*', or values {least} to {greatest}")
+    return value
+
+
+def _timezone(value: str) -> str:
+    try:
+        ZoneInfo(value)
+    except (ZoneInfoNotFoundError, ValueError, OSError):
+        raise ValueError("a time zone of the IANA database, such as UTC or Europe/Zurich") from None
+    return value
+
+
 Name = Annotated[str, AfterValidator(_name)]
 RetrieverName = Literal["bm25", "dense", "hybrid"]
 
@@ -47,9 +84,18 @@ class _Model(BaseModel):
 
 
 class CorpusSettings(_Model):
-    """Where one corpus comes from: a `.jsonl[.gz]` file, or a folder of documents."""
+    """Where one corpus comes from: a `.jsonl[.gz]` file, or a folder of documents.
+
+    A document (a file, or a line of a `.jsonl` file) of more than `max_document_mb` megabytes is passed over.
+    """
 
     path: Path
+    max_document_mb: float = Field(20, gt=0)
+
+    @property
+    def max_document_bytes(self) -> int:
+        """The largest size of a document, in bytes."""
+        return int(self.max_document_mb * 1_000_000)
 
 
 class QuestionSetSettings(_Model):
@@ -133,6 +179,19 @@ class EngineSettings(_Model):
     workers: PositiveInt = 2
 
 
+class AutomationSettings(_Model):
+    """When things happen by themselves: how often corpora are looked at, and when everything is measured again.
+
+    `nightly` is a cron expression of five fields in the time of `timezone`; null measures again by hand only. Unless
+    `enabled`, nothing happens before somebody switches sensors and schedule on in the Dagster UI.
+    """
+
+    enabled: bool = True
+    interval_seconds: PositiveInt = 30
+    nightly: Annotated[str, AfterValidator(_cron)] | None = "0 3 * * *"
+    timezone: Annotated[str, AfterValidator(_timezone)] = "UTC"
+
+
 class Settings(_Model):
     """Everything a user can choose, with paths made absolute."""
 
@@ -152,6 +211,7 @@ class Settings(_Model):
     router: RouterSettings = RouterSettings()
     llm: LlmSettings = LlmSettings()
     engine: EngineSettings = EngineSettings()
+    automation: AutomationSettings = AutomationSettings()
     # None: every method under the default retriever, and fixed-*, fused-* and mog under the other two.
     methods: list[str] | None = None
     seed: int = 0

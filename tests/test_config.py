@@ -33,6 +33,7 @@ def complaint(tmp_path):
         ("bm25: {b: 1.5}", "bm25.b", "less than or equal to 1", "1.5"),
         ("encoder: {device: gpu}", "encoder.device", "'auto', 'cpu' or 'cuda'", "'gpu'"),
         ("encoder: 3", "encoder", "", "3"),
+        ("corpora: {garden: {path: x, max_document_mb: 0}}", "corpora.garden.max_document_mb", "greater than 0", "0"),
         ("router: {hidden: [256, -1]}", "router.hidden.1", "greater than 0", "-1"),
         ("soft_labels: {values: [0.2, 0.8]}", "soft_labels", "1 >= first > second >= 0", "0.2, 0.8"),
         ("methods: mog", "methods", "a valid list", "'mog'"),

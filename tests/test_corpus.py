@@ -1,22 +1,30 @@
 import gzip
 import json
+import os
+import tempfile
+import time
 import unicodedata
+from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
+import pyarrow.parquet as pq
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from mog_assets import automation
 from mog_assets.corpus.chunks import Layout, split_text
 from mog_assets.corpus.documents import (
+    bucket_of,
     into_buckets,
     normalise,
     read_corpus,
     shifted,
-    source_state,
     write_documents,
     write_quarantine,
 )
+from mog_assets.corpus.folders import source_state
 from mog_assets.corpus.questions import (
     Evidence,
     KnownDocument,
@@ -25,7 +33,10 @@ from mog_assets.corpus.questions import (
     write_questions,
 )
 from mog_assets.errors import MogError
+from resources import points
+from resources.recipe import Tools, materialise
 
+LIMIT = 1_000_000
 PROSE = st.text(st.sampled_from("aB. \n?!'\")。é\u0301\U0001f600"), max_size=300)
 
 
@@ -143,7 +154,7 @@ def test_bytes_that_are_not_utf8_are_passed_over(tmp_path):
     reading = read_corpus(tmp_path)
     assert [d.id for d in reading.documents] == ["good.txt"]
     assert {q.place: q.reason for q in reading.quarantined} == {
-        "bad.txt": "expected UTF-8, got byte 0xe9 at 3",
+        "bad.txt": "expected UTF-8, got byte 0xe9 at 3; perhaps cp1250, which is not certain: save it as UTF-8",
         "lines.jsonl:1": "expected UTF-8, got byte 0xff at byte 21 of the line",
     }
 
@@ -227,10 +238,10 @@ def test_link_out_of_the_folder_is_not_followed(tmp_path):
 
 def test_touched_file_changes_the_state_of_its_source(jsonl):
     path = jsonl(document())
-    before = source_state(path)
-    assert source_state(path) == before
+    before = source_state(path, LIMIT)
+    assert source_state(path, LIMIT) == before
     path.write_text(path.read_text() + "\n" + json.dumps(document("b")))
-    assert source_state(path) != before
+    assert source_state(path, LIMIT) != before
 
 
 def test_buckets_do_not_depend_on_order(jsonl):
@@ -238,6 +249,276 @@ def test_buckets_do_not_depend_on_order(jsonl):
     forward, backward = into_buckets(found, 8), into_buckets(found[::-1], 8)
     assert forward == backward
     assert sum(len(bucket) for bucket in forward.values()) == 50
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda folder: (folder / "new.txt").write_text("New."),
+        lambda folder: (folder / "a.txt").write_text("Edited text."),
+        lambda folder: (folder / "a.txt").rename(folder / "b.txt"),
+        lambda folder: (folder / "a.txt").unlink(),
+        lambda folder: (folder / "sub/c.txt").rename(folder / "c.txt"),
+        lambda folder: ((folder / "link.txt").unlink(), (folder / "link.txt").symlink_to("sub/c.txt")),
+        lambda folder: (folder / "a.zip").touch(),
+        lambda folder: os.mkfifo(folder / "pipe.txt"),
+    ],
+    ids=["add", "edit", "rename", "remove", "move", "point elsewhere", "unknown kind", "FIFO"],
+)
+def test_state_of_a_folder_shows_every_change_and_opens_nothing(tmp_path, monkeypatch, change):
+    folder = tmp_path / "corpus"
+    (folder / "sub").mkdir(parents=True)
+    (folder / "a.txt").write_text("First.")
+    (folder / "sub/c.txt").write_text("Another.")
+    (folder / "link.txt").symlink_to("a.txt")
+    with monkeypatch.context() as patched:
+        patched.setattr(os, "open", None)
+        patched.setattr("builtins.open", None)
+        before = source_state(folder, LIMIT)
+        assert source_state(folder, LIMIT) == before
+    change(folder)
+    assert source_state(folder, LIMIT) != before
+
+
+# Reading again
+
+
+@pytest.fixture
+def project(tmp_path, make_project):
+    """A project with two corpora: `notes`, a folder of files, and `cards`, a file of lines. Files are old by now."""
+    folder = tmp_path / "notes"
+    folder.mkdir()
+    for number in range(8):
+        (folder / f"{number}.txt").write_text(f"Note {number}.\n\nIt has a text.")
+    (folder / "unusable.txt").write_text("  ")
+    cards = tmp_path / "cards.jsonl"
+    cards.write_text("".join(json.dumps(document(f"c{n}", f"Card {n}.")) + "\n" for n in range(8)) + "{\n")
+    corpora = {"notes": {"path": "notes"}, "cards": {"path": "cards.jsonl"}}
+    made = make_project(tmp_path, {"corpora": corpora, "buckets": 4, "levels": 2})
+    made.notes, made.cards = folder, cards
+    return made
+
+
+@pytest.fixture
+def later(monkeypatch):
+    """Let every reading be a minute after the last change, so that the status of files is trusted."""
+    genuine = time.time_ns
+    monkeypatch.setattr(time, "time_ns", lambda: genuine() + 60_000_000_000)
+
+
+def build(project, corpus):
+    """Materialise `documents`; returns the artefact and how many were read and skipped, None where it was fresh."""
+    tools, recipes = Tools(project.settings), automation.graph(project.settings)
+    outcome = materialise(recipes["documents"], corpus, tools, recipes)
+    assert outcome.faults == {}
+    recomputed = outcome.artefact.manifest.info["recomputed"]
+    counted = recomputed["documents read"], recomputed["documents skipped"]
+    return outcome.artefact, counted if outcome.built else None
+
+
+def build_from_nothing(project, corpus):
+    """The artefact of a home of its own."""
+    with tempfile.TemporaryDirectory() as home:
+        settings = project.settings.model_copy(update={"home": Path(home)})
+        artefact, (_, skipped) = build(SimpleNamespace(settings=settings), corpus)
+        assert skipped == 0
+        return contents(artefact)
+
+
+def contents(artefact):
+    manifest = artefact.manifest
+    return manifest.version, manifest.counts, {name: artefact.path(name).read_bytes() for name in artefact.names()}
+
+
+def cards_of(project):
+    return project.cards.read_text().splitlines(keepends=True)
+
+
+def edit_note(project):
+    (project.notes / "3.txt").write_text("Note 3.\n\nIt has another text.")
+
+
+def rename_note(project):
+    (project.notes / "3.txt").rename(project.notes / "new.txt")
+
+
+def edit_card(project):
+    lines = cards_of(project)
+    lines[3] = json.dumps(document("c3", "Another card.")) + "\n"
+    project.cards.write_text("".join(lines))
+
+
+@pytest.mark.parametrize(
+    ("corpus", "change", "read", "skipped"),
+    [
+        ("notes", edit_note, 1, 7),
+        ("notes", rename_note, 1, 7),
+        ("notes", lambda p: (p.notes / "3.txt").unlink(), 0, 7),
+        ("notes", lambda p: (p.notes / "a.jsonl").write_text(json.dumps(document("a"))), 1, 8),
+        ("notes", lambda p: (p.notes / "unusable.txt").write_text("Usable."), 1, 8),
+        ("notes", lambda p: (p.notes / "3.txt").touch(), 0, 8),
+        ("cards", edit_card, 1, 7),
+        ("cards", lambda p: p.cards.write_text("".join(cards_of(p)[::-1])), 0, 8),
+        ("cards", lambda p: p.cards.write_text("".join(cards_of(p)[:3])), 0, 3),
+        ("cards", lambda p: p.cards.write_text("\n".join(cards_of(p))), 0, 8),
+    ],
+    ids=["edit", "rename", "remove", "add", "mend", "touch", "edit line", "reverse", "cut", "space out"],
+)
+def test_only_touched_documents_are_read_and_the_result_is_that_of_reading_all(
+    project, later, corpus, change, read, skipped
+):
+    _, counted = build(project, corpus)
+    assert counted == (8, 0)
+    assert build(project, corpus)[1] is None
+    change(project)
+    artefact, counted = build(project, corpus)
+    assert counted == (read, skipped)
+    assert contents(artefact) == build_from_nothing(project, corpus)
+
+
+def test_touched_but_equal_file_gives_the_same_version_and_writes_no_bucket(project):
+    before, _ = build(project, "notes")
+    times = {name: before.path(name).stat().st_mtime_ns for name in before.names()}
+    os.utime(project.notes / "3.txt", ns=(1, 1))
+    after, counted = build(project, "notes")
+    assert counted == (0, 8)
+    assert after.manifest.version == before.manifest.version
+    assert {name: after.path(name).stat().st_mtime_ns for name in after.names()} == times
+
+
+def test_edit_rewrites_the_bucket_of_its_document_and_no_other(project):
+    before, _ = build(project, "notes")
+    edit_note(project)
+    after, _ = build(project, "notes")
+    files = before.manifest.files, after.manifest.files
+    changed = {name for name in files[0] if files[0][name] != files[1][name]}
+    assert changed == {f"bucket_{bucket_of('3.txt', 4):04d}.parquet"}
+
+
+def test_edit_that_hides_behind_size_and_time_is_seen_by_a_rebuild(project):
+    note = project.notes / "3.txt"
+    status = note.stat()
+    build(project, "notes")
+    note.write_text(note.read_text().replace("text", "TEXT"))
+    os.utime(note, ns=(status.st_atime_ns, status.st_mtime_ns))
+    edited = project.notes / "4.txt"
+    edited.write_text("Edited.")
+    artefact, counted = build(project, "notes")
+    assert counted == (2, 6)
+    assert contents(artefact) == build_from_nothing(project, "notes")
+
+
+def test_file_is_hashed_again_until_its_status_can_be_trusted(project, monkeypatch):
+    opens = []
+    genuine = os.open
+
+    def opening(path, *arguments, **options):
+        if str(path).startswith(str(project.notes)):
+            opens.append(os.path.basename(path))
+        return genuine(path, *arguments, **options)
+
+    monkeypatch.setattr(os, "open", opening)
+    build(project, "notes")
+    assert len(opens) == 9
+    for racy in (True, False):
+        opens.clear()
+        (project.notes / "3.txt").touch()
+        now = (project.notes / "3.txt").stat().st_ctime_ns + (1 if racy else 60) * 1_000_000_000
+        monkeypatch.setattr(time, "time_ns", lambda now=now: now)
+        assert build(project, "notes")[1] == (0, 8)
+        assert len(opens) == 9
+    opens.clear()
+    (project.notes / "3.txt").touch()
+    assert build(project, "notes")[1] == (0, 8)
+    assert opens == ["3.txt"]
+
+
+def test_document_appears_when_the_one_with_its_id_goes(project, later):
+    project.cards.write_text("".join(cards_of(project)) + json.dumps(document("c0", "Other card.")) + "\n")
+    before, counted = build(project, "cards")
+    assert counted == (8, 0)
+    assert "stands at cards.jsonl:1 and at cards.jsonl:10" in quarantine(before)["c0"]
+    project.cards.write_text("".join(cards_of(project)[1:]))
+    artefact, counted = build(project, "cards")
+    assert counted == (1, 7)
+    assert "c0" not in quarantine(artefact)
+    assert contents(artefact) == build_from_nothing(project, "cards")
+
+
+def quarantine(artefact):
+    return {row["id"]: row["reason"] for row in pq.read_table(artefact.path("quarantine.parquet")).to_pylist()}
+
+
+class Interrupted(BaseException):
+    """As KeyboardInterrupt, which pytest would take for its own."""
+
+
+@pytest.fixture
+def interrupt():
+    """Interrupt at the n-th point that a write reaches from now on."""
+
+    def arrange(n):
+        left = iter(range(n - 1))
+
+        def stop(point):
+            if next(left, None) is None:
+                raise Interrupted(point)
+
+        points.interrupt_with(stop)
+
+    yield arrange
+    points.interrupt_with(None)
+
+
+@pytest.mark.parametrize("corpus", ["notes", "cards"])
+def test_reading_after_an_interruption_anywhere_equals_reading_all(project, later, interrupt, corpus):
+    build(project, corpus)
+    interrupted = 0
+    for n in range(1, 100):
+        # Another document each time, two changes apart: what the last attempt remembered is in no artefact.
+        for text in (f"Changed {n}.", f"Changed again {n}."):
+            (project.notes / f"{n % 8}.txt").write_text(text)
+            project.cards.write_text("".join(cards_of(project)) + json.dumps(document(f"n{n}", text)) + "\n")
+            interrupt(n)
+            try:
+                build(project, corpus)
+            except Interrupted:
+                interrupted += 1
+            points.interrupt_with(None)
+        artefact, _ = build(project, corpus)
+        assert contents(artefact) == build_from_nothing(project, corpus)
+        if interrupted < n:
+            break
+    assert interrupted >= 8
+
+
+@pytest.mark.parametrize("damage", ["memory", "memory gone", "bucket", "artefact gone", "buckets"])
+def test_what_is_missing_or_damaged_is_read_again(project, later, damage):
+    artefact, _ = build(project, "notes")
+    memory = project.home / "cache" / "reading-notes.parquet"
+    if damage == "memory":
+        flip(memory)
+    elif damage == "memory gone":
+        memory.unlink()
+    elif damage == "bucket":
+        assert len({n for n in range(8) if bucket_of(f"{n}.txt", 4) == bucket_of("3.txt", 4)}) > 1
+        flip(artefact.path(f"bucket_{bucket_of('3.txt', 4):04d}.parquet"))
+    elif damage == "artefact gone":
+        Tools(project.settings).store.remove("documents", "notes")
+    elif damage == "buckets":
+        project.settings = project.settings.model_copy(update={"buckets": 3})
+    edit_note(project)
+    again, (read, skipped) = build(project, "notes")
+    assert read > 1 or damage == "buckets"
+    assert read + skipped == 8
+    assert contents(again) == build_from_nothing(project, "notes")
+
+
+def flip(path):
+    """Change the bytes where Parquet keeps values; the size stays."""
+    content = path.read_bytes()
+    half = len(content) // 2
+    path.write_bytes(content[:4] + bytes(byte ^ 1 for byte in content[4:half]) + content[half:])
 
 
 # Normalisation

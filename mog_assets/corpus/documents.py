@@ -1,6 +1,7 @@
 """Read a corpus: documents from `.jsonl[.gz]` files or folders, normalised, with what could not be used and why.
 
-A document that cannot be used is recorded and passed over; it never stops a corpus.
+A document that cannot be used is recorded and passed over; it never stops a corpus. What an earlier reading knows of
+a record that did not change is taken from its memory; the result is the same as without.
 """
 
 from __future__ import annotations
@@ -8,22 +9,30 @@ from __future__ import annotations
 import gzip
 import hashlib
 import json
+import os
 import re
 import sys
+import time
 import unicodedata
 import zlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO, Protocol, TypeVar
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from mog_assets.corpus.folders import Found, opened, printable, scan, too_long
+from mog_assets.corpus.formats import decode, hidden_characters, other_encoding, parse_line, read_text, split_lines
+from mog_assets.corpus.memory import Journal, Memory, Outcome, Stamp
 from mog_assets.errors import MogError
 
-SUFFIXES = (".txt", ".md", ".html", ".jsonl", ".jsonl.gz")
+# Raised when the same bytes come to another document.
+READER = "2"
+# Longer ones are texts in the wrong place, and every passage of a document repeats its id.
+_LONGEST_ID = 1000
 
 _SCHEMA = pa.schema(
     [
@@ -45,9 +54,9 @@ class Document:
 
     Attributes:
         sha256: Of title and text, in hexadecimal.
-        metadata: JSON.
+        metadata: JSON. Under `mog` it says which encoding the text was in, where that was not UTF-8, and which
+            hidden characters it has. These stay in the text: evidence is given by offsets.
         shifts: Pairs (offset in the given text, characters gained so far); empty when the text was NFC already.
-        place: File and line it came from.
     """
 
     id: str
@@ -56,12 +65,17 @@ class Document:
     sha256: str
     metadata: str = "{}"
     shifts: tuple[tuple[int, int], ...] = ()
-    place: str = ""
+
+    @property
+    def digest(self) -> str:
+        """Of all that is stored of it, in hexadecimal."""
+        whole = json.dumps([self.id, self.sha256, self.metadata, self.shifts], separators=(",", ":"))
+        return hashlib.sha256(whole.encode()).hexdigest()
 
 
 @dataclass(frozen=True)
 class Quarantined:
-    """A document that was passed over: where it lies, its id where it has one, and why."""
+    """A document that was passed over: where it lies, its id where it has one, and why. All three are printable."""
 
     place: str
     id: str
@@ -70,101 +84,208 @@ class Quarantined:
 
 @dataclass
 class Reading:
-    """What came of reading a corpus."""
+    """What came of reading a corpus.
 
-    documents: list[Document] = field(default_factory=list)
-    quarantined: list[Quarantined] = field(default_factory=list)
-
-
-def source_files(path: Path) -> list[Path]:
-    """The files of a corpus, sorted: the file itself, or the regular files of a folder that have a known suffix.
-
-    Raises:
-        MogError: nothing is there, or the file has an unknown suffix.
+    Attributes:
+        used: Outcomes of the documents of the corpus, in the order in which they were read.
+        normalised: Documents that were read now, by digest: all, unless a memory knew some.
+        journal: What to remember for the next reading.
     """
-    known = ", ".join(SUFFIXES)
-    if path.is_dir():
-        root = path.resolve()
-        inside = (p for p in path.rglob("*") if p.is_file() and p.resolve().is_relative_to(root))
-        return sorted(p for p in inside if p.name.lower().endswith(SUFFIXES) and not p.name.startswith("."))
-    if not path.exists():
-        raise MogError(f"{path}: expected a file ({known}) or a folder of such files, found nothing")
-    if not path.name.lower().endswith((".jsonl", ".jsonl.gz")):
-        raise MogError(f"{path}: expected a folder, or a file that ends in .jsonl or .jsonl.gz")
-    return [path]
+
+    used: list[Outcome] = field(default_factory=list)
+    quarantined: list[Quarantined] = field(default_factory=list)
+    normalised: dict[str, Document] = field(default_factory=dict)
+    journal: Journal = field(default_factory=Journal)
+
+    @property
+    def documents(self) -> list[Document]:
+        """The documents of a corpus that was read without a memory."""
+        return [self.normalised[outcome.digest] for outcome in self.used]
 
 
-def source_state(path: Path) -> list[list[Any]]:
-    """Name, size and time of change of every file of a corpus: equal as long as nothing was touched."""
-    root = path if path.is_dir() else path.parent
-    states = []
-    for file in source_files(path):
-        status = file.stat()
-        states.append([file.relative_to(root).as_posix(), status.st_size, status.st_mtime_ns])
-    return states
+@dataclass(frozen=True)
+class _Record:
+    """A record of a file: its line (0: the whole file), what identifies its bytes (b"": nothing), what it comes to."""
+
+    line: int
+    raw: bytes
+    outcome: Outcome
+    document: Document | None = None
 
 
-def read_corpus(path: Path) -> Reading:
-    """Read every document of a corpus.
+def read_corpus(path: Path, limit: int = 20_000_000, memory: Memory | None = None) -> Reading:
+    """Read a corpus.
+
+    Of documents with the same id, or with ids that are the same under NFC, the first is used.
+
+    Args:
+        path: A `.jsonl[.gz]` file, or a folder.
+        limit: Bytes that a document may have: a file, or a line of a `.jsonl` file.
+        memory: What is known from an earlier reading with the same limit.
 
     Raises:
         MogError: the path is missing, or holds no usable document.
     """
     reading = Reading()
-    seen: dict[str, str] = {}
-    root = path if path.is_dir() else path.parent
-    for file in source_files(path):
-        for found in _read_file(file, file.relative_to(root).as_posix()):
-            if isinstance(found, Quarantined):
-                reading.quarantined.append(found)
-            elif found.id in seen:
-                reason = (
-                    f"duplicate id: {found.id!r} stands at {seen[found.id]} and at {found.place}; the first is used"
-                )
-                reading.quarantined.append(Quarantined(found.place, found.id, reason))
-            else:
-                seen[found.id] = found.place
-                reading.documents.append(found)
-    if not reading.documents:
-        first = "".join(f"; the first: {q.place}: {q.reason}" for q in reading.quarantined[:1])
+    seen: dict[str, tuple[str, str]] = {}
+    for found in scan(path, limit):
+        if found.refusal:
+            reading.quarantined.append(Quarantined(found.place, found.place, found.refusal))
+            continue
+        stamp, records = _read_file(found, limit, memory or Memory())
+        whole = all(record.raw for record in records)
+        for record in records:
+            place = f"{found.place}:{record.line}" if record.line else found.place
+            outcome = record.outcome
+            if record.raw:
+                reading.journal.rows.append((found.name, record.line, record.raw, stamp if whole else None, outcome))
+            reason = outcome.reason
+            if not reason:
+                key = unicodedata.normalize("NFC", outcome.id)
+                if key not in seen:
+                    seen[key] = place, outcome.id
+                else:
+                    first, other = seen[key]
+                    same = "" if other == outcome.id else ", composed differently (NFC),"
+                    reason = f"duplicate id: {outcome.id!r}{same} stands at {first} and at {place}; the first is used"
+            if reason:
+                reading.quarantined.append(Quarantined(place, printable(outcome.id), printable(reason)))
+                continue
+            reading.used.append(outcome)
+            if record.document:
+                reading.normalised[outcome.digest] = record.document
+    if not reading.used:
+        first_reason = "".join(f"; the first: {q.place}: {q.reason}" for q in reading.quarantined[:1])
         raise MogError(
-            f"{path}: expected at least one usable document, found none ({len(reading.quarantined)} passed over{first})"
+            f"{path}: expected at least one usable document, found none "
+            f"({len(reading.quarantined)} passed over{first_reason})"
         )
     return reading
 
 
-def _read_file(file: Path, name: str) -> Iterator[Document | Quarantined]:
-    if file.name.lower().endswith((".jsonl", ".jsonl.gz")):
-        yield from _read_jsonl(file, name)
+def _read_file(found: Found, limit: int, memory: Memory) -> tuple[Stamp | None, Sequence[_Record]]:
+    """The records of a file, and its stamp where that can be trusted from now on."""
+    assert found.status is not None
+    now, stamp = time.time_ns(), Stamp.of(found.status)
+    known = memory.of_file(found.name, stamp)
+    if known is not None:
+        return stamp, [_Record(line, raw, memory.outcomes[raw]) for line, raw in known]
+    read = _read_lines if found.lines else _read_whole
+    try:
+        for _ in range(2):
+            with opened(found.path) as stream:
+                stamp = Stamp.of(os.fstat(stream.fileno()))
+                records = list(read(found, stream, limit, memory))
+                if Stamp.of(os.fstat(stream.fileno())) == stamp:
+                    return stamp if stamp.settled(now) else None, records
+    except OSError as error:
+        return None, [_refused(0, b"", found.place, f"cannot be read: {error.strerror}")]
+    return None, [_refused(0, b"", found.place, "changed while it was read, twice")]
+
+
+def _read_whole(found: Found, stream: BinaryIO, limit: int, memory: Memory) -> Iterator[_Record]:
+    content = stream.read(limit + 1)
+    if len(content) > limit:
+        yield _refused(0, b"", found.place, too_long(os.fstat(stream.fileno()).st_size, limit))
+        return
+    raw = hashlib.sha256(os.fsencode(found.name) + b"\0" + content).digest()
+    if raw in memory.outcomes:
+        yield _Record(0, raw, memory.outcomes[raw])
         return
     try:
-        text = file.read_bytes().decode("utf-8-sig")
-    except UnicodeDecodeError as error:
-        yield Quarantined(name, name, f"expected UTF-8, got byte 0x{error.object[error.start]:02x} at {error.start}")
-        return
-    except OSError as error:
-        yield Quarantined(name, name, f"cannot be read: {error.strerror}")
-        return
-    title = file.stem
-    if file.suffix.lower() == ".html":
-        title, text = _html_text(text, title)
-    elif heading := re.match(r"\s*#\s+(.+)", text):
-        title = heading[1].strip()
-    elif (first := text.lstrip().split("\n", 1))[0].strip() and len(first[0]) <= 120:
-        title = first[0].strip()
-    yield _document(name, name, title, text, {})
+        text, encoding = decode(content)
+        title, text = read_text(found.place, text)
+        notes = {} if encoding == "utf-8" else {"encoding": encoding}
+        yield _read(0, raw, make_document(found.place, title, text, {}, notes))
+    except ValueError as error:
+        yield _refused(0, raw, found.place, str(error))
 
 
-def _html_text(html: str, fallback: str) -> tuple[str, str]:
-    from bs4 import BeautifulSoup
+def _read_lines(found: Found, stream: BinaryIO, limit: int, memory: Memory) -> Iterator[_Record]:
+    try:
+        lines = gzip.open(stream) if found.name.lower().endswith(".gz") else stream  # noqa: SIM115
+        for number, line, size in split_lines(lines, limit):
+            if number == 1 and (encoding := other_encoding(line)):
+                yield _refused(0, b"", found.place, f"expected UTF-8, got {encoding.upper()}: save it as UTF-8")
+                return
+            if size > limit:
+                yield _refused(number, b"", "", too_long(size, limit))
+                continue
+            # No file's name starts with NUL: a line is never taken for a file.
+            raw = hashlib.sha256(b"\0" + line).digest()
+            if raw in memory.outcomes:
+                yield _Record(number, raw, memory.outcomes[raw])
+            else:
+                yield _read_line(number, raw, line)
+    except (gzip.BadGzipFile, EOFError, zlib.error) as error:
+        yield _refused(0, b"", "", f"expected a readable JSON Lines file, got: {error}")
 
-    soup = BeautifulSoup(html, "html.parser")
-    for unseen in soup(["script", "style", "noscript", "template"]):
-        unseen.decompose()
-    heading = soup.title or soup.h1
-    title = heading.get_text(" ", strip=True) if heading else fallback
-    body = soup.body or soup
-    return title or fallback, re.sub(r"\n\s*\n+", "\n\n", body.get_text("\n")).strip()
+
+def _read_line(number: int, raw: bytes, line: bytes) -> _Record:
+    record = parse_line(line)
+    if isinstance(record, str):
+        return _refused(number, raw, "", record)
+    identity, text, title = record.get("id"), record.get("text"), record.get("title", "")
+    if not (isinstance(identity, str) and identity.strip() and isinstance(text, str) and isinstance(title, str)):
+        fields = {"id": identity, "text": text, "title": title}
+        wrong = {key: value for key, value in fields.items() if not isinstance(value, str)} or {"id": identity}
+        given = ", ".join(f"{key}={str(value)[:40]!r}" for key, value in wrong.items())
+        reason = f"expected strings id, title and text, got {given}"
+        return _refused(number, raw, "" if identity is None else str(identity)[:100], reason)
+    try:
+        return _read(number, raw, make_document(identity, title, text, record.get("metadata") or {}, {}))
+    except ValueError as error:
+        return _refused(number, raw, identity[:100], str(error))
+
+
+def _read(line: int, raw: bytes, document: Document) -> _Record:
+    outcome = Outcome(document.id, document.digest, len(document.text), len(document.text.encode()))
+    return _Record(line, raw, outcome, document)
+
+
+def _refused(line: int, raw: bytes, identity: str, reason: str) -> _Record:
+    return _Record(line, raw, Outcome(printable(identity), reason=printable(reason)))
+
+
+def make_document(identity: str, title: str, text: str, metadata: Any, notes: dict[str, Any]) -> Document:
+    """A document, normalised.
+
+    Args:
+        identity: Its id; kept as given.
+        title: Normalised to NFC.
+        text: Normalised to NFC; nothing else is changed in it.
+        metadata: JSON value.
+        notes: What reading has to say about it.
+
+    Raises:
+        ValueError: it cannot be used; the message is the reason.
+    """
+    if len(identity) > _LONGEST_ID:
+        raise ValueError(f"expected an id of at most {_LONGEST_ID} characters, got {len(identity)}")
+    if hidden := hidden_characters(text):
+        notes = {**notes, "hidden characters": hidden}
+    if notes:
+        metadata = {**(metadata if isinstance(metadata, dict) else {"metadata": metadata}), "mog": notes}
+    try:
+        noted = json.dumps(metadata, sort_keys=True, ensure_ascii=False, allow_nan=False)
+    except (ValueError, RecursionError) as error:
+        raise ValueError(f"metadata: {error}") from error
+    try:
+        f"{identity}{title}{text}{noted}".encode()
+    except UnicodeEncodeError as error:
+        raise ValueError(f"half of a surrogate pair at {error.start}, not valid text") from error
+    if (position := f"{identity}{title}{text}".find("\0")) >= 0:
+        # Title and text are hashed with a NUL between them.
+        raise ValueError(f"NUL character, the first at {position} of id, title and text")
+    if not text.strip():
+        raise ValueError("empty document")
+    title = unicodedata.normalize("NFC", title)
+    normal, shifts = normalise(text)
+    return Document(identity, title, normal, _sha256(title, normal), noted, shifts)
+
+
+def _sha256(title: str, text: str) -> str:
+    return hashlib.sha256(f"{title}\0{text}".encode()).hexdigest()
 
 
 def read_lines(file: Path) -> Iterator[tuple[int, bytes]]:
@@ -175,61 +296,11 @@ def read_lines(file: Path) -> Iterator[tuple[int, bytes]]:
     """
     try:
         with gzip.open(file) if file.name.endswith(".gz") else file.open("rb") as stream:
-            for number, line in enumerate(stream, 1):
-                if line.strip():
-                    yield number, line
+            for number, line, _ in split_lines(stream):
+                yield number, line
     except (OSError, EOFError, zlib.error) as error:
         reason = getattr(error, "strerror", None) or str(error)
         raise MogError(f"{file}: expected a readable JSON Lines file, got: {reason}") from error
-
-
-def parse_line(line: bytes) -> dict[str, Any] | str:
-    """The JSON object on a line, or what is wrong with it."""
-    try:
-        record = json.loads(line.decode("utf-8-sig"))
-    except UnicodeDecodeError as error:
-        return f"expected UTF-8, got byte 0x{error.object[error.start]:02x} at byte {error.start} of the line"
-    except (ValueError, RecursionError) as error:
-        return f"malformed JSON: {error}"
-    return record if isinstance(record, dict) else f"expected a JSON object, got {type(record).__name__}"
-
-
-def _read_jsonl(file: Path, name: str) -> Iterator[Document | Quarantined]:
-    lines = read_lines(file)
-    while True:
-        try:
-            number, line = next(lines)
-        except StopIteration:
-            return
-        except MogError as error:
-            yield Quarantined(name, "", str(error))
-            return
-        place = f"{name}:{number}"
-        record = parse_line(line)
-        if isinstance(record, str):
-            yield Quarantined(place, "", record)
-            continue
-        wrong = [key for key in ("id", "text") if not isinstance(record.get(key), str)]
-        wrong += [key for key in ("title",) if not isinstance(record.get(key, ""), str)]
-        if wrong or not record["id"].strip():
-            given = ", ".join(f"{key}={str(record.get(key))[:40]!r}" for key in wrong or ["id"])
-            yield Quarantined(place, str(record.get("id", "")), f"expected strings id, title and text, got {given}")
-            continue
-        yield _document(place, record["id"], record.get("title", ""), record["text"], record.get("metadata") or {})
-
-
-def _document(place: str, identity: str, title: str, text: str, metadata: Any) -> Document | Quarantined:
-    noted = json.dumps(metadata, sort_keys=True, ensure_ascii=False)
-    try:
-        f"{identity}{title}{text}{noted}".encode()
-    except UnicodeEncodeError as error:
-        return Quarantined(place, repr(identity), f"half of a surrogate pair at {error.start}, not valid text")
-    if not text.strip():
-        return Quarantined(place, identity, "empty document")
-    title = unicodedata.normalize("NFC", title)
-    normal, shifts = normalise(text)
-    sha256 = hashlib.sha256(f"{title}\0{normal}".encode()).hexdigest()
-    return Document(identity, title, normal, sha256, noted, shifts, place)
 
 
 @cache
@@ -275,9 +346,17 @@ def bucket_of(identity: str, buckets: int) -> int:
     return int.from_bytes(hashlib.sha256(identity.encode()).digest()[:8]) % buckets
 
 
-def into_buckets(documents: list[Document], buckets: int) -> dict[int, list[Document]]:
-    """Documents by bucket, buckets and documents in order; empty buckets are left out."""
-    result: dict[int, list[Document]] = {}
+class _Identified(Protocol):
+    @property
+    def id(self) -> str: ...
+
+
+_I = TypeVar("_I", bound=_Identified)
+
+
+def into_buckets(documents: Sequence[_I], buckets: int) -> dict[int, list[_I]]:
+    """Documents (or what stands for them) by bucket, buckets and documents in order; empty buckets are left out."""
+    result: dict[int, list[_I]] = {}
     for document in documents:
         result.setdefault(bucket_of(document.id, buckets), []).append(document)
     return {bucket: sorted(result[bucket], key=lambda d: d.id) for bucket in sorted(result)}
@@ -285,27 +364,23 @@ def into_buckets(documents: list[Document], buckets: int) -> dict[int, list[Docu
 
 def write_documents(documents: list[Document], path: Path) -> None:
     """Write one bucket of documents as Parquet."""
-    rows = [
-        {
-            "id": d.id,
-            "title": d.title,
-            "text": d.text,
-            "characters": len(d.text),
-            "sha256": d.sha256,
-            "metadata": d.metadata,
-            "shifts": [list(pair) for pair in d.shifts],
-        }
-        for d in documents
-    ]
+    rows = [{**vars(d), "characters": len(d.text), "shifts": [list(pair) for pair in d.shifts]} for d in documents]
     pq.write_table(pa.Table.from_pylist(rows, schema=_SCHEMA), path, compression="zstd")
 
 
-def printable(text: str) -> str:
-    """A text with halves of surrogate pairs, which no UTF-8 file can hold, written out."""
-    return text.encode("utf-8", "backslashreplace").decode()
+def load_documents(path: Path) -> dict[str, Document]:
+    """The documents of a bucket by digest, their hashes taken again; none where it cannot be read."""
+    try:
+        rows = pq.read_table(path, columns=["id", "title", "text", "metadata", "shifts"]).to_pylist()
+    except (OSError, pa.ArrowException, UnicodeDecodeError):
+        return {}
+    loaded = []
+    for row in rows:
+        shifts = tuple((position, gained) for position, gained in row.pop("shifts"))
+        loaded.append(Document(**row, sha256=_sha256(row["title"], row["text"]), shifts=shifts))
+    return {document.digest: document for document in loaded}
 
 
 def write_quarantine(quarantined: list[Quarantined], path: Path) -> None:
     """Write the documents that were passed over as Parquet."""
-    rows = [{name: printable(value) for name, value in vars(q).items()} for q in quarantined]
-    pq.write_table(pa.Table.from_pylist(rows, schema=_QUARANTINE_SCHEMA), path)
+    pq.write_table(pa.Table.from_pylist([vars(q) for q in quarantined], schema=_QUARANTINE_SCHEMA), path)

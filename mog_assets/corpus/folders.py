@@ -1,0 +1,190 @@
+"""What lies in a corpus folder, found without opening anything, and files opened so that nothing can be hung or fooled.
+
+Whoever fills a folder may put anything into it. Every entry is a file to read or has a reason why it is not read.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import stat
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, BinaryIO
+
+from mog_assets.errors import MogError
+
+LINES = (".jsonl", ".jsonl.gz")
+SUFFIXES = (".txt", ".md", ".html", *LINES)
+
+_KNOWN = ", ".join(SUFFIXES)
+_KINDS = {
+    stat.S_IFIFO: "FIFO",
+    stat.S_IFSOCK: "socket",
+    stat.S_IFCHR: "character device",
+    stat.S_IFBLK: "block device",
+}
+# Kinds of files that have a row of their own among those that are not opened.
+_KINDS_LISTED = 20
+# Control characters, line and paragraph separators, marks of direction, spaces without width, halves of surrogate
+# pairs. Joiners (U+200C, U+200D) are letters' business and stay.
+_UNPRINTABLE = re.compile(
+    "[\x00-\x1f\x7f-\x9f\u061c\u200b\u200e\u200f\u2028-\u202e\u2060\u2066-\u2069\ufeff\ud800-\udfff]"
+)
+
+
+def printable(text: str) -> str:
+    r"""A text that any terminal, page and UTF-8 file can hold: what cannot be seen is written out (`\n`, `\u202e`)."""
+    return _UNPRINTABLE.sub(lambda m: m[0].encode("unicode_escape").decode("ascii"), text)
+
+
+@dataclass(frozen=True)
+class Found:
+    """An entry of a corpus.
+
+    Attributes:
+        name: Path below the folder, as the file system gives it: bytes that are not UTF-8 are halves of surrogates.
+        path: What to open; not a link.
+        status: Of what lies at `path`.
+        refusal: Why it is not read; empty where it is.
+    """
+
+    name: str
+    path: str = ""
+    status: os.stat_result | None = None
+    refusal: str = ""
+
+    @property
+    def place(self) -> str:
+        """The name as it is shown."""
+        return printable(self.name)
+
+    @property
+    def lines(self) -> bool:
+        """Whether it holds a document a line."""
+        return self.name.lower().endswith(LINES)
+
+
+def scan(path: Path, limit: int) -> list[Found]:
+    """Everything in a corpus, in the order in which it is read: by the parts of the name.
+
+    Names that start with a dot are passed over, folders too. A link is read where it leads to a file in the folder.
+    Files of unknown kinds share an entry a kind.
+
+    Args:
+        path: A `.jsonl[.gz]` file, or a folder.
+        limit: Bytes that a file which is one document may have.
+
+    Raises:
+        MogError: nothing is there, or it is a file of another kind.
+    """
+    try:
+        status = path.stat()
+    except OSError as error:
+        what = "nothing" if isinstance(error, FileNotFoundError) else error.strerror
+        raise MogError(f"{path}: expected a file ({_KNOWN}) or a folder of such files, found {what}") from error
+    if stat.S_ISDIR(status.st_mode):
+        return _scan_folder(os.path.realpath(path), limit)
+    if not (stat.S_ISREG(status.st_mode) and path.name.lower().endswith(LINES)):
+        raise MogError(f"{path}: expected a folder, or a file that ends in .jsonl or .jsonl.gz")
+    return [Found(path.name, os.path.realpath(path), status)]
+
+
+def source_state(path: Path, limit: int) -> list[list[Any]]:
+    """What a corpus looks like from outside, as JSON: equal as long as nothing was added, edited, renamed or removed.
+
+    Nothing is opened. An edit shows by size or time of change, another target of a link likewise.
+    """
+
+    def state(found: Found) -> list[Any]:
+        if found.status is None:
+            return [found.place, found.refusal]
+        return [found.place, found.refusal, found.status.st_mode, found.status.st_size, found.status.st_mtime_ns]
+
+    return [state(found) for found in scan(path, limit)]
+
+
+def _scan_folder(root: str, limit: int) -> list[Found]:
+    result: list[Found] = []
+    strangers: dict[str, list[str]] = {}
+    folders = [""]
+    while folders:
+        folder = folders.pop()
+        try:
+            with os.scandir(os.path.join(root, folder)) as entries:
+                names = [entry.name for entry in entries if not entry.name.startswith(".")]
+        except OSError as error:
+            result.append(Found(folder or ".", refusal=f"folder cannot be listed: {error.strerror}"))
+            continue
+        for name in names:
+            name = f"{folder}/{name}" if folder else name
+            found = _look_at(root, name, limit)
+            if found.status and not found.refusal and stat.S_ISDIR(found.status.st_mode):
+                folders.append(name)
+            elif found.refusal or name.lower().endswith(SUFFIXES):
+                result.append(found)
+            else:
+                strangers.setdefault(os.path.splitext(name)[1].lower(), []).append(name)
+    return sorted(result + _unknown(strangers), key=lambda f: f.name.split("/"))
+
+
+def _look_at(root: str, name: str, limit: int) -> Found:
+    path, what = os.path.join(root, name), "cannot be looked at"
+    try:
+        status = os.lstat(path)
+        if stat.S_ISLNK(status.st_mode):
+            what = "link that leads nowhere"
+            given = os.readlink(path)
+            path = os.path.realpath(path, strict=True)
+            status = os.lstat(path)
+            if os.path.commonpath([root, path]) != root:
+                return Found(name, refusal=f"link that leads out of the folder, to {printable(given)}")
+            if stat.S_ISDIR(status.st_mode):
+                return Found(name, refusal=f"link to the folder {printable(given)}: not followed")
+    except OSError as error:
+        return Found(name, refusal=f"{what}: {error.strerror}")
+    if stat.S_ISDIR(status.st_mode):
+        return Found(name, path, status)
+    if not stat.S_ISREG(status.st_mode):
+        kind = _KINDS.get(stat.S_IFMT(status.st_mode), "special file")
+        return Found(name, refusal=f"expected a regular file, got a {kind}: not opened")
+    if status.st_size > limit and name.lower().endswith(SUFFIXES) and not name.lower().endswith(LINES):
+        return Found(name, path, status, too_long(status.st_size, limit))
+    return Found(name, path, status)
+
+
+def too_long(size: int, limit: int) -> str:
+    """The reason of a document that has more bytes than it may."""
+    return f"expected at most {limit} bytes a document (max_document_mb), got {size}: not read"
+
+
+def _unknown(strangers: dict[str, list[str]]) -> list[Found]:
+    kinds = sorted(strangers, key=lambda kind: (-len(strangers[kind]), kind))
+    rows = [(f"of unknown kind {printable(kind)}" if kind else "without a suffix", kind) for kind in kinds]
+    result = [_stranger(what, strangers[kind]) for what, kind in rows[:_KINDS_LISTED]]
+    if rest := [name for _, kind in rows[_KINDS_LISTED:] for name in strangers[kind]]:
+        result.append(_stranger(f"of {len(rows) - _KINDS_LISTED} further unknown kinds", rest))
+    return result
+
+
+def _stranger(what: str, names: list[str]) -> Found:
+    first = min(names, key=lambda name: name.split("/"))
+    more = f" this and {len(names) - 1} more" if len(names) > 1 else ""
+    return Found(first, refusal=f"{what}:{more} not opened; expected {_KNOWN}")
+
+
+@contextmanager
+def opened(path: str) -> Iterator[BinaryIO]:
+    """A regular file, open for reading bytes.
+
+    Raises:
+        OSError: it cannot be opened, or is no regular file by now.
+    """
+    # Since the folder was listed, a FIFO or a link may have taken the place: neither may hang or mislead the reader.
+    flags = os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_NOCTTY | os.O_CLOEXEC
+    with os.fdopen(os.open(path, flags), "rb") as stream:
+        if not stat.S_ISREG(os.fstat(stream.fileno()).st_mode):
+            raise OSError(None, "no regular file any more")
+        yield stream

@@ -1,0 +1,177 @@
+"""From bytes to titles and texts: encodings, JSON lines, HTML. Whatever cannot be read is said, never guessed."""
+
+from __future__ import annotations
+
+import codecs
+import json
+import re
+from collections.abc import Iterator
+from pathlib import PurePosixPath
+from typing import Any, Protocol
+
+# That of UTF-32 starts with that of UTF-16.
+_MARKS = {
+    codecs.BOM_UTF32_LE: "utf-32",
+    codecs.BOM_UTF32_BE: "utf-32",
+    codecs.BOM_UTF16_LE: "utf-16",
+    codecs.BOM_UTF16_BE: "utf-16",
+}
+# What documents without a mark are written in, of what is still met; with rarer ones, detection errs more often.
+_LEGACY = [
+    *("cp1250", "cp1251", "cp1252", "cp1253", "cp1254", "cp1255", "cp1256", "cp1257", "cp866", "koi8_r"),
+    *("iso8859_2", "iso8859_5", "iso8859_7", "cp932", "euc_jp", "gb18030", "big5", "cp949"),
+]
+# An encoding is certain when letters are as frequent as in some language (coherence, 0 to 1), when hardly anything
+# looks like wrong decoding (chaos, 0 to 1), and when no encoding that gives another text comes near.
+_LEAST_COHERENCE, _MOST_CHAOS, _LEAD = 0.3, 0.1, 0.02
+_CONTROL = re.compile("[\x00-\x08\x0e-\x1f\x7f-\x9f]")
+# Marks of direction, and characters without width other than joiners, which are part of spelling.
+_HIDDEN = re.compile("[\u00ad\u061c\u200b\u200e\u200f\u202a-\u202e\u2060-\u2064\u2066-\u2069\ufeff]")
+
+
+def decode(raw: bytes) -> tuple[str, str]:
+    """Text and encoding of a file: UTF-8, UTF-16 or UTF-32 with a byte order mark, else a legacy one that is certain.
+
+    Raises:
+        ValueError: none of them; the message is the reason.
+    """
+    for mark, encoding in _MARKS.items():
+        if raw.startswith(mark):
+            try:
+                return raw.decode(encoding), encoding
+            except UnicodeDecodeError as error:
+                raise ValueError(
+                    f"expected {encoding.upper()} after its byte order mark, got: {error.reason} at byte {error.start}"
+                ) from None
+    try:
+        text = raw.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        if b"\0" in raw:
+            raise ValueError(f"binary content: NUL at byte {raw.index(0)}") from None
+        text, encoding = _detect(raw, f"expected UTF-8, got byte 0x{raw[error.start]:02x} at {error.start}")
+        return text, encoding
+    if len(_CONTROL.findall(text)) > len(text) / 10:
+        raise ValueError("binary content: more than a tenth of the characters are control characters")
+    return text, "utf-8"
+
+
+def _detect(raw: bytes, wrong: str) -> tuple[str, str]:
+    from charset_normalizer import from_bytes
+
+    matches = list(from_bytes(raw, cp_isolation=_LEGACY))
+    if not matches:
+        raise ValueError(f"{wrong}; no other encoding fits")
+    best = matches[0]
+    rivals = [m.coherence for m in matches[1:] if m.chaos <= _MOST_CHAOS and str(m) != str(best)]
+    certain = best.coherence >= _LEAST_COHERENCE and best.chaos <= _MOST_CHAOS
+    if not certain or max(rivals, default=0.0) > best.coherence - _LEAD or _CONTROL.search(str(best)):
+        raise ValueError(f"{wrong}; perhaps {best.encoding}, which is not certain: save it as UTF-8")
+    return str(best), best.encoding
+
+
+def hidden_characters(text: str) -> dict[str, int]:
+    """How often each character occurs that is not seen and may reorder or split what is: `{"U+202E": 2}`."""
+    if text.isascii():
+        return {}
+    counts: dict[str, int] = {}
+    for character in _HIDDEN.findall(text):
+        name = f"U+{ord(character):04X}"
+        counts[name] = counts.get(name, 0) + 1
+    return dict(sorted(counts.items()))
+
+
+def read_text(name: str, text: str) -> tuple[str, str]:
+    """Title and text of a file that is one document.
+
+    The title is that of the page, the first heading, or a first line of at most 120 characters, else the file's name.
+
+    Raises:
+        ValueError: the HTML cannot be parsed.
+    """
+    file = PurePosixPath(name)
+    if file.suffix.lower() == ".html":
+        return _html_text(text, file.stem)
+    if heading := re.match(r"\s*#\s+(.+)", text):
+        return heading[1].strip(), text
+    if (first := text.lstrip().split("\n", 1))[0].strip() and len(first[0]) <= 120:
+        return first[0].strip(), text
+    return file.stem, text
+
+
+def _closed(html: str) -> str:
+    """HTML in which whatever starts also ends; what never ends becomes text."""
+    # Python's parser looks for each end up to the end of the page: 200 kB of `<!--` took 46 s.
+    comments = html.rfind("-->") + 1
+    html = html[:comments] + html[comments:].replace("<!--", "&lt;!--")
+    tags = html.rfind(">") + 1
+    html = html[:tags] + html[tags:].replace("<", "&lt;")
+    return re.sub(r"<!\[[^>]*>", "", html)
+
+
+def _html_text(html: str, fallback: str) -> tuple[str, str]:
+    from bs4 import BeautifulSoup
+
+    try:
+        soup = BeautifulSoup(_closed(html), "html.parser")
+        for unseen in soup(["script", "style", "noscript", "template"]):
+            unseen.decompose()
+        heading = soup.title or soup.h1
+        title = heading.get_text(" ", strip=True) if heading else fallback
+        body = soup.body or soup
+        return title or fallback, re.sub(r"\n\s*\n+", "\n\n", body.get_text("\n")).strip()
+    except Exception as error:  # The parser has errors of several kinds for pages that were made to break it.
+        raise ValueError(f"HTML that cannot be parsed: {type(error).__name__}: {error}") from error
+
+
+class _Readable(Protocol):
+    def readline(self, size: int = -1, /) -> bytes: ...
+
+
+def split_lines(stream: _Readable, limit: int | None = None) -> Iterator[tuple[int, bytes, int]]:
+    """Number (from 1), bytes without white space around them, and size of every line that is not blank.
+
+    Of a line that has more than `limit` bytes only the size is kept.
+    """
+    number = 0
+    while line := stream.readline(-1 if limit is None else limit + 1):
+        number += 1
+        size = len(line) - line.endswith(b"\n")
+        if limit is not None and size > limit:
+            while line and not line.endswith(b"\n"):
+                line = stream.readline(1 << 20)
+                size += len(line) - line.endswith(b"\n")
+            yield number, b"", size
+        elif line := line.strip():
+            yield number, line, size
+
+
+def other_encoding(line: bytes) -> str | None:
+    """The encoding that the first line of a file is marked with, where that is not UTF-8."""
+    return next((encoding for mark, encoding in _MARKS.items() if line.startswith(mark)), None)
+
+
+def parse_line(line: bytes) -> dict[str, Any] | str:
+    """The JSON object on a line, or what is wrong with it.
+
+    Stricter than `json.loads`: NaN and infinities are not JSON, and of two equal keys none is the right one.
+    """
+    try:
+        record = json.loads(line.decode("utf-8-sig"), object_pairs_hook=_unique, parse_constant=_no_constant)
+    except UnicodeDecodeError as error:
+        return f"expected UTF-8, got byte 0x{error.object[error.start]:02x} at byte {error.start} of the line"
+    except (ValueError, RecursionError) as error:
+        return f"malformed JSON: {error}"
+    return record if isinstance(record, dict) else f"expected a JSON object, got {type(record).__name__}"
+
+
+def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    result = dict(pairs)
+    if len(result) != len(pairs):
+        keys = [key for key, _ in pairs]
+        twice = next(key for key in keys if keys.count(key) > 1)
+        raise ValueError(f"key {twice[:40]!r} stands twice in an object")
+    return result
+
+
+def _no_constant(name: str) -> Any:
+    raise ValueError(f"{name} is no JSON number")

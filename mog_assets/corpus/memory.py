@@ -1,0 +1,127 @@
+"""What earlier readings of a corpus found, so that a record that did not change is not read again.
+
+Every line of it is true whatever became of the artefact: these bytes, read by this version, come to this. It can be
+deleted at any time.
+"""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import NamedTuple
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+# A file that changed less than this before it was read may change again without its status showing it.
+_RACY_NS = 2_000_000_000
+
+_SCHEMA = pa.schema(
+    [
+        ("file", pa.binary()),
+        ("line", pa.int64()),
+        ("raw", pa.binary()),
+        ("size", pa.int64()),
+        ("mtime_ns", pa.int64()),
+        ("ctime_ns", pa.int64()),
+        ("inode", pa.uint64()),
+        ("id", pa.string()),
+        ("digest", pa.string()),
+        ("characters", pa.int64()),
+        ("bytes", pa.int64()),
+        ("reason", pa.string()),
+    ]
+)
+
+
+class Stamp(NamedTuple):
+    """What the status of a file says about its content: equal stamps that are `settled` mean equal bytes."""
+
+    size: int
+    mtime_ns: int
+    ctime_ns: int
+    inode: int
+
+    @classmethod
+    def of(cls, status: os.stat_result) -> Stamp:
+        """From a status."""
+        return cls(status.st_size, status.st_mtime_ns, status.st_ctime_ns, status.st_ino)
+
+    def settled(self, now_ns: int) -> bool:
+        """Whether a reading that began at `now_ns` may trust it; git calls the others racy."""
+        return now_ns - max(self.mtime_ns, self.ctime_ns) >= _RACY_NS
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What a record comes to by itself, whatever else its corpus holds.
+
+    Attributes:
+        id: Of the document, or what stands for it.
+        digest: Of all that is stored of the document; empty where the record is passed over.
+        characters: Of the normalised text.
+        bytes: Of the normalised text as UTF-8.
+        reason: Why it is passed over; empty for a document.
+    """
+
+    id: str
+    digest: str = ""
+    characters: int = 0
+    bytes: int = 0
+    reason: str = ""
+
+
+@dataclass
+class Memory:
+    """Outcomes by SHA-256 of the record, and the records (line, SHA-256) of every file whose stamp was settled."""
+
+    outcomes: dict[bytes, Outcome] = field(default_factory=dict)
+    files: dict[str, tuple[Stamp, list[tuple[int, bytes]]]] = field(default_factory=dict)
+
+    def of_file(self, name: str, stamp: Stamp) -> list[tuple[int, bytes]] | None:
+        """The records of a file that is as it was, where all their outcomes are known."""
+        known, records = self.files.get(name, (None, []))
+        if known != stamp or any(raw not in self.outcomes for _, raw in records):
+            return None
+        return records
+
+    def forget(self, digests: set[str]) -> None:
+        """Forget the outcomes that are one of these documents."""
+        self.outcomes = {raw: outcome for raw, outcome in self.outcomes.items() if outcome.digest not in digests}
+
+
+@dataclass
+class Journal:
+    """The memory that a reading writes, a row a record."""
+
+    rows: list[tuple[str, int, bytes, Stamp | None, Outcome]] = field(default_factory=list)
+
+    def write(self, path: Path, signature: str) -> None:
+        """Write it as Parquet."""
+        columns: dict[str, list] = {name: [] for name in _SCHEMA.names}
+        for name, line, raw, stamp, outcome in self.rows:
+            stamped = stamp._asdict() if stamp else dict.fromkeys(Stamp._fields)
+            row = {"file": os.fsencode(name), "line": line, "raw": raw, **stamped, **vars(outcome)}
+            for key, value in row.items():
+                columns[key].append(value)
+        table = pa.table(columns, schema=_SCHEMA.with_metadata({"signature": signature}))
+        pq.write_table(table, path, compression="zstd", write_page_checksum=True)
+
+
+def load_memory(path: Path, signature: str) -> Memory:
+    """The memory at `path`; an empty one where there is none, or a damaged one, or one of another signature."""
+    memory = Memory()
+    try:
+        if (pq.read_schema(path).metadata or {}).get(b"signature") != signature.encode():
+            return memory
+        columns = pq.read_table(path, page_checksum_verification=True).to_pydict()
+        rows = zip(*(columns[name] for name in _SCHEMA.names), strict=True)
+        for file, line, raw, size, mtime, ctime, inode, *outcome in rows:
+            memory.outcomes[raw] = Outcome(*outcome)
+            if size is not None:
+                stamp = Stamp(size, mtime, ctime, inode)
+                memory.files.setdefault(os.fsdecode(file), (stamp, []))[1].append((line, raw))
+    except (OSError, pa.ArrowException, KeyError, TypeError, ValueError):
+        return Memory()
+    return memory
