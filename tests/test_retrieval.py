@@ -109,7 +109,7 @@ def test_statistics_of_several_corpora_are_those_of_their_union(tmp_path):
 
 def counted(tmp_path, documents, finest_chars, buckets):
     """Term counts and layout of a corpus by way of its files."""
-    files, layouts, sizes = [], [], []
+    files, layouts = [], []
     for bucket, held in into_buckets(documents, buckets).items():
         paths = [tmp_path / f"{kind}-{bucket}.parquet" for kind in ("documents", "spans", "terms")]
         write_documents(held, paths[0])
@@ -117,8 +117,7 @@ def counted(tmp_path, documents, finest_chars, buckets):
         assert count_bucket(str(paths[0]), str(paths[1]), str(paths[2])) == len(held)
         files.append(paths)
         layouts.append(bucket_layout(paths[0], paths[1]))
-        sizes.append((layouts[-1].count(1), len(held)))
-    counts = assemble([terms for _, _, terms in files], *zip(*sizes, strict=True))
+    counts = assemble([terms for _, _, terms in files], layouts)
     return counts, layouts, [paths[0] for paths in files]
 
 

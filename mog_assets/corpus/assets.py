@@ -2,22 +2,31 @@
 
 from __future__ import annotations
 
+import json
+import unicodedata
 from collections import Counter
+from collections.abc import Iterable
+from importlib.metadata import version
 from pathlib import Path
 
 import numpy as np
 import pyarrow.parquet as pq
 
+from mog_assets.arrays import save_array
 from mog_assets.config import Settings
 from mog_assets.corpus import checks, plots
 from mog_assets.corpus.documents import (
+    READER,
+    Document,
     into_buckets,
+    load_documents,
     read_corpus,
-    source_state,
     write_documents,
     write_quarantine,
 )
+from mog_assets.corpus.folders import source_state
 from mog_assets.corpus.layouts import open_layout
+from mog_assets.corpus.memory import load_memory
 from mog_assets.corpus.questions import (
     KnownDocument,
     read_questions,
@@ -25,40 +34,72 @@ from mog_assets.corpus.questions import (
     write_questions,
 )
 from resources.recipe import Recipe, Work
+from resources.store import Store, digest
 
 GROUP = "corpus"
+# What is read also follows from these.
+_LIBRARIES = [unicodedata.unidata_version, *map(version, ("beautifulsoup4", "charset-normalizer"))]
 
 
 def _source(settings: Settings, corpus: str | None) -> object:
     assert corpus is not None
-    return source_state(settings.corpora[corpus].path)
+    source = settings.corpora[corpus]
+    return [source_state(source.path, source.max_document_bytes), source.max_document_bytes]
 
 
 def build_documents(work: Work) -> None:
-    """Read, normalise and bucket the documents of a corpus."""
+    """Read, normalise and bucket the documents of a corpus, those that have not changed from the previous artefact."""
     assert work.corpus is not None
-    reading = read_corpus(work.settings.corpora[work.corpus].path)
-    buckets = into_buckets(reading.documents, work.settings.buckets)
-    for bucket, documents in buckets.items():
-        key = [[d.id, d.sha256, d.metadata, d.shifts] for d in documents]
-        path, there = work.file(f"bucket_{bucket:04d}.parquet", key)
-        if not there:
-            with work.writing(path) as temporary:
-                write_documents(documents, temporary)
-    path, there = work.file("quarantine.parquet", [[q.place, q.id, q.reason] for q in reading.quarantined])
+    source = work.settings.corpora[work.corpus]
+    remembered = work.settings.home / "cache" / f"reading-{work.corpus}.parquet"
+    signature = digest(READER, source.max_document_bytes, *_LIBRARIES)
+    memory = load_memory(remembered, signature)
+    while True:
+        reading = read_corpus(source.path, source.max_document_bytes, memory)
+        work.draft.files.clear()
+        wanted = {}
+        for bucket, outcomes in into_buckets(reading.used, work.settings.buckets).items():
+            name = f"bucket_{bucket:04d}.parquet"
+            path, there = work.file(name, [outcome.digest for outcome in outcomes])
+            if not there:
+                wanted[name] = path, outcomes
+        documents = {**_previous_documents(work, wanted), **reading.normalised}
+        lost = {o.digest for _, outcomes in wanted.values() for o in outcomes} - documents.keys()
+        if not lost:
+            break
+        # Known, but in no artefact: it was interrupted, damaged, or another document had the same id.
+        memory.forget(lost)
+    for path, outcomes in wanted.values():
+        with work.writing(path) as temporary:
+            write_documents([documents[outcome.digest] for outcome in outcomes], temporary)
+    path, there = work.file("quarantine.parquet", [vars(q) for q in reading.quarantined])
     if not there:
         with work.writing(path) as temporary:
             write_quarantine(reading.quarantined, temporary)
+    remembered.parent.mkdir(parents=True, exist_ok=True)
+    with work.writing(remembered) as temporary:
+        reading.journal.write(temporary, signature)
     work.counts |= {
-        "documents": len(reading.documents),
-        "characters": sum(len(d.text) for d in reading.documents),
-        "text bytes": sum(len(d.text.encode()) for d in reading.documents),
+        "documents": len(reading.used),
+        "characters": sum(outcome.characters for outcome in reading.used),
+        "text bytes": sum(outcome.bytes for outcome in reading.used),
         "quarantined": len(reading.quarantined),
     }
-    work.recomputed["documents read"] = len(reading.documents)
-    sample = [{"id": d.id, "title": d.title, "characters": len(d.text), "text": d.text} for d in reading.documents[:5]]
-    work.show_table("sample", sample)
+    read = sum(outcome.digest in reading.normalised for outcome in reading.used)
+    work.recomputed |= {"documents read": read, "documents skipped": len(reading.used) - read}
+    first = next(name for name in work.draft.files if name.startswith("bucket"))
+    sample = pq.read_table(work.draft.path(first), columns=["id", "title", "characters", "text"])[:5]
+    work.show_table("sample", sample.to_pylist())
     work.show_table("quarantine", [vars(q) for q in reading.quarantined[:20]])
+
+
+def _previous_documents(work: Work, names: Iterable[str]) -> dict[str, Document]:
+    previous = work.draft.previous
+    found: dict[str, Document] = {}
+    for name in names:
+        if previous is not None and name in previous.manifest.files:
+            found |= load_documents(previous.path(name))
+    return found
 
 
 def build_finest(work: Work) -> None:
@@ -66,15 +107,16 @@ def build_finest(work: Work) -> None:
     documents = work.input("documents")
     names = documents.names("bucket")
     options = {"chunker": work.settings.chunker, "finest_chars": work.settings.finest_chars}
+    texts = {name: pq.read_table(documents.path(name), columns=["sha256"])["sha256"].to_pylist() for name in names}
     jobs = {name: {"documents": str(documents.path(name)), **options} for name in names}
-    keys = {name: [documents.manifest.files[name]["sha256"], options] for name in names}
-    split = work.map("mog_assets.corpus.chunks:split_bucket", jobs, keys, "buckets split")
-    work.recomputed["documents split"] = sum(split)
+    keys = {name: [texts[name], options] for name in names}
+    split = sum(work.map("mog_assets.corpus.chunks:split_bucket", jobs, keys, "buckets split", reuse=True))
+    total = sum(len(bucket) for bucket in texts.values())
+    work.recomputed |= {"documents split": split, "documents skipped": total - split}
     counts, lengths = [], []
     for name in names:
         table = pq.read_table(work.draft.path(name))
-        rows = pq.read_metadata(documents.path(name)).num_rows
-        counts.append(np.bincount(table["document"].to_numpy(), minlength=rows))
+        counts.append(np.bincount(table["document"].to_numpy(), minlength=len(texts[name])))
         lengths.append(table["end"].to_numpy() - table["start"].to_numpy())
     _finish_level(work, 1, np.concatenate(counts), np.concatenate(lengths))
 
@@ -91,8 +133,8 @@ def build_coarser(level: int, work: Work) -> None:
 def _finish_level(work: Work, level: int, counts: np.ndarray, lengths: np.ndarray) -> None:
     path, there = work.file("counts.npy", counts.tolist())
     if not there:
-        with work.writing(path) as temporary, temporary.open("wb") as stream:
-            np.save(stream, counts.astype(np.int32))
+        with work.writing(path) as temporary:
+            save_array(temporary, counts.astype(np.int32))
     work.counts |= {
         "chunks": len(lengths),
         "mean characters": round(float(lengths.mean()), 1),
@@ -144,9 +186,66 @@ def _question_sources(settings: Settings, _: str | None) -> object:
     return {name: state(q.path) for name, q in settings.question_sets.items()}
 
 
+def leftovers(store: Store, corpora: Iterable[str]) -> dict[str, list[str]]:
+    """What the store holds of corpora that are not among `corpora`: keys of assets by corpus, whole or not."""
+    found: dict[str, list[str]] = {}
+    root = store.folder("")
+    # An asset's key has one part or two.
+    for folder in sorted([*root.glob("*/corpus/*"), *root.glob("*/*/corpus/*")]):
+        found.setdefault(folder.name, []).append(folder.parent.parent.relative_to(root).as_posix())
+    return {corpus: assets for corpus, assets in found.items() if corpus not in set(corpora)}
+
+
+def build_registry(work: Work) -> None:
+    """Write down which corpora there are, and remove all that is held of others."""
+    store, corpora = work.tools.store, sorted(work.settings.corpora)
+    gone = leftovers(store, corpora)
+    artefacts = points = 0
+    for corpus, assets in gone.items():
+        # Points first: as long as an artefact is there, an interrupted removal is known to be unfinished.
+        points += sum(_remove_points(work, asset, corpus) for asset in assets if asset.startswith("collections/"))
+        for asset in assets:
+            with store.lock(asset, corpus):
+                store.remove(asset, corpus)
+        (work.settings.home / "cache" / f"reading-{corpus}.parquet").unlink(missing_ok=True)
+        artefacts += len(assets)
+    path, there = work.file("corpora.json", corpora)
+    if not there:
+        with work.writing(path) as temporary:
+            temporary.write_text(json.dumps(corpora), encoding="utf-8")
+    work.counts["corpora"] = len(corpora)
+    work.recomputed |= {"corpora removed": len(gone), "artefacts removed": artefacts, "points deleted": points}
+    work.show_table("corpora", [{"corpus": c, "path": str(work.settings.corpora[c].path)} for c in corpora])
+    work.show_table("removed", [{"corpus": c, "artefacts": len(assets)} for c, assets in gone.items()])
+
+
+def _remove_points(work: Work, asset: str, corpus: str) -> int:
+    store, level = work.tools.store, asset.rsplit("_", 1)[1]
+    # An interrupted first upsert leaves points and no manifest of theirs: vectors, of whichever corpus, tell the size.
+    known = (store.find(f"embeddings/level_{level}", c) for c in (corpus, *work.settings.corpora))
+    size = next((int(vectors.manifest.counts["size"]) for vectors in known if vectors is not None), None)
+    if size is None:
+        return 0
+    with work.tools.qdrant.open(f"level_{level}", size) as collection:
+        held = sorted(collection.ids(corpus))
+        collection.delete(held)
+    return len(held)
+
+
 def recipes(settings: Settings) -> list[Recipe]:
     """The recipes of this stage."""
     found = [
+        Recipe(
+            key="corpus_registry",
+            build=build_registry,
+            description="The corpora of mog.yaml. Building it removes what is held of any other corpus.",
+            group=GROUP,
+            partitioned=False,
+            source=lambda settings, _: sorted(settings.corpora),
+            outside="configured_corpora",
+            intact=lambda tools, _: not leftovers(tools.store, tools.settings.corpora),
+            kinds=("json",),
+        ),
         Recipe(
             key="documents",
             build=build_documents,
@@ -154,6 +253,8 @@ def recipes(settings: Settings) -> list[Recipe]:
             group=GROUP,
             settings=lambda tools: tools.settings.buckets,
             source=_source,
+            outside="sources",
+            version=READER,
             kinds=("parquet",),
         ),
         Recipe(
@@ -164,6 +265,7 @@ def recipes(settings: Settings) -> list[Recipe]:
             deps=("documents",),
             settings=lambda tools: [tools.settings.chunker, tools.settings.finest_chars],
             checks=(checks.SPANS_TILE,),
+            version=READER,
             kinds=("parquet",),
         ),
     ]
@@ -191,9 +293,10 @@ def recipes(settings: Settings) -> list[Recipe]:
                 deps=("documents",),
                 partitioned=False,
                 settings=lambda tools: {
-                    name: [str(q.path), q.corpora] for name, q in tools.settings.question_sets.items()
+                    name: [q.path.name, q.corpora] for name, q in tools.settings.question_sets.items()
                 },
                 source=_question_sources,
+                outside="question_files",
                 kinds=("parquet",),
             )
         )

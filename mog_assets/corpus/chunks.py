@@ -15,6 +15,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from mog_assets.corpus.reuse import write_rows
 from mog_assets.corpus.sentences import sentence_ends
 
 Spans = np.ndarray  # int64, shape (n, 2): start and end offset of each level-1 chunk, in characters
@@ -117,23 +118,27 @@ class Layout:
         return self.document_of[first], self.spans[first, 0], self.spans[last - 1, 1]
 
 
-def split_bucket(documents: str, out: str, chunker: str, finest_chars: int) -> int:
-    """Split every document of a bucket; writes a table of `document` (row of the bucket), `start`, `end`.
+def split_bucket(documents: str, out: str, chunker: str, finest_chars: int, previous: str | None = None) -> int:
+    """Split the documents of a bucket; writes a table of `document` (row of the bucket), `start`, `end`.
 
     Args:
-        documents: Parquet file with a column `text`.
+        documents: Parquet file with columns `text` and `sha256`.
         out: Parquet file to write.
         chunker: Name of the chunker.
         finest_chars: See `split_text`.
+        previous: What this function wrote, with the same options, for an earlier state of the bucket.
 
     Returns:
-        Number of documents split.
+        Number of documents split: those that `previous` does not have.
     """
     if chunker != "sentences":
         raise ValueError(f"chunker must be 'sentences', got {chunker!r}")
-    texts = pq.read_table(documents, columns=["text"])["text"].to_pylist()
-    spans = [split_text(text, finest_chars) for text in texts]
-    rows = np.repeat(np.arange(len(spans), dtype=np.int32), [len(s) for s in spans])
-    both = np.concatenate(spans).astype(np.int32) if spans else np.zeros((0, 2), np.int32)
-    pq.write_table(pa.table({"document": rows, "start": both[:, 0], "end": both[:, 1]}), Path(out))
-    return len(texts)
+    table = pq.read_table(documents, columns=["text", "sha256"])
+
+    def split(positions: list[int]) -> pa.Table:
+        spans = [split_text(table["text"][position].as_py(), finest_chars) for position in positions]
+        both = np.concatenate(spans).astype(np.int32)
+        rows = np.repeat(np.asarray(positions, np.int32), [len(s) for s in spans])
+        return pa.table({"document": rows, "start": both[:, 0], "end": both[:, 1]})
+
+    return write_rows(Path(out), table["sha256"].to_pylist(), Path(previous) if previous else None, split)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import lru_cache
 from pathlib import Path
 from typing import Protocol
 
@@ -22,13 +23,20 @@ class Stored(Protocol):
         """Logical names that start with a prefix, sorted."""
 
 
-def bucket_layout(documents: Path, spans: Path, corpus: str = "") -> Layout:
-    """The layout of one bucket."""
+def bucket_layout(documents: Path, spans: Path) -> Layout:
+    """The layout of one bucket; one that was opened a short while ago is not read again."""
+    states = (path.stat() for path in (documents, spans))
+    return _bucket_layout(documents, spans, *((s.st_mtime_ns, s.st_size) for s in states))
+
+
+# Every asset of a corpus opens the same layout, and some open those of all corpora one after the other.
+@lru_cache(maxsize=4096)
+def _bucket_layout(documents: Path, spans: Path, *_: tuple[int, int]) -> Layout:
     ids = pq.read_table(documents, columns=["id"])["id"].to_pylist()
     table = pq.read_table(spans)
     counts = np.bincount(table["document"].to_numpy(), minlength=len(ids))
     both = np.stack([table["start"].to_numpy(), table["end"].to_numpy()], axis=1).astype(np.int64)
-    return Layout(corpus, ids, np.concatenate([[0], np.cumsum(counts)]), both)
+    return Layout("", ids, np.concatenate([[0], np.cumsum(counts)]), both)
 
 
 def join_layouts(corpus: str, parts: Sequence[Layout]) -> Layout:
@@ -45,4 +53,4 @@ def join_layouts(corpus: str, parts: Sequence[Layout]) -> Layout:
 def open_layout(corpus: str, documents: Stored, chunks: Stored) -> Layout:
     """The layout of a corpus; documents are in order of bucket, then of id."""
     names = documents.names("bucket")
-    return join_layouts(corpus, [bucket_layout(documents.path(n), chunks.path(n), corpus) for n in names])
+    return join_layouts(corpus, [bucket_layout(documents.path(n), chunks.path(n)) for n in names])

@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
+import json
 import uuid
+from dataclasses import asdict, replace
 
 import numpy as np
-import pyarrow.parquet as pq
 from scipy import sparse
 
+from mog_assets.arrays import save_array
 from mog_assets.config import Settings
-from mog_assets.corpus.layouts import bucket_layout, open_layout
+from mog_assets.corpus.layouts import bucket_layout, join_layouts, open_layout
 from mog_assets.retrieval import checks
 from mog_assets.retrieval.bm25 import load_terms, save_counts, save_terms
 from mog_assets.retrieval.tokens import TOKENIZER, assemble, level_counts
 from mog_assets.retrieval.vectors import VectorTable, bucket_texts, point_ids
 from resources.recipe import Recipe, Work
+from resources.store import atomic, digest
 
 GROUP = "retrieval"
 
@@ -26,16 +29,14 @@ def build_tokens(work: Work) -> None:
     """Tokenise every document once."""
     documents, chunks = work.input("documents"), work.input("chunks/level_1")
     names = documents.names("bucket")
+    layouts = [bucket_layout(documents.path(n), chunks.path(n)) for n in names]
     jobs = {n: {"documents": str(documents.path(n)), "spans": str(chunks.path(n))} for n in names}
-    keys = {n: [documents.manifest.files[n]["sha256"], chunks.manifest.files[n]["sha256"], TOKENIZER] for n in names}
-    work.recomputed["documents tokenised"] = sum(
-        work.map("mog_assets.retrieval.tokens:count_bucket", jobs, keys, "buckets tokenised")
-    )
-    found = assemble(
-        [work.draft.path(n) for n in names],
-        [pq.read_metadata(chunks.path(n)).num_rows for n in names],
-        [pq.read_metadata(documents.path(n)).num_rows for n in names],
-    )
+    # The file of the spans names the texts that they were cut from.
+    keys = {n: [chunks.manifest.files[n]["sha256"], TOKENIZER] for n in names}
+    tokenised = sum(work.map("mog_assets.retrieval.tokens:count_bucket", jobs, keys, "buckets tokenised", reuse=True))
+    total = sum(len(layout.documents) for layout in layouts)
+    work.recomputed |= {"documents tokenised": tokenised, "documents skipped": total - tokenised}
+    found = assemble([work.draft.path(n) for n in names], layouts)
     buckets = [work.draft.files[n] for n in names]
     path, there = work.file("terms.parquet", buckets)
     if not there:
@@ -83,8 +84,9 @@ def build_encoded(level: int, work: Work) -> None:
     pending: list[tuple[str, list[str]]] = []
     wanted = []
     for name in documents.names("bucket"):
-        sources = [documents.manifest.files[name]["sha256"], chunks.manifest.files[name]["sha256"]]
-        path, there = work.file(name.replace(".parquet", ".npy"), *sources, level, encoder.fingerprint)
+        # The file of the spans names the texts that they were cut from.
+        source = chunks.manifest.files[name]["sha256"]
+        path, there = work.file(name.replace(".parquet", ".npy"), source, level, encoder.fingerprint)
         if not there:
             wanted.append((name, path))
     total = 0
@@ -98,8 +100,8 @@ def build_encoded(level: int, work: Work) -> None:
             start = 0
             for name, texts in pending:
                 path = work.draft.path(name.replace(".parquet", ".npy"))
-                with work.writing(path) as temporary, temporary.open("wb") as stream:
-                    np.save(stream, vectors[start : start + len(texts)])
+                with work.writing(path) as temporary:
+                    save_array(temporary, vectors[start : start + len(texts)])
                 start += len(texts)
             pending.clear()
 
@@ -111,7 +113,7 @@ def build_encoded(level: int, work: Work) -> None:
         if pending:
             flush()
     work.recomputed["texts encoded"] = encoder.encoded - before
-    _finish_vectors(work)
+    _finish_vectors(work, "encoded")
     if wanted:
         work.info["device"], work.info["dtype"] = encoder.device, encoder.dtype
         work.shown["encoder"] = f"{encoder.settings.model} on {encoder.device}, {encoder.dtype}"
@@ -129,13 +131,14 @@ def build_pooled(level: int, work: Work) -> None:
         keys[vectors] = [finest.manifest.files[vectors]["sha256"], chunks.manifest.files[name]["sha256"], level]
     pooled = work.map("mog_assets.retrieval.vectors:pool_bucket", jobs, keys, "buckets pooled")
     work.recomputed["vectors pooled"] = sum(pooled)
-    _finish_vectors(work)
+    _finish_vectors(work, "pooled", finest.manifest.info["made by"])
 
 
-def _finish_vectors(work: Work) -> None:
+def _finish_vectors(work: Work, *made_by: str) -> None:
     table = VectorTable([work.draft.path(n) for n in sorted(work.draft.files)])
-    work.counts |= {"vectors": len(table), "size": int(table.rows(np.array([0])).shape[1])}
-    work.info["encoder"] = work.tools.encoder.fingerprint
+    work.counts |= {"vectors": len(table), "size": table.size}
+    fingerprint = work.tools.encoder.fingerprint
+    work.info |= {"encoder": fingerprint, "made by": digest(work.recipe.version, fingerprint, *made_by)[:16]}
 
 
 def build_collection(level: int, work: Work) -> None:
@@ -143,22 +146,22 @@ def build_collection(level: int, work: Work) -> None:
     corpus = str(work.corpus)
     documents, chunks = work.input("documents"), work.input("chunks/level_1")
     embeddings = work.input(f"embeddings/level_{level}")
-    layout = open_layout(corpus, documents, chunks)
-    texts = []
-    for name in documents.names("bucket"):
-        part = bucket_layout(documents.path(name), chunks.path(name))
-        texts += bucket_texts(documents.path(name), part, level)
-    ids = point_ids(corpus, layout, level, texts)
+    names = documents.names("bucket")
+    parts = [bucket_layout(documents.path(name), chunks.path(name)) for name in names]
+    texts = [
+        t for name, part in zip(names, parts, strict=True) for t in bucket_texts(documents.path(name), part, level)
+    ]
+    layout = join_layouts(corpus, parts)
+    ids = point_ids(corpus, layout, level, texts, embeddings.manifest.info["made by"])
     vectors = VectorTable([embeddings.path(n) for n in embeddings.names("bucket")])
-    content = [embeddings.manifest.info["encoder"], work.tools.qdrant.place, work.settings.encoder.levels]
-    previous = work.draft.previous
-    trusted = previous is not None and previous.manifest.info.get("vectors") == content
     size = int(embeddings.manifest.counts["size"])
     document, start, end = layout.chunk_spans(np.arange(len(ids)), level)
     with work.tools.qdrant.open(f"level_{level}", size) as collection:
         held = collection.ids(corpus)
         gone = sorted(held - set(ids))
-        new = [i for i, identity in enumerate(ids) if not (trusted and identity in held)]
+        new = [i for i, identity in enumerate(ids) if identity not in held]
+        if gone or new:
+            _doubt(work)
         with work.progress(len(new), "points upserted") as advance:
             collection.delete(gone)
             for first in range(0, len(new), 1000):
@@ -177,12 +180,24 @@ def build_collection(level: int, work: Work) -> None:
                 advance(len(rows))
     path, there = work.file("ids.npy", ids)
     if not there:
-        with work.writing(path) as temporary, temporary.open("wb") as stream:
-            np.save(stream, np.frombuffer(b"".join(uuid.UUID(i).bytes for i in ids), np.uint8).reshape(-1, 16))
-    work.info |= {"vectors": content, "content": embeddings.manifest.version, "size": size}
+        with work.writing(path) as temporary:
+            save_array(temporary, np.frombuffer(b"".join(uuid.UUID(i).bytes for i in ids), np.uint8).reshape(-1, 16))
+    work.info |= {"content": embeddings.manifest.version, "size": size}
     work.counts["points"] = len(ids)
     work.recomputed |= {"points upserted": len(new), "points deleted": len(gone)}
     work.shown["place"] = f"collection `level_{level}`, {work.tools.qdrant.place}"
+
+
+def _doubt(work: Work) -> None:
+    """Let the previous manifest no longer say that it is up to date, before what it names in Qdrant changes.
+
+    Were this run interrupted and its cause undone, that manifest would hold again, and the points would not be its own.
+    """
+    previous = work.draft.previous
+    if previous is not None:
+        with atomic(previous.folder / "manifest.json", "manifest") as temporary:
+            doubted = replace(previous.manifest, recipe="")
+            temporary.write_text(json.dumps(asdict(doubted), ensure_ascii=False), encoding="utf-8")
 
 
 def recipes(settings: Settings) -> list[Recipe]:
@@ -194,6 +209,8 @@ def recipes(settings: Settings) -> list[Recipe]:
             description="Term counts of every level-1 chunk and title: the one tokenisation behind all BM25 indexes.",
             group=GROUP,
             deps=("documents", "chunks/level_1"),
+            settings=lambda tools: TOKENIZER,
+            version="2",
             kinds=("parquet",),
         )
     ]
@@ -223,6 +240,7 @@ def recipes(settings: Settings) -> list[Recipe]:
                     *(() if encoded else ("embeddings/level_1",)),
                 ),
                 settings=lambda tools: tools.encoder.identity,
+                version="2",
                 kinds=("pytorch",) if encoded else ("numpy",),
                 pool="gpu" if encoded else None,
             )
@@ -236,6 +254,8 @@ def recipes(settings: Settings) -> list[Recipe]:
                 deps=_unique("documents", "chunks/level_1", f"chunks/level_{level}", f"embeddings/level_{level}"),
                 settings=lambda tools: tools.qdrant.place,
                 checks=(checks.qdrant_holds(level),),
+                version="2",
+                intact=checks.counts_hold(level),
                 kinds=("qdrant",),
             )
         )

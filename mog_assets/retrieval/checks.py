@@ -3,26 +3,47 @@
 from __future__ import annotations
 
 import uuid
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
 
+from mog_assets.errors import MogError
 from resources.qdrant import VectorStore
-from resources.recipe import Check, Work
+from resources.recipe import Check, Tools, Work
+from resources.store import Artefact
 
 
 def collection_fault(store: VectorStore, level: int, size: int, corpus: str, ids: Path) -> str | None:
     """What is wrong with the points of a corpus, compared with the ids of its manifest."""
     expected = {str(uuid.UUID(bytes=row.tobytes())) for row in np.load(ids)}
+    if not store.counts(f"level_{level}").get(corpus):
+        return f"collection level_{level} holds no point of corpus {corpus}, expected {len(expected)}: run `mog run`"
     with store.open(f"level_{level}", size) as collection:
         held = collection.ids(corpus)
         count = collection.count(corpus)
-    if held != expected or count != len(expected):
-        return (
-            f"collection level_{level} holds {count} points of corpus {corpus}, expected {len(expected)} "
-            f"({len(expected - held)} missing, {len(held - expected)} too many): run `mog run`"
-        )
-    return None
+    if held == expected and count == len(expected):
+        return None
+    # A run notices what changes the count; nothing but foreign hands exchanges points one for one.
+    remedy = "" if count != len(expected) else f"delete the collection (`qdrant/level_{level}` of the home folder) and "
+    return (
+        f"collection level_{level} holds {count} points of corpus {corpus}, expected {len(expected)} "
+        f"({len(expected - held)} missing, {len(held - expected)} too many): {remedy}run `mog run`"
+    )
+
+
+def counts_hold(level: int) -> Callable[[Tools, Artefact], bool]:
+    """Whether a level's collection holds as many points of the artefact's corpus as its manifest says."""
+
+    def intact(tools: Tools, artefact: Artefact) -> bool:
+        try:
+            held = tools.qdrant.counts(f"level_{level}")
+        except MogError:
+            # Damaged, and by now discarded, or out of reach: building it mends it, or says what is wrong.
+            return False
+        return held.get(str(artefact.manifest.partition), 0) == artefact.manifest.counts["points"]
+
+    return intact
 
 
 def qdrant_holds(level: int) -> Check:

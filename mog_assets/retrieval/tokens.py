@@ -7,8 +7,10 @@ chunk are sums of the counts of the level-1 chunks it covers.
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Sequence
 from functools import cache
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +20,8 @@ import pyarrow.parquet as pq
 from scipy import sparse
 
 from mog_assets.corpus.chunks import Layout
+from mog_assets.corpus.layouts import bucket_layout
+from mog_assets.corpus.reuse import write_rows
 
 # Part of the recipe of everything that is counted.
 TOKENIZER = "words of two characters and more, lower case, English stop words, Snowball English stems; bm25s"
@@ -49,58 +53,84 @@ def query_terms(questions: Sequence[str]) -> list[list[str]]:
     return [[terms[i] for i in row] for row in ids]
 
 
-def count_bucket(documents: str, spans: str, out: str) -> int:
-    """Count the terms of a bucket: a table of `row`, `term`, `count`.
+def count_bucket(documents: str, spans: str, out: str, previous: str | None = None) -> int:
+    """Count the terms of a bucket: a table of `document` (row of the bucket), `chunk`, `term`, `count`.
 
-    Rows 0 … n − 1 are the n level-1 chunks of the bucket, the rows after them the titles of its documents.
+    Chunks are level-1 chunks, numbered from 0 in every document; −1 is its title.
+
+    Args:
+        documents: Parquet file with columns `title`, `text` and `sha256`.
+        spans: Parquet file of their level-1 spans.
+        out: Parquet file to write.
+        previous: What this function wrote for an earlier state of the bucket.
 
     Returns:
-        Number of documents tokenised.
+        Number of documents tokenised: those that `previous` does not have.
     """
-    table = pq.read_table(documents, columns=["title", "text"])
-    texts, titles = table["text"].to_pylist(), table["title"].to_pylist()
-    chunks = pq.read_table(spans)
-    columns = (chunks[name].to_numpy() for name in ("document", "start", "end"))
-    pieces = [texts[d][s:e] for d, s, e in zip(*columns, strict=True)]
-    ids, terms = tokenise([*pieces, *titles])
-    rows = np.repeat(np.arange(len(ids), dtype=np.int64), [len(i) for i in ids])
-    flat = np.fromiter((i for row in ids for i in row), np.int64, len(rows))
-    pairs, counts = np.unique(rows * max(len(terms), 1) + flat, return_counts=True)
-    numbers, codes = pairs // max(len(terms), 1), pairs % max(len(terms), 1)
-    term = pa.DictionaryArray.from_arrays(pa.array(codes, pa.int32()), pa.array(terms, pa.string()))
-    pq.write_table(
-        pa.table({"row": numbers.astype(np.int32), "term": term, "count": counts.astype(np.int32)}),
-        Path(out),
-        compression="zstd",
-    )
-    return len(titles)
+    table = pq.read_table(documents, columns=["title", "text", "sha256"])
+    layout = bucket_layout(Path(documents), Path(spans))
+    cuts = [layout.spans[first:last] for first, last in pairwise(layout.offsets)]
+
+    def count(positions: list[int]) -> pa.Table:
+        pieces = []
+        for position in positions:
+            text = table["text"][position].as_py()
+            pieces += [table["title"][position].as_py(), *(text[start:end] for start, end in cuts[position])]
+        ids, terms = tokenise(pieces)
+        order = sorted(range(len(terms)), key=terms.__getitem__)
+        rank = np.empty(len(terms), np.int64)
+        rank[order] = np.arange(len(terms))
+        flat = rank[np.fromiter((i for row in ids for i in row), np.int64)]
+        rows = np.repeat(np.arange(len(ids)), [len(i) for i in ids])
+        pairs, counts = np.unique(rows * max(len(terms), 1) + flat, return_counts=True)
+        piece, code = pairs // max(len(terms), 1), pairs % max(len(terms), 1)
+        sizes = [1 + len(cuts[position]) for position in positions]
+        document = np.repeat(np.asarray(positions, np.int32), sizes)
+        chunk = np.concatenate([np.arange(-1, size - 1, dtype=np.int32) for size in sizes])
+        return pa.table(
+            {
+                "document": document[piece],
+                "chunk": chunk[piece],
+                "term": pa.array([terms[i] for i in order], pa.string()).take(code),
+                "count": counts.astype(np.int32),
+            }
+        )
+
+    # Counts follow from title and text (the hash of the document) and from where the text is cut.
+    keys = [
+        hashlib.sha256(sha256.encode() + cut.tobytes()).hexdigest()
+        for sha256, cut in zip(table["sha256"].to_pylist(), cuts, strict=True)
+    ]
+    return write_rows(Path(out), keys, Path(previous) if previous else None, count)
 
 
-def assemble(buckets: Sequence[Path], chunks: Sequence[int], documents: Sequence[int]) -> dict[str, Any]:
+def assemble(buckets: Sequence[Path], layouts: Sequence[Layout]) -> dict[str, Any]:
     """Put the counts of all buckets together.
 
     Args:
         buckets: Files that `count_bucket` wrote, in order.
-        chunks: Number of level-1 chunks of each bucket.
-        documents: Number of documents of each bucket.
+        layouts: Layouts of the buckets.
 
     Returns:
         `terms`: sorted list; `chunks` and `titles`: int32 CSR matrices of shape (level-1 chunks, terms) and
         (documents, terms).
     """
-    tables = [pq.read_table(path) for path in buckets]
+    tables = [pq.read_table(path, read_dictionary=["term"]).unify_dictionaries().combine_chunks() for path in buckets]
     local = [table["term"].combine_chunks() for table in tables]
     terms = sorted({term for column in local for term in column.dictionary.to_pylist()})
     number = {term: i for i, term in enumerate(terms)}
     parts: dict[str, list[Any]] = {"chunks": [], "titles": []}
-    for table, column, n, m in zip(tables, local, chunks, documents, strict=True):
+    for table, column, layout in zip(tables, local, layouts, strict=True):
         to_global = np.array([number[t] for t in column.dictionary.to_pylist()], np.int32)
-        columns = to_global[column.indices.to_numpy()] if len(table) else np.zeros(0, np.int32)
-        matrix = sparse.csr_matrix(
-            (table["count"].to_numpy(), (table["row"].to_numpy(), columns)), shape=(n + m, len(terms)), dtype=np.int32
-        )
-        parts["chunks"].append(matrix[:n])
-        parts["titles"].append(matrix[n:])
+        term = to_global[column.indices.to_numpy()] if len(table) else np.zeros(0, np.int32)
+        document, chunk, count = (table[name].to_numpy() for name in ("document", "chunk", "count"))
+        title = chunk < 0
+        for name, here, row, rows in (
+            ("chunks", ~title, layout.offsets[document] + chunk, layout.count(1)),
+            ("titles", title, document, len(layout.documents)),
+        ):
+            entries = (count[here], (row[here], term[here]))
+            parts[name].append(sparse.csr_matrix(entries, shape=(rows, len(terms)), dtype=np.int32))
     return {"terms": terms, **{name: sparse.vstack(part, "csr") for name, part in parts.items()}}
 
 

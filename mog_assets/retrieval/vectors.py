@@ -10,10 +10,11 @@ from pathlib import Path
 import numpy as np
 import pyarrow.parquet as pq
 
+from mog_assets.arrays import save_array
 from mog_assets.corpus.chunks import Layout
 from mog_assets.corpus.layouts import bucket_layout
 
-# Ids of points are uuid5 in this namespace of corpus, document, level, span and text hash.
+# Ids of points are uuid5 in this namespace.
 _NAMESPACE = uuid.UUID("6d6f672d-6173-7365-7473-2f706f696e74")
 
 
@@ -62,8 +63,7 @@ def pool_bucket(documents: str, spans: str, finer: str, level: int, out: str) ->
         Number of vectors written.
     """
     pooled = pool(np.load(finer, mmap_mode="r"), bucket_layout(Path(documents), Path(spans)), level)
-    with Path(out).open("wb") as stream:
-        np.save(stream, pooled)
+    save_array(Path(out), pooled)
     return len(pooled)
 
 
@@ -96,13 +96,27 @@ class VectorTable:
         return result
 
 
-def point_ids(corpus: str, layout: Layout, level: int, texts: Iterable[str]) -> list[str]:
-    """Ids of the points of a level: uuid5 of corpus, document, level, span and hash of what was encoded."""
-    documents, starts, ends = layout.chunk_spans(np.arange(layout.count(level)), level)
+def point_ids(corpus: str, layout: Layout, level: int, texts: Iterable[str], made_by: str) -> list[str]:
+    """Ids of the points of a level: all that payload and vector follow from, so that a point is never stale.
+
+    Args:
+        corpus: Name of the corpus.
+        layout: Its layout.
+        level: The level.
+        texts: What each chunk's vector stands for, in order.
+        made_by: What makes vectors of texts: encoder and code.
+
+    Returns:
+        uuid5 of corpus, document, level, span, text hash and `made_by`. The hash is of the text and of the level-1
+        spans inside it, because those weigh in a pooled vector.
+    """
+    chunks = np.arange(layout.count(level))
+    documents, starts, ends = layout.chunk_spans(chunks, level)
     ids = []
-    for document, start, end, text in zip(documents, starts, ends, texts, strict=True):
-        sha = hashlib.sha256(text.encode()).hexdigest()
-        ids.append(
-            str(uuid.uuid5(_NAMESPACE, f"{corpus}\0{layout.documents[document]}\0{level}\0{start}\0{end}\0{sha}"))
-        )
+    for document, start, end, first, last, text in zip(
+        documents, starts, ends, *layout.covered(chunks, level), texts, strict=True
+    ):
+        sha = hashlib.sha256(text.encode() + layout.spans[first:last].tobytes()).hexdigest()
+        name = f"{corpus}\0{layout.documents[document]}\0{level}\0{start}\0{end}\0{sha}\0{made_by}"
+        ids.append(str(uuid.uuid5(_NAMESPACE, name)))
     return ids

@@ -1,0 +1,140 @@
+"""What a change costs: no document, one, 1 % and 10 % of them, each against a build from nothing.
+
+python benchmarks/incremental.py --config mog.yaml
+
+Works on a copy of the corpora in a scratch folder with a home of its own; the project itself is only read.
+"""
+
+import gzip
+import json
+import math
+import os
+import random
+import shutil
+import tempfile
+import time
+from pathlib import Path
+from typing import Any
+
+import click
+
+from mog_assets import automation, config
+from mog_assets.config import Settings
+from mog_assets.corpus.documents import read_corpus
+from mog_assets.corpus.sentences import sentence_ends
+from resources.recipe import markdown_table
+
+# What is counted of a run, by the asset that reports it.
+COUNTERS = [
+    ("documents", "documents read"),
+    ("chunks/level_1", "documents split"),
+    ("tokens", "documents tokenised"),
+    ("embeddings/", "texts encoded"),
+    ("collections/", "points upserted"),
+    ("collections/", "points deleted"),
+    ("router", "epochs trained"),
+]
+Lines = dict[str, list[str]]
+"""JSON Lines of every corpus."""
+
+
+def copied(settings: Settings) -> Lines:
+    """The corpora as JSON Lines: files as they are, folders with a line a document."""
+    lines = {}
+    for name, corpus in settings.corpora.items():
+        if corpus.path.is_dir():
+            keys = ("id", "title", "text")
+            documents = read_corpus(corpus.path).documents
+            lines[name] = [json.dumps({key: getattr(d, key) for key in keys}) for d in documents]
+        else:
+            opened = gzip.open if corpus.path.suffix == ".gz" else open
+            with opened(corpus.path, "rt", encoding="utf-8") as stream:
+                lines[name] = [line.rstrip("\n") for line in stream if line.strip()]
+    return lines
+
+
+def edit(lines: Lines, places: list[tuple[str, int]], mark: str) -> None:
+    """Put a mark into a sentence in the middle of each of these documents."""
+    for corpus, number in places:
+        record = json.loads(lines[corpus][number])
+        ends = sentence_ends(record["text"])
+        at = len(record["text"][: ends[len(ends) // 2]].rstrip())
+        record["text"] = f"{record['text'][:at]} {mark}{record['text'][at:]}"
+        lines[corpus][number] = json.dumps(record)
+
+
+def write(lines: Lines, settings: Settings, corpora: set[str]) -> None:
+    for name in corpora:
+        settings.corpora[name].path.write_text("\n".join(lines[name]) + "\n", encoding="utf-8")
+
+
+def run(settings: Settings) -> tuple[float, list[dict[str, Any]]]:
+    """Seconds and steps of `mog run`."""
+    started = time.monotonic()
+    report = automation.run(settings)
+    if report.failures:
+        raise click.ClickException("; ".join(report.failures))
+    return time.monotonic() - started, report.steps
+
+
+def row(change: str, edited: int, seconds: float, full: float, steps: list[dict[str, Any]]) -> dict[str, Any]:
+    def built(corpora: bool) -> float:
+        return sum(step["seconds"] for step in steps if (step["corpus"] is not None) == corpora)
+
+    figures = {
+        counter: int(sum(s["recomputed"].get(counter, 0) for s in steps if s["asset"].startswith(asset)))
+        for asset, counter in COUNTERS
+    }
+    return {
+        "change": change,
+        "documents edited": edited,
+        "seconds": f"{seconds:.1f}",
+        "share of the full build": f"{seconds / full:.2%}",
+        "of it per corpus": f"{built(True):.1f}",
+        "of it over all corpora": f"{built(False):.1f}",
+        "assets built": len(steps),
+        **figures,
+    }
+
+
+@click.command()
+@click.option("--config", "path", default="mog.yaml", show_default=True)
+@click.option("--reuse-vectors", is_flag=True, help="Start with the project's vector cache: the build encodes less.")
+@click.option("--without-questions", is_flag=True, help="Leave the question sets out: corpora and indexes alone.")
+@click.option("--scratch", type=click.Path(path_type=Path), help="Where to work; removed at the end. [a new folder]")
+def main(path: str, reuse_vectors: bool, without_questions: bool, scratch: Path | None) -> None:
+    project = config.load(path)
+    for variable in ("DAGSTER_HOME", "QDRANT_URL"):
+        os.environ.pop(variable, None)
+    with tempfile.TemporaryDirectory(dir=scratch) as name:
+        folder = Path(name)
+        corpora = {c: s.model_copy(update={"path": folder / f"{c}.jsonl"}) for c, s in project.corpora.items()}
+        settings = project.model_copy(update={"home": folder / "home", "corpora": corpora})
+        if without_questions:
+            settings = settings.model_copy(update={"question_sets": {}})
+        if reuse_vectors:
+            (settings.home / "cache").mkdir(parents=True)
+            for file in (project.home / "cache").glob("vectors-*"):
+                shutil.copy(file, settings.home / "cache")
+        lines = copied(project)
+        write(lines, settings, set(corpora))
+        places = [(corpus, number) for corpus in corpora for number in range(len(lines[corpus]))]
+        random.Random(project.seed).shuffle(places)
+
+        full, steps = run(settings)
+        table = [row("from nothing", 0, full, full, steps)]
+        used = 0
+        for change, share in (("none", 0.0), ("1 document", 1 / len(places)), ("1 %", 0.01), ("10 %", 0.1)):
+            edited = places[used : used + math.ceil(share * len(places))]
+            used += len(edited)
+            edit(lines, edited, f"(Revised, {change}.)")
+            write(lines, settings, {corpus for corpus, _ in edited})
+            seconds, steps = run(settings)
+            table.append(row(change, len(edited), seconds, full, steps))
+            click.echo(f"{change}: {seconds:.1f} s", err=True)
+    print(f"{len(places)} documents in {len(corpora)} corpora\n")
+    print(markdown_table(table))
+
+
+if __name__ == "__main__":
+    main()

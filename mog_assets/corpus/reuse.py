@@ -1,0 +1,59 @@
+"""Tables of rows per document, computed again only for the documents that changed."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+_KEYS = "documents"
+
+Compute = Callable[[list[int]], pa.Table]
+"""Rows of the documents at some positions of their bucket, in order: `document` (int32, the position) and further
+columns."""
+
+
+def write_rows(out: Path, keys: Sequence[str], previous: Path | None, compute: Compute) -> int:
+    """Write the rows of all documents of a bucket, in order, taking from a previous file what it has.
+
+    Args:
+        out: Parquet file to write; its bytes follow from `keys` and `compute` alone, whatever `previous` holds.
+        keys: Per document, what its rows follow from, but for what is the same of all documents of both files.
+        previous: A file that this function wrote for an earlier state of the bucket, None where there is none.
+        compute: See `Compute`; called with the positions of documents whose keys `previous` does not have.
+
+    Returns:
+        Number of documents computed.
+    """
+    parts = []
+    held: dict[str, int] = {}
+    if previous is not None:
+        table = pq.read_table(previous)
+        noted = pq.read_metadata(previous).metadata[_KEYS.encode()]
+        held = {key: document for document, key in enumerate(json.loads(noted))}
+        kept = [position for position, key in enumerate(keys) if key in held]
+        parts += [_taken(table, [held[keys[position]] for position in kept], kept)] if kept else []
+    missing = [position for position, key in enumerate(keys) if key not in held]
+    if missing:
+        parts.append(compute(missing))
+    rows = pa.concat_tables(parts).combine_chunks()
+    if len(parts) > 1:
+        rows = rows.take(np.argsort(rows["document"].to_numpy(), kind="stable")).combine_chunks()
+    with pq.ParquetWriter(out, rows.schema, compression="zstd", store_schema=False) as writer:
+        writer.write_table(rows)
+        writer.add_key_value_metadata({_KEYS: json.dumps(list(keys))})
+    return len(missing)
+
+
+def _taken(table: pa.Table, documents: list[int], positions: list[int]) -> pa.Table:
+    """The rows of these documents of a table, as those of documents at `positions`."""
+    column = table["document"].to_numpy()
+    first, last = np.searchsorted(column, documents), np.searchsorted(column, documents, side="right")
+    counts = last - first
+    rows = np.arange(counts.sum()) + np.repeat(first - (np.cumsum(counts) - counts), counts)
+    position = pa.array(np.repeat(positions, counts).astype(np.int32))
+    return table.take(rows).set_column(0, "document", position)

@@ -1,0 +1,466 @@
+"""What a changed document touches, and that an updated project equals one built from nothing."""
+
+import json
+import os
+import random
+import shutil
+import tempfile
+from collections import Counter
+from pathlib import Path
+from types import SimpleNamespace
+
+import numpy as np
+import pyarrow.parquet as pq
+import pytest
+import yaml
+from hypothesis import HealthCheck, Phase, event, example, given, note, seed, settings
+from hypothesis import strategies as st
+
+from mog_assets import automation, config
+from mog_assets.corpus import plots
+from mog_assets.corpus.chunks import split_bucket
+from mog_assets.corpus.documents import into_buckets, read_corpus, write_documents
+from mog_assets.retrieval.corpora import Corpora
+from mog_assets.retrieval.tokens import count_bucket, query_terms
+from resources import qdrant
+from resources.encoder import Encoder
+from resources.points import POINTS, interrupt_with
+from resources.recipe import Tools, is_fresh, materialise
+
+HERON = "The grey heron stands still in shallow water. It waits for a fish. Then it strikes with its bill. "
+OTTER = "The otter swims at dusk. It eats fish and crayfish. Its holt is under a bank of the river. "
+NEWT = "The newt lives in the pond in spring. It spends the winter under stones. "
+TEXTS = [HERON, OTTER, NEWT, HERON + OTTER, NEWT + HERON + "Both like ponds.", OTTER * 3, "The of and."]
+
+
+# Waiting for a disk at every write would take nearly all of the time.
+IN_MEMORY = "/dev/shm" if Path("/dev/shm").is_dir() else None
+
+
+class Interrupted(BaseException):
+    """What nothing catches, like a signal."""
+
+
+@pytest.fixture(scope="module")
+def encoder(tmp_path_factory):
+    """One vector cache for all homes: equal texts have equal bytes whatever batch they were encoded in."""
+    return Encoder(config.EncoderSettings(), tmp_path_factory.mktemp("vectors"))
+
+
+@pytest.fixture(autouse=True)
+def nothing_is_drawn(monkeypatch):
+    """Pictures are no part of the state, and take most of the time."""
+    monkeypatch.setattr(plots, "length_histogram", lambda *_: b"")
+
+
+class Project:
+    """Two corpora, one a file and one a folder, in a home of their own; `documents` is what their sources hold."""
+
+    def __init__(self, folder, encoder, home="home", **options):
+        self.folder, self.encoder = folder, encoder
+        self.documents = {"file": {}, "folder": {}}
+        (folder / "folder").mkdir(parents=True, exist_ok=True)
+        values = {
+            "home": home,
+            "corpora": {"file": {"path": "file.jsonl"}, "folder": {"path": "folder"}},
+            "levels": 2,
+            "buckets": 2,
+            "finest_chars": 60,
+            **options,
+        }
+        (folder / f"{home}.yaml").write_text(yaml.safe_dump(values), encoding="utf-8")
+        self.settings = config.load(folder / f"{home}.yaml")
+
+    @property
+    def tools(self):
+        tools = Tools(self.settings)
+        vars(tools)["encoder"] = self.encoder
+        return tools
+
+    def put(self, corpus, name, text, title="", metadata=None):
+        """Add a document, or change it."""
+        self.documents[corpus][name] = {"title": title, "text": text, "metadata": metadata or {}}
+        self._write()
+
+    def take(self, corpus, name):
+        """Remove a document."""
+        document = self.documents[corpus].pop(name)
+        self._write()
+        return document
+
+    def _write(self):
+        lines = [json.dumps({"id": name, **document}) for name, document in self.documents["file"].items()]
+        sources = {self.folder / "file.jsonl": "\n".join(lines) + "\n"}
+        sources |= {self.folder / f"folder/{name}.md": d["text"] for name, d in self.documents["folder"].items()}
+        for path, text in sources.items():
+            if not path.exists() or path.read_text(encoding="utf-8") != text:
+                path.write_text(text, encoding="utf-8")
+        for path in (self.folder / "folder").iterdir():
+            if path.stem not in self.documents["folder"]:
+                path.unlink()
+
+    def places(self):
+        """The recipes up to the soft labels, in order, with each partition."""
+        recipes = automation.graph(self.settings)
+        for recipe in recipes.values():
+            if recipe.partitioned or recipe.key in ("questions", "soft_labels"):
+                for corpus in self.settings.corpora if recipe.partitioned else [None]:
+                    yield recipe, corpus, recipes
+
+    def run(self, at=None):
+        """Bring everything up to date, as `mog run` does; interrupted at the n-th time of a named point.
+
+        Returns what was recomputed, by asset, summed over corpora; None where it was interrupted.
+        """
+        reached = Counter()
+
+        def interrupt(point):
+            reached[point] += 1
+            if at is not None and at == (point, reached[point]):
+                raise Interrupted(point)
+
+        recomputed = {}
+        interrupt_with(interrupt)
+        try:
+            for recipe, corpus, recipes in self.places():
+                outcome = materialise(recipe, corpus, self.tools, recipes)
+                assert not any(check.name in outcome.faults for check in recipe.checks if check.blocking)
+                if outcome.built:
+                    found = outcome.artefact.manifest.info["recomputed"]
+                    recomputed.setdefault(recipe.key, Counter()).update(found)
+        except Interrupted:
+            return None
+        finally:
+            interrupt_with(None)
+        return {key: dict(counts) for key, counts in recomputed.items()}
+
+    def stored(self, key, corpus):
+        return self.tools.store.read(key, corpus)
+
+    def files(self, key, corpus):
+        """Checksum of every file of an artefact by logical name."""
+        return {name: entry["sha256"] for name, entry in self.stored(key, corpus).manifest.files.items()}
+
+    def points(self):
+        """Every point of every collection: payload and vector by id."""
+        import qdrant_edge as edge
+
+        found = {}
+        for level in self.settings.level_range:
+            shard = edge.EdgeShard.load(str(self.settings.home / "qdrant" / f"level_{level}"))
+            request = edge.ScrollRequest(limit=10_000, with_payload=True, with_vector=True)
+            records, rest = shard.scroll(request)
+            assert rest is None
+            shard.close()
+            found[level] = {str(r.id): (dict(r.payload), tuple(r.vector)) for r in records}
+        return found
+
+    def scores(self):
+        """BM25 scores of a few questions, by level."""
+        corpora = Corpora.open(self.tools.store.read, self.settings, list(self.settings.corpora))
+        queries = query_terms(["Where does the otter swim?", "What eats fish in the pond?"])
+        return [
+            [array.tolist() for array in index.search(queries, 5)]
+            for level in self.settings.level_range
+            for index in corpora.bm25(level)
+        ]
+
+
+def assert_equal_to_a_rebuild(project):
+    """Everything of a project is, byte for byte, what another home gets from nothing."""
+    options = {"question_sets": {"ponds": {"path": "questions.jsonl", "corpora": ["file", "folder"], "test": ["dev"]}}}
+    other = Project(project.folder, project.encoder, "rebuilt", **(options if project.settings.question_sets else {}))
+    shutil.rmtree(other.settings.home, ignore_errors=True)
+    other.run()
+    for recipe, corpus, recipes in project.places():
+        label = f"{recipe.key} of {corpus}"
+        ours, theirs = project.stored(recipe.key, corpus), other.stored(recipe.key, corpus)
+        assert project.files(recipe.key, corpus) == other.files(recipe.key, corpus), label
+        assert ours.manifest.version == theirs.manifest.version, label
+        assert ours.manifest.counts == theirs.manifest.counts, label
+        assert project.tools.store.verify(ours) == [], label
+        assert is_fresh(recipe, corpus, project.tools, recipes), label
+    assert project.scores() == other.scores()
+    assert project.points() == other.points()
+
+
+# The property
+
+
+def two_corpora(folder, encoder):
+    """Two corpora of two documents, one question with evidence in each, and one without evidence."""
+    rows = [
+        {"id": "1", "question": "How does the heron fish?", "split": "dev"}
+        | {"evidence": [{"corpus": "file", "doc": "a", "start": 0, "end": 45}]},
+        {"id": "2", "question": "What does the otter eat?", "split": "dev"}
+        | {"evidence": [{"corpus": "folder", "doc": "a.md", "start": 24, "end": 51}]},
+        {"id": "3", "question": "Where are newts in winter?", "split": "dev", "answer": "Under stones."},
+    ]
+    (folder / "questions.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
+    sets = {"ponds": {"path": "questions.jsonl", "corpora": ["file", "folder"], "test": ["dev"]}}
+    project = Project(folder, encoder, question_sets=sets)
+    for corpus, texts in (("file", [HERON, NEWT]), ("folder", [OTTER, HERON + NEWT])):
+        for name, text in zip("ab", texts, strict=True):
+            project.put(corpus, name, text)
+    return project
+
+
+# Another one every time; a failure prints it with the example.
+SEED = int(os.environ.get("MOG_TEST_SEED") or random.SystemRandom().randrange(2**32))
+NAMES = st.sampled_from("abcd")
+CORPORA = st.sampled_from(["file", "folder"])
+CHANGES = st.one_of(
+    st.tuples(st.just("put"), CORPORA, NAMES, st.sampled_from(TEXTS)),
+    st.tuples(st.just("remove"), CORPORA, NAMES),
+    st.tuples(st.just("rename"), CORPORA, NAMES, NAMES),
+    st.tuples(st.just("move"), CORPORA, NAMES),
+    st.tuples(st.just("bring back"), CORPORA, NAMES),
+)
+# A number that a run does not come to leaves it uninterrupted.
+INTERRUPTIONS = st.tuples(st.sampled_from(sorted(POINTS)), st.sampled_from([1, 2, 3, 5, 8, 13]))
+
+
+def change(project, removed, kind, corpus, name, *more):
+    """Apply a change to the sources, where it can be: a corpus always keeps a document."""
+    here, there = project.documents[corpus], {"file": "folder", "folder": "file"}[corpus]
+    if kind == "put":
+        project.put(corpus, name, more[0])
+    elif kind == "bring back" and (corpus, name) in removed:
+        project.put(corpus, name, removed[corpus, name])
+    elif kind == "rename" and name in here and more[0] not in here:
+        project.put(corpus, more[0], project.take(corpus, name)["text"])
+    elif kind in ("remove", "move") and name in here and len(here) > 1:
+        removed[corpus, name] = project.take(corpus, name)["text"]
+        if kind == "move":
+            project.put(there, name, removed[corpus, name])
+    else:
+        return
+    event(kind)
+
+
+@given(
+    INTERRUPTIONS, st.lists(st.tuples(st.lists(CHANGES, min_size=1, max_size=3), INTERRUPTIONS), min_size=2, max_size=3)
+)
+# Interrupted with points of the edit in Qdrant, then undone: the manifests of before hold again, the points do not.
+@example(None, [([("put", "file", "a", OTTER)], ("points upserted", 1)), ([("put", "file", "a", HERON)], None)])
+@example(None, [([("remove", "folder", "a")], ("points deleted", 1)), ([("bring back", "folder", "a")], ("swept", 1))])
+@example(("points flushed", 1), [([("move", "file", "b"), ("rename", "folder", "a", "c")], ("manifest moved", 2))])
+@seed(SEED)
+@settings(
+    max_examples=6,
+    deadline=None,
+    print_blob=True,
+    derandomize=False,
+    database=None,
+    phases=[Phase.explicit, Phase.generate, Phase.shrink],
+    suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
+)
+def test_any_changes_interrupted_anywhere_end_as_a_rebuild_from_nothing(encoder, first, steps):
+    note(f"seed: run again with MOG_TEST_SEED={SEED}")
+    with tempfile.TemporaryDirectory(dir=IN_MEMORY) as folder:
+        project = two_corpora(Path(folder), encoder)
+        project.run(first)
+        removed = {}
+        for changes, at in steps:
+            for one in changes:
+                change(project, removed, *one)
+            event("interrupted" if project.run(at) is None else "not interrupted")
+        assert project.run() is not None
+        assert project.run() == {}
+        assert_equal_to_a_rebuild(project)
+
+
+# What a change costs
+
+
+@pytest.fixture
+def folder():
+    with tempfile.TemporaryDirectory(dir=IN_MEMORY) as name:
+        yield Path(name)
+
+
+@pytest.fixture
+def ponds(folder, encoder):
+    """A file of six documents and a folder of one, built, without questions."""
+    project = Project(folder, encoder)
+    texts = {"a": HERON, "b": OTTER, "c": NEWT, "d": HERON + OTTER, "e": OTTER + NEWT, "f": NEWT + HERON + OTTER}
+    for name, text in texts.items():
+        project.put("file", name, text, title="Ponds")
+    project.put("folder", "a", NEWT)
+    project.run()
+    return project
+
+
+def chunk_texts(project, corpus, level):
+    """Counter of (document, text) of the chunks of a level, from the points."""
+    texts = {}
+    stored = project.stored("documents", corpus)
+    for name in stored.names("bucket"):
+        texts |= {row["id"]: row["text"] for row in pq.read_table(stored.path(name)).to_pylist()}
+    payloads = [payload for payload, _ in project.points()[level].values() if payload["corpus"] == corpus]
+    return Counter((p["document"], texts[p["document"]][p["start"] : p["end"]]) for p in payloads)
+
+
+def test_an_edit_recomputes_its_document_alone(ponds):
+    before = {level: chunk_texts(ponds, "file", level) for level in (1, 2)}
+    ponds.put("file", "f", NEWT + HERON + "The kingfisher dives. " + OTTER, title="Ponds")
+    recomputed = ponds.run()
+    after = {level: chunk_texts(ponds, "file", level) for level in (1, 2)}
+    assert recomputed["chunks/level_1"] == {"documents split": 1, "documents skipped": 5}
+    assert recomputed["tokens"] == {"documents tokenised": 1, "documents skipped": 5}
+    known = {text for _, text in before[1]}
+    new = {text for _, text in after[1]} - known
+    assert recomputed["embeddings/level_1"] == {"texts encoded": len(new)} and new
+    for level in (1, 2):
+        upserted, deleted = (after[level] - before[level]).total(), (before[level] - after[level]).total()
+        counted = recomputed[f"collections/level_{level}"]
+        assert set(document for document, _ in (after[level] - before[level])) == {"f"}
+        # A chunk whose text is the same and lies elsewhere in the document is another point.
+        assert counted["points upserted"] - counted["points deleted"] == upserted - deleted
+        assert upserted <= counted["points upserted"] <= sum(n for (d, _), n in after[level].items() if d == "f")
+    assert_equal_to_a_rebuild(ponds)
+
+
+def test_an_added_and_a_removed_document_touch_their_own_points_alone(ponds):
+    ponds.put("file", "g", "A moorhen nests among the reeds.", title="Ponds")
+    recomputed = ponds.run()
+    assert recomputed["chunks/level_1"] == {"documents split": 1, "documents skipped": 6}
+    assert recomputed["tokens"] == {"documents tokenised": 1, "documents skipped": 6}
+    for level in (1, 2):
+        assert recomputed[f"collections/level_{level}"] == {"points upserted": 1, "points deleted": 0}
+    ponds.take("file", "g")
+    recomputed = ponds.run()
+    assert recomputed["chunks/level_1"]["documents split"] == recomputed["tokens"]["documents tokenised"] == 0
+    assert recomputed["embeddings/level_1"] == {"texts encoded": 0}
+    for level in (1, 2):
+        assert recomputed[f"collections/level_{level}"] == {"points upserted": 0, "points deleted": 1}
+
+
+def test_a_renamed_document_is_not_encoded_again(ponds):
+    document = ponds.take("file", "d")
+    ponds.put("file", "z", **document)
+    recomputed = ponds.run()
+    assert recomputed["embeddings/level_1"] == {"texts encoded": 0}
+    counted = recomputed["collections/level_1"]
+    assert counted["points upserted"] == counted["points deleted"] > 0
+    assert_equal_to_a_rebuild(ponds)
+
+
+def test_other_metadata_rewrites_nothing_that_follows_from_texts(ponds):
+    keys = ("chunks/level_1", "tokens", "bm25/level_2", "embeddings/level_1", "embeddings/level_2")
+    before = {key: ponds.stored(key, "file").manifest.files for key in keys}
+    ponds.put("file", "c", NEWT, title="Ponds", metadata={"seen": "2024"})
+    recomputed = ponds.run()
+    assert "documents" in recomputed
+    assert {key: ponds.stored(key, "file").manifest.files for key in keys} == before
+    assert recomputed["chunks/level_1"] == {"documents split": 0, "documents skipped": 6}
+
+
+def test_an_untouched_corpus_is_not_built(ponds):
+    def manifests():
+        return {recipe.key: ponds.stored(recipe.key, "file").manifest for recipe, corpus, _ in ponds.places() if corpus}
+
+    before = manifests()
+    ponds.put("folder", "a", HERON)
+    assert "documents" in ponds.run()
+    assert manifests() == before
+
+
+@pytest.mark.parametrize("option", [{"finest_chars": 80}, {"levels": 3}])
+def test_rows_made_with_other_options_are_not_reused(ponds, option):
+    ponds.put("file", "c", NEWT + OTTER, title="Ponds")
+    ponds.settings = ponds.settings.model_copy(update=option)
+    split = ponds.run()["chunks/level_1"]["documents split"]
+    assert split == (7 if "finest_chars" in option else 1)
+
+
+def test_damaged_rows_are_not_reused(ponds):
+    from mog_assets.corpus.documents import bucket_of
+
+    name = f"bucket_{bucket_of('c', 2):04d}.parquet"
+    path = ponds.stored("chunks/level_1", "file").path(name)
+    content = bytearray(path.read_bytes())
+    content[len(content) // 3] ^= 1
+    path.write_bytes(content)
+    ponds.put("file", "c", NEWT + OTTER, title="Ponds")
+    bucket = sum(bucket_of(document, 2) == bucket_of("c", 2) for document in ponds.documents["file"])
+    assert ponds.run()["chunks/level_1"]["documents split"] == bucket > 1
+    assert_equal_to_a_rebuild(ponds)
+
+
+@pytest.mark.parametrize("point", ["points upserted", "points deleted"])
+def test_an_interrupted_change_of_points_goes_on_where_it_stopped(ponds, monkeypatch, point):
+    monkeypatch.setattr(qdrant, "_UPSERT_BATCH", 2)
+    for name in "def":
+        ponds.put("file", name, "The kingfisher dives. " + ponds.documents["file"][name]["text"], title="Ponds")
+    wanted = SimpleNamespace(folder=ponds.folder / "uninterrupted")
+    shutil.copytree(ponds.settings.home, wanted.folder)
+    assert ponds.run((point, 2)) is None
+    undisturbed = Project(ponds.folder, ponds.encoder, "uninterrupted").run()["collections/level_1"]
+    rest = ponds.run()["collections/level_1"]
+    whole = {"points upserted": undisturbed["points upserted"], "points deleted": undisturbed["points deleted"]}
+    whole[point] -= 4
+    if point == "points upserted":
+        whole["points deleted"] = 0
+    assert rest == whole
+    assert_equal_to_a_rebuild(ponds)
+
+
+def test_another_encoder_replaces_every_point(ponds):
+    before = ponds.points()
+    ponds.encoder = Encoder(config.EncoderSettings(max_length=8), ponds.folder / "vectors")
+    ponds.settings = ponds.settings.model_copy(update={"encoder": ponds.encoder.settings})
+    recomputed = ponds.run()
+    after = ponds.points()
+    for level in (1, 2):
+        assert before[level].keys().isdisjoint(after[level])
+        counted = recomputed[f"collections/level_{level}"]
+        assert counted == {"points upserted": len(after[level]), "points deleted": len(before[level])}
+
+
+# Rows of buckets
+
+
+words = st.sampled_from(["Otters swim. ", "The heron waits. ", "Newts!\n", "of the ", "Größe 東京 ", "x" * 70])
+bodies = st.lists(words, min_size=1, max_size=6).map("".join).filter(str.strip)
+corpora = st.dictionaries(st.sampled_from("abcdef"), st.tuples(st.sampled_from(["", "Ponds"]), bodies), min_size=1)
+
+
+@given(corpora, corpora)
+@settings(deadline=None, max_examples=40)
+def test_reused_rows_are_byte_for_byte_those_computed_from_nothing(earlier, later):
+    with tempfile.TemporaryDirectory(dir=IN_MEMORY) as folder:
+        root = Path(folder)
+        made = {}
+        for state, held in (("earlier", earlier), ("later", later)):
+            lines = [json.dumps({"id": i, "title": title, "text": text}) for i, (title, text) in held.items()]
+            (root / f"{state}.jsonl").write_text("\n".join(lines), encoding="utf-8")
+            documents = into_buckets(read_corpus(root / f"{state}.jsonl").documents, 1)[0]
+            paths = {kind: str(root / f"{state}-{kind}") for kind in ("documents", "spans", "terms")}
+            write_documents(documents, Path(paths["documents"]))
+            split_bucket(paths["documents"], paths["spans"], "sentences", 60)
+            count_bucket(paths["documents"], paths["spans"], paths["terms"])
+            made[state] = paths, {(title, text) for title, text in held.values()}
+        (old, had), (new, has) = made["earlier"], made["later"]
+        again = [str(root / kind) for kind in ("spans", "terms")]
+        changed = sum((title, text) not in had for title, text in later.values())
+        assert split_bucket(new["documents"], again[0], "sentences", 60, old["spans"]) == changed
+        assert count_bucket(new["documents"], again[0], again[1], old["terms"]) == changed
+        assert Path(again[0]).read_bytes() == Path(new["spans"]).read_bytes()
+        assert Path(again[1]).read_bytes() == Path(new["terms"]).read_bytes()
+        assert has or not later
+
+
+def test_counts_are_not_reused_where_the_text_is_cut_elsewhere(tmp_path):
+    write_path = tmp_path / "documents"
+    (tmp_path / "c.jsonl").write_text(json.dumps({"id": "a", "text": HERON}), encoding="utf-8")
+    write_documents(read_corpus(tmp_path / "c.jsonl").documents, write_path)
+    for size in (60, 100):
+        split_bucket(str(write_path), str(tmp_path / f"spans{size}"), "sentences", size)
+    count_bucket(str(write_path), str(tmp_path / "spans60"), str(tmp_path / "terms60"))
+    arguments = (str(write_path), str(tmp_path / "spans100"))
+    assert count_bucket(*arguments, str(tmp_path / "terms"), str(tmp_path / "terms60")) == 1
+    count_bucket(*arguments, str(tmp_path / "fresh"))
+    assert (tmp_path / "terms").read_bytes() == (tmp_path / "fresh").read_bytes()
+    chunks = [pq.read_table(tmp_path / name)["chunk"].to_numpy().max() for name in ("terms60", "terms")]
+    assert np.diff(chunks) < 0
