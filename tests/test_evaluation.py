@@ -2,20 +2,31 @@
 
 from __future__ import annotations
 
+import json
+import shutil
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from types import SimpleNamespace
+
 import numpy as np
 import pandas as pd
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from mog_assets import automation
 from mog_assets.corpus.plots import MAX_BYTES, length_histogram
 from mog_assets.corpus.questions import Evidence, Question
-from mog_assets.evaluation import plots
+from mog_assets.errors import MogError
+from mog_assets.evaluation import assets as evaluation_assets
+from mog_assets.evaluation import history, plots
 from mog_assets.evaluation.measures import CONTEXTS, MEASURES, evaluate, measure_names
 from mog_assets.evaluation.report import render
 from mog_assets.evaluation.scores import COLUMNS, leaderboard, score
-from mog_assets.evaluation.significance import bootstrap_interval, holm, permutation_p
+from mog_assets.routing import router
 from mog_assets.routing.plots import loss_curve, weights_by_kind
+from mog_assets.significance import bootstrap_interval, holm, permutation_p, shift
+from resources.recipe import Recipe, Tools, materialise
 
 RUN_COLUMNS = ["question_set", "split", "question", "method", "rank", "corpus", "doc", "start", "end", "level", "score"]
 
@@ -179,6 +190,20 @@ def test_interval_contains_the_mean_and_shrinks():
     assert (low[0], high[0]) == pytest.approx((1, 1))
 
 
+def test_shift_is_the_share_that_would_change_class_and_knows_chance():
+    distance, p = shift(np.array([60, 30, 10]), np.array([10, 30, 60]))
+    assert distance == pytest.approx(0.5)
+    assert p == 1 / 10001
+    assert shift(np.array([50, 50]), np.array([5, 5])) == (0, 1)
+    assert shift(np.array([9, 9]), np.array([0, 0])) == (0, 1)
+    # Three questions that differ altogether prove nothing.
+    distance, p = shift(np.array([3, 0]), np.array([0, 3]))
+    assert distance == 1 and p == pytest.approx(0.1, abs=0.02)
+    rng = np.random.default_rng(6)
+    chance = [shift(*rng.multinomial(80, [0.5, 0.3, 0.2], size=2), samples=400)[1] for _ in range(150)]
+    assert np.mean(np.array(chance) < 0.05) < 0.12
+
+
 KINDS = {
     "fixed-1": ("bm25", "fixed"),
     "fixed-2": ("bm25", "fixed"),
@@ -227,6 +252,15 @@ def test_leaderboard_is_sorted_and_shows_intervals():
     assert leaderboard(made_scores(), "absent", ["ER"]) == []
 
 
+def dated(table: pd.DataFrame) -> pd.DataFrame:
+    """The history of two evaluations, the second with a drop of every method."""
+    nights = []
+    for night, dropped in ((1, False), (2, True)):
+        methods = table[["question_set", "split", "method"]].drop_duplicates().assign(p=0.01, dropped=dropped)
+        nights.append(history.rows(table, ["ER"], datetime(2026, 1, night, 3, tzinfo=UTC), "v", "c", methods))
+    return history.appended(*nights)
+
+
 def test_plots_are_small_pngs():
     table = made_scores("a $strange$ <set>")
     curve = [{"epoch": e, "train_loss": 1 / e, "validation_loss": 1.2 / e} for e in range(1, 30)]
@@ -238,6 +272,10 @@ def test_plots_are_small_pngs():
         plots.leaderboard_bars(table, "a $strange$ <set>"),
         plots.er_against_cost(table, "absent"),
         plots.leaderboard_bars(table, "absent"),
+        plots.levels_chosen([("a $b$: training", np.array([3, 0, 4])), ("a $b$: test", np.array([0, 0, 0]))]),
+        plots.levels_chosen([]),
+        plots.er_over_time(dated(table), "a $strange$ <set>"),
+        plots.er_over_time(dated(table), "absent"),
     ]
     assert all(data.startswith(b"\x89PNG") and len(data) < MAX_BYTES for data in pictures)
 
@@ -253,3 +291,310 @@ def test_report_escapes_and_asks_nothing_of_the_network():
     assert "data:image/png;base64," in page
     assert page.count('aria-sort="descending"') == 1
     assert "No question with evidence" in render(pd.DataFrame(columns=list(COLUMNS)), {}, [])
+
+
+# History
+
+
+def evaluation(level: dict[str, float], questions: int = 60, seed: int = 0, question_set: str = "set") -> pd.DataFrame:
+    """Evidence recall of every question: normal around a mean for each method, the same noise for the same seed."""
+    rng = np.random.default_rng(seed)
+    noise = rng.normal(0, 0.05, questions)
+    return pd.DataFrame(
+        [
+            (question_set, "test", method, f"q{i}", float(np.clip(mean + noise[i], 0, 1)))
+            for method, mean in level.items()
+            for i in range(questions)
+        ],
+        columns=["question_set", "split", "method", "question", "ER"],
+    )
+
+
+def test_only_the_method_that_fell_has_dropped():
+    before = evaluation({"mog": 0.6, "fixed-1": 0.5, "fused-1": 0.5, "only before": 0.5})
+    now = evaluation({"mog": 0.5, "fixed-1": 0.5, "fused-1": 0.6, "only now": 0.5})
+    noisy = now.assign(ER=now["ER"] + np.random.default_rng(1).normal(0, 0.02, len(now)))
+    found = history.compare(noisy, before, 0).set_index("method")
+    assert found["dropped"].to_dict() == {"mog": True, "fixed-1": False, "fused-1": False}
+    assert found.loc["fused-1", "p"] < 0.05
+    assert found.loc["mog", ["before", "now"]].tolist() == pytest.approx([0.6, 0.5], abs=0.02)
+    assert (found["n"] == 60).all()
+
+
+def test_comparison_is_of_common_questions_and_says_nothing_without_any():
+    before, now = evaluation({"mog": 0.9}, 30), evaluation({"mog": 0.2}, 60)
+    # The thirty that are new are the bad ones.
+    now.loc[:29, "ER"] = before["ER"].to_numpy()
+    found = history.compare(now, before, 0)
+    assert (found["n"].tolist(), found["p"].tolist(), found["dropped"].tolist()) == ([30], [1.0], [False])
+    other = history.compare(now, before.assign(question_set="other"), 0)
+    assert other.empty and history.drops(other) == []
+
+
+def test_drops_are_corrected_for_the_number_of_methods_of_all_question_sets():
+    # Six questions that all fell: p = 2/64 for one method alone.
+    before = pd.concat([evaluation({"mog": 0.6}, 6, question_set=f"set {i}") for i in range(2)])
+    now = before.assign(ER=before["ER"] - 0.01 * (before["question_set"] == "set 0"))
+    alone = history.compare(now[now["question_set"] == "set 0"], before, 0)
+    assert alone["p"].tolist() == pytest.approx([2 / 64], abs=0.01) and alone["dropped"].all()
+    both = history.compare(now, before, 0).set_index("question_set")
+    assert both.loc["set 0", "p"] == pytest.approx(2 * alone["p"].iloc[0])
+    assert not both["dropped"].any()
+
+
+def test_worst_drop_is_named_first_with_its_figures():
+    before = evaluation({"a": 0.6, "b": 0.6})
+    found = history.drops(history.compare(evaluation({"a": 0.55, "b": 0.4}), before, 0))
+    assert [text.split(":")[0] for text in found] == ["set/test b", "set/test a"]
+    assert "ER 0.6" in found[0] and " to 0.4" in found[0] and "on 60 questions (p = 0.000" in found[0]
+
+
+class Nights:
+    """A home whose scores are replaced; the history is made by its own recipe from what is in the store."""
+
+    def __init__(self, settings):
+        self.settings = settings
+
+    def evaluate(self, level, night, **changes):
+        """Scores of a night, then the history as a forced run makes it."""
+        tools = Tools(self.settings.model_copy(update=changes))
+        share = {method: round(1000 * mean) for method, mean in level.items()}
+        ranked = {(m, f"q{i}"): [("c", "d", 0, length - i)] for m, length in share.items() for i in range(30)}
+        members = {"set": [question(f"q{i}", ("c", "d", 0, 1000)) for i in range(30)]}
+        measured = evaluate(run_of(ranked), members, 2)
+
+        def build(work):
+            for name, frame in (("per_question", measured), ("scores", score(measured, 2, 0, KINDS))):
+                path, there = work.file(f"{name}.parquet", level)
+                if not there:
+                    with work.writing(path) as temporary:
+                        frame.to_parquet(temporary)
+
+        scores = Recipe("scores", build, "", "evaluation", partitioned=False, settings=lambda tools: level)
+        recipes = {r.key: r for r in evaluation_assets.recipes(tools.settings)} | {"scores": scores}
+        materialise(scores, None, tools, recipes, force=night)
+        outcome = materialise(recipes["history"], None, tools, recipes, force=night)
+        assert outcome.artefact is not None
+        return outcome, pd.read_parquet(outcome.artefact.path("history.parquet"))
+
+
+@pytest.fixture
+def nights(tmp_path, make_project):
+    values = {
+        "corpora": {"c": {"path": "c"}},
+        "question_sets": {"set": {"path": "set.jsonl", "corpora": ["c"], "test": ["test"]}},
+        "levels": 2,
+    }
+    return Nights(make_project(tmp_path, values).settings)
+
+
+GOOD, BAD = {"fixed-1": 0.5, "mog": 0.8}, {"fixed-1": 0.5, "mog": 0.6}
+
+
+def test_every_evaluation_adds_a_row_for_each_method_and_none_is_lost(nights):
+    _, table = nights.evaluate(GOOD, False)
+    assert list(table.columns) == list(history.COLUMNS)
+    assert len(table) == 2 * 7 and set(table["measure"]) >= {"ER", "ER@1000", "nDCG@10"}
+    assert abs(table["time"].iloc[0] - datetime.now(UTC)) < timedelta(minutes=5)
+    again, same = nights.evaluate(GOOD, False)
+    assert not again.built and same.equals(table)
+    outcome, longer = nights.evaluate(GOOD, True)
+    assert outcome.faults == {} and longer["time"].nunique() == 2
+    assert longer["scores"].nunique() == longer["configuration"].nunique() == 1
+    pd.testing.assert_frame_equal(longer.head(len(table)), table)
+    _, three = nights.evaluate(BAD, True)
+    pd.testing.assert_frame_equal(three.head(len(longer)), longer)
+    assert three["time"].is_monotonic_increasing and three["scores"].nunique() == 2
+
+
+def test_drop_is_flagged_until_scores_recover_and_is_not_accepted(nights):
+    nights.evaluate(GOOD, False)
+    for _ in range(2):
+        outcome, table = nights.evaluate(BAD, True)
+        assert list(outcome.faults) == ["no_significant_drop"]
+        said = outcome.faults["no_significant_drop"]
+        assert "set/test mog: ER 0.7" in said and "fixed-1" not in said and "until the configuration changes" in said
+        last = table[table["time"] == table["time"].max()]
+        assert last.loc[last["dropped"], ["method", "measure"]].values.tolist() == [["mog", "ER"]]
+        assert outcome.artefact.manifest.info["accepted"]["scores"] == table["scores"].iloc[0]
+    outcome, table = nights.evaluate(GOOD, True)
+    assert outcome.faults == {} and not table[table["time"] == table["time"].max()]["dropped"].any()
+    # Better scores are accepted, so that falling back from them is a drop.
+    nights.evaluate({"fixed-1": 0.5, "mog": 0.9}, True)
+    assert "ER 0.8" in nights.evaluate(GOOD, True)[0].faults["no_significant_drop"]
+
+
+def test_drop_after_a_change_of_the_configuration_is_told_once_and_accepted(nights):
+    nights.evaluate(GOOD, False)
+    outcome, table = nights.evaluate(BAD, True, finest_chars=200)
+    assert "are the accepted ones from now on" in outcome.faults["no_significant_drop"]
+    assert table["configuration"].nunique() == 2
+    assert nights.evaluate(BAD, True, finest_chars=200)[0].faults == {}
+
+
+def test_change_of_the_configuration_accepts_the_scores_that_are_there(nights):
+    nights.evaluate(GOOD, False)
+    assert nights.evaluate(BAD, True)[0].faults
+    outcome, table = nights.evaluate(BAD, False, seed=1)
+    assert outcome.built and "from now on" in outcome.faults["no_significant_drop"]
+    # The evaluation was there already.
+    assert table["time"].nunique() == 2
+    assert nights.evaluate(BAD, True, seed=1)[0].faults == {}
+
+
+def test_where_and_when_things_run_is_no_change_of_the_configuration(nights):
+    settings = nights.settings
+    automation_settings = settings.automation.model_copy(update={"nightly": "5 4 * * *", "interval_seconds": 7})
+    encoder = settings.encoder.model_copy(update={"batch_tokens": 64})
+    same = settings.model_copy(update={"automation": automation_settings, "encoder": encoder})
+    assert evaluation_assets._configuration(same) == evaluation_assets._configuration(settings)
+    other = settings.model_copy(update={"k": 3})
+    assert evaluation_assets._configuration(other) != evaluation_assets._configuration(settings)
+
+
+@pytest.mark.parametrize("kept", [1, 0.5])
+def test_history_that_cannot_be_read_is_an_error_and_nothing_takes_its_place(nights, kept):
+    outcome, _ = nights.evaluate(GOOD, False)
+    path = outcome.artefact.path("history.parquet")
+    path.write_bytes(b"x" * int(kept * path.stat().st_size))
+    manifest = (path.parent / "manifest.json").read_bytes()
+    with pytest.raises(MogError, match="put the folder back from a backup, or remove it"):
+        nights.evaluate(BAD, True)
+    assert (path.parent / "manifest.json").read_bytes() == manifest
+    shutil.rmtree(path.parent)
+    assert nights.evaluate(BAD, True)[1]["time"].nunique() == 1
+
+
+# The graph over a tiny corpus
+
+ANIMALS = ["heron", "otter", "newt", "badger", "kestrel", "adder"]
+TEXT = (
+    "The {0} rests at noon. A {0} eats early in the day. Its young leave after {1} weeks. Winter is hard for the {0}."
+)
+
+
+@pytest.fixture(scope="module")
+def moor(tmp_path_factory, make_project, write_documents):
+    """One corpus of seven documents with questions on six of them, materialised. Not to be changed."""
+    folder = tmp_path_factory.mktemp("moor")
+    documents = [(animal, TEXT.format(animal, weeks)) for weeks, animal in enumerate(ANIMALS, 3)]
+    write_documents(folder / "moor.jsonl", [*documents, ("weather", "Fog is common. It lifts before ten.")])
+    lines = []
+    for animal, text in documents:
+        asked = {
+            "rest": ("train", "The"),
+            "eat": ("train", "A "),
+            "leave": ("train", "Its"),
+            "suffer": ("dev", "Winter"),
+        }
+        for verb, (split, first) in asked.items():
+            start = text.index(first)
+            evidence = [{"corpus": "moor", "doc": animal, "start": start, "end": text.index(".", start) + 1}]
+            question = f"When does the {animal} {verb}?"
+            lines.append(
+                json.dumps({"id": f"{animal} {verb}", "question": question, "split": split, "evidence": evidence})
+            )
+    (folder / "questions.jsonl").write_text("\n".join(lines), encoding="utf-8")
+    values = {
+        "corpora": {"moor": {"path": "moor.jsonl"}},
+        "question_sets": {
+            "animals": {"path": "questions.jsonl", "corpora": ["moor"], "train": ["train"], "test": ["dev"]}
+        },
+        "levels": 2,
+        "finest_chars": 50,
+        "buckets": 2,
+        "methods": ["fixed-1", "mog", "oracle"],
+        "router": {"hidden": [8], "epochs": 3, "validation": 0.3},
+    }
+    project = make_project(folder, values)
+    outcomes = bring_up_to_date(project.settings)
+    assert all(outcome.built for outcome in outcomes.values())
+    return SimpleNamespace(settings=project.settings, folder=folder, outcomes=outcomes)
+
+
+@pytest.fixture
+def copied(moor, tmp_path):
+    """Settings of a copy of that project."""
+    from mog_assets import config
+
+    shutil.copytree(moor.folder, tmp_path / "moor")
+    return config.load(tmp_path / "moor" / "mog.yaml")
+
+
+def bring_up_to_date(settings, force=(), **replaced):
+    """Materialise every artefact that is not up to date, in order; outcomes by asset."""
+    tools = Tools(settings)
+    recipes = automation.graph(settings) | replaced
+    return {
+        key: materialise(recipe, "moor" if recipe.partitioned else None, tools, recipes, force=key in force)
+        for key, recipe in recipes.items()
+    }
+
+
+def test_edit_of_a_document_without_labels_does_not_train_the_router_again(moor, copied):
+    path = copied.corpora["moor"].path
+    path.write_text(path.read_text(encoding="utf-8").replace("before ten", "before eleven"), encoding="utf-8")
+    outcomes = bring_up_to_date(copied)
+    assert outcomes["documents"].built and outcomes["soft_labels"].built
+    assert not outcomes["router"].built
+    assert outcomes["router"].artefact.manifest == moor.outcomes["router"].artefact.manifest
+
+
+def test_edit_of_a_document_with_labels_can_train_the_router_again(copied):
+    # Without its evidence a question has no label, and the router one question less.
+    path = copied.corpora["moor"].path
+    path.write_text("\n".join(path.read_text(encoding="utf-8").splitlines()[1:]), encoding="utf-8")
+    outcomes = bring_up_to_date(copied)
+    assert outcomes["router"].built
+    assert outcomes["router"].artefact.manifest.info["router"]["training"]["animals"]["questions"] == 15
+
+
+def test_forced_run_ranks_and_measures_again_and_gives_the_same(moor, copied):
+    forced = [recipe.key for recipe in automation.graph(copied).values() if recipe.repeatable]
+    assert set(forced) >= {"runs", "scores", "history", "report"}
+    # The file of questions has a new time, being a copy.
+    bring_up_to_date(copied)
+    outcomes = bring_up_to_date(copied, forced)
+    assert {key for key, outcome in outcomes.items() if outcome.built} == set(forced)
+    for key in ("runs", "scores"):
+        before, now = moor.outcomes[key].artefact.manifest, outcomes[key].artefact.manifest
+        assert now.version == before.version and now.created > before.created
+        assert now.info["recomputed"] == before.info["recomputed"] and sum(now.info["recomputed"].values()) > 0
+    assert outcomes["runs"].faults == {}
+    assert outcomes["history"].artefact.manifest.counts["evaluations"] == 2
+
+
+def test_forced_run_that_ranks_otherwise_is_flagged(copied, monkeypatch):
+    from mog_assets.evaluation import runs
+
+    cut = runs.cut
+    monkeypatch.setattr(runs, "cut", lambda passages, k: cut(passages.head(1), k))
+    outcomes = bring_up_to_date(copied, ["runs"])
+    assert list(outcomes["runs"].faults) == ["same_again"]
+    # Three methods for six questions.
+    assert "of 18 rankings 18 have other passages and 0 other scores" in outcomes["runs"].faults["same_again"]
+    monkeypatch.setattr(runs, "cut", lambda found, k: replace(cut(found, k).head(1), score=found.score[:1] + 1))
+    again = bring_up_to_date(copied, ["runs"])["runs"]
+    assert "of 18 rankings 0 have other passages and 18 other scores" in again.faults["same_again"]
+
+
+def test_levels_chosen_otherwise_than_in_training_are_flagged_with_both_distributions(copied):
+    def build(work):
+        encoder = work.tools.encoder
+        weights = {"layer0.weight": np.zeros((2, 384), np.float32), "layer0.bias": np.array([0, 1], np.float32)}
+        training = {"animals": {"splits": ["train"], "questions": 18, "chosen": [17, 1]}}
+        made = router.sealed(weights, {"encoder": encoder.fingerprint, "levels": 2, "training": training})
+        path, _ = work.file(router.WEIGHTS)
+        with work.writing(path) as temporary:
+            temporary.write_bytes(router.encoded(made))
+        work.info["router"] = made.facts
+
+    stand_in = replace(automation.graph(copied)["router"], build=build, version="stand-in", checks=())
+    outcome = bring_up_to_date(copied, router=stand_in)["runs"]
+    assert list(outcome.faults) == ["levels_as_in_training"]
+    said = outcome.faults["levels_as_in_training"]
+    assert "animals: 0% / 100% of 6 test questions against 94% / 6% of 18 training questions (distance 0.94" in said
+    shown = outcome.artefact.manifest.info["shown"]
+    assert (
+        any("data:image/png" in text for text in shown.values()) and "| animals | 2 | 1 | 6 |" in shown["levels chosen"]
+    )

@@ -1,11 +1,18 @@
 """Soft labels and the router."""
 
+import hashlib
+import json
 import math
+import re
+import shutil
 from collections import Counter
+from dataclasses import replace
+from types import SimpleNamespace
 
 import numpy as np
+import pandas as pd
 import pytest
-from safetensors.numpy import save_file
+from safetensors.numpy import save
 from scipy import sparse
 
 from mog_assets.config import RouterSettings
@@ -16,8 +23,10 @@ from mog_assets.retrieval.bm25 import Bm25Index, TermCounts, statistics
 from mog_assets.retrieval.search import Bm25Searcher
 from mog_assets.retrieval.tokens import query_terms
 from mog_assets.retrieval.vectors import VectorTable
+from mog_assets.routing import assets as routing_assets
 from mog_assets.routing import labels as soft
 from mog_assets.routing import router
+from resources.recipe import Recipe, Tools, is_fresh, materialise
 
 # Chunks by level and corpus; a chunk of level 2 is two of level 1.
 FINEST = [
@@ -213,8 +222,9 @@ def test_weights_are_those_of_the_least_validation_loss(trained):
     vectors, labels, groups = toy()
     rows = router._validation_rows(groups, SETTINGS.validation)
     p = router.predict(trained.weights, vectors[rows]).astype(np.float64)
-    loss = -(labels[rows] * np.log(p) + (1 - labels[rows]) * np.log(1 - p)).sum(axis=1).mean()
-    assert loss == pytest.approx(min(losses), abs=1e-5)
+    loss = -(labels[rows] * np.log(p) + (1 - labels[rows]) * np.log(1 - p)).sum(axis=1)
+    assert loss.mean() == pytest.approx(min(losses), abs=1e-5)
+    np.testing.assert_allclose(router.losses(trained.weights, vectors[rows], labels[rows]), loss, rtol=1e-4)
 
 
 def test_training_stops_when_validation_no_longer_improves():
@@ -245,7 +255,7 @@ def test_validation_keeps_groups_together_and_holds_some_out(trained):
     assert not {g for g, r in zip(groups, rows, strict=True) if r} & {
         g for g, r in zip(groups, rows, strict=True) if not r
     }
-    assert (trained.n_train, trained.n_validation) == (int((~rows).sum()), int(rows.sum()))
+    np.testing.assert_array_equal(trained.held_out, rows)
 
 
 @pytest.mark.parametrize("share", [1e-12, 1 - 1e-12])
@@ -271,40 +281,108 @@ def test_prediction_equals_torch():
     np.testing.assert_allclose(router.predict(weights, vectors), expected, atol=1e-5)
 
 
-def test_saved_router_is_read_back(tmp_path, trained):
-    router.save(trained.weights, tmp_path / "router.safetensors")
-    again = router.load(tmp_path / "router.safetensors")
-    assert again.keys() == trained.weights.keys()
-    for name, array in again.items():
+def test_every_question_counts_for_the_level_with_the_greatest_weight():
+    outputs = np.array([[0.1, 0.9, 0.2], [0.5, 0.5, 0.1], [0.2, 0.3, 0.1]], np.float32)
+    assert router.chosen_levels(outputs) == [1, 2, 0]
+    assert router.chosen_levels(np.zeros((0, 4), np.float32)) == [0, 0, 0, 0]
+
+
+# Opening a router
+
+FACTS = {"encoder": "e1", "levels": 3}
+
+
+def put(path, data):
+    """A stored router with these bytes and a manifest that names them."""
+    path.write_bytes(data)
+    files = {router.WEIGHTS: {"sha256": hashlib.sha256(data).hexdigest()}}
+    return SimpleNamespace(manifest=SimpleNamespace(files=files), path=lambda name: path)
+
+
+def test_stored_router_is_read_back_with_its_facts_and_equal_bytes(tmp_path, trained):
+    sealed = router.sealed(trained.weights, FACTS)
+    assert router.encoded(sealed) == router.encoded(router.sealed(trained.weights, FACTS))
+    again = router.open_router(put(tmp_path / "r", router.encoded(sealed)), "e1", 3)
+    assert again.facts == {**FACTS, "sha256": sealed.facts["sha256"]}
+    assert again.weights.keys() == trained.weights.keys()
+    for name, array in again.weights.items():
         np.testing.assert_array_equal(array, trained.weights[name])
 
 
+def test_any_changed_byte_is_an_error_that_names_both_checksums(tmp_path, trained):
+    data = router.encoded(router.sealed(trained.weights, FACTS))
+    stored = put(tmp_path / "r", data)
+    for at in np.linspace(0, len(data) - 1, 40).astype(int):
+        changed = bytearray(data)
+        changed[at] ^= 1
+        (tmp_path / "r").write_bytes(changed)
+        assert not router.is_intact(stored)
+        with pytest.raises(MogError) as caught:
+            router.open_router(stored, "e1", 3)
+        for content in (data, changed):
+            assert hashlib.sha256(content).hexdigest() in str(caught.value)
+        assert str(caught.value).endswith("run `mog run`")
+    (tmp_path / "r").write_bytes(data)
+    assert router.is_intact(stored)
+
+
 @pytest.mark.parametrize(
-    "arrays",
+    ("encoder", "levels", "message"),
+    [("e2", 3, "vectors of encoder e1, .* gives e2: run"), ("e1", 5, "number of levels 3, .* gives 5: run")],
+)
+def test_router_of_another_encoder_or_other_levels_names_both_sides(tmp_path, trained, encoder, levels, message):
+    stored = put(tmp_path / "r", router.encoded(router.sealed(trained.weights, FACTS)))
+    assert router.is_intact(stored)
+    with pytest.raises(MogError, match=message):
+        router.open_router(stored, encoder, levels)
+
+
+def layers(*shapes, dtype=np.float32):
+    arrays = {}
+    for number, (out, into) in enumerate(shapes):
+        arrays |= {f"layer{number}.weight": np.ones((out, into), dtype), f"layer{number}.bias": np.ones(out, dtype)}
+    return arrays
+
+
+def header(facts):
+    return {"mog": json.dumps(facts)}
+
+
+NOT_FINITE = {**layers((3, 2)), "layer0.bias": np.array([1, np.nan, 1], np.float32)}
+BFLOAT16 = json.dumps({"layer0.weight": {"dtype": "BF16", "shape": [1], "data_offsets": [0, 2]}}).encode()
+
+
+@pytest.mark.parametrize(
+    ("data", "message"),
     [
-        {},
-        {"counts": np.ones(3, np.float32)},
-        {"layer0.weight": np.ones((3, 2), np.float32), "layer0.bias": np.ones(2, np.float32)},
-        {"layer0.weight": np.ones((3, 2)), "layer0.bias": np.ones(3)},
-        {
-            "layer0.weight": np.ones((3, 2), np.float32),
-            "layer0.bias": np.ones(3, np.float32),
-            "layer1.weight": np.ones((3, 4), np.float32),
-            "layer1.bias": np.ones(3, np.float32),
-        },
+        (b"", "expected a safetensors file"),
+        (b"not a router", "expected a safetensors file"),
+        ((1 << 62).to_bytes(8, "little") + b"{}", "expected a safetensors file"),
+        (save(layers((3, 2)))[:-4], "expected a safetensors file"),
+        (len(BFLOAT16).to_bytes(8, "little") + BFLOAT16 + b"00", "expected"),
+        (save({}), "the layers of a router, got arrays named nothing"),
+        (save({"counts": np.ones(3, np.float32)}), "the layers of a router, got arrays named counts"),
+        (save({**layers((3, 2)), "layer0.bias": np.ones(2, np.float32)}), "layers of a router, got layer0 of shapes"),
+        (save(layers((3, 2), dtype=np.float64)), "the layers of a router, got layer0 .* float64"),
+        (save(layers((3, 2), (3, 4))), "the layers of a router, got layer1 of shapes"),
+        (save(NOT_FINITE, header(FACTS)), "the layers of a router, got values in layer0 that are not finite"),
+        (save(layers((3, 2))), "its encoder, levels and checksum in its header, got none"),
+        (save(layers((3, 2)), header([1])), "its encoder, levels and checksum in its header, got none"),
+        (save(layers((3, 2)), {"mog": "{"}), "expected a safetensors file"),
+        (save(layers((4, 2)), header({**FACTS, "sha256": "x"})), "outputs for 3 levels, got 4"),
+        (save(layers((3, 2)), header({**FACTS, "sha256": "x"})), "weights of SHA-256 x, got [0-9a-f]{64}"),
     ],
 )
-def test_safetensors_of_something_else_is_no_router(tmp_path, arrays):
-    save_file(arrays, tmp_path / "router.safetensors")
-    with pytest.raises(MogError, match="expected the layers of a router"):
-        router.load(tmp_path / "router.safetensors")
+def test_stored_bytes_that_are_no_router_are_an_error(tmp_path, data, message):
+    with pytest.raises(MogError, match=message):
+        router.open_router(put(tmp_path / "r", data), "e1", 3)
 
 
-def test_file_that_is_missing_or_not_safetensors_is_no_router(tmp_path):
-    (tmp_path / "router.safetensors").write_text("not a router")
-    for name in ("router.safetensors", "absent.safetensors"):
-        with pytest.raises(MogError, match="rematerialize the router"):
-            router.load(tmp_path / name)
+def test_router_file_that_vanished_is_an_error(tmp_path, trained):
+    stored = put(tmp_path / "r", router.encoded(router.sealed(trained.weights, FACTS)))
+    (tmp_path / "r").unlink()
+    with pytest.raises(MogError, match="expected a readable file"):
+        router.open_router(stored, "e1", 3)
 
 
 def test_training_on_too_little_is_an_error():
@@ -330,3 +408,226 @@ def test_outputs_that_do_not_depend_on_the_question_are_a_fault():
     outputs[4, 1] = np.nan
     assert "not finite for 1 of 20" in router.weights_fault(outputs)
     assert router.weights_fault(np.random.default_rng(0).random((20, 2))) is None
+
+
+# Which router is used
+
+
+def test_routers_are_compared_only_on_what_neither_was_trained_on():
+    now = pd.DataFrame({"group": list("aabbccdd"), "text": [f"question {i}" for i in range(8)]})
+    held_out = np.array([1, 1, 1, 1, 1, 1, 0, 0], bool)
+    earlier = pd.DataFrame(
+        {
+            # Of b one was trained on; document x was renamed c, and its first question was trained on.
+            "group": ["a", "b", "b", "x", "x", "d"],
+            "text": ["question 0", "question 2", "old", "question 4", "old too", "question 6"],
+            "held_out": [True, False, True, False, True, False],
+        }
+    )
+    assert router.unseen(now, held_out, earlier).tolist() == [True, True, False, False, False, True, False, False]
+    repeated = now.assign(text=["question 7", *now["text"][1:]])
+    assert router.unseen(repeated, held_out, earlier).tolist() == [False, True, False, False, False, True, False, False]
+
+
+def test_comparison_permutes_whole_documents():
+    vectors, labels, _ = toy(60)
+    good = {"layer0.weight": np.zeros((3, 6), np.float32), "layer0.bias": np.zeros(3, np.float32)}
+    good["layer0.weight"][:, 0] = [2, 0, -2]
+    bad = {**good, "layer0.weight": -good["layer0.weight"]}
+    found = router.compare(good, bad, vectors, labels, [f"d{i}" for i in range(60)], 0)
+    assert found["questions"] == found["groups"] == 60
+    assert found["new"] > found["previous"] and found["p"] < 0.001
+    # Whatever one document says sixty times is said once.
+    assert router.compare(good, bad, vectors, labels, ["d"] * 60, 0)["p"] == 1
+    assert router.compare(good, good, vectors, labels, [f"d{i}" for i in range(60)], 0)["p"] == 1
+    nothing = router.compare(good, bad, vectors[:0], labels[:0], [], 0)
+    assert nothing["p"] == 1 and nothing["questions"] == 0
+
+
+SUBJECTS = ["heron", "otter", "newt", "badger", "kestrel", "adder", "trout", "beetle", "swift", "hare"]
+FINE, COARSE = np.array([0.8, 0.2], np.float32), np.array([0.2, 0.8], np.float32)
+
+
+def label_table(fine=FINE, coarse=COARSE, questions=120):
+    """Questions of two kinds, two to a document; one kind needs level 1, the other level 2."""
+    rows = []
+    for i in range(questions):
+        subject, short = SUBJECTS[i // 2 % len(SUBJECTS)], i % 2 == 0
+        text = f"How many {subject}s live at pond {i}?" if short else f"Explain the life of the {subject} of wood {i}."
+        rows.append(
+            {
+                "question_set": "wild",
+                "question": f"q{i}",
+                "kind": "count" if short else "explain",
+                "split": "train",
+                "train": True,
+                "group": f"moor/d{i // 2}",
+                "text": text,
+                "label": fine if short else coarse,
+            }
+        )
+    return pd.DataFrame(rows)
+
+
+def use(tools, table):
+    """Store labels, and bring the router up to date with them."""
+
+    def build(work):
+        path, there = work.file("labels.parquet", table.to_json())
+        if not there:
+            with work.writing(path) as temporary:
+                table.to_parquet(temporary)
+
+    stand_in = Recipe(
+        "soft_labels", build, "", "routing", partitioned=False, settings=lambda tools: json.loads(table.to_json())
+    )
+    recipes = {"soft_labels": stand_in, "router": routing_assets.recipes(tools.settings)[-1]}
+    materialise(stand_in, None, tools, recipes)
+    outcome = materialise(recipes["router"], None, tools, recipes)
+    return outcome, is_fresh(recipes["router"], None, tools, recipes)
+
+
+@pytest.fixture(scope="module")
+def first(tmp_path_factory, make_project):
+    """A project with a router trained on the labels of `label_table`. Not to be changed."""
+    values = {
+        "corpora": {"moor": {"path": "moor"}},
+        "question_sets": {"wild": {"path": "wild.jsonl", "corpora": ["moor"], "train": ["train"]}},
+        "levels": 2,
+        "router": {"hidden": [16], "learning_rate": 0.01, "epochs": 20, "batch_size": 32, "validation": 0.3},
+    }
+    project = make_project(tmp_path_factory.mktemp("routed"), values)
+    outcome, fresh = use(Tools(project.settings), label_table())
+    assert fresh and outcome.built and outcome.faults == {}
+    return SimpleNamespace(settings=project.settings, home=project.home, artefact=outcome.artefact)
+
+
+@pytest.fixture
+def tools(first, tmp_path):
+    """Resources of a copy of that project, and a function that changes its router settings."""
+    shutil.copytree(first.home, tmp_path / "home")
+
+    def changed(**router_settings):
+        chosen = first.settings.router.model_copy(update=router_settings)
+        return Tools(first.settings.model_copy(update={"home": tmp_path / "home", "router": chosen}))
+
+    return changed
+
+
+def opened(tools):
+    return router.open_router(tools.store.read("router"), tools.encoder.fingerprint, 2)
+
+
+def test_router_and_its_manifest_say_what_it_was_trained_on(first):
+    tools = Tools(first.settings)
+    facts = opened(tools).facts
+    assert facts == first.artefact.manifest.info["router"]
+    assert facts["encoder"] == tools.encoder.fingerprint
+    assert facts["labels"] == tools.store.read("soft_labels").manifest.version
+    assert (facts["seed"], facts["levels"]) == (0, 2)
+    training = facts["training"]["wild"]
+    assert (training["splits"], training["questions"], sum(training["chosen"])) == (["train"], 120, 120)
+    questions = pd.read_parquet(first.artefact.path("questions.parquet"))
+    assert len(questions) == 120 and 0 < questions["held_out"].sum() < 60
+    assert questions.groupby("group")["held_out"].nunique().eq(1).all()
+
+
+def test_damaged_router_is_not_up_to_date_and_is_made_again(first, tools):
+    path = tools().store.read("router").path(router.WEIGHTS)
+    content = bytearray(path.read_bytes())
+    content[len(content) // 2] ^= 1
+    path.write_bytes(content)
+    with pytest.raises(MogError, match="expected the bytes that were stored"):
+        opened(tools())
+    outcome, fresh = use(tools(), label_table())
+    assert outcome.built and fresh and outcome.faults == {}
+    assert outcome.artefact.manifest.version == first.artefact.manifest.version
+    assert opened(tools()).facts == first.artefact.manifest.info["router"]
+
+
+def raising(*arguments):
+    raise RuntimeError("CUDA out of memory\n<b>twice</b>")
+
+
+def constant(*arguments):
+    trained = TRAIN(*arguments)
+    return replace(trained, weights={name: np.zeros_like(array) for name, array in trained.weights.items()})
+
+
+TRAIN = router.train
+
+
+@pytest.mark.parametrize(
+    ("train", "settings", "table", "reason", "retried"),
+    [
+        (raising, {}, label_table(COARSE, FINE), "RuntimeError: CUDA out of memory", True),
+        (constant, {}, label_table(COARSE, FINE), "outputs are the same for all 120 training questions", False),
+        (TRAIN, {"learning_rate": 1e30}, label_table(), "loss must be finite.*lower router.learning_rate", False),
+        (TRAIN, {}, label_table(questions=6), "at least 10 training questions with a soft label, got 6", False),
+        (TRAIN, {}, label_table(questions=0), "at least one split under `train`", False),
+    ],
+)
+def test_training_that_fails_leaves_the_previous_router_in_use_and_says_why(
+    first, tools, monkeypatch, train, settings, table, reason, retried
+):
+    monkeypatch.setattr(router, "train", train)
+    columns = label_table().columns
+    outcome, fresh = use(tools(**settings), table.reindex(columns=columns).astype({"train": bool}))
+    assert list(outcome.faults) == ["new_router_is_used"]
+    said = outcome.faults["new_router_is_used"]
+    assert said.startswith("training failed: ") and "stays in use" in said
+    assert re.search(reason, said), said
+    manifest = outcome.artefact.manifest
+    assert (manifest.version, manifest.files) == (first.artefact.manifest.version, first.artefact.manifest.files)
+    assert manifest.info["router"] == opened(tools()).facts == first.artefact.manifest.info["router"]
+    assert manifest.info["faults"] == outcome.faults
+    assert "stays in use" in manifest.info["shown"]["which router"]
+    assert "<b>" not in manifest.info["shown"]["which router"]
+    # Only what may have passed is tried again.
+    assert fresh is not retried
+    monkeypatch.setattr(router, "train", TRAIN)
+    again, fresh = use(tools(), label_table(COARSE, FINE, questions=100))
+    assert again.faults == {} and fresh
+    assert again.artefact.manifest.version != first.artefact.manifest.version
+
+
+def test_training_that_fails_without_a_previous_router_is_an_error(first, tools, monkeypatch):
+    tools().store.remove("router")
+    with pytest.raises(MogError, match="at least 10 training questions"):
+        use(tools(), label_table(questions=6))
+    assert tools().store.find("router") is None
+
+
+def test_previous_router_for_other_levels_does_not_stand_in(first, tools):
+    settings = tools().settings.model_copy(update={"levels": 3})
+    labels = label_table(np.array([0.8, 0.2, 0], np.float32), np.array([0, 0.2, 0.8], np.float32))
+    outcome, _ = use(Tools(settings), labels)
+    assert outcome.faults == {} and outcome.artefact.manifest.info["router"]["levels"] == 3
+    assert "number of levels 2, the configuration gives 3" in outcome.artefact.manifest.info["shown"]["previous router"]
+    with pytest.raises(MogError, match="at least 10 training questions"):
+        use(tools(), label_table(questions=6))
+
+
+def test_router_that_is_significantly_worse_is_not_used(first, tools):
+    outcome, fresh = use(tools(learning_rate=1e-6, epochs=1), label_table())
+    assert list(outcome.faults) == ["new_router_is_used"]
+    assert "the new router is significantly worse: loss" in outcome.faults["new_router_is_used"]
+    assert fresh and outcome.artefact.manifest.version == first.artefact.manifest.version
+    found = outcome.artefact.manifest.info["comparison"]
+    assert found["new"] > found["previous"] and found["p"] < router.ALPHA
+    questions = pd.read_parquet(outcome.artefact.path("questions.parquet"))
+    assert found["questions"] == questions["held_out"].sum() > 10
+
+
+def test_router_for_labels_that_turned_round_is_used(first, tools):
+    outcome, _ = use(tools(), label_table(COARSE, FINE))
+    assert outcome.faults == {}
+    found = outcome.artefact.manifest.info["comparison"]
+    assert found["new"] < found["previous"]
+    assert outcome.artefact.manifest.info["router"]["labels"] != first.artefact.manifest.info["router"]["labels"]
+
+
+def test_router_is_trained_again_when_labels_or_its_settings_moved_and_not_otherwise(first, tools):
+    assert not use(tools(), label_table())[0].built
+    assert use(tools(patience=5), label_table())[0].built
+    assert use(tools(), label_table(questions=100))[0].built

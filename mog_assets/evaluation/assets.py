@@ -1,8 +1,11 @@
-"""Assets of the evaluation stage: `runs`, `scores`, `report`."""
+"""Assets of the evaluation stage: `runs`, `scores`, `history`, `report`."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -10,7 +13,8 @@ import pyarrow as pa
 
 from mog_assets.config import Settings
 from mog_assets.corpus.questions import Question, load_questions
-from mog_assets.evaluation import checks, plots
+from mog_assets.errors import MogError
+from mog_assets.evaluation import checks, history, plots
 from mog_assets.evaluation.measures import evaluate, headline_measures, measure_names
 from mog_assets.evaluation.report import render
 from mog_assets.evaluation.runs import rank_questions, read_runs, write_runs
@@ -18,10 +22,17 @@ from mog_assets.evaluation.scores import leaderboard, score
 from mog_assets.retrieval.corpora import Corpora
 from mog_assets.retrieval.methods import Method, Ranker, default_methods, parse
 from mog_assets.routing import router
+from mog_assets.significance import shift
 from resources.recipe import Recipe, Work
-from resources.store import digest
+from resources.store import Artefact, digest
 
 GROUP = "evaluation"
+# The levels chosen for test questions differ from those in training where this share of questions would have to change
+# level (a population stability index of about .2 for two levels) and chance gives as much less often than ALPHA.
+SHIFTED = 0.15
+ALPHA = 0.05
+# Settings that say when and on what something runs.
+_NO_MATTER = {"automation": ("interval_seconds", "nightly", "timezone"), "encoder": ("device", "batch_tokens")}
 
 
 def methods_of(settings: Settings) -> list[Method]:
@@ -41,18 +52,13 @@ def build_runs(work: Work) -> None:
     """Rank passages by every method for every test question."""
     settings = work.settings
     methods = methods_of(settings)
-    sets = {name: q for name, q in settings.question_sets.items() if q.test}
+    asked = {name: questions for name, questions in scored_questions(work).items() if questions}
+    weights = _weights(work, asked, methods)
     path, there = work.file("runs.parquet", work.recipe.settings(work.tools), *_versions(work))
-    ranked: dict[str, int] = {}
 
     def tables() -> Iterator[pa.Table]:
-        for name, question_set in sets.items():
-            stored = work.input("questions").path(f"{name}.parquet")
-            questions = [q for q in load_questions(stored, question_set.test) if q.evidence]
-            ranked[name] = len(questions)
-            if not questions:
-                continue
-            corpora = Corpora.open(work.input, settings, question_set.corpora)
+        for name, questions in asked.items():
+            corpora = Corpora.open(work.input, settings, settings.question_sets[name].corpora)
             texts = [q.question for q in questions]
             rankers = {
                 retriever: Ranker(
@@ -63,16 +69,19 @@ def build_runs(work: Work) -> None:
                 )
                 for retriever in {method.retriever for method in methods}
             }
-            weights = _weights(work, name, questions, methods)
-            yield from rank_questions(name, questions, methods, rankers, corpora, weights, settings.k)
+            yield from rank_questions(name, questions, methods, rankers, corpora, weights[name], settings.k)
 
+    ranked = {name: len(questions) for name, questions in asked.items()}
     if not there:
-        with work.progress(len(sets) * len(methods), "methods ranked") as advance, work.writing(path) as temporary:
-            rows = write_runs(tables(), temporary, advance)
-        work.counts |= {"passages": rows, **{f"{name}: questions": n for name, n in ranked.items()}}
+        with work.progress(len(asked) * len(methods), "methods ranked") as advance, work.writing(path) as temporary:
+            write_runs(tables(), temporary, advance)
         work.recomputed["questions ranked"] = sum(ranked.values()) * len(methods)
+    passages = read_runs(path)
+    work.counts |= {"passages": len(passages), **{f"{name}: questions": n for name, n in ranked.items()}}
     work.counts["methods"] = len(methods)
-    work.show_table("sample", read_runs(path).head(8).to_dict("records"))
+    work.show_table("sample", passages.head(8).to_dict("records"))
+    if any(method.kind == "mog" for method in methods):
+        _show_levels(work, {name: by_kind["mog"] for name, by_kind in weights.items()})
 
 
 def _versions(work: Work) -> list[str]:
@@ -82,19 +91,54 @@ def _versions(work: Work) -> list[str]:
     return versions + [work.input(key, c).manifest.version for key in corpora for c in work.settings.corpora]
 
 
-def _weights(work: Work, name: str, questions: Sequence[Question], methods: Sequence[Method]) -> dict[str, np.ndarray]:
-    kinds = {method.kind for method in methods}
-    weights = {}
+def _weights(
+    work: Work, asked: Mapping[str, Sequence[Question]], methods: Sequence[Method]
+) -> dict[str, dict[str, np.ndarray]]:
+    """Weights of the levels, float arrays of shape (questions, levels), by question set and kind of method."""
+    kinds, settings = {method.kind for method in methods}, work.settings
+    weights: dict[str, dict[str, np.ndarray]] = {name: {} for name in asked}
     if "mog" in kinds:
-        vectors = work.tools.encoder.encode([q.question for q in questions])
-        weights["mog"] = router.predict(router.load(work.input("router").path("router.safetensors")), vectors)
+        opened = router.open_router(work.input("router"), work.tools.encoder.fingerprint, settings.levels)
+        for name, questions in asked.items():
+            vectors = work.tools.encoder.encode([q.question for q in questions])
+            weights[name]["mog"] = router.predict(opened.weights, vectors)
     if "oracle" in kinds:
         table = pd.read_parquet(work.input("soft_labels").path("labels.parquet"))
-        table = table[table["question_set"] == name]
-        by_id = dict(zip(table["question"], table["label"], strict=True))
-        none = np.zeros(work.settings.levels)
-        weights["oracle"] = np.stack([np.asarray(by_id.get(q.id, none), float) for q in questions])
+        none = np.zeros(settings.levels)
+        for name, questions in asked.items():
+            here = table[table["question_set"] == name]
+            by_id = dict(zip(here["question"], here["label"], strict=True))
+            weights[name]["oracle"] = np.stack([np.asarray(by_id.get(q.id, none), float) for q in questions])
     return weights
+
+
+def _show_levels(work: Work, weights: Mapping[str, np.ndarray]) -> None:
+    """Compare the levels chosen for the test questions with those chosen when the router was trained.
+
+    A question set that the router was not trained on is compared with all that it was trained on.
+    """
+    training = work.input("router").manifest.info["router"]["training"]
+    chosen = {name: np.array(part["chosen"]) for name, part in training.items()}
+    total = np.sum(list(chosen.values()), axis=0)
+    found, rows, bars = {}, [], []
+    for name, outputs in weights.items():
+        before, now = chosen.get(name, total), np.array(router.chosen_levels(outputs))
+        distance, p = shift(before, now, seed=work.settings.seed)
+        found[name] = {
+            "training": before.tolist(),
+            "test": now.tolist(),
+            "distance": distance,
+            "p": p,
+            "shifted": distance >= SHIFTED and p < ALPHA,
+        }
+        bars += [(f"{name}: training", before), (f"{name}: test", now)]
+        rows += [
+            {"question set": name, "level": level, "training": int(before[level - 1]), "test": int(now[level - 1])}
+            for level in work.settings.level_range
+        ]
+    work.info["levels chosen"] = found
+    work.show_table("levels chosen", rows)
+    work.show_plot("levels chosen in training and test", plots.levels_chosen(bars))
 
 
 def scored_questions(work: Work) -> dict[str, list[Question]]:
@@ -155,6 +199,99 @@ def build_report(work: Work) -> None:
     work.shown["report"] = f"`{path}`"
 
 
+def _configuration(settings: Settings) -> str:
+    """Digest of what people choose in mog.yaml that scores depend on: not where things lie, nor what runs them."""
+    chosen = settings.model_dump(mode="json", exclude={"home", "corpora", "question_sets", "engine", "llm"})
+    for section, names in _NO_MATTER.items():
+        chosen[section] = {name: value for name, value in chosen[section].items() if name not in names}
+    sets = {name: [q.corpora, q.train, q.test] for name, q in settings.question_sets.items()}
+    return digest(chosen, sorted(settings.corpora), sets)
+
+
+def build_history(work: Work) -> None:
+    """Add the scores to those of earlier evaluations, and compare them with the evaluation that was accepted last.
+
+    An evaluation without a significant drop is accepted. One with a drop is not, unless the configuration is no longer
+    that of the accepted one: who changes it has chosen the trade, is told once what it costs, and later evaluations are
+    compared with the new scores.
+
+    Raises:
+        MogError: there is a history that cannot be read.
+    """
+    settings, stored, previous = work.settings, work.input("scores"), work.draft.previous
+    if previous is None and (work.draft.folder / "manifest.json").exists():
+        raise _lost(work.draft.folder, "files of it are missing or damaged")
+    now = history.leading(pd.read_parquet(stored.path("per_question.parquet")))
+    when = datetime.fromtimestamp(round(stored.manifest.created, 6), UTC)
+    this = {
+        "time": when.isoformat(timespec="seconds"),
+        "scores": stored.manifest.version,
+        "configuration": _configuration(settings),
+    }
+    earlier = _read_earlier(previous, "history.parquet") if previous else None
+    basis = previous.manifest.info["accepted"] if previous else this
+    accepted = _read_earlier(previous, "accepted.parquet") if previous else now
+    with work.progress(0, "compared with the accepted scores"):
+        comparison = history.compare(now, accepted, settings.seed)
+    dropped = history.drops(comparison)
+    changed = this["configuration"] != basis["configuration"]
+
+    table, added = earlier, earlier is None or pd.Timestamp(when) not in set(earlier["time"])
+    if added:
+        scores = pd.read_parquet(stored.path("scores.parquet"))
+        measures = headline_measures(settings.k)
+        table = history.appended(
+            earlier, history.rows(scores, measures, when, this["scores"], this["configuration"], comparison)
+        )
+    assert table is not None
+    _write_or_keep(work, "history.parquet", table if added else None, this, len(table))
+    _write_or_keep(work, "accepted.parquet", now if changed or not dropped else None, this)
+    work.info |= {"accepted": basis if dropped and not changed else this, "drop": _explained(dropped, basis, changed)}
+    evaluations = table["time"].nunique()
+    work.counts |= {"evaluations": evaluations, "rows": len(table), "methods that dropped": len(dropped)}
+    work.recomputed["evaluations added"] = int(added)
+    for name in sorted(set(now["question_set"])):
+        work.show_plot(f"ER over time: {name}", plots.er_over_time(table, name))
+    work.show_table("accepted", [work.info["accepted"]])
+    work.show_table("significant drops", [{"drop": drop} for drop in dropped])
+
+
+def _read_earlier(previous: Artefact, name: str) -> pd.DataFrame:
+    try:
+        return pd.read_parquet(previous.path(name))
+    except (OSError, ValueError) as error:
+        raise _lost(previous.folder, f"{name}: {error}") from error
+
+
+def _lost(folder: Path, reason: str) -> MogError:
+    # To begin anew without being asked would lose what nothing can measure again.
+    return MogError(
+        f"history: expected the tables of earlier evaluations in {folder} ({reason}): put the folder back from a "
+        "backup, or remove it to begin a new history"
+    )
+
+
+def _write_or_keep(work: Work, name: str, table: pd.DataFrame | None, *key: Any) -> None:
+    """Write a table, or take that of the previous artefact over."""
+    if table is None:
+        assert work.draft.previous is not None
+        work.keep(work.draft.previous, name)
+        return
+    path, there = work.file(name, *key)
+    if not there:
+        with work.writing(path) as temporary:
+            table.to_parquet(temporary)
+
+
+def _explained(dropped: list[str], basis: Mapping[str, str], changed: bool) -> str | None:
+    if not dropped:
+        return None
+    what = f"against the scores accepted on {basis['time']}: {'; '.join(dropped)}"
+    if changed:
+        return f"{what}. The configuration has changed since, so that these scores are the accepted ones from now on"
+    return f"{what}. Later evaluations are compared with the same scores, until the configuration changes"
+
+
 def recipes(settings: Settings) -> list[Recipe]:
     """The recipes of this stage; without test questions there is nothing to measure."""
     if not any(question_set.test for question_set in settings.question_sets.values()):
@@ -183,6 +320,8 @@ def recipes(settings: Settings) -> list[Recipe]:
             deps=tuple(deps),
             partitioned=False,
             settings=lambda tools: [identity, tools.encoder.identity],
+            repeatable=True,
+            checks=(checks.SAME_AGAIN, *((checks.LEVELS_AS_IN_TRAINING,) if "mog" in kinds else ())),
             kinds=("parquet",),
             pool="gpu",
         ),
@@ -194,7 +333,20 @@ def recipes(settings: Settings) -> list[Recipe]:
             deps=("runs", "questions"),
             partitioned=False,
             settings=lambda tools: [settings.k, settings.seed, [m.name for m in methods], scored],
+            repeatable=True,
             checks=(checks.MEASURES_IN_RANGE,),
+            kinds=("parquet",),
+        ),
+        Recipe(
+            key="history",
+            build=build_history,
+            description="Scores by date, and whether they are significantly less than those accepted last.",
+            group=GROUP,
+            deps=("scores",),
+            partitioned=False,
+            settings=lambda tools: [_configuration(tools.settings)],
+            repeatable=True,
+            checks=(checks.NO_SIGNIFICANT_DROP,),
             kinds=("parquet",),
         ),
         Recipe(
@@ -204,6 +356,7 @@ def recipes(settings: Settings) -> list[Recipe]:
             group=GROUP,
             deps=("scores",),
             partitioned=False,
+            repeatable=True,
             kinds=("html",),
         ),
     ]

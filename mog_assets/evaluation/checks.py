@@ -1,9 +1,10 @@
-"""What must hold of scores before they are shown."""
+"""What must hold of scores before they are shown, and what is worth a look."""
 
 from __future__ import annotations
 
 import pandas as pd
 
+from mog_assets.evaluation.runs import read_runs
 from resources.recipe import Check, Work
 
 
@@ -18,3 +19,76 @@ def _in_range(work: Work) -> str | None:
 
 
 MEASURES_IN_RANGE = Check("measures_in_range", "Every measure lies in 0 … 1 and inside its interval.", _in_range)
+
+
+def _levels_as_in_training(work: Work) -> str | None:
+    shifted = [
+        f"{name}: {_shares(found['test'])} of {sum(found['test'])} test questions against "
+        f"{_shares(found['training'])} of {sum(found['training'])} training questions (distance "
+        f"{found['distance']:.2f}, p = {found['p']:.4f})"
+        for name, found in work.info["levels chosen"].items()
+        if found["shifted"]
+    ]
+    return f"levels chosen, finest first: {'; '.join(shifted)}" if shifted else None
+
+
+def _shares(counts: list[int]) -> str:
+    return " / ".join(f"{count / max(sum(counts), 1):.0%}" for count in counts)
+
+
+LEVELS_AS_IN_TRAINING = Check(
+    "levels_as_in_training",
+    "The router chooses levels for test questions as often as it did for those it was trained on.",
+    _levels_as_in_training,
+    blocking=False,
+)
+
+
+def _same_again(work: Work) -> str | None:
+    before = work.repeats
+    if before is None:
+        return None
+    name = "runs.parquet"
+    if work.draft.path(name).read_bytes() == before.path(name).read_bytes():
+        return None
+    return _difference(read_runs(before.path(name)), read_runs(work.draft.path(name)))
+
+
+def _difference(before: pd.DataFrame, now: pd.DataFrame) -> str | None:
+    place, names = ["question_set", "question", "method", "rank"], ["corpus", "doc"]
+    # Names as text: categories of two files compare only where the files have the same ones.
+    texts = dict.fromkeys([*place[:3], *names], object)
+    both = before.astype(texts).merge(now.astype(texts), on=place, how="outer", suffixes=("", "_now"))
+    moved, rescored = (
+        pd.concat([both[name] != both[f"{name}_now"] for name in columns], axis=1).any(axis=1)
+        for columns in ([*names, "start", "end"], ["score"])
+    )
+    rankings = both[place[:3]].assign(moved=moved, rescored=rescored & ~moved)
+    found = rankings.groupby(place[:3])[["moved", "rescored"]].any()
+    if not found.any(axis=None):
+        return None
+    return (
+        f"of {len(found)} rankings {int(found['moved'].sum())} have other passages and "
+        f"{int((found['rescored'] & ~found['moved']).sum())} other scores than before, from the same inputs and "
+        "settings: something that ranks is not deterministic"
+    )
+
+
+SAME_AGAIN = Check(
+    "same_again",
+    "Ranking again from the same inputs and settings gives the same passages.",
+    _same_again,
+    blocking=False,
+)
+
+
+def _no_drop(work: Work) -> str | None:
+    return work.info["drop"]
+
+
+NO_SIGNIFICANT_DROP = Check(
+    "no_significant_drop",
+    "No method has significantly less evidence recall than in the evaluation that was accepted last.",
+    _no_drop,
+    blocking=False,
+)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -84,4 +85,63 @@ def leaderboard_bars(scores: pd.DataFrame, question_set: str) -> bytes:
     axes.set(xlabel="ER (mean evidence recall, 95 % interval)", xlim=(0, None), title=plain(question_set))
     if len(here):
         axes.legend(frameon=False, fontsize=8, loc="lower right")
+    return png(figure)
+
+
+def er_over_time(history: pd.DataFrame, question_set: str, best: int = 5) -> bytes:
+    """ER of the methods that are best now, by time of evaluation, with marks where one had dropped.
+
+    Args:
+        history: As `history.rows` gives it, of one or more evaluations.
+        question_set: The one to show.
+        best: Number of methods.
+    """
+    here = history[(history["question_set"] == question_set) & (history["measure"] == "ER")]
+    last = here[here["time"] == here["time"].max()].sort_values("value", ascending=False, kind="stable")
+    figure = new_figure(7, 3.6)
+    axes = figure.subplots()
+    for split, method in last[["split", "method"]].head(best).itertuples(index=False):
+        line = here[(here["split"] == split) & (here["method"] == method)].sort_values("time")
+        times, value = line["time"].to_numpy(), line["value"].to_numpy(float)
+        (drawn,) = axes.plot(times, value, marker="o", markersize=3, label=plain(f"{method} ({split})"))
+        low, high = line["low"].to_numpy(float), line["high"].to_numpy(float)
+        axes.fill_between(times, low, high, color=drawn.get_color(), alpha=0.1, linewidth=0)
+    fallen = here[here["dropped"] & here["method"].isin(last["method"].head(best))]
+    if len(fallen):
+        axes.scatter(
+            fallen["time"].to_numpy(),
+            fallen["value"].to_numpy(float),
+            marker="v",
+            s=70,
+            color="black",
+            zorder=3,
+            label="significant drop",
+        )
+    axes.set(xlabel="time of evaluation (UTC)", ylabel="ER", title=plain(question_set))
+    axes.tick_params(axis="x", labelrotation=20)
+    axes.grid(alpha=0.3)
+    if len(last):
+        axes.legend(frameon=False, fontsize=8, loc="center left", bbox_to_anchor=(1, 0.5))
+    return png(figure)
+
+
+def levels_chosen(rows: Sequence[tuple[str, np.ndarray]]) -> bytes:
+    """Shares of the levels that a router chose, a bar per row.
+
+    Args:
+        rows: Name of the questions, and for how many of them each level was chosen, finest first.
+    """
+    figure = new_figure(6.5, 1.3 + 0.3 * max(len(rows), 1))
+    axes = figure.subplots()
+    shares = np.array([counts / max(counts.sum(), 1) for _, counts in rows]).reshape(len(rows), -1 if rows else 0)
+    at = np.arange(len(rows))[::-1]
+    start = np.zeros(len(rows))
+    for level, share in enumerate(shares.T, start=1):
+        # From light to dark, as levels go from fine to coarse.
+        axes.barh(at, share, left=start, color=str(0.92 - 0.75 * level / shares.shape[1]), label=f"level {level}")
+        start += share
+    axes.set_yticks(at, [plain(name) for name, _ in rows], fontsize=8)
+    axes.set(xlabel="share of questions", xlim=(0, 1), title="Levels chosen by the router")
+    if rows:
+        axes.legend(frameon=False, fontsize=8, loc="center left", bbox_to_anchor=(1, 0.5))
     return png(figure)

@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 
 from mog_assets.evaluation.measures import measure_names
-from mog_assets.evaluation.significance import bootstrap_interval, holm, permutation_p
+from mog_assets.significance import bootstrap_interval, holm, permutation_p
 
 COLUMNS = (
     "question_set",

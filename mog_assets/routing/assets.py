@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 from collections import Counter
+from datetime import UTC, datetime
 
 import numpy as np
 import pandas as pd
@@ -15,7 +17,6 @@ from mog_assets.retrieval.tokens import query_terms
 from mog_assets.routing import checks, labels, router
 from mog_assets.routing.plots import loss_curve, weights_by_kind
 from resources.recipe import Recipe, Work
-from resources.store import digest
 
 GROUP = "routing"
 
@@ -49,12 +50,11 @@ def build_soft_labels(work: Work) -> None:
                     "group": [f"{q.evidence[0].corpus}/{q.evidence[0].doc}" if q.evidence else q.id for q in questions],
                     "text": [q.question for q in questions],
                     "label": list(values),
-                    "similarity": list(similarities),
                 }
             )[kept]
         )
         work.counts |= {f"{name}: labels": int(kept.sum()), f"{name}: without label": int((~kept).sum())}
-    columns = ["question_set", "question", "kind", "split", "train", "group", "text", "label", "similarity"]
+    columns = ["question_set", "question", "kind", "split", "train", "group", "text", "label"]
     table = pd.concat(tables, ignore_index=True) if tables else pd.DataFrame(columns=columns)
     path, there = work.file("labels.parquet", table.to_json())
     if not there:
@@ -96,50 +96,161 @@ def _evidence_documents(corpora: Corpora, questions: list[Question]) -> dict[tup
 
 
 def build_router(work: Work) -> None:
-    """Train the multi-layer perceptron from query vector to level weights."""
-    settings, encoder = work.settings, work.tools.encoder
-    stored = work.input("soft_labels")
-    table = pd.read_parquet(stored.path("labels.parquet"))
+    """Train the multi-layer perceptron from query vector to level weights.
+
+    The previous router stays where the new one fails or is significantly worse on questions that neither was trained
+    on; the reason is then part of the artefact.
+
+    Raises:
+        MogError: training failed, and there is no previous router for this encoder and these levels.
+    """
+    soft = work.input("soft_labels")
+    table = pd.read_parquet(soft.path("labels.parquet"))
     table = table[table["train"].astype(bool)].reset_index(drop=True)
+    with work.progress(len(table), "questions encoded") as advance:
+        vectors = work.tools.encoder.encode(table["text"].tolist(), advance).astype(np.float32)
+    previous, unusable = _previous(work)
+    try:
+        trained, new = _train(work, table, vectors, soft.manifest.version)
+    # Whatever training comes to, from too few questions to a full GPU: a router that works is not given up for it.
+    except Exception as error:
+        if previous is None:
+            raise
+        foreseen = isinstance(error, MogError)
+        reason = str(error) if foreseen else f"{type(error).__name__}: {error}"
+        _keep(work, previous, f"training failed: {' '.join(reason.split())}")
+        # What we raise follows from labels and settings, and would come again; anything else may have passed.
+        work.info["retry"] = not foreseen
+        _show(work, previous, table, vectors)
+        return
+    work.recomputed["epochs trained"] = len(trained.curve)
+    work.show_plot("loss", loss_curve(trained.curve, trained.best_epoch))
+    if previous is not None and (worse := _worse(work, previous, trained, table, vectors)):
+        _keep(work, previous, worse)
+        _show(work, previous, table, vectors)
+        return
+    if unusable:
+        work.shown["previous router"] = f"Not compared: {_text(unusable)}"
+    _write(work, new, trained, table)
+    _show(work, new, table, vectors)
+
+
+def _previous(work: Work) -> tuple[router.Router | None, str | None]:
+    """The previous router, if it can take the place of a new one; else why it cannot, None where there is none."""
+    artefact = work.draft.previous
+    if artefact is None:
+        return None, None
+    try:
+        return router.open_router(artefact, work.tools.encoder.fingerprint, work.settings.levels), None
+    except MogError as error:
+        return None, str(error)
+
+
+def _train(work: Work, table: pd.DataFrame, vectors: np.ndarray, version: str) -> tuple[router.Trained, router.Router]:
+    """A new router, sealed with what it was trained on."""
+    settings = work.settings
     if table.empty:
         raise MogError(
             "question_sets: expected at least one split under `train` with labelled questions to train the router on, "
             "got none: name one in mog.yaml"
         )
-    with work.progress(len(table), "questions encoded") as advance:
-        vectors = encoder.encode(table["text"].tolist(), advance).astype(np.float32)
     with work.progress(settings.router.epochs, "epochs trained (at most)") as advance:
         trained = router.train(
             vectors, np.stack(table["label"]), table["group"].tolist(), settings.router, settings.seed, advance
         )
     outputs = router.predict(trained.weights, vectors)
-    content = digest({name: array.tolist() for name, array in trained.weights.items()})
-    path, there = work.file("router.safetensors", content)
-    if not there:
-        with work.writing(path) as temporary:
-            router.save(trained.weights, temporary)
-    path, there = work.file("curve.parquet", trained.curve)
-    if not there:
-        with work.writing(path) as temporary:
-            pd.DataFrame(trained.curve).to_parquet(temporary)
-    work.info |= {
-        "fault": router.weights_fault(outputs),
-        "encoder": encoder.fingerprint,
-        "labels": stored.manifest.version,
+    if fault := router.weights_fault(outputs):
+        raise MogError(f"router: {fault}; change router.hidden or router.learning_rate, or add training questions")
+    training = {
+        name: {
+            "splits": settings.question_sets[name].train,
+            "questions": int((table["question_set"] == name).sum()),
+            "chosen": router.chosen_levels(outputs[(table["question_set"] == name).to_numpy()]),
+        }
+        for name in table["question_set"].unique()
+    }
+    facts = {
+        "encoder": work.tools.encoder.fingerprint,
+        "labels": version,
         "levels": settings.levels,
         "seed": settings.seed,
+        "training": training,
     }
+    return trained, router.sealed(trained.weights, facts)
+
+
+def _worse(
+    work: Work, previous: router.Router, trained: router.Trained, table: pd.DataFrame, vectors: np.ndarray
+) -> str | None:
+    """Why the previous router stays: by the labels of now, on questions that neither was trained on."""
+    assert work.draft.previous is not None
+    earlier = pd.read_parquet(work.draft.previous.path("questions.parquet"))
+    rows = router.unseen(table, trained.held_out, earlier)
+    targets, groups = np.stack(table["label"])[rows], table["group"][rows].tolist()
+    found = router.compare(previous.weights, trained.weights, vectors[rows], targets, groups, work.settings.seed)
+    work.show_table("new router against the previous one: loss on questions that neither was trained on", [found])
+    work.info["comparison"] = {name: None if np.isnan(value) else value for name, value in found.items()}
+    if not (found["new"] > found["previous"] and found["p"] < router.ALPHA):
+        return None
+    return (
+        f"the new router is significantly worse: loss {found['new']:.4f} against {found['previous']:.4f} of the "
+        f"previous one on {found['questions']} questions on {found['groups']} documents that neither was trained on "
+        f"(paired permutation test, p = {found['p']:.4f})"
+    )
+
+
+def _write(work: Work, new: router.Router, trained: router.Trained, table: pd.DataFrame) -> None:
+    """Make a new router the artefact."""
+    path, there = work.file(router.WEIGHTS, new.facts)
+    # The file of a router that was found damaged has the same name where training gave the same weights.
+    if not there or path.read_bytes() != router.encoded(new):
+        with work.writing(path) as temporary:
+            temporary.write_bytes(router.encoded(new))
+    questions = table[["question_set", "question", "group", "text"]].assign(held_out=trained.held_out)
+    for name, frame in (("curve.parquet", pd.DataFrame(trained.curve)), ("questions.parquet", questions)):
+        path, there = work.file(name, new.facts)
+        if not there:
+            with work.writing(path) as temporary:
+                frame.to_parquet(temporary)
     work.counts |= {
-        "questions": trained.n_train,
-        "validation questions": trained.n_validation,
+        "questions": int((~trained.held_out).sum()),
+        "validation questions": int(trained.held_out.sum()),
         "best epoch": trained.best_epoch,
         "validation loss": round(min(row["validation_loss"] for row in trained.curve), 5),
     }
-    work.recomputed["epochs trained"] = len(trained.curve)
-    work.show_plot("loss", loss_curve(trained.curve, trained.best_epoch))
+    work.info |= {"router": new.facts, "kept": None, "trained": datetime.now(UTC).isoformat(timespec="seconds")}
+
+
+def _keep(work: Work, previous: router.Router, reason: str) -> None:
+    """Leave the previous router in use, and say why."""
+    artefact = work.draft.previous
+    assert artefact is not None
+    trained = artefact.manifest.info["trained"]
+    work.keep(artefact)
+    work.counts |= artefact.manifest.counts
+    work.info |= {
+        "router": previous.facts,
+        "kept": f"{reason}; the router of {trained} stays in use",
+        "trained": trained,
+    }
+    work.shown["which router"] = f"**The previous router stays in use.** {_text(work.info['kept'])}"
+
+
+def _show(work: Work, used: router.Router, table: pd.DataFrame, vectors: np.ndarray) -> None:
+    """What the router in use is, and what it says of the training questions."""
+    facts = {**used.facts, "training": json.dumps(used.facts["training"])}
+    work.show_table("facts", [{"fact": name, "value": value} for name, value in facts.items()])
+    if table.empty:
+        return
+    outputs = router.predict(used.weights, vectors)
     kinds = [kind for kind, _ in Counter(table["kind"]).most_common(20)]
     means = np.stack([outputs[(table["kind"] == kind).to_numpy()].mean(axis=0) for kind in kinds])
     work.show_plot("mean weights by kind of question", weights_by_kind(kinds, means))
+
+
+def _text(message: str) -> str:
+    """A message as Markdown: nothing in it is read as HTML."""
+    return message.replace("<", "&lt;")
 
 
 def recipes(settings: Settings) -> list[Recipe]:
@@ -166,7 +277,7 @@ def recipes(settings: Settings) -> list[Recipe]:
             ],
             checks=(checks.SOFT_LABEL_VALUES,),
             kinds=("parquet",),
-            version="2",
+            version="3",
         )
     ]
     if any(question_set.train for question_set in settings.question_sets.values()):
@@ -183,9 +294,11 @@ def recipes(settings: Settings) -> list[Recipe]:
                     tools.settings.seed,
                     tools.encoder.identity,
                 ],
-                checks=(checks.ROUTER_ALIVE,),
+                intact=lambda tools, stored: router.is_intact(stored) and not stored.manifest.info.get("retry"),
+                checks=(checks.NEW_ROUTER_IS_USED,),
                 kinds=("pytorch",),
                 pool="gpu",
+                version="2",
             )
         )
     return found

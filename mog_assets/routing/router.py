@@ -8,42 +8,75 @@ References: Zhong et al. 2024 (Mix-of-Granularity), section 3.2.
 from __future__ import annotations
 
 import hashlib
+import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
+import pandas as pd
 from safetensors import SafetensorError
-from safetensors.numpy import load_file, save_file
+from safetensors.numpy import load, save
 from scipy.special import expit
 
 from mog_assets.config import RouterSettings
 from mog_assets.errors import MogError
+from mog_assets.significance import permutation_p
+
+# Logical name of the weights among a router's files.
+WEIGHTS = "router.safetensors"
+# A new router whose loss is greater than the previous one's with a smaller p-value is not used.
+ALPHA = 0.05
 
 # With fewer questions neither part of the data says anything.
 _FEWEST = 10
 # Outputs that vary less between questions do not depend on the question.
 _CONSTANT = 1e-6
+# safetensors writes several keys in any order, which would give equal routers unequal bytes: all facts are one key.
+_FACTS = "mog"
+
+
+class Stored(Protocol):
+    """A router in the store."""
+
+    @property
+    def manifest(self) -> Any:
+        """Names and checksums of its files."""
+
+    def path(self, name: str) -> Path:
+        """Path of a file by its logical name."""
+
+
+@dataclass(frozen=True)
+class Router:
+    """A router that may be used.
+
+    Attributes:
+        weights: See `Trained`.
+        facts: What it was trained on, as `sealed` was given it, and `sha256` of the weights.
+    """
+
+    weights: dict[str, np.ndarray]
+    facts: dict[str, Any]
 
 
 @dataclass(frozen=True)
 class Trained:
-    """A router and how it was trained.
+    """Weights and how they were trained.
 
     Attributes:
         weights: float32 arrays: `layer0.weight` of shape (out, in), `layer0.bias` of shape (out,), `layer1.weight`, …
         curve: Per epoch: `epoch` (from 1), `train_loss`, `validation_loss`.
         best_epoch: The epoch of the weights: that of the least validation loss.
-        n_train, n_validation: Questions in either part.
+        held_out: Which questions were validated on, bool array of shape (n,); the others were trained on.
     """
 
     weights: dict[str, np.ndarray]
     curve: list[dict[str, float]]
     best_epoch: int
-    n_train: int
-    n_validation: int
+    held_out: np.ndarray
 
 
 def train(
@@ -114,7 +147,7 @@ def train(
             advance(1)
         if epoch - best_epoch >= settings.patience:
             break
-    return Trained(kept, curve, best_epoch, len(fit), len(validation))
+    return Trained(kept, curve, best_epoch, held_out)
 
 
 def predict(weights: Mapping[str, np.ndarray], vectors: np.ndarray) -> np.ndarray:
@@ -127,31 +160,180 @@ def predict(weights: Mapping[str, np.ndarray], vectors: np.ndarray) -> np.ndarra
     Returns:
         float32 array of shape (n, levels) in [0, 1].
     """
+    return expit(_logits(weights, vectors))
+
+
+def chosen_levels(outputs: np.ndarray) -> list[int]:
+    """For how many questions each level has the greatest weight, finest level first.
+
+    Args:
+        outputs: From `predict`, shape (n, levels).
+    """
+    return np.bincount(outputs.argmax(axis=1), minlength=outputs.shape[1]).tolist()
+
+
+def losses(weights: Mapping[str, np.ndarray], vectors: np.ndarray, labels: np.ndarray) -> np.ndarray:
+    """Binary cross-entropy summed over levels, in nats: float64 array of shape (n,), one for each question.
+
+    Args:
+        weights: See `Trained`.
+        vectors: Query vectors, shape (n, size).
+        labels: Soft labels, shape (n, levels).
+    """
+    logits = _logits(weights, vectors).astype(np.float64)
+    return (np.logaddexp(0, logits) - labels * logits).sum(axis=1)
+
+
+def _logits(weights: Mapping[str, np.ndarray], vectors: np.ndarray) -> np.ndarray:
     hidden = np.asarray(vectors, np.float32)
     for number in range(len(weights) // 2):
         hidden = np.maximum(hidden, 0) if number else hidden
         hidden = hidden @ weights[f"layer{number}.weight"].T + weights[f"layer{number}.bias"]
-    return expit(hidden)
+    return hidden
 
 
-def save(weights: Mapping[str, np.ndarray], path: Path) -> None:
-    """Write a router as a safetensors file."""
-    save_file({name: np.ascontiguousarray(array, np.float32) for name, array in weights.items()}, path)
+def unseen(questions: pd.DataFrame, held_out: np.ndarray, earlier: pd.DataFrame) -> np.ndarray:
+    """Questions that neither a new router nor an earlier one was trained on, so that neither has an advantage.
+
+    A group keeps its part of the data as long as its document keeps its id and the share of validation stays, so that
+    most of what is held out now was held out then. The rest is found by group and by text: a document that was renamed
+    takes questions that were trained on to the other part.
+
+    Args:
+        questions: The questions now; columns group and text.
+        held_out: Those the new router was validated on, bool array of shape (n,).
+        earlier: The questions of the earlier router; columns group, text and held_out.
+
+    Returns:
+        bool array of shape (n,).
+    """
+    then, now = earlier[~earlier["held_out"].astype(bool)], questions[~held_out]
+    known = questions["group"].isin(then["group"]) | questions["text"].isin({*then["text"], *now["text"]})
+    return held_out & ~known.to_numpy(bool)
 
 
-def load(path: Path) -> dict[str, np.ndarray]:
-    """Read a router.
+def compare(
+    previous: Mapping[str, np.ndarray],
+    new: Mapping[str, np.ndarray],
+    vectors: np.ndarray,
+    labels: np.ndarray,
+    groups: Sequence[str],
+    seed: int,
+) -> dict[str, float]:
+    """Two routers on the same questions: mean loss of either, and how likely a difference this large is by chance.
+
+    Questions on one document are alike, so signs are permuted by group: paired permutation test on the sums of groups.
+
+    Args:
+        previous: Weights of one router.
+        new: Weights of the other.
+        vectors: Query vectors that neither was trained on, shape (n, size).
+        labels: Their soft labels, shape (n, levels).
+        groups: The group of each question, such as its document.
+        seed: Of the signs.
+
+    Returns:
+        questions, groups, previous and new (mean losses, NaN without questions) and p (two-sided).
+    """
+    before, after = (losses(weights, vectors, labels) for weights in (previous, new))
+    distinct, member = np.unique(np.asarray(groups, str), return_inverse=True)
+    sums = np.bincount(member, weights=after - before, minlength=len(distinct))
+    return {
+        "questions": len(vectors),
+        "groups": len(distinct),
+        "previous": float(before.mean()) if len(vectors) else np.nan,
+        "new": float(after.mean()) if len(vectors) else np.nan,
+        "p": float(permutation_p(sums[:, None], seed=seed)[0]),
+    }
+
+
+def sealed(weights: Mapping[str, np.ndarray], facts: Mapping[str, Any]) -> Router:
+    """A router whose facts name the checksum of its weights.
+
+    Args:
+        weights: See `Trained`.
+        facts: As JSON values; at least `encoder` (fingerprint) and `levels` (number).
+    """
+    arrays = {name: np.ascontiguousarray(array, np.float32) for name, array in weights.items()}
+    return Router(arrays, {**facts, "sha256": _checksum(arrays)})
+
+
+def encoded(router: Router) -> bytes:
+    """A safetensors file that says itself what it is; equal routers give equal bytes."""
+    return save(router.weights, {_FACTS: json.dumps(router.facts, sort_keys=True)})
+
+
+def open_router(stored: Stored, encoder: str, levels: int) -> Router:
+    """The router in the store, to be used with an encoder and levels. There is no other way to a router.
+
+    Args:
+        stored: The artefact.
+        encoder: Fingerprint of the encoder of the query vectors.
+        levels: Number of levels.
 
     Raises:
-        MogError: the file is missing, or is not a router.
+        MogError: a byte of the file has changed, it is not a router, or it was trained for another encoder or another
+            number of levels.
     """
+    router = _checked(stored)
+    for name, unit, here in (("encoder", "vectors of encoder", encoder), ("levels", "number of levels", levels)):
+        if router.facts[name] != here:
+            raise MogError(
+                f"router {stored.path(WEIGHTS)}: was trained for {unit} {router.facts[name]}, the configuration gives "
+                f"{here}: run `mog run`"
+            )
+    return router
+
+
+def is_intact(stored: Stored) -> bool:
+    """Whether the file is the router that was stored."""
     try:
-        weights = load_file(path)
-    except (OSError, SafetensorError) as error:
-        raise MogError(f"router {path}: expected a safetensors file ({error}); rematerialize the router") from error
+        _checked(stored)
+    except MogError:
+        return False
+    return True
+
+
+def _checked(stored: Stored) -> Router:
+    """The router in the store, whatever it was trained for."""
+    path = stored.path(WEIGHTS)
+    try:
+        data = path.read_bytes()
+    except OSError as error:
+        raise MogError(f"router {path}: expected a readable file ({error.strerror}): run `mog run`") from error
+    wanted, got = stored.manifest.files[WEIGHTS]["sha256"], hashlib.sha256(data).hexdigest()
+    if got != wanted:
+        raise MogError(
+            f"router {path}: expected the bytes that were stored, SHA-256 {wanted}, got {got}: run `mog run`"
+        )
+    try:
+        weights = load(data)
+        header = json.loads(data[8 : 8 + int.from_bytes(data[:8], "little")])
+        facts = json.loads(header.get("__metadata__", {}).get(_FACTS, "null"))
+    # A file of types that numpy lacks ends in a KeyError.
+    except (SafetensorError, KeyError, ValueError) as error:
+        raise MogError(f"router {path}: expected a safetensors file ({error}): run `mog run`") from error
     if wrong := _misfit(weights):
-        raise MogError(f"router {path}: expected the layers of a router, got {wrong}; rematerialize the router")
-    return weights
+        raise MogError(f"router {path}: expected the layers of a router, got {wrong}: run `mog run`")
+    if not isinstance(facts, dict) or not {"encoder", "levels", "sha256"} <= set(facts):
+        raise MogError(
+            f"router {path}: expected its encoder, levels and checksum in its header, got none: run `mog run`"
+        )
+    levels = len(weights[f"layer{len(weights) // 2 - 1}.bias"])
+    if facts["levels"] != levels:
+        raise MogError(f"router {path}: expected outputs for {facts['levels']} levels, got {levels}: run `mog run`")
+    if (checksum := _checksum(weights)) != facts["sha256"]:
+        raise MogError(f"router {path}: expected weights of SHA-256 {facts['sha256']}, got {checksum}: run `mog run`")
+    return Router(weights, facts)
+
+
+def _checksum(weights: Mapping[str, np.ndarray]) -> str:
+    """SHA-256 in hexadecimal over names, shapes and values."""
+    total = hashlib.sha256()
+    for name in sorted(weights):
+        total.update(f"{name} {weights[name].shape}\n".encode())
+        total.update(weights[name].astype("<f4").tobytes())
+    return total.hexdigest()
 
 
 def weights_fault(outputs: np.ndarray) -> str | None:
@@ -227,5 +409,7 @@ def _misfit(weights: Mapping[str, np.ndarray]) -> str | None:
         fits = weight.ndim == 2 and bias.shape == weight.shape[:1] and width in (None, weight.shape[1])
         if not fits or weight.dtype != np.float32 or bias.dtype != np.float32:
             return f"layer{number} of shapes {weight.shape} and {bias.shape}, {weight.dtype} and {bias.dtype}"
+        if not (np.isfinite(weight).all() and np.isfinite(bias).all()):
+            return f"values in layer{number} that are not finite"
         width = weight.shape[0]
     return None

@@ -1,0 +1,120 @@
+"""The history of evaluations: what was measured when, and whether it is significantly less than what was accepted."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import datetime
+
+import numpy as np
+import pandas as pd
+
+from mog_assets.significance import holm, permutation_p
+
+# A method whose evidence recall fell with a smaller p-value, corrected for the number of methods, has dropped.
+ALPHA = 0.05
+# The measure that evaluations are compared by.
+LEADING = "ER"
+COLUMNS = (
+    "time",
+    "scores",
+    "configuration",
+    "question_set",
+    "split",
+    "method",
+    "measure",
+    "value",
+    "low",
+    "high",
+    "n",
+    "p_vs_accepted",
+    "dropped",
+)
+_GROUP = ["question_set", "split", "method"]
+_KEYS = [*_GROUP, "question"]
+
+
+def leading(per_question: pd.DataFrame) -> pd.DataFrame:
+    """Of `measures.evaluate`, what later evaluations are compared with: the leading measure of every question."""
+    return per_question[[*_KEYS, LEADING]].reset_index(drop=True)
+
+
+def compare(now: pd.DataFrame, accepted: pd.DataFrame, seed: int) -> pd.DataFrame:
+    """Every method against itself in the accepted evaluation, on the questions that both have.
+
+    Args:
+        now: As `leading` gives it.
+        accepted: Likewise.
+        seed: Of the permutations.
+
+    Returns:
+        A row per question set, split and method that both have: n questions, before and now (means of the leading
+        measure), p (paired permutation test, two-sided, Holm-corrected over all rows) and dropped.
+    """
+    both = now.merge(accepted, on=_KEYS, suffixes=("_now", "_before"))
+    parts = []
+    for (question_set, split), part in both.groupby(["question_set", "split"], sort=False):
+        part = part.assign(difference=part[f"{LEADING}_now"] - part[f"{LEADING}_before"])
+        # Every method has a row for every question of its set, so the matrix has no gaps.
+        differences = part.pivot(index="question", columns="method", values="difference")
+        values = differences.to_numpy(np.float64)
+        p = np.ones(values.shape[1])
+        moved = np.flatnonzero(values.any(axis=0))
+        p[moved] = permutation_p(values[:, moved], seed=seed)
+        means = part.groupby("method")[[f"{LEADING}_before", f"{LEADING}_now"]].mean().loc[differences.columns]
+        means.columns = ["before", "now"]
+        parts.append(means.reset_index().assign(question_set=question_set, split=split, n=len(values), p=p))
+    columns = [*_GROUP, "n", "before", "now", "p", "dropped"]
+    if not parts:
+        return pd.DataFrame(columns=columns).astype({"dropped": bool, "p": float})
+    table = pd.concat(parts, ignore_index=True)
+    table["p"] = holm(table["p"].to_numpy())
+    table["dropped"] = (table["now"] < table["before"]) & (table["p"] < ALPHA)
+    return table[columns]
+
+
+def rows(
+    scores: pd.DataFrame,
+    measures: Sequence[str],
+    when: datetime,
+    version: str,
+    configuration: str,
+    comparison: pd.DataFrame,
+) -> pd.DataFrame:
+    """What the history keeps of an evaluation, in the order of `COLUMNS`.
+
+    Args:
+        scores: As `scores.score` gives it.
+        measures: Those that are kept.
+        when: Time of the evaluation, with a time zone.
+        version: Of the scores.
+        configuration: Digest of the settings they were measured with.
+        comparison: As `compare` gives it; p_vs_accepted and dropped stand with the leading measure.
+    """
+    kept = scores[scores["measure"].isin(list(measures))]
+    found = comparison.rename(columns={"p": "p_vs_accepted"}).assign(measure=LEADING)
+    table = kept.merge(found[[*_GROUP, "measure", "p_vs_accepted", "dropped"]], on=[*_GROUP, "measure"], how="left")
+    table = table.assign(
+        time=pd.Timestamp(when).tz_convert("UTC").as_unit("us"),
+        scores=version,
+        configuration=configuration,
+        dropped=table["dropped"].eq(True),
+    )
+    return table[list(COLUMNS)]
+
+
+def appended(earlier: pd.DataFrame | None, new: pd.DataFrame) -> pd.DataFrame:
+    """The table with another evaluation after those that are there."""
+    if earlier is None or earlier.empty:
+        return new
+    return pd.concat([earlier, new], ignore_index=True) if len(new) else earlier
+
+
+def drops(comparison: pd.DataFrame) -> list[str]:
+    """The methods that dropped, worst first, with figures, as text."""
+    found = comparison[comparison["dropped"]]
+    found = found.assign(change=found["now"] - found["before"]).sort_values("change", kind="stable")
+    return [
+        f"{row.question_set}/{row.split} {row.method}: {LEADING} {row.before:.3f} to {row.now:.3f} on {row.n} "
+        f"questions (p = {row.p:.4f})"
+        for row in found.itertuples()
+    ]
