@@ -30,6 +30,7 @@ def find(settings: Settings, question: str, method_name: str, k: int, names: lis
     Raises:
         ConfigError: no such method, or one that needs gold evidence.
         MissingArtefact: something it needs has not been materialised.
+        MogError: the router is damaged, or belongs to another encoder or other levels.
     """
     method = parse(method_name, settings.retriever, settings.levels)
     if method.kind == "oracle":
@@ -38,13 +39,8 @@ def find(settings: Settings, question: str, method_name: str, k: int, names: lis
     corpora = Corpora.open(tools.store.read, settings, names)
     weights = None
     if method.kind == "mog":
-        stored = tools.store.read("router")
-        if stored.manifest.info["encoder"] != tools.encoder.fingerprint:
-            raise MogError(
-                f"router was trained on vectors of encoder {stored.manifest.info['encoder']}, the configured one is "
-                f"{tools.encoder.fingerprint}: run `mog run`"
-            )
-        weights = router.predict(router.load(stored.path("router.safetensors")), tools.encoder.encode([question]))
+        opened = router.open_router(tools.store.read("router"), tools.encoder.fingerprint, settings.levels)
+        weights = router.predict(opened.weights, tools.encoder.encode([question]))
     searcher = corpora.searcher(method.retriever, [question], tools.encoder.encode, tools.qdrant)
     ranker = Ranker(searcher, corpora.layouts, settings.levels, settings.k_r)
     best = next(iter(ranker.rank(method, weights))).head(k)
@@ -83,6 +79,20 @@ def verify(settings: Settings) -> tuple[int, list[str]]:
             if recipe.key.startswith("collections/") and corpus is not None:
                 level = int(recipe.key.rsplit("_", 1)[1])
                 size = artefact.manifest.info["size"]
-                fault = collection_fault(tools.qdrant, level, size, corpus, artefact.path("ids.npy"))
+                try:
+                    fault = collection_fault(tools.qdrant, level, size, corpus, artefact.path("ids.npy"))
+                except MogError as error:
+                    fault = str(error)
                 faults += [fault] if fault else []
+    for level in settings.level_range:
+        try:
+            held = tools.qdrant.counts(f"level_{level}")
+        except MogError as error:
+            faults.append(str(error))
+            continue
+        for corpus in sorted(held.keys() - settings.corpora.keys()):
+            faults.append(
+                f"collection level_{level} holds {held[corpus]} points of corpus {corpus}, which is not in mog.yaml: "
+                f"delete the collection (`qdrant/level_{level}` of the home folder) and run `mog run`"
+            )
     return checked, faults

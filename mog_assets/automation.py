@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import contextlib
+import importlib
+import json
 import os
 import shutil
-from collections.abc import Iterator, Sequence
+import time
+import warnings
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, field
 from importlib.resources import files
 from pathlib import Path
@@ -13,16 +17,28 @@ from typing import Any
 
 import dagster as dg
 
+from mog_assets import config
 from mog_assets.config import Settings
 from mog_assets.corpus import assets as corpus_assets
-from mog_assets.errors import ConfigError
+from mog_assets.errors import ConfigError, MogError
 from mog_assets.evaluation import assets as evaluation_assets
 from mog_assets.retrieval import assets as retrieval_assets
 from mog_assets.routing import assets as routing_assets
-from resources.recipe import CORPUS, Recipe, Tools, as_asset, is_fresh
-from resources.store import label
+from resources.recipe import CORPUS, FORCE, Recipe, Tools, as_asset, is_fresh
+from resources.runs import end_killed, process_tags, readable_errors
+from resources.store import digest, label, sweep_orphans
+
+EXECUTOR_VARIABLE = "MOG_EXECUTOR"
+REGISTRY = "corpus_registry"
 
 _STAGES = (corpus_assets, retrieval_assets, routing_assets, evaluation_assets)
+# Module and name of the executor by the value of MOG_EXECUTOR.
+_EXECUTORS = {
+    "inprocess": ("dagster", "in_process_executor"),
+    "multiprocess": ("dagster", "multiprocess_executor"),
+    "k8s_job": ("dagster_k8s", "k8s_job_executor"),
+    "ray": ("dagster_ray", "ray_executor"),
+}
 
 
 def graph(settings: Settings) -> dict[str, Recipe]:
@@ -45,41 +61,207 @@ def _ordered(recipes: dict[str, Recipe]) -> dict[str, Recipe]:
 
 
 def build(settings: Settings) -> dg.Definitions:
-    """Definitions for some settings."""
-    recipes = graph(settings)
-    assets = [as_asset(recipe, recipes) for recipe in recipes.values()]
-    by_corpus = [dg.AssetKey(r.key.split("/")) for r in recipes.values() if r.partitioned]
-    overall = [dg.AssetKey(r.key.split("/")) for r in recipes.values() if not r.partitioned]
-    jobs = [dg.define_asset_job("build", dg.AssetSelection.assets(*by_corpus))]
-    if overall:
-        jobs.append(dg.define_asset_job("evaluate", dg.AssetSelection.assets(*overall)))
+    """Definitions for some settings.
+
+    Raises:
+        ConfigError: MOG_EXECUTOR names no executor, or one that is not installed.
+    """
+    with warnings.catch_warnings():
+        # Dagster says of its own code that it will change; users of `mog` can do nothing about that.
+        warnings.simplefilter("ignore", dg.BetaWarning)
+        warnings.filterwarnings("ignore", category=DeprecationWarning, module=r"dagster\.")
+        return _definitions(settings)
+
+
+def _definitions(settings: Settings) -> dg.Definitions:
+    recipes, tools = graph(settings), Tools(settings)
+    assets = [as_asset(r, recipes, tools, _after(r, recipes), _condition(r, recipes)) for r in recipes.values()]
+    jobs = [
+        dg.define_asset_job("build", dg.AssetSelection.assets(*(_key(r) for r in recipes.values() if r.partitioned))),
+        dg.define_asset_job(
+            "evaluate", dg.AssetSelection.assets(*(_key(r) for r in recipes.values() if not r.partitioned))
+        ),
+    ]
     return dg.Definitions(
-        assets=assets,
+        assets=[*(_outside(r, r.outside) for r in recipes.values() if r.outside), *assets],
         jobs=jobs,
-        sensors=[_corpora_sensor(settings)],
-        resources=Tools(settings).resources(),
-        executor=dg.in_process_executor,
+        sensors=[_corpora_sensor(settings, recipes), _automation_sensor(settings)],
+        schedules=_nightly(settings, jobs[1], recipes),
+        resources=tools.resources(),
+        executor=_executor(os.environ.get(EXECUTOR_VARIABLE) or "inprocess"),
     )
 
 
-def _corpora_sensor(settings: Settings) -> dg.SensorDefinition:
+def _key(recipe: Recipe) -> dg.AssetKey:
+    return dg.AssetKey(recipe.key.split("/"))
+
+
+def _executor(name: str) -> dg.ExecutorDefinition:
+    if name not in _EXECUTORS:
+        raise ConfigError(f"{EXECUTOR_VARIABLE}: expected one of {', '.join(_EXECUTORS)}, got {name!r}")
+    package, attribute = _EXECUTORS[name]
+    try:
+        return getattr(importlib.import_module(package), attribute)
+    except ImportError as error:
+        distribution = package.replace("_", "-")
+        raise ConfigError(
+            f"{EXECUTOR_VARIABLE}: expected an executor that is installed, got {name!r}, which needs the package "
+            f"{distribution} ({error}): install it with `pip install {distribution}`"
+        ) from error
+
+
+def _outside(recipe: Recipe, name: str) -> dg.SourceAsset:
+    """The external asset for what a recipe reads outside the store. Only what is observable counts when observed."""
+
+    @dg.observable_source_asset(
+        name=name,
+        partitions_def=CORPUS if recipe.partitioned else None,
+        group_name=recipe.group,
+        description=f"What `{recipe.key}` reads outside the store, as the sensor `corpora` saw it last.",
+    )
+    def observe(context):  # type: ignore[no-untyped-def]  # Dagster reads the annotation, and cannot read a string
+        there = context.instance.get_dynamic_partitions("corpus")
+        events, _, troubles = _sweep({recipe.key: recipe}, config.load(), there, {})
+        if not events:
+            raise dg.Failure(description="; ".join(troubles) or f"there is no {name} yet", allow_retries=False)
+        for trouble in troubles:
+            context.log.warning(trouble)
+        if not recipe.partitioned:
+            return dg.DataVersion(str(events[0].data_version))
+        return dg.DataVersionsByPartition({str(event.partition): str(event.data_version) for event in events})
+
+    return observe
+
+
+def _after(recipe: Recipe, recipes: dict[str, Recipe]) -> list[str]:
+    """What a recipe follows without reading it."""
+    after = [recipe.outside] if recipe.outside else []
+    # Dagster fires nothing when a partition is deleted; the registry does, for what is made from all corpora.
+    if not recipe.partitioned and any(recipes[dep].partitioned for dep in recipe.deps):
+        after.append(REGISTRY)
+    return after
+
+
+def _condition(recipe: Recipe, recipes: dict[str, Recipe]) -> dg.AutomationCondition:
+    """When an asset is materialised by itself: content above it or its code version moved, it is missing, it failed.
+
+    A change waits until nothing above is missing or in progress, and is not forgotten meanwhile. A failure is tried
+    once more, then waits for a change. Failed blocking checks stop nothing here: the previous artefact stands.
+    """
+    of = dg.AutomationCondition
+    moved = of.any_deps_updated().replace("newly_updated", of.data_version_changed()) | of.code_version_changed()
+    outside = [r.outside for r in recipes.values() if r.outside]
+    by_corpus = [] if recipe.partitioned else [_key(r) for r in recipes.values() if r.partitioned]
+    wanted = _until_requested(moved, _changed(*outside, *by_corpus)) | of.newly_missing()
+    wanted |= of.execution_failed().newly_true()
+    ready = ~of.any_deps_missing() & ~of.any_deps_in_progress() & ~of.in_progress()
+    if not recipe.partitioned:
+        # A corpus whose run is about to be requested is not in progress yet; its run would replace what is read here.
+        seen = _until_requested(_changed(*outside), _changed(*outside))
+        # Only what becomes part of the same run "will be requested".
+        ready &= ~of.any_deps_match(seen & ~of.will_be_requested())
+    return wanted & ready
+
+
+def _changed(*keys: str | dg.AssetKey) -> dg.AutomationCondition:
+    """True on the tick that sees another data version of one of these assets that the asset follows."""
+    of = dg.AutomationCondition
+    return of.any_deps_match(of.data_version_changed()).allow(dg.AssetSelection.assets(*keys))
+
+
+def _until_requested(event: dg.AutomationCondition, elsewhere: dg.AutomationCondition) -> dg.AutomationCondition:
+    """True from an event on until the asset is requested.
+
+    Dagster sees a request one tick later. What happened meanwhile `elsewhere`, in no run of the asset, came after it.
+    """
+    of = dg.AutomationCondition
+    return event.since((of.newly_requested() & ~elsewhere) | of.initial_evaluation())
+
+
+def _status(settings: Settings) -> str:
+    return "RUNNING" if settings.automation.enabled else "STOPPED"
+
+
+def _automation_sensor(settings: Settings) -> dg.AutomationConditionSensorDefinition:
+    return dg.AutomationConditionSensorDefinition(
+        name="automation",
+        description="Materialises what a change of corpora, question sets or settings touches: a run per corpus.",
+        target=dg.AssetSelection.all(),
+        default_status=dg.DefaultSensorStatus(_status(settings)),
+        minimum_interval_seconds=settings.automation.interval_seconds,
+        emit_backfills=False,
+    )
+
+
+def _nightly(settings: Settings, evaluate: Any, recipes: dict[str, Recipe]) -> list[dg.ScheduleDefinition]:
+    if settings.automation.nightly is None or not any(recipe.repeatable for recipe in recipes.values()):
+        return []
+    return [
+        dg.ScheduleDefinition(
+            name="nightly",
+            description="Measures everything again, whether or not something changed.",
+            job=evaluate,
+            cron_schedule=settings.automation.nightly,
+            execution_timezone=settings.automation.timezone,
+            default_status=dg.DefaultScheduleStatus(_status(settings)),
+            tags={FORCE: "true"},
+        )
+    ]
+
+
+def _corpora_sensor(settings: Settings, recipes: dict[str, Recipe]) -> dg.SensorDefinition:
     @dg.sensor(
         name="corpora",
-        description="Keeps the partitions equal to the corpora of mog.yaml.",
-        minimum_interval_seconds=30,
-        default_status=dg.DefaultSensorStatus.RUNNING,
+        description="Keeps partitions equal to the corpora of mog.yaml; observes what changed outside the store.",
+        minimum_interval_seconds=settings.automation.interval_seconds,
+        default_status=dg.DefaultSensorStatus(_status(settings)),
     )
-    def corpora(context: dg.SensorEvaluationContext) -> dg.SensorResult:
+    def corpora(context: dg.SensorEvaluationContext) -> dg.SensorResult | dg.SkipReason:
+        try:
+            fresh = config.load()
+        except ConfigError as error:
+            return dg.SkipReason(str(error))
         there = set(context.instance.get_dynamic_partitions("corpus"))
-        added, gone = sorted(set(settings.corpora) - there), sorted(there - set(settings.corpora))
-        requests: list[Any] = []
-        if added:
-            requests.append(CORPUS.build_add_request(added))
-        if gone:
-            requests.append(CORPUS.build_delete_request(gone))
-        return dg.SensorResult(dynamic_partitions_requests=requests)
+        if added := sorted(set(fresh.corpora) - there):
+            # An observation of a partition that is not there yet would be lost: all are for the next tick.
+            return dg.SensorResult(dynamic_partitions_requests=[CORPUS.build_add_request(added)], cursor=context.cursor)
+        gone = sorted(there - set(fresh.corpora))
+        events, states, troubles = _sweep(recipes, fresh, fresh.corpora, json.loads(context.cursor or "{}"))
+        if fresh.model_copy(update={"corpora": settings.corpora}) != settings:
+            troubles.append("mog.yaml has other settings than the loaded graph: reload the code location")
+        return dg.SensorResult(
+            dynamic_partitions_requests=[CORPUS.build_delete_request(gone)] if gone else [],
+            asset_events=events,
+            cursor=json.dumps(states, sort_keys=True),
+            skip_reason="; ".join(troubles) or None,
+        )
 
     return corpora
+
+
+def _sweep(
+    recipes: dict[str, Recipe], settings: Settings, corpora: Collection[str], seen: dict[str, str]
+) -> tuple[list[dg.AssetObservation], dict[str, str], list[str]]:
+    """Observations of what changed outside the store, its state for the next sweep, and what cannot be read."""
+    events, states, troubles = [], {}, []
+    for recipe in recipes.values():
+        if recipe.outside is None:
+            continue
+        for corpus in sorted(corpora) if recipe.partitioned else [None]:
+            place = label(recipe.outside, corpus)
+            try:
+                states[place] = digest(recipe.source(settings, corpus))
+            except (MogError, OSError) as error:
+                troubles.append(str(error))
+                if place in seen:
+                    states[place] = seen[place]
+                continue
+            if states[place] == seen.get(place):
+                continue
+            # Seen for the first time, it counts as changed: a corpus that comes back is as it was when it was removed.
+            version = states[place] if place in seen else digest(states[place], time.time())
+            events.append(dg.AssetObservation(recipe.outside, partition=corpus, tags={"dagster/data_version": version}))
+    return events, states, troubles
 
 
 def prepare_home(settings: Settings) -> Path:
@@ -98,7 +280,8 @@ def prepare_home(settings: Settings) -> Path:
 @contextlib.contextmanager
 def instance(settings: Settings) -> Iterator[dg.DagsterInstance]:
     """The Dagster instance of the home folder (or of DAGSTER_HOME), its partitions those of the settings."""
-    with dg.DagsterInstance.from_config(str(prepare_home(settings))) as opened:
+    home = prepare_home(settings)
+    with readable_errors(home), dg.DagsterInstance.from_config(str(home)) as opened:
         there = set(opened.get_dynamic_partitions("corpus"))
         opened.add_dynamic_partitions("corpus", sorted(set(settings.corpora) - there))
         yield opened
@@ -135,10 +318,11 @@ def selected(settings: Settings, recipes: dict[str, Recipe], select: Sequence[st
             found = dg.AssetSelection.from_string(text).resolve(graph_of_assets)
         except Exception as error:  # Dagster raises several classes for text it cannot read or resolve.
             raise ConfigError(f"--select: expected an asset or a selection of assets, got {text!r}") from error
-        if not found:
+        names = {"/".join(key.path) for key in found} & set(recipes)
+        if not names:
             known = ", ".join(recipes)
             raise ConfigError(f"--select: expected one of {known}, or a selection of assets, got {text!r}")
-        keys |= {"/".join(key.path) for key in found}
+        keys |= names
     return keys
 
 
@@ -177,12 +361,18 @@ def run(settings: Settings, corpora: Sequence[str] = (), select: Sequence[str] =
         return report
     definitions = build(settings)
     with instance(settings) as opened:
+        end_killed(opened)
+        sweep_orphans(settings.home / "cache")
+        # What belongs to removed corpora goes first, and does not wait for corpora that fail.
+        if REGISTRY in plan.get(None, ()):
+            _execute(definitions, opened, tools, [REGISTRY], None, report)
+            plan[None].remove(REGISTRY)
         for corpus in [c for c in plan if c is not None]:
             _execute(definitions, opened, tools, plan[corpus], corpus, report)
         waiting = [c for c in settings.corpora if tools.store.find("documents", c) is None]
-        if None in plan and not report.failures and waiting and not select:
+        if plan.get(None) and not report.failures and waiting and not select:
             report.failures.append(f"what is made from all corpora waits for {', '.join(waiting)}: run `mog run`")
-        elif None in plan and not report.failures:
+        elif plan.get(None) and not report.failures:
             _execute(definitions, opened, tools, plan[None], None, report)
     return report
 
@@ -201,6 +391,7 @@ def _execute(
         asset_selection=[dg.AssetKey(key.split("/")) for key in keys],
         partition_key=corpus,
         raise_on_error=False,
+        tags=process_tags(),
         run_config={"loggers": {"console": {"config": {"log_level": "CRITICAL"}}}},
     )
     for event in result.all_events:

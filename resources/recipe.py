@@ -24,10 +24,10 @@ from resources.engine import Engine
 from resources.llm import LanguageModel, OpenAIModel
 from resources.progress import Advance, Log, track
 from resources.qdrant import VectorStore, connect
-from resources.store import Artefact, Draft, Store, atomic, digest, label
+from resources.store import Artefact, Draft, Store, atomic, digest, file_digest, label
 
 CORPUS = dg.DynamicPartitionsDefinition(name="corpus")
-# Tag of a run that builds also what is up to date.
+# Tag of a run that builds repeatable assets also where they are up to date.
 FORCE = "mog/force"
 
 Checker = Callable[["Work"], str | None]
@@ -57,6 +57,9 @@ class Recipe:
         partitioned: Whether there is one artefact per corpus.
         settings: The part of the settings (and of the resources) that its content depends on, as JSON values.
         source: State of the files outside the store that it reads, as JSON values.
+        outside: Name of the external asset that stands for `source` in Dagster, where there is one.
+        repeatable: Whether a forced run builds it again although it is up to date: for what is worth measuring twice.
+        intact: Whether what an artefact names outside the store is there (cheap: it is asked of every artefact).
         version: Of the code; raised when the same inputs give another content.
         pool: Dagster concurrency pool.
     """
@@ -69,7 +72,10 @@ class Recipe:
     partitioned: bool = True
     settings: Callable[[Tools], Any] = lambda tools: None
     source: Callable[[Settings, str | None], Any] = lambda settings, corpus: None
+    outside: str | None = None
+    repeatable: bool = False
     checks: tuple[Check, ...] = ()
+    intact: Callable[[Tools, Artefact], bool] = lambda tools, artefact: True
     version: str = "1"
     kinds: tuple[str, ...] = ("python",)
     pool: str | None = None
@@ -117,6 +123,7 @@ class Work:
 
     Attributes:
         corpus: The partition, None for an unpartitioned asset.
+        repeats: The artefact that is up to date and is built again all the same; None unless the run is forced.
         counts: Figures about the artefact, kept in the manifest.
         recomputed: What had to be done this time (documents split, texts encoded, …).
         info: Further facts for readers of the artefact, as JSON values.
@@ -128,6 +135,7 @@ class Work:
     corpus: str | None
     draft: Draft
     log: Log | None = None
+    repeats: Artefact | None = None
     counts: dict[str, float] = field(default_factory=dict)
     recomputed: dict[str, float] = field(default_factory=dict)
     info: dict[str, Any] = field(default_factory=dict)
@@ -144,7 +152,14 @@ class Work:
 
     def file(self, name: str, *key: Any) -> tuple[Path, bool]:
         """Path for a file whose content follows from `key`, and whether it is there already."""
-        return self.draft.file(name, digest(self.recipe.key, self.recipe.version, *key))
+        # What is built again gets names of its own, so that nothing of it is taken for done.
+        again = [self.repeats.manifest.created] if self.repeats else []
+        return self.draft.file(name, digest(self.recipe.key, self.recipe.version, *key, *again))
+
+    def keep(self, artefact: Artefact, *names: str) -> None:
+        """Take files of the previous artefact over as they are; all of them where none is named."""
+        files = artefact.manifest.files
+        self.draft.files.update({name: files[name]["file"] for name in names or files})
 
     @contextmanager
     def writing(self, path: Path) -> Iterator[Path]:
@@ -152,7 +167,9 @@ class Work:
         with atomic(path) as temporary:
             yield temporary
 
-    def map(self, target: str, jobs: dict[str, dict[str, Any]], keys: dict[str, Any], what: str) -> list[Any]:
+    def map(
+        self, target: str, jobs: dict[str, dict[str, Any]], keys: dict[str, Any], what: str, reuse: bool = False
+    ) -> list[Any]:
         """Make one file per bucket by `target`, those that are not there yet; returns what the calls returned.
 
         Args:
@@ -160,12 +177,21 @@ class Work:
             jobs: Arguments by logical name of the file to write.
             keys: What each file's content follows from.
             what: Names the work in the progress display.
+            reuse: Also pass `previous`: the file of the same name that the same recipe has made, with the same
+                settings, from earlier inputs; None where there is none.
         """
+        held = self.draft.previous if reuse and not self.repeats else None
+        if held and held.manifest.recipe != fingerprint(self.recipe, self.corpus, self.tools, held.manifest.inputs):
+            held = None
         missing = []
         for name, arguments in jobs.items():
             path, there = self.file(name, keys[name])
             if not there:
-                missing.append({**arguments, "out": str(path)})
+                entry = held.manifest.files.get(name) if held else None
+                # Bytes that are not those of the manifest would get a checksum of their own in the new one.
+                sound = held and entry and file_digest(held.path(name)) == entry["sha256"]
+                previous = {"previous": str(held.path(name)) if held and sound else None} if reuse else {}
+                missing.append({**arguments, **previous, "out": str(path)})
         with self.progress(len(missing), what) as advance:
             results = []
             for result in self.tools.engine.map(target, missing):
@@ -233,7 +259,8 @@ def is_fresh(recipe: Recipe, partition: str | None, tools: Tools, recipes: dict[
         return False
     inputs = input_versions(recipe, partition, tools, recipes)
     try:
-        return inputs is not None and artefact.manifest.recipe == fingerprint(recipe, partition, tools, inputs)
+        wanted = None if inputs is None else fingerprint(recipe, partition, tools, inputs)
+        return artefact.manifest.recipe == wanted and recipe.intact(tools, artefact)
     except MogError:
         # A source that cannot be read: building it says so, and keeps no other corpus from being built.
         return False
@@ -284,10 +311,13 @@ def materialise(
             )
         wanted = fingerprint(recipe, partition, tools, inputs)
         previous = store.find(recipe.key, partition)
-        if previous is not None and previous.manifest.recipe == wanted and not force:
+        fresh = previous is not None and previous.manifest.recipe == wanted and recipe.intact(tools, previous)
+        if fresh and not force:
+            assert previous is not None
             return Outcome(previous, built=False, faults=previous.manifest.info["faults"])
         started = time.monotonic()
-        work = Work(tools, recipe, partition, store.draft(recipe.key, partition), log)
+        repeats = previous if fresh else None
+        work = Work(tools, recipe, partition, store.draft(recipe.key, partition), log, repeats)
         recipe.build(work)
         faults = {check.name: fault for check in recipe.checks if (fault := check.run(work)) is not None}
         if any(check.blocking and check.name in faults for check in recipe.checks):
@@ -310,17 +340,41 @@ def _there(key: str, recipe: Recipe, partition: str | None, tools: Tools, recipe
     return all(tools.store.find(key, corpus) for corpus in (corpora if recipes[key].partitioned else [None]))
 
 
-def as_asset(recipe: Recipe, recipes: dict[str, Recipe]) -> dg.AssetsDefinition:
-    """The Dagster asset of a recipe: content hash as data version, counts and pictures as metadata, blocking checks."""
+def code_version(recipe: Recipe, tools: Tools) -> str:
+    """The recipe's version and a digest of the settings that it depends on: either one changes what would be built."""
+    try:
+        return f"{recipe.version}-{digest(recipe.settings(tools))[:12]}"
+    except MogError as error:
+        # The graph has to load all the same: building the asset says what is wrong.
+        return f"{recipe.version}-{digest(str(error))[:12]}"
+
+
+def as_asset(
+    recipe: Recipe,
+    recipes: dict[str, Recipe],
+    tools: Tools,
+    after: Sequence[str] = (),
+    condition: dg.AutomationCondition | None = None,
+) -> dg.AssetsDefinition:
+    """The Dagster asset of a recipe: content hash as data version, counts and pictures as metadata, blocking checks.
+
+    Args:
+        recipe: What the asset makes.
+        recipes: All recipes, by key.
+        tools: Resources that tell the settings the asset depends on.
+        after: Keys of assets that it follows without reading them.
+        condition: When it is materialised by itself.
+    """
     key = dg.AssetKey(recipe.key.split("/"))
 
     @dg.asset(
         key=key,
-        deps=[dg.AssetKey(dep.split("/")) for dep in recipe.deps],
+        deps=[dg.AssetKey(dep.split("/")) for dep in (*recipe.deps, *after)],
         partitions_def=CORPUS if recipe.partitioned else None,
         group_name=recipe.group,
         description=recipe.description,
-        code_version=recipe.version,
+        code_version=code_version(recipe, tools),
+        automation_condition=condition,
         kinds=set(recipe.kinds),
         pool=recipe.pool,
         required_resource_keys={"tools"},
@@ -333,8 +387,15 @@ def as_asset(recipe: Recipe, recipes: dict[str, Recipe]) -> dg.AssetsDefinition:
     def compute(context):  # type: ignore[no-untyped-def]  # Dagster reads the annotation, and cannot read a string
         partition = context.partition_key if recipe.partitioned else None
         tools: Tools = context.resources.tools
+        if partition is not None and partition not in tools.settings.corpora:
+            known = ", ".join(tools.settings.corpora)
+            raise dg.Failure(
+                description=f"{label(recipe.key, partition)}: expected a corpus of mog.yaml ({known}), "
+                f"got {partition!r}: name it there, or delete the partition",
+                allow_retries=False,
+            )
         try:
-            force = context.run.tags.get(FORCE) == "true"
+            force = recipe.repeatable and context.run.tags.get(FORCE) == "true"
             outcome = materialise(recipe, partition, tools, recipes, context.log.info, force)
         except MogError as error:
             # A message for people needs no retry and no traceback of ours.

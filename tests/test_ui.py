@@ -77,7 +77,9 @@ def stop(process):
 def settings(tmp_path, monkeypatch):
     file = tmp_path / "mog.yaml"
     corpora = {"garden": {"path": str(ROOT / "samples" / "garden.jsonl")}}
-    file.write_text(json.dumps({"home": str(tmp_path / "home"), "corpora": corpora}))
+    # What is to be clicked must not happen by itself.
+    automatic = {"enabled": False}
+    file.write_text(json.dumps({"home": str(tmp_path / "home"), "corpora": corpora, "automation": automatic}))
     monkeypatch.setenv(config.CONFIG_VARIABLE, str(file))
     monkeypatch.setenv("DAGSTER_HOME", str(tmp_path / "dagster"))
     return config.load()

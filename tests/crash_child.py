@@ -1,0 +1,88 @@
+"""Runs `mog` in processes that can be killed, forked from one that has everything imported and nothing started.
+
+Each line of standard input is a JSON object: `arguments` of `mog`; the `point` and the `occurrence` at which the
+process sends itself the `signal`, or null; `fsize`, the most bytes that a file may have, or null. Each line of standard
+output tells how the process ended (negative: by that signal), which points it reached how often, and what it said; or
+that it stopped, and then a further line resumes it.
+"""
+
+import json
+import os
+import resource
+import signal
+import sys
+import tempfile
+from collections import Counter
+
+import dagster._core.launcher.default_run_launcher
+import dagster._core.storage.local_compute_log_manager
+import dagster._core.storage.sqlite_storage
+import matplotlib.pyplot
+import numba
+import pyarrow.parquet
+import qdrant_edge
+import torch
+import transformers
+
+from mog_assets import answer, automation, cli
+from resources.points import interrupt_with
+
+PRELOADED = (dagster, matplotlib.pyplot, numba, pyarrow.parquet, qdrant_edge, torch, transformers, answer, automation)
+
+
+def child(order: dict, reached_by: int) -> None:
+    """Be `mog` until the end, or until the point."""
+    reached: Counter[str] = Counter()
+
+    def interrupt(point: str) -> None:
+        reached[point] += 1
+        os.pwrite(reached_by, json.dumps(reached).encode(), 0)
+        if (point, reached[point]) == (order["point"], order["occurrence"]):
+            os.kill(os.getpid(), order["signal"])
+
+    interrupt_with(interrupt)
+    if order["fsize"]:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (order["fsize"], order["fsize"]))
+    try:
+        cli.main(order["arguments"])
+    except SystemExit as end:
+        code = end.code
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(int(code or 0))
+
+
+def tell(value: dict) -> None:
+    """Write a line of standard output."""
+    sys.stdout.write(json.dumps(value) + "\n")
+    sys.stdout.flush()
+
+
+def main() -> None:
+    """Fork a process per line."""
+    for line in sys.stdin:
+        order = json.loads(line)
+        with tempfile.TemporaryFile() as said, tempfile.TemporaryFile() as reached:
+            pid = os.fork()
+            if pid == 0:
+                os.dup2(said.fileno(), 1)
+                os.dup2(said.fileno(), 2)
+                child(order, reached.fileno())
+            _, status = os.waitpid(pid, os.WUNTRACED)
+            if os.WIFSTOPPED(status):
+                tell({"stopped": pid})
+                sys.stdin.readline()
+                os.kill(pid, signal.SIGCONT)
+                _, status = os.waitpid(pid, 0)
+            said.seek(0)
+            reached.seek(0)
+            ended = {
+                "code": os.waitstatus_to_exitcode(status),
+                "reached": json.loads(reached.read() or b"{}"),
+                "said": said.read().decode("utf-8", "replace"),
+            }
+        tell(ended)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,353 @@
+"""Real `mog` processes killed at every point of every write, and what the next run makes of what they left."""
+
+import json
+import os
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import time
+import uuid
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from pathlib import Path
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+import qdrant_edge as edge
+import yaml
+
+from mog_assets import config
+from resources.points import POINTS
+from resources.recipe import Tools
+
+ROOT = Path(__file__).parent.parent
+VARIABLES = {"DAGSTER_HOME", "MOG_CONFIG", "QDRANT_URL"}
+LEVELS = 2
+CORPORA = {
+    "pond": {
+        "heron": "The grey heron stands still in shallow water. It waits for a fish. Then it strikes.",
+        "otter": "The otter swims at dusk. It eats fish and crayfish. Its holt is under a bank.",
+        "newt": "The newt lives in the pond. It sheds its skin. It hunts at night.",
+    },
+    "hill": {
+        "hare": "The hare rests in a form. It runs fast uphill. It eats grass and herbs.",
+        "kite": "The kite soars over the hill. It has a forked tail. It eats carrion.",
+        "adder": "The adder basks in the sun. It is shy. Its bite is venomous.",
+    },
+    "moor": {"grouse": "The grouse feeds on heather. It flies up late and fast. Its call carries far."},
+}
+
+
+@contextmanager
+def forking():
+    """Runs `mog` in a process of its own, which kills or stops itself at a point where that is asked for."""
+    environment = {name: value for name, value in os.environ.items() if name not in VARIABLES}
+    with subprocess.Popen(
+        [sys.executable, str(Path(__file__).with_name("crash_child.py"))],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+        env={**environment, "PYTHONPATH": str(ROOT)},
+    ) as forker:
+
+        def say(value):
+            forker.stdin.write(json.dumps(value) + "\n")
+            forker.stdin.flush()
+            return SimpleNamespace(**json.loads(forker.stdout.readline()))
+
+        def run(folder, command, kill_at=None, stop_at=None, fsize=None):
+            point, occurrence = kill_at or stop_at or (None, None)
+            order = {"arguments": [command, "--config", str(folder / "mog.yaml")], "fsize": fsize}
+            order |= {"point": point, "occurrence": occurrence}
+            return say({**order, "signal": signal.SIGSTOP if stop_at else signal.SIGKILL})
+
+        run.resume = lambda: say(None)
+        yield run
+        forker.stdin.close()
+
+
+@pytest.fixture(scope="module")
+def mog():
+    """See `forking`."""
+    with forking() as run:
+        yield run
+
+
+def write_project(folder, corpora, **values):
+    folder.mkdir(parents=True, exist_ok=True)
+    for name, documents in corpora.items():
+        rows = [json.dumps({"id": i, "title": i, "text": text}) + "\n" for i, text in documents.items()]
+        (folder / f"{name}.jsonl").write_text("".join(rows), encoding="utf-8")
+    settings = {
+        "home": "home",
+        "corpora": {name: {"path": f"{name}.jsonl"} for name in corpora},
+        "levels": LEVELS,
+        "buckets": 4,
+        "finest_chars": 50,
+        "encoder": {"device": "cpu"},
+        **values,
+    }
+    (folder / "mog.yaml").write_text(yaml.safe_dump(settings), encoding="utf-8")
+
+
+def copied(project, folder):
+    # The engine's files are mostly holes.
+    subprocess.run(["cp", "-a", "--sparse=always", str(project), str(folder)], check=True)
+    return folder
+
+
+def artefacts(folder):
+    """Every artefact that a reader finds, by asset and corpus, its bytes checked; removed corpora as well."""
+    store = Tools(config.load(folder / "mog.yaml")).store
+    found = {}
+    for manifest in sorted(store.folder("").rglob("manifest.json")):
+        written = json.loads(manifest.read_text(encoding="utf-8"))
+        artefact = store.find(written["asset"], written["partition"])
+        if artefact is not None:
+            assert store.verify(artefact) == []
+            # The history says when things were measured.
+            if written["asset"] == "history":
+                continue
+            found[written["asset"], written["partition"]] = artefact.manifest.version
+    # It says when scores were measured, which is another time in every home.
+    found.pop(("history", None), None)
+    return found
+
+
+def points(folder):
+    """Payload of every point of every collection by level and id."""
+    held = {}
+    for level in range(1, LEVELS + 1):
+        shard = edge.EdgeShard.load(str(folder / "home/qdrant" / f"level_{level}"))
+        records, more = shard.scroll(edge.ScrollRequest(limit=10_000, with_payload=True))
+        assert more is None
+        held |= {(level, str(record.id)): record.payload for record in records}
+        shard.close()
+    return held
+
+
+def temporary(folder):
+    return [path for path in (folder / "home").rglob(".tmp-*")]
+
+
+def change(folder):
+    """What makes one run reach every point.
+
+    A document edited, one added, one removed; a corpus removed; a collection lost; a file truncated.
+    """
+    pond = {**CORPORA["pond"], "otter": "The otter swims at dawn. It eats fish, frogs and crayfish. It has a holt."}
+    del pond["heron"]
+    pond["toad"] = "The toad walks to the pond in March. It lays its eggs in strings."
+    write_project(folder, {"pond": pond, "hill": CORPORA["hill"]})
+    shutil.rmtree(folder / "home/qdrant/level_2")
+    tokens = Tools(config.load(folder / "mog.yaml")).store.read("tokens", "hill").path("chunks.npz")
+    os.truncate(tokens, 10)
+
+
+@pytest.fixture(scope="module")
+def before(mog, tmp_path_factory):
+    """A project that is complete; its artefacts."""
+    folder = tmp_path_factory.mktemp("crash") / "before"
+    write_project(folder, CORPORA)
+    done = mog(folder, "run")
+    assert done.code == 0, done.said
+    return SimpleNamespace(folder=folder, artefacts=artefacts(folder), points=points(folder))
+
+
+@pytest.fixture(scope="module")
+def after(mog, before):
+    """The project after a change and a run that nothing interrupted."""
+    folder = copied(before.folder, before.folder.with_name("after"))
+    change(folder)
+    done = mog(folder, "run")
+    assert done.code == 0, done.said
+    verified = mog(folder, "verify")
+    assert verified.code == 0, verified.said
+    return SimpleNamespace(folder=folder, artefacts=artefacts(folder), points=points(folder), reached=done.reached)
+
+
+def test_the_change_reaches_every_point(after):
+    assert set(after.reached) == set(POINTS)
+
+
+@pytest.mark.parametrize("point", POINTS)
+def test_killed_at_a_point_leaves_old_or_new_and_the_next_run_equals_an_uninterrupted_one(
+    mog, before, after, point, tmp_path
+):
+    folder = copied(before.folder, tmp_path / "project")
+    change(folder)
+    if point != "vectors cached":
+        # Nothing has to be encoded, which spares loading the model.
+        for file in (after.folder / "home/cache").iterdir():
+            shutil.copyfile(file, folder / "home/cache" / file.name)
+    there = artefacts(folder)
+    assert {key: before.artefacts[key] for key in there} == there
+    # In the middle of the writes of its kind.
+    killed = mog(folder, "run", kill_at=(point, (after.reached[point] + 1) // 2))
+    assert killed.code == -9, killed.said
+    for key, version in artefacts(folder).items():
+        assert version in {before.artefacts.get(key), after.artefacts.get(key)}, key
+    assert_repaired(mog, folder, after)
+    assert temporary(folder) == []
+
+
+def assert_repaired(mog, folder, expected):
+    """One run makes the project what it is without any fault."""
+    done = mog(folder, "run")
+    assert done.code == 0, done.said
+    verified = mog(folder, "verify")
+    assert verified.code == 0, verified.said
+    assert artefacts(folder) == expected.artefacts
+    assert points(folder) == expected.points
+
+
+def test_killed_in_training_and_evaluation_equals_an_uninterrupted_run(mog, tmp_path):
+    corpora = {name: CORPORA[name] for name in ("pond", "hill")}
+    rows = [
+        {
+            "id": f"{split}/{document}",
+            "question": f"{'What about' if split == 'train' else 'Where is'} the {document}?",
+            "kind": "plain",
+            "split": split,
+            "answer": text[:20],
+            "evidence": [{"corpus": corpus, "doc": document, "start": 0, "end": 20, "quote": text[:20]}],
+        }
+        for corpus, documents in corpora.items()
+        for document, text in documents.items()
+        for split in ("train", "train again", "test")
+    ]
+    values = {
+        "question_sets": {"q": {"path": "q.jsonl", "corpora": list(corpora), "train": ["train"], "test": ["test"]}},
+        "router": {"epochs": 3, "hidden": [8]},
+        "methods": ["fixed-1", "mog"],
+    }
+    for row in rows:
+        row["split"] = row["split"].removesuffix(" again")
+    folder = tmp_path / "project"
+    write_project(folder, corpora, **values)
+    (folder / "q.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
+    clean = copied(folder, tmp_path / "clean")
+    done = mog(clean, "run")
+    assert done.code == 0, done.said
+    assert {"soft_labels", "router", "runs", "scores", "report"} <= {asset for asset, _ in artefacts(clean)}
+    # The first kill comes among the artefacts of all corpora, each later one in what is then still missing.
+    last = done.reached["manifest moved"]
+    for kill_at in [("manifest moved", last - 4), ("file written", 1), ("file moved", 2), ("manifest written", 2)]:
+        killed = mog(folder, "run", kill_at=kill_at)
+        assert killed.code == -signal.SIGKILL, killed.said
+        for key, version in artefacts(folder).items():
+            assert version == artefacts(clean)[key], key
+    assert_repaired(mog, folder, SimpleNamespace(artefacts=artefacts(clean), points=points(clean)))
+
+
+def test_lost_collections_are_noticed_and_made_again(mog, before, tmp_path):
+    folder = copied(before.folder, tmp_path / "project")
+    shutil.rmtree(folder / "home/qdrant")
+    verified = mog(folder, "verify")
+    assert verified.code == 1
+    assert "collection level_1 holds no point of corpus hill, expected" in verified.said
+    assert_repaired(mog, folder, before)
+
+
+def test_missing_and_foreign_points_are_counted_and_mended(mog, before, tmp_path):
+    folder = copied(before.folder, tmp_path / "project")
+    tools = Tools(config.load(folder / "mog.yaml"))
+    with tools.qdrant.open("level_1", 384) as collection:
+        collection.delete(sorted(collection.ids("pond"))[:2])
+    with tools.qdrant.open("level_2", 384) as collection:
+        collection.upsert([str(uuid.uuid4())], np.ones((1, 384), np.float32), [{"corpus": "hill"}])
+    verified = mog(folder, "verify")
+    assert verified.code == 1
+    assert "of corpus pond, expected" in verified.said and "(2 missing, 0 too many): run `mog run`" in verified.said
+    assert "of corpus hill, expected" in verified.said and "(0 missing, 1 too many): run `mog run`" in verified.said
+    assert "2 faults" in verified.said
+    assert_repaired(mog, folder, before)
+
+
+def test_exchanged_points_and_those_of_unknown_corpora_are_mended_as_verify_says(mog, before, tmp_path):
+    folder = copied(before.folder, tmp_path / "project")
+    tools = Tools(config.load(folder / "mog.yaml"))
+    with tools.qdrant.open("level_1", 384) as collection:
+        collection.delete(sorted(collection.ids("pond"))[:1])
+        collection.upsert([str(uuid.uuid4())], np.ones((1, 384), np.float32), [{"corpus": "pond"}])
+    with tools.qdrant.open("level_2", 384) as collection:
+        collection.upsert([str(uuid.uuid4())], np.ones((1, 384), np.float32), [{"corpus": "sea"}])
+    verified = mog(folder, "verify")
+    assert verified.code == 1
+    assert "(1 missing, 1 too many): delete the collection (`qdrant/level_1` of the home folder)" in verified.said
+    assert "collection level_2 holds 1 points of corpus sea, which is not in mog.yaml: delete" in verified.said
+    for level in (1, 2):
+        shutil.rmtree(folder / "home/qdrant" / f"level_{level}")
+    assert_repaired(mog, folder, before)
+
+
+@pytest.mark.parametrize("pattern", ["segments/*/segment.json", "segments/*/vector_storage/vectors/status.dat"])
+def test_damaged_collection_is_made_again(mog, before, tmp_path, pattern):
+    folder = copied(before.folder, tmp_path / "project")
+    (file,) = (folder / "home/qdrant/level_1").glob(pattern)
+    os.truncate(file, 3)
+    done = mog(folder, "run")
+    assert done.code == 0, done.said
+    assert "Traceback" not in done.said
+    assert_repaired(mog, folder, before)
+
+
+def test_second_run_on_one_home_waits_for_the_first(mog, before, after, tmp_path):
+    folder = copied(before.folder, tmp_path / "project")
+    change(folder)
+    assert mog(folder, "run", stop_at=("file written", 1)).stopped > 0
+    with forking() as other, ThreadPoolExecutor() as pool:
+        second = pool.submit(other, folder, "run")
+        # Long enough for the second to come to the lock on most machines; what is asserted holds either way.
+        time.sleep(2)
+        assert not second.done()
+        first = mog.resume()
+        assert (first.code, second.result().code) == (0, 0), first.said + second.result().said
+    assert_repaired(mog, folder, after)
+
+
+def test_run_that_cannot_record_what_it_does_says_so_in_a_line(mog, before, after, tmp_path):
+    folder = copied(before.folder, tmp_path / "project")
+    change(folder)
+    limited = mog(folder, "run", fsize=1_000)
+    assert limited.code == 1
+    assert "Dagster's records under" in limited.said and "make room there" in limited.said
+    assert "Traceback" not in limited.said
+    assert_repaired(mog, folder, after)
+
+
+def test_run_on_a_full_disk_says_what_it_wanted_and_the_next_is_whole(mog, before, tmp_path):
+    folder = copied(before.folder, tmp_path / "project")
+    store = folder / "home/store"
+    store.rename(tmp_path / "store")
+    store.mkdir()
+    if subprocess.run(["mount", "-t", "tmpfs", "-o", "size=4m", "tmpfs", store], capture_output=True).returncode != 0:
+        pytest.skip("mounting a small file system needs root")
+    try:
+        subprocess.run(["cp", "-a", f"{tmp_path}/store/.", str(store)], check=True)
+        pond = (folder / "pond.jsonl").read_text(encoding="utf-8")
+        (folder / "pond.jsonl").write_text(pond.replace("at dusk", "at dawn"), encoding="utf-8")
+        filler = store / "filler"
+        with filler.open("wb", buffering=0) as stream, pytest.raises(OSError, match="No space left"):
+            while True:
+                stream.write(bytes(4096))
+        # Room for some files, not for all.
+        os.truncate(filler, filler.stat().st_size - 4 * 4096)
+        full = mog(folder, "run")
+        assert full.code == 1
+        assert re.search(
+            r"no room to write \S+: expected at least \d+ bytes, \d+ are free", " ".join(full.said.split())
+        )
+        assert "Traceback" not in full.said
+        now = artefacts(folder)
+        assert now.keys() == before.artefacts.keys()
+        assert {corpus for (_, corpus), version in now.items() if version not in before.artefacts.values()} <= {"pond"}
+        assert temporary(folder) == []
+        filler.unlink()
+        (folder / "pond.jsonl").write_text(pond, encoding="utf-8")
+        assert_repaired(mog, folder, before)
+    finally:
+        subprocess.run(["umount", store], check=True)
