@@ -5,6 +5,7 @@ python benchmarks/incremental.py --config mog.yaml
 Works on a copy of the corpora in a scratch folder with a home of its own; the project itself is only read.
 """
 
+import contextlib
 import gzip
 import json
 import math
@@ -17,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 import click
+import yaml
 
 from mog_assets import automation, config
 from mog_assets.config import Settings
@@ -77,6 +79,14 @@ def run(settings: Settings) -> tuple[float, list[dict[str, Any]]]:
     return time.monotonic() - started, report.steps
 
 
+def stages(steps: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Seconds of every asset, its corpora together."""
+    seconds: dict[str, float] = {}
+    for step in steps:
+        seconds[step["asset"]] = seconds.get(step["asset"], 0.0) + step["seconds"]
+    return [{"asset": asset, "seconds": f"{total:.1f}"} for asset, total in seconds.items()]
+
+
 def row(change: str, edited: int, seconds: float, full: float, steps: list[dict[str, Any]]) -> dict[str, Any]:
     def built(corpora: bool) -> float:
         return sum(step["seconds"] for step in steps if (step["corpus"] is not None) == corpora)
@@ -101,13 +111,15 @@ def row(change: str, edited: int, seconds: float, full: float, steps: list[dict[
 @click.option("--config", "path", default="mog.yaml", show_default=True)
 @click.option("--reuse-vectors", is_flag=True, help="Start with the project's vector cache: the build encodes less.")
 @click.option("--without-questions", is_flag=True, help="Leave the question sets out: corpora and indexes alone.")
-@click.option("--scratch", type=click.Path(path_type=Path), help="Where to work; removed at the end. [a new folder]")
+@click.option(
+    "--scratch", type=click.Path(path_type=Path), help="Where to work, and what stays. [a folder that is removed]"
+)
 def main(path: str, reuse_vectors: bool, without_questions: bool, scratch: Path | None) -> None:
     project = config.load(path)
     for variable in ("DAGSTER_HOME", "QDRANT_URL"):
         os.environ.pop(variable, None)
-    with tempfile.TemporaryDirectory(dir=scratch) as name:
-        folder = Path(name)
+    with contextlib.nullcontext(scratch) if scratch else tempfile.TemporaryDirectory() as name:
+        folder = Path(name).resolve()
         corpora = {c: s.model_copy(update={"path": folder / f"{c}.jsonl"}) for c, s in project.corpora.items()}
         settings = project.model_copy(update={"home": folder / "home", "corpora": corpora})
         if without_questions:
@@ -121,7 +133,9 @@ def main(path: str, reuse_vectors: bool, without_questions: bool, scratch: Path 
         places = [(corpus, number) for corpus in corpora for number in range(len(lines[corpus]))]
         random.Random(project.seed).shuffle(places)
 
+        (folder / "mog.yaml").write_text(yaml.safe_dump(settings.model_dump(mode="json")), encoding="utf-8")
         full, steps = run(settings)
+        print(markdown_table(stages(steps)), end="\n\n")
         table = [row("from nothing", 0, full, full, steps)]
         used = 0
         for change, share in (("none", 0.0), ("1 document", 1 / len(places)), ("1 %", 0.01), ("10 %", 0.1)):
