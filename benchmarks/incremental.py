@@ -111,9 +111,7 @@ def row(change: str, edited: int, seconds: float, full: float, steps: list[dict[
 @click.option("--config", "path", default="mog.yaml", show_default=True)
 @click.option("--reuse-vectors", is_flag=True, help="Start with the project's vector cache: the build encodes less.")
 @click.option("--without-questions", is_flag=True, help="Leave the question sets out: corpora and indexes alone.")
-@click.option(
-    "--scratch", type=click.Path(path_type=Path), help="Where to work, and what stays. [a folder that is removed]"
-)
+@click.option("--scratch", type=click.Path(path_type=Path), help="Where to work; it stays. [a folder that is removed]")
 def main(path: str, reuse_vectors: bool, without_questions: bool, scratch: Path | None) -> None:
     project = config.load(path)
     for variable in ("DAGSTER_HOME", "QDRANT_URL"):
