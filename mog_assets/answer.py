@@ -65,6 +65,7 @@ def find(settings: Settings, question: str, method_name: str, k: int, names: lis
 def verify(settings: Settings) -> tuple[int, list[str]]:
     """Number of artefacts checked, and what is wrong, a sentence each."""
     from mog_assets.automation import graph
+    from mog_assets.corpus.assets import leftovers
     from resources.store import label
 
     tools, checked, faults = Tools(settings), 0, []
@@ -84,13 +85,16 @@ def verify(settings: Settings) -> tuple[int, list[str]]:
                 except MogError as error:
                     fault = str(error)
                 faults += [fault] if fault else []
+    left = leftovers(tools.store, settings.corpora)
+    for corpus, assets in left.items():
+        faults.append(f"corpus {corpus} is not in mog.yaml, but {', '.join(assets)} of it are there: run `mog run`")
     for level in settings.level_range:
         try:
             held = tools.qdrant.counts(f"level_{level}")
         except MogError as error:
             faults.append(str(error))
             continue
-        for corpus in sorted(held.keys() - settings.corpora.keys()):
+        for corpus in sorted(held.keys() - settings.corpora.keys() - left.keys()):
             faults.append(
                 f"collection level_{level} holds {held[corpus]} points of corpus {corpus}, which is not in mog.yaml: "
                 f"delete the collection (`qdrant/level_{level}` of the home folder) and run `mog run`"

@@ -127,7 +127,9 @@ class Corpora:
                 chunks = np.full((len(vectors), k), -1, np.int64)
                 scores = np.zeros((len(vectors), k))
                 for row, hits in enumerate(collection.search(name, vectors, k)):
-                    chunks[row, : len(hits)] = [number[identity] for identity, _ in hits]
-                    scores[row, : len(hits)] = [score for _, score in hits]
+                    # Points of chunks that are being replaced at this moment are in no manifest.
+                    known = [(number[identity], score) for identity, score in hits if identity in number]
+                    if known:
+                        chunks[row, : len(known)], scores[row, : len(known)] = zip(*known, strict=True)
                 found.append((chunks, scores))
         return found
