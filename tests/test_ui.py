@@ -33,7 +33,7 @@ FLAGS = [
 START_SECONDS = 90
 STOP_SECONDS = 10
 CLICK_MS = 15_000
-RUN_MS = 45_000
+RUN_MS = 180_000
 
 pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="chromium is not installed (no `chromium` on PATH)")
 
