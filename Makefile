@@ -19,7 +19,7 @@ ui: install
 	$(BIN)/mog ui
 
 test: install lint
-	$(BIN)/python -m pytest
+	$(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder
 
 lint: install
 	$(BIN)/ruff check .

@@ -6,7 +6,6 @@ import contextlib
 import importlib
 import json
 import os
-import shutil
 import time
 import warnings
 from collections.abc import Collection, Iterator, Sequence
@@ -26,7 +25,7 @@ from mog_assets.retrieval import assets as retrieval_assets
 from mog_assets.routing import assets as routing_assets
 from resources.recipe import CORPUS, FORCE, Recipe, Tools, as_asset, is_fresh
 from resources.runs import end_killed, process_tags, readable_errors
-from resources.store import digest, label, sweep_orphans
+from resources.store import atomic, digest, label, sweep_orphans
 
 EXECUTOR_VARIABLE = "MOG_EXECUTOR"
 REGISTRY = "corpus_registry"
@@ -270,10 +269,8 @@ def prepare_home(settings: Settings) -> Path:
     home.mkdir(parents=True, exist_ok=True)
     own = Path(str(files("mog_assets"))).parent / "dagster.yaml"
     if not (home / "dagster.yaml").exists():
-        if own.exists():
-            shutil.copyfile(own, home / "dagster.yaml")
-        else:
-            (home / "dagster.yaml").touch()
+        with atomic(home / "dagster.yaml") as temporary:
+            temporary.write_bytes(own.read_bytes() if own.exists() else b"")
     return home
 
 
@@ -292,7 +289,7 @@ class Report:
     """What a run came to.
 
     Attributes:
-        steps: Per materialised artefact: asset, partition, seconds, whether it was built, what was recomputed.
+        steps: Per materialised artefact: asset, corpus, seconds (0 where it was up to date), what was recomputed.
         failures: What went wrong, a sentence each.
     """
 
@@ -409,13 +406,12 @@ def _execute(
         report.failures.append(f"the run of {label('the graph', corpus)} failed: see the Dagster UI (`mog ui`)")
     for event in result.get_asset_materialization_events():
         key = "/".join(event.asset_key.path) if event.asset_key else ""
-        artefact = tools.store.find(key, corpus)
-        recomputed = event.step_materialization_data.materialization.metadata["recomputed"].value
+        metadata = event.step_materialization_data.materialization.metadata
         report.steps.append(
             {
                 "asset": key,
                 "corpus": corpus,
-                "seconds": artefact.manifest.seconds if artefact else 0.0,
-                "recomputed": recomputed,
+                "seconds": metadata["seconds to build"].value if metadata["built now"].value else 0.0,
+                "recomputed": metadata["recomputed"].value,
             }
         )

@@ -99,7 +99,7 @@ def _print_steps(steps: list[dict[str, Any]], seconds: float) -> None:
     for step in steps:
         total = totals.setdefault(step["asset"], {"corpora": 0, "seconds": 0.0, "recomputed": {}})
         total["corpora"] += step["corpus"] is not None
-        total["seconds"] += step["seconds"] if any(step["recomputed"].values()) else 0.0
+        total["seconds"] += step["seconds"]
         for name, count in step["recomputed"].items():
             total["recomputed"][name] = total["recomputed"].get(name, 0) + count
     table = Table("asset", "corpora", "seconds", "recomputed")

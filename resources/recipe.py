@@ -427,6 +427,7 @@ def _metadata(outcome: Outcome) -> dict[str, Any]:
     metadata: dict[str, Any] = dict(manifest.counts)
     metadata["bytes"] = sum(entry["bytes"] for entry in manifest.files.values())
     metadata["seconds to build"] = round(manifest.seconds, 3)
+    metadata["built now"] = outcome.built
     metadata["recomputed"] = dg.MetadataValue.json(recomputed)
     for title, text in manifest.info["shown"].items():
         metadata[title] = dg.MetadataValue.md(text)

@@ -16,7 +16,7 @@ import shutil
 import time
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -260,15 +260,14 @@ class Store:
             }
         version = digest({name: entry["sha256"] for name, entry in files.items()}, info.get("content"))
         manifest = Manifest(asset, partition, version, recipe, inputs, counts, files, info, seconds, time.time())
-        text = json.dumps(asdict(manifest), ensure_ascii=False, indent=1, sort_keys=True).encode("utf-8")
-        # No manifest may outlast files that it names, and nobody is told of an artefact that may yet be lost.
-        _sync_folder(draft.folder)
-        with atomic(draft.folder / _MANIFEST, "manifest", len(text)) as temporary:
-            temporary.write_bytes(text)
-        _sync_folder(draft.folder)
+        _write_manifest(draft.folder, manifest)
         _sweep(draft.folder, {_MANIFEST, ".lock", ".lock.holder", *draft.files.values()})
         reach("swept")
         return Artefact(manifest, draft.folder)
+
+    def doubt(self, artefact: Artefact) -> None:
+        """Have an artefact no longer count as up to date, before something outside the store that it names changes."""
+        _write_manifest(artefact.folder, replace(artefact.manifest, recipe=""))
 
     def remove(self, asset: str, partition: str | None = None) -> None:
         """Remove an artefact, its manifest first."""
@@ -287,6 +286,15 @@ class Store:
                     f"{artefact.folder / entry['file']} and run `mog run`"
                 )
         return faults
+
+
+def _write_manifest(folder: Path, manifest: Manifest) -> None:
+    text = json.dumps(asdict(manifest), ensure_ascii=False, indent=1, sort_keys=True).encode("utf-8")
+    # No manifest may outlast files that it names, and nobody is told of an artefact that may yet be lost.
+    _sync_folder(folder)
+    with atomic(folder / _MANIFEST, "manifest", len(text)) as temporary:
+        temporary.write_bytes(text)
+    _sync_folder(folder)
 
 
 def _discard_damaged(folder: Path) -> None:

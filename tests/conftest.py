@@ -1,18 +1,25 @@
 """A project over the sample corpora, materialised once; every test that changes something works on a copy."""
 
+import contextlib
 import json
 import os
 import shutil
+import signal
+import socket
+import subprocess
+import sys
 from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
 import yaml
 
-SAMPLES = Path(__file__).parent.parent / "samples"
+ROOT = Path(__file__).resolve().parent.parent
+SAMPLES = ROOT / "samples"
 VARIABLES = ("DAGSTER_HOME", "MOG_CONFIG", "QDRANT_URL")
 # A third of the questions trains and measures the same way in a third of the time.
 EVERY = 3
+STOP_SECONDS = 10
 
 
 @pytest.fixture(autouse=True)
@@ -114,3 +121,35 @@ def write_documents():
         return path
 
     return write
+
+
+@pytest.fixture
+def start_dagster(tmp_path):
+    """Starts `dagster dev` on the repository's workspace; gives URL, process and log. It ends with all it started."""
+    with contextlib.ExitStack() as started:
+
+        def start():
+            with socket.socket() as probe:
+                probe.bind(("127.0.0.1", 0))
+                port = probe.getsockname()[1]
+            log = tmp_path / "dagster.log"
+            command = [sys.executable, "-m", "dagster", "dev", "-w", "workspace.yaml"]
+            command += ["-p", str(port), "-h", "127.0.0.1"]
+            with log.open("wb") as stream:
+                process = subprocess.Popen(
+                    command, cwd=ROOT, stdin=subprocess.DEVNULL, stdout=stream, stderr=stream, start_new_session=True
+                )
+            started.callback(stop_group, process)
+            return SimpleNamespace(url=f"http://127.0.0.1:{port}", process=process, log=log)
+
+        yield start
+
+
+def stop_group(process):
+    """End a process group: politely, so that its leader ends its own children, then not."""
+    with contextlib.suppress(ProcessLookupError):
+        os.killpg(process.pid, signal.SIGINT)
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            process.wait(STOP_SECONDS)
+        os.killpg(process.pid, signal.SIGKILL)
+    process.wait(STOP_SECONDS)

@@ -628,6 +628,9 @@ def test_question_with_half_a_surrogate_pair_never_stops_a_set(jsonl, tmp_path):
     strange = b'{"id": "s", "question": "What \\ud800?", "split": "dev"}'
     reading = read_questions(jsonl(question(), strange), KNOWN)
     write_questions(reading.questions, tmp_path / "q.parquet")
+    assert [q.id for q in load_questions(tmp_path / "q.parquet")] == [question()["id"]]
+    (problem,) = reading.problems
+    assert problem["id"] == "s" and "surrogate" in problem["reason"]
 
 
 def test_questions_survive_storage(jsonl, tmp_path):

@@ -1,14 +1,7 @@
 """A real `dagster dev` that is left alone: documents come and go, and what `mog retrieve` finds follows."""
 
-import contextlib
 import json
-import os
-import signal
-import socket
-import subprocess
-import sys
 import time
-from pathlib import Path
 
 import pytest
 import yaml
@@ -16,16 +9,8 @@ from click.testing import CliRunner
 
 from mog_assets import automation, cli, config
 
-ROOT = Path(__file__).resolve().parent.parent
 # Far above what is needed: about 15 s to start, and for a change 10 s to see it and 10 s to run.
 FOLLOW_SECONDS = 120
-STOP_SECONDS = 10
-
-
-def free_port():
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return probe.getsockname()[1]
 
 
 @pytest.fixture
@@ -49,27 +34,6 @@ def project(tmp_path, monkeypatch):
     return tmp_path
 
 
-@pytest.fixture
-def dagster_dev(project):
-    """`dagster dev` on the repository's workspace; ends with all that it started."""
-    log = project / "dagster.log"
-    command = [sys.executable, "-m", "dagster", "dev", "-w", "workspace.yaml"]
-    command += ["-p", str(free_port()), "-h", "127.0.0.1"]
-    with log.open("wb") as stream:
-        process = subprocess.Popen(
-            command, cwd=ROOT, stdin=subprocess.DEVNULL, stdout=stream, stderr=stream, start_new_session=True
-        )
-    try:
-        yield process, log
-    finally:
-        with contextlib.suppress(ProcessLookupError):
-            os.killpg(process.pid, signal.SIGINT)
-            with contextlib.suppress(subprocess.TimeoutExpired):
-                process.wait(STOP_SECONDS)
-            os.killpg(process.pid, signal.SIGKILL)
-        process.wait(STOP_SECONDS)
-
-
 def found(question):
     """Documents that `mog retrieve` finds."""
     answer = CliRunner().invoke(cli.main, ["retrieve", question, "--method", "fixed-1", "--json"])
@@ -77,20 +41,21 @@ def found(question):
     return [passage["doc"] for passage in json.loads(answer.stdout)] if answer.exit_code == 0 else None
 
 
-def wait_until_found(question, expected, process, log):
+def wait_until_found(question, expected, dagster):
     deadline = time.monotonic() + FOLLOW_SECONDS
     while (documents := found(question)) != expected:
-        if process.poll() is not None or time.monotonic() > deadline:
-            said = log.read_text(encoding="utf-8", errors="replace")[-4000:]
+        if dagster.process.poll() is not None or time.monotonic() > deadline:
+            said = dagster.log.read_text(encoding="utf-8", errors="replace")[-4000:]
             pytest.fail(f"{question!r} finds {documents}, not {expected}, within {FOLLOW_SECONDS} s:\n{said}")
         time.sleep(0.5)
 
 
-def test_a_copied_file_is_found_and_a_deleted_one_is_gone_without_a_click(project, dagster_dev):
+def test_a_copied_file_is_found_and_a_deleted_one_is_gone_without_a_click(project, start_dagster):
     question = "Who migrates to the Sargasso?"
     assert found(question) == []
+    dagster = start_dagster()
     late = project / "birds" / "tern.txt"
     late.write_text("The tern rests on weed of the Sargasso sea.", encoding="utf-8")
-    wait_until_found(question, ["tern.txt"], *dagster_dev)
+    wait_until_found(question, ["tern.txt"], dagster)
     late.unlink()
-    wait_until_found(question, [], *dagster_dev)
+    wait_until_found(question, [], dagster)

@@ -24,8 +24,8 @@ from mog_assets.retrieval.search import Bm25Searcher
 from mog_assets.retrieval.tokens import query_terms
 from mog_assets.retrieval.vectors import VectorTable
 from mog_assets.routing import assets as routing_assets
+from mog_assets.routing import checks, router
 from mog_assets.routing import labels as soft
-from mog_assets.routing import router
 from resources.recipe import Recipe, Tools, is_fresh, materialise
 
 # Chunks by level and corpus; a chunk of level 2 is two of level 1.
@@ -324,6 +324,27 @@ def test_any_changed_byte_is_an_error_that_names_both_checksums(tmp_path, traine
         assert str(caught.value).endswith("run `mog run`")
     (tmp_path / "r").write_bytes(data)
     assert router.is_intact(stored)
+
+
+ROUTER_FAULTS = [
+    (lambda weights: weights, None),
+    (
+        lambda weights: {**weights, "layer1.bias": weights["layer1.bias"] * np.nan},
+        "layer1.bias: not all weights are finite",
+    ),
+    (
+        lambda weights: {name: np.zeros_like(array) for name, array in weights.items()},
+        r"the same for all \d+ directions",
+    ),
+]
+
+
+@pytest.mark.parametrize(("damage", "fault"), ROUTER_FAULTS)
+def test_no_router_replaces_another_before_its_weights_are_found_alive(tmp_path, trained, damage, fault):
+    stored = put(tmp_path / "r", save({name: np.asarray(a) for name, a in damage(trained.weights).items()}))
+    found = checks.WEIGHTS_ALIVE.run(SimpleNamespace(draft=stored))
+    assert found is None if fault is None else re.search(fault, found)
+    assert checks.WEIGHTS_ALIVE.blocking
 
 
 @pytest.mark.parametrize(

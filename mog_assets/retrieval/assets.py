@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import json
 import uuid
-from dataclasses import asdict, replace
 
 import numpy as np
 from scipy import sparse
@@ -17,7 +15,7 @@ from mog_assets.retrieval.bm25 import load_terms, save_counts, save_terms
 from mog_assets.retrieval.tokens import TOKENIZER, assemble, level_counts
 from mog_assets.retrieval.vectors import VectorTable, bucket_texts, point_ids
 from resources.recipe import Recipe, Work
-from resources.store import atomic, digest
+from resources.store import digest
 
 GROUP = "retrieval"
 
@@ -160,8 +158,9 @@ def build_collection(level: int, work: Work) -> None:
         held = collection.ids(corpus)
         gone = sorted(held - set(ids))
         new = [i for i, identity in enumerate(ids) if identity not in held]
-        if gone or new:
-            _doubt(work)
+        # Were this run interrupted and its cause undone, the previous manifest would hold again, its points would not.
+        if work.draft.previous and (gone or new):
+            work.tools.store.doubt(work.draft.previous)
         with work.progress(len(new), "points upserted") as advance:
             collection.delete(gone)
             for first in range(0, len(new), 1000):
@@ -186,18 +185,6 @@ def build_collection(level: int, work: Work) -> None:
     work.counts["points"] = len(ids)
     work.recomputed |= {"points upserted": len(new), "points deleted": len(gone)}
     work.shown["place"] = f"collection `level_{level}`, {work.tools.qdrant.place}"
-
-
-def _doubt(work: Work) -> None:
-    """Let the previous manifest no longer say that it is up to date, before what it names in Qdrant changes.
-
-    Were this run interrupted and its cause undone, that manifest would hold again, and the points would not be its own.
-    """
-    previous = work.draft.previous
-    if previous is not None:
-        with atomic(previous.folder / "manifest.json", "manifest") as temporary:
-            doubted = replace(previous.manifest, recipe="")
-            temporary.write_text(json.dumps(asdict(doubted), ensure_ascii=False), encoding="utf-8")
 
 
 def recipes(settings: Settings) -> list[Recipe]:

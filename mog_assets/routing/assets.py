@@ -295,7 +295,7 @@ def recipes(settings: Settings) -> list[Recipe]:
                     tools.encoder.identity,
                 ],
                 intact=lambda tools, stored: router.is_intact(stored) and not stored.manifest.info.get("retry"),
-                checks=(checks.NEW_ROUTER_IS_USED,),
+                checks=(checks.WEIGHTS_ALIVE, checks.NEW_ROUTER_IS_USED),
                 kinds=("pytorch",),
                 pool="gpu",
                 version="2",

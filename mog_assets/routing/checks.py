@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 import pandas as pd
+from safetensors.numpy import load_file
 
+from mog_assets.routing import router
 from resources.recipe import Check, Work
 
 
@@ -19,6 +21,21 @@ def _values(work: Work) -> str | None:
 
 
 SOFT_LABEL_VALUES = Check("label_values", "Every label has the two values once each, and 0 elsewhere.", _values)
+
+
+def _alive(work: Work) -> str | None:
+    weights = load_file(work.draft.path(router.WEIGHTS))
+    if bad := [name for name, array in weights.items() if not np.isfinite(array).all()]:
+        return f"{', '.join(bad)}: not all weights are finite"
+    # The draft is judged by its file, on questions of its own making: any two directions must be told apart.
+    size = weights["layer0.weight"].shape[1]
+    outputs = router.predict(weights, np.concatenate([np.eye(size), -np.eye(size)]).astype(np.float32))
+    return router.weights_fault(outputs, "directions")
+
+
+WEIGHTS_ALIVE = Check(
+    "weights_finite_and_not_constant", "Router weights are finite, and outputs depend on the query vector.", _alive
+)
 
 
 def _new(work: Work) -> str | None:

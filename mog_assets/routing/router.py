@@ -336,17 +336,18 @@ def _checksum(weights: Mapping[str, np.ndarray]) -> str:
     return total.hexdigest()
 
 
-def weights_fault(outputs: np.ndarray) -> str | None:
-    """What is wrong with a router that says this of its training questions; None if nothing is.
+def weights_fault(outputs: np.ndarray, asked: str = "training questions") -> str | None:
+    """What is wrong with a router that says this; None if nothing is.
 
     Args:
         outputs: From `predict`, shape (n, levels).
+        asked: What the n queries are, for the message.
     """
     if bad := int((~np.isfinite(outputs)).any(axis=1).sum()):
-        return f"outputs are not finite for {bad} of {len(outputs)} training questions"
+        return f"outputs are not finite for {bad} of {len(outputs)} {asked}"
     if len(outputs) > 1 and (spread := float(outputs.std(axis=0, dtype=np.float64).max())) < _CONSTANT:
         return (
-            f"outputs are the same for all {len(outputs)} training questions "
+            f"outputs are the same for all {len(outputs)} {asked} "
             f"(greatest standard deviation of a level {spread:.1e}, expected at least {_CONSTANT:.0e})"
         )
     return None
