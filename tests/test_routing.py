@@ -326,20 +326,26 @@ def test_any_changed_byte_is_an_error_that_names_both_checksums(tmp_path, traine
     assert router.is_intact(stored)
 
 
-ROUTER_FAULTS = [
-    (lambda weights: weights, None),
-    (
-        lambda weights: {**weights, "layer1.bias": weights["layer1.bias"] * np.nan},
-        "layer1.bias: not all weights are finite",
-    ),
-    (
-        lambda weights: {name: np.zeros_like(array) for name, array in weights.items()},
-        r"the same for all \d+ directions",
-    ),
-]
+def unchanged(weights):
+    return weights
 
 
-@pytest.mark.parametrize(("damage", "fault"), ROUTER_FAULTS)
+def without_a_number(weights):
+    return {**weights, "layer1.bias": weights["layer1.bias"] * np.nan}
+
+
+def constant(weights):
+    return {name: np.zeros_like(array) for name, array in weights.items()}
+
+
+@pytest.mark.parametrize(
+    ("damage", "fault"),
+    [
+        (unchanged, None),
+        (without_a_number, "layer1.bias: not all weights are finite"),
+        (constant, r"the same for all \d+ directions"),
+    ],
+)
 def test_no_router_replaces_another_before_its_weights_are_found_alive(tmp_path, trained, damage, fault):
     stored = put(tmp_path / "r", save({name: np.asarray(a) for name, a in damage(trained.weights).items()}))
     found = checks.WEIGHTS_ALIVE.run(SimpleNamespace(draft=stored))
