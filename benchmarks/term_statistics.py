@@ -12,7 +12,7 @@ from mog_assets.evaluation.measures import evaluate
 from mog_assets.evaluation.runs import rank_questions
 from mog_assets.evaluation.scores import score
 from mog_assets.retrieval.corpora import Corpora
-from mog_assets.retrieval.methods import Ranker, parse
+from mog_assets.retrieval.methods import parse
 from resources.recipe import Tools
 
 
@@ -32,9 +32,8 @@ def main(path: str, name: str) -> None:
     for statistics in ("corpus", "question_set"):
         bm25 = settings.bm25.model_copy(update={"statistics": statistics})
         corpora = Corpora.open(tools.store.read, settings.model_copy(update={"bm25": bm25}), question_set.corpora)
-        searcher = corpora.searcher("bm25", [q.question for q in questions], tools.encoder.encode, tools.qdrant)
-        ranker = Ranker(searcher, corpora.layouts, settings.levels, settings.k_r)
-        ranked = rank_questions(name, questions, methods, {"bm25": ranker}, corpora, {}, settings.k)
+        rankers = corpora.rankers({"bm25"}, [q.question for q in questions], tools.encoder.encode, tools.qdrant)
+        ranked = rank_questions(name, questions, methods, rankers, corpora, {}, settings.k)
         runs = pd.concat([table.to_pandas() for table in ranked])
         measured = evaluate(runs, {name: questions}, settings.k)
         scores = score(measured, settings.k, settings.seed, {m.name: (m.retriever, m.kind) for m in methods})

@@ -9,7 +9,6 @@ from pathlib import Path
 import click
 import numpy as np
 import pandas as pd
-from mog_assets.evaluation.significance import permutation_p
 
 from mog_assets import config
 from mog_assets.corpus.chunks import Layout, split_text
@@ -17,6 +16,7 @@ from mog_assets.corpus.documents import read_corpus
 from mog_assets.corpus.questions import KnownDocument, Question, read_questions
 from mog_assets.evaluation.measures import CONTEXTS, evaluate
 from mog_assets.retrieval.vectors import chunk_text, pool
+from mog_assets.significance import permutation_p
 from resources.encoder import Encoder
 
 DEPTH = 50

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Any
 
 import numpy as np
@@ -11,7 +11,7 @@ from mog_assets.config import Settings
 from mog_assets.errors import ConfigError, MogError
 from mog_assets.retrieval.checks import collection_fault
 from mog_assets.retrieval.corpora import Corpora
-from mog_assets.retrieval.methods import Ranker, parse
+from mog_assets.retrieval.methods import parse
 from mog_assets.routing import router
 from resources.recipe import Tools
 
@@ -41,24 +41,24 @@ def find(settings: Settings, question: str, method_name: str, k: int, names: lis
     if method.kind == "mog":
         opened = router.open_router(tools.store.read("router"), tools.encoder.fingerprint, settings.levels)
         weights = router.predict(opened.weights, tools.encoder.encode([question]))
-    searcher = corpora.searcher(method.retriever, [question], tools.encoder.encode, tools.qdrant)
-    ranker = Ranker(searcher, corpora.layouts, settings.levels, settings.k_r)
-    best = next(iter(ranker.rank(method, weights))).head(k)
-    passages = []
-    for i in range(len(best.corpus)):
-        corpus, document = int(best.corpus[i]), int(best.document[i])
-        start, end = int(best.start[i]), int(best.end[i])
-        passages.append(
-            {
-                "corpus": corpora.names[corpus],
-                "doc": corpora.layouts[corpus].documents[document],
-                "start": start,
-                "end": end,
-                "level": best.level,
-                "score": float(best.score[i]),
-                "text": corpora.texts(corpus, [document])[document][start:end],
-            }
+    ranker = corpora.rankers({method.retriever}, [question], tools.encoder.encode, tools.qdrant)[method.retriever]
+    found = ranker.rank(method, weights)
+    best = found.at(np.arange(min(k, len(found.question))))
+    texts = corpora.texts(best.document.tolist())
+    passages = [
+        {
+            "corpus": corpora.names[corpora.owners[document]],
+            "doc": corpora.layout.documents[document],
+            "start": start,
+            "end": end,
+            "level": level,
+            "score": score,
+            "text": texts[document][1][start:end],
+        }
+        for _, document, start, end, level, score in zip(
+            *(getattr(best, field.name).tolist() for field in fields(best)), strict=True
         )
+    ]
     return Found(passages, None if weights is None else [float(w) for w in np.asarray(weights)[0]])
 
 

@@ -14,8 +14,8 @@ from mog_assets.corpus.layouts import bucket_layout, join_layouts
 from mog_assets.errors import ConfigError
 from mog_assets.retrieval.bm25 import Bm25Index, load_counts, save_counts, statistics
 from mog_assets.retrieval.fusion import reciprocal_rank_fusion
-from mog_assets.retrieval.methods import default_methods, parse
-from mog_assets.retrieval.mix import candidates, emission_level, mix
+from mog_assets.retrieval.methods import Passages, cut, default_methods, parse
+from mog_assets.retrieval.mix import candidates, emission_levels, emit, mix
 from mog_assets.retrieval.search import Hits, merge
 from mog_assets.retrieval.tokens import assemble, count_bucket, level_counts, query_terms, tokenise
 from mog_assets.retrieval.vectors import bucket_texts
@@ -98,10 +98,9 @@ def test_statistics_of_several_corpora_are_those_of_their_union(tmp_path):
     expected, _ = Bm25Index(term_counts(left + right, tmp_path / "whole"), whole, 1.5, 0.75).search(
         [["w5", "w40"]], 150
     )
-    scores = merge(*zip(*(Bm25Index(p, together, 1.5, 0.75).search([["w5", "w40"]], 150) for p in parts), strict=True))[
-        0
-    ]
-    assert (scores.chunk + 60 * scores.corpus).tolist() == [c for c in expected[0] if c >= 0]
+    found = [Bm25Index(p, together, 1.5, 0.75).search([["w5", "w40"]], 150) for p in parts]
+    merged = merge([chunks for chunks, _ in found], [scores for _, scores in found], np.array([0, 60]))
+    assert merged.chunk.tolist() == [c for c in expected[0] if c >= 0]
 
 
 # Counts of levels
@@ -157,86 +156,111 @@ def test_words_that_say_nothing_leave_no_terms():
 
 @st.composite
 def searches(draw):
-    levels = draw(st.integers(1, 4))
-    layouts = []
-    for name in range(draw(st.integers(1, 3))):
-        counts = draw(st.lists(st.integers(1, 12), min_size=1, max_size=4))
-        offsets = np.concatenate([[0], np.cumsum(counts)])
-        layouts.append(
-            Layout(str(name), [str(i) for i in range(len(counts))], offsets, np.zeros((offsets[-1], 2), int))
-        )
+    """A layout, what was retrieved of it by level and question, weights by question, a level by question."""
+    levels, questions = draw(st.integers(1, 4)), draw(st.integers(1, 3))
+    counts = draw(st.lists(st.integers(1, 12), min_size=1, max_size=6))
+    offsets = np.concatenate([[0], np.cumsum(counts)])
+    layout = Layout("", [str(i) for i in range(len(counts))], offsets, np.zeros((offsets[-1], 2), int))
     # Eighths are exact in floating point, so that ties are ties in any order of addition.
     eighths = st.integers(1, 12).map(lambda n: n / 8)
     hits = []
     for level in range(1, levels + 1):
-        every = [(c, k) for c, layout in enumerate(layouts) for k in range(layout.count(level))]
-        chosen = draw(st.lists(st.sampled_from(every), unique=True, max_size=5))
-        scores = sorted((draw(eighths) for _ in chosen), reverse=True)
-        pairs = np.array(chosen, np.int64).reshape(-1, 2)
-        hits.append(Hits(pairs[:, 0], pairs[:, 1], np.array(scores, float)))
-    weights = np.array([draw(st.integers(0, 8)) / 8 for _ in range(levels)])
-    return layouts, hits, weights, draw(st.integers(1, levels))
+        rows = []
+        for question in range(questions):
+            chosen = draw(st.lists(st.integers(0, layout.count(level) - 1), unique=True, max_size=5))
+            scores = sorted((draw(eighths) for _ in chosen), reverse=True)
+            rows += [(question, chunk, score) for chunk, score in zip(chosen, scores, strict=True)]
+        columns = np.array(rows, float).reshape(-1, 3).T
+        hits.append(Hits(columns[0].astype(int), columns[1].astype(int), columns[2]))
+    weights = np.array([[draw(st.integers(0, 8)) / 8 for _ in range(levels)] for _ in range(questions)])
+    return layout, hits, weights, np.array([draw(st.integers(0, levels)) for _ in range(questions)])
+
+
+def container(layout, finest, level):
+    """The chunk of a level that contains a level-1 chunk, by counting."""
+    document = int(np.searchsorted(layout.offsets, finest, side="right")) - 1
+    before = sum(-(-int(n) // 2 ** (level - 1)) for n in np.diff(layout.offsets)[:document])
+    return before + int(finest - layout.offsets[document]) // 2 ** (level - 1)
 
 
 @given(searches())
 @settings(deadline=None)
 def test_mix_equals_brute_force(search):
-    layouts, hits, weights, level = search
-    scored = []
-    for corpus, layout in enumerate(layouts):
+    layout, hits, weights, levels = search
+    expected = []
+    for question, level in enumerate(levels.tolist()):
+        scored = []
         for finest in range(layout.count(1)):
             total, retrieved = 0.0, False
             for g, found in enumerate(hits, 1):
-                for c, chunk, score in zip(found.corpus, found.chunk, found.score, strict=True):
-                    document = np.searchsorted(layout.offsets, finest, side="right") - 1
-                    inside = finest - layout.offsets[document]
-                    before = sum(-(-n // 2 ** (g - 1)) for n in np.diff(layout.offsets)[:document])
-                    if c == corpus and chunk == before + inside // 2 ** (g - 1):
-                        total, retrieved = total + weights[g - 1] * score, True
-            if retrieved:
-                scored.append((-total, corpus, finest))
-    expected = {}
-    for total, corpus, finest in sorted(scored):
-        chunk = int(layouts[corpus].containing(np.array([finest]), level)[0])
-        expected.setdefault((corpus, chunk), -total)
-    mixed = mix(candidates(hits, layouts), weights, level, layouts)
-    assert list(zip(mixed.corpus.tolist(), mixed.chunk.tolist(), strict=True)) == list(expected)
-    assert mixed.score.tolist() == list(expected.values())
+                for asked, chunk, score in zip(found.question, found.chunk, found.score, strict=True):
+                    if asked == question and chunk == container(layout, finest, g):
+                        total, retrieved = total + weights[question, g - 1] * score, True
+            if retrieved and level:
+                scored.append((-total, finest))
+        emitted = {}
+        for total, finest in sorted(scored):
+            emitted.setdefault(container(layout, finest, level), -total)
+        expected += [(question, chunk, score, level) for chunk, score in emitted.items()]
+    mixed, level_of = emit(mix(candidates(hits, layout), weights), levels, layout)
+    columns = (mixed.question, mixed.chunk, mixed.score, level_of)
+    assert list(zip(*(column.tolist() for column in columns), strict=True)) == expected
 
 
 def test_emitted_level_has_the_greatest_weight_the_finer_of_equals():
-    assert emission_level(np.array([0.1, 0.7, 0.2])) == 2
-    assert emission_level(np.array([0.2, 0.4, 0.4])) == 2
-    assert emission_level(np.full(5, 0.2)) == 1
-    assert emission_level(np.zeros(5)) is None
+    weights = [[0.1, 0.7, 0.2], [0.2, 0.4, 0.4], [0.2, 0.2, 0.2], [0, 0, 0]]
+    assert emission_levels(np.array(weights)).tolist() == [2, 2, 1, 0]
 
 
 def test_best_per_corpus_keeps_the_order():
-    hits = Hits(np.array([1, 0, 1, 1, 0]), np.array([5, 6, 7, 8, 9]), np.array([5.0, 4, 3, 2, 1]))
-    best = hits.best_per_corpus(2)
-    assert list(zip(best.corpus, best.chunk, strict=True)) == [(1, 5), (0, 6), (1, 7), (0, 9)]
+    # Chunks below 10 are of the first corpus, the others of the second.
+    question, chunk = np.array([0, 0, 0, 0, 0, 1]), np.array([15, 6, 17, 18, 9, 19])
+    best = Hits(question, chunk, np.array([5.0, 4, 3, 2, 1, 1])).best_per_corpus(2, np.array([0, 10]))
+    assert list(zip(best.question, best.chunk, best.score, strict=True)) == [
+        (0, 15, 5),
+        (0, 6, 4),
+        (0, 17, 3),
+        (0, 9, 1),
+        (1, 19, 1),
+    ]
     none = np.zeros(0, np.int64)
-    assert len(Hits(none, none, np.zeros(0)).best_per_corpus(2).chunk) == 0
+    assert len(Hits(none, none, np.zeros(0)).best_per_corpus(2, np.array([0, 10])).chunk) == 0
+
+
+def test_runs_are_cut_where_no_measure_sees_further():
+    def passages(lengths, documents):
+        n = np.zeros(len(lengths), int)
+        return Passages(n, np.array(documents), n, np.array(lengths), n + 1, n.astype(float))
+
+    ten = list(range(10))
+    # Eight passages fill the context, and the tenth document comes two passages later.
+    assert len(cut(passages([1000] * 20, ten + [0] * 10), 2).end) == 10
+    # The documents are soon seen, the context is not filled.
+    assert len(cut(passages([500] * 20, ten + [0] * 10), 2).end) == 16
+    assert len(cut(passages([8000] * 20, [0] * 20), 3).end) == 20
+    assert len(cut(passages([8000] * 20, ten + ten), 15).end) == 15
 
 
 # Fusion
 
 
 def test_reciprocal_rank_fusion_by_hand():
-    keys, scores = reciprocal_rank_fusion([np.array([1, 2]), np.array([2, 10])])
-    assert keys.tolist() == [2, 1, 10]
-    np.testing.assert_allclose(scores, [1 / 102 + 1 / 101, 1 / 101, 1 / 102])
+    rankings = [([0, 0, 1], [1, 2, 7]), ([0, 0], [2, 10])]
+    found = reciprocal_rank_fusion([(np.array(question), np.array(thing)) for question, thing in rankings])
+    assert [column.tolist() for column in found[:2]] == [[0, 0, 0, 1], [2, 1, 10, 7]]
+    np.testing.assert_allclose(found[2], [1 / 102 + 1 / 101, 1 / 101, 1 / 102, 1 / 101])
 
 
-def test_fusion_of_equal_scores_goes_to_the_smaller_key():
-    keys, _ = reciprocal_rank_fusion([np.array([14]), np.array([9])])
-    assert keys.tolist() == [9, 14]
+def test_fusion_of_equal_scores_goes_to_the_smaller_number():
+    one = np.zeros(1, np.int64)
+    _, things, _ = reciprocal_rank_fusion([(one, np.array([14])), (one, np.array([9]))])
+    assert things.tolist() == [9, 14]
 
 
 def test_fusion_of_nothing_is_nothing():
     nothing = np.zeros(0, np.int64)
-    keys, scores = reciprocal_rank_fusion([nothing, nothing])
-    assert (keys.shape, scores.shape) == ((0,), (0,))
+    found = reciprocal_rank_fusion([(nothing, nothing), (nothing, nothing)])
+    assert [len(column) for column in found] == [0, 0, 0]
 
 
 # Methods

@@ -17,6 +17,7 @@ from scipy import sparse
 
 from mog_assets.config import RouterSettings
 from mog_assets.corpus.chunks import Layout
+from mog_assets.corpus.layouts import join_layouts
 from mog_assets.corpus.questions import Evidence, Question
 from mog_assets.errors import MogError
 from mog_assets.retrieval.bm25 import Bm25Index, TermCounts, statistics
@@ -66,15 +67,17 @@ def best(counts):
     def open_indexes(level):
         return [Bm25Index(part, statistics(counts[level]), 1.5, 0.75) for part in counts[level]]
 
-    return soft.best_chunks(Bm25Searcher(query_terms(QUESTIONS), open_indexes), [1, 2])
+    searcher = Bm25Searcher(query_terms(QUESTIONS), open_indexes, lambda level: np.array([0, len(CHUNKS[level][0])]))
+    return soft.best_chunks(searcher, [1, 2], len(QUESTIONS))
 
 
 def brute_force(best, similarity):
-    expected = np.zeros((len(LABELS), len(best)))
-    for column, (corpus, chunk) in enumerate(best):
-        for row, label in enumerate(query_terms(LABELS)):
-            if corpus[row] >= 0:
-                expected[row, column] = similarity(label, query_terms([CHUNKS[column + 1][corpus[row]][chunk[row]]])[0])
+    expected = np.zeros(best.shape)
+    for row, label in enumerate(query_terms(LABELS)):
+        for column, chunk in enumerate(best[row]):
+            if chunk >= 0:
+                text = sum(CHUNKS[column + 1], [])[chunk]
+                expected[row, column] = similarity(label, query_terms([text])[0])
     return expected
 
 
@@ -114,11 +117,8 @@ def test_label_text_without_evidence_spells_out_the_chosen_option():
 
 
 def test_best_chunk_is_taken_over_all_corpora_and_missing_where_nothing_scores(best):
-    (corpus, chunk), (coarse_corpus, coarse_chunk) = best
-    assert corpus.tolist() == [0, 0, 1, -1]
-    assert chunk.tolist() == [0, 2, 1, -1]
-    assert coarse_corpus.tolist() == [0, 0, 1, -1]
-    assert coarse_chunk.tolist() == [0, 1, 0, -1]
+    first, second = len(CHUNKS[1][0]), len(CHUNKS[2][0])
+    assert best.tolist() == [[0, 0], [2, 1], [first + 1, second], [-1, -1]]
 
 
 def test_hitrate_equals_brute_force(counts, best):
@@ -150,7 +150,7 @@ def test_tfidf_equals_brute_force(counts, best):
 
 
 def test_label_without_tokens_has_no_similarity(counts):
-    found = [(np.array([0]), np.array([1]))] * 2
+    found = np.array([[1, 1]])
     for similarities in (soft.similarities_hitrate, soft.similarities_tfidf):
         np.testing.assert_array_equal(similarities([[]], counts, found), [[0, 0]])
 
@@ -159,34 +159,35 @@ def test_embedding_similarity_is_the_cosine_with_the_best_chunk(tmp_path, best):
     random = np.random.default_rng(0)
     tables, unit = {}, {}
     for level, corpora in CHUNKS.items():
-        for number, texts in enumerate(corpora):
-            vectors = random.normal(size=(len(texts), 8))
-            unit[level, number] = (vectors / np.linalg.norm(vectors, axis=1, keepdims=True)).astype(np.float16)
-            path = tmp_path / f"{level}-{number}.npy"
-            np.save(path, unit[level, number])
-            tables.setdefault(level, []).append(VectorTable([path]))
+        vectors = random.normal(size=(sum(len(texts) for texts in corpora), 8))
+        unit[level] = (vectors / np.linalg.norm(vectors, axis=1, keepdims=True)).astype(np.float16)
+        paths = [tmp_path / f"{level}-{number}.npy" for number in range(len(corpora))]
+        for path, part in zip(paths, np.split(unit[level], [len(corpora[0])]), strict=True):
+            np.save(path, part)
+        tables[level] = VectorTable(paths)
     labels = random.normal(size=(len(LABELS), 8)).astype(np.float32)
     labels /= np.linalg.norm(labels, axis=1, keepdims=True)
     result = soft.similarities_embedding(labels, tables, best)
-    for column, (corpus, chunk) in enumerate(best):
-        for row in range(3):
-            expected = labels[row] @ unit[column + 1, corpus[row]][chunk[row]].astype(np.float32)
+    for row in range(3):
+        for column, chunk in enumerate(best[row]):
+            expected = labels[row] @ unit[column + 1][chunk].astype(np.float32)
             assert result[row, column] == pytest.approx(expected, abs=1e-6)
     assert not result[3].any()
 
 
 def test_evidence_vector_is_the_mean_of_the_chunks_under_it_weighted_by_common_characters(tmp_path):
-    layouts, tables, vectors = [], [], []
+    layouts, vectors = [], []
     for number, (corpus, counts) in enumerate([("a", [2, 1]), ("b", [3])]):
         spans = np.concatenate([np.arange(n)[:, None] * 10 + [0, 10] for n in counts])
         offsets = np.concatenate([[0], np.cumsum(counts)])
         layouts.append(Layout(corpus, [f"{corpus}{i}" for i in range(len(counts))], offsets, spans))
         vectors.append(np.random.default_rng(number).normal(size=(sum(counts), 4)).astype(np.float16))
         np.save(tmp_path / f"{corpus}.npy", vectors[-1])
-        tables.append(VectorTable([tmp_path / f"{corpus}.npy"]))
     evidence = (Evidence("a", "a0", 7, 12), Evidence("b", "b0", 20, 30), Evidence("a", "a1", 0, 1))
     questions = [Question("1", "?", "open", "train", evidence=evidence), Question("2", "?", "open", "train")]
-    result = soft.evidence_vectors(questions, layouts, tables)
+    position = {("a", "a0"): 0, ("a", "a1"): 1, ("b", "b0"): 2}
+    table = VectorTable([tmp_path / "a.npy", tmp_path / "b.npy"])
+    result = soft.evidence_vectors(questions, position, join_layouts("", layouts), table)
     a, b = (v.astype(np.float32) for v in vectors)
     expected = 3 * a[0] + 2 * a[1] + 10 * b[2] + 1 * a[2]
     np.testing.assert_allclose(result[0], expected / np.linalg.norm(expected), rtol=1e-5)

@@ -20,7 +20,7 @@ from mog_assets.evaluation.report import render
 from mog_assets.evaluation.runs import rank_questions, read_runs, write_runs
 from mog_assets.evaluation.scores import leaderboard, score
 from mog_assets.retrieval.corpora import Corpora
-from mog_assets.retrieval.methods import Method, Ranker, default_methods, parse
+from mog_assets.retrieval.methods import Method, default_methods, parse
 from mog_assets.routing import router
 from mog_assets.significance import shift
 from resources.recipe import Recipe, Work
@@ -60,15 +60,8 @@ def build_runs(work: Work) -> None:
         for name, questions in asked.items():
             corpora = Corpora.open(work.input, settings, settings.question_sets[name].corpora)
             texts = [q.question for q in questions]
-            rankers = {
-                retriever: Ranker(
-                    corpora.searcher(retriever, texts, work.tools.encoder.encode, work.tools.qdrant),
-                    corpora.layouts,
-                    settings.levels,
-                    settings.k_r,
-                )
-                for retriever in {method.retriever for method in methods}
-            }
+            retrievers = {method.retriever for method in methods}
+            rankers = corpora.rankers(retrievers, texts, work.tools.encoder.encode, work.tools.qdrant)
             yield from rank_questions(name, questions, methods, rankers, corpora, weights[name], settings.k)
 
     ranked = {name: len(questions) for name, questions in asked.items()}

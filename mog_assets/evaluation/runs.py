@@ -10,10 +10,11 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from mog_assets.arrays import places
 from mog_assets.config import RetrieverName
 from mog_assets.corpus.questions import Question
 from mog_assets.retrieval.corpora import Corpora
-from mog_assets.retrieval.methods import Method, Passages, Ranker, cut
+from mog_assets.retrieval.methods import Method, Ranker, cut
 
 _TEXT = pa.dictionary(pa.int32(), pa.string())
 SCHEMA = pa.schema(
@@ -53,32 +54,31 @@ def rank_questions(
         weights: By kind of method (`mog`, `oracle`): float array of shape (questions, levels).
         k: Passages that are passed on.
     """
+    splits = pa.array([q.split for q in questions], pa.string())
+    ids = pa.array([q.id for q in questions], pa.string())
+    documents = pa.array(corpora.layout.documents, pa.string())
     for method in methods:
-        ranked = rankers[method.retriever].rank(method, weights.get(method.kind))
-        yield _table(name, method.name, questions, [cut(passages, k) for passages in ranked], corpora)
+        found = cut(rankers[method.retriever].rank(method, weights.get(method.kind)), k)
+        columns = {
+            "question_set": _coded(np.zeros(len(found.question)), pa.array([name])),
+            "split": _coded(found.question, splits),
+            "question": _coded(found.question, ids),
+            "method": _coded(np.zeros(len(found.question)), pa.array([method.name])),
+            "rank": places(found.question) + 1,
+            "corpus": _coded(corpora.owners[found.document], pa.array(corpora.names, pa.string())),
+            "doc": _coded(found.document, documents),
+            "start": found.start,
+            "end": found.end,
+            "level": found.level,
+            "score": found.score,
+        }
+        yield pa.table([pa.array(columns[f.name]).cast(f.type) for f in SCHEMA], schema=SCHEMA)
 
 
-def _table(
-    name: str, method: str, questions: Sequence[Question], ranked: Sequence[Passages], corpora: Corpora
-) -> pa.Table:
-    lengths = np.array([len(p.corpus) for p in ranked])
-    owner = np.repeat(np.arange(len(questions)), lengths)
-    corpus = np.concatenate([p.corpus for p in ranked]).astype(int)
-    document = np.concatenate([p.document for p in ranked]).astype(int)
-    columns = {
-        "question_set": [name] * len(owner),
-        "split": [questions[i].split for i in owner.tolist()],
-        "question": [questions[i].id for i in owner.tolist()],
-        "method": [method] * len(owner),
-        "rank": np.concatenate([np.arange(1, n + 1) for n in lengths]),
-        "corpus": [corpora.names[c] for c in corpus],
-        "doc": [corpora.layouts[c].documents[d] for c, d in zip(corpus, document, strict=True)],
-        "start": np.concatenate([p.start for p in ranked]),
-        "end": np.concatenate([p.end for p in ranked]),
-        "level": np.repeat([p.level for p in ranked], lengths),
-        "score": np.concatenate([p.score for p in ranked]),
-    }
-    return pa.table({f.name: pa.array(columns[f.name]).cast(f.type) for f in SCHEMA}, schema=SCHEMA)
+def _coded(numbers: np.ndarray, values: pa.Array) -> pa.Array:
+    """Values by number; equal values share a code."""
+    coded = values.dictionary_encode()
+    return pa.DictionaryArray.from_arrays(coded.indices.take(pa.array(numbers, pa.int32())), coded.dictionary)
 
 
 def write_runs(tables: Iterator[pa.Table], path: Path, advance: Callable[[int], None]) -> int:

@@ -7,7 +7,9 @@ Scores are Lucene's (`bm25s`, method "lucene"); retrieval is bm25s with its numb
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -91,6 +93,18 @@ def statistics(parts: Sequence[TermCounts]) -> Statistics:
     return Statistics(chunks, total / max(chunks, 1), frequencies)
 
 
+@cache
+def _keep_kernel() -> None:
+    """Let numba keep bm25s's compiled kernel on disk: compiling it takes longer than ranking for 10,000 questions."""
+    from bm25s.numba import retrieve_utils
+
+    kernel = getattr(retrieve_utils, "_retrieve_internal_jitted_serial", None)
+    # Where nothing can be written beside bm25s or into the user's cache, it is compiled in every process as before.
+    with suppress(RuntimeError):
+        if kernel is not None:
+            kernel.enable_caching()
+
+
 class Bm25Index:
     """Scores of every (term, chunk) of one level of one corpus, ready for retrieval.
 
@@ -143,6 +157,7 @@ class Bm25Index:
             found = np.argpartition(-every, depth - 1, axis=1)[:, :depth]
             values = np.take_along_axis(every, found, axis=1)
         else:
+            _keep_kernel()
             # One thread: numba's OpenMP threads would load the system's libgomp, and with that instead of its own
             # torch's bf16 attention on the CPU is 20 times slower (numba 0.68, torch 2.13).
             result = self._index.retrieve([ids[i] for i in asked], k=depth, show_progress=False, n_threads=1)

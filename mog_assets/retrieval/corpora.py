@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
+from functools import cached_property, partial
 from typing import Any, Protocol
 
 import numpy as np
@@ -12,8 +13,9 @@ import pyarrow.parquet as pq
 
 from mog_assets.config import RetrieverName, Settings
 from mog_assets.corpus.chunks import Layout
-from mog_assets.corpus.layouts import Stored, open_layout
+from mog_assets.corpus.layouts import Stored, join_layouts, open_layout
 from mog_assets.retrieval.bm25 import Bm25Index, TermCounts, load_counts, load_terms, statistics
+from mog_assets.retrieval.methods import Ranker
 from mog_assets.retrieval.search import Bm25Searcher, DenseSearcher, HybridSearcher, Remembering, Searcher
 from mog_assets.retrieval.tokens import query_terms
 from mog_assets.retrieval.vectors import VectorTable
@@ -41,6 +43,8 @@ class Corpora:
         settings: Of the project.
         names: The corpora.
         layouts: Per corpus.
+
+    Documents and chunks of all corpora are numbered in the order of the corpora.
     """
 
     read: Read
@@ -53,6 +57,26 @@ class Corpora:
         """Open layouts; everything else is opened when it is asked for."""
         layouts = [open_layout(name, read("documents", name), read("chunks/level_1", name)) for name in names]
         return cls(read, settings, names, layouts)
+
+    @cached_property
+    def layout(self) -> Layout:
+        """The layout of all corpora together."""
+        return join_layouts("", self.layouts)
+
+    def starts(self, level: int) -> np.ndarray:
+        """First chunk of each corpus at a level, int64 of shape (corpora,)."""
+        return np.cumsum([0, *(layout.count(level) for layout in self.layouts)])[:-1]
+
+    @cached_property
+    def owners(self) -> np.ndarray:
+        """Position of the corpus of every document, int64 of shape (documents,)."""
+        return np.repeat(np.arange(len(self.names)), [len(layout.documents) for layout in self.layouts])
+
+    @cached_property
+    def position(self) -> dict[tuple[str, str], int]:
+        """Position of every document, by corpus and id."""
+        names = [self.names[owner] for owner in self.owners]
+        return {key: i for i, key in enumerate(zip(names, self.layout.documents, strict=True))}
 
     def counts(self, level: int) -> list[TermCounts]:
         """Term counts of a level, per corpus."""
@@ -71,24 +95,26 @@ class Corpora:
         pooled = statistics(parts) if options.statistics == "question_set" else None
         return [Bm25Index(part, pooled or statistics([part]), options.k1, options.b) for part in parts]
 
-    def vectors(self, level: int) -> list[VectorTable]:
-        """Vectors of a level, per corpus."""
-        tables = []
-        for name in self.names:
-            stored = self.read(f"embeddings/level_{level}", name)
-            tables.append(VectorTable([stored.path(n) for n in stored.names("bucket")]))
-        return tables
+    def vectors(self, level: int) -> VectorTable:
+        """Vectors of a level."""
+        stored = [self.read(f"embeddings/level_{level}", name) for name in self.names]
+        return VectorTable([artefact.path(n) for artefact in stored for n in artefact.names("bucket")])
 
-    def texts(self, corpus: int, documents: Sequence[int]) -> dict[int, str]:
-        """Texts of some documents of a corpus, by position."""
-        stored = self.read("documents", self.names[corpus])
-        wanted, texts, base = set(documents), {}, 0
-        for name in stored.names("bucket"):
-            table = pq.read_table(stored.path(name), columns=["text"])
-            for position in [d - base for d in wanted if base <= d < base + len(table)]:
-                texts[base + position] = table["text"][position].as_py()
-            base += len(table)
-        return texts
+    def texts(self, documents: Iterable[int]) -> dict[int, tuple[str, str]]:
+        """Titles and texts of some documents, by position."""
+        found: dict[int, tuple[str, str]] = {}
+        wanted, base = np.unique(list(documents)), 0
+        for name in self.names:
+            stored = self.read("documents", name)
+            for bucket in stored.names("bucket"):
+                size = pq.read_metadata(stored.path(bucket)).num_rows
+                here = wanted[(wanted >= base) & (wanted < base + size)]
+                if len(here):
+                    table = pq.read_table(stored.path(bucket), columns=["title", "text"]).take(here - base)
+                    rows = zip(table["title"].to_pylist(), table["text"].to_pylist(), strict=True)
+                    found.update(zip(here.tolist(), rows, strict=True))
+                base += size
+        return found
 
     def point_numbers(self, level: int) -> list[dict[str, int]]:
         """Chunk number by point id of a level's collection, per corpus."""
@@ -100,23 +126,29 @@ class Corpora:
             numbers.append({str(uuid.UUID(bytes=row.tobytes())): i for i, row in enumerate(ids)})
         return numbers
 
-    def searcher(
-        self, retriever: RetrieverName, queries: Sequence[str], encode: Encode, vector_store: Vectors
-    ) -> Searcher:
-        """A searcher for some questions.
+    def rankers(
+        self, retrievers: Collection[RetrieverName], queries: Sequence[str], encode: Encode, vector_store: Vectors
+    ) -> dict[RetrieverName, Ranker]:
+        """Rankers for some questions, by retriever; what they have in common is searched once.
 
         Args:
-            retriever: `bm25`, `dense` or `hybrid`.
+            retrievers: `bm25`, `dense`, `hybrid`.
             queries: The questions alone, never their options.
             encode: Texts to vectors; called only where vectors are needed.
             vector_store: Holds the collections.
         """
-        if retriever == "bm25":
-            return Remembering(Bm25Searcher(query_terms(queries), self.bm25))
-        if retriever == "dense":
-            return Remembering(DenseSearcher(encode(queries), lambda *asked: self._nearest(vector_store, *asked)))
-        parts = [self.searcher(name, queries, encode, vector_store) for name in ("bm25", "dense")]
-        return Remembering(HybridSearcher(parts))
+        searchers: dict[RetrieverName, Searcher] = {}
+        if not {"bm25", "hybrid"}.isdisjoint(retrievers):
+            searchers["bm25"] = Remembering(Bm25Searcher(query_terms(queries), self.bm25, self.starts))
+        if not {"dense", "hybrid"}.isdisjoint(retrievers):
+            find = partial(self._nearest, vector_store)
+            searchers["dense"] = Remembering(DenseSearcher(encode(queries), find, self.starts))
+        if "hybrid" in retrievers:
+            searchers["hybrid"] = Remembering(HybridSearcher([searchers["bm25"], searchers["dense"]]))
+        return {
+            name: Ranker(searchers[name], self.layout, self.starts, self.settings.levels, self.settings.k_r)
+            for name in retrievers
+        }
 
     def _nearest(
         self, vector_store: Vectors, vectors: np.ndarray, level: int, k: int

@@ -6,23 +6,27 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from mog_assets.arrays import pairs, places
+
 CONSTANT = 100
 
 
-def reciprocal_rank_fusion(rankings: Sequence[np.ndarray]) -> tuple[np.ndarray, np.ndarray]:
-    """Fuse rankings of the same things.
+def reciprocal_rank_fusion(
+    rankings: Sequence[tuple[np.ndarray, np.ndarray]],
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Fuse rankings of the same things for the same questions.
 
     Args:
-        rankings: int64 arrays of shape (n_i,), best first; a number identifies a thing.
+        rankings: Question and thing, int64 arrays of equal length, ordered by question, best first.
 
     Returns:
-        Distinct numbers, shape (n,), and their float64 scores, best first; equal scores go to the smaller number.
+        Question, thing and float64 score of every thing ranked for a question, ordered by question, best first; equal
+        scores go to the smaller number.
     """
-    keys = np.concatenate(rankings)
-    if not len(keys):
-        return keys, np.zeros(0)
-    gains = np.concatenate([1 / (CONSTANT + np.arange(1, len(r) + 1)) for r in rankings])
+    keys = np.concatenate([pairs(question, thing) for question, thing in rankings])
+    gains = np.concatenate([1 / (CONSTANT + 1 + places(question)) for question, _ in rankings])
     distinct, where = np.unique(keys, return_inverse=True)
     scores = np.bincount(where, gains, len(distinct))
-    order = np.argsort(-scores, kind="stable")
-    return distinct[order], scores[order]
+    question, thing = distinct >> 40, distinct & (2**40 - 1)
+    order = np.lexsort((-scores, question))
+    return question[order], thing[order], scores[order]

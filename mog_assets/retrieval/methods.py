@@ -7,17 +7,18 @@ meant. `medrag` stands for `fixed-2`, `dense-2` for `dense:fixed-2`.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, fields
 from functools import cached_property
 from typing import cast
 
 import numpy as np
 
+from mog_assets.arrays import first_of_each, places, running
 from mog_assets.config import RetrieverName
 from mog_assets.corpus.chunks import Layout
 from mog_assets.errors import ConfigError
-from mog_assets.retrieval.mix import Candidates, candidates, emission_level, first_of_each, mix
+from mog_assets.retrieval.mix import Candidates, candidates, emission_levels, emit, mix
 from mog_assets.retrieval.search import Hits, Searcher
 
 RETRIEVERS: tuple[RetrieverName, ...] = ("bm25", "dense", "hybrid")
@@ -90,24 +91,31 @@ class Ranker:
 
     Attributes:
         searcher: The retriever.
-        layouts: Per corpus of the question set.
+        layout: Of all corpora of the question set.
+        starts: First chunk of each corpus at a level.
         levels: Number of levels.
         k_r: Chunks per level and corpus that enter the mix.
     """
 
     searcher: Searcher
-    layouts: Sequence[Layout]
+    layout: Layout
+    starts: Callable[[int], np.ndarray]
     levels: int
     k_r: int
 
     @cached_property
-    def _candidates(self) -> list[Candidates]:
-        per_level = [self.searcher.search(level, DEPTH) for level in range(1, self.levels + 1)]
-        questions = zip(*per_level, strict=True)
-        return [candidates([hits.best_per_corpus(self.k_r) for hits in found], self.layouts) for found in questions]
+    def _candidates(self) -> Candidates:
+        levels = range(1, self.levels + 1)
+        hits = [self.searcher.search(level, DEPTH).best_per_corpus(self.k_r, self.starts(level)) for level in levels]
+        return candidates(hits, self.layout)
 
-    def rank(self, method: Method, weights: np.ndarray | None = None) -> Iterator[Passages]:
-        """The passages of every question, best first.
+    @cached_property
+    def _fused(self) -> Hits:
+        questions = int(self._candidates.question.max(initial=-1)) + 1
+        return mix(self._candidates, np.ones((questions, self.levels)))
+
+    def rank(self, method: Method, weights: np.ndarray | None = None) -> Passages:
+        """The passages of every question.
 
         Args:
             method: One of this retriever.
@@ -115,49 +123,54 @@ class Ranker:
         """
         if method.kind == "fixed":
             assert method.level is not None
-            for hits in self.searcher.search(method.level, DEPTH):
-                yield passages(method.level, hits, self.layouts)
-            return
+            found = self.searcher.search(method.level, DEPTH)
+            return passages(found, np.full(len(found.chunk), method.level), self.layout)
         if method.kind == "fused":
-            weights = np.ones((len(self._candidates), self.levels))
-        assert weights is not None
-        for found, row in zip(self._candidates, weights, strict=True):
-            level = method.level or emission_level(row)
-            if level is None:
-                nothing = np.zeros(0, np.int64)
-                yield passages(1, Hits(nothing, nothing, np.zeros(0)), self.layouts)
-            else:
-                yield passages(level, mix(found, row, level, self.layouts), self.layouts)
+            ranked = self._fused
+            levels = np.full(int(ranked.question.max(initial=-1)) + 1, method.level)
+        else:
+            assert weights is not None
+            ranked, levels = mix(self._candidates, weights), emission_levels(weights)
+        return passages(*emit(ranked, levels, self.layout), self.layout)
 
 
 @dataclass(frozen=True)
 class Passages:
-    """Ranked passages of one question: arrays of equal length, best first."""
+    """Ranked passages of questions: arrays of equal length, ordered by question, best first.
 
-    corpus: np.ndarray
+    Attributes:
+        question: Position of the question.
+        document: Position of the document over all corpora, in their order.
+        start, end: Offsets in its text, in characters.
+        level: Level of the chunk.
+        score: What it was ranked by.
+    """
+
+    question: np.ndarray
     document: np.ndarray
     start: np.ndarray
     end: np.ndarray
-    level: int
+    level: np.ndarray
     score: np.ndarray
 
-    def head(self, n: int) -> Passages:
-        """The n best."""
-        return Passages(self.corpus[:n], self.document[:n], self.start[:n], self.end[:n], self.level, self.score[:n])
+    def at(self, rows: np.ndarray) -> Passages:
+        """Some of them: a mask, or positions in order."""
+        return Passages(*(getattr(self, field.name)[rows] for field in fields(self)))
 
 
-def passages(level: int, hits: Hits, layouts: Sequence[Layout]) -> Passages:
-    """Document and span of each chunk."""
+def passages(hits: Hits, levels: np.ndarray, layout: Layout) -> Passages:
+    """Document and span of each chunk, given the level of each."""
     document, start, end = (np.empty(len(hits.chunk), np.int64) for _ in range(3))
-    for corpus in np.unique(hits.corpus):
-        here = hits.corpus == corpus
-        document[here], start[here], end[here] = layouts[corpus].chunk_spans(hits.chunk[here], level)
-    return Passages(hits.corpus, document, start, end, level, hits.score)
+    for level in np.unique(levels):
+        here = levels == level
+        document[here], start[here], end[here] = layout.chunk_spans(hits.chunk[here], int(level))
+    return Passages(hits.question, document, start, end, levels, hits.score)
 
 
 def cut(found: Passages, k: int) -> Passages:
     """As many passages as the measures can see: `CONTEXT_CHARS` characters, `DOCUMENTS` documents, k passages."""
-    filled = int(np.searchsorted(np.cumsum(found.end - found.start), CONTEXT_CHARS)) + 1
-    documents = first_of_each(found.corpus, found.document)
-    seen = int(documents[DOCUMENTS - 1]) + 1 if len(documents) >= DOCUMENTS else len(found.corpus)
-    return found.head(max(filled, seen, k))
+    new = np.zeros(len(found.question), np.int64)
+    new[first_of_each(found.question, found.document)] = 1
+    seen = running(new, found.question) < DOCUMENTS
+    filling = running(found.end - found.start, found.question) < CONTEXT_CHARS
+    return found.at(seen | filling | (places(found.question) < k))

@@ -10,81 +10,82 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from mog_assets.arrays import first_of_each, pairs, ranges
 from mog_assets.corpus.chunks import Layout
 from mog_assets.retrieval.search import Hits
 
 
 @dataclass(frozen=True)
 class Candidates:
-    """Level-1 chunks that lie in at least one retrieved chunk of any level, in order of corpus and number.
+    """Level-1 chunks that lie in at least one retrieved chunk of any level, in order of question and chunk.
 
     Attributes:
-        corpus, finest: int64 arrays of shape (n,).
+        question, finest: int64 arrays of shape (n,).
         scores: t(c), float64 of shape (n, levels): the score of the level-g chunk that contains the candidate where
             that chunk was retrieved, else 0.
     """
 
-    corpus: np.ndarray
+    question: np.ndarray
     finest: np.ndarray
     scores: np.ndarray
 
 
-def candidates(hits: Sequence[Hits], layouts: Sequence[Layout]) -> Candidates:
+def candidates(hits: Sequence[Hits], layout: Layout) -> Candidates:
     """Spread the chunks retrieved at each level over the level-1 chunks they contain.
 
     Args:
         hits: Per level, finest first: the k_r best chunks of each corpus.
-        layouts: Per corpus.
+        layout: Of all corpora.
     """
-    corpora, finest, levels, scores = [], [], [], []
+    keys, levels, scores = [], [], []
     for number, found in enumerate(hits):
-        for corpus in np.unique(found.corpus):
-            here = found.corpus == corpus
-            first, last = layouts[corpus].covered(found.chunk[here], number + 1)
-            widths = last - first
-            starts = np.repeat(first - np.concatenate([[0], np.cumsum(widths)[:-1]]), widths)
-            covered = starts + np.arange(widths.sum())
-            corpora.append(np.full(len(covered), corpus))
-            finest.append(covered)
-            levels.append(np.full(len(covered), number))
-            scores.append(np.repeat(found.score[here], widths))
-    if not corpora:
-        return Candidates(np.zeros(0, np.int64), np.zeros(0, np.int64), np.zeros((0, len(hits))))
-    corpus, chunk = np.concatenate(corpora), np.concatenate(finest)
-    base = np.concatenate([[0], np.cumsum([layout.count(1) for layout in layouts])])
-    distinct, where = np.unique(base[corpus] + chunk, return_inverse=True)
+        first, last = layout.covered(found.chunk, number + 1)
+        keys.append(pairs(np.repeat(found.question, last - first), ranges(first, last)))
+        levels.append(np.full(len(keys[-1]), number))
+        scores.append(np.repeat(found.score, last - first))
+    distinct, where = np.unique(np.concatenate(keys), return_inverse=True)
     table = np.zeros((len(distinct), len(hits)))
     table[where, np.concatenate(levels)] = np.concatenate(scores)
-    owner = np.searchsorted(base, distinct, side="right") - 1
-    return Candidates(owner, distinct - base[owner], table)
+    return Candidates(distinct >> 40, distinct & (2**40 - 1), table)
 
 
-def first_of_each(corpus: np.ndarray, number: np.ndarray) -> np.ndarray:
-    """Positions, ascending, at which a pair of corpus and number (of a chunk, of a document) occurs first."""
-    # Numbers are far below 2^40; sorting one integer a pair is an order of magnitude faster than sorting pairs.
-    _, first = np.unique((corpus << 40) | number, return_index=True)
-    return np.sort(first)
+def emission_levels(weights: np.ndarray) -> np.ndarray:
+    """g_r of every question: the level with the greatest weight, the finer one of equals; 0 where no weight is above 0.
+
+    Args:
+        weights: float array of shape (questions, levels).
+    """
+    return np.where((weights > 0).any(axis=1), weights.argmax(axis=1) + 1, 0)
 
 
-def emission_level(weights: np.ndarray) -> int | None:
-    """g_r: the level with the greatest weight that is not 0, the finer one of equals; None if all are 0."""
-    return int(np.argmax(weights)) + 1 if np.any(weights > 0) else None
-
-
-def mix(found: Candidates, weights: np.ndarray, level: int, layouts: Sequence[Layout]) -> Hits:
-    """Rank candidates by t(c)·w and emit, for each, the chunk at `level` that contains it; each chunk once.
+def mix(found: Candidates, weights: np.ndarray) -> Hits:
+    """Rank candidates by t(c)·w: level-1 chunks, best first.
 
     Args:
         found: The candidates.
-        weights: float array of shape (levels,).
-        level: Level of the chunks to emit.
-        layouts: Per corpus.
+        weights: float array of shape (questions, levels).
     """
-    order = np.argsort(-(found.scores @ weights), kind="stable")
-    corpus, finest = found.corpus[order], found.finest[order]
-    chunk = np.empty_like(finest)
-    for number in np.unique(corpus):
-        here = corpus == number
-        chunk[here] = layouts[number].containing(finest[here], level)
-    kept = first_of_each(corpus, chunk)
-    return Hits(corpus[kept], chunk[kept], (found.scores @ weights)[order][kept])
+    scores = np.einsum("ij,ij->i", found.scores, weights[found.question])
+    order = np.lexsort((-scores, found.question))
+    return Hits(found.question[order], found.finest[order], scores[order])
+
+
+def emit(ranked: Hits, levels: np.ndarray, layout: Layout) -> tuple[Hits, np.ndarray]:
+    """For each level-1 chunk the chunk of its question's level that contains it; each chunk once.
+
+    Args:
+        ranked: From `mix`.
+        levels: int array of shape (questions,); nothing is emitted where it is 0.
+        layout: Of all corpora.
+
+    Returns:
+        The chunks, and the level of each.
+    """
+    level = levels[ranked.question]
+    chunk = np.empty_like(ranked.chunk)
+    for number in np.unique(level[level > 0]):
+        here = level == number
+        chunk[here] = layout.containing(ranked.chunk[here], int(number))
+    emitted = np.flatnonzero(level > 0)
+    kept = emitted[first_of_each(ranked.question[emitted], chunk[emitted])]
+    return Hits(ranked.question[kept], chunk[kept], ranked.score[kept]), level[kept]

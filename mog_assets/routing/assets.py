@@ -67,32 +67,24 @@ def build_soft_labels(work: Work) -> None:
 
 def _similarities(work: Work, corpora: Corpora, questions: list[Question]) -> np.ndarray:
     settings = work.settings
-    searcher = corpora.searcher("bm25", [q.question for q in questions], work.tools.encoder.encode, work.tools.qdrant)
-    best = labels.best_chunks(searcher, list(settings.level_range))
+    texts = [q.question for q in questions]
+    ranker = corpora.rankers({"bm25"}, texts, work.tools.encoder.encode, work.tools.qdrant)["bm25"]
+    best = labels.best_chunks(ranker.searcher, list(settings.level_range), len(questions))
     if settings.soft_labels.method == "embedding":
         tables = {level: corpora.vectors(level) for level in settings.level_range}
-        vectors = labels.evidence_vectors(questions, corpora.layouts, tables[1])
+        vectors = labels.evidence_vectors(questions, corpora.position, corpora.layout, tables[1])
         without = [i for i, question in enumerate(questions) if not question.evidence]
         with work.progress(len(without), "label texts encoded") as advance:
             texts = [labels.label_text(questions[i], {}) for i in without]
             vectors[without] = work.tools.encoder.encode(texts, advance)
         return labels.similarities_embedding(vectors, tables, best)
-    documents = _evidence_documents(corpora, questions)
+    wanted = {(e.corpus, e.doc): corpora.position[e.corpus, e.doc] for q in questions for e in q.evidence}
+    found = corpora.texts(wanted.values())
+    documents = {key: found[position][1] for key, position in wanted.items()}
     texts = [labels.label_text(question, documents) for question in questions]
     counts = {level: corpora.counts(level) for level in settings.level_range}
     measure = labels.similarities_tfidf if settings.soft_labels.method == "tfidf" else labels.similarities_hitrate
     return measure(query_terms(texts), counts, best)
-
-
-def _evidence_documents(corpora: Corpora, questions: list[Question]) -> dict[tuple[str, str], str]:
-    """Texts of the documents that hold evidence, by corpus and id."""
-    wanted = {(e.corpus, e.doc) for q in questions for e in q.evidence}
-    texts = {}
-    for number, (name, layout) in enumerate(zip(corpora.names, corpora.layouts, strict=True)):
-        positions = [i for i, identity in enumerate(layout.documents) if (name, identity) in wanted]
-        found = corpora.texts(number, positions)
-        texts.update({(name, layout.documents[i]): text for i, text in found.items()})
-    return texts
 
 
 def build_router(work: Work) -> None:
@@ -277,7 +269,7 @@ def recipes(settings: Settings) -> list[Recipe]:
             ],
             checks=(checks.SOFT_LABEL_VALUES,),
             kinds=("parquet",),
-            version="3",
+            version="4",
         )
     ]
     if any(question_set.train for question_set in settings.question_sets.values()):

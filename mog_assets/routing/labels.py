@@ -12,14 +12,12 @@ from typing import Any
 import numpy as np
 from scipy import sparse
 
+from mog_assets.arrays import places, ranges
 from mog_assets.corpus.chunks import Layout
 from mog_assets.corpus.questions import Question
 from mog_assets.retrieval.bm25 import TermCounts, statistics
 from mog_assets.retrieval.search import Searcher
 from mog_assets.retrieval.vectors import VectorTable
-
-# For one level: position of the corpus, and chunk of the level in it, of every question; int64 of shape (n,) each.
-Best = tuple[np.ndarray, np.ndarray]
 
 
 def soft_labels(similarities: np.ndarray, values: tuple[float, float]) -> np.ndarray:
@@ -55,54 +53,53 @@ def label_text(question: Question, texts: Mapping[tuple[str, str], str]) -> str:
     return f"{question.question} {answer}".strip()
 
 
-def best_chunks(searcher: Searcher, levels: Sequence[int]) -> list[Best]:
-    """The best chunk of each level over all corpora, for every question; −1 where no chunk scored.
+def best_chunks(searcher: Searcher, levels: Sequence[int], questions: int) -> np.ndarray:
+    """The best chunk of each level over all corpora, for every question.
 
     Args:
         searcher: Of n questions.
         levels: Finest first.
+        questions: n.
+
+    Returns:
+        int64 array of shape (n, levels): chunks as `Hits` numbers them, −1 where none scored.
     """
-    best = []
-    for level in levels:
+    best = np.full((questions, len(levels)), -1, np.int64)
+    for column, level in enumerate(levels):
         hits = searcher.search(level, 1)
-        corpus = np.array([h.corpus[0] if len(h.corpus) else -1 for h in hits], np.int64)
-        chunk = np.array([h.chunk[0] if len(h.chunk) else -1 for h in hits], np.int64)
-        best.append((corpus, chunk))
+        first = places(hits.question) == 0
+        best[hits.question[first], column] = hits.chunk[first]
     return best
 
 
-def similarities_embedding(
-    labels: np.ndarray, tables: Mapping[int, Sequence[VectorTable]], best: Sequence[Best]
-) -> np.ndarray:
+def similarities_embedding(labels: np.ndarray, tables: Mapping[int, VectorTable], best: np.ndarray) -> np.ndarray:
     """Cosine of the label's vector and that of the best chunk of each level.
 
     Args:
         labels: Unit vectors, shape (n, size).
-        tables: Unit vectors of the chunks: by level, per corpus.
-        best: Of the levels of `tables`, finest first.
+        tables: Unit vectors of the chunks, by level.
+        best: From `best_chunks`, for the levels of `tables`, finest first.
 
     Returns:
         float64 array of shape (n, levels), 0 where there is no chunk.
     """
-    result = np.zeros((len(labels), len(best)))
-    for column, (level, (corpus, chunk)) in enumerate(zip(sorted(tables), best, strict=True)):
-        opened = tables[level]
-        for number in np.unique(corpus[corpus >= 0]):
-            here = np.flatnonzero(corpus == number)
-            vectors = opened[number].rows(chunk[here]).astype(np.float32)
-            result[here, column] = np.einsum("ij,ij->i", labels[here], vectors)
+    result = np.zeros(best.shape)
+    for column, level in enumerate(sorted(tables)):
+        here = np.flatnonzero(best[:, column] >= 0)
+        vectors = tables[level].rows(best[here, column]).astype(np.float32)
+        result[here, column] = np.einsum("ij,ij->i", labels[here], vectors)
     return result
 
 
 def similarities_hitrate(
-    label_terms: Sequence[Sequence[str]], counts: Mapping[int, Sequence[TermCounts]], best: Sequence[Best]
+    label_terms: Sequence[Sequence[str]], counts: Mapping[int, Sequence[TermCounts]], best: np.ndarray
 ) -> np.ndarray:
     """Share of the label's distinct tokens that occur in the best chunk of each level.
 
     Args:
         label_terms: Tokens of n label texts, repetitions included.
         counts: Counts of the chunks: by level, per corpus.
-        best: Of the levels of `counts`, finest first.
+        best: From `best_chunks`, for the levels of `counts`, finest first.
 
     Returns:
         float64 array of shape (n, levels) in [0, 1], 0 where there is no chunk or no token.
@@ -114,7 +111,7 @@ def similarities_hitrate(
 
 
 def similarities_tfidf(
-    label_terms: Sequence[Sequence[str]], counts: Mapping[int, Sequence[TermCounts]], best: Sequence[Best]
+    label_terms: Sequence[Sequence[str]], counts: Mapping[int, Sequence[TermCounts]], best: np.ndarray
 ) -> np.ndarray:
     """Cosine of the tf-idf vectors of the label and of the best chunk of each level.
 
@@ -124,7 +121,7 @@ def similarities_tfidf(
     Args:
         label_terms: Tokens of n label texts, repetitions included.
         counts: Counts of the chunks: by level, per corpus.
-        best: Of the levels of `counts`, finest first.
+        best: From `best_chunks`, for the levels of `counts`, finest first.
 
     Returns:
         float64 array of shape (n, levels) in [0, 1], 0 where there is no chunk or no token.
@@ -143,7 +140,7 @@ def similarities_tfidf(
 
 
 def evidence_vectors(
-    questions: Sequence[Question], layouts: Sequence[Layout], tables: Sequence[VectorTable]
+    questions: Sequence[Question], position: Mapping[tuple[str, str], int], layout: Layout, table: VectorTable
 ) -> np.ndarray:
     """Vectors of gold evidence: means of the level-1 vectors under it, weighted by the characters in common.
 
@@ -152,35 +149,29 @@ def evidence_vectors(
 
     Args:
         questions: Any n questions.
-        layouts: Per corpus.
-        tables: Level-1 vectors per corpus.
+        position: Of every document in the layout, by corpus and id.
+        layout: Of all corpora.
+        table: Their level-1 vectors.
 
     Returns:
         float32 unit vectors of shape (n, size); all zeros for a question without evidence.
     """
-    number = {layout.corpus: i for i, layout in enumerate(layouts)}
-    position = [{document: i for i, document in enumerate(layout.documents)} for layout in layouts]
-    owners: list[list[np.ndarray]] = [[] for _ in layouts]
-    chunks: list[list[np.ndarray]] = [[] for _ in layouts]
-    shares: list[list[np.ndarray]] = [[] for _ in layouts]
-    for row, question in enumerate(questions):
-        for evidence in question.evidence:
-            corpus = number[evidence.corpus]
-            layout = layouts[corpus]
-            document = position[corpus][evidence.doc]
-            first, last = layout.offsets[document], layout.offsets[document + 1]
-            spans = layout.spans[first:last]
-            common = np.minimum(spans[:, 1], evidence.end) - np.maximum(spans[:, 0], evidence.start)
-            covered = np.flatnonzero(common > 0)
-            owners[corpus].append(np.full(len(covered), row))
-            chunks[corpus].append(first + covered)
-            shares[corpus].append(common[covered])
-    result = np.zeros((len(questions), tables[0].size), np.float32)
-    for corpus, table in enumerate(tables):
-        if owners[corpus]:
-            rows = np.concatenate(chunks[corpus])
-            weights = np.concatenate(shares[corpus]).astype(np.float32)
-            np.add.at(result, np.concatenate(owners[corpus]), table.rows(rows).astype(np.float32) * weights[:, None])
+    rows = [
+        (row, position[e.corpus, e.doc], e.start, e.end)
+        for row, question in enumerate(questions)
+        for e in question.evidence
+    ]
+    owner, document, start, end = np.array(rows, np.int64).reshape(-1, 4).T
+    first, last = layout.offsets[document], layout.offsets[document + 1]
+    chunk = ranges(first, last)
+    owner, start, end = (np.repeat(values, last - first) for values in (owner, start, end))
+    common = np.minimum(layout.spans[chunk, 1], end) - np.maximum(layout.spans[chunk, 0], start)
+    kept = common > 0
+    shares = sparse.csr_matrix(
+        (common[kept].astype(np.float32), (owner[kept], chunk[kept])), (len(questions), len(table))
+    )
+    used = np.unique(chunk[kept])
+    result = shares[:, used] @ table.rows(used).astype(np.float32)
     return result / np.maximum(np.linalg.norm(result, axis=1, keepdims=True), 1e-12)
 
 
@@ -206,17 +197,18 @@ def _products(
     labels: Any,
     terms: Sequence[str],
     counts: Mapping[int, Sequence[TermCounts]],
-    best: Sequence[Best],
+    best: np.ndarray,
     weigh: Callable[[Any, Sequence[str]], Any],
 ) -> np.ndarray:
     """Inner products of weighted labels and the weighted counts of their best chunks, shape (n, levels)."""
     number = {term: i for i, term in enumerate(terms)}
-    result = np.zeros((labels.shape[0], len(best)))
-    for column, (level, (corpus, chunk)) in enumerate(zip(sorted(counts), best, strict=True)):
-        parts = counts[level]
-        for place in np.unique(corpus[corpus >= 0]):
-            here = np.flatnonzero(corpus == place)
-            chunks, chunk_terms = _rows(parts[place], chunk[here])
+    result = np.zeros(best.shape)
+    for column, level in enumerate(sorted(counts)):
+        parts, chunk = counts[level], best[:, column]
+        starts = np.cumsum([0, *(len(part.lengths) for part in parts)])
+        for part, start, end in zip(parts, starts[:-1], starts[1:], strict=True):
+            here = np.flatnonzero((chunk >= start) & (chunk < end))
+            chunks, chunk_terms = _rows(part, chunk[here] - start)
             ids = np.array([number.get(t, -1) for t in chunk_terms], np.int64)
             # Weighted before the terms that are in no label are left out: they lengthen the chunk's vector.
             shared = weigh(chunks, chunk_terms)[:, ids >= 0]
