@@ -118,6 +118,7 @@ def main(path: str, reuse_vectors: bool, without_questions: bool, scratch: Path 
         os.environ.pop(variable, None)
     with contextlib.nullcontext(scratch) if scratch else tempfile.TemporaryDirectory() as name:
         folder = Path(name).resolve()
+        folder.mkdir(parents=True, exist_ok=True)
         corpora = {c: s.model_copy(update={"path": folder / f"{c}.jsonl"}) for c, s in project.corpora.items()}
         settings = project.model_copy(update={"home": folder / "home", "corpora": corpora})
         if without_questions:
