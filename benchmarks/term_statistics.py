@@ -13,6 +13,7 @@ from mog_assets.evaluation.runs import rank_questions
 from mog_assets.evaluation.scores import score
 from mog_assets.retrieval.corpora import Corpora
 from mog_assets.retrieval.methods import parse
+from mog_assets.routing.retrieve import Retrieval
 from resources.recipe import Tools
 
 
@@ -25,15 +26,14 @@ def main(path: str, name: str) -> None:
     question_set = settings.question_sets[name]
     stored = tools.store.read("questions").path(f"{name}.parquet")
     questions = [q for q in load_questions(stored, question_set.test) if q.evidence]
-    methods = [
-        parse(f"{kind}-{j}", "bm25", settings.levels) for kind in ("fixed", "fused") for j in settings.level_range
-    ]
+    methods = [parse(f"bm25:{kind}-{j}", settings) for kind in ("fixed", "fused") for j in settings.level_range]
     tables = []
     for statistics in ("corpus", "question_set"):
         bm25 = settings.bm25.model_copy(update={"statistics": statistics})
         corpora = Corpora.open(tools.store.read, settings.model_copy(update={"bm25": bm25}), question_set.corpora)
-        rankers = corpora.rankers({"bm25"}, [q.question for q in questions], tools.encoder.encode, tools.qdrant)
-        ranked = rank_questions(name, questions, methods, rankers, corpora, {}, settings.k)
+        encoder, texts = tools.encoder, [q.question for q in questions]
+        retrieval = Retrieval(corpora, texts, encoder.encode, encoder.fingerprint, tools.qdrant)
+        ranked = rank_questions(name, questions, methods, retrieval, {}, settings.k)
         runs = pd.concat([table.to_pandas() for table in ranked])
         measured = evaluate(runs, {name: questions}, settings.k)
         scores = score(measured, settings.k, settings.seed, {m.name: (m.retriever, m.kind) for m in methods})

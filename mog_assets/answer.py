@@ -1,30 +1,47 @@
-"""What the command line asks of a materialised home: passages for a question, and whether all is as manifests say."""
+"""What the command line asks of a materialised home: passages, answers, and whether all is as manifests say."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
+from mog_assets.answering.assets import answer, combinations, opened
+from mog_assets.answering.notation import combination
+from mog_assets.answering.retrieve import texts
+from mog_assets.answering.roles import Asked
+from mog_assets.answering.rows import AnswerRow
 from mog_assets.config import Settings
+from mog_assets.corpus.questions import Question
 from mog_assets.errors import ConfigError, MogError
 from mog_assets.retrieval.checks import collection_fault
-from mog_assets.retrieval.corpora import Corpora
-from mog_assets.retrieval.methods import parse
-from mog_assets.routing import router
+from mog_assets.retrieval.corpora import Corpora, Read
+from mog_assets.retrieval.methods import Method, parse
+from mog_assets.routing.assets import families
+from mog_assets.routing.retrieve import Retrieval
 from resources.recipe import Tools
 
 
 @dataclass(frozen=True)
 class Found:
-    """Passages in rank order, and the router's weights where a router chose the level."""
+    """What stands behind an answer, or is one.
+
+    Attributes:
+        passages: In rank order: corpus, doc, start, end, level (or hops), score and text; one that is put together from
+            several spans begins with the first, and has all of them as `spans`: (corpus, doc, start, end).
+        weights: Of the granularities by name, where a router weighed them.
+        topic: Number, label and probability of the question's topic, and whether passages of all topics were taken in
+            its place; None where no topic was asked for.
+    """
 
     passages: list[dict[str, Any]]
-    weights: list[float] | None
+    weights: dict[str, float] | None
+    topic: dict[str, Any] | None
 
 
-def find(settings: Settings, question: str, method_name: str, k: int, names: list[str]) -> Found:
+def find(settings: Settings, question: str, method_name: str, k: int, names: Sequence[str]) -> Found:
     """The k best passages for a question.
 
     Raises:
@@ -32,34 +49,111 @@ def find(settings: Settings, question: str, method_name: str, k: int, names: lis
         MissingArtefact: something it needs has not been materialised.
         MogError: the router is damaged, or belongs to another encoder or other levels.
     """
-    method = parse(method_name, settings.retriever, settings.levels)
+    method = parse(method_name, settings)
     if method.kind == "oracle":
         raise ConfigError("--method: expected a method for questions without gold evidence, got 'oracle'")
     tools = Tools(settings)
-    corpora = Corpora.open(tools.store.read, settings, names)
+    retrieval = _retrieval(tools, tools.store.read, names, question)
+    found = retrieval.rank(method, k)
+    found = found.at(found.rank < k)
+    (passages,) = texts(retrieval.corpora, found, 1)
+    _, first = np.unique(found.rank, return_index=True)
+    return Found(
+        [
+            {
+                "corpus": passage.corpus,
+                "doc": passage.doc,
+                "start": int(found.start[row]),
+                "end": int(found.end[row]),
+                "level": int(found.level[row]),
+                "score": float(found.score[row]),
+                "text": passage.text,
+                **({"spans": [list(span) for span in passage.spans]} if len(passage.spans) > 1 else {}),
+            }
+            for passage, row in zip(passages, first, strict=True)
+        ],
+        _weights(retrieval, method),
+        _topic(retrieval, method, k),
+    )
+
+
+def _retrieval(tools: Tools, read: Read, names: Sequence[str], question: str) -> Retrieval:
+    corpora = Corpora.open(read, tools.settings, names)
+    return Retrieval(corpora, [question], tools.encoder.encode, tools.encoder.fingerprint, tools.qdrant)
+
+
+def _weights(retrieval: Retrieval, method: Method) -> dict[str, float] | None:
+    if not method.routed:
+        return None
+    (family,) = (family for family in families(retrieval.corpora.settings) if family.kind == method.kind)
+    outputs = retrieval.weights(method.kind)[0]
+    return {name: float(weight) for name, weight in zip(family.names, outputs, strict=True)}
+
+
+def _topic(retrieval: Retrieval, method: Method, k: int) -> dict[str, Any] | None:
+    if not method.topics:
+        return None
+    (topic,), (probability,) = retrieval.topics
+    return {
+        "topic": int(topic),
+        "label": retrieval.topic_model.labels[int(topic)],
+        "probability": float(probability),
+        "all topics": bool(retrieval.fell_back(method, k)[0]),
+    }
+
+
+@dataclass(frozen=True)
+class Told:
+    """An answer with all that it rests on.
+
+    Attributes:
+        row: The answer, its grades, rounds and cost.
+        method: Canonical name of the way of answering.
+        passages: Those it rests on: corpus, doc, title, spans and text.
+        weights: As `Found.weights`, for the question as it was asked.
+    """
+
+    row: AnswerRow
+    method: str
+    passages: list[dict[str, Any]]
+    weights: dict[str, float] | None
+
+    def to_json(self) -> dict[str, Any]:
+        """As JSON values."""
+        return {**self.row.to_json(), "method": self.method, "passages": self.passages, "weights": self.weights}
+
+
+def ask(
+    settings: Settings, question: str, method_name: str | None, options: Mapping[str, str], names: Sequence[str]
+) -> Told:
+    """Answer a question.
+
+    Args:
+        settings: Who answers, and from what.
+        question: The question.
+        method_name: A way of answering; that of the settings named first that retrieves, where none is named.
+        options: Text by letter; empty for an open question.
+        names: The corpora.
+
+    Raises:
+        ConfigError: no such method.
+        MissingArtefact: something it needs has not been materialised.
+        MogError: no reader can be reached, or an option is named otherwise than by letters and digits.
+    """
+    hows = combinations(settings)
+    how = (
+        combination(method_name, settings)
+        if method_name
+        else next((how for how in hows if how.retrieval), combination("one-step", settings))
+    )
+    tools = Tools(settings)
+    asked = Asked.of(Question("question", question, "open", "test", options=dict(options)))
+    (row,) = answer(tools, opened(tools, tools.store.read, names), how, [asked])
     weights = None
-    if method.kind == "mog":
-        opened = router.open_router(tools.store.read("router"), tools.encoder.fingerprint, settings.levels)
-        weights = router.predict(opened.weights, tools.encoder.encode([question]))
-    ranker = corpora.rankers({method.retriever}, [question], tools.encoder.encode, tools.qdrant)[method.retriever]
-    found = ranker.rank(method, weights)
-    best = found.at(np.arange(min(k, len(found.question))))
-    texts = corpora.texts(best.document.tolist())
-    passages = [
-        {
-            "corpus": corpora.names[corpora.owners[document]],
-            "doc": corpora.layout.documents[document],
-            "start": start,
-            "end": end,
-            "level": level,
-            "score": score,
-            "text": texts[document][1][start:end],
-        }
-        for _, document, start, end, level, score in zip(
-            *(getattr(best, field.name).tolist() for field in fields(best)), strict=True
-        )
-    ]
-    return Found(passages, None if weights is None else [float(w) for w in np.asarray(weights)[0]])
+    # A question that the classifier answers without retrieval was weighed by no router.
+    if how.retrieval is not None and how.retrieval.routed and row.passages:
+        weights = _weights(_retrieval(tools, tools.store.read, names, question), how.retrieval)
+    return Told(row, how.name, row.passages, weights)
 
 
 def verify(settings: Settings) -> tuple[int, list[str]]:

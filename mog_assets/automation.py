@@ -17,12 +17,15 @@ from typing import Any
 import dagster as dg
 
 from mog_assets import config
+from mog_assets.answering import assets as answering_assets
 from mog_assets.config import Settings
 from mog_assets.corpus import assets as corpus_assets
 from mog_assets.errors import ConfigError, MogError
 from mog_assets.evaluation import assets as evaluation_assets
+from mog_assets.graph import assets as graph_assets
 from mog_assets.retrieval import assets as retrieval_assets
 from mog_assets.routing import assets as routing_assets
+from mog_assets.topics import assets as topics_assets
 from resources.recipe import CORPUS, FORCE, Recipe, Tools, as_asset, is_fresh
 from resources.runs import end_killed, process_tags, readable_errors
 from resources.store import atomic, digest, label, sweep_orphans
@@ -30,7 +33,15 @@ from resources.store import atomic, digest, label, sweep_orphans
 EXECUTOR_VARIABLE = "MOG_EXECUTOR"
 REGISTRY = "corpus_registry"
 
-_STAGES = (corpus_assets, retrieval_assets, routing_assets, evaluation_assets)
+_STAGES = (
+    corpus_assets,
+    retrieval_assets,
+    graph_assets,
+    topics_assets,
+    routing_assets,
+    answering_assets,
+    evaluation_assets,
+)
 # Module and name of the executor by the value of MOG_EXECUTOR.
 _EXECUTORS = {
     "inprocess": ("dagster", "in_process_executor"),
@@ -77,9 +88,7 @@ def _definitions(settings: Settings) -> dg.Definitions:
     assets = [as_asset(r, recipes, tools, _after(r, recipes), _condition(r, recipes)) for r in recipes.values()]
     jobs = [
         dg.define_asset_job("build", dg.AssetSelection.assets(*(_key(r) for r in recipes.values() if r.partitioned))),
-        dg.define_asset_job(
-            "evaluate", dg.AssetSelection.assets(*(_key(r) for r in recipes.values() if not r.partitioned))
-        ),
+        dg.define_asset_job("evaluate", dg.AssetSelection.assets(*(_key(r) for r in _evaluated(recipes)))),
     ]
     return dg.Definitions(
         assets=[*(_outside(r, r.outside) for r in recipes.values() if r.outside), *assets],
@@ -89,6 +98,11 @@ def _definitions(settings: Settings) -> dg.Definitions:
         resources=tools.resources(),
         executor=_executor(os.environ.get(EXECUTOR_VARIABLE) or "inprocess"),
     )
+
+
+def _evaluated(recipes: dict[str, Recipe]) -> list[Recipe]:
+    """What is made from all corpora, but for topics: forced, they would be fitted again and all chunks' topics move."""
+    return [r for r in recipes.values() if not r.partitioned and r.group != topics_assets.GROUP]
 
 
 def _key(recipe: Recipe) -> dg.AssetKey:
@@ -193,7 +207,7 @@ def _automation_sensor(settings: Settings) -> dg.AutomationConditionSensorDefini
 
 
 def _nightly(settings: Settings, evaluate: Any, recipes: dict[str, Recipe]) -> list[dg.ScheduleDefinition]:
-    if settings.automation.nightly is None or not any(recipe.repeatable for recipe in recipes.values()):
+    if settings.automation.nightly is None or not any(recipe.repeatable for recipe in _evaluated(recipes)):
         return []
     return [
         dg.ScheduleDefinition(
@@ -344,10 +358,32 @@ def stale(
     return plan
 
 
+def _phases(recipes: dict[str, Recipe]) -> dict[str, int]:
+    """When an asset's turn is: those of a corpus by turns with those of all corpora, each after all it is made from."""
+    phases: dict[str, int] = {}
+    for recipe in recipes.values():
+        above = [phases[dep] + (recipes[dep].partitioned != recipe.partitioned) for dep in recipe.deps]
+        phases[recipe.key] = max([0 if recipe.partitioned else 1, *above])
+    return phases
+
+
+def _waits(
+    recipe: Recipe, corpus: str | None, recipes: dict[str, Recipe], undone: Collection[tuple[str, str | None]]
+) -> bool:
+    """Whether something that an asset is made from should have been made before, and was not."""
+    for dep in recipe.deps:
+        if recipes[dep].partitioned and corpus is None:
+            if any(key == dep for key, _ in undone):
+                return True
+        elif (dep, corpus if recipes[dep].partitioned else None) in undone:
+            return True
+    return False
+
+
 def run(settings: Settings, corpora: Sequence[str] = (), select: Sequence[str] = ()) -> Report:
     """Materialise what is stale, in this process: corpora one after the other, then what is made from all of them.
 
-    A corpus that fails does not keep the others from being built; what is made from all of them then waits.
+    What fails keeps nothing from being made but what is made from it.
     """
     unknown = [name for name in corpora if name not in settings.corpora]
     if unknown:
@@ -364,13 +400,20 @@ def run(settings: Settings, corpora: Sequence[str] = (), select: Sequence[str] =
         if REGISTRY in plan.get(None, ()):
             _execute(definitions, opened, tools, [REGISTRY], None, report)
             plan[None].remove(REGISTRY)
-        for corpus in [c for c in plan if c is not None]:
-            _execute(definitions, opened, tools, plan[corpus], corpus, report)
-        waiting = [c for c in settings.corpora if tools.store.find("documents", c) is None]
-        if plan.get(None) and not report.failures and waiting and not select:
-            report.failures.append(f"what is made from all corpora waits for {', '.join(waiting)}: run `mog run`")
-        elif plan.get(None) and not report.failures:
-            _execute(definitions, opened, tools, plan[None], None, report)
+        undone: set[tuple[str, str | None]] = set()
+        phases = _phases(recipes)
+        for phase in range(max(phases.values()) + 1):
+            for corpus, keys in plan.items():
+                planned = [key for key in keys if phases[key] == phase]
+                due = [key for key in planned if not _waits(recipes[key], corpus, recipes, undone)]
+                waiting = [c for c in settings.corpora if tools.store.find("documents", c) is None]
+                if due and corpus is None and waiting and not select:
+                    if not report.failures:
+                        names = ", ".join(waiting)
+                        report.failures.append(f"what is made from all corpora waits for {names}: run `mog run`")
+                    due = []
+                done = _execute(definitions, opened, tools, due, corpus, report) if due else set()
+                undone |= {(key, corpus) for key in planned if key not in done}
     return report
 
 
@@ -381,7 +424,8 @@ def _execute(
     keys: list[str],
     corpus: str | None,
     report: Report,
-) -> None:
+) -> set[str]:
+    """Materialise some assets in one Dagster run; returns those that were."""
     job = definitions.resolve_implicit_global_asset_job_def()
     result = job.execute_in_process(
         instance=opened,
@@ -415,3 +459,4 @@ def _execute(
                 "recomputed": metadata["recomputed"].value,
             }
         )
+    return {"/".join(event.asset_key.path) for event in result.get_asset_materialization_events() if event.asset_key}

@@ -129,22 +129,41 @@ def _print_leaderboard(settings: config.Settings) -> None:
     from rich.console import Console
     from rich.table import Table
 
+    from mog_assets.evaluation.answers import answer_board
     from mog_assets.evaluation.measures import headline_measures
     from mog_assets.evaluation.scores import leaderboard
     from resources.store import Store
 
-    artefact = Store(settings.home).find("scores")
-    if artefact is None:
-        return
-    scores = pd.read_parquet(artefact.path("scores.parquet"))
-    console = Console(width=None if sys.stdout.isatty() else 200)
-    for name in sorted(set(scores["question_set"])):
-        rows = leaderboard(scores, name, headline_measures(settings.k))
-        questions = int(scores[scores["question_set"] == name]["n"].max())
-        table = Table(*rows[0], title=f"{name}: {questions} questions, value [95 % interval]")
-        for row in rows:
-            table.add_row(*(str(value) for value in row.values()))
-        console.print(table)
+    store, console = Store(settings.home), Console(width=None if sys.stdout.isatty() else 200)
+    boards: list[tuple[str, Callable[[pd.DataFrame, str], list[dict[str, Any]]], str]] = [
+        ("scores", lambda scores, name: leaderboard(scores, name, headline_measures(settings.k)), ""),
+        ("answer_scores", answer_board, ", answers"),
+    ]
+    for key, board, what in boards:
+        artefact = store.find(key)
+        scores = pd.read_parquet(artefact.path("scores.parquet")) if artefact else pd.DataFrame()
+        for name in sorted(set(scores["question_set"])) if len(scores) else ():
+            rows = board(scores, name)
+            questions = int(scores[scores["question_set"] == name]["n"].max())
+            table = Table(*rows[0], title=f"{name}{what}: {questions} questions, value [95 % interval]")
+            for row in rows:
+                table.add_row(*(str(value) for value in row.values()))
+            console.print(table)
+
+
+def _print_routing(weights: dict[str, float] | None, topic: dict[str, Any] | None) -> None:
+    if weights is not None:
+        click.echo("weights: " + "  ".join(f"{name} {weight:.2f}" for name, weight in weights.items()))
+    if topic is not None:
+        click.echo(f"topic: {topic['label']}" + (" (passages of all topics)" if topic["all topics"] else ""))
+
+
+def _print_passage(rank: int, passage: dict[str, Any], what: str) -> None:
+    own = [[passage[key] for key in ("corpus", "doc", "start", "end")]] if "spans" not in passage else passage["spans"]
+    places = [f"{corpus}/{doc} {start}-{end}" for corpus, doc, start, end in own]
+    more = f" and {len(places) - 3} more" if len(places) > 3 else ""
+    click.secho(f"{rank}. {', '.join(places[:3])}{more}  {what}".rstrip(), bold=True)
+    click.echo(passage["text"].strip() + "\n")
 
 
 @main.command()
@@ -162,22 +181,15 @@ def retrieve(
     settings = _settings(path)
     if not question.strip():
         raise ConfigError("QUESTION: expected a question, got white space")
-    if question_set is not None and question_set not in settings.question_sets:
-        known = ", ".join(settings.question_sets) or "none"
-        raise ConfigError(f"--question-set: expected one of {known}, got {question_set!r}")
     from mog_assets.answer import find
 
-    corpora = settings.question_sets[question_set].corpora if question_set else list(settings.corpora)
-    found = find(settings, question, method, k or settings.k, corpora)
+    found = find(settings, question, method, k or settings.k, _corpora_of(settings, question_set))
     if as_json:
         click.echo(json.dumps(found.passages, ensure_ascii=False, indent=1))
         return
-    if found.weights is not None:
-        click.echo("weights of the levels: " + "  ".join(f"{w:.2f}" for w in found.weights))
+    _print_routing(found.weights, found.topic)
     for rank, passage in enumerate(found.passages, 1):
-        place = f"{passage['corpus']}/{passage['doc']} {passage['start']}-{passage['end']}"
-        click.secho(f"{rank}. {place}  level {passage['level']}  score {passage['score']:.3f}", bold=True)
-        click.echo(passage["text"].strip() + "\n")
+        _print_passage(rank, passage, f"level {passage['level']}  score {passage['score']:.3f}")
     if not found.passages:
         click.echo("No passage has a word in common with the question.")
 
@@ -185,13 +197,14 @@ def retrieve(
 @main.command()
 @_config_option
 @click.option("--json", "as_json", is_flag=True, help="Every measure of every method as JSON.")
+@click.option("--answers", is_flag=True, help="With --json: the scores of answers, not of retrieval.")
 @_guarded
-def scores(path: str | None, as_json: bool) -> None:
+def scores(path: str | None, as_json: bool, answers: bool) -> None:
     """Print the scores that were measured last."""
     from resources.store import Store
 
     settings = _settings(path)
-    stored = Store(settings.home).read("scores")
+    stored = Store(settings.home).read("answer_scores" if answers else "scores")
     if as_json:
         import pandas as pd
 
@@ -216,9 +229,82 @@ def runs(path: str | None, form: str, method: str | None) -> None:
     settings = _settings(path)
     table = read_runs(Store(settings.home).read("runs").path("runs.parquet"))
     if method:
-        table = table[table["method"] == parse(method, settings.retriever, settings.levels).name]
+        table = table[table["method"] == parse(method, settings).name]
     for line in trec(table):
         click.echo(line)
+
+
+@main.command()
+@click.argument("question")
+@_config_option
+@click.option("--method", help="A way of answering: `at-rag`, `mogg+topics -> briefcontext`. [the first configured]")
+@click.option("--option", "options", multiple=True, metavar="LETTER=TEXT", help="A choice; may be given several times.")
+@click.option("--question-set", help="Search the corpora of this question set (default: all corpora).")
+@click.option("--json", "as_json", is_flag=True, help="The answer and all that it rests on as JSON.")
+@_guarded
+def ask(
+    question: str,
+    path: str | None,
+    method: str | None,
+    options: tuple[str, ...],
+    question_set: str | None,
+    as_json: bool,
+) -> None:
+    """Answer QUESTION, and show what the answer rests on."""
+    settings = _settings(path)
+    if not question.strip():
+        raise ConfigError("QUESTION: expected a question, got white space")
+    choices = dict(option.partition("=")[::2] for option in options)
+    if bad := [letter for letter, text in choices.items() if not letter.strip() or not text.strip()]:
+        raise ConfigError(f"--option: expected LETTER=TEXT, got {bad[0]!r}")
+    from mog_assets.answer import ask as answer
+
+    told = answer(settings, question, method, choices, _corpora_of(settings, question_set))
+    if as_json:
+        click.echo(json.dumps(told.to_json(), ensure_ascii=False, indent=1))
+    else:
+        _print_told(told, choices)
+    if told.row.answer is None:
+        click.echo(f"mog: no answer: {told.row.failure}", err=True)
+        sys.exit(FAILED)
+
+
+def _corpora_of(settings: Any, question_set: str | None) -> list[str]:
+    if question_set is None:
+        return list(settings.corpora)
+    if question_set not in settings.question_sets:
+        known = ", ".join(settings.question_sets) or "none"
+        raise ConfigError(f"--question-set: expected one of {known}, got {question_set!r}")
+    return settings.question_sets[question_set].corpora
+
+
+def _print_told(told: Any, choices: dict[str, str]) -> None:
+    row = told.row
+    if row.answer is not None:
+        text = f"{row.answer}. {choices[row.answer]}" if row.answer in choices else row.answer
+        click.secho(text + "\n", bold=True)
+    click.echo(f"{told.method}, {row.reader}")
+    _print_routing(told.weights, None)
+    if row.route:
+        click.echo(f"route: {row.route}")
+    if row.preflight:
+        way = "map-reduce" if row.preflight["map_reduce"] else "one prompt"
+        click.echo(f"preflight: overlap {row.preflight['iou']:.2f}, {way}")
+    for number, query in enumerate(row.queries, 1):
+        topic = f"  topic: {query['label']}" if query["topic"] is not None else ""
+        verdicts = row.grades[number - 1].values() if number <= len(row.grades) else ()
+        grades = "".join(f"  {verdict}" for verdict in verdicts if verdict)
+        click.echo(f"round {number}: {query['query']}{topic}{' (all topics)' if query['fallback'] else ''}{grades}")
+    if row.graded is False:
+        click.echo("no answer passed both grades: this is the last one")
+    for failure in row.failures:
+        click.echo(f"failed: {failure['role']}, round {failure['round']}: {failure['reason']}")
+    click.echo(
+        f"read {row.tokens_in} and wrote {row.tokens_out} {row.token_unit} in {row.calls} calls, ${row.cost:.4f}\n"
+    )
+    for rank, passage in enumerate(told.passages, 1):
+        level = "" if passage["level"] is None else f"level {passage['level']}  "
+        _print_passage(rank, passage, f"{level}{passage['title']}")
 
 
 @main.command()

@@ -13,6 +13,7 @@ POINTS = {
     "collection moved": "an embedded collection has its name, and no points yet",
     "points deleted": "a batch of points was deleted from a Qdrant collection",
     "points upserted": "a batch of points was upserted into a Qdrant collection",
+    "payloads set": "a batch of payloads was set on points of a Qdrant collection",
     "points flushed": "an embedded collection was flushed; no manifest names its new points yet",
     "manifest written": "the manifest is complete under its temporary name",
     "manifest moved": "the artefact is the new one; files of the old one are still there",

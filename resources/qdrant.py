@@ -10,7 +10,7 @@ import contextlib
 import json
 import os
 import shutil
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from typing import Any, Protocol
@@ -24,11 +24,20 @@ from resources.store import FULL, disk_full, hold
 Hit = tuple[str, float]
 """Point id and cosine similarity."""
 
+Where = Sequence[Mapping[str, str | int] | None]
+"""Per query the payload that hits must have, value by key; None where any will do."""
+
+
+# Payload key of a point's topic.
+TOPIC = "topic"
+
 _UPSERT_BATCH = 1000
 _SEARCH_BATCH = 64
 _SCROLL_PAGE = 5000
 _MOST_CORPORA = 100_000
 _RESERVE = 64 << 20
+# Beside that of the tenant.
+_SERVER_INDEXES = {TOPIC: "integer", "kind": "keyword", "date": "datetime"}
 
 
 class Collection(Protocol):
@@ -46,8 +55,20 @@ class Collection(Protocol):
     def delete(self, ids: Sequence[str]) -> None:
         """Delete points; ids that are not there are no error."""
 
-    def search(self, corpus: str, vectors: np.ndarray, k: int) -> list[list[Hit]]:
+    def payloads(self, corpus: str, keys: Sequence[str]) -> dict[str, dict[str, Any]]:
+        """What the payload of every point of a corpus has under `keys`, by id; keys it has not are left out."""
+
+    def set_payload(self, ids: Sequence[str], payloads: Sequence[Mapping[str, Any]]) -> None:
+        """Set keys of the payload of each of these points, which must be there; vector and other keys stay."""
+
+    def search(self, corpus: str, vectors: np.ndarray, k: int, where: Where | None = None) -> list[list[Hit]]:
         """The k nearest points of a corpus for each row of `vectors`, exact, nearest first.
+
+        Args:
+            corpus: Its name.
+            vectors: Of the queries, shape (n, size).
+            k: Number of points; there may be fewer, or none, that fit a `where`.
+            where: One entry per query.
 
         Raises:
             MissingArtefact: there is no point of this corpus.
@@ -68,8 +89,8 @@ class VectorStore(Protocol):
                 (an embedded one is then discarded: it is a cache of what the store holds).
         """
 
-    def counts(self, name: str) -> dict[str, int]:
-        """Number of points of every corpus in a collection, exact; empty where there is no collection."""
+    def counts(self, name: str, with_topic: bool = False) -> dict[str, int]:
+        """Exact number of points (with a topic) of every corpus in a collection; empty where there is no collection."""
 
     def drop(self, name: str) -> None:
         """Delete a collection; one that is not there is no error."""
@@ -89,9 +110,9 @@ def size_mismatch(name: str, held: int, given: int) -> MogError:
     )
 
 
-def _some(hits: list[list[Hit]], name: str, corpus: str) -> list[list[Hit]]:
+def _some(hits: list[list[Hit]], where: Where, name: str, corpus: str) -> list[list[Hit]]:
     # Every corpus has chunks, and the search is exact: nothing found is a collection that was lost.
-    if not all(hits):
+    if not all(found or wanted for found, wanted in zip(hits, where, strict=True)):
         raise MissingArtefact(f"collection {name!r} holds no point of corpus {corpus}: run `mog run`")
     return hits
 
@@ -108,11 +129,13 @@ class EmbeddedQdrant:
         self.folder = folder
         self.lock_seconds = lock_seconds
         self.place = "embedded Qdrant engine"
-        self._counted: dict[str, tuple[list[tuple[str, int, int]], dict[str, int]]] = {}
+        self._counted: dict[str, tuple[list[tuple[str, int, int]], dict[bool, dict[str, int]]]] = {}
 
     @contextmanager
     def open(self, name: str, size: int) -> Iterator[Collection]:
         """See `VectorStore.open`."""
+        import qdrant_edge as edge
+
         path = self.folder / name
         with self._held(name):
             if not path.exists():
@@ -122,6 +145,10 @@ class EmbeddedQdrant:
             with _loaded(path) as (shard, held):
                 if held != size:
                     raise size_mismatch(name, held, size)
+                # A collection may have been made before topics were.
+                with _engine(path):
+                    if TOPIC not in shard.info().payload_schema:
+                        shard.update(edge.UpdateOperation.create_field_index(TOPIC, edge.IntegerIndexParams()))
                 yield _EmbeddedCollection(shard, path)
                 with _engine(path):
                     shard.flush()
@@ -156,7 +183,7 @@ class EmbeddedQdrant:
         temporary.replace(path)
         reach("collection moved")
 
-    def counts(self, name: str) -> dict[str, int]:
+    def counts(self, name: str, with_topic: bool = False) -> dict[str, int]:
         """See `VectorStore.counts`."""
         import qdrant_edge as edge
 
@@ -165,13 +192,16 @@ class EmbeddedQdrant:
             return {}
         # Opening takes tenths of a second, and the planner asks once per corpus.
         if name in self._counted and self._counted[name][0] == _stamp(path):
-            return self._counted[name][1]
+            return self._counted[name][1][with_topic]
+        topic = edge.Filter(must_not=[edge.IsEmptyCondition(TOPIC)])
         with self._held(name):
+            counts = {}
             with _loaded(path) as (shard, _), _engine(path):
-                hits = shard.facet(edge.FacetRequest("corpus", limit=_MOST_CORPORA, exact=True)).hits
-            counts = {str(hit.value): int(hit.count) for hit in hits}
+                for only, asked in ((False, None), (True, topic)):
+                    request = edge.FacetRequest("corpus", limit=_MOST_CORPORA, exact=True, filter=asked)
+                    counts[only] = {str(hit.value): int(hit.count) for hit in shard.facet(request).hits if hit.count}
             self._counted[name] = (_stamp(path), counts)
-        return counts
+        return counts[with_topic]
 
     def drop(self, name: str) -> None:
         """See `VectorStore.drop`."""
@@ -249,23 +279,43 @@ class _EmbeddedCollection:
         self._path = path
 
     @staticmethod
-    def _of(corpus: str) -> Any:
+    def _of(corpus: str, wanted: Mapping[str, str | int] | None = None) -> Any:
         import qdrant_edge as edge
 
-        return edge.Filter(must=[edge.FieldCondition(key="corpus", match=edge.MatchValue(value=corpus))])
+        must = {"corpus": corpus, **(wanted or {})}
+        return edge.Filter(
+            must=[edge.FieldCondition(key=key, match=edge.MatchValue(value=value)) for key, value in must.items()]
+        )
 
-    def ids(self, corpus: str) -> set[str]:
+    def _scroll(self, corpus: str, with_payload: Any) -> Iterator[Any]:
         import qdrant_edge as edge
 
-        found: set[str] = set()
         offset = None
         while True:
-            request = edge.ScrollRequest(offset=offset, limit=_SCROLL_PAGE, filter=self._of(corpus), with_payload=False)
+            request = edge.ScrollRequest(
+                offset=offset, limit=_SCROLL_PAGE, filter=self._of(corpus), with_payload=with_payload
+            )
             with _engine(self._path):
                 records, offset = self._shard.scroll(request)
-            found.update(str(record.id) for record in records)
+            yield from records
             if offset is None:
-                return found
+                return
+
+    def ids(self, corpus: str) -> set[str]:
+        return {str(record.id) for record in self._scroll(corpus, False)}
+
+    def payloads(self, corpus: str, keys: Sequence[str]) -> dict[str, dict[str, Any]]:
+        import qdrant_edge as edge
+
+        records = self._scroll(corpus, edge.PayloadSelector.Include(list(keys)))
+        return {str(record.id): record.payload or {} for record in records}
+
+    def set_payload(self, ids: Sequence[str], payloads: Sequence[Mapping[str, Any]]) -> None:
+        import qdrant_edge as edge
+
+        for identity, payload in zip(ids, payloads, strict=True):
+            self._update(edge.UpdateOperation.set_payload([identity], dict(payload)))
+        reach("payloads set")
 
     def count(self, corpus: str) -> int:
         import qdrant_edge as edge
@@ -295,13 +345,14 @@ class _EmbeddedCollection:
         with _engine(self._path):
             self._shard.update(operation)
 
-    def search(self, corpus: str, vectors: np.ndarray, k: int) -> list[list[Hit]]:
+    def search(self, corpus: str, vectors: np.ndarray, k: int, where: Where | None = None) -> list[list[Hit]]:
         import qdrant_edge as edge
 
+        where = [None] * len(vectors) if where is None else where
         params = edge.SearchParams(exact=True)
         requests = [
-            edge.QueryRequest(limit=k, query=edge.Query.Nearest(row), filter=self._of(corpus), params=params)
-            for row in np.asarray(vectors, np.float32).tolist()
+            edge.QueryRequest(limit=k, query=edge.Query.Nearest(row), filter=self._of(corpus, wanted), params=params)
+            for row, wanted in zip(np.asarray(vectors, np.float32).tolist(), where, strict=True)
         ]
         hits: list[list[Hit]] = []
         for start in range(0, len(requests), _SEARCH_BATCH):
@@ -309,7 +360,7 @@ class _EmbeddedCollection:
             with _engine(self._path):
                 answers = self._shard.query_batch(batch)
             hits += [[(str(p.id), float(p.score)) for p in found] for found in answers]
-        return _some(hits, self._path.name, corpus)
+        return _some(hits, where, self._path.name, corpus)
 
 
 class QdrantServer:
@@ -358,22 +409,30 @@ class QdrantServer:
                     name, vectors_config=models.VectorParams(size=size, distance=models.Distance.DOT)
                 )
             # Also where a process was killed between the two; making an index that is there does nothing.
-            if "corpus" not in client.get_collection(name).payload_schema:
+            there = client.get_collection(name).payload_schema
+            if "corpus" not in there:
                 client.create_payload_index(
                     name, "corpus", models.KeywordIndexParams(type=models.KeywordIndexType.KEYWORD, is_tenant=True)
                 )
+            for key, kind in _SERVER_INDEXES.items():
+                if key not in there:
+                    client.create_payload_index(name, key, models.PayloadSchemaType(kind))
             held = client.get_collection(name).config.params.vectors.size
             if held != size:
                 raise size_mismatch(name, held, size)
             yield _ServerCollection(client, name)
 
-    def counts(self, name: str) -> dict[str, int]:
+    def counts(self, name: str, with_topic: bool = False) -> dict[str, int]:
         """See `VectorStore.counts`."""
+        from qdrant_client import models
+
+        topic = models.Filter(must_not=[models.IsEmptyCondition(is_empty=models.PayloadField(key=TOPIC))])
         with self._errors():
             client = self._connected()
             if not client.collection_exists(name):
                 return {}
-            hits = client.facet(name, "corpus", limit=_MOST_CORPORA, exact=True).hits
+            asked = topic if with_topic else None
+            hits = client.facet(name, "corpus", facet_filter=asked, limit=_MOST_CORPORA, exact=True).hits
             return {str(hit.value): int(hit.count) for hit in hits}
 
     def drop(self, name: str) -> None:
@@ -390,21 +449,40 @@ class _ServerCollection:
         self._name = name
 
     @staticmethod
-    def _of(corpus: str) -> Any:
+    def _of(corpus: str, wanted: Mapping[str, str | int] | None = None) -> Any:
         from qdrant_client import models
 
-        return models.Filter(must=[models.FieldCondition(key="corpus", match=models.MatchValue(value=corpus))])
+        must = {"corpus": corpus, **(wanted or {})}
+        return models.Filter(
+            must=[models.FieldCondition(key=key, match=models.MatchValue(value=value)) for key, value in must.items()]
+        )
 
-    def ids(self, corpus: str) -> set[str]:
-        found: set[str] = set()
+    def _scroll(self, corpus: str, with_payload: Any) -> Iterator[Any]:
         offset = None
         while True:
             records, offset = self._client.scroll(
-                self._name, self._of(corpus), limit=_SCROLL_PAGE, offset=offset, with_payload=False
+                self._name, self._of(corpus), limit=_SCROLL_PAGE, offset=offset, with_payload=with_payload
             )
-            found.update(str(record.id) for record in records)
+            yield from records
             if offset is None:
-                return found
+                return
+
+    def ids(self, corpus: str) -> set[str]:
+        return {str(record.id) for record in self._scroll(corpus, False)}
+
+    def payloads(self, corpus: str, keys: Sequence[str]) -> dict[str, dict[str, Any]]:
+        return {str(record.id): record.payload or {} for record in self._scroll(corpus, list(keys))}
+
+    def set_payload(self, ids: Sequence[str], payloads: Sequence[Mapping[str, Any]]) -> None:
+        from qdrant_client import models
+
+        operations = [
+            models.SetPayloadOperation(set_payload=models.SetPayload(payload=dict(payload), points=[identity]))
+            for identity, payload in zip(ids, payloads, strict=True)
+        ]
+        for start in range(0, len(operations), _UPSERT_BATCH):
+            self._client.batch_update_points(self._name, operations[start : start + _UPSERT_BATCH], wait=True)
+            reach("payloads set")
 
     def count(self, corpus: str) -> int:
         return int(self._client.count(self._name, self._of(corpus), exact=True).count)
@@ -427,15 +505,17 @@ class _ServerCollection:
             self._client.delete(self._name, points, wait=True)
             reach("points deleted")
 
-    def search(self, corpus: str, vectors: np.ndarray, k: int) -> list[list[Hit]]:
+    def search(self, corpus: str, vectors: np.ndarray, k: int, where: Where | None = None) -> list[list[Hit]]:
         from qdrant_client import models
 
+        where = [None] * len(vectors) if where is None else where
+        params = models.SearchParams(exact=True)
         requests = [
-            models.QueryRequest(query=row, filter=self._of(corpus), limit=k, params=models.SearchParams(exact=True))
-            for row in np.asarray(vectors, np.float32).tolist()
+            models.QueryRequest(query=row, filter=self._of(corpus, wanted), limit=k, params=params)
+            for row, wanted in zip(np.asarray(vectors, np.float32).tolist(), where, strict=True)
         ]
         hits: list[list[Hit]] = []
         for start in range(0, len(requests), _SEARCH_BATCH):
             answers = self._client.query_batch_points(self._name, requests[start : start + _SEARCH_BATCH])
             hits += [[(str(p.id), float(p.score)) for p in answer.points] for answer in answers]
-        return _some(hits, self._name, corpus)
+        return _some(hits, where, self._name, corpus)

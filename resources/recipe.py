@@ -21,7 +21,7 @@ from mog_assets.config import Settings
 from mog_assets.errors import MissingArtefact, MogError
 from resources.encoder import Encoder
 from resources.engine import Engine
-from resources.llm import LanguageModel, OpenAIModel
+from resources.llm import OpenAIModel
 from resources.progress import Advance, Log, track
 from resources.qdrant import VectorStore, connect
 from resources.store import Artefact, Draft, Store, atomic, digest, file_digest, label
@@ -108,9 +108,9 @@ class Tools:
         return connect(self.settings.home)
 
     @cached_property
-    def llm(self) -> LanguageModel:
-        """The language model that the settings name."""
-        return OpenAIModel(self.settings.llm, self.settings.seed)
+    def llm(self) -> OpenAIModel:
+        """The language model that the settings name; what it answered is kept under the home folder."""
+        return OpenAIModel(self.settings.llm, self.settings.seed, self.settings.home / "cache")
 
     def resources(self) -> dict[str, Any]:
         """Every resource under the name that assets ask for it by."""

@@ -93,6 +93,7 @@ def sample_project(tmp_path_factory):
                     "test": ["dev"],
                 }
             },
+            "answering": {"methods": ["cot", "one-step", "briefcontext", "mogg+topics → at-rag"]},
         },
     )
     project.report = run_alone(project.settings)

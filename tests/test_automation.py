@@ -111,8 +111,13 @@ def write(folder, documents):
         (folder / f"{name}.txt").write_text(text, encoding="utf-8")
 
 
-PARTITIONED = {"documents", "chunks/level_1", "tokens", "bm25/level_1", "embeddings/level_1", "collections/level_1"}
-OVERALL = {"questions", "soft_labels", "runs", "scores", "report", "history"}
+OWN = {"documents", "chunks/level_1", "tokens", "bm25/level_1", "embeddings/level_1", "collections/level_1"}
+OWN |= {"sentence_graph"}
+# Once there is a topic model.
+PARTITIONED = OWN | {"topics/assigned"}
+OVERALL = {"questions", "topics/model", "soft_labels", "hop_soft_labels", "answers", "answer_scores"}
+OVERALL |= {"runs", "scores", "report", "history"}
+NIGHTLY = OVERALL - {"topics/model"}
 
 
 def shape(runs):
@@ -126,6 +131,8 @@ def configure(folder, **changes):
         "levels": 1,
         "buckets": 4,
         "methods": ["fixed-1"],
+        "topics": {"refit_share": 1},
+        "answering": {"methods": ["one-step"]},
         "corpora": {"birds": {"path": "birds"}, "fish": {"path": "fish"}},
         "question_sets": {"q": {"path": "questions.jsonl", "corpora": ["birds"], "test": ["test"]}},
         **changes,
@@ -159,10 +166,12 @@ def daemon(built):
 
 def test_a_new_project_is_built_by_one_run_a_corpus_and_one_of_what_is_made_from_all(built):
     assert all(run.success for run in built.runs), [run.failures for run in built.runs]
-    registry, *corpora, overall = shape(built.runs)
+    registry, birds, fish, overall, *topics = shape(built.runs)
     assert registry == (None, {"corpus_registry"})
-    assert corpora == [("birds", PARTITIONED), ("fish", PARTITIONED)]
+    assert (birds, fish) == (("birds", OWN), ("fish", OWN))
     assert overall == (None, OVERALL)
+    # Of the model that has just been fitted.
+    assert topics == [("birds", {"topics/assigned"}), ("fish", {"topics/assigned"})]
 
 
 def add(folder):
@@ -282,9 +291,12 @@ def test_a_changed_setting_rebuilds_what_depends_on_it_when_the_graph_is_loaded_
     configure(daemon.folder, bm25={"k1": 1.2})
     assert "reload the code location" in daemon.sweep().said
     daemon.reload()
-    (run,) = daemon.settle()
-    assert run.partition is None and run.success
-    assert {"soft_labels", "runs", "scores"} <= run.assets <= OVERALL
+    runs = daemon.settle()
+    assert all(run.success for run in runs), [run.failures for run in runs]
+    # Edges of the sentence graph are BM25's as well.
+    assert [r for r in shape(runs) if r[0]] == [(corpus, {"sentence_graph"}) for corpus in ("birds", "fish")]
+    overall = set().union(*(run.assets for run in runs if run.partition is None))
+    assert {"soft_labels", "hop_soft_labels", "runs", "scores"} <= overall <= OVERALL
 
 
 # The sensor
@@ -340,11 +352,11 @@ def test_the_nightly_run_measures_again_and_trains_nothing(daemon):
     (nightly,) = daemon.definitions.get_repository_def().schedule_defs
     with dg.build_schedule_context(daemon.instance) as context:
         (request,) = nightly.evaluate_tick(context).run_requests
-    run = daemon.execute(None, OVERALL | {"corpus_registry"}, request.tags)
+    run = daemon.execute(None, NIGHTLY | {"corpus_registry"}, request.tags)
     assert run.success, run.failures
     again = {"runs", "scores", "report", "history"}
     assert {key for key, n in run.done.items() if n} == again
-    assert run.done.keys() == OVERALL | {"corpus_registry"}
+    assert run.done.keys() == NIGHTLY | {"corpus_registry"}
     assert daemon.settle() == []
 
 

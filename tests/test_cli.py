@@ -79,7 +79,7 @@ def test_scores_print_every_measure_of_every_method_as_json(sample_project):
     assert result.exit_code == 0
     rows = json.loads(result.stdout)
     settings = sample_project.settings
-    assert len(rows) == len(default_methods("bm25", settings.levels)) * len(measure_names(settings.k))
+    assert len(rows) == len(default_methods(settings)) * len(measure_names(settings.k))
     wanted = ["question_set", "split", "method", "measure", "value", "low", "high", "n", "coverage", "p_vs_best_fixed"]
     for row in rows:
         assert set(wanted) <= set(row)

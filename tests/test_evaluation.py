@@ -273,8 +273,10 @@ def test_plots_are_small_pngs():
         plots.leaderboard_bars(table, "a $strange$ <set>"),
         plots.er_against_cost(table, "absent"),
         plots.leaderboard_bars(table, "absent"),
-        plots.levels_chosen([("a $b$: training", np.array([3, 0, 4])), ("a $b$: test", np.array([0, 0, 0]))]),
-        plots.levels_chosen([]),
+        plots.levels_chosen(
+            [("a $b$: training", np.array([3, 0, 4])), ("a $b$: test", np.array([0, 0, 0]))], ["a", "b", "$c$"]
+        ),
+        plots.levels_chosen([], []),
         plots.er_over_time(dated(table), "a $strange$ <set>"),
         plots.er_over_time(dated(table), "absent"),
     ]
@@ -597,8 +599,8 @@ def test_levels_chosen_otherwise_than_in_training_are_flagged_with_both_distribu
     outcome = bring_up_to_date(copied, router=stand_in)["runs"]
     assert list(outcome.faults) == ["levels_as_in_training"]
     said = outcome.faults["levels_as_in_training"]
-    assert "animals: 0% / 100% of 6 test questions against 94% / 6% of 18 training questions (distance 0.94" in said
+    assert "animals, mog: 0% / 100% of 6 test questions against 94% / 6% of 18 training" in said
+    assert "(distance 0.94" in said
     shown = outcome.artefact.manifest.info["shown"]
-    assert (
-        any("data:image/png" in text for text in shown.values()) and "| animals | 2 | 1 | 6 |" in shown["levels chosen"]
-    )
+    assert any("data:image/png" in text for text in shown.values())
+    assert "| animals | mog | level 2 | 1 | 6 |" in shown["levels chosen"]

@@ -100,10 +100,12 @@ class Project:
                 path.unlink()
 
     def places(self):
-        """The recipes up to the soft labels, in order, with each partition."""
+        """Recipes up to the soft labels, in order, with each partition; topics follow from what was there before."""
         recipes = automation.graph(self.settings)
         for recipe in recipes.values():
-            if recipe.partitioned or recipe.key in ("questions", "soft_labels"):
+            if recipe.group == "topics":
+                continue
+            if recipe.partitioned or recipe.key in ("questions", "soft_labels", "hop_soft_labels"):
                 for corpus in self.settings.corpora if recipe.partitioned else [None]:
                     yield recipe, corpus, recipes
 

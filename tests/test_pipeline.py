@@ -26,7 +26,9 @@ TWO_DOCUMENTS = [
 
 
 def partitioned(settings):
-    return [key for key, recipe in automation.graph(settings).items() if recipe.partitioned]
+    """What a corpus has of its own: topics are those of all corpora."""
+    graph = automation.graph(settings).items()
+    return [key for key, recipe in graph if recipe.partitioned and recipe.group != "topics"]
 
 
 def stored(project, key, corpus=None):
@@ -83,7 +85,7 @@ def test_unknown_corpora_and_selections_are_refused(sample_project, materialise_
 def test_scores_have_every_default_method_with_every_measure(sample_project):
     settings = sample_project.settings
     scores = pd.read_parquet(stored(sample_project, "scores").path("scores.parquet"))
-    methods = default_methods(settings.retriever, settings.levels)
+    methods = default_methods(settings)
     assert set(zip(scores["method"], scores["measure"], strict=True)) == {
         (method, measure) for method in methods for measure in measure_names(settings.k)
     }
@@ -308,7 +310,7 @@ def test_a_failed_check_is_reported_by_the_run_and_stops_what_follows(
     assert len(report.failures) == 1
     assert "chunks/level_1 of corpus birds" in report.failures[0] and "do not tile" in report.failures[0]
     store = Tools(project.settings).store
-    assert [key for key in partitioned(project.settings) if store.find(key, "birds")] == ["documents"]
+    assert [key for key in partitioned(project.settings) if store.find(key, "birds")] == ["documents", "sentence_graph"]
 
 
 # Passages

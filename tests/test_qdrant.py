@@ -316,3 +316,105 @@ def test_unreachable_server_is_an_error_that_names_the_variable(tmp_path, monkey
 def test_without_the_variable_the_engine_is_embedded(tmp_path, monkeypatch):
     monkeypatch.delenv("QDRANT_URL", raising=False)
     assert isinstance(connect(tmp_path), EmbeddedQdrant)
+
+
+# Topics: payloads that are set after vectors, and searches within them.
+
+
+def with_topics(n, corpus, seed=0):
+    ids, vectors, payloads = points(n, corpus, seed)
+    return (
+        ids,
+        vectors,
+        payloads,
+        [{"topic": i % 3 - 1, "label": f"label {i % 3}", "probability": 0.25} for i in range(n)],
+    )
+
+
+def test_payload_is_set_beside_what_is_there_and_read_back(store):
+    ids, vectors, payloads, topics = with_topics(1200, "garden")
+    with store.open("level_1", SIZE) as collection:
+        collection.upsert(ids, vectors, payloads)
+        collection.set_payload(ids[:1100], topics[:1100])
+        collection.set_payload(ids[:1], [{"label": "another"}])
+    with store.open("level_1", SIZE) as collection:
+        held = collection.payloads("garden", ["topic", "label", "probability", "chunk"])
+        assert collection.payloads("sky", ["topic"]) == {}
+        assert collection.search("garden", vectors[5:6], 1)[0][0][0] == ids[5]
+    assert held[ids[0]] == {"chunk": 0, **topics[0], "label": "another"}
+    assert held[ids[1099]] == {"chunk": 1099, **topics[1099]}
+    assert held[ids[1100]] == {"chunk": 1100}
+    assert len(held) == 1200
+
+
+def test_upsert_of_a_point_replaces_its_payload(store):
+    ids, vectors, payloads, topics = with_topics(3, "garden")
+    with store.open("level_1", SIZE) as collection:
+        collection.upsert(ids, vectors, payloads)
+        collection.set_payload(ids, topics)
+        collection.upsert(ids[:1], vectors[:1], payloads[:1])
+        held = collection.payloads("garden", ["topic"])
+    assert held == {ids[0]: {}, ids[1]: {"topic": 0}, ids[2]: {"topic": 1}}
+
+
+def test_points_with_a_topic_are_counted_per_corpus(store):
+    ids, vectors, payloads, topics = with_topics(9, "garden")
+    with store.open("level_1", SIZE) as collection:
+        collection.upsert(ids, vectors, payloads)
+        collection.upsert(*points(4, "sky", 1))
+    assert store.counts("level_1", with_topic=True) == {}
+    with store.open("level_1", SIZE) as collection:
+        collection.set_payload(ids[:7], topics[:7])
+    assert store.counts("level_1", with_topic=True) == {"garden": 7}
+    assert store.counts("level_1") == {"garden": 9, "sky": 4}
+
+
+def test_search_is_exact_within_the_topic_of_each_query(store):
+    ids, vectors, payloads, topics = with_topics(300, "garden")
+    sky = with_topics(300, "sky", 1)
+    queries = points(70, "queries", 2)[1]
+    where = [None if i % 4 == 3 else {"topic": i % 4 - 1} for i in range(70)]
+    with store.open("level_1", SIZE) as collection:
+        for identities, rows, bare, found in ((ids, vectors, payloads, topics), sky):
+            collection.upsert(identities, rows, bare)
+            collection.set_payload(identities, found)
+        found = collection.search("garden", queries, 5, where)
+        both = collection.search("garden", queries[:1], 300, [{"topic": 1, "label": "label 2"}])[0]
+        neither = collection.search("garden", queries[:1], 300, [{"topic": 1, "label": "label 1"}])[0]
+    similarity = queries @ vectors.T
+    of = np.array([t["topic"] for t in topics])
+    for row, hits in enumerate(found):
+        allowed = np.ones(300, bool) if where[row] is None else of == where[row]["topic"]
+        expected = np.argsort(-np.where(allowed, similarity[row], -2))[:5]
+        assert [i for i, _ in hits] == [ids[j] for j in expected]
+    assert len(both) == 100 and neither == []
+
+
+def test_search_in_a_topic_without_points_finds_nothing_and_in_a_lost_corpus_fails(store):
+    ids, vectors, payloads, topics = with_topics(5, "garden")
+    with store.open("level_1", SIZE) as collection:
+        collection.upsert(ids, vectors, payloads)
+        collection.set_payload(ids, topics)
+        assert collection.search("garden", vectors[:2], 5, [{"topic": 7}, {"topic": 1}])[0] == []
+        with pytest.raises(MissingArtefact, match="holds no point of corpus sky"):
+            collection.search("sky", vectors[:2], 5, [{"topic": 1}, None])
+
+
+def test_embedded_collection_from_before_topics_gets_their_index(tmp_path):
+    import qdrant_edge as edge
+
+    filled(tmp_path)
+    shard = edge.EdgeShard.load(str(tmp_path / "level_1"))
+    shard.update(edge.UpdateOperation.delete_field_index("topic"))
+    shard.flush()
+    shard.close()
+    with EmbeddedQdrant(tmp_path).open("level_1", SIZE) as collection:
+        assert set(collection._shard.info().payload_schema) == {"corpus", "topic"}
+
+
+def test_server_is_asked_for_indexes_of_all_that_is_filtered_by(monkeypatch):
+    client, made = QdrantClient(":memory:"), []
+    monkeypatch.setattr(client, "create_payload_index", lambda name, key, schema: made.append((name, key)))
+    with QdrantServer("memory", client=client).open("level_1", SIZE):
+        pass
+    assert made == [("level_1", key) for key in ("corpus", "topic", "kind", "date")]

@@ -8,18 +8,20 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import sparse
 
+from mog_assets.config import Settings
 from mog_assets.corpus.chunks import Layout, split_bucket
 from mog_assets.corpus.documents import into_buckets, read_corpus, write_documents
 from mog_assets.corpus.layouts import bucket_layout, join_layouts
 from mog_assets.errors import ConfigError
 from mog_assets.retrieval.bm25 import Bm25Index, load_counts, save_counts, statistics
 from mog_assets.retrieval.fusion import reciprocal_rank_fusion
-from mog_assets.retrieval.methods import Passages, cut, default_methods, parse
-from mog_assets.retrieval.mix import candidates, emission_levels, emit, mix
+from mog_assets.retrieval.methods import LevelChunks, Passages, cut, default_methods, parse
+from mog_assets.retrieval.mix import candidates, emission_levels, emit, ranked
 from mog_assets.retrieval.search import Hits, merge
 from mog_assets.retrieval.tokens import assemble, count_bucket, level_counts, query_terms, tokenise
 from mog_assets.retrieval.vectors import bucket_texts
 
+SETTINGS = Settings.model_validate({"corpora": {"c": {"path": "x"}}})
 SAMPLES = Path(__file__).parent.parent / "samples"
 
 
@@ -202,7 +204,9 @@ def test_mix_equals_brute_force(search):
         for total, finest in sorted(scored):
             emitted.setdefault(container(layout, finest, level), -total)
         expected += [(question, chunk, score, level) for chunk, score in emitted.items()]
-    mixed, level_of = emit(mix(candidates(hits, layout), weights), levels, layout)
+    chunks = LevelChunks(layout, len(hits), lambda level: np.zeros(1, np.int64))
+    found = candidates(hits, chunks)
+    mixed, level_of = emit(found, *ranked(found, weights), levels, chunks)
     columns = (mixed.question, mixed.chunk, mixed.score, level_of)
     assert list(zip(*(column.tolist() for column in columns), strict=True)) == expected
 
@@ -230,7 +234,7 @@ def test_best_per_corpus_keeps_the_order():
 def test_runs_are_cut_where_no_measure_sees_further():
     def passages(lengths, documents):
         n = np.zeros(len(lengths), int)
-        return Passages(n, np.array(documents), n, np.array(lengths), n + 1, n.astype(float))
+        return Passages(n, np.arange(len(lengths)), np.array(documents), n, np.array(lengths), n + 1, n.astype(float))
 
     ten = list(range(10))
     # Eight passages fill the context, and the tenth document comes two passages later.
@@ -284,28 +288,31 @@ def test_fusion_of_nothing_is_nothing():
     ],
 )
 def test_method_by_any_of_its_names(name, default, canonical, retriever, kind, level):
-    method = parse(name, default, 5)
+    settings = SETTINGS.model_copy(update={"retriever": default})
+    method = parse(name, settings)
     assert (method.name, method.retriever, method.kind, method.level) == (canonical, retriever, kind, level)
-    assert parse(canonical, default, 5) == method
+    assert parse(canonical, settings) == method
 
 
 @pytest.mark.parametrize(
-    "name", ["", "mogg", "fixed", "fixed-0", "fixed-6", "mog-2", "medrag-3", "tfidf:mog", "dense", "dense-9"]
+    "name", ["", "moggy", "fixed", "fixed-0", "fixed-6", "mog-2", "medrag-3", "tfidf:mog", "dense", "dense-9"]
 )
 def test_unknown_method_is_refused_with_the_known_ones(name):
     with pytest.raises(ConfigError) as caught:
-        parse(name, "bm25", 5)
+        parse(name, SETTINGS)
     assert str(caught.value).startswith("method: expected one of fixed-1..5, fused-1..5, mog, oracle")
     assert str(caught.value).endswith(f"got {name!r}")
 
 
 def test_alias_of_a_level_that_is_not_there_is_refused():
     with pytest.raises(ConfigError, match="got 'medrag'"):
-        parse("medrag", "bm25", 1)
+        parse("medrag", SETTINGS.model_copy(update={"levels": 1}))
 
 
 @pytest.mark.parametrize("default", ["bm25", "dense", "hybrid"])
 def test_default_methods_are_canonical_and_distinct(default):
-    names = default_methods(default, 5)
-    assert len(set(names)) == len(names) == 12 + 2 * 11
-    assert [parse(name, default, 5).name for name in names] == names
+    settings = SETTINGS.model_copy(update={"retriever": default})
+    names = default_methods(settings)
+    # Levels under three retrievers, the oracle, five hops, both without and with a router, and three within topics.
+    assert len(set(names)) == len(names) == 12 + 2 * 11 + 5 + 2 + 3
+    assert [parse(name, settings).name for name in names] == names

@@ -497,6 +497,10 @@ def label_table(fine=FINE, coarse=COARSE, questions=120):
     return pd.DataFrame(rows)
 
 
+def by_key(settings):
+    return {recipe.key: recipe for recipe in routing_assets.recipes(settings)}
+
+
 def use(tools, table):
     """Store labels, and bring the router up to date with them."""
 
@@ -509,7 +513,7 @@ def use(tools, table):
     stand_in = Recipe(
         "soft_labels", build, "", "routing", partitioned=False, settings=lambda tools: json.loads(table.to_json())
     )
-    recipes = {"soft_labels": stand_in, "router": routing_assets.recipes(tools.settings)[-1]}
+    recipes = {"soft_labels": stand_in, "router": by_key(tools.settings)["router"]}
     materialise(stand_in, None, tools, recipes)
     outcome = materialise(recipes["router"], None, tools, recipes)
     return outcome, is_fresh(recipes["router"], None, tools, recipes)

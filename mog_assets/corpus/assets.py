@@ -33,6 +33,7 @@ from mog_assets.corpus.questions import (
     split_counts,
     write_questions,
 )
+from mog_assets.errors import MogError
 from resources.recipe import Recipe, Work
 from resources.store import Store, digest
 
@@ -149,6 +150,15 @@ def build_questions(work: Work) -> None:
     for name, question_set in work.settings.question_sets.items():
         known = {corpus: _known_documents(work, corpus) for corpus in question_set.corpora}
         reading = read_questions(question_set.path, known)
+        if question_set.kinds is not None:
+            kept = [q for q in reading.questions if q.kind in question_set.kinds]
+            if not kept:
+                known_kinds = ", ".join(sorted({q.kind for q in reading.questions}))
+                raise MogError(
+                    f"question_sets.{name}.kinds: expected kinds of its questions ({known_kinds}), "
+                    f"got {', '.join(question_set.kinds)}"
+                )
+            reading.questions = kept
         path, there = work.file(f"{name}.parquet", [repr(q) for q in reading.questions])
         if not there:
             with work.writing(path) as temporary:
@@ -293,10 +303,11 @@ def recipes(settings: Settings) -> list[Recipe]:
                 deps=("documents",),
                 partitioned=False,
                 settings=lambda tools: {
-                    name: [q.path.name, q.corpora] for name, q in tools.settings.question_sets.items()
+                    name: [q.path.name, q.corpora, q.kinds] for name, q in tools.settings.question_sets.items()
                 },
                 source=_question_sources,
                 outside="question_files",
+                version="2",
                 kinds=("parquet",),
             )
         )

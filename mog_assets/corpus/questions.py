@@ -15,6 +15,7 @@ import pyarrow.parquet as pq
 from mog_assets.corpus.documents import parse_line, printable, read_lines, shifted
 from mog_assets.errors import MogError
 
+_TEXTS = ("id", "question", "kind", "split", "answer", "long_answer")
 SPLITS = ("train", "dev", "test")
 
 
@@ -30,13 +31,21 @@ class Evidence:
 
 @dataclass(frozen=True)
 class Question:
-    """A question with what is known of its answer."""
+    """A question with what is known of its answer.
+
+    Attributes:
+        answer: The letter of an option, or a text.
+        long_answer: The answer in a sentence or more.
+        aliases: Other texts that are as good as `answer`.
+    """
 
     id: str
     question: str
     kind: str
     split: str
     answer: str = ""
+    long_answer: str = ""
+    aliases: tuple[str, ...] = ()
     options: dict[str, str] = field(default_factory=dict)
     evidence: tuple[Evidence, ...] = ()
 
@@ -103,7 +112,9 @@ def read_questions(path: Path, documents: Mapping[str, Mapping[str, KnownDocumen
                     question=record["question"],
                     kind=str(record.get("kind", "")),
                     split=record["split"],
-                    answer=str(record.get("long_answer") or record.get("answer") or ""),
+                    answer=str(record.get("answer") or ""),
+                    long_answer=str(record.get("long_answer") or ""),
+                    aliases=tuple(str(alias) for alias in record.get("aliases") or ()),
                     options={str(k): str(v) for k, v in (record.get("options") or {}).items()},
                     evidence=evidence,
                 )
@@ -130,6 +141,8 @@ def _fault(record: dict[str, Any]) -> str:
         return f"split: expected one of {', '.join(SPLITS)}, got {record['split']!r}"
     if not isinstance(record.get("options") or {}, dict):
         return f"options: expected an object of letter to text, got {type(record['options']).__name__}"
+    if not isinstance(record.get("aliases") or [], list):
+        return f"aliases: expected a list of texts, got {type(record['aliases']).__name__}"
     if not isinstance(record.get("evidence") or [], list):
         return f"evidence: expected a list, got {type(record['evidence']).__name__}"
     return ""
@@ -168,7 +181,8 @@ def write_questions(questions: list[Question], path: Path) -> None:
     """Write questions as Parquet; options and evidence are JSON."""
     rows = [
         {
-            **{key: getattr(q, key) for key in ("id", "question", "kind", "split", "answer")},
+            **{key: getattr(q, key) for key in _TEXTS},
+            "aliases": json.dumps(q.aliases, ensure_ascii=False),
             "options": json.dumps(q.options, ensure_ascii=False),
             "evidence": json.dumps([asdict(e) for e in q.evidence], ensure_ascii=False),
         }
@@ -181,7 +195,8 @@ def load_questions(path: Path, splits: list[str] | None = None) -> list[Question
     """Questions as `write_questions` wrote them, those of `splits` where given."""
     return [
         Question(
-            **{key: row[key] for key in ("id", "question", "kind", "split", "answer")},
+            **{key: row[key] for key in _TEXTS},
+            aliases=tuple(json.loads(row["aliases"])),
             options=json.loads(row["options"]),
             evidence=tuple(Evidence(**e) for e in json.loads(row["evidence"])),
         )

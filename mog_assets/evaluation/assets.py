@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -11,10 +11,12 @@ import numpy as np
 import pandas as pd
 import pyarrow as pa
 
+from mog_assets.answering.assets import combinations, read_answers
 from mog_assets.config import Settings
 from mog_assets.corpus.questions import Question, load_questions
 from mog_assets.errors import MogError
 from mog_assets.evaluation import checks, history, plots
+from mog_assets.evaluation.answers import answer_board, mark, preflight_quality, score_answers
 from mog_assets.evaluation.measures import evaluate, headline_measures, measure_names
 from mog_assets.evaluation.report import render
 from mog_assets.evaluation.runs import rank_questions, read_runs, write_runs
@@ -22,6 +24,8 @@ from mog_assets.evaluation.scores import leaderboard, score
 from mog_assets.retrieval.corpora import Corpora
 from mog_assets.retrieval.methods import Method, default_methods, parse
 from mog_assets.routing import router
+from mog_assets.routing.assets import families, trained
+from mog_assets.routing.retrieve import Needs, Retrieval, needs
 from mog_assets.significance import shift
 from resources.recipe import Recipe, Work
 from resources.store import Artefact, digest
@@ -37,15 +41,10 @@ _NO_MATTER = {"automation": ("interval_seconds", "nightly", "timezone"), "encode
 
 def methods_of(settings: Settings) -> list[Method]:
     """The methods that are compared, in order; a method named twice counts once."""
-    names = settings.methods or default_methods(settings.retriever, settings.levels)
-    methods = [parse(name, settings.retriever, settings.levels) for name in names]
-    if not _trained(settings):
-        methods = [m for m in methods if m.kind != "mog"]
+    methods = [parse(name, settings) for name in settings.methods or default_methods(settings)]
+    if not trained(settings):
+        methods = [m for m in methods if not m.routed]
     return list({method.name: method for method in methods}.values())
-
-
-def _trained(settings: Settings) -> bool:
-    return any(question_set.train for question_set in settings.question_sets.values())
 
 
 def build_runs(work: Work) -> None:
@@ -53,16 +52,16 @@ def build_runs(work: Work) -> None:
     settings = work.settings
     methods = methods_of(settings)
     asked = {name: questions for name, questions in scored_questions(work).items() if questions}
-    weights = _weights(work, asked, methods)
-    path, there = work.file("runs.parquet", work.recipe.settings(work.tools), *_versions(work))
+    retrievals = {name: _retrieval(work, name, questions) for name, questions in asked.items()}
+    oracle = any(method.kind == "oracle" for method in methods)
+    weights = {name: {"oracle": _oracle(work, name, asked[name])} if oracle else {} for name in asked}
+    path, there = work.file(
+        "runs.parquet", work.recipe.settings(work.tools), *_versions(work, needs(methods, settings))
+    )
 
     def tables() -> Iterator[pa.Table]:
         for name, questions in asked.items():
-            corpora = Corpora.open(work.input, settings, settings.question_sets[name].corpora)
-            texts = [q.question for q in questions]
-            retrievers = {method.retriever for method in methods}
-            rankers = corpora.rankers(retrievers, texts, work.tools.encoder.encode, work.tools.qdrant)
-            yield from rank_questions(name, questions, methods, rankers, corpora, weights[name], settings.k)
+            yield from rank_questions(name, questions, methods, retrievals[name], weights[name], settings.k)
 
     ranked = {name: len(questions) for name, questions in asked.items()}
     if not there:
@@ -73,65 +72,84 @@ def build_runs(work: Work) -> None:
     work.counts |= {"passages": len(passages), **{f"{name}: questions": n for name, n in ranked.items()}}
     work.counts["methods"] = len(methods)
     work.show_table("sample", passages.head(8).to_dict("records"))
-    if any(method.kind == "mog" for method in methods):
-        _show_levels(work, {name: by_kind["mog"] for name, by_kind in weights.items()})
+    _show_levels(work, retrievals, {method.kind for method in methods if method.routed})
+    _show_topics(work, retrievals, methods, weights)
 
 
-def _versions(work: Work) -> list[str]:
-    keys = [key for key in work.recipe.deps if key in {"questions", "soft_labels", "router"}]
-    corpora = [key for key in work.recipe.deps if key not in keys]
-    versions = [work.input(key).manifest.version for key in keys]
-    return versions + [work.input(key, c).manifest.version for key in corpora for c in work.settings.corpora]
+def _retrieval(work: Work, name: str, questions: Sequence[Question]) -> Retrieval:
+    corpora = Corpora.open(work.input, work.settings, work.settings.question_sets[name].corpora)
+    encoder = work.tools.encoder
+    return Retrieval(corpora, [q.question for q in questions], encoder.encode, encoder.fingerprint, work.tools.qdrant)
 
 
-def _weights(
-    work: Work, asked: Mapping[str, Sequence[Question]], methods: Sequence[Method]
-) -> dict[str, dict[str, np.ndarray]]:
-    """Weights of the levels, float arrays of shape (questions, levels), by question set and kind of method."""
-    kinds, settings = {method.kind for method in methods}, work.settings
-    weights: dict[str, dict[str, np.ndarray]] = {name: {} for name in asked}
-    if "mog" in kinds:
-        opened = router.open_router(work.input("router"), work.tools.encoder.fingerprint, settings.levels)
-        for name, questions in asked.items():
-            vectors = work.tools.encoder.encode([q.question for q in questions])
-            weights[name]["mog"] = router.predict(opened.weights, vectors)
-    if "oracle" in kinds:
-        table = pd.read_parquet(work.input("soft_labels").path("labels.parquet"))
-        none = np.zeros(settings.levels)
-        for name, questions in asked.items():
-            here = table[table["question_set"] == name]
-            by_id = dict(zip(here["question"], here["label"], strict=True))
-            weights[name]["oracle"] = np.stack([np.asarray(by_id.get(q.id, none), float) for q in questions])
-    return weights
+def _versions(work: Work, needed: Needs) -> list[str]:
+    shared = [work.input(key).manifest.version for key in ("questions", *needed.shared)]
+    return shared + [work.input(key, c).manifest.version for key in needed.per_corpus for c in work.settings.corpora]
 
 
-def _show_levels(work: Work, weights: Mapping[str, np.ndarray]) -> None:
-    """Compare the levels chosen for the test questions with those chosen when the router was trained.
+def _oracle(work: Work, name: str, questions: Sequence[Question]) -> np.ndarray:
+    """Soft labels as weights: float array of shape (questions, levels)."""
+    table = pd.read_parquet(work.input("soft_labels").path("labels.parquet"))
+    here = table[table["question_set"] == name]
+    by_id = dict(zip(here["question"], here["label"], strict=True))
+    none = np.zeros(work.settings.levels)
+    return np.stack([np.asarray(by_id.get(q.id, none), float) for q in questions])
 
-    A question set that the router was not trained on is compared with all that it was trained on.
+
+def _show_levels(work: Work, retrievals: Mapping[str, Retrieval], kinds: Collection[str]) -> None:
+    """Compare what routers choose for the test questions with what they chose when they were trained.
+
+    A question set that a router was not trained on is compared with all that it was trained on.
     """
-    training = work.input("router").manifest.info["router"]["training"]
-    chosen = {name: np.array(part["chosen"]) for name, part in training.items()}
-    total = np.sum(list(chosen.values()), axis=0)
-    found, rows, bars = {}, [], []
-    for name, outputs in weights.items():
-        before, now = chosen.get(name, total), np.array(router.chosen_levels(outputs))
-        distance, p = shift(before, now, seed=work.settings.seed)
-        found[name] = {
-            "training": before.tolist(),
-            "test": now.tolist(),
-            "distance": distance,
-            "p": p,
-            "shifted": distance >= SHIFTED and p < ALPHA,
-        }
-        bars += [(f"{name}: training", before), (f"{name}: test", now)]
-        rows += [
-            {"question set": name, "level": level, "training": int(before[level - 1]), "test": int(now[level - 1])}
-            for level in work.settings.level_range
-        ]
-    work.info["levels chosen"] = found
-    work.show_table("levels chosen", rows)
-    work.show_plot("levels chosen in training and test", plots.levels_chosen(bars))
+    work.info["levels chosen"] = {}
+    rows = []
+    for family in families(work.settings):
+        if family.kind not in kinds:
+            continue
+        bars = []
+        training = work.input(family.router).manifest.info["router"]["training"]
+        chosen = {name: np.array(part["chosen"]) for name, part in training.items()}
+        total = np.sum(list(chosen.values()), axis=0)
+        for name, retrieval in retrievals.items():
+            before, now = chosen.get(name, total), np.array(router.chosen_levels(retrieval.weights(family.kind)))
+            distance, p = shift(before, now, seed=work.settings.seed)
+            work.info["levels chosen"][f"{name}, {family.kind}"] = {
+                "training": before.tolist(),
+                "test": now.tolist(),
+                "distance": distance,
+                "p": p,
+                "shifted": distance >= SHIFTED and p < ALPHA,
+            }
+            bars += [(f"{name}: training", before), (f"{name}: test", now)]
+            rows += [
+                {"question set": name, "router": family.kind, "chosen": label, "training": int(a), "test": int(b)}
+                for label, a, b in zip(family.names, before, now, strict=True)
+            ]
+        if bars:
+            picture = plots.levels_chosen(bars, family.names)
+            work.show_plot(f"chosen by the router of {family.kind} in training and test", picture)
+    if rows:
+        work.show_table("levels chosen", rows)
+
+
+def _show_topics(
+    work: Work,
+    retrievals: Mapping[str, Retrieval],
+    methods: Sequence[Method],
+    weights: Mapping[str, Mapping[str, np.ndarray]],
+) -> None:
+    """How many questions had no topic, or too few passages of it."""
+    rows = []
+    for method in methods:
+        for name, retrieval in retrievals.items() if method.topics else ():
+            fell_back = retrieval.fell_back(method, work.settings.k, weights[name].get(method.kind))
+            back, total = int(fell_back.sum()), len(retrieval.queries)
+            outliers = int((retrieval.topics[0] < 0).sum())
+            rows.append({"method": method.name, "question set": name, "questions": total, "without a topic": outliers})
+            rows[-1] |= {"passages of all topics": back}
+            work.counts[f"{name}, {method.name}: fallbacks"] = back
+    if rows:
+        work.show_table("topics", rows)
 
 
 def scored_questions(work: Work) -> dict[str, list[Question]]:
@@ -152,11 +170,14 @@ def build_scores(work: Work) -> None:
     methods = methods_of(settings)
     with work.progress(len(methods), "methods measured") as advance:
         measured = evaluate(table, scored_questions(work), settings.k, advance)
-    kinds = {method.name: (method.retriever, method.kind) for method in methods}
+    # Every method is compared with the levels alone, of all topics, of its retriever.
+    kinds = {m.name: (m.retriever, f"{m.kind}+topics" if m.topics else m.kind) for m in methods}
     with work.progress(0, "significance tested"):
         scores = score(measured, settings.k, settings.seed, kinds)
     for name, frame in (("per_question", measured), ("scores", scores)):
-        path, there = work.file(f"{name}.parquet", runs.manifest.version, work.recipe.settings(work.tools))
+        # Evidence may move and leave the runs as they are.
+        versions = [runs.manifest.version, work.input("questions").manifest.version]
+        path, there = work.file(f"{name}.parquet", *versions, work.recipe.settings(work.tools))
         if not there:
             with work.writing(path) as temporary:
                 frame.to_parquet(temporary)
@@ -167,6 +188,32 @@ def build_scores(work: Work) -> None:
         rows = leaderboard(scores, name, headline_measures(settings.k))
         work.show_table(f"leaderboard: {name}", rows)
         work.show_plot(f"ER against context: {name}", plots.er_against_cost(scores, name))
+
+
+def build_answer_scores(work: Work) -> None:
+    """Mark every answer; intervals, and tests against answering without retrieval."""
+    stored = work.input("answers")
+    answers = read_answers(stored.path, stored.names())
+    names = sorted(set(answers["question_set"])) if len(answers) else []
+    held = work.input("questions")
+    questions = {name: load_questions(held.path(f"{name}.parquet")) for name in names}
+    marks = mark(answers, questions)
+    with work.progress(0, "significance tested"):
+        scores = score_answers(marks, work.settings.seed) if len(marks) else marks
+    for name, frame in (("per_question", marks), ("scores", scores)):
+        path, there = work.file(f"{name}.parquet", stored.manifest.version, held.manifest.version, work.settings.seed)
+        if not there:
+            with work.writing(path) as temporary:
+                frame.to_parquet(temporary)
+    work.recomputed["answers marked"] = len(marks)
+    work.counts |= {"rows": len(scores), "answers": len(marks)}
+    for name in names:
+        work.show_table(f"answers: {name}", answer_board(scores, name))
+        work.show_plot(f"accuracy against reading: {name}", plots.accuracy_against_cost(scores, name))
+    quality = preflight_quality(answers, questions) if len(answers) else []
+    work.info["preflight"] = quality
+    if quality:
+        work.show_table("preflight of BriefContext", quality)
 
 
 def build_report(work: Work) -> None:
@@ -194,7 +241,9 @@ def build_report(work: Work) -> None:
 
 def _configuration(settings: Settings) -> str:
     """Digest of what people choose in mog.yaml that scores depend on: not where things lie, nor what runs them."""
-    chosen = settings.model_dump(mode="json", exclude={"home", "corpora", "question_sets", "engine", "llm"})
+    chosen = settings.model_dump(
+        mode="json", exclude={"home", "corpora", "question_sets", "engine", "llm", "answering"}
+    )
     for section, names in _NO_MATTER.items():
         chosen[section] = {name: value for name, value in chosen[section].items() if name not in names}
     sets = {name: [q.corpora, q.train, q.test] for name, q in settings.question_sets.items()}
@@ -290,19 +339,15 @@ def recipes(settings: Settings) -> list[Recipe]:
     if not any(question_set.test for question_set in settings.question_sets.values()):
         return []
     methods = methods_of(settings)
-    kinds, retrievers = {m.kind for m in methods}, {m.retriever for m in methods}
-    levels = settings.level_range
-    deps = ["documents", "chunks/level_1", "tokens", "questions"]
-    if retrievers & {"bm25", "hybrid"}:
-        deps += [f"bm25/level_{level}" for level in levels]
-    if retrievers & {"dense", "hybrid"}:
-        deps += [f"collections/level_{level}" for level in levels]
-    if "oracle" in kinds:
-        deps.append("soft_labels")
-    if "mog" in kinds:
-        deps.append("router")
     scored = {name: [q.corpora, q.test] for name, q in settings.question_sets.items()}
-    options = [settings.bm25.model_dump(), settings.k_r, settings.k, [m.name for m in methods], scored]
+    options = [
+        settings.bm25.model_dump(),
+        settings.graph.hops,
+        settings.k_r,
+        settings.k,
+        [m.name for m in methods],
+        scored,
+    ]
     identity = digest(options)
     return [
         Recipe(
@@ -310,11 +355,11 @@ def recipes(settings: Settings) -> list[Recipe]:
             build=build_runs,
             description="Ranked passages of every method on every test question.",
             group=GROUP,
-            deps=tuple(deps),
+            deps=("questions", *needs(methods, settings).keys),
             partitioned=False,
             settings=lambda tools: [identity, tools.encoder.identity],
             repeatable=True,
-            checks=(checks.SAME_AGAIN, *((checks.LEVELS_AS_IN_TRAINING,) if "mog" in kinds else ())),
+            checks=(checks.SAME_AGAIN, *((checks.LEVELS_AS_IN_TRAINING,) if any(m.routed for m in methods) else ())),
             kinds=("parquet",),
             pool="gpu",
         ),
@@ -329,6 +374,23 @@ def recipes(settings: Settings) -> list[Recipe]:
             repeatable=True,
             checks=(checks.MEASURES_IN_RANGE,),
             kinds=("parquet",),
+        ),
+        *(
+            [
+                Recipe(
+                    key="answer_scores",
+                    build=build_answer_scores,
+                    description="Exact match and F1 of every way of answering: interval, coverage, cost, test against "
+                    "answering without retrieval.",
+                    group=GROUP,
+                    deps=("answers", "questions"),
+                    partitioned=False,
+                    settings=lambda tools: tools.settings.seed,
+                    kinds=("parquet",),
+                )
+            ]
+            if combinations(settings)
+            else []
         ),
         Recipe(
             key="history",

@@ -58,7 +58,10 @@ def _difference(before: pd.DataFrame, now: pd.DataFrame) -> str | None:
     place, names = ["question_set", "question", "method", "rank"], ["corpus", "doc"]
     # Names as text: categories of two files compare only where the files have the same ones.
     texts = dict.fromkeys([*place[:3], *names], object)
-    both = before.astype(texts).merge(now.astype(texts), on=place, how="outer", suffixes=("", "_now"))
+    old, new = (runs.astype(texts) for runs in (before, now))
+    # A passage may have several spans.
+    old["span"], new["span"] = (runs.groupby(place).cumcount() for runs in (old, new))
+    both = old.merge(new, on=[*place, "span"], how="outer", suffixes=("", "_now"))
     moved, rescored = (
         pd.concat([both[name] != both[f"{name}_now"] for name in columns], axis=1).any(axis=1)
         for columns in ([*names, "start", "end"], ["score"])

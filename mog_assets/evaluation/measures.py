@@ -16,6 +16,8 @@ from mog_assets.corpus.questions import Question
 
 # Lengths of context, in characters, at which evidence recall is taken.
 CONTEXTS = (1000, 2000, 4000, 8000)
+# More documents than a run holds of any question.
+_EVERY = 1_000_000
 KEYS = ("question_set", "split", "method", "question")
 
 
@@ -77,8 +79,8 @@ def evaluate(
     (R@10) see documents, each at the rank of its first passage, and come from ir_measures.
 
     Args:
-        runs: A row per passage: question_set, question, method, rank (from 1), corpus, doc, start, end. Rows of
-            questions that are not in `questions` are passed over.
+        runs: A row per span of a passage: question_set, question, method, rank of the passage (from 1), corpus, doc,
+            start, end. Rows of questions that are not in `questions` are passed over.
         questions: The questions to score, by question set; those without evidence are left out.
         k: Number of passages that are passed on.
         advance: Called with 1 after each method.
@@ -203,7 +205,6 @@ def _character_measures(passages: pd.DataFrame, gold: _Gold, query: np.ndarray, 
     start, end = passages["start"].to_numpy(), passages["end"].to_numpy()
     length = np.maximum(end - start, 0)
     first = np.searchsorted(group, group)
-    place = np.arange(len(group)) - first
     total = np.cumsum(length) - length
     before = total - total[first] if len(total) else total
 
@@ -225,7 +226,7 @@ def _character_measures(passages: pd.DataFrame, gold: _Gold, query: np.ndarray, 
         found[f"ER@{c}"] = covered(np.clip(c - before, 0, length)) / np.minimum(characters, c)
     found["ER"] = np.mean([found[f"ER@{c}"] for c in CONTEXTS], axis=0)
 
-    top = np.where(place < k, length, 0)
+    top = np.where(passages["rank"].to_numpy() <= k, length, 0)
     hit = covered(top)
     passed_on = _union(group, passages["document"].to_numpy(), start, start + top, len(query))
     found[f"char_recall@{k}"] = hit / characters
@@ -270,15 +271,16 @@ def _document_measures(
     for query, document in zip(gold.spans["query"].to_list(), gold.spans["document"].to_list(), strict=True):
         qrels.setdefault(str(query), {})[str(document)] = 1
     ranked = ir_measures.pytrec_eval.evaluator([nDCG @ 10, RR, R @ 10], qrels)
-    head = ir_measures.pytrec_eval.evaluator([Success @ k], qrels)
-    names = {nDCG @ 10: "nDCG@10", RR: "MRR", R @ 10: "Recall@10", Success @ k: f"hit@{k}"}
+    # The k best passages may come from more documents than k.
+    head = ir_measures.pytrec_eval.evaluator([Success @ _EVERY], qrels)
+    names = {nDCG @ 10: "nDCG@10", RR: "MRR", R @ 10: "Recall@10", Success @ _EVERY: f"hit@{k}"}
     found = {name: np.zeros(len(table)) for name in names.values()}
 
     group = passages["group"].to_numpy()
     place = np.arange(len(group)) - np.searchsorted(group, group)
     best = ~passages.duplicated(["group", "document"]).to_numpy()
-    documents = passages[["group", "query", "document"]].assign(place=place)[best]
-    columns = (documents["query"].to_list(), documents["document"].to_list(), documents["place"].to_list())
+    documents = passages[["group", "query", "document", "rank"]].assign(place=place)[best]
+    columns = tuple(documents[name].to_list() for name in ("query", "document", "place", "rank"))
     # Groups stand method by method, so that one method's passages are one slice.
     methods = table["method"].to_numpy()
     for name in dict.fromkeys(methods.tolist()):
@@ -286,10 +288,10 @@ def _document_measures(
         here = slice(*np.searchsorted(documents["group"].to_numpy(), [members[0], members[-1] + 1]))
         full: dict[str, dict[str, float]] = {}
         top: dict[str, dict[str, float]] = {}
-        for query, document, rank in zip(*(column[here] for column in columns), strict=True):
-            full.setdefault(str(query), {})[str(document)] = -float(rank)
-            if rank < k:
-                top.setdefault(str(query), {})[str(document)] = -float(rank)
+        for query, document, order, rank in zip(*(column[here] for column in columns), strict=True):
+            full.setdefault(str(query), {})[str(document)] = -float(order)
+            if rank <= k:
+                top.setdefault(str(query), {})[str(document)] = -float(order)
         at = {str(query): group for query, group in zip(table["query"].to_numpy()[members], members, strict=True)}
         for evaluator, run in ((ranked, full), (head, top)):
             for metric in evaluator.iter_calc(run) if run else ():

@@ -17,14 +17,16 @@ _LOOKS = {
     "fused": ("#E69F00", "s", "best fused"),
     "mog": ("#009E73", "D", "mog"),
     "oracle": ("#555555", "^", "oracle"),
+    "hop": ("#56B4E9", "v", "best hop"),
+    "mogg": ("#CC79A7", "P", "mogg"),
 }
 
 
 def er_against_cost(scores: pd.DataFrame, question_set: str) -> bytes:
     """Evidence recall over context length, a panel per retriever.
 
-    Each panel shows the best single level, the best fused method, mog and the oracle, as far as they ran; bands are
-    95 % intervals. Panels share their axes, so that retrievers compare without twelve lines in one picture.
+    Each panel shows the best single level, fused method and hop, mog, mogg and the oracle, as far as they ran; bands
+    are 95 % intervals. Panels share their axes, so that retrievers compare without twelve lines in one picture.
 
     Args:
         scores: As `scores.score` gives it.
@@ -43,7 +45,7 @@ def er_against_cost(scores: pd.DataFrame, question_set: str) -> bytes:
             best = str(means.idxmax())
             rows = found[found["method"] == best].drop_duplicates("measure").set_index("measure")
             line = rows.loc[[f"ER@{c}" for c in CONTEXTS]]
-            text = f"{label}: {plain(best)}" if kind in ("fixed", "fused") else label
+            text = f"{label}: {plain(best)}" if kind in ("fixed", "fused", "hop") else label
             low, high = line["low"].to_numpy(float), line["high"].to_numpy(float)
             axes.plot(CONTEXTS, line["value"].to_numpy(float), color=colour, marker=marker, markersize=4, label=text)
             axes.fill_between(CONTEXTS, low, high, color=colour, alpha=0.12, linewidth=0)
@@ -125,23 +127,49 @@ def er_over_time(history: pd.DataFrame, question_set: str, best: int = 5) -> byt
     return png(figure)
 
 
-def levels_chosen(rows: Sequence[tuple[str, np.ndarray]]) -> bytes:
-    """Shares of the levels that a router chose, a bar per row.
+def levels_chosen(rows: Sequence[tuple[str, np.ndarray]], names: Sequence[str]) -> bytes:
+    """Shares of the granularities that a router chose, a bar per row.
 
     Args:
-        rows: Name of the questions, and for how many of them each level was chosen, finest first.
+        rows: Name of the questions, and for how many of them each granularity was chosen, finest first.
+        names: Of the granularities.
     """
     figure = new_figure(6.5, 1.3 + 0.3 * max(len(rows), 1))
     axes = figure.subplots()
     shares = np.array([counts / max(counts.sum(), 1) for _, counts in rows]).reshape(len(rows), -1 if rows else 0)
     at = np.arange(len(rows))[::-1]
     start = np.zeros(len(rows))
-    for level, share in enumerate(shares.T, start=1):
+    for level, (name, share) in enumerate(zip(names, shares.T, strict=True), start=1):
         # From light to dark, as levels go from fine to coarse.
-        axes.barh(at, share, left=start, color=str(0.92 - 0.75 * level / shares.shape[1]), label=f"level {level}")
+        axes.barh(at, share, left=start, color=str(0.92 - 0.75 * level / shares.shape[1]), label=name)
         start += share
     axes.set_yticks(at, [plain(name) for name, _ in rows], fontsize=8)
-    axes.set(xlabel="share of questions", xlim=(0, 1), title="Levels chosen by the router")
+    axes.set(xlabel="share of questions", xlim=(0, 1), title="Chosen by the router")
     if rows:
+        axes.legend(frameon=False, fontsize=8, loc="center left", bbox_to_anchor=(1, 0.5))
+    return png(figure)
+
+
+def accuracy_against_cost(scores: pd.DataFrame, question_set: str) -> bytes:
+    """Exact match of every way of answering over what it reads, with 95 % intervals.
+
+    Args:
+        scores: As `answers.score_answers` gives it.
+        question_set: The one to show.
+    """
+    here = scores[(scores["question_set"] == question_set) & (scores["measure"] == "exact match")]
+    figure = new_figure(6.5, 3.6)
+    axes = figure.subplots()
+    colours = [colour for colour, *_ in _LOOKS.values()]
+    for i, row in enumerate(here.to_dict("records")):
+        # Ends that rounding put on the wrong side of the mean are no lengths below 0.
+        spread = np.maximum([[row["value"] - row["low"]], [row["high"] - row["value"]]], 0)
+        axes.errorbar(
+            row["tokens_in"], row["value"], spread, fmt="o", color=colours[i % len(colours)], label=plain(row["method"])
+        )
+    axes.set_xscale("symlog", linthresh=100)
+    axes.set(xlabel="read for a question, mean (in the reader's unit)", ylabel="exact match", title=plain(question_set))
+    axes.grid(alpha=0.3)
+    if len(here):
         axes.legend(frameon=False, fontsize=8, loc="center left", bbox_to_anchor=(1, 0.5))
     return png(figure)

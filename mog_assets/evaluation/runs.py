@@ -10,11 +10,9 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from mog_assets.arrays import places
-from mog_assets.config import RetrieverName
 from mog_assets.corpus.questions import Question
-from mog_assets.retrieval.corpora import Corpora
-from mog_assets.retrieval.methods import Method, Ranker, cut
+from mog_assets.retrieval.methods import Method, cut
+from mog_assets.routing.retrieve import Retrieval
 
 _TEXT = pa.dictionary(pa.int32(), pa.string())
 SCHEMA = pa.schema(
@@ -38,8 +36,7 @@ def rank_questions(
     name: str,
     questions: Sequence[Question],
     methods: Sequence[Method],
-    rankers: Mapping[RetrieverName, Ranker],
-    corpora: Corpora,
+    retrieval: Retrieval,
     weights: Mapping[str, np.ndarray],
     k: int,
 ) -> Iterator[pa.Table]:
@@ -49,22 +46,22 @@ def rank_questions(
         name: The question set.
         questions: Those that are ranked for.
         methods: In the order of the tables.
-        rankers: By retriever.
-        corpora: Those of the question set.
-        weights: By kind of method (`mog`, `oracle`): float array of shape (questions, levels).
+        retrieval: Asked these questions.
+        weights: By kind of method, where it does not find its own (`oracle`): float array of shape (questions, levels).
         k: Passages that are passed on.
     """
+    corpora = retrieval.corpora
     splits = pa.array([q.split for q in questions], pa.string())
     ids = pa.array([q.id for q in questions], pa.string())
     documents = pa.array(corpora.layout.documents, pa.string())
     for method in methods:
-        found = cut(rankers[method.retriever].rank(method, weights.get(method.kind)), k)
+        found = cut(retrieval.rank(method, k, weights.get(method.kind)), k)
         columns = {
             "question_set": _coded(np.zeros(len(found.question)), pa.array([name])),
             "split": _coded(found.question, splits),
             "question": _coded(found.question, ids),
             "method": _coded(np.zeros(len(found.question)), pa.array([method.name])),
-            "rank": places(found.question) + 1,
+            "rank": found.rank + 1,
             "corpus": _coded(corpora.owners[found.document], pa.array(corpora.names, pa.string())),
             "doc": _coded(found.document, documents),
             "start": found.start,

@@ -93,8 +93,51 @@ def statistics(parts: Sequence[TermCounts]) -> Statistics:
     return Statistics(chunks, total / max(chunks, 1), frequencies)
 
 
+def term_weights(
+    counts: np.ndarray,
+    frequencies: np.ndarray,
+    lengths: np.ndarray,
+    chunks: int,
+    mean_length: float,
+    k1: float,
+    b: float,
+) -> np.ndarray:
+    """What a term adds to the score of a chunk that holds it: float32 array of shape (n,), for n pairs of both.
+
+    Args:
+        counts: How often the chunk holds the term, shape (n,).
+        frequencies: Number of chunks that hold the term, shape (n,).
+        lengths: Tokens of the chunk, shape (n,).
+        chunks: Number of all chunks.
+        mean_length: Their mean tokens.
+        k1: Term frequency saturation.
+        b: Length normalisation.
+
+    References: Lucene's form of BM25 (Kamphuis et al. 2020), as in `bm25s`.
+    """
+    tf, frequency = counts.astype(np.float64), frequencies.astype(np.float64)
+    idf = np.log1p((chunks - frequency + 0.5) / (frequency + 0.5))
+    return (idf * tf / (tf + k1 * (1 - b + b * lengths / max(mean_length, 1e-9)))).astype(np.float32)
+
+
+def open_bm25s(weights: np.ndarray, indices: np.ndarray, indptr: np.ndarray, chunks: int) -> Any:
+    """A bm25s index of weights that are there already, as CSC arrays of shape (chunks, terms)."""
+    import bm25s
+
+    index = bm25s.BM25(method="lucene", backend="numba")
+    index.scores = {
+        "data": weights,
+        "indices": np.ascontiguousarray(indices),
+        "indptr": np.ascontiguousarray(indptr),
+        "num_docs": chunks,
+    }
+    index.nonoccurrence_array = None
+    index.unique_token_ids_set = set(range(len(indptr) - 1))
+    return index
+
+
 @cache
-def _keep_kernel() -> None:
+def keep_kernel() -> None:
     """Let numba keep bm25s's compiled kernel on disk: compiling it takes longer than ranking for 10,000 questions."""
     from bm25s.numba import retrieve_utils
 
@@ -116,24 +159,13 @@ class Bm25Index:
     """
 
     def __init__(self, counts: TermCounts, over: Statistics, k1: float, b: float) -> None:
-        import bm25s
-
         self._number = {term: i for i, term in enumerate(counts.terms)}
         frequency = np.array([over.frequencies[t] for t in counts.terms], np.float64)
-        idf = np.log1p((over.chunks - frequency + 0.5) / (frequency + 0.5))
-        saturation = k1 * (1 - b + b * counts.lengths / max(over.mean_length, 1e-9))
-        tf = counts.counts.astype(np.float64)
-        weights = np.repeat(idf, counts.frequencies) * tf / (tf + saturation[counts.indices])
+        lengths = counts.lengths[counts.indices]
+        repeated = np.repeat(frequency, counts.frequencies)
+        weights = term_weights(counts.counts, repeated, lengths, over.chunks, over.mean_length, k1, b)
         self._chunks = len(counts.lengths)
-        self._index = bm25s.BM25(k1=k1, b=b, method="lucene", backend="numba")
-        self._index.scores = {
-            "data": weights.astype(np.float32),
-            "indices": np.ascontiguousarray(counts.indices),
-            "indptr": np.ascontiguousarray(counts.indptr),
-            "num_docs": self._chunks,
-        }
-        self._index.nonoccurrence_array = None
-        self._index.unique_token_ids_set = set(range(len(counts.terms)))
+        self._index = open_bm25s(weights, counts.indices, counts.indptr, self._chunks)
 
     def search(self, queries: Sequence[Sequence[str]], k: int) -> tuple[np.ndarray, np.ndarray]:
         """The k best chunks for each query, best first; equal scores go to the smaller chunk number.
@@ -145,23 +177,54 @@ class Bm25Index:
         Returns:
             Chunks, int64 of shape (n, k), −1 where fewer than k chunks score above 0; and float32 scores.
         """
-        chunks = np.full((len(queries), k), -1, np.int64)
-        scores = np.zeros((len(queries), k), np.float32)
-        ids = [[self._number[t] for t in query if t in self._number] for query in queries]
+        return self._search(self._ids(queries), k, None, len(queries) >= _FEW)
+
+    def search_within(
+        self, queries: Sequence[Sequence[str]], k: int, groups: np.ndarray, group_of: np.ndarray
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """The k best chunks of each query's own group.
+
+        Args:
+            queries: Terms of n queries.
+            k: How many chunks.
+            groups: Group of every query, int array of shape (n,); a query of a group below 0 gets no chunk.
+            group_of: Group of every chunk, int array of shape (chunks,).
+
+        Returns:
+            As `search`.
+        """
+        ids = self._ids(queries)
+        chunks, scores = np.full((len(ids), k), -1, np.int64), np.zeros((len(ids), k), np.float32)
+        for group in np.intersect1d(groups[groups >= 0], group_of):
+            asked = np.flatnonzero(groups == group)
+            mask = (group_of == group).astype(np.float32)
+            chunks[asked], scores[asked] = self._search([ids[i] for i in asked], k, mask, len(ids) >= _FEW)
+        return chunks, scores
+
+    def _ids(self, queries: Sequence[Sequence[str]]) -> list[list[int]]:
+        return [[self._number[t] for t in query if t in self._number] for query in queries]
+
+    def _search(
+        self, ids: Sequence[list[int]], k: int, mask: np.ndarray | None, compiled: bool
+    ) -> tuple[np.ndarray, np.ndarray]:
+        chunks = np.full((len(ids), k), -1, np.int64)
+        scores = np.zeros((len(ids), k), np.float32)
         asked = [i for i, query in enumerate(ids) if query]
         if not asked:
             return chunks, scores
         depth = min(k + _SLACK, self._chunks)
-        if len(asked) < _FEW:
-            every = np.stack([self._index.get_scores_from_ids(ids[i]) for i in asked])
-            found = np.argpartition(-every, depth - 1, axis=1)[:, :depth]
-            values = np.take_along_axis(every, found, axis=1)
-        else:
-            _keep_kernel()
+        if compiled:
+            keep_kernel()
             # One thread: numba's OpenMP threads would load the system's libgomp, and with that instead of its own
             # torch's bf16 attention on the CPU is 20 times slower (numba 0.68, torch 2.13).
-            result = self._index.retrieve([ids[i] for i in asked], k=depth, show_progress=False, n_threads=1)
+            result = self._index.retrieve(
+                [ids[i] for i in asked], k=depth, show_progress=False, n_threads=1, weight_mask=mask
+            )
             found, values = result.documents.astype(np.int64), result.scores
+        else:
+            every = np.stack([self._index.get_scores_from_ids(ids[i], weight_mask=mask) for i in asked])
+            found = np.argpartition(-every, depth - 1, axis=1)[:, :depth]
+            values = np.take_along_axis(every, found, axis=1)
         order = np.lexsort((found, -values), axis=1)[:, :k]
         found, values = np.take_along_axis(found, order, 1), np.take_along_axis(values, order, 1)
         found[values <= 0] = -1

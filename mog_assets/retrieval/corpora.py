@@ -2,26 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
-from functools import cached_property, partial
+from functools import cached_property
 from typing import Any, Protocol
 
 import numpy as np
 import pyarrow.parquet as pq
 
-from mog_assets.config import RetrieverName, Settings
+from mog_assets.config import Settings
 from mog_assets.corpus.chunks import Layout
-from mog_assets.corpus.layouts import Stored, join_layouts, open_layout
+from mog_assets.corpus.layouts import join_layouts, open_layout
 from mog_assets.retrieval.bm25 import Bm25Index, TermCounts, load_counts, load_terms, statistics
-from mog_assets.retrieval.methods import Ranker
-from mog_assets.retrieval.search import Bm25Searcher, DenseSearcher, HybridSearcher, Remembering, Searcher
-from mog_assets.retrieval.tokens import query_terms
 from mog_assets.retrieval.vectors import VectorTable
 
-Read = Callable[[str, str], Stored]
-"""Reads an asset of a corpus from the store."""
+Read = Callable[[str, str | None], Any]
+"""Reads an asset of a corpus, or one of all corpora, from the store: an artefact with its manifest and files."""
 
 Encode = Callable[[Sequence[str]], np.ndarray]
 """Texts to unit vectors."""
@@ -43,6 +40,7 @@ class Corpora:
         settings: Of the project.
         names: The corpora.
         layouts: Per corpus.
+        kept: Indexes that stay open for the next questions; None where each is used once.
 
     Documents and chunks of all corpora are numbered in the order of the corpora.
     """
@@ -51,12 +49,20 @@ class Corpora:
     settings: Settings
     names: Sequence[str]
     layouts: Sequence[Layout]
+    kept: dict[Any, Any] | None = None
 
     @classmethod
-    def open(cls, read: Read, settings: Settings, names: Sequence[str]) -> Corpora:
-        """Open layouts; everything else is opened when it is asked for."""
+    def open(cls, read: Read, settings: Settings, names: Sequence[str], keep: bool = False) -> Corpora:
+        """Open layouts; everything else is opened when it is asked for.
+
+        Args:
+            read: Reads an asset of a corpus.
+            settings: Of the project.
+            names: The corpora.
+            keep: Leave indexes open: for questions that come a few at a time.
+        """
         layouts = [open_layout(name, read("documents", name), read("chunks/level_1", name)) for name in names]
-        return cls(read, settings, names, layouts)
+        return cls(read, settings, names, layouts, {} if keep else None)
 
     @cached_property
     def layout(self) -> Layout:
@@ -90,8 +96,19 @@ class Corpora:
 
     def bm25(self, level: int) -> list[Bm25Index]:
         """BM25 indexes of a level, per corpus, weighted as the settings say."""
+        found: list[Bm25Index] = self._once(("bm25", level), lambda: self.weighted(self.counts(level)))
+        return found
+
+    def _once(self, key: Any, make: Callable[[], Any]) -> Any:
+        if self.kept is None:
+            return make()
+        if key not in self.kept:
+            self.kept[key] = make()
+        return self.kept[key]
+
+    def weighted(self, parts: Sequence[TermCounts]) -> list[Bm25Index]:
+        """BM25 indexes of term counts per corpus, weighted as the settings say."""
         options = self.settings.bm25
-        parts = self.counts(level)
         pooled = statistics(parts) if options.statistics == "question_set" else None
         return [Bm25Index(part, pooled or statistics([part]), options.k1, options.b) for part in parts]
 
@@ -120,45 +137,24 @@ class Corpora:
         """Chunk number by point id of a level's collection, per corpus."""
         import uuid
 
-        numbers = []
-        for name in self.names:
-            ids = np.load(self.read(f"collections/level_{level}", name).path("ids.npy"))
-            numbers.append({str(uuid.UUID(bytes=row.tobytes())): i for i, row in enumerate(ids)})
-        return numbers
+        def numbers() -> list[dict[str, int]]:
+            stored = [self.read(f"collections/level_{level}", name).path("ids.npy") for name in self.names]
+            return [{str(uuid.UUID(bytes=row.tobytes())): i for i, row in enumerate(np.load(path))} for path in stored]
 
-    def rankers(
-        self, retrievers: Collection[RetrieverName], queries: Sequence[str], encode: Encode, vector_store: Vectors
-    ) -> dict[RetrieverName, Ranker]:
-        """Rankers for some questions, by retriever; what they have in common is searched once.
+        found: list[dict[str, int]] = self._once(("points", level), numbers)
+        return found
 
-        Args:
-            retrievers: `bm25`, `dense`, `hybrid`.
-            queries: The questions alone, never their options.
-            encode: Texts to vectors; called only where vectors are needed.
-            vector_store: Holds the collections.
-        """
-        searchers: dict[RetrieverName, Searcher] = {}
-        if not {"bm25", "hybrid"}.isdisjoint(retrievers):
-            searchers["bm25"] = Remembering(Bm25Searcher(query_terms(queries), self.bm25, self.starts))
-        if not {"dense", "hybrid"}.isdisjoint(retrievers):
-            find = partial(self._nearest, vector_store)
-            searchers["dense"] = Remembering(DenseSearcher(encode(queries), find, self.starts))
-        if "hybrid" in retrievers:
-            searchers["hybrid"] = Remembering(HybridSearcher([searchers["bm25"], searchers["dense"]]))
-        return {
-            name: Ranker(searchers[name], self.layout, self.starts, self.settings.levels, self.settings.k_r)
-            for name in retrievers
-        }
-
-    def _nearest(
-        self, vector_store: Vectors, vectors: np.ndarray, level: int, k: int
+    def nearest(
+        self, vector_store: Vectors, vectors: np.ndarray, level: int, k: int, topics: np.ndarray | None = None
     ) -> list[tuple[np.ndarray, np.ndarray]]:
+        """The k nearest chunks of each corpus, of each question's topic where there are `topics`; see `merge`."""
         found = []
+        where = None if topics is None else [{"topic": int(topic)} for topic in topics]
         with vector_store.open(f"level_{level}", vectors.shape[1]) as collection:
             for name, number in zip(self.names, self.point_numbers(level), strict=True):
                 chunks = np.full((len(vectors), k), -1, np.int64)
                 scores = np.zeros((len(vectors), k))
-                for row, hits in enumerate(collection.search(name, vectors, k)):
+                for row, hits in enumerate(collection.search(name, vectors, k, where)):
                     # Points of chunks that are being replaced at this moment are in no manifest.
                     known = [(number[identity], score) for identity, score in hits if identity in number]
                     if known:

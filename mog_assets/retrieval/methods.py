@@ -1,31 +1,34 @@
 """Methods by name, and the passages each of them ranks.
 
-A method is written `[retriever:]name`, e.g. `mog`, `fused-2`, `hybrid:mog`; without a retriever the configured one is
-meant. `medrag` stands for `fixed-2`, `dense-2` for `dense:fixed-2`.
+A method is written `[retriever:]name[+topics]`, e.g. `mog`, `fused-2`, `hybrid:mog`, `mogg+topics`; without a retriever
+the configured one is meant. `medrag` stands for `fixed-2`, `dense-2` for `dense:fixed-2`. Those of the sentence graph
+(`hop-0` …, `mogg`, `mogg-uniform`) retrieve by BM25, as the paper does.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from functools import cached_property
-from typing import cast
+from typing import Protocol, cast
 
 import numpy as np
 
-from mog_assets.arrays import first_of_each, places, running
-from mog_assets.config import RetrieverName
+from mog_assets.arrays import first_of_each, places, ranges, running
+from mog_assets.config import RetrieverName, Settings
 from mog_assets.corpus.chunks import Layout
 from mog_assets.errors import ConfigError
-from mog_assets.retrieval.mix import Candidates, candidates, emission_levels, emit, mix
+from mog_assets.retrieval.mix import Candidates, Granularities, candidates, emission_levels, emit, ranked
 from mog_assets.retrieval.search import Hits, Searcher
 
 RETRIEVERS: tuple[RetrieverName, ...] = ("bm25", "dense", "hybrid")
 _PATTERN = re.compile(
-    r"(?:(?P<retriever>bm25|dense|hybrid):)?(?P<kind>fixed|fused|mog|oracle|medrag)(?:-(?P<level>\d+))?"
+    r"(?:(?P<retriever>bm25|dense|hybrid):)?"
+    r"(?P<kind>fixed|fused|mog|oracle|medrag|hop|mogg-uniform|mogg)(?:-(?P<level>\d+))?(?P<topics>\+topics)?"
 )
-_LEVELLED = ("fixed", "fused")
+_LEVELLED = ("fixed", "fused", "hop")
+_GRAPH = ("hop", "mogg", "mogg-uniform")
 
 # A run is deep enough for every measure: as many characters as the longest context, as many documents as nDCG@10 sees.
 CONTEXT_CHARS = 8000
@@ -38,51 +41,120 @@ class Method:
     """How passages are ranked.
 
     Attributes:
-        kind: `fixed` (one level alone), `fused` (all levels, equal weights), `mog` (router), `oracle` (soft labels).
-        level: Level of the passages; None where the weights choose it.
+        kind: One granularity alone (`fixed`, `hop`), all with equal weights (`fused`, `mogg-uniform`), or with those of
+            a router (`mog`, `mogg`) or of the soft labels (`oracle`).
+        level: Granularity of the passages, from 1, the finest (level 1, 0 hops); None where the weights choose it.
+        topics: Whether passages are of the question's topic.
     """
 
     name: str
     retriever: RetrieverName
     kind: str
     level: int | None
+    topics: bool = False
+
+    @property
+    def graph(self) -> bool:
+        """Whether it ranks neighbourhoods of the sentence graph."""
+        return self.kind in _GRAPH
+
+    def within(self, topics: bool) -> Method:
+        """The same, within topics or not."""
+        return replace(self, name=self.name.removesuffix("+topics") + ("+topics" if topics else ""), topics=topics)
+
+    @property
+    def routed(self) -> bool:
+        """Whether a router weighs the granularities."""
+        return self.kind in ("mog", "mogg")
 
 
-def parse(name: str, default: RetrieverName, levels: int) -> Method:
+def parse(name: str, settings: Settings) -> Method:
     """A method by any of its names; its `name` is the canonical one.
 
     Raises:
         ConfigError: no such method.
     """
-    text = re.sub(r"^dense-(\d+)$", r"dense:fixed-\1", name.strip())
+    default, levels, hops = settings.retriever, settings.levels, settings.graph.hops
+    text = re.sub(r"^dense-(\d+)", r"dense:fixed-\1", name.strip())
     match = _PATTERN.fullmatch(text)
     if match:
-        kind, number = match["kind"], match["level"]
+        kind, number, topics = match["kind"], match["level"], match["topics"] is not None
         if kind == "medrag" and number is None:
             kind, number = "fixed", "2"
-        if (kind in _LEVELLED) == (number is not None) and (number is None or 1 <= int(number) <= levels):
-            retriever = cast(RetrieverName, match["retriever"] or default)
-            level = int(number) if number else None
-            return Method(_canonical(kind, level, retriever, default), retriever, kind, level)
-    known = f"fixed-1..{levels}, fused-1..{levels}, mog, oracle, dense-1..{levels}, medrag"
-    raise ConfigError(f"method: expected one of {known}, or one with a retriever before it (hybrid:mog), got {name!r}")
+        least, most = (0, hops) if kind == "hop" else (1, levels)
+        numbered = (kind in _LEVELLED) == (number is not None) and (number is None or least <= int(number) <= most)
+        if numbered and not (kind in _GRAPH and match["retriever"] not in (None, "bm25")):
+            retriever: RetrieverName = "bm25" if kind in _GRAPH else cast(RetrieverName, match["retriever"] or default)
+            full = _canonical(kind, number, retriever, default) + ("+topics" if topics else "")
+            level = int(number) + (kind == "hop") if number else None
+            return Method(full, retriever, kind, level, topics)
+    known = f"fixed-1..{levels}, fused-1..{levels}, mog, oracle, dense-1..{levels}, medrag, hop-0..{hops}, mogg"
+    raise ConfigError(
+        f"method: expected one of {known}, mogg-uniform, or one of the first four with a retriever before it "
+        f"(hybrid:mog), any of them with +topics after it, got {name!r}"
+    )
 
 
-def _canonical(kind: str, level: int | None, retriever: str, default: str) -> str:
-    name = kind if level is None else f"{kind}-{level}"
-    if retriever == default:
+def _canonical(kind: str, number: str | None, retriever: str, default: str) -> str:
+    name = kind if number is None else f"{kind}-{int(number)}"
+    if retriever == default or kind in _GRAPH:
         return name
-    return f"dense-{level}" if (retriever, kind) == ("dense", "fixed") else f"{retriever}:{name}"
+    return f"dense-{int(number or 0)}" if (retriever, kind) == ("dense", "fixed") else f"{retriever}:{name}"
 
 
-def default_methods(default: RetrieverName, levels: int) -> list[str]:
-    """Everything under the default retriever, and fixed, fused and mog under the others."""
-    level_names = [f"{kind}-{level}" for kind in _LEVELLED for level in range(1, levels + 1)]
+def default_methods(settings: Settings) -> list[str]:
+    """Everything under the default retriever; fixed, fused and mog under the others; some of them within topics."""
+    level_names = [f"{kind}-{level}" for kind in ("fixed", "fused") for level in settings.level_range]
     names = [*level_names, "mog", "oracle"]
     for retriever in RETRIEVERS:
-        if retriever != default:
+        if retriever != settings.retriever:
             names += [f"{retriever}:{name}" for name in [*level_names, "mog"]]
-    return [parse(name, default, levels).name for name in names]
+    names += [*(f"hop-{hop}" for hop in range(settings.graph.hops + 1)), "mogg-uniform", "mogg"]
+    names += [f"{name}+topics" for name in (f"fixed-{min(2, settings.levels)}", "mog", "mogg")]
+    return [parse(name, settings).name for name in names]
+
+
+@dataclass(frozen=True)
+class LevelChunks:
+    """Chunks of the levels of a layout, made of level-1 chunks.
+
+    Attributes:
+        layout: Of all corpora.
+        count: Number of levels.
+        first: First chunk of each corpus at a level.
+    """
+
+    layout: Layout
+    count: int
+    first: Callable[[int], np.ndarray]
+
+    def starts(self, granularity: int) -> np.ndarray:
+        """See `Granularities`."""
+        return self.first(granularity)
+
+    def spread(self, hits: Hits, granularity: int) -> tuple[np.ndarray, np.ndarray]:
+        """See `Granularities`."""
+        first, last = self.layout.covered(hits.chunk, granularity)
+        return np.repeat(np.arange(len(first)), last - first), ranges(first, last)
+
+    def containing(self, pieces: np.ndarray, granularity: int) -> np.ndarray:
+        """See `Granularities`."""
+        return self.layout.containing(pieces, granularity)
+
+    def passages(self, hits: Hits, granularities: np.ndarray) -> Passages:
+        """A span each: see `Chunks`."""
+        document, start, end = (np.empty(len(hits.chunk), np.int64) for _ in range(3))
+        for level in np.unique(granularities):
+            here = granularities == level
+            document[here], start[here], end[here] = self.layout.chunk_spans(hits.chunk[here], int(level))
+        return Passages(hits.question, places(hits.question), document, start, end, granularities, hits.score)
+
+
+class Chunks(Granularities, Protocol):
+    """Chunks that can be shown."""
+
+    def passages(self, hits: Hits, granularities: np.ndarray) -> Passages:
+        """Documents and spans of hits, given the granularity of each."""
 
 
 @dataclass(frozen=True)
@@ -91,62 +163,65 @@ class Ranker:
 
     Attributes:
         searcher: The retriever.
-        layout: Of all corpora of the question set.
-        starts: First chunk of each corpus at a level.
-        levels: Number of levels.
-        k_r: Chunks per level and corpus that enter the mix.
+        chunks: What it finds.
+        k_r: Chunks per granularity and corpus that enter the mix.
     """
 
     searcher: Searcher
-    layout: Layout
-    starts: Callable[[int], np.ndarray]
-    levels: int
+    chunks: Chunks
     k_r: int
 
     @cached_property
     def _candidates(self) -> Candidates:
-        levels = range(1, self.levels + 1)
-        hits = [self.searcher.search(level, DEPTH).best_per_corpus(self.k_r, self.starts(level)) for level in levels]
-        return candidates(hits, self.layout)
+        hits = [
+            self.searcher.search(granularity, DEPTH).best_per_corpus(self.k_r, self.chunks.starts(granularity))
+            for granularity in range(1, self.chunks.count + 1)
+        ]
+        return candidates(hits, self.chunks)
 
     @cached_property
-    def _fused(self) -> Hits:
-        questions = int(self._candidates.question.max(initial=-1)) + 1
-        return mix(self._candidates, np.ones((questions, self.levels)))
+    def _equally(self) -> tuple[np.ndarray, np.ndarray]:
+        return ranked(self._candidates, np.ones((self._questions, self.chunks.count)))
+
+    @property
+    def _questions(self) -> int:
+        return int(self._candidates.question.max(initial=-1)) + 1
 
     def rank(self, method: Method, weights: np.ndarray | None = None) -> Passages:
         """The passages of every question.
 
         Args:
             method: One of this retriever.
-            weights: float array of shape (questions, levels) for `mog` and `oracle`; a row of zeros gives no passage.
+            weights: float array of shape (questions, granularities) for `mog`, `mogg` and `oracle`; a row of zeros
+                gives no passage.
         """
-        if method.kind == "fixed":
+        if method.kind in ("fixed", "hop"):
             assert method.level is not None
             found = self.searcher.search(method.level, DEPTH)
-            return passages(found, np.full(len(found.chunk), method.level), self.layout)
-        if method.kind == "fused":
-            ranked = self._fused
-            levels = np.full(int(ranked.question.max(initial=-1)) + 1, method.level)
+            return self.chunks.passages(found, np.full(len(found.chunk), method.level))
+        if weights is None:
+            # Equal weights: the finest granularity, unless the method names one.
+            order, levels = self._equally, np.full(self._questions, method.level or 1)
         else:
-            assert weights is not None
-            ranked, levels = mix(self._candidates, weights), emission_levels(weights)
-        return passages(*emit(ranked, levels, self.layout), self.layout)
+            order, levels = ranked(self._candidates, weights), emission_levels(weights)
+        return self.chunks.passages(*emit(self._candidates, *order, levels, self.chunks))
 
 
 @dataclass(frozen=True)
 class Passages:
-    """Ranked passages of questions: arrays of equal length, ordered by question, best first.
+    """Ranked passages of questions: a row for each span, ordered by question and rank, those of a passage as they read.
 
     Attributes:
         question: Position of the question.
+        rank: Of the passage, from 0.
         document: Position of the document over all corpora, in their order.
         start, end: Offsets in its text, in characters.
-        level: Level of the chunk.
-        score: What it was ranked by.
+        level: Level of the chunk, or hops of the neighbourhood.
+        score: What the passage was ranked by.
     """
 
     question: np.ndarray
+    rank: np.ndarray
     document: np.ndarray
     start: np.ndarray
     end: np.ndarray
@@ -154,23 +229,21 @@ class Passages:
     score: np.ndarray
 
     def at(self, rows: np.ndarray) -> Passages:
-        """Some of them: a mask, or positions in order."""
+        """Some rows: a mask, or positions in order."""
         return Passages(*(getattr(self, field.name)[rows] for field in fields(self)))
-
-
-def passages(hits: Hits, levels: np.ndarray, layout: Layout) -> Passages:
-    """Document and span of each chunk, given the level of each."""
-    document, start, end = (np.empty(len(hits.chunk), np.int64) for _ in range(3))
-    for level in np.unique(levels):
-        here = levels == level
-        document[here], start[here], end[here] = layout.chunk_spans(hits.chunk[here], int(level))
-    return Passages(hits.question, document, start, end, levels, hits.score)
 
 
 def cut(found: Passages, k: int) -> Passages:
     """As many passages as the measures can see: `CONTEXT_CHARS` characters, `DOCUMENTS` documents, k passages."""
-    new = np.zeros(len(found.question), np.int64)
-    new[first_of_each(found.question, found.document)] = 1
-    seen = running(new, found.question) < DOCUMENTS
-    filling = running(found.end - found.start, found.question) < CONTEXT_CHARS
-    return found.at(seen | filling | (places(found.question) < k))
+    return found.at(seen(found.question, found.rank, found.document, found.end - found.start, k))
+
+
+def seen(question: np.ndarray, rank: np.ndarray, document: np.ndarray, length: np.ndarray, k: int) -> np.ndarray:
+    """Mask of the rows that some measure sees; a passage is seen as a whole."""
+    new = np.zeros(len(question), np.int64)
+    new[first_of_each(question, document)] = 1
+    filling = running(length, question) < CONTEXT_CHARS
+    rows = (running(new, question) < DOCUMENTS) | filling | (rank < k)
+    last = np.full(int(question.max(initial=-1)) + 1, -1)
+    np.maximum.at(last, question[rows], rank[rows])
+    return rank <= last[question]

@@ -1,91 +1,124 @@
-"""The granularity mix: level-1 chunks ranked by the weighted scores of the chunks that contain them.
+"""The granularity mix: pieces of text ranked by the weighted scores of the chunks that contain them.
 
-References: Zhong et al. 2024 (Mix-of-Granularity), section 3.1 and figure 2.
+Pieces are level-1 chunks, which coarser chunks are made of, or nodes of the sentence graph, which neighbourhoods are.
+
+References: Zhong et al. 2024 (Mix-of-Granularity), sections 3.1 and 3.3 and figure 2.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Protocol
 
 import numpy as np
 
-from mog_assets.arrays import first_of_each, pairs, ranges
-from mog_assets.corpus.chunks import Layout
+from mog_assets.arrays import first_of_each, pairs
 from mog_assets.retrieval.search import Hits
+
+
+class Granularities(Protocol):
+    """Chunks of several granularities over the same pieces; granularities are numbered from 1, the finest."""
+
+    @property
+    def count(self) -> int:
+        """Number of granularities."""
+
+    def starts(self, granularity: int) -> np.ndarray:
+        """First chunk of each corpus, int64 of shape (corpora,)."""
+
+    def spread(self, hits: Hits, granularity: int) -> tuple[np.ndarray, np.ndarray]:
+        """The pieces in chunks of a granularity: the row of the hit and the piece, int64 each, in order of rows."""
+
+    def containing(self, pieces: np.ndarray, granularity: int) -> np.ndarray:
+        """The chunk of a granularity that each piece belongs to, whatever was retrieved."""
 
 
 @dataclass(frozen=True)
 class Candidates:
-    """Level-1 chunks that lie in at least one retrieved chunk of any level, in order of question and chunk.
+    """Pieces that lie in at least one retrieved chunk of any granularity, in order of question and piece.
 
     Attributes:
-        question, finest: int64 arrays of shape (n,).
-        scores: t(c), float64 of shape (n, levels): the score of the level-g chunk that contains the candidate where
-            that chunk was retrieved, else 0.
+        question, piece: int64 arrays of shape (n,).
+        scores: t(c), float64 of shape (n, granularities): the score of the chunk of granularity g that contains the
+            candidate where that chunk was retrieved, else 0; of several such chunks, the best.
+        chunks: int64 of the same shape: that chunk, −1 where there is none.
     """
 
     question: np.ndarray
-    finest: np.ndarray
+    piece: np.ndarray
     scores: np.ndarray
+    chunks: np.ndarray
 
 
-def candidates(hits: Sequence[Hits], layout: Layout) -> Candidates:
-    """Spread the chunks retrieved at each level over the level-1 chunks they contain.
+def candidates(hits: Sequence[Hits], made_of: Granularities) -> Candidates:
+    """Spread the chunks retrieved at each granularity over the pieces they contain.
 
     Args:
-        hits: Per level, finest first: the k_r best chunks of each corpus.
-        layout: Of all corpora.
+        hits: Per granularity, finest first: the k_r best chunks of each corpus.
+        made_of: The chunks.
     """
-    keys, levels, scores = [], [], []
-    for number, found in enumerate(hits):
-        first, last = layout.covered(found.chunk, number + 1)
-        keys.append(pairs(np.repeat(found.question, last - first), ranges(first, last)))
-        levels.append(np.full(len(keys[-1]), number))
-        scores.append(np.repeat(found.score, last - first))
+    keys, rows = [], []
+    for granularity, found in enumerate(hits, 1):
+        row, piece = made_of.spread(found, granularity)
+        # Hits are best first, so that of several chunks around a piece the first is the best.
+        first = first_of_each(found.question[row], piece)
+        keys.append(pairs(found.question[row[first]], piece[first]))
+        rows.append(row[first])
     distinct, where = np.unique(np.concatenate(keys), return_inverse=True)
-    table = np.zeros((len(distinct), len(hits)))
-    table[where, np.concatenate(levels)] = np.concatenate(scores)
-    return Candidates(distinct >> 40, distinct & (2**40 - 1), table)
+    scores = np.zeros((len(distinct), len(hits)))
+    chunks = np.full((len(distinct), len(hits)), -1, np.int64)
+    for column, (found, row, place) in enumerate(
+        zip(hits, rows, np.split(where, np.cumsum([len(row) for row in rows])[:-1]), strict=True)
+    ):
+        scores[place, column] = found.score[row]
+        chunks[place, column] = found.chunk[row]
+    return Candidates(distinct >> 40, distinct & (2**40 - 1), scores, chunks)
 
 
 def emission_levels(weights: np.ndarray) -> np.ndarray:
-    """g_r of every question: the level with the greatest weight, the finer one of equals; 0 where no weight is above 0.
+    """g_r of every question: the one with the greatest weight, the finer one of equals; 0 where no weight is above 0.
 
     Args:
-        weights: float array of shape (questions, levels).
+        weights: float array of shape (questions, granularities).
     """
     return np.where((weights > 0).any(axis=1), weights.argmax(axis=1) + 1, 0)
 
 
-def mix(found: Candidates, weights: np.ndarray) -> Hits:
-    """Rank candidates by t(c)·w: level-1 chunks, best first.
+def ranked(found: Candidates, weights: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Rows of the candidates by t(c)·w, question by question, best first; and their scores.
 
     Args:
         found: The candidates.
-        weights: float array of shape (questions, levels).
+        weights: float array of shape (questions, granularities).
     """
     scores = np.einsum("ij,ij->i", found.scores, weights[found.question])
     order = np.lexsort((-scores, found.question))
-    return Hits(found.question[order], found.finest[order], scores[order])
+    return order, scores[order]
 
 
-def emit(ranked: Hits, levels: np.ndarray, layout: Layout) -> tuple[Hits, np.ndarray]:
-    """For each level-1 chunk the chunk of its question's level that contains it; each chunk once.
+def emit(
+    found: Candidates, order: np.ndarray, scores: np.ndarray, levels: np.ndarray, made_of: Granularities
+) -> tuple[Hits, np.ndarray]:
+    """For each candidate the chunk of its question's granularity that contains it; each chunk once.
 
     Args:
-        ranked: From `mix`.
+        found: The candidates.
+        order: Rows of the candidates, from `ranked`.
+        scores: Theirs.
         levels: int array of shape (questions,); nothing is emitted where it is 0.
-        layout: Of all corpora.
+        made_of: The chunks.
 
     Returns:
-        The chunks, and the level of each.
+        The chunks, and the granularity of each.
     """
-    level = levels[ranked.question]
-    chunk = np.empty_like(ranked.chunk)
-    for number in np.unique(level[level > 0]):
-        here = level == number
-        chunk[here] = layout.containing(ranked.chunk[here], int(number))
-    emitted = np.flatnonzero(level > 0)
-    kept = emitted[first_of_each(ranked.question[emitted], chunk[emitted])]
-    return Hits(ranked.question[kept], chunk[kept], ranked.score[kept]), level[kept]
+    emitted = levels[found.question[order]] > 0
+    order, scores = order[emitted], scores[emitted]
+    question, piece = found.question[order], found.piece[order]
+    level = levels[question]
+    chunk = found.chunks[order, level - 1]
+    for granularity in np.unique(level):
+        here = np.flatnonzero((level == granularity) & (chunk < 0))
+        chunk[here] = made_of.containing(piece[here], int(granularity))
+    kept = first_of_each(question, chunk)
+    return Hits(question[kept], chunk[kept], scores[kept]), level[kept]

@@ -27,6 +27,10 @@ class Hits:
     chunk: np.ndarray
     score: np.ndarray
 
+    def at(self, rows: np.ndarray) -> Hits:
+        """Some rows: a mask, or positions in order."""
+        return Hits(self.question[rows], self.chunk[rows], self.score[rows])
+
     def best_per_corpus(self, k: int, starts: np.ndarray) -> Hits:
         """The k best chunks of every corpus.
 
@@ -36,8 +40,7 @@ class Hits:
         """
         group = self.question * len(starts) + np.searchsorted(starts, self.chunk, side="right") - 1
         order = np.argsort(group, kind="stable")
-        kept = np.sort(order[places(group[order]) < k])
-        return Hits(self.question[kept], self.chunk[kept], self.score[kept])
+        return self.at(np.sort(order[places(group[order]) < k]))
 
 
 class Searcher(Protocol):
@@ -70,6 +73,8 @@ class Bm25Searcher:
         queries: Terms of every question.
         open_indexes: Opens the index of each corpus, in order, at a level.
         starts: First chunk of each corpus at a level.
+        topics: Topic of every question whose chunks alone are found; all chunks where there are none.
+        chunk_topics: Topic of every chunk of a level, per corpus.
     """
 
     def __init__(
@@ -77,14 +82,23 @@ class Bm25Searcher:
         queries: Sequence[Sequence[str]],
         open_indexes: Callable[[int], Sequence[Bm25Index]],
         starts: Callable[[int], np.ndarray],
+        topics: np.ndarray | None = None,
+        chunk_topics: Callable[[int], Sequence[np.ndarray]] | None = None,
     ) -> None:
         self._queries = queries
         self._open_indexes = open_indexes
         self._starts = starts
+        self._topics = topics
+        self._chunk_topics = chunk_topics
 
     def search(self, level: int, k: int) -> Hits:
         """See `Searcher.search`."""
-        found = [index.search(self._queries, k) for index in self._open_indexes(level)]
+        indexes = self._open_indexes(level)
+        if self._topics is None or self._chunk_topics is None:
+            found = [index.search(self._queries, k) for index in indexes]
+        else:
+            pairs = zip(indexes, self._chunk_topics(level), strict=True)
+            found = [index.search_within(self._queries, k, self._topics, topics) for index, topics in pairs]
         return merge([chunks for chunks, _ in found], [scores for _, scores in found], self._starts(level))
 
 

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import json
 from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
 from datetime import UTC, datetime
+from functools import partial
 
 import numpy as np
 import pandas as pd
@@ -16,6 +19,7 @@ from mog_assets.retrieval.corpora import Corpora
 from mog_assets.retrieval.tokens import query_terms
 from mog_assets.routing import checks, labels, router
 from mog_assets.routing.plots import loss_curve, weights_by_kind
+from mog_assets.routing.retrieve import ROUTERS, Retrieval, graph_of_question_sets
 from resources.recipe import Recipe, Work
 
 GROUP = "routing"
@@ -26,8 +30,41 @@ def _used(settings: Settings, name: str) -> list[str]:
     return [*question_set.train, *question_set.test]
 
 
-def build_soft_labels(work: Work) -> None:
-    """Compare the best BM25 chunk of each level with what the question's evidence says."""
+@dataclass(frozen=True)
+class Family:
+    """Granularities that a router chooses between.
+
+    Attributes:
+        kind: The method that the router serves.
+        labels: Key of the soft labels.
+        names: What people call the granularities, finest first.
+    """
+
+    kind: str
+    labels: str
+    names: Sequence[str]
+
+    @property
+    def router(self) -> str:
+        """Key of the router."""
+        return ROUTERS[self.kind]
+
+
+def trained(settings: Settings) -> bool:
+    """Whether there are questions to train routers on."""
+    return any(question_set.train for question_set in settings.question_sets.values())
+
+
+def families(settings: Settings) -> list[Family]:
+    """Levels of chunks, and hops of the sentence graph."""
+    return [
+        Family("mog", "soft_labels", [f"level {level}" for level in settings.level_range]),
+        Family("mogg", "hop_soft_labels", [f"{hop} hops" for hop in range(settings.graph.hops + 1)]),
+    ]
+
+
+def build_soft_labels(family: Family, work: Work) -> None:
+    """Compare the best BM25 chunk of each granularity with what the question's evidence says."""
     settings = work.settings
     stored = work.input("questions")
     tables = []
@@ -36,7 +73,7 @@ def build_soft_labels(work: Work) -> None:
         if not questions:
             continue
         corpora = Corpora.open(work.input, settings, question_set.corpora)
-        similarities = _similarities(work, corpora, questions)
+        similarities = _similarities(family, work, corpora, questions)
         values = labels.soft_labels(similarities, settings.soft_labels.values)
         kept = values.any(axis=1)
         tables.append(
@@ -61,33 +98,37 @@ def build_soft_labels(work: Work) -> None:
         with work.writing(path) as temporary:
             table.to_parquet(temporary)
     work.recomputed["questions labelled"] = len(table)
-    best = Counter((np.argmax(np.stack(table["label"]), axis=1) + 1).tolist()) if len(table) else Counter()
-    work.show_table("best level", [{"level": level, "questions": best[level]} for level in settings.level_range])
+    best = Counter(np.argmax(np.stack(table["label"]), axis=1).tolist()) if len(table) else Counter()
+    work.show_table("best", [{"best": name, "questions": best[i]} for i, name in enumerate(family.names)])
 
 
-def _similarities(work: Work, corpora: Corpora, questions: list[Question]) -> np.ndarray:
-    settings = work.settings
-    texts = [q.question for q in questions]
-    ranker = corpora.rankers({"bm25"}, texts, work.tools.encoder.encode, work.tools.qdrant)["bm25"]
-    best = labels.best_chunks(ranker.searcher, list(settings.level_range), len(questions))
+def _similarities(family: Family, work: Work, corpora: Corpora, questions: list[Question]) -> np.ndarray:
+    settings, encoder = work.settings, work.tools.encoder
+    asked = Retrieval(corpora, [q.question for q in questions], encoder.encode, encoder.fingerprint, work.tools.qdrant)
+    graph = family.kind == "mogg"
+    granularities = range(1, len(family.names) + 1)
+    best = labels.best_chunks(asked.ranker("bm25", graph).searcher, granularities, len(questions))
     if settings.soft_labels.method == "embedding":
-        tables = {level: corpora.vectors(level) for level in settings.level_range}
-        vectors = labels.evidence_vectors(questions, corpora.position, corpora.layout, tables[1])
+        finest = corpora.vectors(1)
+        tables: dict[int, labels.Rows] = {
+            g: asked.neighbourhoods.vectors(g, finest) if graph else corpora.vectors(g) for g in granularities
+        }
+        vectors = labels.evidence_vectors(questions, corpora.position, corpora.layout, finest)
         without = [i for i, question in enumerate(questions) if not question.evidence]
         with work.progress(len(without), "label texts encoded") as advance:
             texts = [labels.label_text(questions[i], {}) for i in without]
-            vectors[without] = work.tools.encoder.encode(texts, advance)
+            vectors[without] = encoder.encode(texts, advance)
         return labels.similarities_embedding(vectors, tables, best)
     wanted = {(e.corpus, e.doc): corpora.position[e.corpus, e.doc] for q in questions for e in q.evidence}
     found = corpora.texts(wanted.values())
     documents = {key: found[position][1] for key, position in wanted.items()}
     texts = [labels.label_text(question, documents) for question in questions]
-    counts = {level: corpora.counts(level) for level in settings.level_range}
+    counts = {g: asked.neighbourhoods.counts(g) if graph else corpora.counts(g) for g in granularities}
     measure = labels.similarities_tfidf if settings.soft_labels.method == "tfidf" else labels.similarities_hitrate
     return measure(query_terms(texts), counts, best)
 
 
-def build_router(work: Work) -> None:
+def build_router(family: Family, work: Work) -> None:
     """Train the multi-layer perceptron from query vector to level weights.
 
     The previous router stays where the new one fails or is significantly worse on questions that neither was trained
@@ -96,14 +137,14 @@ def build_router(work: Work) -> None:
     Raises:
         MogError: training failed, and there is no previous router for this encoder and these levels.
     """
-    soft = work.input("soft_labels")
+    soft = work.input(family.labels)
     table = pd.read_parquet(soft.path("labels.parquet"))
     table = table[table["train"].astype(bool)].reset_index(drop=True)
     with work.progress(len(table), "questions encoded") as advance:
         vectors = work.tools.encoder.encode(table["text"].tolist(), advance).astype(np.float32)
-    previous, unusable = _previous(work)
+    previous, unusable = _previous(family, work)
     try:
-        trained, new = _train(work, table, vectors, soft.manifest.version)
+        trained, new = _train(family, work, table, vectors, soft.manifest.version)
     # Whatever training comes to, from too few questions to a full GPU: a router that works is not given up for it.
     except Exception as error:
         if previous is None:
@@ -127,18 +168,20 @@ def build_router(work: Work) -> None:
     _show(work, new, table, vectors)
 
 
-def _previous(work: Work) -> tuple[router.Router | None, str | None]:
+def _previous(family: Family, work: Work) -> tuple[router.Router | None, str | None]:
     """The previous router, if it can take the place of a new one; else why it cannot, None where there is none."""
     artefact = work.draft.previous
     if artefact is None:
         return None, None
     try:
-        return router.open_router(artefact, work.tools.encoder.fingerprint, work.settings.levels), None
+        return router.open_router(artefact, work.tools.encoder.fingerprint, len(family.names)), None
     except MogError as error:
         return None, str(error)
 
 
-def _train(work: Work, table: pd.DataFrame, vectors: np.ndarray, version: str) -> tuple[router.Trained, router.Router]:
+def _train(
+    family: Family, work: Work, table: pd.DataFrame, vectors: np.ndarray, version: str
+) -> tuple[router.Trained, router.Router]:
     """A new router, sealed with what it was trained on."""
     settings = work.settings
     if table.empty:
@@ -164,7 +207,7 @@ def _train(work: Work, table: pd.DataFrame, vectors: np.ndarray, version: str) -
     facts = {
         "encoder": work.tools.encoder.fingerprint,
         "labels": version,
-        "levels": settings.levels,
+        "levels": len(family.names),
         "seed": settings.seed,
         "training": training,
     }
@@ -250,47 +293,56 @@ def recipes(settings: Settings) -> list[Recipe]:
     if not any(_used(settings, name) for name in settings.question_sets):
         return []
     levels = settings.level_range
-    searched = ["documents", "chunks/level_1", "tokens", *(f"bm25/level_{level}" for level in levels)]
-    if settings.soft_labels.method == "embedding":
-        searched += [f"embeddings/level_{level}" for level in levels]
-    found = [
-        Recipe(
-            key="soft_labels",
-            build=build_soft_labels,
-            description="Which level's best chunk says most of what the gold evidence says, for every question.",
-            group=GROUP,
-            deps=(*searched, "questions"),
-            partitioned=False,
-            settings=lambda tools: [
-                tools.settings.soft_labels.model_dump(),
-                tools.settings.bm25.model_dump(),
-                {name: [q.corpora, q.train, q.test] for name, q in tools.settings.question_sets.items()},
-                tools.encoder.identity,
-            ],
-            checks=(checks.SOFT_LABEL_VALUES,),
-            kinds=("parquet",),
-            version="4",
-        )
-    ]
-    if any(question_set.train for question_set in settings.question_sets.values()):
+    embedded = settings.soft_labels.method == "embedding"
+    chunks = ("documents", "chunks/level_1")
+    searched = {
+        "mog": [*chunks, "tokens", *(f"bm25/level_{level}" for level in levels)],
+        "mogg": [*chunks, "sentence_graph", *graph_of_question_sets(settings)],
+    }
+    vectors = {"mog": [f"embeddings/level_{level}" for level in levels], "mogg": ["embeddings/level_1"]}
+    found = []
+    for family in families(settings):
+        deps = searched[family.kind] + (vectors[family.kind] if embedded else [])
         found.append(
             Recipe(
-                key="router",
-                build=build_router,
-                description="Multi-layer perceptron from query vector to the weights of the levels.",
+                key=family.labels,
+                build=partial(build_soft_labels, family),
+                description=f"Which of {family.names[0]} to {family.names[-1]} says most of what the gold evidence "
+                "says, for every question.",
                 group=GROUP,
-                deps=("soft_labels",),
+                deps=(*deps, "questions"),
                 partitioned=False,
-                settings=lambda tools: [
-                    tools.settings.router.model_dump(),
-                    tools.settings.seed,
+                settings=lambda tools, family=family: [  # type: ignore[misc]
+                    tools.settings.soft_labels.model_dump(),
+                    tools.settings.bm25.model_dump(),
+                    {name: [q.corpora, q.train, q.test] for name, q in tools.settings.question_sets.items()},
                     tools.encoder.identity,
                 ],
-                intact=lambda tools, stored: router.is_intact(stored) and not stored.manifest.info.get("retry"),
-                checks=(checks.WEIGHTS_ALIVE, checks.NEW_ROUTER_IS_USED),
-                kinds=("pytorch",),
-                pool="gpu",
-                version="2",
+                checks=(checks.soft_label_values(len(family.names)),),
+                kinds=("parquet",),
+                version="4",
             )
         )
+        if trained(settings):
+            found.append(
+                Recipe(
+                    key=family.router,
+                    build=partial(build_router, family),
+                    description=f"Multi-layer perceptron from query vector to weights of {family.names[0]} to "
+                    f"{family.names[-1]}.",
+                    group=GROUP,
+                    deps=(family.labels,),
+                    partitioned=False,
+                    settings=lambda tools: [
+                        tools.settings.router.model_dump(),
+                        tools.settings.seed,
+                        tools.encoder.identity,
+                    ],
+                    intact=lambda tools, stored: router.is_intact(stored) and not stored.manifest.info.get("retry"),
+                    checks=(checks.WEIGHTS_ALIVE, checks.NEW_ROUTER_IS_USED),
+                    kinds=("pytorch",),
+                    pool="gpu",
+                    version="2",
+                )
+            )
     return found

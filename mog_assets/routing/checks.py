@@ -10,17 +10,18 @@ from mog_assets.routing import router
 from resources.recipe import Check, Work
 
 
-def _values(work: Work) -> str | None:
-    table = pd.read_parquet(work.draft.path("labels.parquet"))
-    first, second = work.settings.soft_labels.values
-    levels = work.settings.levels
-    expected = np.sort(np.array([first, second, *[0.0] * levels][:levels], np.float32))
-    rows = np.sort(np.stack(table["label"].to_numpy()).astype(np.float32), axis=1) if len(table) else expected[None]
-    wrong = int((~np.isclose(rows, expected).all(axis=1)).sum())
-    return f"{wrong} of {len(rows)} labels are not {first}/{second}/0" if wrong else None
+def soft_label_values(granularities: int) -> Check:
+    """Labels of so many granularities."""
 
+    def values(work: Work) -> str | None:
+        table = pd.read_parquet(work.draft.path("labels.parquet"))
+        first, second = work.settings.soft_labels.values
+        expected = np.sort(np.array([first, second, *[0.0] * granularities][:granularities], np.float32))
+        rows = np.sort(np.stack(table["label"].to_numpy()).astype(np.float32), axis=1) if len(table) else expected[None]
+        wrong = int((~np.isclose(rows, expected).all(axis=1)).sum()) if rows.shape[1] == granularities else len(rows)
+        return f"{wrong} of {len(rows)} labels are not {first}/{second}/0 of {granularities}" if wrong else None
 
-SOFT_LABEL_VALUES = Check("label_values", "Every label has the two values once each, and 0 elsewhere.", _values)
+    return Check("label_values", "Every label has the two values once each, and 0 elsewhere.", values)
 
 
 def _alive(work: Work) -> str | None:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 from scipy import sparse
@@ -18,6 +18,13 @@ from mog_assets.corpus.questions import Question
 from mog_assets.retrieval.bm25 import TermCounts, statistics
 from mog_assets.retrieval.search import Searcher
 from mog_assets.retrieval.vectors import VectorTable
+
+
+class Rows(Protocol):
+    """Unit vectors by row."""
+
+    def rows(self, rows: np.ndarray) -> np.ndarray:
+        """Float array of shape (len(rows), size)."""
 
 
 def soft_labels(similarities: np.ndarray, values: tuple[float, float]) -> np.ndarray:
@@ -49,7 +56,7 @@ def label_text(question: Question, texts: Mapping[tuple[str, str], str]) -> str:
     """
     if question.evidence:
         return "\n".join(texts[e.corpus, e.doc][e.start : e.end] for e in question.evidence)
-    answer = question.options.get(question.answer, question.answer)
+    answer = question.long_answer or question.options.get(question.answer, question.answer)
     return f"{question.question} {answer}".strip()
 
 
@@ -72,7 +79,7 @@ def best_chunks(searcher: Searcher, levels: Sequence[int], questions: int) -> np
     return best
 
 
-def similarities_embedding(labels: np.ndarray, tables: Mapping[int, VectorTable], best: np.ndarray) -> np.ndarray:
+def similarities_embedding(labels: np.ndarray, tables: Mapping[int, Rows], best: np.ndarray) -> np.ndarray:
     """Cosine of the label's vector and that of the best chunk of each level.
 
     Args:

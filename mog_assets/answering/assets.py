@@ -1,0 +1,241 @@
+"""The asset of the answering stage: `answers`."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, TypeVar
+
+import numpy as np
+import pandas as pd
+
+from mog_assets.answering.answerers import METHODS, Each, Means, Retrieve, Retrieved, serial
+from mog_assets.answering.extractive import Extractive
+from mog_assets.answering.notation import Combination, combination
+from mog_assets.answering.preflight import by_bm25, by_vectors
+from mog_assets.answering.prompted import Prompted
+from mog_assets.answering.retrieve import retrieve_by
+from mog_assets.answering.roles import Asked, Roles
+from mog_assets.answering.rows import AnswerRow
+from mog_assets.config import Settings
+from mog_assets.corpus.questions import Question, load_questions
+from mog_assets.errors import MogError
+from mog_assets.retrieval.corpora import Corpora, Read
+from mog_assets.routing.assets import trained
+from mog_assets.routing.retrieve import Retrieval, needs
+from resources.llm import RequestFailed
+from resources.recipe import Recipe, Tools, Work
+from resources.store import digest
+
+GROUP = "answering"
+# Questions that advance together.
+_BATCH = 256
+
+S = TypeVar("S")
+R = TypeVar("R")
+
+
+def combinations(settings: Settings) -> list[Combination]:
+    """The ways that questions are answered in, in order, each once."""
+    found = [combination(text, settings) for text in settings.answering.methods]
+    if not trained(settings):
+        found = [c for c in found if c.retrieval is None or not c.retrieval.routed]
+    return list({c.name: c for c in found}.values())
+
+
+def reader(tools: Tools) -> Roles:
+    """Who answers, by the settings."""
+    if tools.settings.answering.reader == "openai":
+        llm = tools.settings.llm
+        said = digest(tools.llm.endpoint, llm.temperature, llm.max_tokens, tools.settings.seed)[:8]
+        return Prompted(tools.llm.complete, f"{llm.model} {said}", failures=(RequestFailed,))
+    return Extractive(tools.encoder.encode, f"{tools.settings.encoder.model} {tools.encoder.fingerprint[:12]}")
+
+
+def side_by_side(tools: Tools) -> Each:
+    """Runs the calls of a round: as many at once as the endpoint is asked for."""
+    if tools.settings.answering.reader != "openai":
+        return serial
+
+    def each(work: Callable[[S], R], items: Sequence[S]) -> list[R]:
+        with ThreadPoolExecutor(tools.settings.llm.concurrency) as pool:
+            futures = [pool.submit(work, item) for item in items]
+            try:
+                return [future.result() for future in futures]
+            except BaseException:
+                pool.shutdown(cancel_futures=True)
+                raise
+
+    return each
+
+
+def opened(tools: Tools, read: Read, names: Sequence[str]) -> Retrieval:
+    """Some corpora, to be asked again and again."""
+    corpora = Corpora.open(read, tools.settings, names, keep=True)
+    return Retrieval(corpora, (), tools.encoder.encode, tools.encoder.fingerprint, tools.qdrant)
+
+
+def answer(tools: Tools, retrieval: Retrieval, how: Combination, asked: Sequence[Asked]) -> list[AnswerRow]:
+    """Answer questions.
+
+    Args:
+        tools: The resources.
+        retrieval: The corpora.
+        how: The way, and what it retrieves by.
+        asked: The questions.
+    """
+    encode = tools.encoder.encode
+    options: dict[str, Any] = {}
+    retrieve: Retrieve = _nothing
+    if how.retrieval is not None:
+        retrieve = retrieve_by(how.retrieval, retrieval)
+        options["topics"] = how.retrieval.topics
+    if how.way == "briefcontext" and how.retrieval is not None:
+        # The second ranking has to be of another kind than the first.
+        options["rerank"] = by_vectors(encode) if how.retrieval.retriever == "bm25" else by_bm25
+    return METHODS[how.way](asked, Means(reader(tools), retrieve, side_by_side(tools)), **options)
+
+
+def _nothing(queries: Sequence[str], k: int, topics: bool) -> list[Retrieved]:
+    raise AssertionError("a way of answering without retrieval retrieves")
+
+
+def answered_questions(work: Work, name: str) -> list[Question]:
+    """The test questions of a set that have an answer to compare with: all, or as many as the settings say, by id."""
+    stored = work.input("questions").path(f"{name}.parquet")
+    found = [q for q in load_questions(stored, work.settings.question_sets[name].test) if q.answer]
+    most = work.settings.answering.questions
+    if most is not None and most < len(found):
+        chosen = sorted(found, key=lambda q: hashlib.sha256(q.id.encode()).digest())[:most]
+        kept = {q.id for q in chosen}
+        found = [q for q in found if q.id in kept]
+    return found
+
+
+def build_answers(work: Work) -> None:
+    """Answer every test question in every way."""
+    settings, hows = work.settings, combinations(work.settings)
+    asked = {name: answered_questions(work, name) for name in settings.question_sets}
+    asked = {name: questions for name, questions in asked.items() if questions}
+    total = sum(map(len, asked.values())) * len(hows)
+    before, seconds = work.tools.llm.usage, dict[str, float]()
+    with work.progress(total, "questions answered") as advance:
+        for name, questions in asked.items():
+            retrieval = opened(work.tools, work.input, settings.question_sets[name].corpora)
+            for how in hows:
+                path, there = work.file(_file(name, how), _key(work, name, how), [repr(q) for q in questions])
+                if there:
+                    advance(len(questions))
+                    continue
+                rows = _answered(work, retrieval, how, questions, advance)
+                table = _table(name, how, rows)
+                seconds[f"{name}: {how.name}"] = float(table["seconds"].mean())
+                if settings.answering.reader == "extractive":
+                    # Measured now, not kept with an answer: the same answers would never make the same file again.
+                    table["seconds"] = np.nan
+                with work.writing(path) as temporary:
+                    table.to_parquet(temporary)
+                work.recomputed["questions answered"] = work.recomputed.get("questions answered", 0) + len(rows)
+    table = read_answers(work.draft.path, sorted(work.draft.files))
+    work.counts |= {"rows": len(table), "methods": len(hows), "failures": int((table["failure"] != "").sum())}
+    work.info["retry"] = None
+    if settings.answering.reader == "openai":
+        spent = work.tools.llm.usage - before
+        work.counts |= {"calls": spent.calls, "calls from the cache": spent.cached, "USD": round(spent.usd, 6)}
+        # What the endpoint did not answer this time it may answer next time.
+        work.info["retry"] = "some requests were not answered" if spent.unanswered else None
+    timed = [{"answered": what, "seconds a question": mean} for what, mean in seconds.items()]
+    work.show_table("seconds of all calls for a question, mean, of what was answered now", timed)
+    work.shown["reader"] = reader(work.tools).reader.replace("<", "&lt;")
+    shown = ["question", "method", "answer", "failure", "rounds", "tokens_in", "tokens_out"]
+    work.show_table("sample", table[shown].head(10).to_dict("records") if len(table) else [])
+
+
+def _answered(
+    work: Work, retrieval: Retrieval, how: Combination, questions: Sequence[Question], advance: Callable[[int], None]
+) -> list[AnswerRow]:
+    rows: list[AnswerRow] = []
+    for first in range(0, len(questions), _BATCH):
+        asked, refused = [], {}
+        for question in questions[first : first + _BATCH]:
+            try:
+                asked.append(Asked.of(question))
+            except MogError as error:
+                refused[question.id] = str(error)
+        found = {row.question: row for row in answer(work.tools, retrieval, how, asked)}
+        for question in questions[first : first + _BATCH]:
+            reason = refused.get(question.id)
+            rows.append(
+                found[question.id]
+                if reason is None
+                else AnswerRow(question.id, how.way, reader(work.tools).reader, None, reason, "")
+            )
+        advance(len(questions[first : first + _BATCH]))
+    return rows
+
+
+def _file(name: str, how: Combination) -> str:
+    return f"{name}-{hashlib.sha256(how.name.encode()).hexdigest()[:12]}.parquet"
+
+
+def _key(work: Work, name: str, how: Combination) -> list[Any]:
+    corpora = work.settings.question_sets[name].corpora
+    needed = needs([how.retrieval] if how.retrieval else [], work.settings)
+    inputs = [work.input(key).manifest.version for key in needed.shared]
+    inputs += [work.input(key, corpus).manifest.version for key in needed.per_corpus for corpus in corpora]
+    before = work.draft.previous
+    again = before.manifest.created if before and before.manifest.info["retry"] else None
+    return [how.name, *_options(work.tools), name, inputs, again]
+
+
+def _options(tools: Tools) -> list[Any]:
+    settings = tools.settings
+    return [reader(tools).reader, tools.encoder.identity, settings.bm25.model_dump(), settings.k_r]
+
+
+def _table(name: str, how: Combination, rows: Sequence[AnswerRow]) -> pd.DataFrame:
+    """A row per question; what has parts is JSON."""
+    values = [{**row.to_json(), "question_set": name, "method": how.name} for row in rows]
+    nested = {key for row in values for key, value in row.items() if isinstance(value, list | dict)}
+    return pd.DataFrame(
+        [
+            {key: json.dumps(value, ensure_ascii=False) if key in nested else value for key, value in row.items()}
+            for row in values
+        ]
+    )
+
+
+def read_answers(path: Callable[[str], Any], names: Sequence[str]) -> pd.DataFrame:
+    """Answers of all question sets and ways."""
+    parts = [pd.read_parquet(path(name)) for name in names]
+    return pd.concat(parts, ignore_index=True) if parts else pd.DataFrame({"failure": []})
+
+
+def recipes(settings: Settings) -> list[Recipe]:
+    """The recipes of this stage; without test questions there is nothing to answer."""
+    hows = combinations(settings)
+    if not hows or not any(question_set.test for question_set in settings.question_sets.values()):
+        return []
+    methods = [how.retrieval for how in hows if how.retrieval]
+    tested = {name: [q.corpora, q.test] for name, q in settings.question_sets.items()}
+    return [
+        Recipe(
+            key="answers",
+            build=build_answers,
+            description="Answers to the test questions, in every way that is configured.",
+            group=GROUP,
+            deps=("questions", *needs(methods, settings).keys),
+            partitioned=False,
+            settings=lambda tools: [
+                [how.name for how in hows],
+                tools.settings.answering.questions,
+                tested,
+                *_options(tools),
+            ],
+            intact=lambda tools, stored: not stored.manifest.info["retry"],
+            kinds=("openai",) if settings.answering.reader == "openai" else ("python",),
+            pool="llm" if settings.answering.reader == "openai" else None,
+        )
+    ]

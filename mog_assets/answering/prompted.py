@@ -1,0 +1,279 @@
+"""The roles played by a chat model, with prompts in files of their own.
+
+Documents, questions, and what a model wrote before are data. They stand between marks that carry a number derived from
+all of the data, so that none of it can hold the mark, while the same request has the same messages and is found in a
+cache again. What looks like a mark, or like a control token of a chat format, is taken apart.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+import unicodedata
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
+from importlib.resources import files
+from typing import TypeVar
+
+from mog_assets.answering import parsing
+from mog_assets.answering.roles import (
+    NOTHING,
+    ROUTES,
+    SUPPORT,
+    USEFULNESS,
+    Asked,
+    Complete,
+    Judgement,
+    Message,
+    Passage,
+    Reply,
+    Route,
+    Support,
+    Usage,
+    Usefulness,
+)
+from mog_assets.errors import MogError
+
+T = TypeVar("T")
+
+# A piece of data: its heading and its text.
+Piece = tuple[str, str]
+
+_PROMPTS = (
+    "data",
+    "form_choice",
+    "form_open",
+    "answer",
+    "think",
+    "extract",
+    "reduce",
+    "usefulness",
+    "support",
+    "rewrite",
+    "judge",
+    "classify",
+)
+_FIELD = re.compile(r"\{\{(\w+)\}\}")
+_KEPT = 2_000  # characters of an output that was too long to be read
+# Joiners belong to scripts and to emoji; every other invisible character only hides text from the reader of a log.
+_JOINERS = "\u200c\u200d"
+_LEFT, _RIGHT = "<＜﹤‹«⟨⟪〈《〈≪⋘˂ᐸ❮❰⧼❬⪡🞀", ">＞﹥›»⟩⟫〉》〉≫⋙˃ᐳ❯❱⧽❭⪢🞂"
+_ANGLES = re.compile(rf"[{_LEFT}](?:[{_JOINERS}\s]*[{_LEFT}]){{2,}}|[{_RIGHT}](?:[{_JOINERS}\s]*[{_RIGHT}]){{2,}}")
+_CONTROL = re.compile(
+    r"<[|｜]|[|｜]>|\[/?(?:INST|SYSTEM_PROMPT|AVAILABLE_TOOLS|TOOL_CALLS|TOOL_RESULTS)\]|<</?SYS>>"
+    r"|</?(?:s|think|start_of_turn|end_of_turn)>",
+    re.IGNORECASE,
+)
+
+
+@dataclass(frozen=True)
+class Prompt:
+    """A prompt file: `version: N`, then parts divided by lines of `---`."""
+
+    name: str
+    version: str
+    parts: tuple[str, ...]
+
+
+@cache
+def load_prompt(name: str) -> Prompt:
+    """A prompt of the package by name."""
+    text = files("mog_assets.answering").joinpath("prompts", f"{name}.md").read_text(encoding="utf-8")
+    head, *parts = re.split(r"^---\n", text, flags=re.MULTILINE)
+    return Prompt(name, head.removeprefix("version:").strip(), tuple(part.strip() for part in parts))
+
+
+@cache
+def prompts_fingerprint() -> str:
+    """Changes with the text or version of any prompt."""
+    return hashlib.sha256(repr([load_prompt(name) for name in _PROMPTS]).encode()).hexdigest()[:8]
+
+
+def neutral(text: str) -> str:
+    """Data without anything that imitates a mark or a control token; other text stays as it is.
+
+    Invisible characters go, three angle brackets in a row (of any script) become one, control tokens of chat formats
+    get a space, for there are servers that read them inside a message.
+    """
+    text = parsing.printable(text).replace("\r\n", "\n").replace("\r", "\n")
+    text = "".join(c for c in text if c in _JOINERS or c in "\n\t" or unicodedata.category(c) not in ("Cf", "Cc"))
+    text = _ANGLES.sub(lambda run: "<" if run[0][0] in _LEFT else ">", text)
+    return _CONTROL.sub(lambda token: token[0][0] + " " + token[0][1:], text)
+
+
+def nonce(pieces: Sequence[str]) -> str:
+    """A number, 32 hexadecimal digits, that follows from the texts and occurs in none of them."""
+    everything = unicodedata.normalize("NFKC", "\n".join(pieces)).casefold()
+    seed = json.dumps(list(pieces))
+    while True:
+        number = hashlib.sha256(seed.encode()).hexdigest()[:32]
+        if number not in everything:
+            return number
+        seed += number
+
+
+def marks(number: str) -> tuple[str, str]:
+    """How the line before a piece of data starts, and the line after it."""
+    return f"<<<DATA {number}", f"<<<END {number}>>>"
+
+
+def fenced(number: str, piece: Piece) -> str:
+    """A piece of data, made neutral, between its marks."""
+    begin, end = marks(number)
+    heading, text = piece
+    return f"{begin} {heading}>>>\n{text}\n{end}"
+
+
+def build(role: str, asked: Asked, pieces: Mapping[str, Sequence[Piece]], words: Mapping[str, str]) -> list[Message]:
+    """The messages of a role.
+
+    Args:
+        role: Name of the prompt.
+        asked: The question.
+        pieces: Data by field of the prompt; a field without any says `none`.
+        words: Other fields, none of them data.
+    """
+    prompt, rule = load_prompt(role), load_prompt("data")
+    question = [("question", asked.question), *((f"option {key}", text) for key, text in asked.options.items())]
+    every: dict[str, Sequence[Piece]] = {"question": question, **pieces}
+    data = {name: [(heading, neutral(text)) for heading, text in found] for name, found in every.items()}
+    number = nonce([role, prompt.version, *(text for found in data.values() for _, text in found)])
+    begin, end = marks(number)
+    fields = dict(words)
+    for name, found in data.items():
+        fields[name] = "\n".join(fenced(number, piece) for piece in found) or "none"
+    instructions, request = prompt.parts
+    system = f"[{role} {prompt.version}, data {rule.version}]\n{instructions}\n\n{rule.parts[0]}"
+    # One pass each, so that braces inside data are text.
+    return [
+        {"role": "system", "content": _fill(system, {**words, "begin": begin, "end": end})},
+        {"role": "user", "content": _fill(request, fields)},
+    ]
+
+
+def _fill(template: str, fields: Mapping[str, str]) -> str:
+    return _FIELD.sub(lambda match: fields[match[1]], template)
+
+
+def _documents(passages: Sequence[Passage]) -> list[Piece]:
+    return [
+        (f"document {i} of {len(passages)}", f"Title: {p.title}\n{p.text}" if p.title else p.text)
+        for i, p in enumerate(passages, 1)
+    ]
+
+
+def _numbered(heading: str, texts: Sequence[str]) -> list[Piece]:
+    return [(f"{heading} {i} of {len(texts)}", text) for i, text in enumerate(texts, 1)]
+
+
+def _answer(asked: Asked, answer: str) -> list[Piece]:
+    spelled = asked.spelled(answer)
+    return [("answer", spelled if spelled == answer else f"{answer}. {spelled}")]
+
+
+def _form(asked: Asked) -> str:
+    name = "form_choice" if asked.options else "form_open"
+    form = load_prompt(name)
+    return f"[{name} {form.version}]\n{_fill(form.parts[0], {'letters': ', '.join(asked.options)})}"
+
+
+@dataclass(frozen=True)
+class Prompted:
+    """A chat model as reader.
+
+    Attributes:
+        complete: The model.
+        model: Its name, with what else of its settings changes answers.
+        failures: Errors of `complete` that concern one request and become its reply; others, such as a spend cap that
+            was reached, are raised.
+    """
+
+    complete: Complete
+    model: str
+    failures: tuple[type[Exception], ...] = (MogError,)
+    token_unit: str = "tokens"
+
+    @property
+    def reader(self) -> str:
+        """See `Roles.reader`."""
+        return f"{self.model}@prompts-{prompts_fingerprint()}"
+
+    def answer(self, asked: Asked, passages: Sequence[Passage], thoughts: Sequence[str] = ()) -> Reply[str]:
+        """See `Roles.answer`."""
+        pieces = {"documents": _documents(passages), "thoughts": _numbered("thought", thoughts)}
+        return self._call("answer", asked, pieces, lambda text: _parse_answer(text, asked), {"form": _form(asked)})
+
+    def think(self, asked: Asked, query: str, passages: Sequence[Passage], thoughts: Sequence[str] = ()) -> Reply[str]:
+        """See `Roles.think`."""
+        pieces = {
+            "query": [("search query", query)],
+            "documents": _documents(passages),
+            "thoughts": _numbered("thought", thoughts),
+        }
+        return self._call("think", asked, pieces, parsing.plain)
+
+    def extract(self, asked: Asked, passages: Sequence[Passage]) -> Reply[str]:
+        """See `Roles.extract`."""
+        return self._call(
+            "extract", asked, {"documents": _documents(passages)}, parsing.extraction, {"nothing": NOTHING}
+        )
+
+    def reduce(self, asked: Asked, extractions: Sequence[str]) -> Reply[str]:
+        """See `Roles.reduce`."""
+        pieces = {"extractions": _numbered("extraction", extractions)}
+        return self._call("reduce", asked, pieces, lambda text: _parse_answer(text, asked), {"form": _form(asked)})
+
+    def grade_usefulness(self, asked: Asked, answer: str) -> Reply[Usefulness]:
+        """See `Roles.grade_usefulness`."""
+        pieces = {"answer": _answer(asked, answer)}
+        return self._call("usefulness", asked, pieces, lambda text: parsing.verdict(text, USEFULNESS))
+
+    def grade_support(self, asked: Asked, passages: Sequence[Passage], answer: str) -> Reply[Support]:
+        """See `Roles.grade_support`."""
+        pieces = {"documents": _documents(passages), "answer": _answer(asked, answer)}
+        return self._call("support", asked, pieces, lambda text: parsing.verdict(text, SUPPORT))
+
+    def rewrite(self, asked: Asked, query: str, answer: str, thoughts: Sequence[str]) -> Reply[str]:
+        """See `Roles.rewrite`."""
+        pieces = {
+            "query": [("search query", query)],
+            "answer": _answer(asked, answer),
+            "thoughts": _numbered("thought", thoughts),
+        }
+        return self._call("rewrite", asked, pieces, parsing.query)
+
+    def judge(self, asked: Asked, answer: str, reference: str) -> Reply[Judgement]:
+        """See `Roles.judge`."""
+        spelled = asked.spelled(reference)
+        pieces = {"answer": _answer(asked, answer), "reference": [("reference answer", spelled)]}
+        return self._call("judge", asked, pieces, parsing.judgement)
+
+    def classify(self, asked: Asked) -> Reply[Route]:
+        """See `Roles.classify`."""
+        return self._call("classify", asked, {}, lambda text: parsing.verdict(text, ROUTES))
+
+    def _call(
+        self,
+        role: str,
+        asked: Asked,
+        pieces: Mapping[str, Sequence[Piece]],
+        parse: Callable[[str], T],
+        words: Mapping[str, str] | None = None,
+    ) -> Reply[T]:
+        messages = build(role, asked, pieces, words or {})
+        try:
+            done = self.complete(messages)
+        except self.failures as error:
+            return Reply(None, "", self.reader, Usage(calls=1), failure=str(error))
+        usage = Usage(1, done.tokens_in, done.tokens_out, done.cost, done.seconds)
+        raw = parsing.printable(done.text if len(done.text) <= parsing.MAX_CHARS else done.text[:_KEPT])
+        try:
+            return Reply(parse(done.text), raw, self.reader, usage)
+        except parsing.Unparsable as error:
+            return Reply(None, raw, self.reader, usage, failure=str(error))
+
+
+def _parse_answer(text: str, asked: Asked) -> str:
+    return parsing.choice(text, asked.options) if asked.options else parsing.text_answer(text)

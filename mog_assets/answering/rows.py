@@ -1,0 +1,71 @@
+"""Answer rows: one per question and way of answering, whether it was answered or not."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+
+@dataclass(frozen=True)
+class AnswerRow:
+    """How a question was answered; everything is a JSON value.
+
+    Attributes:
+        question: Id.
+        method: Way of answering, e.g. `at-rag`.
+        reader: Name and version of what answered.
+        answer: The letter of an option or a text; None where there is none.
+        failure: Why there is no answer; empty where there is one.
+        raw: What the reader put out for the answer, before it was parsed.
+        passages: Those the answer rests on, best first: `corpus`, `doc`, `title`, `text`, `spans`, `level`.
+        rounds: Rounds of retrieval and answering; 1 where the method has no loop.
+        graded: Whether the answer passed both graders; False where the rounds ran out before one did (the answer is the
+            last and ungraded); None where the method does not grade, or gave no answer.
+        grades: Per round `usefulness` and `support`: a verdict, `failed`, or None where it was not asked for.
+        queries: Per round `query`, `topic`, `label`, `fallback`: topic is None where none was asked for; fallback tells
+            that the filter on the topic was dropped.
+        thoughts: Chains of thought, in order.
+        preflight: `iou` and `map_reduce` (whether the map-reduce ran); None where the method has none.
+        extractions: Per partition what was extracted, empty where nothing was; None where no map-reduce ran.
+        route: What the classifier of `adaptive` chose.
+        failures: Calls that failed: `role`, `round`, `reason`. A call that failed need not cost the answer.
+        calls: Number of calls.
+        tokens_in: Tokens read by all calls, in `token_unit`.
+        tokens_out: Tokens written.
+        token_unit: `tokens` of the model, or `words`.
+        cost: Dollars.
+        seconds: Time of all calls, added up; in what is stored, of a reader whose replies are kept.
+    """
+
+    question: str
+    method: str
+    reader: str
+    answer: str | None
+    failure: str
+    raw: str
+    passages: list[dict[str, Any]] = field(default_factory=list)
+    rounds: int = 1
+    graded: bool | None = None
+    grades: list[dict[str, str | None]] = field(default_factory=list)
+    queries: list[dict[str, Any]] = field(default_factory=list)
+    thoughts: list[str] = field(default_factory=list)
+    preflight: dict[str, Any] | None = None
+    extractions: list[str] | None = None
+    route: str | None = None
+    failures: list[dict[str, Any]] = field(default_factory=list)
+    calls: int = 0
+    tokens_in: int = 0
+    tokens_out: int = 0
+    token_unit: str = "tokens"
+    cost: float = 0.0
+    seconds: float = 0.0
+
+    def to_json(self) -> dict[str, Any]:
+        """As JSON values."""
+        return asdict(self)
+
+    @classmethod
+    def from_json(cls, values: Mapping[str, Any]) -> AnswerRow:
+        """The row that `to_json` gave."""
+        return cls(**values)

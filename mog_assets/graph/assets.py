@@ -1,0 +1,311 @@
+"""Assets of the graph stage: `sentence_graph`, and `question_set_graph` where edges go across corpora."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import pyarrow.parquet as pq
+from scipy import sparse
+
+from mog_assets.arrays import save_array
+from mog_assets.config import Settings
+from mog_assets.corpus.checks import SPANS_TILE
+from mog_assets.corpus.chunks import Layout
+from mog_assets.corpus.layouts import bucket_layout
+from mog_assets.errors import ConfigError
+from mog_assets.graph import checks, plots
+from mog_assets.graph.neighbourhoods import Membership, neighbourhoods, open_neighbourhoods
+from mog_assets.graph.sentence_graph import (
+    ADJACENCY,
+    Graph,
+    concatenate,
+    link,
+    neighbours,
+    open_graph,
+    query_count,
+    save_index,
+)
+from mog_assets.retrieval.bm25 import load_terms, save_terms
+from mog_assets.retrieval.tokens import TOKENIZER, assemble
+from resources.recipe import Recipe, Tools, Work
+
+GROUP = "graph"
+
+# Queries of a block: some seconds of work.
+_BLOCK = 16_384
+# What a picture has room for.
+_SHOWN_NODES = 24
+_SHOWN_HOPS = 2
+# From here on two nodes say the same.
+_REPEATED = 0.8
+
+
+def build_sentence_graph(work: Work) -> None:
+    """Split documents into nodes and count their terms; find the edges, and gather what lies around every node.
+
+    Splitting and counting follow the changed documents. Edges follow the whole corpus: one document moves the
+    statistics that weigh the terms of all. Where edges go across corpora, they are `question_set_graph`'s.
+    """
+    counts = _nodes(work)
+    work.counts["nodes"] = counts.shape[0]
+    if work.settings.graph.across == "corpus":
+        _join(work, "", [str(work.corpus)], counts, [work.draft.files["nodes.npz"]])
+
+
+def build_question_set_graph(work: Work) -> None:
+    """Join the nodes of all corpora of each question set, numbered one corpus after the other."""
+    for name, question_set in work.settings.question_sets.items():
+        stored = [work.input("sentence_graph", corpus) for corpus in question_set.corpora]
+        counts = concatenate(
+            [(load_terms(part.path("terms.parquet")), sparse.load_npz(part.path("nodes.npz"))) for part in stored]
+        )
+        made_from = [part.manifest.files[what]["sha256"] for part in stored for what in ("nodes.npz", "terms.parquet")]
+        _join(work, name, question_set.corpora, counts, made_from)
+
+
+def _join(work: Work, name: str, corpora: Sequence[str], counts: Any, made_from: Sequence[str]) -> None:
+    """Make a graph of nodes, gather what lies around each, and show it.
+
+    Args:
+        work: Where its files go.
+        name: Of the question set, "" for the graph of a corpus.
+        corpora: Whose nodes they are, in order.
+        counts: Their term counts.
+        made_from: What the counts follow from.
+    """
+    layout = checks.open_nodes(work, corpora)
+    lengths = np.diff(layout.spans, axis=1).ravel()
+    prefix, title = (f"{name}_", f"{name}: ") if name else ("", "")
+    graph = _edges(work, prefix, counts, made_from)
+    _gather(work, prefix, graph, lengths)
+    across = layout.document_of[graph.edges]
+    components = graph.components
+    figures = {
+        "nodes": graph.nodes,
+        "mean characters": round(float(lengths.mean()), 1),
+        "edges": len(graph.edges),
+        "edges across documents, %": round(100 * float((across[:, 0] != across[:, 1]).sum()) / max(len(across), 1), 1),
+        "components": int(components.max(initial=-1)) + 1,
+        "nodes of the largest component": int(np.bincount(components).max(initial=0)),
+        "nodes without neighbours": int((graph.degrees == 0).sum()),
+    }
+    work.counts |= {title + what: figure for what, figure in figures.items()}
+    work.show_plot(f"{title}neighbours", plots.degree_histogram(graph.degrees))
+    hops = range(work.settings.graph.hops + 1)
+    work.show_table(f"{title}neighbourhoods", [_reach(work, prefix, hop, layout, lengths) for hop in hops])
+    _show_example(work, prefix, title, corpora, graph, layout)
+
+
+def _nodes(work: Work) -> Any:
+    """Write spans and term counts of the nodes of a corpus; returns the counts."""
+    documents = work.input("documents")
+    names = documents.names("bucket")
+    texts = {name: pq.read_table(documents.path(name), columns=["sha256"])["sha256"].to_pylist() for name in names}
+    options = {"sentences": work.settings.graph.sentences, "longest": work.settings.finest_chars}
+    jobs: dict[str, dict[str, Any]] = {name: {"documents": str(documents.path(name)), **options} for name in names}
+    keys = {name: [texts[name], options] for name in names}
+    split = sum(work.map("mog_assets.graph.nodes:split_nodes", jobs, keys, "buckets split", reuse=True))
+    total = sum(len(bucket) for bucket in texts.values())
+    counted = {name: name.replace("bucket", "counts") for name in names}
+    jobs = {counted[n]: {"documents": str(documents.path(n)), "spans": str(work.draft.path(n))} for n in names}
+    keys = {counted[n]: [*keys[n], TOKENIZER] for n in names}
+    tokenised = sum(work.map("mog_assets.retrieval.tokens:count_bucket", jobs, keys, "buckets tokenised", reuse=True))
+    work.recomputed |= {
+        "documents split": split,
+        "documents tokenised": tokenised,
+        "documents skipped": total - max(split, tokenised),
+    }
+    layouts = [bucket_layout(documents.path(n), work.draft.path(n)) for n in names]
+    found = assemble([work.draft.path(name) for name in counted.values()], layouts)
+    buckets = [work.draft.files[name] for name in counted.values()]
+    path, there = work.file("terms.parquet", buckets)
+    if not there:
+        with work.writing(path) as temporary:
+            save_terms(found["terms"], temporary)
+    for name, matrix in (("nodes", found["chunks"]), ("titles", found["titles"])):
+        path, there = work.file(f"{name}.npz", buckets)
+        if not there:
+            with work.writing(path) as temporary, temporary.open("wb") as stream:
+                sparse.save_npz(stream, matrix, compressed=False)
+    return found["chunks"]
+
+
+def _edges(work: Work, prefix: str, counts: Any, made_from: Sequence[str]) -> Graph:
+    """The graph of the nodes with these term counts."""
+    options, bm25 = work.settings.graph, work.settings.bm25
+    weighted = [*made_from, bm25.k1, bm25.b]
+    names = {f"{prefix}edges.npy": "edges", **{f"{prefix}adjacency_{part}.npy": part for part in ADJACENCY}}
+    files = {name: work.file(name, weighted, options.k, options.threshold) for name in names}
+    if all(there for _, there in files.values()):
+        return open_graph(lambda name: work.draft.path(prefix + name))
+    index, there = work.file(f"{prefix}index.safetensors", weighted)
+    if not there:
+        with work.writing(index) as temporary:
+            save_index(counts, bm25.k1, bm25.b, temporary)
+    queries = query_count(index)
+    jobs, keys = {}, {}
+    for first in range(0, queries, _BLOCK):
+        name = f"{prefix}found_{first:010d}.safetensors"
+        jobs[name] = {"index": str(index), "first": first, "last": min(first + _BLOCK, queries), "k": options.k}
+        keys[name] = [weighted, options.k, _BLOCK]
+    work.map("mog_assets.graph.sentence_graph:search_block", jobs, keys, "blocks of nodes searched")
+    graph = link(*neighbours(index, [work.draft.path(name) for name in jobs], options.k), options.threshold)
+    for name, (path, there) in files.items():
+        if not there:
+            with work.writing(path) as temporary:
+                save_array(temporary, getattr(graph, names[name]))
+    # No part of the artefact: they are swept away once it is complete.
+    for name in (f"{prefix}index.safetensors", *jobs):
+        del work.draft.files[name]
+    work.recomputed["nodes searched"] = work.recomputed.get("nodes searched", 0) + graph.nodes
+    return graph
+
+
+def _gather(work: Work, prefix: str, graph: Graph, lengths: np.ndarray) -> None:
+    """Write the neighbourhoods of every number of hops."""
+    options = work.settings.graph
+    key = [work.draft.files[f"{prefix}edges.npy"], options.max_chars]
+    files = [
+        [work.file(f"{prefix}hop_{hop}_{part}.npy", key) for part in ("indptr", "indices")]
+        for hop in range(options.hops + 1)
+    ]
+    if all(there for pair in files for _, there in pair):
+        return
+    with work.progress(graph.nodes, "neighbourhoods gathered") as advance:
+        found = neighbourhoods(graph, lengths, options.hops, options.max_chars, advance)
+    for pair, membership in zip(files, found, strict=True):
+        for (path, there), array in zip(pair, membership, strict=True):
+            if not there:
+                with work.writing(path) as temporary:
+                    save_array(temporary, array)
+    work.recomputed["neighbourhoods gathered"] = work.recomputed.get("neighbourhoods gathered", 0) + graph.nodes
+
+
+def _around(work: Work, prefix: str, hop: int) -> Membership:
+    return open_neighbourhoods(lambda name: work.draft.path(prefix + name), hop)
+
+
+def _reach(work: Work, prefix: str, hop: int, layout: Layout, lengths: np.ndarray) -> dict[str, Any]:
+    indptr, indices = _around(work, prefix, hop)
+    characters = np.add.reduceat(lengths[indices], indptr[:-1])
+    return {
+        "hops": hop,
+        "mean nodes": float(np.diff(indptr).mean()),
+        "most nodes": int(np.diff(indptr).max()),
+        "mean characters": float(characters.mean()),
+        "most characters": int(characters.max()),
+        "mean documents": float(_documents(indptr, indices, layout).mean()),
+    }
+
+
+def _documents(indptr: np.ndarray, indices: np.ndarray, layout: Layout) -> np.ndarray:
+    """Number of documents of each neighbourhood; its nodes are in order of document."""
+    document = layout.document_of.astype(np.int32)[indices]
+    new = np.ones(len(indices), bool)
+    new[1:] = document[1:] != document[:-1]
+    new[indptr[:-1]] = True
+    return np.add.reduceat(new, indptr[:-1], dtype=np.int64)
+
+
+def _show_example(work: Work, prefix: str, title: str, corpora: Sequence[str], graph: Graph, layout: Layout) -> None:
+    """Show the neighbourhood of the most documents among those that a picture has room for.
+
+    One of different texts if there is one: a phrase that many documents repeat shows little.
+    """
+    hops = min(_SHOWN_HOPS, work.settings.graph.hops)
+    indptr, indices = _around(work, prefix, hops)
+    sizes = np.diff(indptr)
+    repeated = np.zeros(graph.nodes, bool)
+    repeated[graph.rows[graph.shares >= _REPEATED]] = True
+    repeats = np.logical_or.reduceat(repeated[indices], indptr[:-1])
+    documents = _documents(indptr, indices, layout)
+    unfit = (sizes < 2) | (sizes > _SHOWN_NODES)
+    centre = int(np.lexsort((-sizes, -documents, repeats, unfit))[0])
+    if unfit[centre]:
+        return
+    nodes = indices[indptr[centre] : indptr[centre + 1]]
+    distance = np.full(len(nodes), hops)
+    for hop in range(hops - 1, -1, -1):
+        starts, members = _around(work, prefix, hop)
+        distance[np.isin(nodes, members[starts[centre] : starts[centre + 1]])] = hop
+    order = np.argsort(distance, kind="stable")
+    nodes, distance = nodes[order], distance[order]
+    number = {int(node): i for i, node in enumerate(nodes)}
+    inside = graph.edges[np.isin(graph.edges, nodes).all(axis=1)]
+    edges = np.array([(number[a], number[b]) for a, b in inside.tolist()])
+    position = layout.document_of[nodes]
+    names = [layout.documents[i] for i in position]
+    texts = _texts(work, corpora, set(position.tolist()))
+    picture = plots.neighbourhood(edges, distance, names, f"A neighbourhood of {hops} hops")
+    work.show_plot(f"{title}a neighbourhood", picture)
+    rows = zip(distance, names, position, layout.spans[nodes], strict=True)
+    table = [
+        {"node": i, "hops": int(hop), "document": name, "text": texts[document][start:end]}
+        for i, (hop, name, document, (start, end)) in enumerate(rows)
+    ]
+    work.show_table(f"{title}its nodes", table)
+
+
+def _texts(work: Work, corpora: Sequence[str], wanted: set[int]) -> dict[int, str]:
+    """Texts of some documents, by their position among those of all corpora."""
+    found: dict[int, str] = {}
+    base = 0
+    for corpus in corpora:
+        documents = work.input("documents", corpus)
+        for name in documents.names("bucket"):
+            rows = pq.read_metadata(documents.path(name)).num_rows
+            here = sorted(position for position in wanted if base <= position < base + rows)
+            if here:
+                column = pq.read_table(documents.path(name), columns=["text"])["text"]
+                found |= {position: column[position - base].as_py() for position in here}
+            base += rows
+    return found
+
+
+def _options(tools: Tools) -> Any:
+    bm25 = tools.settings.bm25
+    return [tools.settings.graph.model_dump(), tools.settings.finest_chars, bm25.k1, bm25.b, TOKENIZER]
+
+
+def recipes(settings: Settings) -> list[Recipe]:
+    """The recipes of this stage."""
+    within = settings.graph.across == "corpus"
+    found = [
+        Recipe(
+            key="sentence_graph",
+            build=build_sentence_graph,
+            description="Sentences of a corpus, joined to those most like them by BM25, and what lies around each."
+            if within
+            else "Sentences of a corpus and their term counts: the nodes of question_set_graph.",
+            group=GROUP,
+            deps=("documents",),
+            settings=_options,
+            checks=(SPANS_TILE, checks.GRAPH_HOLDS, checks.NEIGHBOURHOODS_HOLD) if within else (SPANS_TILE,),
+            kinds=("numpy",),
+        )
+    ]
+    if not within:
+        if not settings.question_sets:
+            raise ConfigError(
+                "graph.across: expected 'corpus' where there are no question_sets, got 'question_set': "
+                "add a question set, or leave the key out"
+            )
+        found.append(
+            Recipe(
+                key="question_set_graph",
+                build=build_question_set_graph,
+                description="Sentences of all corpora of each question set, joined to those most like them by BM25.",
+                group=GROUP,
+                deps=("documents", "sentence_graph"),
+                partitioned=False,
+                settings=lambda tools: [
+                    _options(tools),
+                    {name: q.corpora for name, q in tools.settings.question_sets.items()},
+                ],
+                checks=(checks.GRAPH_HOLDS, checks.NEIGHBOURHOODS_HOLD),
+                kinds=("numpy",),
+            )
+        )
+    return found

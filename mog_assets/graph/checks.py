@@ -1,0 +1,104 @@
+"""What must hold of a sentence graph before it replaces the previous one."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
+from pathlib import Path
+
+import numpy as np
+from scipy import sparse
+
+from mog_assets.corpus.chunks import Layout
+from mog_assets.corpus.layouts import bucket_layout, join_layouts
+from mog_assets.graph.neighbourhoods import Membership, open_neighbourhoods
+from mog_assets.graph.sentence_graph import Graph, open_graph
+from resources.recipe import Check, Work
+
+
+def graph_fault(graph: Graph, nodes: int, k: int, threshold: float) -> str | None:
+    """What is wrong with a graph of so many nodes whose edges are the k best of each that reach a threshold."""
+    if graph.nodes != nodes:
+        return f"the graph has {graph.nodes} nodes, the documents have {nodes}"
+    matrix = sparse.csr_matrix((graph.shares, graph.indices, graph.indptr), (nodes, nodes))
+    if matrix.diagonal().any():
+        return f"node {int(np.flatnonzero(matrix.diagonal())[0])} is a neighbour of itself"
+    ascending = (np.diff(graph.indices) > 0) | (np.diff(graph.rows) > 0)
+    if not ascending.all():
+        return f"the neighbours of node {int(graph.rows[np.argmin(ascending)])} are not in order, each once"
+    if difference := (matrix != matrix.T).nnz:
+        return f"{difference} entries of the adjacency differ from those of the opposite direction"
+    if len(graph.edges) > k * nodes:
+        return f"{len(graph.edges)} edges are more than the {k} that each of {nodes} nodes asks for"
+    if len(graph.shares) and float(graph.shares.min()) < np.float32(threshold):
+        return f"an edge of share {graph.shares.min()} is below the threshold {threshold}"
+    return None
+
+
+def _graph(work: Work) -> str | None:
+    options = work.settings.graph
+    for title, path, lengths in _graphs(work):
+        if fault := graph_fault(open_graph(path), len(lengths), options.k, options.threshold):
+            return title + fault
+    return None
+
+
+def _neighbourhoods(work: Work) -> str | None:
+    options = work.settings.graph
+    for title, path, lengths in _graphs(work):
+        around = [open_neighbourhoods(path, hop) for hop in range(options.hops + 1)]
+        if fault := neighbourhoods_fault(around, lengths, options.max_chars):
+            return title + fault
+    return None
+
+
+def neighbourhoods_fault(around: Sequence[Membership], lengths: np.ndarray, max_chars: int) -> str | None:
+    """What is wrong with the neighbourhoods of 0, 1, … hops of nodes of these lengths."""
+    shape = (len(lengths), len(lengths))
+    below = None
+    for hop, (indptr, indices) in enumerate(around):
+        here = sparse.csr_matrix((np.ones(len(indices), bool), indices, indptr), shape)
+        if not here.diagonal().all():
+            return f"{int((~here.diagonal()).sum())} neighbourhoods of {hop} hops are without their centre"
+        characters = np.add.reduceat(lengths[indices], indptr[:-1])
+        if long := int((characters > np.maximum(max_chars, lengths)).sum()):
+            return f"{long} neighbourhoods of {hop} hops have more than {max_chars} characters"
+        if below is not None and (below > here).nnz:
+            return f"neighbourhoods of {hop} hops lack nodes that are within {hop - 1}"
+        below = here
+    return None
+
+
+def _graphs(work: Work) -> Iterator[tuple[str, Callable[[str], Path], np.ndarray]]:
+    """Every graph of an artefact: how messages name it, the paths of its files, and the lengths of its nodes."""
+    sets = {"": [work.corpus]} if work.corpus else {n: q.corpora for n, q in work.settings.question_sets.items()}
+    for name, corpora in sets.items():
+        lengths = np.diff(open_nodes(work, corpora).spans, axis=1).ravel()
+        yield f"{name}: " if name else "", partial(_path, work, f"{name}_" if name else ""), lengths
+
+
+def _path(work: Work, prefix: str, name: str) -> Path:
+    return work.draft.path(prefix + name)
+
+
+def open_nodes(work: Work, corpora: Sequence[str]) -> Layout:
+    """The layout whose level-1 chunks are the nodes of some corpora, in order."""
+    parts = []
+    for corpus in corpora:
+        documents = work.input("documents", corpus)
+        # A corpus's own nodes are still being written when its graph is.
+        nodes = work.draft if work.corpus else work.input("sentence_graph", corpus)
+        parts += [bucket_layout(documents.path(name), nodes.path(name)) for name in documents.names("bucket")]
+    return join_layouts(", ".join(corpora), parts)
+
+
+GRAPH_HOLDS = Check(
+    "graph_holds",
+    "Edges join two nodes, both ways alike, are at most k for each node, and reach the threshold.",
+    _graph,
+)
+NEIGHBOURHOODS_HOLD = Check(
+    "neighbourhoods_hold",
+    "Every neighbourhood holds its centre and those of fewer hops, and keeps to its length.",
+    _neighbourhoods,
+)

@@ -1,0 +1,249 @@
+"""Search the neighbourhoods of sentence graphs, as one searches chunks: what MoGG ranks.
+
+References: Zhong et al. 2024 (Mix-of-Granularity), section 3.3: neighbourhoods take the place of chunks, hops that of
+levels; the rest of MoG is unchanged.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from scipy import sparse
+
+from mog_assets.arrays import places, ranges
+from mog_assets.corpus.chunks import Layout
+from mog_assets.corpus.layouts import Stored, join_layouts, open_layout
+from mog_assets.errors import ConfigError
+from mog_assets.graph.neighbourhoods import open_neighbourhoods
+from mog_assets.retrieval.bm25 import Bm25Index, TermCounts, load_terms
+from mog_assets.retrieval.corpora import Corpora
+from mog_assets.retrieval.methods import DEPTH, Passages, seen
+from mog_assets.retrieval.search import Hits
+from mog_assets.retrieval.vectors import VectorTable
+
+
+@dataclass(frozen=True)
+class Neighbourhoods:
+    """What lies within some hops of every node, for the corpora of a question set; see `Granularities` and `Chunks`.
+
+    Granularity g is g − 1 hops; the chunk of a node is its neighbourhood, and has its number. Nodes are numbered over
+    all corpora, in their order.
+
+    Attributes:
+        corpora: The corpora.
+        layouts: Nodes of each corpus, as if they were level-1 chunks.
+        count: Number of granularities.
+    """
+
+    corpora: Corpora
+    layouts: Sequence[Layout]
+    count: int
+
+    @classmethod
+    def open(cls, corpora: Corpora) -> Neighbourhoods:
+        """Open the nodes; everything else is opened when it is asked for."""
+        layouts = [
+            open_layout(name, corpora.read("documents", name), corpora.read("sentence_graph", name))
+            for name in corpora.names
+        ]
+        return cls(corpora, layouts, corpora.settings.graph.hops + 1)
+
+    @cached_property
+    def nodes(self) -> Layout:
+        """All nodes."""
+        return join_layouts("", self.layouts)
+
+    @cached_property
+    def _starts(self) -> np.ndarray:
+        return np.cumsum([0, *(layout.count(1) for layout in self.layouts)])[:-1]
+
+    @cached_property
+    def _members(self) -> dict[int, tuple[np.ndarray, np.ndarray]]:
+        return {}
+
+    def _graphs(self) -> list[Stored]:
+        return [self.corpora.read("sentence_graph", name) for name in self.corpora.names]
+
+    @cached_property
+    def _across(self) -> tuple[Stored, str] | None:
+        """The graph over all corpora and the prefix of its files; None where each corpus has its own."""
+        settings = self.corpora.settings
+        if settings.graph.across == "corpus":
+            return None
+        for name, question_set in settings.question_sets.items():
+            if list(question_set.corpora) == list(self.corpora.names):
+                return self.corpora.read("question_set_graph", None), f"{name}_"
+        raise ConfigError(
+            f"graph.across: expected the corpora of a question set ({', '.join(settings.question_sets)}), got "
+            f"{', '.join(self.corpora.names)}: name one with --question-set, or set graph.across to corpus"
+        )
+
+    def members(self, granularity: int) -> tuple[np.ndarray, np.ndarray]:
+        """The nodes of every neighbourhood, as `indptr` and `indices` of a CSR matrix."""
+        if granularity not in self._members:
+            if self._across is not None:
+                stored, prefix = self._across
+                parts = [open_neighbourhoods(lambda name: stored.path(prefix + name), granularity - 1)]
+            else:
+                parts = [open_neighbourhoods(stored.path, granularity - 1) for stored in self._graphs()]
+            sizes = np.concatenate([np.diff(indptr) for indptr, _ in parts])
+            # As narrow as on disk: there are dozens of members to a node.
+            indices = [indices + np.int32(start) for (_, indices), start in zip(parts, self._starts, strict=False)]
+            self._members[granularity] = np.concatenate([[0], np.cumsum(sizes)]), np.concatenate(indices)
+        return self._members[granularity]
+
+    def starts(self, granularity: int) -> np.ndarray:
+        """See `Granularities`."""
+        return self._starts
+
+    def spread(self, hits: Hits, granularity: int) -> tuple[np.ndarray, np.ndarray]:
+        """See `Granularities`."""
+        indptr, indices = self.members(granularity)
+        first, last = indptr[hits.chunk], indptr[hits.chunk + 1]
+        return np.repeat(np.arange(len(first)), last - first), indices[ranges(first, last)]
+
+    def containing(self, pieces: np.ndarray, granularity: int) -> np.ndarray:
+        """A node's own neighbourhood."""
+        return pieces
+
+    @cached_property
+    def _lengths(self) -> np.ndarray:
+        return np.diff(self.nodes.spans, axis=1).ravel()
+
+    def passages(self, hits: Hits, granularities: np.ndarray) -> Passages:
+        """The spans of every neighbourhood, nodes that touch as one; of as many neighbourhoods as a measure may see."""
+        characters = np.zeros(len(hits.chunk), np.int64)
+        for granularity in np.unique(granularities):
+            here = np.flatnonzero(granularities == granularity)
+            indptr, indices = self.members(int(granularity))
+            total = np.concatenate([[0], np.cumsum(self._lengths[indices])])
+            characters[here] = total[indptr[hits.chunk[here] + 1]] - total[indptr[hits.chunk[here]]]
+        rank = places(hits.question)
+        # Documents of centres alone: never more than those of all nodes.
+        kept = seen(
+            hits.question, rank, self.nodes.document_of[hits.chunk], characters, max(self.corpora.settings.k, DEPTH)
+        )
+        hits, rank, granularities = hits.at(kept), rank[kept], granularities[kept]
+        rows, nodes = [np.zeros(0, np.int64)], [np.zeros(0, np.int64)]
+        for granularity in np.unique(granularities):
+            here = np.flatnonzero(granularities == granularity)
+            row, node = self.spread(hits.at(here), int(granularity))
+            rows.append(here[row])
+            nodes.append(node)
+        row, node = np.concatenate(rows), np.concatenate(nodes)
+        order = np.argsort(row, kind="stable")
+        row, node = row[order], node[order]
+        document = self.nodes.document_of[node]
+        new = np.ones(len(row), bool)
+        new[1:] = (row[1:] != row[:-1]) | (node[1:] != node[:-1] + 1) | (document[1:] != document[:-1])
+        first = np.flatnonzero(new)
+        last = np.append(first[1:], len(row))[: len(first)] - 1
+        row = row[first]
+        spans = self.nodes.spans
+        return Passages(
+            hits.question[row],
+            rank[row],
+            document[first],
+            spans[node[first], 0],
+            spans[node[last], 1],
+            granularities[row] - 1,
+            hits.score[row],
+        )
+
+    def counts(self, granularity: int, only: Sequence[str] | None = None) -> list[TermCounts]:
+        """Term counts of every neighbourhood with the title of its centre's document, per corpus.
+
+        They are sums of the counts of nodes, made when they are asked for: as many of them as questions have terms.
+
+        Args:
+            granularity: Of the neighbourhoods.
+            only: Terms to count; all where there are none named. Lengths are of all terms in any case.
+        """
+        stored = [(load_terms(part.path("terms.parquet")), part) for part in self._graphs()]
+        nodes, titles = (
+            [(terms, sparse.load_npz(part.path(f"{name}.npz"))) for terms, part in stored]
+            for name in ("nodes", "titles")
+        )
+        lengths = np.concatenate([_sums(matrix) for _, matrix in nodes])
+        title_lengths = np.concatenate([_sums(matrix) for _, matrix in titles])
+        wanted = sorted(set(only)) if only is not None else sorted({term for terms, _ in stored for term in terms})
+        indptr, indices = self.members(granularity)
+        around = sparse.csr_matrix((np.ones(len(indices), np.int32), indices, indptr), (len(lengths), len(lengths)))
+        total = around @ lengths + title_lengths[self.nodes.document_of]
+        counts = around @ _over(nodes, wanted) + _over(titles, wanted)[self.nodes.document_of]
+        found = []
+        for start, layout in zip(self._starts, self.layouts, strict=True):
+            here = slice(start, start + layout.count(1))
+            part = counts[here].tocsc()
+            part.sort_indices()
+            found.append(TermCounts(wanted, part.indptr, part.indices, part.data, total[here].astype(np.int64)))
+        return found
+
+    def bm25(self, granularity: int, only: Sequence[str]) -> list[Bm25Index]:
+        """BM25 indexes of a granularity for questions of some terms, per corpus, weighted as the settings say."""
+        return self.corpora.weighted(self.counts(granularity, only))
+
+    def vectors(self, granularity: int, finest: VectorTable) -> NeighbourhoodVectors:
+        """Vectors of neighbourhoods.
+
+        Args:
+            granularity: Of the neighbourhoods.
+            finest: Level-1 vectors of the corpora.
+        """
+        return NeighbourhoodVectors(self, granularity, finest)
+
+    @cached_property
+    def common(self) -> Any:
+        """Characters in common of every node and every level-1 chunk: CSR matrix of shape (nodes, level-1 chunks)."""
+        chunks = self.corpora.layout
+        # Both tile the same documents, so that ends laid end to end give the pieces that both of them are made of.
+        lengths = np.array([0, *np.cumsum(chunks.spans[chunks.offsets[1:] - 1, 1])])[:-1]
+        node_end = self.nodes.spans[:, 1] + lengths[self.nodes.document_of]
+        chunk_end = chunks.spans[:, 1] + lengths[chunks.document_of]
+        ends = np.union1d(node_end, chunk_end)
+        node, chunk = np.searchsorted(node_end, ends), np.searchsorted(chunk_end, ends)
+        sizes = np.diff(np.concatenate([[0], ends])).astype(np.float32)
+        return sparse.csr_matrix((sizes, (node, chunk)), (len(node_end), len(chunk_end)))
+
+
+@dataclass(frozen=True)
+class NeighbourhoodVectors:
+    """Unit vectors of neighbourhoods: means of the level-1 vectors under their nodes, weighted by common characters."""
+
+    of: Neighbourhoods
+    granularity: int
+    finest: VectorTable
+
+    def rows(self, rows: np.ndarray) -> np.ndarray:
+        """The vectors of these neighbourhoods, float32 of shape (len(rows), size)."""
+        indptr, indices = self.of.members(self.granularity)
+        first, last = indptr[rows], indptr[rows + 1]
+        owner = np.repeat(np.arange(len(rows)), last - first)
+        nodes = indices[ranges(first, last)]
+        members = sparse.csr_matrix(
+            (np.ones(len(nodes), np.float32), (owner, nodes)), (len(rows), self.of.nodes.count(1))
+        )
+        shares = (members @ self.of.common).tocsr()
+        used = np.unique(shares.indices)
+        result = shares[:, used] @ self.finest.rows(used).astype(np.float32)
+        return result / np.maximum(np.linalg.norm(result, axis=1, keepdims=True), 1e-12)
+
+
+def _over(parts: Sequence[tuple[Sequence[str], Any]], terms: Sequence[str]) -> Any:
+    """Counts of several corpora over one vocabulary: int32 CSR matrix, the rows of one after those of the other."""
+    number = {term: i for i, term in enumerate(terms)}
+    found = []
+    for own, matrix in parts:
+        used = np.array([i for i, term in enumerate(own) if term in number], np.int64)
+        columns = np.array([number[own[i]] for i in used], np.int64)
+        place = sparse.csr_matrix((np.ones(len(used), np.int32), (used, columns)), (len(own), len(terms)))
+        found.append((matrix.tocsr() @ place).astype(np.int32))
+    return sparse.vstack(found, format="csr")
+
+
+def _sums(matrix: Any) -> np.ndarray:
+    return np.asarray(matrix.sum(axis=1)).ravel()

@@ -1,0 +1,255 @@
+"""Edges of the sentence graph: every node asks BM25 for the nodes most like it.
+
+References: Zhong et al. 2024 (Mix-of-Granularity), section 3.3: each node is a query, its k_graph best nodes by BM25
+become neighbours where their similarity reaches T_graph. What the paper leaves open is settled here:
+
+- A node's text alone is document and query. With the title, all nodes of a document would be neighbours by its words.
+- A term that a node holds twice is asked for twice, as in any other query.
+- Similarity is the score as a share of the node's score against itself. BM25 favours short texts, so that a share may
+  exceed 1. An edge that both of its nodes ask for has the larger share of the two.
+- Equal scores go to the smaller node number.
+"""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from safetensors import safe_open
+from safetensors.numpy import load_file, save_file
+from scipy import sparse
+
+from mog_assets.retrieval.bm25 import keep_kernel, open_bm25s, term_weights
+
+# Asked for beyond what is wanted: most ties at the last place end there, the others are settled by all scores.
+_SLACK = 8
+# Compiling numba's kernel takes longer than this many queries take without it.
+_FEW = 16_000
+# Queries that a thread takes at a time.
+_PART = 1_024
+
+
+@dataclass(frozen=True)
+class Graph:
+    """Undirected edges as a symmetric CSR matrix with an empty diagonal.
+
+    Attributes:
+        indptr: int64 array of shape (nodes + 1,).
+        indices: int32 array: the neighbours of node i are its entries indptr[i] … indptr[i+1] − 1, ascending.
+        shares: float32 array: how alike the two nodes of each edge are, > 0.
+    """
+
+    indptr: np.ndarray
+    indices: np.ndarray
+    shares: np.ndarray
+
+    @property
+    def nodes(self) -> int:
+        """Number of nodes."""
+        return len(self.indptr) - 1
+
+    @property
+    def degrees(self) -> np.ndarray:
+        """int64 array of shape (nodes,): neighbours of every node."""
+        return np.diff(self.indptr)
+
+    @cached_property
+    def rows(self) -> np.ndarray:
+        """int32 array: the node that every entry of `indices` is a neighbour of."""
+        return np.repeat(np.arange(self.nodes, dtype=np.int32), self.degrees)
+
+    @cached_property
+    def edges(self) -> np.ndarray:
+        """int32 array of shape (edges, 2): every edge once, smaller node first, in order."""
+        once = self.rows < self.indices
+        return np.stack([self.rows[once], self.indices[once]], axis=1)
+
+    @cached_property
+    def components(self) -> np.ndarray:
+        """int32 array of shape (nodes,): the number of every node's connected component."""
+        from scipy.sparse.csgraph import connected_components
+
+        matrix = sparse.csr_matrix((self.shares, self.indices, self.indptr), (self.nodes, self.nodes))
+        return connected_components(matrix, directed=False)[1]
+
+
+# The files of an adjacency, named by the fields of `Graph`.
+ADJACENCY = ("indptr", "indices", "shares")
+
+
+def open_graph(path: Callable[[str], Path]) -> Graph:
+    """The graph of a corpus, mapped from its files, whose paths `path` gives by their logical names."""
+    return Graph(*(np.load(path(f"adjacency_{part}.npy"), mmap_mode="r") for part in ADJACENCY))
+
+
+def concatenate(parts: Sequence[tuple[Sequence[str], Any]]) -> Any:
+    """Counts of the nodes of several corpora, one after the other, over all their terms.
+
+    Args:
+        parts: For each corpus its terms, sorted, and the int32 CSR matrix of shape (nodes, terms) of its counts.
+
+    Returns:
+        int32 CSR matrix of shape (all nodes, all terms), terms sorted.
+    """
+    terms = sorted({term for vocabulary, _ in parts for term in vocabulary})
+    number = {term: i for i, term in enumerate(terms)}
+    mapped = []
+    for vocabulary, counts in parts:
+        column = np.array([number[term] for term in vocabulary], np.int32)
+        shape = (counts.shape[0], len(terms))
+        mapped.append(sparse.csr_matrix((counts.data, column[counts.indices], counts.indptr), shape))
+    return sparse.vstack(mapped, "csr")
+
+
+def save_index(counts: Any, k1: float, b: float, path: Path) -> None:
+    """Write the nodes weighted by BM25 in Lucene's form, and the queries that they are.
+
+    Nodes with the same terms are one query: phrases that a site repeats are a third of some corpora.
+
+    Args:
+        counts: int32 CSR matrix of shape (nodes, terms), indices sorted: how often each node holds each term. For a
+            graph over several corpora, the nodes of all of them over one vocabulary.
+        k1: Term frequency saturation.
+        b: Length normalisation.
+        path: File to write.
+    """
+    nodes = counts.shape[0]
+    tf = counts.data.astype(np.float64)
+    row = np.repeat(np.arange(nodes), np.diff(counts.indptr))
+    lengths = np.bincount(row, tf, nodes)
+    frequency = np.bincount(counts.indices, minlength=counts.shape[1])
+    mean = lengths.sum() / max(nodes, 1)
+    weights = term_weights(counts.data, frequency[counts.indices], lengths[row], nodes, mean, k1, b)
+    columns = sparse.csr_matrix((weights, counts.indices, counts.indptr), counts.shape).tocsc()
+    terms = np.repeat(counts.indices, counts.data).astype(np.int32)
+    cuts = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64)
+    number: dict[bytes, int] = {}
+    asks = [number.setdefault(terms[i:j].tobytes(), len(number)) for i, j in pairwise(cuts)]
+    arrays = {
+        "data": columns.data,
+        "indices": columns.indices.astype(np.int32),
+        "indptr": columns.indptr.astype(np.int64),
+        "query": np.frombuffer(bytearray().join(number), np.int32),
+        "query_indptr": np.cumsum([0, *(len(query) // 4 for query in number)]).astype(np.int64),
+        "asks": np.asarray(asks, np.int32),
+        "self": np.bincount(row, tf * weights, nodes),
+    }
+    save_file(arrays, path)
+
+
+def query_count(index: Path) -> int:
+    """Number of queries of an index."""
+    with safe_open(index, "numpy") as tensors:
+        return tensors.get_slice("query_indptr").get_shape()[0] - 1
+
+
+def search_block(index: str, out: str, first: int, last: int, k: int) -> int:
+    """Find the k + 1 best nodes for every query from `first` to `last` − 1, exactly.
+
+    Args:
+        index: File that `save_index` wrote.
+        out: File to write: `nodes`, int32 of shape (last − first, k + 1), best first, equal scores by number, −1 where
+            fewer nodes share a term with the query; `scores`, float32 likewise.
+        first: First query of the block.
+        last: The one after its last.
+        k: How many besides the node that is the query.
+
+    Returns:
+        Number of queries.
+    """
+    arrays = load_file(index)
+    opened = open_bm25s(arrays["data"], arrays["indices"], arrays["indptr"], len(arrays["asks"]))
+    queries = [arrays["query"][i:j].tolist() for i, j in pairwise(arrays["query_indptr"][first : last + 1])]
+    keep_kernel()
+    compiled = len(arrays["query_indptr"]) > _FEW
+    parts = [queries[i : i + _PART] for i in range(0, len(queries), _PART)]
+    # Threads of our own, which bm25s's kernel lets run: numba's would load OpenMP's library before torch does, whose
+    # bf16 on the CPU is then 20 times slower. Processes of a pool have a core each.
+    threads = 1 if multiprocessing.parent_process() else os.cpu_count() or 1
+    with ThreadPoolExecutor(threads) as pool:
+        found = list(pool.map(lambda part: _search(opened, part, k + 1, compiled), parts))
+    save_file({"nodes": np.concatenate([n for n, _ in found]), "scores": np.concatenate([s for _, s in found])}, out)
+    return len(queries)
+
+
+def _search(index: Any, queries: Sequence[list[int]], k: int, compiled: bool) -> tuple[np.ndarray, np.ndarray]:
+    nodes = np.full((len(queries), k), -1, np.int32)
+    scores = np.zeros((len(queries), k), np.float32)
+    asked = np.array([row for row, query in enumerate(queries) if query], np.int64)
+    # Queries that all scores are needed for, with the least score that matters.
+    unsettled = [(row, np.float32(0)) for row in asked]
+    if compiled and len(asked):
+        total = index.scores["num_docs"]
+        depth = min(k + _SLACK, total)
+        result = index.retrieve([queries[row] for row in asked], k=depth, show_progress=False, n_threads=1)
+        order = np.lexsort((result.documents, -result.scores), axis=1)
+        found, values = (np.take_along_axis(a, order, 1) for a in (result.documents, result.scores))
+        width = min(k, depth)
+        nodes[asked, :width] = np.where(values > 0, found, -1)[:, :width]
+        scores[asked, :width] = values[:, :width]
+        floor = values[:, width - 1]
+        cut_off = (floor > 0) & (floor == values[:, -1]) & (depth < total)
+        unsettled = list(zip(asked[cut_off], floor[cut_off], strict=True))
+    for row, least in unsettled:
+        every = index.get_scores_from_ids(queries[row])
+        kept = np.flatnonzero((every >= least) & (every > 0))
+        best = kept[np.argsort(-every[kept], kind="stable")[:k]]
+        nodes[row, : len(best)] = best
+        scores[row, : len(best)] = every[best]
+    return nodes, scores
+
+
+def neighbours(index: Path, blocks: Sequence[Path], k: int) -> tuple[np.ndarray, np.ndarray]:
+    """The k best other nodes of every node, from what was found for its query.
+
+    Args:
+        index: File that `save_index` wrote.
+        blocks: Files that `search_block` wrote for all queries, in order.
+        k: As they were asked for.
+
+    Returns:
+        Nodes, int32 of shape (nodes, k), −1 where fewer other nodes share a term; and float32 shares of the score of
+        the node against itself, to five decimals, 0 where there is no node.
+    """
+    arrays = load_file(index)
+    asks = arrays["asks"]
+    parts = [load_file(path) for path in blocks]
+    found, scores = (
+        np.concatenate([np.zeros((0, k + 1), kind), *(part[name] for part in parts)])[asks]
+        for name, kind in (("nodes", np.int32), ("scores", np.float32))
+    )
+    dropped = found == np.arange(len(asks))[:, None]
+    # Where k + 1 others are as good as the node itself, or better.
+    dropped[~dropped.any(axis=1), k] = True
+    nodes, scores = (a[~dropped].reshape(-1, k) for a in (found, scores))
+    shares = np.divide(scores, arrays["self"][:, None], out=np.zeros(nodes.shape), where=nodes >= 0)
+    # Both scores are sums of rounded weights, and equal texts should be alike by exactly 1.
+    return nodes, np.round(shares, 5).astype(np.float32)
+
+
+def link(nodes: np.ndarray, shares: np.ndarray, threshold: float) -> Graph:
+    """The graph with an edge from every node to each of its neighbours that is alike enough.
+
+    Args:
+        nodes: int32 of shape (n, k): other nodes, −1 where there is none.
+        shares: float32 of shape (n, k).
+        threshold: Least share of an edge.
+    """
+    kept = (nodes >= 0) & (shares >= np.float32(threshold)) & (shares > 0)
+    row = np.broadcast_to(np.arange(len(nodes), dtype=np.int32)[:, None], nodes.shape)[kept]
+    other, share = nodes[kept], shares[kept]
+    row, other, share = np.concatenate([row, other]), np.concatenate([other, row]), np.tile(share, 2)
+    order = np.lexsort((-share, other, row))
+    row, other, share = row[order], other[order], share[order]
+    first = np.ones(len(row), bool)
+    first[1:] = (row[1:] != row[:-1]) | (other[1:] != other[:-1])
+    counts = np.bincount(row[first], minlength=len(nodes))
+    return Graph(np.concatenate([[0], np.cumsum(counts)]).astype(np.int64), other[first], share[first])

@@ -1,0 +1,234 @@
+"""Passages for questions by any method: levels or hops, one of them or the mix of a router, within topics or not."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from functools import cached_property, partial
+from typing import Any
+
+import numpy as np
+
+from mog_assets.config import RetrieverName, Settings
+from mog_assets.graph.search import Neighbourhoods
+from mog_assets.retrieval.corpora import Corpora, Encode, Vectors
+from mog_assets.retrieval.methods import LevelChunks, Method, Passages, Ranker
+from mog_assets.retrieval.search import Bm25Searcher, DenseSearcher, HybridSearcher, Remembering, Searcher
+from mog_assets.retrieval.tokens import query_terms
+from mog_assets.routing import router
+from mog_assets.topics.assign import read_topics
+from mog_assets.topics.model import OUTLIER, TopicModel, open_model
+
+# The router of each family of granularities, by kind of method.
+ROUTERS = {"mog": "router", "mogg": "hop_router"}
+
+
+@dataclass(frozen=True)
+class Needs:
+    """Assets that methods read: those of every corpus, and those of all corpora."""
+
+    per_corpus: tuple[str, ...]
+    shared: tuple[str, ...]
+
+    @property
+    def keys(self) -> tuple[str, ...]:
+        """All of them."""
+        return (*self.per_corpus, *self.shared)
+
+
+def needs(methods: Sequence[Method], settings: Settings) -> Needs:
+    """What some methods are ranked from."""
+    if not methods:
+        return Needs((), ())
+    retrievers = {m.retriever for m in methods if not m.graph}
+    per_corpus, shared = ["documents", "chunks/level_1", "tokens"], []
+    if retrievers & {"bm25", "hybrid"}:
+        per_corpus += [f"bm25/level_{level}" for level in settings.level_range]
+    if retrievers & {"dense", "hybrid"}:
+        per_corpus += [f"collections/level_{level}" for level in settings.level_range]
+    if any(m.graph for m in methods):
+        per_corpus.append("sentence_graph")
+        shared += graph_of_question_sets(settings)
+    if any(m.topics for m in methods):
+        per_corpus.append("topics/assigned")
+        shared.append("topics/model")
+    kinds = {m.kind for m in methods}
+    shared += [key for kind, key in ROUTERS.items() if kind in kinds]
+    if "oracle" in kinds:
+        shared.append("soft_labels")
+    return Needs(tuple(per_corpus), tuple(shared))
+
+
+def graph_of_question_sets(settings: Settings) -> list[str]:
+    """The key of the graph over all corpora of a question set, where the settings ask for one."""
+    return ["question_set_graph"] if settings.graph.across == "question_set" else []
+
+
+@dataclass(frozen=True)
+class Retrieval:
+    """Questions, and what their passages by one method after the other have in common, each computed once.
+
+    Args:
+        corpora: Those of the question set.
+        queries: The questions alone, never their options.
+        encode: Texts to vectors; called only where vectors are needed.
+        encoder: Fingerprint of what encodes.
+        vector_store: Holds the collections.
+        opened: What does not depend on the questions: the graph, the topic model.
+    """
+
+    corpora: Corpora
+    queries: Sequence[str]
+    encode: Encode
+    encoder: str
+    vector_store: Vectors
+    opened: dict[str, Any] = field(default_factory=dict, repr=False)
+    _known: dict[Any, Any] = field(default_factory=dict, repr=False)
+
+    def again(self, queries: Sequence[str]) -> Retrieval:
+        """The same for other questions."""
+        return Retrieval(self.corpora, queries, self.encode, self.encoder, self.vector_store, self.opened)
+
+    @cached_property
+    def vectors(self) -> np.ndarray:
+        """Vectors of the questions, shape (questions, size)."""
+        return self.encode(self.queries)
+
+    @cached_property
+    def _terms(self) -> list[list[str]]:
+        return query_terms(self.queries)
+
+    @property
+    def neighbourhoods(self) -> Neighbourhoods:
+        """The sentence graphs of the corpora."""
+        if "graph" not in self.opened:
+            self.opened["graph"] = Neighbourhoods.open(self.corpora)
+        found: Neighbourhoods = self.opened["graph"]
+        return found
+
+    @property
+    def topic_model(self) -> TopicModel:
+        """The topic model."""
+        if "topics" not in self.opened:
+            self.opened["topics"] = open_model(self.corpora.read("topics/model", None), self.encoder)
+        found: TopicModel = self.opened["topics"]
+        return found
+
+    @cached_property
+    def topics(self) -> tuple[np.ndarray, np.ndarray]:
+        """Topic of every question (−1: none) and its probability."""
+        return self.topic_model.assign(self.vectors)
+
+    def weights(self, kind: str) -> np.ndarray:
+        """What a router says of every question: float array of shape (questions, granularities).
+
+        Args:
+            kind: `mog` or `mogg`.
+
+        Raises:
+            MogError: the router is damaged, or belongs to another encoder or other granularities.
+        """
+        if kind not in self._known:
+            settings = self.corpora.settings
+            count = settings.levels if kind == "mog" else settings.graph.hops + 1
+            opened = router.open_router(self.corpora.read(ROUTERS[kind], None), self.encoder, count)
+            self._known[kind] = router.predict(opened.weights, self.vectors)
+        found: np.ndarray = self._known[kind]
+        return found
+
+    def rank(self, method: Method, k: int, weights: np.ndarray | None = None) -> Passages:
+        """The passages of every question.
+
+        Args:
+            method: Any but `oracle` finds its own weights.
+            k: How many are passed on.
+            weights: float array of shape (questions, granularities) instead.
+
+        References: SYSTEMS.md section 4 for topics: an outlier, or a question with fewer than k passages of its topic,
+        gets passages of all topics.
+        """
+        if weights is None and method.routed:
+            weights = self.weights(method.kind)
+        found = self.ranker(method.retriever, method.graph).rank(method, weights)
+        if not method.topics:
+            return found
+        of_topic = self._of_topic(method, weights)
+        kept = ~self._too_few(of_topic, k)
+        return _stacked(of_topic.at(kept[of_topic.question]), found.at(~kept[found.question]))
+
+    def fell_back(self, method: Method, k: int, weights: np.ndarray | None = None) -> np.ndarray:
+        """Which questions `rank` gives passages of all topics, bool of shape (questions,)."""
+        if weights is None and method.routed:
+            weights = self.weights(method.kind)
+        return self._too_few(self._of_topic(method, weights), k)
+
+    def _of_topic(self, method: Method, weights: np.ndarray | None) -> Passages:
+        return self.ranker(method.retriever, method.graph, topics=True).rank(method, weights)
+
+    def _too_few(self, of_topic: Passages, k: int) -> np.ndarray:
+        passages = np.zeros(len(self.queries), np.int64)
+        np.maximum.at(passages, of_topic.question, of_topic.rank + 1)
+        return (self.topics[0] == OUTLIER) | (passages < k)
+
+    def ranker(self, retriever: RetrieverName, graph: bool = False, topics: bool = False) -> Ranker:
+        """The ranker of a retriever over levels, or of BM25 over the sentence graph."""
+        key = (retriever, graph, topics)
+        if key not in self._known:
+            chunks = (
+                self.neighbourhoods
+                if graph
+                else LevelChunks(self.corpora.layout, self.corpora.settings.levels, self.corpora.starts)
+            )
+            searcher = self._graph_searcher(topics) if graph else self._searcher(retriever, topics)
+            self._known[key] = Ranker(searcher, chunks, self.corpora.settings.k_r)
+        found: Ranker = self._known[key]
+        return found
+
+    def _searcher(self, retriever: RetrieverName, topics: bool) -> Searcher:
+        key = (retriever, topics)
+        if key not in self._known:
+            corpora, wanted = self.corpora, self.topics[0] if topics else None
+            made: Searcher
+            if retriever == "bm25":
+                made = Bm25Searcher(self._terms, corpora.bm25, corpora.starts, wanted, self._chunk_topics)
+            elif retriever == "dense":
+                find = partial(corpora.nearest, self.vector_store, topics=wanted)
+                made = DenseSearcher(self.vectors, find, corpora.starts)
+            else:
+                made = HybridSearcher([self._searcher("bm25", topics), self._searcher("dense", topics)])
+            self._known[key] = Remembering(made)
+        found: Searcher = self._known[key]
+        return found
+
+    def _graph_searcher(self, topics: bool) -> Searcher:
+        around = self.neighbourhoods
+        distinct = sorted({term for query in self._terms for term in query})
+        wanted = self.topics[0] if topics else None
+        return Remembering(
+            Bm25Searcher(
+                self._terms, lambda hop: around.bm25(hop, distinct), around.starts, wanted, lambda _: self._node_topics
+            )
+        )
+
+    def _chunk_topics(self, level: int) -> list[np.ndarray]:
+        return [read_topics(self.corpora.read("topics/assigned", name), level) for name in self.corpora.names]
+
+    @cached_property
+    def _node_topics(self) -> list[np.ndarray]:
+        """Topics of the level-1 chunks that nodes begin in, per corpus: those of their neighbourhoods as well."""
+        found = []
+        for chunks, nodes, topics in zip(
+            self.corpora.layouts, self.neighbourhoods.layouts, self._chunk_topics(1), strict=True
+        ):
+            # Spans of a document ascend, documents are far shorter than 2^40 characters.
+            starts = (chunks.document_of << 40) | chunks.spans[:, 0]
+            begin = (nodes.document_of << 40) | nodes.spans[:, 0]
+            found.append(topics[np.searchsorted(starts, begin, side="right") - 1])
+        return found
+
+
+def _stacked(first: Passages, second: Passages) -> Passages:
+    """Passages of different questions as one, ordered by question."""
+    order = np.argsort(np.concatenate([first.question, second.question]), kind="stable")
+    columns = vars(first).keys()
+    return Passages(*(np.concatenate([getattr(first, name), getattr(second, name)])[order] for name in columns))

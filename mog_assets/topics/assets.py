@@ -1,0 +1,228 @@
+"""Assets of the topics stage: `topics/model` and `topics/assigned`."""
+
+from __future__ import annotations
+
+import uuid
+from dataclasses import asdict
+from typing import Any
+
+import numpy as np
+
+from mog_assets.config import Settings
+from mog_assets.errors import MogError
+from mog_assets.topics import checks
+from mog_assets.topics.assign import file_name
+from mog_assets.topics.model import (
+    MODEL,
+    OUTLIER,
+    Bucket,
+    TopicModel,
+    decoded,
+    fit_apart,
+    is_intact,
+    made_with,
+    open_model,
+    share_unseen,
+    vector_hashes,
+)
+from mog_assets.topics.plots import topics_by_corpus
+from resources.recipe import Recipe, Work
+
+GROUP = "topics"
+
+# Probabilities in payloads, in decimals.
+_DECIMALS = 4
+
+
+def fit_level(settings: Settings) -> int:
+    """The level whose chunks topics are found in."""
+    return min(2, settings.levels)
+
+
+def build_model(work: Work) -> None:
+    """Fit the topic model, or keep the previous one while most chunks were there when it was fitted."""
+    level, corpora = fit_level(work.settings), list(work.settings.corpora)
+    buckets: dict[str, list[Bucket]] = {corpus: _buckets(work, corpus, level) for corpus in corpora}
+    made = work.input(f"embeddings/level_{level}", corpora[0]).manifest.info
+    wanted = made_with(level, work.settings.topics, work.settings.seed, made["encoder"], made["made by"])
+    vectors = {c: [np.load(bucket.vectors, mmap_mode="r") for bucket in buckets[c]] for c in corpora}
+    previous, reason = _previous(work, wanted)
+    if previous is not None:
+        share = share_unseen(previous, [vector_hashes(part) for c in corpora for part in vectors[c]])
+        limit = work.settings.topics.refit_share
+        if share > limit:
+            previous, reason = None, f"{share:.1%} of chunks are new since the last fit, more than {limit:.0%}"
+        else:
+            reason = f"kept: {share:.1%} of chunks are new since the fit"
+    work.recomputed["chunks fitted on"] = 0
+    if previous is not None and work.draft.previous is not None:
+        work.keep(work.draft.previous)
+        model = previous
+    else:
+        model = _fit(work, [bucket for c in corpora for bucket in buckets[c]], wanted)
+    work.info["fitted"] = reason
+    work.shown["which model"] = reason
+    _show(work, model, vectors)
+
+
+def _buckets(work: Work, corpus: str, level: int) -> list[Bucket]:
+    documents, chunks = work.input("documents", corpus), work.input("chunks/level_1", corpus)
+    embeddings = work.input(f"embeddings/level_{level}", corpus)
+    return [
+        Bucket(str(documents.path(n)), str(chunks.path(n)), str(embeddings.path(n.replace(".parquet", ".npy"))))
+        for n in documents.names("bucket")
+    ]
+
+
+def _previous(work: Work, wanted: dict[str, Any]) -> tuple[TopicModel | None, str]:
+    """The previous model, if it may take the place of a new one; else why it may not."""
+    artefact = work.draft.previous
+    if artefact is None:
+        return None, "fitted for the first time"
+    if work.repeats is not None:
+        return None, "fitted again on demand"
+    try:
+        model = open_model(artefact)
+    except MogError as error:
+        # The new one may get the same name.
+        artefact.path(MODEL).unlink(missing_ok=True)
+        return None, f"fitted again: {str(error).replace('<', '&lt;')}"
+    other = [name for name, value in wanted.items() if model.facts.get(name) != value]
+    return (None, f"fitted again: other {', '.join(other)}") if other else (model, "")
+
+
+def _fit(work: Work, buckets: list[Bucket], wanted: dict[str, Any]) -> TopicModel:
+    embeddings = f"embeddings/level_{wanted['level']}"
+    versions = [work.input(embeddings, corpus).manifest.version for corpus in work.settings.corpora]
+    path, there = work.file(MODEL, wanted, versions)
+    if not there:
+        with work.progress(1, "models fitted") as advance, work.writing(path) as temporary:
+            fit_apart(
+                {
+                    "buckets": [asdict(bucket) for bucket in buckets],
+                    **wanted,
+                    "settings": work.settings.topics.model_dump(),
+                    "out": str(temporary),
+                }
+            )
+            advance(1)
+    model = decoded(path.read_bytes(), path)
+    work.recomputed["chunks fitted on"] = model.facts["sample"]
+    return model
+
+
+def _show(work: Work, model: TopicModel, vectors: dict[str, list[np.ndarray]]) -> None:
+    """The topics, and how the chunks of every corpus are spread over them."""
+    number, labels = len(model.centroids), model.labels
+    counts = np.zeros((len(vectors), number + 1), np.int64)
+    for row, parts in enumerate(vectors.values()):
+        for part in parts:
+            counts[row] += np.bincount(model.assign(part)[0] - OUTLIER, minlength=number + 1)
+    outliers = counts[:, 0].sum() / max(int(counts.sum()), 1)
+    work.counts |= {
+        "topics": number,
+        "sample": model.facts["sample"],
+        "sample: outliers by HDBSCAN": model.facts["outliers"],
+        "sample: assigned as by HDBSCAN": model.facts["agreeing"],
+        "share of outliers": round(float(outliers), 4),
+    }
+    work.show_table(
+        "topics",
+        [
+            {
+                "topic": t,
+                "label": labels[t],
+                "in the sample": model.facts["size"][t],
+                "chunks": int(counts[:, t + 1].sum()),
+            }
+            for t in range(min(number, 50))
+        ],
+    )
+    work.show_plot("topics by corpus", topics_by_corpus(list(vectors), counts, labels))
+
+
+def build_assigned(work: Work) -> None:
+    """Give every chunk its topic, in the store and in the payload of its point."""
+    stored = work.tools.store.read("topics/model")
+    model = open_model(stored)
+    jobs, keys = {}, {}
+    for level in work.settings.level_range:
+        embeddings = work.input(f"embeddings/level_{level}")
+        for name in embeddings.names("bucket"):
+            target = file_name(level, name)
+            jobs[target] = {"vectors": str(embeddings.path(name)), "model": str(stored.path(MODEL))}
+            keys[target] = [embeddings.manifest.files[name]["sha256"], stored.manifest.files[MODEL]["sha256"]]
+    assigned = work.map("mog_assets.topics.assign:assign_bucket", jobs, keys, "buckets assigned")
+    work.recomputed |= {"chunks assigned": sum(assigned), "payloads set": 0}
+    work.info["points"] = {}
+    rows = []
+    for level in work.settings.level_range:
+        found = checks.drafted(work, level)
+        work.recomputed["payloads set"] += _set_payloads(work, level, found, model.labels)
+        work.info["points"][str(level)] = len(found)
+        topics, sizes = np.unique(found["topic"], return_counts=True)
+        outliers = float((found["topic"] == OUTLIER).mean())
+        work.counts[f"level {level}: share of outliers"] = round(outliers, 4)
+        largest = [int(topics[i]) for i in np.argsort(-sizes, kind="stable") if topics[i] != OUTLIER][:3]
+        shown = "; ".join(model.labels[topic] for topic in largest)
+        rows.append({"level": level, "chunks": len(found), "outliers": outliers, "largest topics": shown})
+    work.counts["topics"] = len(model.centroids)
+    work.show_table("by level", rows)
+    work.shown["place"] = f"payloads in {work.tools.qdrant.place}"
+
+
+def _set_payloads(work: Work, level: int, found: np.ndarray, labels: dict[int, str]) -> int:
+    """Make payloads in a level's collection say what was found, those that do not; returns how many did not."""
+    points = work.input(f"collections/level_{level}")
+    ids = [str(uuid.UUID(bytes=row.tobytes())) for row in np.load(points.path("ids.npy"))]
+    wanted = {
+        identity: {"topic": topic, "label": labels[topic], "probability": round(probability, _DECIMALS)}
+        for identity, (topic, probability) in zip(ids, found.tolist(), strict=True)
+    }
+    with work.tools.qdrant.open(f"level_{level}", int(points.manifest.info["size"])) as collection:
+        held = collection.payloads(str(work.corpus), ("topic", "label", "probability"))
+        # Points that are not there at all are what the check finds.
+        changed = [identity for identity, payload in wanted.items() if held.get(identity, payload) != payload]
+        # As for points: an interrupted update must not leave a manifest that holds again when its cause is undone.
+        if work.draft.previous and changed:
+            work.tools.store.doubt(work.draft.previous)
+        with work.progress(len(changed), "payloads set") as advance:
+            for first in range(0, len(changed), 1000):
+                part = changed[first : first + 1000]
+                collection.set_payload(part, [wanted[identity] for identity in part])
+                advance(len(part))
+    return len(changed)
+
+
+def recipes(settings: Settings) -> list[Recipe]:
+    """The recipes of this stage."""
+    level, levels = fit_level(settings), settings.level_range
+    return [
+        Recipe(
+            key="topics/model",
+            build=build_model,
+            description="BERTopic over the chunks of all corpora; fitted again only when many of them are new.",
+            group=GROUP,
+            deps=("documents", "chunks/level_1", f"embeddings/level_{level}"),
+            partitioned=False,
+            settings=lambda tools: [tools.settings.topics.model_dump(), tools.settings.seed],
+            repeatable=True,
+            intact=lambda tools, stored: is_intact(stored),
+            kinds=("scikitlearn",),
+        ),
+        Recipe(
+            key="topics/assigned",
+            build=build_assigned,
+            description="Topic and probability of every chunk of every level, also in the payload of its point.",
+            group=GROUP,
+            deps=(
+                "topics/model",
+                *(f"embeddings/level_{j}" for j in levels),
+                *(f"collections/level_{j}" for j in levels),
+            ),
+            settings=lambda tools: tools.qdrant.place,
+            checks=(checks.EVERY_CHUNK, checks.PAYLOADS),
+            intact=checks.payloads_hold,
+            kinds=("numpy", "qdrant"),
+        ),
+    ]

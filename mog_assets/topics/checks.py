@@ -1,0 +1,69 @@
+"""What must hold of topics of chunks before their manifest says that they are there."""
+
+from __future__ import annotations
+
+from mog_assets.errors import MogError
+from mog_assets.topics.assign import Assigned, file_name, read_assigned
+from mog_assets.topics.model import open_model
+from resources.recipe import Check, Tools, Work
+from resources.store import Artefact
+
+
+def topics_held(tools: Tools, corpus: str) -> dict[int, tuple[int, int]]:
+    """Per level: points of a corpus that have a topic, and all its points."""
+    levels = {level: f"level_{level}" for level in tools.settings.level_range}
+    with_topic = {level: tools.qdrant.counts(name, with_topic=True) for level, name in levels.items()}
+    return {
+        level: (with_topic[level].get(corpus, 0), tools.qdrant.counts(name).get(corpus, 0))
+        for level, name in levels.items()
+    }
+
+
+def payloads_hold(tools: Tools, artefact: Artefact) -> bool:
+    """Whether as many points have a topic as the artefact says: points that are upserted again lose theirs."""
+    try:
+        held = topics_held(tools, str(artefact.manifest.partition))
+    except MogError:
+        # Damaged, and by now discarded, or out of reach: building it mends it, or says what is wrong.
+        return False
+    return all(with_topic == artefact.manifest.info["points"][str(level)] for level, (with_topic, _) in held.items())
+
+
+def drafted(work: Work, level: int) -> Assigned:
+    """Topics of the chunks of a level, as they have just been made."""
+    names = sorted(name for name in work.draft.files if name.startswith(file_name(level, "bucket")))
+    return read_assigned([work.draft.path(name) for name in names])
+
+
+def _every_chunk(work: Work) -> str | None:
+    known = len(open_model(work.tools.store.read("topics/model")).centroids)
+    for level in work.settings.level_range:
+        found = drafted(work, level)
+        chunks = int(work.input(f"embeddings/level_{level}").manifest.counts["vectors"])
+        if len(found) != chunks:
+            return f"level {level} has {chunks} chunks, {len(found)} have a topic"
+        wrong = (found["topic"] < -1) | (found["topic"] >= known)
+        wrong |= ~((found["probability"] >= 0) & (found["probability"] <= 1))
+        if wrong.any():
+            return f"{int(wrong.sum())} chunks of level {level} have a topic that the model has not, or no probability"
+    return None
+
+
+EVERY_CHUNK = Check(
+    "every_chunk_has_a_topic",
+    "Every chunk has a topic of the model, or is an outlier, with a probability.",
+    _every_chunk,
+)
+
+
+def _payloads(work: Work) -> str | None:
+    for level, (with_topic, points) in topics_held(work.tools, str(work.corpus)).items():
+        if with_topic != points or points != work.info["points"][str(level)]:
+            return (
+                f"collection level_{level} holds a topic for {with_topic} of {points} points of corpus {work.corpus}, "
+                f"expected {work.info['points'][str(level)]}: run `mog run`"
+            )
+    return None
+
+
+PAYLOADS = Check("qdrant_topics", "Every point of this corpus in Qdrant has a topic in its payload.", _payloads)

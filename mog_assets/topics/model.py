@@ -1,0 +1,377 @@
+"""The topic model: BERTopic finds the topics of a sample of chunks; what is kept tells the topic of any vector.
+
+Of BERTopic's result centroids, thresholds and words are kept, not UMAP and HDBSCAN: the topic of a vector is that of
+the nearest centroid, for chunks and questions alike, so that it depends on nothing but the kept model and the vector.
+
+References: Grootendorst 2022 (BERTopic), sections 3.1 to 3.3; Rezaei et al. 2024 (AT-RAG), section 3.1.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import multiprocessing
+import warnings
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Protocol
+
+import numpy as np
+from safetensors import SafetensorError
+from safetensors.numpy import load, save
+
+from mog_assets.config import TopicSettings
+from mog_assets.corpus.layouts import bucket_layout
+from mog_assets.errors import MogError
+from mog_assets.retrieval.vectors import bucket_texts
+
+# Logical name of the model among its artefact's files.
+MODEL = "model.safetensors"
+# Topic of a vector that is near no topic.
+OUTLIER = -1
+
+# BERTopic's defaults.
+_NEIGHBOURS, _COMPONENTS, _WORDS = 15, 5, 10
+_LABEL_WORDS = 4
+# Share of the chunks that are not of a topic which are farther from it than any vector that gets the topic.
+_FAR = 0.999
+# Cosines are compared after rounding: in which order a library sums must not decide on a topic.
+_DECIMALS = 6
+_ROWS_AT_ONCE = 65_536
+# safetensors writes several keys in any order, which would give equal models unequal bytes: all facts are one key.
+_FACTS = "mog"
+
+
+class Stored(Protocol):
+    """A topic model in the store."""
+
+    @property
+    def manifest(self) -> Any:
+        """Names and checksums of its files."""
+
+    def path(self, name: str) -> Path:
+        """Path of a file by its logical name."""
+
+
+@dataclass(frozen=True)
+class Bucket:
+    """Paths of what a bucket of documents has: its documents, their level-1 spans, and vectors of one level."""
+
+    documents: str
+    spans: str
+    vectors: str
+
+
+@dataclass(frozen=True)
+class TopicModel:
+    """Tells the topic of a vector.
+
+    Attributes:
+        centroids: float32 of shape (topics, size): unit vectors, row t the mean of the vectors of topic t.
+        thresholds: float32 of shape (topics,): cosine with the centroid below which a vector is not of the topic.
+        seen: uint64, sorted: `vector_hashes` of all chunks that there were when it was fitted.
+        facts: `level`, `settings`, `seed`, `encoder` (fingerprint) and `made_by` (of the vectors) that it was fitted
+            with; per topic its `words` by c-TF-IDF and its `size` in the sample; of the `sample`, a number of chunks,
+            how many are `outliers` by HDBSCAN, and `agreeing`: get from `assign` what HDBSCAN said.
+    """
+
+    centroids: np.ndarray
+    thresholds: np.ndarray
+    seen: np.ndarray
+    facts: dict[str, Any]
+
+    @property
+    def labels(self) -> dict[int, str]:
+        """Label of every topic: its first words. The outlier topic has one, too."""
+        words = {topic: ", ".join(found[:_LABEL_WORDS]) for topic, found in enumerate(self.facts["words"])}
+        return {OUTLIER: "outlier", **words}
+
+    def assign(self, vectors: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Topic of each vector: that of the nearest centroid, or −1 where even that is nearer to its topic's members.
+
+        Args:
+            vectors: Unit vectors of the encoder it was fitted with, shape (n, size).
+
+        Returns:
+            int32 topics of shape (n,), and float32 probabilities of shape (n,) in [0, 1]: the cosine with the centroid
+            as in BERTopic's own transform of a stored model, 0 for negative cosines and outliers.
+
+        Raises:
+            MogError: the vectors have another size.
+        """
+        n, size = np.shape(vectors)
+        topics, probabilities = np.full(n, OUTLIER, np.int32), np.zeros(n, np.float32)
+        if not len(self.centroids):
+            return topics, probabilities
+        if size != self.centroids.shape[1]:
+            raise MogError(
+                f"topics/model is of vectors of size {self.centroids.shape[1]}, got some of size {size}: run `mog run`"
+            )
+        centroids = self.centroids.T.astype(np.float64)
+        for start in range(0, n, _ROWS_AT_ONCE):
+            rows = slice(start, start + _ROWS_AT_ONCE)
+            cosines = np.round(np.asarray(vectors[rows], np.float64) @ centroids, _DECIMALS)
+            best = cosines.argmax(axis=1)
+            cosine = cosines[np.arange(len(best)), best]
+            near = cosine >= np.round(self.thresholds.astype(np.float64)[best], _DECIMALS)
+            topics[rows] = np.where(near, best, OUTLIER)
+            probabilities[rows] = np.where(near, np.clip(cosine, 0, 1), 0)
+        return topics, probabilities
+
+
+def vector_hashes(vectors: np.ndarray) -> np.ndarray:
+    """A hash of every row of float16 vectors, uint64 of shape (n,): tells chunks apart, and draws samples of them."""
+    rows = np.ascontiguousarray(vectors)
+    digests = (hashlib.blake2b(row.tobytes(), digest_size=8).digest() for row in rows)
+    return np.frombuffer(b"".join(digests), np.uint64)
+
+
+def share_unseen(model: TopicModel, hashes: Sequence[np.ndarray]) -> float:
+    """Share of chunks, per bucket given by `vector_hashes`, that were in no corpus when the model was fitted."""
+    every = np.concatenate([np.zeros(0, np.uint64), *hashes])
+    return float((~np.isin(every, model.seen)).mean()) if len(every) else 0.0
+
+
+def fit_buckets(
+    buckets: Sequence[Mapping[str, str]],
+    level: int,
+    settings: Mapping[str, Any],
+    seed: int,
+    encoder: str,
+    made_by: str,
+    out: str,
+) -> None:
+    """Fit a topic model on a sample of the chunks of some buckets, and write it.
+
+    The same chunks, in whatever buckets, give the same bytes.
+
+    Args:
+        buckets: Fields of `Bucket`, as a mapping.
+        level: The level of the vectors.
+        settings: Fields of `TopicSettings`.
+        seed: Of UMAP.
+        encoder: Fingerprint of the encoder.
+        made_by: Of the vectors: encoder and how levels are made.
+        out: `.safetensors` file to write.
+    """
+    options = TopicSettings.model_validate(settings)
+    paths = [Bucket(**bucket) for bucket in buckets]
+    hashes = [vector_hashes(np.load(bucket.vectors, mmap_mode="r")) for bucket in paths]
+    seen = np.unique(np.concatenate([np.zeros(0, np.uint64), *hashes]))
+    vectors, texts = _sample(paths, hashes, level, seen[: options.sample])
+    topics, words = _cluster(vectors, texts, options, seed)
+    centroids, thresholds = _centroids(vectors, topics, len(words), options.outlier_quantile)
+    facts = {
+        **made_with(level, options, seed, encoder, made_by),
+        "words": words,
+        "size": np.bincount(topics[topics >= 0], minlength=len(words)).tolist(),
+        "sample": len(topics),
+        "outliers": int((topics == OUTLIER).sum()),
+    }
+    model = TopicModel(centroids, thresholds, seen, facts)
+    facts["agreeing"] = int((model.assign(vectors)[0] == topics).sum())
+    Path(out).write_bytes(encoded(model))
+
+
+def made_with(level: int, settings: TopicSettings, seed: int, encoder: str, made_by: str) -> dict[str, Any]:
+    """The part of a model's facts that, when it is another, makes another model of the same chunks."""
+    # When to fit again is no part of what comes of it.
+    return {
+        "level": level,
+        "settings": settings.model_dump(exclude={"refit_share"}),
+        "seed": seed,
+        "encoder": encoder,
+        "made_by": made_by,
+    }
+
+
+def fit_apart(arguments: Mapping[str, Any]) -> None:
+    """`fit_buckets` in a process of its own.
+
+    numba's OpenMP threads, which UMAP starts, leave torch on the CPU twenty times slower for the rest of a process
+    (measured: 3 instead of 64 texts a second).
+
+    Raises:
+        MogError: that process failed, or was ended from outside.
+    """
+    # "spawn": a forked child would inherit torch's and Dagster's threads in an unknown state.
+    context = multiprocessing.get_context("spawn")
+    answers, answer = context.Pipe(duplex=False)
+    process = context.Process(target=_fit_and_tell, args=(answer, dict(arguments)))
+    process.start()
+    # Where the process ends without an answer, the pipe then ends as well.
+    answer.close()
+    try:
+        fault = answers.recv_bytes().decode()
+        process.join()
+    except EOFError:
+        process.join()
+        fault = f"its process ended with exit code {process.exitcode}; where that is -9, lower topics.sample"
+    if fault:
+        raise MogError(f"topics/model could not be fitted: {fault}")
+
+
+def _fit_and_tell(answer: Any, arguments: dict[str, Any]) -> None:
+    fault = ""
+    try:
+        fit_buckets(**arguments)
+    # Several libraries raise what they like; whoever waits is told.
+    except Exception as error:
+        fault = f"{type(error).__name__}: {' '.join(str(error).split())}"
+    answer.send_bytes(fault.encode())
+
+
+def _sample(
+    buckets: Sequence[Bucket], hashes: Sequence[np.ndarray], level: int, wanted: np.ndarray
+) -> tuple[np.ndarray, list[str]]:
+    """Vectors and texts of the chunks with these hashes (sorted), one each, in their order."""
+    vectors: dict[int, np.ndarray] = {}
+    texts: dict[int, str] = {}
+    for bucket, found in zip(buckets, hashes, strict=True):
+        rows = np.flatnonzero(np.isin(found, wanted))
+        if not len(rows):
+            continue
+        layout = bucket_layout(Path(bucket.documents), Path(bucket.spans))
+        held, of_bucket = np.load(bucket.vectors, mmap_mode="r"), bucket_texts(Path(bucket.documents), layout, level)
+        for row in rows:
+            # Chunks with equal vectors may have unequal texts; which of them stands for both must not depend on order.
+            identity = int(found[row])
+            vectors[identity] = held[row]
+            texts[identity] = min(of_bucket[row], texts.get(identity, of_bucket[row]))
+    order = [int(identity) for identity in wanted]
+    size = np.load(buckets[0].vectors, mmap_mode="r").shape[1]
+    stacked = np.stack([vectors[i] for i in order]) if order else np.zeros((0, size))
+    return stacked.astype(np.float32), [texts[i] for i in order]
+
+
+def _cluster(
+    vectors: np.ndarray, texts: Sequence[str], settings: TopicSettings, seed: int
+) -> tuple[np.ndarray, list[list[str]]]:
+    """HDBSCAN's topic of every vector, and the words of every topic, the largest topic first."""
+    # HDBSCAN needs two clusters of the smallest size to find any.
+    if len(vectors) < 2 * settings.min_topic_size:
+        return np.full(len(vectors), OUTLIER), []
+    from bertopic import BERTopic
+    from hdbscan import HDBSCAN
+    from sklearn.feature_extraction.text import CountVectorizer
+    from sklearn.neighbors import NearestNeighbors
+    from umap import UMAP
+
+    words = CountVectorizer(stop_words="english")
+    analyse = words.build_analyzer()
+    # BERTopic fails on fewer than two words; white space around a text makes at least two characters of it.
+    if len({word for text in texts for word in analyse(text)}) < 2:
+        words = CountVectorizer(analyzer="char_wb")
+    # Exact, and without compiling UMAP's own search, which takes longer than the search of a whole sample.
+    neighbours = min(_NEIGHBOURS, len(vectors) - 1)
+    search = NearestNeighbors(n_neighbors=neighbours, metric="cosine", algorithm="brute").fit(vectors)
+    distances, rows = search.kneighbors(vectors)
+    model = BERTopic(
+        # Any other value than English: that one removes whatever is not of its alphabet.
+        language="multilingual",
+        umap_model=UMAP(
+            n_neighbors=neighbours,
+            n_components=min(_COMPONENTS, len(vectors) - 2),
+            precomputed_knn=(rows.astype(np.int32), distances.astype(np.float32)),
+            min_dist=0.0,
+            metric="cosine",
+            random_state=seed,
+            n_jobs=1,
+        ),
+        hdbscan_model=HDBSCAN(min_cluster_size=settings.min_topic_size, core_dist_n_jobs=1),
+        vectorizer_model=words,
+        top_n_words=_WORDS,
+    )
+    with warnings.catch_warnings():
+        # That no new vectors can be transformed: centroids do that.
+        warnings.filterwarnings("ignore", "precomputed_knn", UserWarning)
+        found, _ = model.fit_transform(list(texts), vectors)
+    topics = np.asarray(found, np.int64)
+    named = model.get_topics()
+    return topics, [[word for word, _ in named[topic] if word.strip()] for topic in range(int(topics.max()) + 1)]
+
+
+def _centroids(vectors: np.ndarray, topics: np.ndarray, number: int, quantile: float) -> tuple[np.ndarray, np.ndarray]:
+    """Unit mean vector of every topic, and the least cosine with it of a vector of the topic.
+
+    That is the `quantile` of the members' cosines, or what hardly any chunk of another topic or of none reaches, where
+    that is less: members that are all but equal, such as boilerplate, must not keep out a question about them.
+    """
+    centroids = np.zeros((number, vectors.shape[1]), np.float32)
+    thresholds = np.zeros(number, np.float32)
+    for topic in range(number):
+        members = vectors[topics == topic].astype(np.float64)
+        mean = members.mean(axis=0)
+        centroids[topic] = mean / max(float(np.linalg.norm(mean)), 1e-12)
+        cosines = vectors @ centroids[topic]
+        of_topic = topics == topic
+        thresholds[topic] = np.quantile(cosines[of_topic], quantile)
+        if not of_topic.all():
+            thresholds[topic] = min(thresholds[topic], np.quantile(cosines[~of_topic], _FAR))
+    return centroids, thresholds
+
+
+def encoded(model: TopicModel) -> bytes:
+    """A model as a safetensors file."""
+    arrays = {"centroids": model.centroids, "thresholds": model.thresholds, "seen": model.seen}
+    return save(arrays, {_FACTS: json.dumps(model.facts, ensure_ascii=False, sort_keys=True)})
+
+
+def open_model(stored: Stored, encoder: str | None = None) -> TopicModel:
+    """The topic model that is stored.
+
+    Args:
+        stored: Its artefact.
+        encoder: Fingerprint of the encoder of the vectors to assign; None for those that it was fitted on.
+
+    Raises:
+        MogError: its file is not as it was written, or it is of vectors of another encoder.
+    """
+    path = stored.path(MODEL)
+    try:
+        data = path.read_bytes()
+    except OSError as error:
+        raise MogError(f"topic model {path}: expected a readable file ({error.strerror}): run `mog run`") from error
+    wanted, got = stored.manifest.files[MODEL]["sha256"], hashlib.sha256(data).hexdigest()
+    if got != wanted:
+        raise MogError(
+            f"topic model {path}: expected the bytes that were stored, SHA-256 {wanted}, got {got}: run `mog run`"
+        )
+    model = decoded(data, path)
+    if encoder not in (None, model.facts["encoder"]):
+        raise MogError(
+            f"topic model {path}: expected one of vectors of the encoder {encoder}, got one of "
+            f"{model.facts['encoder']}: run `mog run`"
+        )
+    return model
+
+
+def decoded(data: bytes, path: Path) -> TopicModel:
+    """The model in the bytes of a file.
+
+    Raises:
+        MogError: it holds no topic model.
+    """
+    try:
+        arrays = load(data)
+        header = json.loads(data[8 : 8 + int.from_bytes(data[:8], "little")])
+        facts = json.loads(header.get("__metadata__", {}).get(_FACTS, "null"))
+        model = TopicModel(arrays["centroids"], arrays["thresholds"], arrays["seen"], facts)
+        topics = {len(model.centroids), len(model.thresholds), len(facts["words"]), len(facts["size"])}
+    except (SafetensorError, KeyError, TypeError, ValueError) as error:
+        raise MogError(
+            f"topic model {path}: expected a safetensors file of a topic model ({error}): run `mog run`"
+        ) from error
+    if len(topics) != 1:
+        raise MogError(f"topic model {path}: expected as many centroids as thresholds and words: run `mog run`")
+    return model
+
+
+def is_intact(stored: Stored) -> bool:
+    """Whether a stored model can be used."""
+    try:
+        open_model(stored)
+    except MogError:
+        return False
+    return True

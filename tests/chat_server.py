@@ -1,0 +1,294 @@
+"""A server on loopback that speaks the chat-completions protocol, and misbehaves where a test says so.
+
+    with ChatServer(lambda messages: "yes") as server:
+        server.script([rate_limited("0"), status(500), dropped()])
+
+The next three calls get these replies, in the order in which they arrive; every other call gets the answer.
+"""
+
+import json
+import select
+import socket
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from email.utils import formatdate
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+
+Messages = list[dict[str, str]]
+
+
+@dataclass(frozen=True)
+class Reply:
+    """What goes over the wire: `wait` seconds before it; of the body, the first `sent` bytes, then the line is cut."""
+
+    body: bytes
+    status: int = 200
+    headers: dict[str, str] = field(default_factory=dict)
+    wait: float = 0.0
+    sent: int | None = None
+
+
+Behaviour = Callable[[Messages], Reply]
+
+
+@dataclass
+class Call:
+    """A request as it arrived, names of headers in lower case.
+
+    `delivered` says that a whole chat completion was written to a peer that was there.
+    """
+
+    body: dict
+    headers: dict[str, str]
+    delivered: bool = False
+
+    @property
+    def content(self) -> str:
+        """Text of the last message."""
+        return self.body["messages"][-1]["content"]
+
+
+def tokens(text: str) -> int:
+    """What this server counts as tokens: words."""
+    return len(text.split())
+
+
+def completion(messages: Messages, text: str | None, finish_reason: str = "stop", **message) -> Reply:
+    """A chat completion as OpenAI's API sends it."""
+    used = {
+        "prompt_tokens": sum(tokens(m["content"]) for m in messages),
+        "completion_tokens": tokens(text or ""),
+    }
+    choice = {
+        "index": 0,
+        "message": {"role": "assistant", "content": text, "refusal": None, **message},
+        "finish_reason": finish_reason,
+    }
+    return _chat(choices=[choice], usage={**used, "total_tokens": sum(used.values())})
+
+
+def _chat(**values) -> Reply:
+    head = {"id": "chatcmpl-1", "object": "chat.completion", "created": 1, "model": "loopback-1"}
+    return Reply(json.dumps({**head, **values}).encode())
+
+
+def sends(**values) -> Behaviour:
+    """Answer in the form of a chat completion with these values, whatever they are."""
+    return lambda messages: _chat(**values)
+
+
+def says(text: str | None, finish_reason: str = "stop", **message) -> Behaviour:
+    """Answer with a text that is not the server's usual one, such as words outside a vocabulary."""
+    return lambda messages: completion(messages, text, finish_reason, **message)
+
+
+def refusal(reason: str = "I cannot help with that.") -> Behaviour:
+    """Refuse as OpenAI's models do: no content, and a reason in a field of its own."""
+    return says(None, refusal=reason)
+
+
+def filtered(text: str | None = None) -> Behaviour:
+    """Hold the answer back, or what follows `text` of it."""
+    return says(text, "content_filter")
+
+
+def huge(chars: int = 10_000_000) -> Behaviour:
+    """Answer with far more than was asked for."""
+    return says("word " * (chars // 5))
+
+
+def no_choices() -> Behaviour:
+    """Answer with an empty list."""
+    return sends(choices=[])
+
+
+def malformed(body: bytes = b"<html>Bad gateway</html>") -> Behaviour:
+    """Answer with something else, called JSON."""
+    return lambda messages: Reply(body)
+
+
+def truncated(text: str = "half of this") -> Behaviour:
+    """Answer with a body of the announced length that ends within the JSON."""
+
+    def reply(messages: Messages) -> Reply:
+        whole = completion(messages, text).body
+        return Reply(whole[: len(whole) // 2])
+
+    return reply
+
+
+def dropped(text: str = "half of this") -> Behaviour:
+    """Cut the connection in the middle of the body."""
+
+    def reply(messages: Messages) -> Reply:
+        whole = completion(messages, text)
+        return Reply(whole.body, sent=len(whole.body) // 2)
+
+    return reply
+
+
+def hanging(seconds: float, text: str = "late") -> Behaviour:
+    """Answer only after a time."""
+
+    def reply(messages: Messages) -> Reply:
+        return Reply(completion(messages, text).body, wait=seconds)
+
+    return reply
+
+
+def status(code: int, message: str = "it is broken", error_code: str | None = None, **headers: str) -> Behaviour:
+    """Answer with an HTTP error; underscores in names of headers stand for hyphens."""
+    body = json.dumps({"error": {"message": message, "type": "error", "code": error_code}}).encode()
+    return lambda messages: Reply(body, code, {name.replace("_", "-"): value for name, value in headers.items()})
+
+
+def rate_limited(retry_after: str | None = None, date_in: float | None = None) -> Behaviour:
+    """429, with a Retry-After as it is given, with the HTTP date in `date_in` seconds, or without."""
+
+    def reply(messages: Messages) -> Reply:
+        header = retry_after if date_in is None else formatdate(time.time() + date_in, usegmt=True)
+        return status(429, "slow down", **({} if header is None else {"Retry_After": header}))(messages)
+
+    return reply
+
+
+class ChatServer:
+    """The server; ends with its context.
+
+    Args:
+        answer: Text for a list of messages.
+        seconds: That every usual answer takes.
+
+    Attributes:
+        url: Base URL, as OPENAI_BASE_URL takes it.
+        calls: Every request for a completion, in the order of arrival.
+        most_at_once: Most requests that were under way at the same time.
+        on_call: Called with each call before it is answered.
+    """
+
+    def __init__(self, answer: Callable[[Messages], str] = lambda messages: "yes", seconds: float = 0.0) -> None:
+        self.answer = answer
+        self.seconds = seconds
+        self.calls: list[Call] = []
+        self.most_at_once = 0
+        self.on_call: Callable[[Call], None] = lambda call: None
+        self._at_once = 0
+        self._script: list[tuple[str, Behaviour]] = []
+        self._lock = threading.Lock()
+        self._closing = threading.Event()
+        self._server = _Server(("127.0.0.1", 0), _handler(self))
+        self.url = f"http://127.0.0.1:{self._server.server_address[1]}/v1"
+
+    def __enter__(self) -> "ChatServer":
+        threading.Thread(target=self._server.serve_forever, args=(0.05,), daemon=True).start()
+        return self
+
+    def __exit__(self, *_) -> None:
+        self._closing.set()
+        self._server.shutdown()
+        self._server.server_close()
+
+    def script(self, behaviours: Sequence[Behaviour], of: str = "") -> None:
+        """Have the next calls get these, one each; with `of`, only calls whose messages contain that text."""
+        with self._lock:
+            self._script += [(of, behaviour) for behaviour in behaviours]
+
+    @property
+    def asked(self) -> Counter[str]:
+        """How often each last message arrived."""
+        with self._lock:
+            return Counter(call.content for call in self.calls)
+
+    @property
+    def delivered(self) -> Counter[str]:
+        """How often each last message got a whole completion."""
+        with self._lock:
+            return Counter(call.content for call in self.calls if call.delivered)
+
+    def _reply(self, messages: Messages) -> Reply:
+        texts = "\n".join(message["content"] for message in messages)
+        with self._lock:
+            for i, (of, behaviour) in enumerate(self._script):
+                if of in texts:
+                    del self._script[i]
+                    return behaviour(messages)
+        return Reply(completion(messages, self.answer(messages)).body, wait=self.seconds)
+
+    def _serve(self, handler: BaseHTTPRequestHandler, body: dict) -> None:
+        call = Call(body, {name.lower(): value for name, value in handler.headers.items()})
+        with self._lock:
+            self.calls.append(call)
+            self._at_once += 1
+            self.most_at_once = max(self.most_at_once, self._at_once)
+        try:
+            self.on_call(call)
+            reply = self._reply(body["messages"])
+            self._closing.wait(reply.wait)
+        finally:
+            # What the client sees next may make it ask again before this thread goes on.
+            with self._lock:
+                self._at_once -= 1
+        # Said before it is done: the client may go on before this thread does.
+        call.delivered = reply.status == 200 and reply.sent is None and not _gone(handler.connection)
+        try:
+            _send(handler, reply)
+        except OSError:
+            call.delivered = False
+            raise
+
+
+class _Server(ThreadingHTTPServer):
+    daemon_threads = True
+    request_queue_size = 64
+
+    def handle_error(self, request, client_address) -> None:
+        """Clients that go away are what the tests are about."""
+
+
+def _gone(connection: socket.socket) -> bool:
+    # The kernel takes bytes for a peer that has ended; one that has sends an end of file.
+    readable, _, _ = select.select([connection], [], [], 0)
+    try:
+        return bool(readable) and not connection.recv(1, socket.MSG_PEEK)
+    except ConnectionError:
+        return True
+
+
+def _send(handler: BaseHTTPRequestHandler, reply: Reply) -> None:
+    handler.send_response(reply.status)
+    for name, value in {"Content-Type": "application/json", **reply.headers}.items():
+        handler.send_header(name, value)
+    handler.send_header("Content-Length", str(len(reply.body)))
+    handler.end_headers()
+    handler.wfile.write(reply.body[: reply.sent])
+    handler.wfile.flush()
+    if reply.sent is not None:
+        handler.close_connection = True
+        handler.connection.shutdown(socket.SHUT_RDWR)
+
+
+def _handler(server: ChatServer) -> type[BaseHTTPRequestHandler]:
+    class Handler(BaseHTTPRequestHandler):
+        protocol_version = "HTTP/1.1"
+        # Headers and body are two writes, which Nagle's algorithm would hold for 40 ms.
+        disable_nagle_algorithm = True
+
+        def do_GET(self) -> None:
+            if self.path != "/v1/models":
+                return _send(self, status(404, f"no {self.path}")([]))
+            models = {"object": "list", "data": [{"id": "loopback-1", "object": "model"}]}
+            return _send(self, Reply(json.dumps(models).encode()))
+
+        def do_POST(self) -> None:
+            body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+            if self.path != "/v1/chat/completions":
+                return _send(self, status(404, f"no {self.path}")([]))
+            return server._serve(self, body)
+
+        def log_message(self, format, *args) -> None:
+            pass
+
+    return Handler

@@ -1,0 +1,275 @@
+"""Answers: every question answered by the declared reader, marked, resumed without paying twice; and `mog ask`."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+import yaml
+from chat_server import ChatServer
+from click.testing import CliRunner
+
+from mog_assets import cli, config
+from mog_assets.answering.assets import read_answers
+from mog_assets.answering.notation import combination
+from mog_assets.config import Settings
+from mog_assets.corpus.questions import Evidence, Question, load_questions
+from mog_assets.errors import ConfigError
+from mog_assets.evaluation.answers import exact_match, f1, mark, preflight_quality, score_answers
+from resources.recipe import Tools
+
+SETTINGS = Settings.model_validate({"corpora": {"c": {"path": "x"}}})
+QUESTION = "What makes the bottom of my tomatoes go dark and sunken?"
+
+
+# Notation
+
+
+@pytest.mark.parametrize(
+    ("name", "canonical", "way", "retrieval"),
+    [
+        ("cot", "cot", "cot", None),
+        ("one-step", "fixed-2 → one-step", "one-step", "fixed-2"),
+        ("briefcontext", "fixed-2 → briefcontext", "briefcontext", "fixed-2"),
+        ("at-rag", "fixed-2+topics → at-rag", "at-rag", "fixed-2+topics"),
+        ("adaptive", "fixed-2+topics → adaptive", "adaptive", "fixed-2+topics"),
+        ("mogg+topics -> briefcontext", "mogg+topics → briefcontext", "briefcontext", "mogg+topics"),
+        ("dense-2→one-step", "dense-2 → one-step", "one-step", "dense-2"),
+        ("medrag → at-rag", "fixed-2 → at-rag", "at-rag", "fixed-2"),
+    ],
+)
+def test_a_combination_by_any_of_its_names(name, canonical, way, retrieval):
+    found = combination(name, SETTINGS)
+    assert (found.name, found.way, found.retrieval and found.retrieval.name) == (canonical, way, retrieval)
+    assert combination(canonical, SETTINGS) == found
+
+
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [
+        ("", "expected one of cot, one-step"),
+        ("mog", "expected one of cot, one-step"),
+        ("mog → ", "expected one of cot, one-step"),
+        ("mog → cot", "`cot` alone"),
+        ("oracle → one-step", "needs no gold evidence"),
+        ("fixed-9 → one-step", "method: expected one of fixed-1..5"),
+        ("mog → one-step → cot", "expected one of cot"),
+    ],
+)
+def test_a_combination_that_means_nothing_is_refused_with_what_is_known(name, message):
+    with pytest.raises(ConfigError, match=message):
+        combination(name, SETTINGS)
+
+
+# Marks
+
+
+@pytest.mark.parametrize(
+    ("said", "gold", "exact", "words"),
+    [
+        ("The fourth truss.", ["fourth truss"], 1, 1),
+        ("fourth", ["fourth truss"], 0, 2 / 3),
+        ("Stanley Hall", ["G. Stanley Hall", "Stanley Hall"], 1, 1),
+        ("an apple a day", ["pear"], 0, 0),
+        ("the", ["a"], 1, 1),
+        ("", ["pear"], 0, 0),
+    ],
+)
+def test_open_answers_are_marked_as_squad_does(said, gold, exact, words):
+    assert exact_match(said, gold) == exact
+    assert f1(said, gold) == pytest.approx(words)
+
+
+def rows_of(answers):
+    """Answers by (question, answer or None) pairs as the asset holds them."""
+    base = {"question_set": "s", "method": "cot", "reader": "r", "rounds": 1, "calls": 1, "tokens_in": 5}
+    base |= {"tokens_out": 1, "token_unit": "words", "cost": 0.0}
+    return pd.DataFrame(
+        [{**base, "question": q, "answer": a, "failure": "" if a is not None else "no verdict"} for q, a in answers]
+    )
+
+
+def test_an_answer_that_is_missing_counts_as_wrong_and_lowers_the_coverage():
+    questions = {
+        "s": [
+            Question("1", "?", "choice", "test", answer="B", options={"A": "x", "B": "y"}),
+            Question("2", "?", "choice", "test", answer="A", options={"A": "x", "B": "y"}),
+            Question("3", "?", "open", "test", answer="fourth truss"),
+        ]
+    }
+    marks = mark(rows_of([("1", "B"), ("2", None), ("3", "the fourth")]), questions)
+    assert marks["exact match"].tolist() == [1, 0, 0]
+    assert marks["F1"].tolist() == pytest.approx([1, 0, 2 / 3])
+    (exact, words) = score_answers(marks, 0).to_dict("records")
+    assert (exact["value"], exact["n"], exact["coverage"]) == (pytest.approx(1 / 3), 3, pytest.approx(2 / 3))
+    assert words["value"] == pytest.approx(5 / 9)
+
+
+def test_preflight_is_judged_where_a_key_document_is_among_the_passages():
+    questions = {"s": [Question(str(i), "?", "open", "test", evidence=(Evidence("c", "key", 0, 1),)) for i in range(5)]}
+
+    def row(question, rank, map_reduce):
+        passages = [{"spans": [["c", "key" if i == rank else f"d{i}", 0, 5]]} for i in range(1, 9)]
+        preflight = {"iou": 0.2, "map_reduce": map_reduce}
+        return {"question_set": "s", "method": "m", "question": str(question), "preflight": json.dumps(preflight)} | {
+            "passages": json.dumps(passages)
+        }
+
+    answers = pd.DataFrame([row(0, 4, True), row(1, 3, True), row(2, 8, False), row(3, 1, False), row(4, 99, True)])
+    (found,) = preflight_quality(answers, questions)
+    assert [found[name] for name in ("n", "tp", "fp", "fn", "tn")] == [4, 1, 1, 1, 1]
+    assert found["precision"] == found["recall"] == found["f1"] == 0.5
+
+
+# Assets
+
+
+def stored_answers(project):
+    store = Tools(project.settings).store
+    artefact = store.read("answers")
+    return read_answers(artefact.path, artefact.names()), artefact
+
+
+def test_every_test_question_is_answered_in_every_way_by_the_declared_reader(sample_project):
+    answers, artefact = stored_answers(sample_project)
+    settings = sample_project.settings
+    stored = Tools(settings).store.read("questions").path("samples.parquet")
+    asked = {q.id for q in load_questions(stored, ["dev"]) if q.answer}
+    names = {combination(text, settings).name for text in settings.answering.methods}
+    assert {method: set(part["question"]) for method, part in answers.groupby("method")} == dict.fromkeys(names, asked)
+    assert not answers.duplicated(["question", "method"]).any()
+    (reader,) = set(answers["reader"])
+    assert reader.startswith("extractive-") and reader == artefact.manifest.info["shown"]["reader"]
+    assert ((answers["answer"].isna()) == (answers["failure"] != "")).all() and answers["answer"].notna().any()
+    rounds = answers[answers["method"].str.endswith("at-rag")]
+    assert rounds["rounds"].between(1, 5).all() and (rounds["graded"].notna() | rounds["answer"].isna()).all()
+
+
+def test_scores_of_answers_are_the_means_of_their_marks(sample_project):
+    store = Tools(sample_project.settings).store
+    artefact = store.read("answer_scores")
+    scores = pd.read_parquet(artefact.path("scores.parquet"))
+    marks = pd.read_parquet(artefact.path("per_question.parquet"))
+    for row in scores.to_dict("records"):
+        own = marks[marks["method"] == row["method"]]
+        assert row["value"] == pytest.approx(own[row["measure"]].mean())
+        assert row["low"] <= row["value"] <= row["high"] and row["n"] == len(own)
+        assert np.isnan(row["p_vs_cot"]) == (row["method"] == "cot")
+    assert any("data:image/png" in text for text in artefact.manifest.info["shown"].values())
+
+
+# Asking
+
+
+def asked(project, *arguments):
+    return CliRunner().invoke(cli.main, ["ask", *arguments, "--config", str(project.config)])
+
+
+def test_a_reader_that_knows_nothing_by_itself_says_so(sample_project):
+    result = asked(sample_project, QUESTION, "--method", "cot", "--json")
+    assert result.exit_code == 1 and "no answer" in result.stderr
+    assert json.loads(result.stdout)["answer"] is None
+
+
+@pytest.mark.parametrize("method", ["mog -> one-step", "dense-2 -> briefcontext", "at-rag", "hop-1 -> adaptive"])
+def test_ask_tells_what_the_answer_rests_on(sample_project, method):
+    result = asked(sample_project, QUESTION, "--method", method, "--json")
+    assert result.exit_code == 0, result.output
+    told = json.loads(result.stdout)
+    assert told["method"] == combination(method, sample_project.settings).name
+    assert told["answer"] and told["reader"].startswith("extractive-")
+    assert bool(told["passages"]) == (told["route"] != "none")
+    assert all(p["text"] and p["spans"] for p in told["passages"])
+    assert (told["weights"] is not None) == ("mog" in method)
+    shown = asked(sample_project, QUESTION, "--method", method)
+    assert shown.exit_code == 0 and told["answer"] in shown.stdout and told["method"] in shown.stdout
+
+
+def test_ask_chooses_among_options(sample_project):
+    options = ["--option", "A=a shortage of calcium", "--option", "B=too much moonlight"]
+    told = json.loads(asked(sample_project, QUESTION, "--method", "mog → one-step", *options, "--json").stdout)
+    assert told["answer"] in ("A", "B")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ([" "], "QUESTION: expected a question"),
+        ([QUESTION, "--method", "guess"], "answering method: expected one of cot"),
+        ([QUESTION, "--option", "A"], "--option: expected LETTER=TEXT"),
+        ([QUESTION, "--question-set", "none"], "--question-set: expected one of samples"),
+    ],
+)
+def test_bad_use_of_ask_names_what_was_expected(sample_project, arguments, message):
+    result = asked(sample_project, *arguments)
+    assert result.exit_code == 2 and message in result.stderr
+
+
+# A model behind an endpoint
+
+
+def replies(messages):
+    text = " ".join(message["content"] for message in messages)
+    return json.dumps({"verdict": "useful" if "useful" in text else "supported", "answer": "blossom end rot"})
+
+
+@pytest.fixture
+def project_of_model(copied_project):
+    """The sample project with answers of a model in two ways."""
+    values = yaml.safe_load(copied_project.config.read_text(encoding="utf-8"))
+    values["answering"] = {"reader": "openai", "methods": ["cot", "one-step"]}
+    values["llm"] = {"model": "double", "concurrency": 1, "price_in": 1.0, "price_out": 1.0}
+    copied_project.config.write_text(yaml.safe_dump(values), encoding="utf-8")
+    copied_project.settings = config.load(copied_project.config)
+    return copied_project
+
+
+def run_answers(project, server):
+    environment = {**os.environ, "OPENAI_BASE_URL": server.url, "OPENAI_API_KEY": "key"}
+    command = [sys.executable, "-m", "mog_assets.cli", "run", "--select", "answers", "--json"]
+    command += ["--config", str(project.config)]
+    return subprocess.Popen(
+        command,
+        env=environment,
+        cwd=Path(__file__).parent.parent,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+    )
+
+
+def test_a_run_that_is_killed_while_it_answers_asks_nothing_twice(project_of_model):
+    with ChatServer(replies) as server:
+        killed, process = threading.Event(), None
+
+        def kill(call):
+            # The fourth question has been answered and its answer kept; the fifth is being asked.
+            if len(server.calls) == 5 and not killed.is_set():
+                killed.set()
+                os.killpg(process.pid, signal.SIGKILL)
+                # Its end of the line is closed when it is gone.
+                while process.poll() is None:
+                    time.sleep(0.01)
+
+        server.on_call = kill
+        process = run_answers(project_of_model, server)
+        process.communicate()
+        assert killed.is_set() and process.returncode == -signal.SIGKILL
+        again = run_answers(project_of_model, server)
+        _, complaint = again.communicate()
+        assert again.returncode == 0, complaint
+        answers, artefact = stored_answers(project_of_model)
+        assert set(answers["answer"]) == {"blossom end rot"} and set(answers["failure"]) == {""}
+        assert (answers["reader"].str.startswith("double ")).all()
+        delivered = [json.dumps(call.body["messages"]) for call in server.calls if call.delivered]
+        assert len(delivered) == len(set(delivered)) == len(answers)
+        assert artefact.manifest.counts["calls"] + artefact.manifest.counts["calls from the cache"] == len(answers)
+        assert artefact.manifest.counts["calls from the cache"] == 4
