@@ -380,16 +380,32 @@ def _waits(
     return False
 
 
-def run(settings: Settings, corpora: Sequence[str] = (), select: Sequence[str] = ()) -> Report:
+def run(
+    settings: Settings, corpora: Sequence[str] = (), select: Sequence[str] = (), force: Collection[str] = ()
+) -> Report:
     """Materialise what is stale, in this process: corpora one after the other, then what is made from all of them.
 
     What fails keeps nothing from being made but what is made from it.
+
+    Args:
+        settings: Of the project.
+        corpora: Only these corpora; all where there are none.
+        select: Only these assets, or selections of them.
+        force: Assets that are made again although they are up to date.
     """
     unknown = [name for name in corpora if name not in settings.corpora]
     if unknown:
         raise ConfigError(f"--corpus: expected one of {', '.join(settings.corpora)}, got {unknown[0]!r}")
     recipes, tools, report = graph(settings), Tools(settings), Report()
-    plan = stale(tools, recipes, selected(settings, recipes, select), list(corpora or settings.corpora))
+    keys, named = selected(settings, recipes, select), list(corpora or settings.corpora)
+    repeatable = [key for key, recipe in recipes.items() if recipe.repeatable]
+    if unknown := [key for key in force if key not in repeatable]:
+        raise ConfigError(f"--force: expected one of {', '.join(repeatable)}, got {unknown[0]!r}")
+    plan = stale(tools, recipes, keys, named)
+    for key in force:
+        # The check above leaves assets of all corpora.
+        if key not in plan.setdefault(None, []):
+            plan[None].append(key)
     if not plan:
         return report
     definitions = build(settings)
@@ -403,8 +419,10 @@ def run(settings: Settings, corpora: Sequence[str] = (), select: Sequence[str] =
         undone: set[tuple[str, str | None]] = set()
         phases = _phases(recipes)
         for phase in range(max(phases.values()) + 1):
-            for corpus, keys in plan.items():
-                planned = [key for key in keys if phases[key] == phase]
+            # What all corpora are made into may have come out as it was: a topic model that is kept touches no chunk.
+            plan = stale(tools, recipes, keys, named) if phase > 1 and not force else plan
+            for corpus, stale_keys in plan.items():
+                planned = [key for key in stale_keys if phases[key] == phase]
                 due = [key for key in planned if not _waits(recipes[key], corpus, recipes, undone)]
                 waiting = [c for c in settings.corpora if tools.store.find("documents", c) is None]
                 if due and corpus is None and waiting and not select:
@@ -412,7 +430,8 @@ def run(settings: Settings, corpora: Sequence[str] = (), select: Sequence[str] =
                         names = ", ".join(waiting)
                         report.failures.append(f"what is made from all corpora waits for {names}: run `mog run`")
                     due = []
-                done = _execute(definitions, opened, tools, due, corpus, report) if due else set()
+                tags = {FORCE: "true"} if set(force) & set(due) else {}
+                done = _execute(definitions, opened, tools, due, corpus, report, tags) if due else set()
                 undone |= {(key, corpus) for key in planned if key not in done}
     return report
 
@@ -424,6 +443,7 @@ def _execute(
     keys: list[str],
     corpus: str | None,
     report: Report,
+    tags: dict[str, str] | None = None,
 ) -> set[str]:
     """Materialise some assets in one Dagster run; returns those that were."""
     job = definitions.resolve_implicit_global_asset_job_def()
@@ -432,7 +452,7 @@ def _execute(
         asset_selection=[dg.AssetKey(key.split("/")) for key in keys],
         partition_key=corpus,
         raise_on_error=False,
-        tags=process_tags(),
+        tags={**process_tags(), **(tags or {})},
         run_config={"loggers": {"console": {"config": {"log_level": "CRITICAL"}}}},
     )
     for event in result.all_events:

@@ -53,9 +53,12 @@ def main() -> None:
 @_config_option
 @click.option("--corpus", "corpora", multiple=True, help="Only this corpus; may be given several times.")
 @click.option("--select", multiple=True, help="Only this asset, or selection of assets (`+router`, `group:corpus`).")
+@click.option("--force", multiple=True, help="Make this asset again though it is up to date: `topics/model`, `runs`.")
 @click.option("--json", "as_json", is_flag=True, help="What was done, as JSON.")
 @_guarded
-def run(path: str | None, corpora: tuple[str, ...], select: tuple[str, ...], as_json: bool) -> None:
+def run(
+    path: str | None, corpora: tuple[str, ...], select: tuple[str, ...], force: tuple[str, ...], as_json: bool
+) -> None:
     """Materialise what is stale and print the leaderboard."""
     from resources.progress import bars
 
@@ -64,7 +67,7 @@ def run(path: str | None, corpora: tuple[str, ...], select: tuple[str, ...], as_
     with bars():
         from mog_assets.automation import run as materialise
 
-        report = materialise(settings, corpora, select)
+        report = materialise(settings, corpora, select, force)
     seconds = time.monotonic() - started
     if as_json:
         summary = {"seconds": seconds, "peak_memory_bytes": _peak_memory(), "steps": report.steps}

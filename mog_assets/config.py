@@ -276,7 +276,7 @@ class Settings(_Model):
     llm: LlmSettings = LlmSettings()
     engine: EngineSettings = EngineSettings()
     automation: AutomationSettings = AutomationSettings()
-    # None: every method under the default retriever, and fixed-*, fused-* and mog under the other two.
+    # None: `default_methods` of retrieval/methods.py.
     methods: list[str] | None = None
     seed: int = 0
 

@@ -388,3 +388,18 @@ def test_verify_names_the_collection_that_lost_a_point(copied_project):
     _, faults = answer.verify(copied_project.settings)
     assert len(faults) == 1
     assert "level_2" in faults[0] and "corpus garden" in faults[0] and "1 missing, 0 too many" in faults[0]
+
+
+# Again though it is up to date
+
+
+def test_what_is_forced_is_made_again_and_nothing_else(copied_project, materialise_project):
+    report = materialise_project(copied_project.settings, force=["topics/model"])
+    assert report.failures == []
+    assert [step["asset"] for step in report.steps] == ["topics/model"]
+    assert report.steps[0]["recomputed"]["chunks fitted on"] > 0
+
+
+def test_what_cannot_be_forced_is_refused_with_what_can(sample_project, materialise_project):
+    with pytest.raises(ConfigError, match="--force: expected one of topics/model, .*, got 'tokens'"):
+        materialise_project(sample_project.settings, force=["tokens"])
