@@ -226,11 +226,13 @@ class AnsweringSettings(_Model):
     `reader` is `extractive`, which needs no key, or `openai`: the endpoint and model of `llm`. A method is a way of
     answering (`cot`, `one-step`, `briefcontext`, `at-rag`, `adaptive`), with a retrieval and an arrow before it where
     that is not to be the paper's: `mogg+topics → briefcontext`. Of each question set at most `questions` are answered.
+    With `judge` the reader also gives marks to answers of open questions, beside the reference answer.
     """
 
     reader: Literal["extractive", "openai"] = "extractive"
     methods: list[str] = ["cot", "one-step", "briefcontext", "at-rag", "adaptive"]
     questions: PositiveInt | None = None
+    judge: bool = False
 
 
 class EngineSettings(_Model):

@@ -112,6 +112,35 @@ def test_an_answer_that_is_missing_counts_as_wrong_and_lowers_the_coverage():
     assert words["value"] == pytest.approx(5 / 9)
 
 
+def test_a_judge_that_cannot_be_read_lowers_the_coverage_and_not_the_mean():
+    questions = {"s": [Question(str(i), "?", "open", "test", answer="x") for i in range(4)]}
+    answers = rows_of([("0", "a"), ("1", "b"), ("2", "c"), ("3", None)])
+    judgements = [{"overall": 4.0}, {"failure": "no marks"}, {"overall": 8.0}, None]
+    answers["judgement"] = [json.dumps(j) if j else None for j in judgements]
+    scores = score_answers(mark(answers, questions), 0).set_index("measure")
+    judge = scores.loc["judge"]
+    assert (judge["value"], judge["n"], judge["coverage"]) == (6, 3, pytest.approx(2 / 3))
+    assert judge["low"] >= 4 and judge["high"] <= 8
+    assert scores.loc["exact match", "n"] == 4
+
+
+def test_open_answers_are_judged_where_that_is_asked_for(copied_project):
+    values = yaml.safe_load(copied_project.config.read_text(encoding="utf-8"))
+    values["answering"] = {"methods": ["one-step"], "judge": True, "questions": 3}
+    copied_project.config.write_text(yaml.safe_dump(values), encoding="utf-8")
+    command = ["run", "--select", "answers", "--select", "answer_scores", "--config", str(copied_project.config)]
+    assert CliRunner().invoke(cli.main, command).exit_code == 0
+    copied_project.settings = config.load(copied_project.config)
+    answers, _ = stored_answers(copied_project)
+    assert len(answers) == 3
+    for judgement in map(json.loads, answers["judgement"]):
+        marks = [judgement[name] for name in ("correctness", "completeness", "relevance")]
+        assert judgement["overall"] == pytest.approx(sum(marks) / 3) and 0 <= min(marks) <= max(marks) <= 10
+    shown = CliRunner().invoke(cli.main, ["scores", "--answers", "--json", "--config", str(copied_project.config)])
+    (row,) = [row for row in json.loads(shown.stdout) if row["measure"] == "judge"]
+    assert (row["n"], row["coverage"]) == (3, 1)
+
+
 def test_preflight_is_judged_where_a_key_document_is_among_the_passages():
     questions = {"s": [Question(str(i), "?", "open", "test", evidence=(Evidence("c", "key", 0, 1),)) for i in range(5)]}
 

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import asdict, replace
 from typing import Any, TypeVar
 
 import numpy as np
@@ -17,7 +18,7 @@ from mog_assets.answering.notation import Combination, combination
 from mog_assets.answering.preflight import by_bm25, by_vectors
 from mog_assets.answering.prompted import Prompted
 from mog_assets.answering.retrieve import retrieve_by
-from mog_assets.answering.roles import Asked, Roles
+from mog_assets.answering.roles import Asked, Roles, Usage
 from mog_assets.answering.rows import AnswerRow
 from mog_assets.config import Settings
 from mog_assets.corpus.questions import Question, load_questions
@@ -164,7 +165,10 @@ def _answered(
                 asked.append(Asked.of(question))
             except MogError as error:
                 refused[question.id] = str(error)
-        found = {row.question: row for row in answer(work.tools, retrieval, how, asked)}
+        answered = answer(work.tools, retrieval, how, asked)
+        if work.settings.answering.judge:
+            answered = judged(work.tools, asked, answered, {q.id: q.long_answer or q.answer for q in questions})
+        found = {row.question: row for row in answered}
         for question in questions[first : first + _BATCH]:
             reason = refused.get(question.id)
             rows.append(
@@ -174,6 +178,33 @@ def _answered(
             )
         advance(len(questions[first : first + _BATCH]))
     return rows
+
+
+def judged(
+    tools: Tools, asked: Sequence[Asked], rows: Sequence[AnswerRow], references: Mapping[str, str]
+) -> list[AnswerRow]:
+    """Rows with the judge's marks, those that answer an open question (AT-RAG, section 4.2).
+
+    Args:
+        tools: The resources.
+        asked: The questions of the rows.
+        rows: What was answered.
+        references: Right answers, by question.
+    """
+    roles = reader(tools)
+
+    def one(pair: tuple[Asked, AnswerRow]) -> AnswerRow:
+        question, row = pair
+        if row.answer is None or question.kind != "open":
+            return row
+        reply = roles.judge(question, row.answer, references[question.id])
+        marks: dict[str, Any] = {"failure": reply.failure}
+        if reply.value is not None:
+            marks = {**asdict(reply.value), "overall": reply.value.overall}
+        spent = Usage(row.calls, row.tokens_in, row.tokens_out, row.cost, row.seconds) + reply.usage
+        return replace(row, judgement=marks, **asdict(spent))
+
+    return list(side_by_side(tools)(one, list(zip(asked, rows, strict=True))))
 
 
 def _file(name: str, how: Combination) -> str:
@@ -192,7 +223,8 @@ def _key(work: Work, name: str, how: Combination) -> list[Any]:
 
 def _options(tools: Tools) -> list[Any]:
     settings = tools.settings
-    return [reader(tools).reader, tools.encoder.identity, settings.bm25.model_dump(), settings.k_r]
+    options = [settings.bm25.model_dump(), settings.k_r, settings.answering.judge]
+    return [reader(tools).reader, tools.encoder.identity, *options]
 
 
 def _table(name: str, how: Combination, rows: Sequence[AnswerRow]) -> pd.DataFrame:

@@ -29,6 +29,8 @@ class AnswerRow:
         preflight: `iou` and `map_reduce` (whether the map-reduce ran); None where the method has none.
         extractions: Per partition what was extracted, empty where nothing was; None where no map-reduce ran.
         route: What the classifier of `adaptive` chose.
+        judgement: Marks of the judge, 0 to 10 (`correctness`, `completeness`, `relevance`, and `overall`, their mean),
+            or `failure`: why there are none; None where nobody was asked.
         failures: Calls that failed: `role`, `round`, `reason`. A call that failed need not cost the answer.
         calls: Number of calls.
         tokens_in: Tokens read by all calls, in `token_unit`.
@@ -53,6 +55,7 @@ class AnswerRow:
     preflight: dict[str, Any] | None = None
     extractions: list[str] | None = None
     route: str | None = None
+    judgement: dict[str, Any] | None = None
     failures: list[dict[str, Any]] = field(default_factory=list)
     calls: int = 0
     tokens_in: int = 0

@@ -22,6 +22,7 @@ from mog_assets.evaluation.scores import interval, p_text
 from mog_assets.significance import bootstrap_interval, holm, permutation_p
 
 MEASURES = ("exact match", "F1")
+JUDGE = "judge"
 BASELINE = "cot"
 _ARTICLES = re.compile(r"\b(?:a|an|the)\b")
 _PUNCTUATION = str.maketrans("", "", string.punctuation)
@@ -58,8 +59,9 @@ def mark(answers: pd.DataFrame, questions: Mapping[str, Sequence[Question]]) -> 
         questions: By question set.
 
     Returns:
-        `question_set`, `question`, `method`, `reader`, `answered`, both of `MEASURES`, and what the answer cost. For a
-        question with options both measures tell whether the letter is right. Without an answer both are 0.
+        `question_set`, `question`, `method`, `reader`, `answered`, both of `MEASURES`, `judge` (the judge's mean mark, 0
+        to 10; NaN where there is none), `asked judge`, and what the answer cost. For a question with options both
+        measures tell whether the letter is right. Without an answer both are 0.
     """
     known = {(name, q.id): q for name, members in questions.items() for q in members}
     rows = []
@@ -87,6 +89,8 @@ def mark(answers: pd.DataFrame, questions: Mapping[str, Sequence[Question]]) -> 
             "tokens_out",
             "token_unit",
         )
+        judgement = json.loads(row["judgement"]) if isinstance(row.get("judgement"), str) else {}
+        marks |= {JUDGE: judgement.get("overall", np.nan), "asked judge": bool(judgement)}
         rows.append({**{name: row[name] for name in kept}, "cost": row["cost"], "answered": answered, **marks})
     return pd.DataFrame(rows)
 
@@ -99,7 +103,8 @@ def score_answers(marks: pd.DataFrame, seed: int) -> pd.DataFrame:
         seed: Of the resamples.
 
     Returns:
-        A row per question set, method and measure: value with its 95 % bootstrap interval low … high, n questions,
+        A row per question set, method and measure (`judge` only where one was asked: its mean over the answers that it
+        could mark, coverage being their share): value with its 95 % bootstrap interval low … high, n questions,
         coverage (the share that has an answer), p_vs_cot (two-sided, paired permutation test against `cot`,
         Holm-corrected over the methods; NaN for `cot` itself or where it did not run), means of rounds, calls and
         tokens, and the whole cost in dollars.
@@ -139,7 +144,26 @@ def score_answers(marks: pd.DataFrame, seed: int) -> pd.DataFrame:
             for i, method in enumerate(methods)
             for j, measure in enumerate(MEASURES)
         ]
+        tables += [
+            _judge_row(tables, part[part["method"] == method], seed) for method in methods if _asked(part, method)
+        ]
     return pd.DataFrame(tables)
+
+
+def _asked(part: pd.DataFrame, method: str) -> bool:
+    return bool(part.loc[part["method"] == method, "asked judge"].any())
+
+
+def _judge_row(tables: list[dict[str, Any]], part: pd.DataFrame, seed: int) -> dict[str, Any]:
+    """The judge's mean mark for a way of answering, beside what is in its other rows."""
+    asked = part[part["asked judge"]]
+    marks = asked[JUDGE].dropna().to_numpy(float)
+    low, high = bootstrap_interval(marks[:, None], seed=seed) if len(marks) else (np.array([np.nan]),) * 2
+    first, keys = part.iloc[0], ("question_set", "method")
+    other = next(row for row in tables if all(row[key] == first[key] for key in keys))
+    measured = {"measure": JUDGE, "value": float(marks.mean()) if len(marks) else np.nan, "n": len(asked)}
+    measured |= {"low": float(low[0]), "high": float(high[0]), "p_vs_cot": np.nan}
+    return {**other, **measured, "coverage": len(marks) / len(asked)}
 
 
 def answer_board(scores: pd.DataFrame, question_set: str) -> list[dict[str, Any]]:
@@ -150,6 +174,9 @@ def answer_board(scores: pd.DataFrame, question_set: str) -> list[dict[str, Any]
         first = by_measure.loc[MEASURES[0]]
         shown = {name: interval(*by_measure.loc[name, ["value", "low", "high"]]) for name in MEASURES}
         row = {"method": method, **shown, "p vs cot": p_text(first["p_vs_cot"]), "answered": f"{first['coverage']:.0%}"}
+        if JUDGE in by_measure.index:
+            marks = by_measure.loc[JUDGE]
+            row["judge"] = f"{interval(*marks[['value', 'low', 'high']])} of {marks['coverage']:.0%}"
         row |= {"rounds": f"{first['rounds']:.1f}", "read": f"{first['tokens_in']:.0f}", "reader": first["reader"]}
         rows.append((first["value"], row))
     return [row for _, row in sorted(rows, key=lambda pair: -pair[0])]
