@@ -59,8 +59,8 @@ def mark(answers: pd.DataFrame, questions: Mapping[str, Sequence[Question]]) -> 
         questions: By question set.
 
     Returns:
-        `question_set`, `question`, `method`, `reader`, `answered`, both of `MEASURES`, `judge` (the judge's mean mark, 0
-        to 10; NaN where there is none), `asked judge`, and what the answer cost. For a question with options both
+        `question_set`, `question`, `method`, `reader`, `answered`, both of `MEASURES`, `judge` (the judge's mean mark,
+        0 to 10; NaN where there is none), `asked judge`, and what the answer cost. For a question with options both
         measures tell whether the letter is right. Without an answer both are 0.
     """
     known = {(name, q.id): q for name, members in questions.items() for q in members}
@@ -144,14 +144,9 @@ def score_answers(marks: pd.DataFrame, seed: int) -> pd.DataFrame:
             for i, method in enumerate(methods)
             for j, measure in enumerate(MEASURES)
         ]
-        tables += [
-            _judge_row(tables, part[part["method"] == method], seed) for method in methods if _asked(part, method)
-        ]
+        judged = [method for method in methods if part.loc[part["method"] == method, "asked judge"].any()]
+        tables += [_judge_row(tables, part[part["method"] == method], seed) for method in judged]
     return pd.DataFrame(tables)
-
-
-def _asked(part: pd.DataFrame, method: str) -> bool:
-    return bool(part.loc[part["method"] == method, "asked judge"].any())
 
 
 def _judge_row(tables: list[dict[str, Any]], part: pd.DataFrame, seed: int) -> dict[str, Any]:
