@@ -166,7 +166,8 @@ def answer_board(scores: pd.DataFrame, question_set: str) -> list[dict[str, Any]
     rows = []
     for method, part in scores[scores["question_set"] == question_set].groupby("method", sort=False):
         by_measure = part.set_index("measure")
-        first = by_measure.loc[MEASURES[0]]
+        # Of a question with options both measures are the same; of an open one few answers match to the letter.
+        first = by_measure.loc["F1"]
         shown = {name: interval(*by_measure.loc[name, ["value", "low", "high"]]) for name in MEASURES}
         row = {"method": method, **shown, "p vs cot": p_text(first["p_vs_cot"]), "answered": f"{first['coverage']:.0%}"}
         if JUDGE in by_measure.index:
