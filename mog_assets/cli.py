@@ -10,6 +10,7 @@ import time
 from collections.abc import Callable, Sequence
 from functools import wraps
 from importlib.resources import files
+from pathlib import Path
 from typing import Any
 
 import click
@@ -308,6 +309,46 @@ def _print_told(told: Any, choices: dict[str, str]) -> None:
     for rank, passage in enumerate(told.passages, 1):
         level = "" if passage["level"] is None else f"level {passage['level']}  "
         _print_passage(rank, passage, f"{level}{passage['title']}")
+
+
+@main.command("score-mirage")
+@click.argument("predictions", type=click.Path(path_type=Path))
+@_config_option
+@click.option("--questions", type=click.Path(path_type=Path), help="MIRAGE's questions. [question set `mirage`]")
+@click.option("--json", "as_json", is_flag=True, help="Set, n, accuracy and se as JSON.")
+@_guarded
+def score_mirage(predictions: Path, path: str | None, questions: Path | None, as_json: bool) -> None:
+    """Score PREDICTIONS, lines of {"id", "output"}, as the MIRAGE benchmark does."""
+    from dataclasses import asdict
+
+    from mog_assets.evaluation import mirage
+
+    answers = mirage.read_answers(questions or _mirage_questions(path))
+    found = mirage.score(mirage.read_outputs(predictions, answers), answers)
+    if as_json:
+        click.echo(json.dumps([asdict(row) for row in found], indent=1))
+        return
+    for row in found:
+        click.echo(f"{row.set:10s} {row.n:6,d} questions  accuracy {row.accuracy:.4f} ± {row.se:.4f}")
+
+
+# Where development machines keep the public sets.
+_SHARED_MIRAGE = Path("../shared/data/mirage/questions.jsonl.gz")
+
+
+def _mirage_questions(path: str | None) -> Path:
+    """The question set `mirage` of the configuration, else the shared one."""
+    try:
+        configured = _settings(path).question_sets.get("mirage")
+    except ConfigError:
+        if path:
+            raise
+        configured = None
+    if configured is not None:
+        return configured.path
+    if _SHARED_MIRAGE.exists():
+        return _SHARED_MIRAGE
+    raise ConfigError("--questions: expected MIRAGE's questions, or a question set `mirage` in mog.yaml, got neither")
 
 
 @main.command()
