@@ -24,6 +24,7 @@ import numpy as np
 from mog_assets.config import EncoderSettings
 from mog_assets.errors import MogError
 from resources.points import reach
+from resources.sqlite import connect
 from resources.store import digest, disk_full, file_digest
 
 EMBEDDED = "all-MiniLM-L6-v2"
@@ -171,8 +172,7 @@ class Encoder:
             connection = sqlite3.connect(":memory:")
         else:
             self.cache.mkdir(parents=True, exist_ok=True)
-            connection = sqlite3.connect(self._cache_file(), timeout=60)
-            connection.execute("PRAGMA journal_mode=WAL")
+            connection = connect(self._cache_file())
             connection.execute("PRAGMA synchronous=NORMAL")
         connection.execute("CREATE TABLE IF NOT EXISTS vectors (key BLOB PRIMARY KEY, vector BLOB) WITHOUT ROWID")
         return connection

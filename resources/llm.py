@@ -30,6 +30,7 @@ from pydantic import BaseModel, NonNegativeInt, ValidationError
 from mog_assets.config import LlmSettings
 from mog_assets.errors import MogError
 from resources.progress import Advance
+from resources.sqlite import connect
 from resources.store import digest, disk_full
 
 _DEFAULT_URL = "https://api.openai.com/v1"
@@ -503,8 +504,7 @@ def _opened(path: Path, wanted: int = 1) -> Iterator[sqlite3.Connection]:
     """The cache in a transaction that writes `wanted` bytes; each has its connection, as processes cannot share one."""
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        with closing(sqlite3.connect(path, timeout=60)) as connection:
-            connection.execute("PRAGMA journal_mode=WAL")
+        with closing(connect(path)) as connection:
             # Not NORMAL, which can lose the last answers to a power cut: they were paid for.
             connection.execute("PRAGMA synchronous=FULL")
             connection.execute("CREATE TABLE IF NOT EXISTS answers (key TEXT PRIMARY KEY, answer TEXT) WITHOUT ROWID")
