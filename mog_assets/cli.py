@@ -273,7 +273,7 @@ def ask(
         sys.exit(FAILED)
 
 
-def _corpora_of(settings: Any, question_set: str | None) -> list[str]:
+def _corpora_of(settings: config.Settings, question_set: str | None) -> list[str]:
     if question_set is None:
         return list(settings.corpora)
     if question_set not in settings.question_sets:

@@ -375,7 +375,7 @@ def test_calls_side_by_side_give_the_same_rows(method):
 @pytest.mark.parametrize("method", list(METHODS))
 def test_rows_survive_json(method):
     rows = METHODS[method]([CHOICE], means(Scripted(support=[UNSUPPORTED, "no json"])))
-    assert [AnswerRow.from_json(json.loads(json.dumps(row.to_json()))) for row in rows] == rows
+    assert [AnswerRow(**json.loads(json.dumps(row.to_json()))) for row in rows] == rows
     assert rows[0].reader == f"scripted@prompts-{prompts_fingerprint()}"
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
@@ -67,8 +66,3 @@ class AnswerRow:
     def to_json(self) -> dict[str, Any]:
         """As JSON values."""
         return asdict(self)
-
-    @classmethod
-    def from_json(cls, values: Mapping[str, Any]) -> AnswerRow:
-        """The row that `to_json` gave."""
-        return cls(**values)

@@ -8,22 +8,19 @@ References: Zhong et al. 2024 (Mix-of-Granularity), section 3.2.
 from __future__ import annotations
 
 import hashlib
-import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 import pandas as pd
-from safetensors import SafetensorError
-from safetensors.numpy import load, save
 from scipy.special import expit
 
 from mog_assets.config import RouterSettings
 from mog_assets.errors import MogError
 from mog_assets.significance import permutation_p
+from mog_assets.tensors import Stored, decode, encode, read
 
 # Logical name of the weights among a router's files.
 WEIGHTS = "router.safetensors"
@@ -34,19 +31,6 @@ ALPHA = 0.05
 _FEWEST = 10
 # Outputs that vary less between questions do not depend on the question.
 _CONSTANT = 1e-6
-# safetensors writes several keys in any order, which would give equal routers unequal bytes: all facts are one key.
-_FACTS = "mog"
-
-
-class Stored(Protocol):
-    """A router in the store."""
-
-    @property
-    def manifest(self) -> Any:
-        """Names and checksums of its files."""
-
-    def path(self, name: str) -> Path:
-        """Path of a file by its logical name."""
 
 
 @dataclass(frozen=True)
@@ -260,7 +244,7 @@ def sealed(weights: Mapping[str, np.ndarray], facts: Mapping[str, Any]) -> Route
 
 def encoded(router: Router) -> bytes:
     """A safetensors file that says itself what it is; equal routers give equal bytes."""
-    return save(router.weights, {_FACTS: json.dumps(router.facts, sort_keys=True)})
+    return encode(router.weights, router.facts)
 
 
 def open_router(stored: Stored, encoder: str, levels: int) -> Router:
@@ -298,20 +282,8 @@ def _checked(stored: Stored) -> Router:
     """The router in the store, whatever it was trained for."""
     path = stored.path(WEIGHTS)
     try:
-        data = path.read_bytes()
-    except OSError as error:
-        raise MogError(f"router {path}: expected a readable file ({error.strerror}): run `mog run`") from error
-    wanted, got = stored.manifest.files[WEIGHTS]["sha256"], hashlib.sha256(data).hexdigest()
-    if got != wanted:
-        raise MogError(
-            f"router {path}: expected the bytes that were stored, SHA-256 {wanted}, got {got}: run `mog run`"
-        )
-    try:
-        weights = load(data)
-        header = json.loads(data[8 : 8 + int.from_bytes(data[:8], "little")])
-        facts = json.loads(header.get("__metadata__", {}).get(_FACTS, "null"))
-    # A file of types that numpy lacks ends in a KeyError.
-    except (SafetensorError, KeyError, ValueError) as error:
+        weights, facts = decode(read(stored, WEIGHTS, "router"))
+    except ValueError as error:
         raise MogError(f"router {path}: expected a safetensors file ({error}): run `mog run`") from error
     if wrong := _misfit(weights):
         raise MogError(f"router {path}: expected the layers of a router, got {wrong}: run `mog run`")

@@ -9,22 +9,20 @@ References: Grootendorst 2022 (BERTopic), sections 3.1 to 3.3; Rezaei et al. 202
 from __future__ import annotations
 
 import hashlib
-import json
 import multiprocessing
 import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
-from safetensors import SafetensorError
-from safetensors.numpy import load, save
 
 from mog_assets.config import TopicSettings
 from mog_assets.corpus.layouts import bucket_layout
 from mog_assets.errors import MogError
 from mog_assets.retrieval.vectors import bucket_texts
+from mog_assets.tensors import Stored, decode, encode, read
 
 # Logical name of the model among its artefact's files.
 MODEL = "model.safetensors"
@@ -39,19 +37,6 @@ _FAR = 0.999
 # Cosines are compared after rounding: in which order a library sums must not decide on a topic.
 _DECIMALS = 6
 _ROWS_AT_ONCE = 65_536
-# safetensors writes several keys in any order, which would give equal models unequal bytes: all facts are one key.
-_FACTS = "mog"
-
-
-class Stored(Protocol):
-    """A topic model in the store."""
-
-    @property
-    def manifest(self) -> Any:
-        """Names and checksums of its files."""
-
-    def path(self, name: str) -> Path:
-        """Path of a file by its logical name."""
 
 
 @dataclass(frozen=True)
@@ -315,7 +300,7 @@ def _centroids(vectors: np.ndarray, topics: np.ndarray, number: int, quantile: f
 def encoded(model: TopicModel) -> bytes:
     """A model as a safetensors file."""
     arrays = {"centroids": model.centroids, "thresholds": model.thresholds, "seen": model.seen}
-    return save(arrays, {_FACTS: json.dumps(model.facts, ensure_ascii=False, sort_keys=True)})
+    return encode(arrays, model.facts)
 
 
 def open_model(stored: Stored, encoder: str | None = None) -> TopicModel:
@@ -329,16 +314,7 @@ def open_model(stored: Stored, encoder: str | None = None) -> TopicModel:
         MogError: its file is not as it was written, or it is of vectors of another encoder.
     """
     path = stored.path(MODEL)
-    try:
-        data = path.read_bytes()
-    except OSError as error:
-        raise MogError(f"topic model {path}: expected a readable file ({error.strerror}): run `mog run`") from error
-    wanted, got = stored.manifest.files[MODEL]["sha256"], hashlib.sha256(data).hexdigest()
-    if got != wanted:
-        raise MogError(
-            f"topic model {path}: expected the bytes that were stored, SHA-256 {wanted}, got {got}: run `mog run`"
-        )
-    model = decoded(data, path)
+    model = decoded(read(stored, MODEL, "topic model"), path)
     if encoder not in (None, model.facts["encoder"]):
         raise MogError(
             f"topic model {path}: expected one of vectors of the encoder {encoder}, got one of "
@@ -354,12 +330,10 @@ def decoded(data: bytes, path: Path) -> TopicModel:
         MogError: it holds no topic model.
     """
     try:
-        arrays = load(data)
-        header = json.loads(data[8 : 8 + int.from_bytes(data[:8], "little")])
-        facts = json.loads(header.get("__metadata__", {}).get(_FACTS, "null"))
+        arrays, facts = decode(data)
         model = TopicModel(arrays["centroids"], arrays["thresholds"], arrays["seen"], facts)
         topics = {len(model.centroids), len(model.thresholds), len(facts["words"]), len(facts["size"])}
-    except (SafetensorError, KeyError, TypeError, ValueError) as error:
+    except (KeyError, TypeError, ValueError) as error:
         raise MogError(
             f"topic model {path}: expected a safetensors file of a topic model ({error}): run `mog run`"
         ) from error

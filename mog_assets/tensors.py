@@ -1,0 +1,68 @@
+"""Safetensors files that say themselves what they are: arrays, and facts as JSON."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Protocol
+
+import numpy as np
+from safetensors import SafetensorError
+from safetensors.numpy import load, save
+
+from mog_assets.errors import MogError
+
+# safetensors writes several keys in any order, which would give equal contents unequal bytes: all facts are one key.
+_FACTS = "mog"
+
+
+class Stored(Protocol):
+    """An artefact in the store."""
+
+    @property
+    def manifest(self) -> Any:
+        """Names and checksums of its files."""
+
+    def path(self, name: str) -> Path:
+        """Path of a file by its logical name."""
+
+
+def encode(arrays: Mapping[str, np.ndarray], facts: Mapping[str, Any]) -> bytes:
+    """The bytes of a file; equal contents give equal bytes."""
+    return save(dict(arrays), {_FACTS: json.dumps(facts, ensure_ascii=False, sort_keys=True)})
+
+
+def decode(data: bytes) -> tuple[dict[str, np.ndarray], Any]:
+    """Arrays and facts in the bytes of a file; facts are None where it has none.
+
+    Raises:
+        ValueError: they are no safetensors file, or hold types that numpy lacks.
+    """
+    try:
+        arrays = load(data)
+    # A file of types that numpy lacks ends in a KeyError.
+    except (SafetensorError, KeyError) as error:
+        raise ValueError(str(error)) from error
+    header = json.loads(data[8 : 8 + int.from_bytes(data[:8], "little")])
+    return arrays, json.loads(header.get("__metadata__", {}).get(_FACTS, "null"))
+
+
+def read(stored: Stored, name: str, what: str) -> bytes:
+    """The bytes of a stored file, as they were stored.
+
+    Raises:
+        MogError: it cannot be read, or a byte of it has changed.
+    """
+    path = stored.path(name)
+    try:
+        data = path.read_bytes()
+    except OSError as error:
+        raise MogError(f"{what} {path}: expected a readable file ({error.strerror}): run `mog run`") from error
+    wanted, got = stored.manifest.files[name]["sha256"], hashlib.sha256(data).hexdigest()
+    if got != wanted:
+        raise MogError(
+            f"{what} {path}: expected the bytes that were stored, SHA-256 {wanted}, got {got}: run `mog run`"
+        )
+    return data
