@@ -41,6 +41,8 @@ def measure_names(k: int) -> tuple[str, ...]:
 
 
 MEASURES = measure_names(2)
+# Of every other measure more is better.
+LOWER_IS_BETTER = frozenset({"tokens_to_answer"})
 
 
 def headline_measures(k: int) -> list[str]:

@@ -11,7 +11,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from mog_assets.corpus.questions import Question
-from mog_assets.retrieval.methods import Method, cut
+from mog_assets.retrieval.corpora import Corpora
+from mog_assets.retrieval.methods import Method, Passages, cut
 from mog_assets.routing.retrieve import Retrieval
 
 _TEXT = pa.dictionary(pa.int32(), pa.string())
@@ -50,26 +51,38 @@ def rank_questions(
         weights: By kind of method, where it does not find its own (`oracle`): float array of shape (questions, levels).
         k: Passages that are passed on.
     """
-    corpora = retrieval.corpora
-    splits = pa.array([q.split for q in questions], pa.string())
-    ids = pa.array([q.id for q in questions], pa.string())
-    documents = pa.array(corpora.layout.documents, pa.string())
     for method in methods:
         found = cut(retrieval.rank(method, k, weights.get(method.kind)), k)
-        columns = {
-            "question_set": _coded(np.zeros(len(found.question)), pa.array([name])),
-            "split": _coded(found.question, splits),
-            "question": _coded(found.question, ids),
-            "method": _coded(np.zeros(len(found.question)), pa.array([method.name])),
-            "rank": found.rank + 1,
-            "corpus": _coded(corpora.owners[found.document], pa.array(corpora.names, pa.string())),
-            "doc": _coded(found.document, documents),
-            "start": found.start,
-            "end": found.end,
-            "level": found.level,
-            "score": found.score,
-        }
-        yield pa.table([pa.array(columns[f.name]).cast(f.type) for f in SCHEMA], schema=SCHEMA)
+        yield run_table(name, questions, method.name, found, retrieval.corpora)
+
+
+def run_table(name: str, questions: Sequence[Question], method: str, found: Passages, corpora: Corpora) -> pa.Table:
+    """Ranked passages as rows of a run.
+
+    Args:
+        name: The question set.
+        questions: Those that passages were found for, in order.
+        method: Name of the method.
+        found: The passages.
+        corpora: Those of the question set.
+
+    Returns:
+        Columns as in `SCHEMA`; ranks from 1.
+    """
+    columns = {
+        "question_set": _coded(np.zeros(len(found.question)), pa.array([name])),
+        "split": _coded(found.question, pa.array([q.split for q in questions], pa.string())),
+        "question": _coded(found.question, pa.array([q.id for q in questions], pa.string())),
+        "method": _coded(np.zeros(len(found.question)), pa.array([method])),
+        "rank": found.rank + 1,
+        "corpus": _coded(corpora.owners[found.document], pa.array(corpora.names, pa.string())),
+        "doc": _coded(found.document, pa.array(corpora.layout.documents, pa.string())),
+        "start": found.start,
+        "end": found.end,
+        "level": found.level,
+        "score": found.score,
+    }
+    return pa.table([pa.array(columns[f.name]).cast(f.type) for f in SCHEMA], schema=SCHEMA)
 
 
 def _coded(numbers: np.ndarray, values: pa.Array) -> pa.Array:
