@@ -22,6 +22,7 @@ from mog_assets.config import Settings
 from mog_assets.corpus import assets as corpus_assets
 from mog_assets.errors import ConfigError, MogError
 from mog_assets.evaluation import assets as evaluation_assets
+from mog_assets.experiments import assets as experiments_assets
 from mog_assets.graph import assets as graph_assets
 from mog_assets.retrieval import assets as retrieval_assets
 from mog_assets.routing import assets as routing_assets
@@ -41,6 +42,7 @@ _STAGES = (
     routing_assets,
     answering_assets,
     evaluation_assets,
+    experiments_assets,
 )
 # Module and name of the executor by the value of MOG_EXECUTOR.
 _EXECUTORS = {
@@ -86,9 +88,11 @@ def build(settings: Settings) -> dg.Definitions:
 def _definitions(settings: Settings) -> dg.Definitions:
     recipes, tools = graph(settings), Tools(settings)
     assets = [as_asset(r, recipes, tools, _after(r, recipes), _condition(r, recipes)) for r in recipes.values()]
+    on_demand = [_key(r) for r in recipes.values() if r.on_demand]
     jobs = [
         dg.define_asset_job("build", dg.AssetSelection.assets(*(_key(r) for r in recipes.values() if r.partitioned))),
         dg.define_asset_job("evaluate", dg.AssetSelection.assets(*(_key(r) for r in _evaluated(recipes)))),
+        *([dg.define_asset_job("experiments", dg.AssetSelection.assets(*on_demand))] if on_demand else []),
     ]
     return dg.Definitions(
         assets=[*(_outside(r, r.outside) for r in recipes.values() if r.outside), *assets],
@@ -102,7 +106,7 @@ def _definitions(settings: Settings) -> dg.Definitions:
 
 def _evaluated(recipes: dict[str, Recipe]) -> list[Recipe]:
     """What is made from all corpora, but for topics: forced, they would be fitted again and all chunks' topics move."""
-    return [r for r in recipes.values() if not r.partitioned and r.group != topics_assets.GROUP]
+    return [r for r in recipes.values() if not (r.partitioned or r.on_demand or r.group == topics_assets.GROUP)]
 
 
 def _key(recipe: Recipe) -> dg.AssetKey:
@@ -155,12 +159,15 @@ def _after(recipe: Recipe, recipes: dict[str, Recipe]) -> list[str]:
     return after
 
 
-def _condition(recipe: Recipe, recipes: dict[str, Recipe]) -> dg.AutomationCondition:
+def _condition(recipe: Recipe, recipes: dict[str, Recipe]) -> dg.AutomationCondition | None:
     """When an asset is materialised by itself: content above it or its code version moved, it is missing, it failed.
 
-    A change waits until nothing above is missing or in progress, and is not forgotten meanwhile. A failure is tried
-    once more, then waits for a change. Failed blocking checks stop nothing here: the previous artefact stands.
+    None for never. A change waits until nothing above is missing or in progress, and is not forgotten meanwhile. A
+    failure is tried once more, then waits for a change. Failed blocking checks stop nothing here: the previous artefact
+    stands.
     """
+    if recipe.on_demand:
+        return None
     of = dg.AutomationCondition
     moved = of.any_deps_updated().replace("newly_updated", of.data_version_changed()) | of.code_version_changed()
     outside = [r.outside for r in recipes.values() if r.outside]
@@ -318,7 +325,7 @@ def selected(settings: Settings, recipes: dict[str, Recipe], select: Sequence[st
         ConfigError: it names nothing.
     """
     if not select:
-        return set(recipes)
+        return {key for key, recipe in recipes.items() if not recipe.on_demand}
     graph_of_assets = build(settings).resolve_asset_graph()
     keys: set[str] = set()
     for text in select:
@@ -335,6 +342,14 @@ def selected(settings: Settings, recipes: dict[str, Recipe], select: Sequence[st
             raise ConfigError(f"--select: expected one of {known}, or a selection of assets, got {text!r}")
         keys |= names
     return keys
+
+
+def needed(recipes: dict[str, Recipe], keys: Collection[str]) -> list[str]:
+    """Some assets and all that they are made from, in order."""
+    wanted = set(keys)
+    for key in reversed(recipes):
+        wanted |= set(recipes[key].deps) if key in wanted else set()
+    return [key for key in recipes if key in wanted]
 
 
 def stale(
@@ -434,6 +449,26 @@ def run(
                 done = _execute(definitions, opened, tools, due, corpus, report, tags) if due else set()
                 undone |= {(key, corpus) for key in planned if key not in done}
     return report
+
+
+def experiment(settings: Settings, keys: Sequence[str]) -> Report:
+    """Materialise assets that are made on demand, and what is stale of all that they are made from.
+
+    Args:
+        settings: Of the project.
+        keys: Of the assets.
+    """
+    return run(settings, select=needed(graph(settings), keys))
+
+
+def up_to_date(settings: Settings, keys: Sequence[str]) -> dict[str, str]:
+    """State of assets of all corpora: `up to date`, `stale`, or `never done`."""
+    recipes, tools = graph(settings), Tools(settings)
+    doubtful = stale(tools, recipes, set(recipes), list(settings.corpora)).get(None, [])
+    return {
+        key: "never done" if tools.store.find(key) is None else "stale" if key in doubtful else "up to date"
+        for key in keys
+    }
 
 
 def _execute(

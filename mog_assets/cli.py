@@ -311,6 +311,105 @@ def _print_told(told: Any, choices: dict[str, str]) -> None:
         _print_passage(rank, passage, f"{level}{passage['title']}")
 
 
+@main.command()
+@click.argument("names", nargs=-1)
+@_config_option
+@click.option("--all", "every", is_flag=True, help="Every experiment that this project can have.")
+@click.option("--json", "as_json", is_flag=True, help="What was found, as JSON.")
+@_guarded
+def experiment(names: tuple[str, ...], path: str | None, every: bool, as_json: bool) -> None:
+    """Do the experiments NAMES and print what they found; list them where none is named."""
+    from mog_assets.experiments.assets import PREFIX, findings, offered
+
+    settings = _settings(path)
+    there = {found.name: found for found in offered(settings)}
+    if unknown := [name for name in names if name not in there]:
+        raise ConfigError(f"NAMES: expected some of {', '.join(there) or 'none'}, got {unknown[0]!r}")
+    wanted = list(there) if every else list(dict.fromkeys(names))
+    if not wanted:
+        _list_experiments(settings, list(there.values()), as_json)
+        return
+    from mog_assets.automation import experiment as do
+    from resources.progress import bars
+    from resources.store import Store
+
+    with bars():
+        report = do(settings, [f"{PREFIX}{name}" for name in wanted])
+    store = Store(settings.home)
+    found = [told for name in wanted if (told := findings(store, name)) is not None]
+    if as_json:
+        click.echo(json.dumps([told.to_json() for told in found], ensure_ascii=False, indent=1))
+    else:
+        _print_found(found)
+    for failure in report.failures:
+        click.echo(f"mog: {failure}", err=True)
+    if report.failures:
+        sys.exit(FAILED)
+
+
+def _list_experiments(settings: config.Settings, there: Sequence[Any], as_json: bool) -> None:
+    from rich.console import Console
+    from rich.table import Table
+
+    from mog_assets.automation import up_to_date
+    from mog_assets.experiments.assets import PREFIX
+
+    states = up_to_date(settings, [f"{PREFIX}{found.name}" for found in there])
+    rows = [{"name": e.name, "title": e.title, "asks": e.asks, "state": states[f"{PREFIX}{e.name}"]} for e in there]
+    if as_json:
+        click.echo(json.dumps(rows, ensure_ascii=False, indent=1))
+        return
+    table = Table("experiment", "state", "asks")
+    for row in rows:
+        table.add_row(row["name"], row["state"], row["asks"])
+    Console(width=None if sys.stdout.isatty() else 160).print(table)
+
+
+def _print_found(found: Sequence[Any]) -> None:
+    from rich.console import Console
+    from rich.markup import escape
+    from rich.table import Table
+
+    console = Console(width=None if sys.stdout.isatty() else 200)
+    for told in found:
+        console.rule(escape(told.title))
+        console.print(escape(told.asks))
+        for title, rows in told.tables.items():
+            head = list(dict.fromkeys(name for row in rows for name in row))
+            table = Table(*(escape(name) for name in head), title=escape(title))
+            for row in rows:
+                cells = (row.get(name) for name in head)
+                table.add_row(
+                    *(f"{c:.4g}" if isinstance(c, float) else escape(str("" if c is None else c)) for c in cells)
+                )
+            console.print(table)
+        for claim in told.claims:
+            console.print(f"[bold]{claim['verdict']}[/bold]: {escape(claim['claim'])} ({escape(claim['paper'])})")
+            console.print(f"  {escape(claim['because'])}")
+
+
+@main.command()
+@click.argument("configs", nargs=-1, metavar="[CONFIG]...")
+@click.option("--to", type=click.Path(path_type=Path, dir_okay=False), help="File to write. [standard output]")
+@_guarded
+def results(configs: tuple[str, ...], to: Path | None) -> None:
+    """Write what the experiments of one or several configurations found as one Markdown page."""
+    from mog_assets.experiments.assets import project
+    from mog_assets.experiments.results import markdown
+    from resources.store import atomic
+
+    projects = [project(Path(path).resolve().parent.name, config.load(path)) for path in configs or (config.file(),)]
+    names = [os.path.relpath(path) for path in configs]
+    text = markdown(projects, " ".join(["mog results", *names, *(["--to", str(to)] if to else [])]))
+    if to is None:
+        click.echo(text, nl=False)
+        return
+    to.parent.mkdir(parents=True, exist_ok=True)
+    with atomic(to) as temporary:
+        temporary.write_text(text, encoding="utf-8")
+    click.echo(f"{to}: {sum(len(p.told) for p in projects)} experiments of {len(projects)} projects")
+
+
 @main.command("score-mirage")
 @click.argument("predictions", type=click.Path(path_type=Path))
 @_config_option

@@ -235,6 +235,26 @@ class AnsweringSettings(_Model):
     judge: bool = False
 
 
+class ExperimentSettings(_Model):
+    """What the papers' experiments vary (`mog experiment`).
+
+    `encoders` are further retrievers by name: the third is fused with BM25 and the first two as RRF-4. Experiments that
+    answer anew ask `questions` of each question set at most. Positions are percentiles of the context.
+    """
+
+    k_r: list[PositiveInt] = Field([3, 8, 16, 32], min_length=1)
+    label_methods: list[Literal["embedding", "tfidf", "hitrate"]] = Field(
+        ["embedding", "tfidf", "hitrate"], min_length=1
+    )
+    label_values: list[tuple[float, float]] = Field([(0.8, 0.2), (0.7, 0.3)], min_length=2)
+    encoders: dict[Name, EncoderSettings] = {}
+    top_k: list[PositiveInt] = Field([8, 16], min_length=1)
+    positions: list[Annotated[int, Field(ge=0, le=100)]] = Field([0, 25, 50, 75, 100], min_length=1)
+    documents: list[PositiveInt] = Field([1, 2, 4, 8, 16], min_length=2)
+    questions: PositiveInt | None = None
+    repeats: PositiveInt = 3
+
+
 class EngineSettings(_Model):
     """Where work on document buckets runs."""
 
@@ -276,6 +296,7 @@ class Settings(_Model):
     topics: TopicSettings = TopicSettings()
     answering: AnsweringSettings = AnsweringSettings()
     llm: LlmSettings = LlmSettings()
+    experiments: ExperimentSettings = ExperimentSettings()
     engine: EngineSettings = EngineSettings()
     automation: AutomationSettings = AutomationSettings()
     # None: `default_methods` of retrieval/methods.py.
@@ -294,9 +315,19 @@ class Settings(_Model):
         return self
 
     @property
+    def trains_routers(self) -> bool:
+        """Whether there are questions to train routers on."""
+        return any(question_set.train for question_set in self.question_sets.values())
+
+    @property
     def level_range(self) -> range:
         """The levels, finest first: 1 … n."""
         return range(1, self.levels + 1)
+
+
+def file(path: str | Path | None = None) -> Path:
+    """Where settings are read from: `path`, else what `MOG_CONFIG` names, else `mog.yaml` in the working directory."""
+    return Path(path or os.environ.get(CONFIG_VARIABLE) or DEFAULT_CONFIG).resolve()
 
 
 def load(path: str | Path | None = None) -> Settings:
@@ -306,27 +337,27 @@ def load(path: str | Path | None = None) -> Settings:
         ConfigError: the file is missing, is not YAML, or a key in it is unknown or has a value that cannot be used.
             The message has a line per key: the key, what is expected, what was given.
     """
-    file = Path(path or os.environ.get(CONFIG_VARIABLE) or DEFAULT_CONFIG).resolve()
+    source = file(path)
     try:
-        text = file.read_text(encoding="utf-8")
+        text = source.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
         reason = getattr(error, "strerror", None) or str(error)
         raise ConfigError(
-            f"configuration {file}: expected a readable UTF-8 YAML file ({reason}); "
+            f"configuration {source}: expected a readable UTF-8 YAML file ({reason}); "
             f"name another with --config or {CONFIG_VARIABLE}"
         ) from error
     try:
         raw = yaml.safe_load(text)
     except yaml.YAMLError as error:
-        raise ConfigError(f"configuration {file}: expected YAML, got: {' '.join(str(error).split())}") from error
+        raise ConfigError(f"configuration {source}: expected YAML, got: {' '.join(str(error).split())}") from error
     if not isinstance(raw, Mapping):
-        raise ConfigError(f"configuration {file}: expected keys with values, got {_shown(raw)}")
+        raise ConfigError(f"configuration {source}: expected keys with values, got {_shown(raw)}")
     try:
         settings = Settings.model_validate(raw)
     except ValidationError as error:
         lines = [_explain(raw, detail) for detail in error.errors()]
-        raise ConfigError(f"configuration {file}: " + "; ".join(lines)) from error
-    return _absolute(settings, file.parent)
+        raise ConfigError(f"configuration {source}: " + "; ".join(lines)) from error
+    return _absolute(settings, source.parent)
 
 
 def _absolute(settings: Settings, base: Path) -> Settings:

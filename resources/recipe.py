@@ -59,6 +59,7 @@ class Recipe:
         source: State of the files outside the store that it reads, as JSON values.
         outside: Name of the external asset that stands for `source` in Dagster, where there is one.
         repeatable: Whether a forced run builds it again although it is up to date: for what is worth measuring twice.
+        on_demand: Whether it is made only when somebody asks for it by name.
         intact: Whether what an artefact names outside the store is there (cheap: it is asked of every artefact).
         version: Of the code; raised when the same inputs give another content.
         pool: Dagster concurrency pool.
@@ -74,6 +75,7 @@ class Recipe:
     source: Callable[[Settings, str | None], Any] = lambda settings, corpus: None
     outside: str | None = None
     repeatable: bool = False
+    on_demand: bool = False
     checks: tuple[Check, ...] = ()
     intact: Callable[[Tools, Artefact], bool] = lambda tools, artefact: True
     version: str = "1"

@@ -24,7 +24,6 @@ from mog_assets.config import Settings
 from mog_assets.corpus.questions import Question, load_questions
 from mog_assets.errors import MogError
 from mog_assets.retrieval.corpora import Corpora, Read
-from mog_assets.routing.assets import trained
 from mog_assets.routing.retrieve import Retrieval, needs
 from resources.llm import RequestFailed
 from resources.recipe import Recipe, Tools, Work
@@ -41,7 +40,7 @@ R = TypeVar("R")
 def combinations(settings: Settings) -> list[Combination]:
     """The ways that questions are answered in, in order, each once."""
     found = [combination(text, settings) for text in settings.answering.methods]
-    if not trained(settings):
+    if not settings.trains_routers:
         found = [c for c in found if c.retrieval is None or not c.retrieval.routed]
     return list({c.name: c for c in found}.values())
 

@@ -24,7 +24,7 @@ from mog_assets.evaluation.scores import leaderboard, score
 from mog_assets.retrieval.corpora import Corpora
 from mog_assets.retrieval.methods import Method, default_methods, parse
 from mog_assets.routing import router
-from mog_assets.routing.assets import families, trained
+from mog_assets.routing.assets import families
 from mog_assets.routing.retrieve import Needs, Retrieval, needs
 from mog_assets.significance import shift
 from resources.recipe import Recipe, Work
@@ -42,7 +42,7 @@ _NO_MATTER = {"automation": ("interval_seconds", "nightly", "timezone"), "encode
 def methods_of(settings: Settings) -> list[Method]:
     """The methods that are compared, in order; a method named twice counts once."""
     methods = [parse(name, settings) for name in settings.methods or default_methods(settings)]
-    if not trained(settings):
+    if not settings.trains_routers:
         methods = [m for m in methods if not m.routed]
     return list({method.name: method for method in methods}.values())
 
@@ -242,7 +242,7 @@ def build_report(work: Work) -> None:
 def _configuration(settings: Settings) -> str:
     """Digest of what people choose in mog.yaml that scores depend on: not where things lie, nor what runs them."""
     chosen = settings.model_dump(
-        mode="json", exclude={"home", "corpora", "question_sets", "engine", "llm", "answering"}
+        mode="json", exclude={"home", "corpora", "question_sets", "engine", "llm", "answering", "experiments"}
     )
     for section, names in _NO_MATTER.items():
         chosen[section] = {name: value for name, value in chosen[section].items() if name not in names}

@@ -134,3 +134,43 @@ def p_text(p: float) -> str:
     if np.isnan(p):
         return ""
     return "<0.001" if p < 0.001 else f"{p:.3f}"
+
+
+def compare(per_question: pd.DataFrame, measures: Sequence[str], baseline: str | None, seed: int) -> pd.DataFrame:
+    """Temporary; a colleague writes it."""
+    rows = []
+    cells = list(dict.fromkeys(per_question["cell"]))
+    for measure in measures:
+        wide = per_question.pivot(index="question", columns="cell", values=measure)[cells]
+        values = wide.to_numpy(float)
+        low, high = bootstrap_interval(values, seed=seed)
+        others = [i for i, c in enumerate(cells) if baseline is not None and c != baseline]
+        found = {}
+        if others:
+            d = values[:, others] - values[:, [cells.index(baseline)]]
+            p = holm(permutation_p(d, seed=seed))
+            dl, dh = bootstrap_interval(d, seed=seed)
+            sd = d.std(axis=0, ddof=1)
+            for j, i in enumerate(others):
+                found[i] = dict(
+                    difference=d[:, j].mean(),
+                    difference_low=dl[j],
+                    difference_high=dh[j],
+                    effect=d[:, j].mean() / sd[j] if sd[j] else 0.0,
+                    p=p[j],
+                    detectable=2.8 * sd[j] / np.sqrt(len(d)),
+                )
+        none = dict.fromkeys(("difference", "difference_low", "difference_high", "effect", "p", "detectable"), np.nan)
+        for i, cell in enumerate(cells):
+            rows.append(
+                dict(
+                    cell=cell,
+                    measure=measure,
+                    value=values[:, i].mean(),
+                    low=low[i],
+                    high=high[i],
+                    n=len(values),
+                    **found.get(i, none),
+                )
+            )
+    return pd.DataFrame(rows)

@@ -50,11 +50,6 @@ class Family:
         return ROUTERS[self.kind]
 
 
-def trained(settings: Settings) -> bool:
-    """Whether there are questions to train routers on."""
-    return any(question_set.train for question_set in settings.question_sets.values())
-
-
 def families(settings: Settings) -> list[Family]:
     """Levels of chunks, and hops of the sentence graph."""
     return [
@@ -323,7 +318,7 @@ def recipes(settings: Settings) -> list[Recipe]:
                 version="4",
             )
         )
-        if trained(settings):
+        if settings.trains_routers:
             found.append(
                 Recipe(
                     key=family.router,

@@ -1,0 +1,1 @@
+"""The papers' experiments: each an asset, made when it is asked for, with figures and what became of each claim."""

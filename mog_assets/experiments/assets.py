@@ -1,0 +1,176 @@
+"""Assets `experiments/NAME`: made when somebody asks for them, never by themselves."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable
+from functools import partial
+from importlib.metadata import version
+from typing import Any
+
+import pandas as pd
+
+from mog_assets.answering.assets import reader, side_by_side
+from mog_assets.config import EncoderSettings, Settings
+from mog_assets.errors import MogError
+from mog_assets.experiments.catalogue import EXPERIMENTS
+from mog_assets.experiments.lab import Experiment, Lab
+from mog_assets.experiments.results import Project, Told, verdicts
+from mog_assets.retrieval.corpora import Encode
+from resources.encoder import Encoder
+from resources.recipe import Recipe, Tools, Work
+from resources.store import Store, digest
+
+GROUP = "experiments"
+PREFIX = "experiments/"
+FINDINGS = "findings.json"
+_PACKAGES = ("mog-assets", "dagster", "torch", "transformers", "bm25s", "qdrant-edge-py")
+
+
+def offered(settings: Settings) -> list[Experiment]:
+    """The experiments that a project can have."""
+    if not any(question_set.test for question_set in settings.question_sets.values()):
+        return []
+    return [experiment for experiment in EXPERIMENTS if experiment.reads(settings)]
+
+
+def build_experiment(experiment: Experiment, work: Work) -> None:
+    """Do an experiment; cells that are kept from an earlier run, finished or not, are not made again."""
+    findings = experiment.run(_lab(experiment, work))
+    told = Told.of(experiment.name, experiment.title, experiment.asks, findings)
+    scores = findings.scores
+    path, there = work.file("scores.parquet", scores.to_json())
+    if not there:
+        with work.writing(path) as temporary:
+            scores.to_parquet(temporary)
+    text = json.dumps(told.to_json(), ensure_ascii=False, indent=1, default=_plain)
+    path, there = work.file(FINDINGS, text)
+    if not there:
+        with work.writing(path) as temporary:
+            temporary.write_text(text, encoding="utf-8")
+    work.counts |= {"rows": len(scores), "claims": len(findings.claims)}
+    for title, rows in told.tables.items():
+        work.show_table(title, rows)
+    for title, picture in findings.plots.items():
+        work.show_plot(title, picture)
+    if told.claims:
+        work.show_table("claims", verdicts([told]))
+
+
+def _plain(value: Any) -> Any:
+    """Numbers of numpy as JSON."""
+    if hasattr(value, "item"):
+        return value.item()
+    raise TypeError(f"expected JSON values, got {type(value).__name__}")
+
+
+def findings(store: Store, name: str) -> Told | None:
+    """What an experiment found when it was done last; None where it never was."""
+    artefact = store.find(f"{PREFIX}{name}")
+    if artefact is None:
+        return None
+    return Told(**json.loads(artefact.path(FINDINGS).read_text(encoding="utf-8")))
+
+
+def project(name: str, settings: Settings) -> Project:
+    """All that the experiments of a project found.
+
+    Args:
+        name: What results call it.
+        settings: Of the project.
+
+    Raises:
+        MogError: no experiment was done.
+    """
+    store, tools = Store(settings.home), Tools(settings)
+    told = [found for experiment in offered(settings) if (found := findings(store, experiment.name)) is not None]
+    if not told:
+        raise MogError(f"{name}: expected experiments that were done, got none: run `mog experiment --all`")
+    facts = {
+        "corpora": ", ".join(settings.corpora),
+        "questions": ", ".join(
+            f"{set_name} ({'/'.join([*q.kinds] if q.kinds else ['all kinds'])}; train {q.train or 'none'}, test "
+            f"{q.test or 'none'})"
+            for set_name, q in settings.question_sets.items()
+        ),
+        "encoder": f"{settings.encoder.model} {tools.encoder.fingerprint[:12]}",
+        "reader": reader(tools).reader,
+        "k": str(settings.k),
+        "seed": str(settings.seed),
+        "levels": f"{settings.levels} from {settings.finest_chars} characters",
+        "versions": ", ".join(f"{package} {version(package)}" for package in _PACKAGES),
+    }
+    return Project(name, facts, told)
+
+
+def _lab(experiment: Experiment, work: Work) -> Lab:
+    tools = work.tools
+    versions = digest([experiment.name, _inputs(work), tools.encoder.identity])
+
+    def cached(name: str, key: Any, make: Callable[[], pd.DataFrame]) -> pd.DataFrame:
+        safe = re.sub(r"[^A-Za-z0-9_-]+", "_", name)[:80]
+        path, there = work.file(f"{safe}-{digest(name)[:8]}.parquet", versions, name, key)
+        if not there:
+            table = make()
+            with work.writing(path) as temporary:
+                table.to_parquet(temporary)
+            work.recomputed["cells"] = work.recomputed.get("cells", 0) + 1
+        return pd.read_parquet(path)
+
+    def other(chosen: EncoderSettings) -> tuple[Encode, str]:
+        encoder = Encoder(chosen, work.settings.home / "cache")
+        return encoder.encode, encoder.fingerprint
+
+    return Lab(
+        settings=work.settings,
+        read=work.input,
+        encode=tools.encoder.encode,
+        encoder=tools.encoder.fingerprint,
+        other_encoder=other,
+        vector_store=tools.qdrant,
+        cached=cached,
+        progress=work.progress,
+        open_reader=lambda: reader(tools),
+        each=side_by_side(tools),
+    )
+
+
+def _inputs(work: Work) -> list[str]:
+    """Versions of all that the experiment reads."""
+    found = []
+    for key in work.recipe.deps:
+        shared = work.tools.store.find(key)
+        stored = [shared] if shared else [work.input(key, corpus) for corpus in work.settings.corpora]
+        found += [artefact.manifest.version for artefact in stored]
+    return found
+
+
+def recipes(settings: Settings) -> list[Recipe]:
+    """A recipe per experiment."""
+    return [
+        Recipe(
+            key=f"{PREFIX}{experiment.name}",
+            build=partial(build_experiment, experiment),
+            description=f"{experiment.title}: {experiment.asks}",
+            group=GROUP,
+            deps=tuple(dict.fromkeys(experiment.reads(settings))),
+            partitioned=False,
+            settings=lambda tools, experiment=experiment: [  # type: ignore[misc]
+                experiment.options(tools.settings),
+                _searched(tools.settings),
+                tools.encoder.identity,
+            ],
+            on_demand=True,
+            version=experiment.version,
+            kinds=("python",),
+            pool="gpu",
+        )
+        for experiment in offered(settings)
+    ]
+
+
+def _searched(settings: Settings) -> list[Any]:
+    """What every experiment depends on: how passages are searched and measured, and by which questions."""
+    sets = {name: [q.corpora, q.train, q.test] for name, q in settings.question_sets.items()}
+    return [settings.bm25.model_dump(), settings.k_r, settings.k, settings.seed, sets]

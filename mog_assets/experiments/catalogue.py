@@ -1,0 +1,8 @@
+"""Every experiment, in the order in which the results tell them."""
+
+from __future__ import annotations
+
+from mog_assets.experiments import granularity
+from mog_assets.experiments.lab import Experiment
+
+EXPERIMENTS: tuple[Experiment, ...] = (*granularity.EXPERIMENTS,)

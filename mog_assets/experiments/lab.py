@@ -1,0 +1,294 @@
+"""What experiments work with, and what they give.
+
+An experiment is a function from a `Lab` to `Findings`. What takes long in it is a cell: a table that is made once, kept
+with the asset, and found again by the next run, whether the one before was finished or killed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, field, replace
+from typing import Any, Literal, Protocol
+
+import numpy as np
+import pandas as pd
+
+from mog_assets.answering.answerers import Each
+from mog_assets.answering.roles import Roles
+from mog_assets.config import EncoderSettings, Settings
+from mog_assets.corpus.questions import Question, load_questions
+from mog_assets.errors import MogError
+from mog_assets.evaluation.measures import evaluate
+from mog_assets.evaluation.runs import run_table
+from mog_assets.evaluation.scores import compare, interval, p_text
+from mog_assets.retrieval.corpora import Corpora, Encode, Read, Vectors
+from mog_assets.retrieval.methods import Passages, cut
+from mog_assets.routing.retrieve import Retrieval
+
+Verdict = Literal["seen", "not seen", "not testable here"]
+# Two-sided tests at this level, corrected by Holm over the cells of a table, decide whether a claim is seen.
+ALPHA = 0.05
+
+
+@dataclass(frozen=True)
+class Claim:
+    """A claim of a paper, and what became of it here.
+
+    Attributes:
+        paper: With section, table or figure.
+        claim: In a sentence.
+        verdict: `not testable here` where it needs a language model, or data that these corpora do not have.
+        because: The figures that decided it, in a sentence.
+    """
+
+    paper: str
+    claim: str
+    verdict: Verdict
+    because: str
+
+
+@dataclass(frozen=True)
+class Findings:
+    """What an experiment gives.
+
+    Attributes:
+        scores: A row per question set, cell and measure, columns as `score_rows` gives them; empty where what was found
+            is no mean over questions.
+        tables: Further tables, rows by title.
+        plots: PNG pictures by caption.
+        claims: Of the papers.
+    """
+
+    scores: pd.DataFrame = field(default_factory=pd.DataFrame)
+    tables: Mapping[str, Sequence[Mapping[str, Any]]] = field(default_factory=dict)
+    plots: Mapping[str, bytes] = field(default_factory=dict)
+    claims: Sequence[Claim] = ()
+
+
+class Cached(Protocol):
+    """Keeps tables."""
+
+    def __call__(self, name: str, key: Any, make: Callable[[], pd.DataFrame]) -> pd.DataFrame:
+        """The table of this name and key, made where it is not kept yet.
+
+        Args:
+            name: Letters, digits, `-`, `_`, `.` and spaces; says to people what the table is.
+            key: JSON values that its content depends on, besides the code and what the experiment reads.
+            make: Makes it.
+        """
+
+
+@dataclass(frozen=True)
+class Lab:
+    """What experiments work with.
+
+    Attributes:
+        read: Reads an asset of a corpus, or of all corpora, from the store.
+        encode: Texts to unit vectors, by the configured encoder.
+        encoder: Its fingerprint.
+        other_encoder: Opens another encoder, which keeps its vectors beside those of the first.
+        vector_store: Holds the collections.
+        cached: Keeps cells.
+        progress: Shows how far something is: number of steps, and what they are.
+        open_reader: Who answers, by the settings.
+        each: Runs the calls of a round of answering.
+    """
+
+    settings: Settings
+    read: Read
+    encode: Encode
+    encoder: str
+    other_encoder: Callable[[EncoderSettings], tuple[Encode, str]]
+    vector_store: Vectors
+    cached: Cached
+    progress: Callable[[int, str], AbstractContextManager[Callable[[int], None]]]
+    open_reader: Callable[[], Roles]
+    each: Each
+    _known: dict[Any, Any] = field(default_factory=dict, repr=False)
+
+    @property
+    def seed(self) -> int:
+        """Of everything that is drawn."""
+        return self.settings.seed
+
+    def tested(self, evidence: bool = True) -> dict[str, list[Question]]:
+        """The test questions of every question set that has some: those with evidence, else those with an answer."""
+        return self._questions("test", lambda q: bool(q.evidence if evidence else q.answer))
+
+    def trained_on(self) -> dict[str, list[Question]]:
+        """The training questions of every question set that has some."""
+        return self._questions("train", lambda q: True)
+
+    def _questions(
+        self, which: Literal["train", "test"], wanted: Callable[[Question], bool]
+    ) -> dict[str, list[Question]]:
+        stored, found = self.read("questions", None), {}
+        for name, question_set in self.settings.question_sets.items():
+            if splits := getattr(question_set, which):
+                members = [q for q in load_questions(stored.path(f"{name}.parquet"), splits) if wanted(q)]
+                if members:
+                    found[name] = members
+        return found
+
+    def retrieval(self, name: str, questions: Sequence[Question] | None = None) -> Retrieval:
+        """The corpora of a question set, asked its test questions with evidence unless others are given.
+
+        Searches are made once for all experiments that run together and ask the same.
+        """
+        if questions is None:
+            key = ("retrieval", name)
+            if key not in self._known:
+                self._known[key] = self.retrieval(name, self.tested()[name])
+            found: Retrieval = self._known[key]
+            return found
+        names = self.settings.question_sets[name].corpora
+        corpora = Corpora.open(self.read, self.settings, names, keep=True)
+        return Retrieval(corpora, [q.question for q in questions], self.encode, self.encoder, self.vector_store)
+
+    def measured(
+        self,
+        question_set: str,
+        cell: str,
+        key: Any,
+        find: Callable[[], Passages],
+        questions: Sequence[Question] | None = None,
+    ) -> pd.DataFrame:
+        """Every measure of every question for some passages, as a cell.
+
+        Args:
+            question_set: Name of the question set.
+            cell: What was varied, as tables name it.
+            key: JSON values that the passages depend on, besides what the experiment reads.
+            find: Finds them; not called where the cell is kept.
+            questions: Those that were asked; the test questions with evidence where none are given.
+
+        Returns:
+            Columns question, cell, and the measures.
+        """
+
+        def make() -> pd.DataFrame:
+            asked = self.tested()[question_set] if questions is None else questions
+            k, corpora = self.settings.k, self.retrieval(question_set).corpora
+            table = run_table(question_set, asked, cell, cut(find(), k), corpora).to_pandas()
+            found = evaluate(table, {question_set: asked}, k)
+            if found.empty:
+                raise MogError(f"{cell}: expected passages for at least one question of {question_set}, found none")
+            return found.drop(columns=["question_set", "split", "method"])
+
+        return self.cached(f"{question_set} {cell}", [self.settings.k, key], make).assign(cell=cell)
+
+    def reader(self) -> Roles:
+        """Who answers."""
+        if "reader" not in self._known:
+            self._known["reader"] = self.open_reader()
+        found: Roles = self._known["reader"]
+        return found
+
+    @property
+    def with_language_model(self) -> bool:
+        """Whether a language model answers."""
+        return self.settings.answering.reader != "extractive"
+
+    def asked(self, questions: Sequence[Question]) -> list[Question]:
+        """As many of some questions as experiments answer anew: all, or a sample that is the same every time."""
+        most = self.settings.experiments.questions
+        if most is None or most >= len(questions):
+            return list(questions)
+        chosen = np.random.default_rng(self.seed).choice(len(questions), most, replace=False)
+        return [questions[i] for i in sorted(chosen)]
+
+    def with_settings(self, **changed: Any) -> Lab:
+        """The same with some settings changed, as far as reading the stored artefacts allows it."""
+        return replace(self, settings=self.settings.model_copy(update=changed), _known={})
+
+
+@dataclass(frozen=True)
+class Experiment:
+    """An experiment of a paper, or one of ours.
+
+    Attributes:
+        name: What people type.
+        title: A few words.
+        asks: What is varied, over what, and in which paper, in one or two sentences.
+        run: Does it.
+        reads: Keys of the assets that it reads; none where this project cannot have it (no test questions, say).
+        options: The settings it depends on besides those of what it reads, as JSON values.
+        version: Of the code; raised when the same inputs give another content.
+    """
+
+    name: str
+    title: str
+    asks: str
+    run: Callable[[Lab], Findings]
+    reads: Callable[[Settings], Sequence[str]]
+    options: Callable[[Settings], Any] = lambda settings: None
+    version: str = "1"
+
+
+def score_rows(
+    question_set: str, cells: Sequence[pd.DataFrame], measures: Sequence[str], baseline: str | None, seed: int
+) -> pd.DataFrame:
+    """Means of cells with intervals, and their comparison with one of them.
+
+    Args:
+        question_set: Name of the question set.
+        cells: Tables with columns question, cell and the measures; all of the same questions.
+        measures: Those that are wanted.
+        baseline: Cell that the others are compared with; None for no comparison.
+        seed: Of the resamples.
+
+    Returns:
+        question_set, cell, measure, value, low, high, n, difference, difference_low, difference_high, effect, p,
+        detectable: see `evaluation.scores.compare`.
+    """
+    columns = ["question", "cell", *measures]
+    table = compare(pd.concat([cell[columns] for cell in cells], ignore_index=True), measures, baseline, seed)
+    table.insert(0, "question_set", question_set)
+    return table
+
+
+def board(scores: pd.DataFrame, question_set: str, measures: Sequence[str] | None = None) -> list[dict[str, str]]:
+    """A question set's cells as text to print: values with intervals; difference, p and effect of the first measure.
+
+    Args:
+        scores: As `score_rows` gives them.
+        question_set: The one to show.
+        measures: Those to show; all where there are none.
+    """
+    here = scores[scores["question_set"] == question_set]
+    measures = list(measures or dict.fromkeys(here["measure"]))
+    rows = []
+    for cell, part in here.groupby("cell", sort=False):
+        by_measure = part.set_index("measure")
+        row = {"": str(cell)}
+        for name in measures:
+            if name in by_measure.index:
+                row[name] = interval(*by_measure.loc[name, ["value", "low", "high"]])
+        first = by_measure.iloc[0] if measures[0] not in by_measure.index else by_measure.loc[measures[0]]
+        if not np.isnan(first["difference"]):
+            row["difference"] = difference_interval(first)
+            row |= {"p": p_text(first["p"]), "d": f"{first['effect']:+.2f}", "detectable": f"{first['detectable']:.3f}"}
+        else:
+            row |= {"difference": "", "p": "", "d": "", "detectable": ""}
+        rows.append(row | {"n": str(int(first["n"]))})
+    return rows
+
+
+def told(scores: pd.DataFrame, question_set: str, cell: str, measure: str) -> pd.Series:
+    """The row of a cell and measure."""
+    keys = (scores["question_set"] == question_set) & (scores["cell"] == cell) & (scores["measure"] == measure)
+    return scores[keys].iloc[0]
+
+
+def difference_text(row: pd.Series) -> str:
+    """`+0.012 [+0.003, +0.021], p = 0.008`; for a difference that is none also the smallest that could be shown."""
+    text = f"{difference_interval(row)}, p = {p_text(row['p'])}"
+    if row["p"] < ALPHA:
+        return text
+    return f"{text} (on {int(row['n']):,} questions {row['detectable']:.3f} would have shown)"
+
+
+def difference_interval(row: Any) -> str:
+    """`+0.012 [+0.003, +0.021]`."""
+    return f"{row['difference']:+.3f} [{row['difference_low']:+.3f}, {row['difference_high']:+.3f}]"

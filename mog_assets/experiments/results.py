@@ -1,0 +1,140 @@
+"""What experiments found, as Markdown to read: `docs/results.md` is made by it."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from mog_assets.experiments.lab import Findings, board
+
+
+@dataclass(frozen=True)
+class Told:
+    """An experiment of one project, as it is kept: everything is a JSON value.
+
+    Attributes:
+        name: Of the experiment.
+        title: A few words.
+        asks: What it asks.
+        tables: Rows by title.
+        claims: As `lab.Claim`.
+    """
+
+    name: str
+    title: str
+    asks: str
+    tables: dict[str, list[dict[str, Any]]]
+    claims: list[dict[str, str]]
+
+    @classmethod
+    def of(cls, name: str, title: str, asks: str, findings: Findings) -> Told:
+        """What an experiment found."""
+        scores = findings.scores
+        sets = list(dict.fromkeys(scores["question_set"])) if len(scores) else []
+        tables = {f"{question_set}, value [95 % interval]": board(scores, question_set) for question_set in sets}
+        tables |= {title: [dict(row) for row in rows] for title, rows in findings.tables.items()}
+        return cls(name, title, asks, tables, [asdict(claim) for claim in findings.claims])
+
+    def to_json(self) -> dict[str, Any]:
+        """As JSON values."""
+        return asdict(self)
+
+
+@dataclass(frozen=True)
+class Project:
+    """A configuration whose experiments were run.
+
+    Attributes:
+        name: What results call it.
+        facts: Corpora, questions, settings, versions: what was measured, and with what.
+        told: Its experiments.
+    """
+
+    name: str
+    facts: Mapping[str, str]
+    told: Sequence[Told]
+
+
+def markdown(projects: Sequence[Project], command: str) -> str:
+    """A page of results.
+
+    Args:
+        projects: In order.
+        command: What makes the page, as it was typed.
+    """
+    lines = [
+        "# Results of the experiments",
+        "",
+        f"Made by `{command}`; nothing on this page is written by hand.",
+        "",
+        "A value stands with its 95 % bootstrap interval over questions. `difference` (with its interval), `p` and `d` "
+        "compare a row with the one that has none: paired permutation test, two-sided, Holm-corrected over the rows; d "
+        "is Cohen's d_z. `detectable` is the smallest difference that this number of questions would have shown (two-"
+        "sided, .05 corrected for the number of rows, power .8): what a p above .05 does not rule out. They are of the "
+        "first measure of the table.",
+        "",
+    ]
+    for project in projects:
+        lines += [f"**{project.name}**: " + "; ".join(f"{name} {value}" for name, value in project.facts.items()), ""]
+    lines += ["## What the papers claim, and what is seen here", "", *_claims(projects), ""]
+    names = dict.fromkeys(told.name for project in projects for told in project.told)
+    for name in names:
+        found = [(project, told) for project in projects for told in project.told if told.name == name]
+        lines += [f"## {found[0][1].title}", "", f"`mog experiment {name}`. {found[0][1].asks}", ""]
+        for project, told in found:
+            for title, rows in told.tables.items():
+                lines += [f"**{project.name}: {title}**", "", *table(rows), ""]
+            lines += [f"- {_sentence(claim)}" for claim in told.claims]
+            lines += [""] if told.claims else []
+    return "\n".join(lines).rstrip() + "\n"
+
+
+def _claims(projects: Sequence[Project]) -> list[str]:
+    rows = [
+        {"paper": claim["paper"], "claim": claim["claim"], project.name: f"{claim['verdict']}: {claim['because']}"}
+        for project in projects
+        for told in project.told
+        for claim in told.claims
+    ]
+    merged: dict[tuple[str, str], dict[str, str]] = {}
+    for row in rows:
+        merged.setdefault((row["paper"], row["claim"]), {}).update(row)
+    names = ["paper", "claim", *(project.name for project in projects)]
+    counts = Counter(claim["verdict"] for project in projects for told in project.told for claim in told.claims)
+    said = ", ".join(f"{count} {verdict}" for verdict, count in sorted(counts.items()))
+    return [
+        f"{said}." if said else "",
+        "",
+        *table([{name: row.get(name, "") for name in names} for row in merged.values()]),
+    ]
+
+
+def _sentence(claim: Mapping[str, str]) -> str:
+    return f"{claim['paper']}: {claim['claim']} **{claim['verdict'].capitalize()}**: {claim['because']}"
+
+
+def table(rows: Sequence[Mapping[str, Any]]) -> list[str]:
+    """Rows as lines of a Markdown table; columns that only some rows have are empty in the others."""
+    if not rows:
+        return ["*none*"]
+    head = list(dict.fromkeys(name for row in rows for name in row))
+    lines = ["| " + " | ".join(_cell(name) for name in head) + " |", "|" + "---|" * len(head)]
+    return lines + ["| " + " | ".join(_cell(row.get(name)) for name in head) + " |" for row in rows]
+
+
+def _cell(value: Any) -> str:
+    text = "" if value is None else f"{value:.4g}" if isinstance(value, float) else str(value)
+    return _escaped(" ".join(text.split()))
+
+
+def _escaped(text: str) -> str:
+    for character, instead in (("\\", "\\\\"), ("|", "\\|"), ("<", "&lt;")):
+        text = text.replace(character, instead)
+    return text
+
+
+def verdicts(told: Iterable[Told]) -> list[dict[str, str]]:
+    """The claims of experiments as rows: what became of each."""
+    return [{"claim": c["claim"], "verdict": c["verdict"], "because": c["because"]} for t in told for c in t.claims]
