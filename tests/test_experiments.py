@@ -1,0 +1,114 @@
+"""The frame of the experiments: made on demand, kept cell by cell, told as one page."""
+
+import json
+
+import pytest
+from click.testing import CliRunner
+
+from mog_assets import automation, config
+from mog_assets.cli import main
+from mog_assets.experiments import results
+from mog_assets.experiments.assets import PREFIX, offered
+from mog_assets.experiments.lab import Claim, Findings
+from resources.store import Store
+
+KEY = f"{PREFIX}k_r"
+
+
+def made_alone(project, materialise_project, values):
+    """Does `k_r` with these values; returns how many cells were made."""
+    import yaml
+
+    raw = yaml.safe_load(project.config.read_text(encoding="utf-8"))
+    raw["experiments"] = {"k_r": values}
+    project.config.write_text(yaml.safe_dump(raw, sort_keys=False), encoding="utf-8")
+    settings = config.load(project.config)
+    recipes = automation.graph(settings)
+    report = materialise_project(settings, select=automation.needed(recipes, [KEY]))
+    assert report.failures == []
+    assert {step["asset"] for step in report.steps} <= {KEY}, "nothing else was stale"
+    (step,) = report.steps
+    return step["recomputed"].get("cells", 0)
+
+
+def test_mog_run_and_automation_make_no_experiment(sample_project):
+    recipes = automation.graph(sample_project.settings)
+    keys = [key for key in recipes if key.startswith(PREFIX)]
+    assert keys == [f"{PREFIX}{experiment.name}" for experiment in offered(sample_project.settings)] and KEY in keys
+    store = Store(sample_project.home)
+    assert not any(store.find(key) for key in keys)
+    assert not set(keys) & {step["asset"] for step in sample_project.report.steps}
+    assert all(automation._condition(recipes[key], recipes) is None for key in keys)
+    definitions = automation.build(sample_project.settings)
+    nightly = definitions.resolve_job_def("evaluate").asset_layer.selected_asset_keys
+    on_demand = definitions.resolve_job_def("experiments").asset_layer.selected_asset_keys
+    assert {"/".join(key.path) for key in on_demand} == set(keys)
+    assert not nightly & on_demand
+
+
+def test_a_further_value_costs_one_cell_and_a_repeated_one_none(copied_project, materialise_project):
+    assert made_alone(copied_project, materialise_project, [3, 8]) == 2
+    assert made_alone(copied_project, materialise_project, [3, 8, 16]) == 1
+    assert made_alone(copied_project, materialise_project, [3, 16]) == 0
+
+
+def test_cells_of_an_interrupted_experiment_are_kept(copied_project, materialise_project, monkeypatch):
+    from mog_assets.retrieval.methods import Ranker
+
+    rank, asked = Ranker.rank, []
+
+    def failing(self, *arguments):
+        asked.append(self.k_r)
+        if self.k_r == 16:
+            raise KeyboardInterrupt
+        return rank(self, *arguments)
+
+    monkeypatch.setattr(Ranker, "rank", failing)
+    with pytest.raises(BaseException):  # noqa: B017  # however Dagster hands the interrupt on
+        made_alone(copied_project, materialise_project, [3, 8, 16])
+    assert asked == [3, 8, 16]
+    assert Store(copied_project.home).find(KEY) is None
+    monkeypatch.setattr(Ranker, "rank", rank)
+    assert made_alone(copied_project, materialise_project, [3, 8, 16]) == 1
+
+
+def test_mog_experiment_lists_does_and_tells(copied_project):
+    run = CliRunner().invoke
+    listed = json.loads(run(main, ["experiment", "--json", "--config", str(copied_project.config)]).stdout)
+    assert {row["name"]: row["state"] for row in listed}["k_r"] == "never done"
+    shown = run(main, ["experiment", "k_r", "--config", str(copied_project.config)])
+    assert shown.exit_code == 0 and "k_r = 32" in shown.stdout and "figure 5" in shown.stdout
+    listed = json.loads(run(main, ["experiment", "--json", "--config", str(copied_project.config)]).stdout)
+    assert {row["name"]: row["state"] for row in listed}["k_r"] == "up to date"
+    to = copied_project.folder / "docs" / "results.md"
+    assert run(main, ["results", str(copied_project.config), "--to", str(to)]).exit_code == 0
+    page = to.read_text(encoding="utf-8")
+    told = json.loads(run(main, ["experiment", "k_r", "--json", "--config", str(copied_project.config)]).stdout)[0]
+    for rows in told["tables"].values():
+        for row in rows:
+            assert row["ER"] in page
+    assert all(claim["because"] in page for claim in told["claims"]) and told["claims"]
+
+
+def test_unknown_experiment_is_named(sample_project):
+    found = CliRunner().invoke(main, ["experiment", "kr", "--config", str(sample_project.config)])
+    assert found.exit_code == 2 and "k_r" in found.stderr and "'kr'" in found.stderr
+
+
+def test_results_without_experiments_say_what_to_do(sample_project):
+    found = CliRunner().invoke(main, ["results", str(sample_project.config)])
+    assert found.exit_code == 1 and "mog experiment --all" in found.stderr
+
+
+def test_results_put_projects_side_by_side_and_break_out_of_no_cell():
+    def told(verdict):
+        claim = Claim("A paper, table 1", "More is better.", verdict, "by 3 | 4 <b>")
+        rows = [{"cell": "a | b", "ER": 0.5}, {"cell": "<script>"}]
+        return results.Told.of("x", "Title", "What?", Findings(tables={"T": rows}, claims=[claim]))
+
+    projects = [results.Project("one", {"seed": "0"}, [told("seen")]), results.Project("two", {}, [told("not seen")])]
+    page = results.markdown(projects, "mog results one two")
+    line = next(line for line in page.splitlines() if line.startswith("| A paper, table 1"))
+    assert line == "| A paper, table 1 | More is better. | seen: by 3 \\| 4 &lt;b> | not seen: by 3 \\| 4 &lt;b> |"
+    assert "| a \\| b | 0.5 |" in page and "| &lt;script> |  |" in page and "<script" not in page
+    assert page.count("## Title") == 1 and "**one: T**" in page and "**two: T**" in page
