@@ -221,21 +221,55 @@ def scores(path: str | None, as_json: bool, answers: bool) -> None:
 
 @main.command()
 @_config_option
-@click.option("--format", "form", type=click.Choice(["trec"]), default="trec", show_default=True)
-@click.option("--method", help="Only this method.")
+@click.option("--to", "folder", type=click.Path(path_type=Path), help="Where to. [`export` beside the configuration]")
 @_guarded
-def runs(path: str | None, form: str, method: str | None) -> None:
-    """Write the ranked passages of every method as a TREC run file to standard output."""
-    from mog_assets.evaluation.runs import read_runs, trec
-    from mog_assets.retrieval.methods import parse
-    from resources.store import Store
+def export(path: str | None, folder: Path | None) -> None:
+    """Write TREC runs and qrels, and all scores as Parquet and CSV, and print which files were written.
+
+    In TREC files and in file names a character that does no good there is percent-encoded. In CSV a text that a
+    spreadsheet would take for a formula has an apostrophe before it.
+    """
+    from resources.store import atomic
 
     settings = _settings(path)
-    table = read_runs(Store(settings.home).read("runs").path("runs.parquet"))
-    if method:
-        table = table[table["method"] == parse(method, settings).name]
-    for line in trec(table):
-        click.echo(line)
+    used = Path(os.environ.get(config.CONFIG_VARIABLE) or config.DEFAULT_CONFIG).resolve()
+    folder = folder or used.parent / "export"
+    if folder.exists() and not folder.is_dir():
+        raise ConfigError(f"--to: expected a folder, or a path where there is nothing, got the file {folder}")
+    files = _exported(settings)
+    try:
+        for name, write in files.items():
+            target = folder / name
+            target.parent.mkdir(parents=True, exist_ok=True)
+            with atomic(target) as temporary:
+                write(temporary)
+            click.echo(target)
+    except OSError as error:
+        raise MogError(f"--to: expected a folder that can be written to, got {folder} ({error})") from error
+    # Who measures the whole folder must not take a method of an earlier export for one of this.
+    there = {
+        file.relative_to(folder).as_posix() for kind in ("runs", "qrels") for file in (folder / kind).rglob("*.t*")
+    }
+    for name in sorted(there - set(files)):
+        click.echo(f"mog: {folder / name} is of an earlier export, or not of one: left as it is", err=True)
+
+
+def _exported(settings: config.Settings) -> dict[str, Callable[[Path], object]]:
+    """What writes each file of the export, by its path in the folder."""
+    from mog_assets.answering.assets import read_answers
+    from mog_assets.corpus.questions import load_questions
+    from mog_assets.evaluation.export import answer_files, retrieval_files
+    from resources.store import Store
+
+    store = Store(settings.home)
+    runs, scores, stored = (store.read(key) for key in ("runs", "scores", "questions"))
+    questions = {Path(name).stem: load_questions(stored.path(name)) for name in stored.names()}
+    tables = (scores.path("per_question.parquet"), scores.path("scores.parquet"))
+    files = retrieval_files(runs.path("runs.parquet"), *tables, questions)
+    if (marked := store.find("answer_scores")) is not None and (answers := store.find("answers")) is not None:
+        tables = (marked.path("per_question.parquet"), marked.path("scores.parquet"))
+        files |= answer_files(read_answers(answers.path, answers.names()), *tables)
+    return files
 
 
 @main.command()

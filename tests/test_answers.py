@@ -17,12 +17,22 @@ from chat_server import ChatServer
 from click.testing import CliRunner
 
 from mog_assets import cli, config
+from mog_assets.answering import parsing
 from mog_assets.answering.assets import read_answers
 from mog_assets.answering.notation import combination
 from mog_assets.config import Settings
 from mog_assets.corpus.questions import Evidence, Question, load_questions
 from mog_assets.errors import ConfigError
-from mog_assets.evaluation.answers import exact_match, f1, mark, preflight_quality, score_answers
+from mog_assets.evaluation.answers import (
+    COLUMNS,
+    answer_board,
+    exact_match,
+    f1,
+    mark,
+    normalised,
+    preflight_quality,
+    score_answers,
+)
 from resources.recipe import Tools
 
 SETTINGS = Settings.model_validate({"corpora": {"c": {"path": "x"}}})
@@ -87,12 +97,49 @@ def test_open_answers_are_marked_as_squad_does(said, gold, exact, words):
     assert f1(said, gold) == pytest.approx(words)
 
 
-def rows_of(answers):
-    """Answers by (question, answer or None) pairs as the asset holds them."""
-    base = {"question_set": "s", "method": "cot", "reader": "r", "rounds": 1, "calls": 1, "tokens_in": 5}
+def test_answers_are_normalised_in_the_order_of_the_published_script():
+    """Lower case, then punctuation (ASCII only, not replaced by spaces), then articles as words, then white space."""
+    cases = {
+        "The  U.S.A.": "usa",
+        "a-b": "ab",
+        "an apple-pie": "applepie",
+        "A. B. C.": "b c",
+        "$1,000.50": "100050",
+        "theatre": "theatre",
+        "the.theory": "thetheory",
+        "\u201cthe\u201d caf\u00e9\u2014bar": "\u201c \u201d caf\u00e9\u2014bar",
+        " a\tpear\n": "pear",
+        "The": "",
+    }
+    assert {text: normalised(text) for text in cases} == cases
+
+
+@pytest.mark.parametrize(
+    ("said", "gold", "words"),
+    [
+        # Words count as often as they stand on both sides.
+        ("new york new", ["new york"], 0.8),
+        ("york new", ["new york"], 1),
+        ("new new new", ["new york"], 0.4),
+        # The best of several gold answers.
+        ("cat sat", ["dog", "cat", "cat sat down"], 0.8),
+        ("cat", [], 0),
+    ],
+)
+def test_f1_counts_words_as_the_published_script_does(said, gold, words):
+    assert f1(said, gold) == pytest.approx(words)
+
+
+def rows_of(answers, method="cot"):
+    """Answers by (question, answer or None, raw output if it is another) as the asset holds them."""
+    base = {"question_set": "s", "method": method, "reader": "r", "rounds": 1, "calls": 1, "tokens_in": 5}
     base |= {"tokens_out": 1, "token_unit": "words", "cost": 0.0}
     return pd.DataFrame(
-        [{**base, "question": q, "answer": a, "failure": "" if a is not None else "no verdict"} for q, a in answers]
+        [
+            {**base, "question": q, "answer": a, "failure": "" if a is not None else "no verdict"}
+            | {"raw": raw[0] if raw else a or ""}
+            for q, a, *raw in answers
+        ]
     )
 
 
@@ -110,6 +157,87 @@ def test_an_answer_that_is_missing_counts_as_wrong_and_lowers_the_coverage():
     (exact, words) = score_answers(marks, 0).to_dict("records")
     assert (exact["value"], exact["n"], exact["coverage"]) == (pytest.approx(1 / 3), 3, pytest.approx(2 / 3))
     assert words["value"] == pytest.approx(5 / 9)
+
+
+def choices(count, answer="B", letters="ABCD"):
+    options = {letter: f"text {letter}" for letter in letters}
+    return [Question(str(i), "?", "choice", "test", answer=answer, options=options) for i in range(count)]
+
+
+# What a model put out, and the letter that strict parsing and MIRAGE read in it where B is right.
+OUTPUTS = [
+    ('{"answer_choice": "B"}', "B", "B"),
+    ('{"answer_choice":"B"}', "B", "A"),
+    ("(B) insulin", "B", "A"),
+    ("I am sure: B because of its half-life", None, "B"),
+    ("C or B", None, "C"),
+    ("no idea", None, "A"),
+    ("", None, None),
+]
+
+
+@pytest.mark.parametrize(("raw", "strict", "lenient"), OUTPUTS)
+def test_strict_and_mirage_scorers_read_the_same_output_each_in_its_way(raw, strict, lenient):
+    for right in "ABC":
+        members = choices(1, right)
+        try:
+            said = parsing.choice(raw, members[0].options)
+        except parsing.Unparsable:
+            said = None
+        assert said == strict
+        (row,) = mark(rows_of([("0", said, raw)]), {"s": members}).to_dict("records")
+        assert row["exact match"] == (strict == right)
+        assert row["mirage"] == (lenient == right)
+        assert row["answered"] == (strict is not None)
+
+
+def test_mirage_counts_failures_as_the_benchmark_does_beside_a_strict_score():
+    questions = {"s": choices(len(OUTPUTS), "A")}
+    marks = mark(rows_of([(str(i), said, raw) for i, (raw, said, _) in enumerate(OUTPUTS)]), questions)
+    scores = score_answers(marks, 0).set_index("measure")
+    assert scores.loc["exact match", "value"] == 0 and scores.loc["mirage", "value"] == pytest.approx(3 / 7)
+    assert scores.loc["exact match", "coverage"] == pytest.approx(3 / 7)
+    (row,) = answer_board(scores.reset_index(), "s")
+    assert row["mirage"].startswith("0.429 [") and row["answered"] == "43%"
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        Question("9", "?", "open", "test", answer="x"),
+        Question("9", "?", "choice", "test", answer="E", options=dict.fromkeys("ABCDE", "x")),
+        Question("9", "?", "choice", "test", answer="yes", options={"yes": "yes", "no": "no"}),
+    ],
+)
+def test_mirage_is_not_scored_where_a_question_has_other_options(other):
+    questions = {"s": [*choices(1), other], "t": choices(1)}
+    answers = rows_of([("0", "B"), ("9", other.answer)])
+    elsewhere = rows_of([("0", "B")]).assign(question_set="t")
+    scores = score_answers(mark(pd.concat([answers, elsewhere]), questions), 0)
+    assert set(scores[scores["measure"] == "mirage"]["question_set"]) == {"t"}
+    (row,) = answer_board(scores, "s")
+    assert "mirage" not in row
+    # A question that is not answered at all does not count.
+    alone = score_answers(mark(rows_of([("0", "B")]), questions), 0)
+    assert "mirage" in set(alone["measure"])
+
+
+def test_ways_of_answering_are_compared_with_none():
+    questions = {"s": choices(40)}
+    said = {"cot": "C" * 20 + "B" * 20, "good": "C" * 2 + "B" * 38, "same": "C" * 20 + "B" * 20}
+    answers = pd.concat([rows_of(list(zip(map(str, range(40)), text, strict=True)), m) for m, text in said.items()])
+    scores = score_answers(mark(answers, questions), 0)
+    assert list(scores.columns) == list(COLUMNS)
+    strict = scores[scores["measure"] == "exact match"].set_index("method")
+    good = strict.loc["good"]
+    assert good["difference"] == pytest.approx(18 / 40)
+    assert good["difference_low"] < 18 / 40 < good["difference_high"] and good["p_vs_cot"] < 0.001
+    gain = np.array([1.0] * 18 + [0.0] * 22)
+    assert good["effect"] == pytest.approx(gain.mean() / gain.std(ddof=1))
+    assert 0 < good["detectable"] < good["difference"]
+    assert (strict.loc["same", "difference"], strict.loc["same", "p_vs_cot"]) == (0, 1)
+    names = ["difference", "difference_low", "difference_high", "effect", "p_vs_cot", "detectable"]
+    assert strict.loc["cot", names].isna().all()
 
 
 def test_a_judge_that_cannot_be_read_lowers_the_coverage_and_not_the_mean():

@@ -5,7 +5,6 @@ import os
 import subprocess
 import sys
 
-import ir_measures
 import pytest
 import yaml
 from click.testing import CliRunner
@@ -89,19 +88,6 @@ def test_scores_print_every_measure_of_every_method_as_json(sample_project):
     assert any(row["p_vs_best_fixed"] is not None for row in rows)
 
 
-def test_runs_are_a_trec_file_that_ir_measures_reads(sample_project, tmp_path):
-    result = called("runs", "--format", "trec", "--method", "medrag", "--config", sample_project.config)
-    assert result.exit_code == 0
-    lines = result.stdout.splitlines()
-    assert lines and {line.split()[5] for line in lines} == {"fixed-2"}
-    file = tmp_path / "run.trec"
-    file.write_text(result.stdout, encoding="utf-8")
-    read = list(ir_measures.read_trec_run(str(file)))
-    assert len(read) == len(lines)
-    assert all(entry.query_id.startswith("samples/") and entry.score > 0 for entry in read)
-    assert len({(entry.query_id, entry.doc_id) for entry in read}) == len(read)
-
-
 def test_verify_of_a_sound_home_exits_with_zero(sample_project):
     result = called("verify", "--config", sample_project.config)
     assert result.exit_code == 0
@@ -176,7 +162,7 @@ def test_retrieve_before_a_run_says_what_to_run(project):
     assert "run `mog run`" in one_line(result.stderr)
 
 
-@pytest.mark.parametrize("command", [["scores"], ["runs"]])
+@pytest.mark.parametrize("command", [["scores"], ["export"]])
 def test_what_was_never_measured_cannot_be_shown(project, command):
     result = called(*command, "--config", project.config)
     assert result.exit_code == 1

@@ -1,7 +1,7 @@
 """How good answers are, and what they cost.
 
-References: Rajpurkar et al. 2016 (SQuAD), section 6.1, for exact match and F1 of open answers; BriefContext, section
-2.3, for the quality of its preflight.
+References: Rajpurkar et al. 2016 (SQuAD), section 6.1, for exact match and F1 of open answers; Xiong et al. 2024
+(MIRAGE) for `mirage`; BriefContext, section 2.3, for the quality of its preflight.
 """
 
 from __future__ import annotations
@@ -18,12 +18,32 @@ import pandas as pd
 
 from mog_assets.answering.preflight import TOP, Confusion
 from mog_assets.corpus.questions import Question
-from mog_assets.evaluation.scores import interval, p_text
-from mog_assets.significance import bootstrap_interval, holm, permutation_p
+from mog_assets.evaluation import mirage
+from mog_assets.evaluation.scores import COMPARED, compare, interval, p_text
+from mog_assets.significance import bootstrap_interval
 
 MEASURES = ("exact match", "F1")
+MIRAGE = "mirage"
 JUDGE = "judge"
 BASELINE = "cot"
+_COMPARED = tuple("p_vs_cot" if name == "p" else name for name in COMPARED)
+COLUMNS = (
+    "question_set",
+    "method",
+    "reader",
+    "measure",
+    "value",
+    "low",
+    "high",
+    "n",
+    "coverage",
+    *_COMPARED,
+    "rounds",
+    "calls",
+    "tokens_in",
+    "tokens_out",
+    "cost",
+)
 _ARTICLES = re.compile(r"\b(?:a|an|the)\b")
 _PUNCTUATION = str.maketrans("", "", string.punctuation)
 
@@ -59,13 +79,17 @@ def mark(answers: pd.DataFrame, questions: Mapping[str, Sequence[Question]]) -> 
         questions: By question set.
 
     Returns:
-        `question_set`, `question`, `method`, `reader`, `answered`, both of `MEASURES`, `judge` (the judge's mean mark,
-        0 to 10; NaN where there is none), `asked judge`, and what the answer cost. For a question with options both
-        measures tell whether the letter is right. Without an answer both are 0.
+        `question_set`, `question`, `method`, `reader`, `answered`, both of `MEASURES`, `mirage`, `judge` (the judge's
+        mean mark, 0 to 10; NaN where there is none), `asked judge`, and what the answer cost. For a question with
+        options both measures tell whether the letter is right. Without an answer both are 0. `mirage` is 1 where the
+        raw output is right as the MIRAGE benchmark reads it, which finds a letter in every output but an empty one;
+        NaN in a question set where some of these questions have no options, or others than A to D.
     """
     known = {(name, q.id): q for name, members in questions.items() for q in members}
+    records = answers.to_dict("records")
+    others = {row["question_set"] for row in records if not _lettered(known[row["question_set"], row["question"]])}
     rows = []
-    for row in answers.to_dict("records"):
+    for row in records:
         question = known[row["question_set"], row["question"]]
         answered, said = not row["failure"], str(row["answer"] or "")
         if question.options:
@@ -89,10 +113,16 @@ def mark(answers: pd.DataFrame, questions: Mapping[str, Sequence[Question]]) -> 
             "tokens_out",
             "token_unit",
         )
+        read = row["question_set"] not in others
+        marks[MIRAGE] = float(mirage.choice(row["raw"]) == question.answer) if read else np.nan
         judgement = json.loads(row["judgement"]) if isinstance(row.get("judgement"), str) else {}
         marks |= {JUDGE: judgement.get("overall", np.nan), "asked judge": bool(judgement)}
         rows.append({**{name: row[name] for name in kept}, "cost": row["cost"], "answered": answered, **marks})
     return pd.DataFrame(rows)
+
+
+def _lettered(question: Question) -> bool:
+    return bool(question.options) and mirage.LETTERS.issuperset(question.options)
 
 
 def score_answers(marks: pd.DataFrame, seed: int) -> pd.DataFrame:
@@ -103,62 +133,42 @@ def score_answers(marks: pd.DataFrame, seed: int) -> pd.DataFrame:
         seed: Of the resamples.
 
     Returns:
-        A row per question set, method and measure (`judge` only where one was asked: its mean over the answers that it
-        could mark, coverage being their share): value with its 95 % bootstrap interval low … high, n questions,
-        coverage (the share that has an answer), p_vs_cot (two-sided, paired permutation test against `cot`,
-        Holm-corrected over the methods; NaN for `cot` itself or where it did not run), means of rounds, calls and
-        tokens, and the whole cost in dollars.
+        A row per question set, method and measure: value with its 95 % bootstrap interval low … high, n questions,
+        coverage (the share that has an answer), the comparison with `cot` as in `scores.compare` (difference,
+        difference_low, difference_high, effect, p_vs_cot being p, detectable; NaN for `cot` itself or where it did not
+        run), means of rounds, calls and tokens, and the whole cost in dollars. `mirage` is there where it was marked.
+        `judge` is there only where one was asked: its mean over the answers that it could mark, coverage being their
+        share, compared with nothing.
+
+    Raises:
+        ValueError: a question lacks a method.
     """
     tables = []
     for question_set, part in marks.groupby("question_set", sort=False):
-        methods = list(dict.fromkeys(part["method"]))
-        cells = part.set_index(["question", "method"])[list(MEASURES)].unstack("method")
-        values = np.stack(
-            [cells.xs(m, axis=1, level="method")[list(MEASURES)].to_numpy(float) for m in methods], axis=1
+        measures = [*MEASURES, *([MIRAGE] if part[MIRAGE].notna().all() else [])]
+        baseline = BASELINE if (part["method"] == BASELINE).any() else None
+        compared = compare(part.rename(columns={"method": "cell"}), measures, baseline, seed)
+        spent = {name: (name, "mean") for name in ("rounds", "calls", "tokens_in", "tokens_out")}
+        own = part.groupby("method").agg(
+            reader=("reader", "first"), coverage=("answered", "mean"), **spent, cost=("cost", "sum")
         )
-        n, means = len(values), values.mean(axis=0)
-        low, high = (ends.reshape(means.shape) for ends in bootstrap_interval(values.reshape(n, -1), seed=seed))
-        p = np.full(means.shape, np.nan)
-        if BASELINE in methods and len(methods) > 1:
-            others = [i for i, method in enumerate(methods) if method != BASELINE]
-            differences = values[:, others] - values[:, [methods.index(BASELINE)]]
-            flat = permutation_p(differences.reshape(n, -1), seed=seed).reshape(len(others), -1)
-            p[others] = np.stack([holm(column) for column in flat.T], axis=1)
-        by_method = part.groupby("method")
-        spent = by_method[["rounds", "calls", "tokens_in", "tokens_out"]].mean()
-        tables += [
-            {
-                "question_set": str(question_set),
-                "method": method,
-                "reader": str(part.loc[part["method"] == method, "reader"].iloc[0]),
-                "measure": measure,
-                "value": means[i, j],
-                "low": low[i, j],
-                "high": high[i, j],
-                "n": n,
-                "coverage": float(by_method["answered"].mean()[method]),
-                "p_vs_cot": p[i, j],
-                **{name: float(spent.loc[method, name]) for name in spent},
-                "cost": float(by_method["cost"].sum()[method]),
-            }
-            for i, method in enumerate(methods)
-            for j, measure in enumerate(MEASURES)
+        table = compared.rename(columns={"cell": "method", "p": "p_vs_cot"}).join(own, on="method")
+        table = table.assign(question_set=str(question_set))[list(COLUMNS)]
+        judged = [
+            table[table["method"] == method].head(1).assign(**_judged(answers[JUDGE], seed))
+            for method, answers in part[part["asked judge"]].groupby("method", sort=False)
         ]
-        judged = [method for method in methods if part.loc[part["method"] == method, "asked judge"].any()]
-        tables += [_judge_row(tables, part[part["method"] == method], seed) for method in judged]
-    return pd.DataFrame(tables)
+        tables += [table, *judged]
+    return pd.concat(tables, ignore_index=True)
 
 
-def _judge_row(tables: list[dict[str, Any]], part: pd.DataFrame, seed: int) -> dict[str, Any]:
-    """The judge's mean mark for a way of answering, beside what is in its other rows."""
-    asked = part[part["asked judge"]]
-    marks = asked[JUDGE].dropna().to_numpy(float)
-    low, high = bootstrap_interval(marks[:, None], seed=seed) if len(marks) else (np.array([np.nan]),) * 2
-    first, keys = part.iloc[0], ("question_set", "method")
-    other = next(row for row in tables if all(row[key] == first[key] for key in keys))
-    measured = {"measure": JUDGE, "value": float(marks.mean()) if len(marks) else np.nan, "n": len(asked)}
-    measured |= {"low": float(low[0]), "high": float(high[0]), "p_vs_cot": np.nan}
-    return {**other, **measured, "coverage": len(marks) / len(asked)}
+def _judged(marks: pd.Series, seed: int) -> dict[str, Any]:
+    """What the row of the judge's marks, NaN where one failed, has other than a method's other rows."""
+    read = marks.dropna().to_numpy(float)
+    (low,), (high,) = bootstrap_interval(read[:, None], seed=seed)
+    value = read.mean() if len(read) else np.nan
+    measured = {"measure": JUDGE, "value": value, "low": low, "high": high, "n": len(marks)}
+    return {**measured, "coverage": len(read) / len(marks), **dict.fromkeys(_COMPARED, np.nan)}
 
 
 def answer_board(scores: pd.DataFrame, question_set: str) -> list[dict[str, Any]]:
@@ -168,7 +178,8 @@ def answer_board(scores: pd.DataFrame, question_set: str) -> list[dict[str, Any]
         by_measure = part.set_index("measure")
         # Of a question with options both measures are the same; of an open one few answers match to the letter.
         first = by_measure.loc["F1"]
-        shown = {name: interval(*by_measure.loc[name, ["value", "low", "high"]]) for name in MEASURES}
+        measures = [name for name in (*MEASURES, MIRAGE) if name in by_measure.index]
+        shown = {name: interval(*by_measure.loc[name, ["value", "low", "high"]]) for name in measures}
         row = {"method": method, **shown, "p vs cot": p_text(first["p_vs_cot"]), "answered": f"{first['coverage']:.0%}"}
         if JUDGE in by_measure.index:
             marks = by_measure.loc[JUDGE]

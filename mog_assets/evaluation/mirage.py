@@ -18,6 +18,7 @@ from pathlib import Path
 from mog_assets.corpus.documents import read_lines
 from mog_assets.errors import MogError
 
+LETTERS = frozenset("ABCD")
 _MARK = '"answer_choice": "'
 # In this order; the first that matches decides, at its first occurrence.
 _RULES = tuple(

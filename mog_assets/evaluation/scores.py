@@ -1,4 +1,4 @@
-"""Means over questions, how sure they are, and how they compare with the best single level."""
+"""Means over questions, how sure they are, and how they compare with the best single level or another baseline."""
 
 from __future__ import annotations
 
@@ -8,9 +8,11 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from mog_assets.evaluation.measures import measure_names
-from mog_assets.significance import bootstrap_interval, holm, permutation_p
+from mog_assets.evaluation.measures import LOWER_IS_BETTER, measure_names
+from mog_assets.significance import compare_cells
 
+# What a comparison with a baseline adds to a mean.
+COMPARED = ("difference", "difference_low", "difference_high", "effect", "p", "detectable")
 COLUMNS = (
     "question_set",
     "split",
@@ -24,8 +26,89 @@ COLUMNS = (
     "n",
     "coverage",
     "baseline",
+    "difference",
+    "difference_low",
+    "difference_high",
+    "effect",
     "p_vs_best_fixed",
+    "detectable",
 )
+# Kinds of methods that are wrong or right by construction: they show that the scale works, and are part of no test.
+CONTROLS = frozenset({"random", "gold"})
+
+
+def compare(per_question: pd.DataFrame, measures: Sequence[str], baseline: str | None, seed: int) -> pd.DataFrame:
+    """Means of the cells of an experiment, with their intervals and their comparison with one of them.
+
+    Args:
+        per_question: Columns `question`, `cell` and every measure: one row for each question and cell, no number
+            missing.
+        measures: Names of the measures.
+        baseline: The cell that the others are compared with; None for none.
+        seed: Of resamples and random signs.
+
+    Returns:
+        A row per cell (in the order of `per_question`) and measure: cell, measure, value with its 95 % bootstrap
+        interval low … high, n questions; difference (mean paired difference, cell minus baseline) with its interval
+        difference_low … difference_high, effect (Cohen's d_z), p (two-sided paired permutation test, Holm-corrected
+        over the cells, for each measure by itself) and detectable (the smallest difference that would have been shown
+        with a power of .8 at .05 divided by the number of cells compared, which is what Holm's first step asks for).
+        These six are NaN for the baseline itself and without one. Where less is better a negative difference is good.
+
+    Raises:
+        ValueError: a question lacks a cell, has it twice or without a number, or the baseline is no cell.
+    """
+    cells, values = cell_values(per_question, "cell", measures)
+    if baseline is not None and baseline not in cells:
+        raise ValueError(f"baseline: expected one of the cells {', '.join(cells)}, or None, got {baseline!r}")
+    at = np.full((len(cells), len(measures)), -1 if baseline is None else cells.index(baseline))
+    return _rows(cells, measures, len(values), compare_cells(values, at, seed)).rename(columns={"name": "cell"})
+
+
+def cell_values(table: pd.DataFrame, column: str, measures: Sequence[str]) -> tuple[list[str], np.ndarray]:
+    """A table per question as an array; tests are paired, so every cell must have every question.
+
+    Args:
+        table: Columns `question`, `column` and every measure.
+        column: Names the cell of each row.
+        measures: Names of the measures.
+
+    Returns:
+        Names of the cells, in the order of the table; float array of shape (questions, cells, measures), questions
+        sorted by id.
+
+    Raises:
+        ValueError: there is no row; a question lacks a cell, has it twice, or without a number.
+    """
+    question, questions = pd.factorize(table["question"].astype(str), sort=True)
+    cell, cells = pd.factorize(table[column].astype(str))
+    if not len(table):
+        raise ValueError("per_question: expected at least one question, got none")
+    rows = np.bincount(question * len(cells) + cell, minlength=len(questions) * len(cells))
+    if (rows != 1).any():
+        first = int(np.flatnonzero(rows != 1)[0])
+        where = f"{questions[first // len(cells)]!r} in {cells[first % len(cells)]!r}"
+        raise ValueError(
+            f"per_question: expected one row for every question and {column}, got {rows[first]} of question {where}: "
+            "leave out a question that some lack, or score what is missing as a failure"
+        )
+    values = np.empty((len(questions), len(cells), len(measures)))
+    values[question, cell] = table[list(measures)].to_numpy(np.float64)
+    if np.isnan(values).any():
+        at, of, measure = (int(places[0]) for places in np.nonzero(np.isnan(values)))
+        raise ValueError(
+            f"per_question: expected a number for every question, {column} and measure, got none for "
+            f"{measures[measure]!r} of question {questions[at]!r} in {cells[of]!r}: leave the question out of every "
+            f"{column}, or score it as a failure"
+        )
+    return [str(name) for name in cells], values
+
+
+def _rows(names: Sequence[str], measures: Sequence[str], n: int, found: Mapping[str, np.ndarray]) -> pd.DataFrame:
+    """A row per cell and measure from arrays of shape (cells, measures)."""
+    table = pd.DataFrame({"name": np.repeat(list(names), len(measures)), "measure": list(measures) * len(names)})
+    numbers = {key: found[key].ravel() for key in ("value", "low", "high")}
+    return table.assign(**numbers, n=n, **{key: found[key].ravel() for key in COMPARED})
 
 
 def score(per_question: pd.DataFrame, k: int, seed: int, kinds: Mapping[str, tuple[str, str]]) -> pd.DataFrame:
@@ -35,71 +118,51 @@ def score(per_question: pd.DataFrame, k: int, seed: int, kinds: Mapping[str, tup
         per_question: As `measures.evaluate` gives it with the same `k`.
         k: Number of passages that are passed on.
         seed: Of the resamples.
-        kinds: Retriever and kind of each method; kind `fixed` marks a single level.
+        kinds: Retriever and kind of each method; kind `fixed` marks a single level, those of `CONTROLS` a method that
+            is compared with nothing.
 
     Returns:
         A row per question set, split, method and measure, in the order of `COLUMNS`: value with its 95 % bootstrap
         interval low … high, n questions, coverage (the share of them with any passage), baseline (the method of one
-        level with the greatest mean under the same retriever; empty where none ran) and p_vs_best_fixed, the two-sided
-        p-value against it, Holm-corrected over the methods of the question set (NaN for the baseline itself).
+        level with the best mean under the same retriever: the least where less is better; empty where none ran, and
+        for `CONTROLS`) and the comparison with it as in `compare`, p_vs_best_fixed being p, Holm-corrected over the
+        methods of the question set; NaN for the baseline itself.
     """
     names = list(measure_names(k))
     tables = []
     for (question_set, split), part in per_question.groupby(["question_set", "split"], sort=False):
-        methods = list(dict.fromkeys(part["method"]))
-        table = _compare(part, methods, names, seed, kinds)
-        tables.append(table.assign(question_set=str(question_set), split=str(split)))
+        methods, values = cell_values(part, "method", names)
+        baselines = _best_levels(values.mean(axis=0), methods, names, kinds)
+        table = _rows(methods, names, len(values), compare_cells(values, baselines, seed))
+        table = table.rename(columns={"name": "method", "p": "p_vs_best_fixed"})
+        retrievers, of = ({m: kinds.get(m, ("", ""))[i] for m in methods} for i in (0, 1))
+        tables.append(
+            table.assign(
+                question_set=str(question_set),
+                split=str(split),
+                retriever=table["method"].map(retrievers),
+                kind=table["method"].map(of),
+                coverage=table["method"].map(part.groupby("method")["answered"].mean()),
+                baseline=[methods[i] if i >= 0 else "" for i in baselines.ravel()],
+            )
+        )
     if not tables:
         return pd.DataFrame(columns=list(COLUMNS))
     return pd.concat(tables, ignore_index=True)[list(COLUMNS)]
 
 
-def _compare(
-    part: pd.DataFrame, methods: list[str], names: list[str], seed: int, kinds: Mapping[str, tuple[str, str]]
-) -> pd.DataFrame:
-    """`score` of one question set and split."""
-    cells = part.set_index(["question", "method"])[names].unstack("method")
-    # (questions, methods, measures); tests are paired, so a question that a method lacks would be an error upstream.
-    values = np.stack([cells.xs(m, axis=1, level="method")[names].to_numpy(np.float64) for m in methods], axis=1)
-    if np.isnan(values).any():
-        raise ValueError("per_question: expected a row for every question and method of a question set")
-    n = len(values)
-    means = values.mean(axis=0)
-    low, high = (ends.reshape(means.shape) for ends in bootstrap_interval(values.reshape(n, -1), seed=seed))
-
+def _best_levels(
+    means: np.ndarray, methods: Sequence[str], measures: Sequence[str], kinds: Mapping[str, tuple[str, str]]
+) -> np.ndarray:
+    """The best single level of each method's retriever, for each measure; −1 for none, as in `compare_cells`."""
+    goodness = means * np.where([name in LOWER_IS_BETTER for name in measures], -1.0, 1.0)
     baselines = np.full(means.shape, -1)
     for i, method in enumerate(methods):
-        retriever, _ = kinds.get(method, ("", ""))
+        retriever, kind = kinds.get(method, ("", ""))
         fixed = [j for j, other in enumerate(methods) if retriever and kinds.get(other) == (retriever, "fixed")]
-        if fixed:
-            baselines[i] = np.array(fixed)[means[fixed].argmax(axis=0)]
-    tested = (baselines >= 0) & (baselines != np.arange(len(methods))[:, None])
-    p = np.full(means.shape, np.nan)
-    method_at, measure_at = np.nonzero(tested)
-    differences = values[:, method_at, measure_at] - values[:, baselines[tested], measure_at]
-    p[tested] = permutation_p(differences, seed=seed)
-    p = np.stack([holm(column) for column in p.T], axis=1)
-
-    coverage = part.groupby("method")["answered"].mean()
-    return pd.DataFrame(
-        [
-            {
-                "method": method,
-                "retriever": kinds.get(method, ("", ""))[0],
-                "kind": kinds.get(method, ("", ""))[1],
-                "measure": name,
-                "value": means[i, j],
-                "low": low[i, j],
-                "high": high[i, j],
-                "n": n,
-                "coverage": float(coverage[method]),
-                "baseline": methods[baselines[i, j]] if baselines[i, j] >= 0 else "",
-                "p_vs_best_fixed": p[i, j],
-            }
-            for i, method in enumerate(methods)
-            for j, name in enumerate(names)
-        ]
-    )
+        if fixed and kind not in CONTROLS:
+            baselines[i] = np.array(fixed)[goodness[fixed].argmax(axis=0)]
+    return baselines
 
 
 def leaderboard(
@@ -121,7 +184,8 @@ def leaderboard(
         shown = {name: interval(*by_measure.loc[name, ["value", "low", "high"]]) for name in measures}
         row = {"method": leading["method"], **shown, "p": p_text(leading["p_vs_best_fixed"])}
         rows.append((leading["value"], {**row, "coverage": f"{leading['coverage']:.0%}"}))
-    return [row for _, row in sorted(rows, key=lambda pair: -pair[0])]
+    rows.sort(key=lambda pair: pair[0], reverse=order_by not in LOWER_IS_BETTER)
+    return [row for _, row in rows]
 
 
 def interval(value: float, low: float, high: float) -> str:

@@ -1,0 +1,163 @@
+"""What others measure and plot with: TREC runs and qrels, and tables as Parquet and CSV.
+
+Fields of a TREC file end at white space and are compared as bytes, so that in ids everything but printable ASCII, and
+the percent sign, is percent-encoded as UTF-8; `urllib.parse.unquote` gives the id back.
+"""
+
+from __future__ import annotations
+
+import re
+import shutil
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import partial
+from pathlib import Path
+
+import pandas as pd
+
+from mog_assets.corpus.questions import Question
+from mog_assets.errors import MogError
+from mog_assets.evaluation.runs import read_runs
+
+# Writes a file at a path.
+Writer = Callable[[Path], object]
+
+_PRINTABLE = frozenset(map(chr, range(0x21, 0x7F))) - {"%"}
+_LOWER = frozenset("abcdefghijklmnopqrstuvwxyz0123456789+_.-")
+_FILE = _LOWER | frozenset("ABCDEFGHIJKLMNOPQRSTUVWXYZ")
+# Windows keeps these names for devices, whatever extension follows.
+_DEVICE = re.compile(r"(?:con|prn|aux|nul|com\d|lpt\d)(?=\.|$)", re.IGNORECASE)
+# With these a spreadsheet takes a text for a formula (OWASP, CSV injection).
+_FORMULA = ("=", "+", "-", "@", "\uff1d", "\uff0b", "\uff0d", "\uff20", "\t", "\r", "\n")
+
+
+def retrieval_files(
+    passages: Path, per_question: Path, scores: Path, questions: Mapping[str, Sequence[Question]]
+) -> dict[str, Writer]:
+    """What is exported of retrieval.
+
+    Args:
+        passages: The table `runs.parquet`.
+        per_question: That of every measure of every question.
+        scores: That of their means.
+        questions: By question set; those that were scored are among them.
+
+    Returns:
+        What writes each file, by its path in the export: `runs/<question set>/<method>.trec` and
+        `qrels/<question set>.txt`, both of documents; `passages.parquet`, `per_question.parquet`, `scores.parquet` and
+        `scores.csv`.
+
+    Raises:
+        MogError: a question that was scored is not among the questions.
+    """
+    runs = read_runs(passages)
+    scored = pd.read_parquet(per_question, columns=["question_set", "question"]).drop_duplicates()
+    by_set = {str(name): list(part["question"]) for name, part in scored.groupby("question_set", sort=False)}
+    set_names = file_names([*by_set, *runs["question_set"].unique()])
+    method_names = file_names(runs["method"].unique())
+    files: dict[str, Writer] = {}
+    for (name, method), part in runs.groupby(["question_set", "method"], sort=False, observed=True):
+        files[f"runs/{set_names[name]}/{method_names[method]}.trec"] = partial(_write_lines, partial(trec_run, part))
+    for name, ids in by_set.items():
+        known = {q.id: q for q in questions.get(name, ())}
+        if missing := [identity for identity in ids if identity not in known]:
+            raise MogError(
+                f"question set {name}: expected the {len(ids)} questions that were scored, {len(missing)} of them are "
+                f"no longer there, the first {missing[0]!r}: run `mog run`"
+            )
+        asked = [known[identity] for identity in ids]
+        files[f"qrels/{set_names[name]}.txt"] = partial(_write_lines, partial(trec_qrels, asked))
+    tables = {"passages": passages, "per_question": per_question, "scores": scores}
+    files |= {f"{name}.parquet": partial(shutil.copyfile, path) for name, path in tables.items()}
+    return files | {"scores.csv": partial(write_csv, scores)}
+
+
+def answer_files(answers: pd.DataFrame, per_question: Path, scores: Path) -> dict[str, Writer]:
+    """What is exported of answers.
+
+    Args:
+        answers: All of them.
+        per_question: The table of marks.
+        scores: That of their means.
+
+    Returns:
+        As in `retrieval_files`: `answers.parquet`, `answer_per_question.parquet`, `answer_scores.parquet` and
+        `answer_scores.csv`.
+    """
+    tables = {"answer_per_question": per_question, "answer_scores": scores}
+    return {
+        "answers.parquet": answers.to_parquet,
+        **{f"{name}.parquet": partial(shutil.copyfile, path) for name, path in tables.items()},
+        "answer_scores.csv": partial(write_csv, scores),
+    }
+
+
+def trec_run(runs: pd.DataFrame) -> Iterator[str]:
+    """Lines of a TREC run: question, Q0, document, rank, score, method.
+
+    Args:
+        runs: Ranked passages of one method for the questions of one set.
+
+    Yields:
+        A line for each document of a question, at the rank of its first passage; a document is `corpus/id`. Scores are
+        whole numbers that descend by 1, since TREC tools sort by score.
+    """
+    place = ["question", "corpus", "doc"]
+    first = (
+        runs.sort_values("rank", kind="stable").drop_duplicates(place).astype(dict.fromkeys([*place, "method"], str))
+    )
+    by_question = first.groupby("question", sort=False)["rank"]
+    first = first.assign(at=by_question.cumcount() + 1, of=by_question.transform("size"))
+    codes = {text: _coded(text, _PRINTABLE) for name in (*place, "method") for text in first[name].unique()}
+    ordered = first.sort_values(["question", "at"])[[*place, "at", "of", "method"]]
+    for question, corpus, doc, at, of, method in ordered.itertuples(index=False):
+        yield f"{codes[question]} Q0 {codes[corpus]}/{codes[doc]} {at} {of - at + 1} {codes[method]}"
+
+
+def trec_qrels(questions: Iterable[Question]) -> Iterator[str]:
+    """Lines of TREC qrels: question, 0, document, 1; relevant are the documents that evidence lies in."""
+    for question in questions:
+        relevant = sorted({(e.corpus, e.doc) for e in question.evidence if e.start < e.end})
+        for corpus, doc in relevant:
+            yield f"{_coded(question.id, _PRINTABLE)} 0 {_coded(corpus, _PRINTABLE)}/{_coded(doc, _PRINTABLE)} 1"
+
+
+def file_names(names: Iterable[str]) -> dict[str, str]:
+    """A name for a file or folder on any system, without extension, for each of some names.
+
+    Returns:
+        By name: the name, percent-encoded where a character, a device of Windows, or a dot at an end is no good in a
+        file name. Names that differ in case only, which some systems take for one, have their capitals encoded too.
+        `urllib.parse.unquote` gives the name back.
+    """
+    found = {str(name): _file_name(str(name), _FILE) for name in names}
+    times = Counter(text.lower() for text in found.values())
+    return {name: text if times[text.lower()] == 1 else _file_name(name, _LOWER) for name, text in found.items()}
+
+
+def _file_name(name: str, kept: frozenset[str]) -> str:
+    start = 1 if _DEVICE.match(name) or name.startswith(".") else 0
+    end = len(name) - 1 if name.endswith(".") and len(name) > start else len(name)
+    return _coded(name[:start], frozenset()) + _coded(name[start:end], kept) + _coded(name[end:], frozenset())
+
+
+def _coded(text: str, kept: frozenset[str]) -> str:
+    """Percent-encoded: every character that is not kept, as UTF-8."""
+    return "".join(c if c in kept else "".join(f"%{byte:02X}" for byte in c.encode()) for c in text)
+
+
+def _write_lines(lines: Callable[[], Iterable[str]], path: Path) -> None:
+    with path.open("w", encoding="ascii", newline="\n") as stream:
+        stream.writelines(f"{line}\n" for line in lines())
+
+
+def write_csv(table: Path, path: Path) -> None:
+    """A Parquet table as CSV in UTF-8.
+
+    A text that a spreadsheet would take for a formula, since it starts with = + - @ (also full width), a tab or the end
+    of a line, gets an apostrophe before it; numbers stay numbers, and Parquet has every text as it is.
+    """
+    frame = pd.read_parquet(table)
+    for name in frame.select_dtypes(exclude="number"):
+        frame[name] = frame[name].map(lambda v: f"'{v}" if isinstance(v, str) and v.startswith(_FORMULA) else v)
+    frame.to_csv(path, index=False, encoding="utf-8", lineterminator="\n")
