@@ -284,7 +284,8 @@ def told(scores: pd.DataFrame, question_set: str, cell: str, measure: str) -> pd
 def difference_text(row: pd.Series) -> str:
     """`+0.012 [+0.003, +0.021], p = 0.008`; for a difference that is none also the smallest that could be shown."""
     text = f"{difference_interval(row)}, p = {p_text(row['p'])}"
-    if row["p"] < ALPHA:
+    # Where every difference is the same there is no spread to tell from.
+    if row["p"] < ALPHA or np.isnan(row["detectable"]):
         return text
     return f"{text} (on {int(row['n']):,} questions {row['detectable']:.3f} would have shown)"
 
