@@ -45,13 +45,15 @@ def find(settings: Settings, question: str, method_name: str, k: int, names: Seq
     """The k best passages for a question.
 
     Raises:
-        ConfigError: no such method, or one that needs gold evidence.
+        ConfigError: no such method, or one that is of use in an evaluation only.
         MissingArtefact: something it needs has not been materialised.
         MogError: the router is damaged, or belongs to another encoder or other levels.
     """
     method = parse(method_name, settings)
-    if method.kind == "oracle":
-        raise ConfigError("--method: expected a method for questions without gold evidence, got 'oracle'")
+    if method.evaluation_only:
+        raise ConfigError(
+            f"--method: expected a method that searches for questions without gold evidence, got {method.name!r}"
+        )
     tools = Tools(settings)
     retrieval = _retrieval(tools, tools.store.read, names, question)
     found = retrieval.rank(method, k)

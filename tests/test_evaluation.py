@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shutil
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
@@ -11,25 +12,27 @@ from types import SimpleNamespace
 import numpy as np
 import pandas as pd
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
-from mog_assets import automation
+from mog_assets import answer, automation
 from mog_assets.arrays import places
 from mog_assets.corpus.plots import MAX_BYTES, length_histogram
 from mog_assets.corpus.questions import Evidence, Question
-from mog_assets.errors import MogError
+from mog_assets.errors import ConfigError, MogError
 from mog_assets.evaluation import assets as evaluation_assets
 from mog_assets.evaluation import history, plots
-from mog_assets.evaluation.measures import CONTEXTS, MEASURES, evaluate, measure_names
+from mog_assets.evaluation.measures import evaluate, headline_measures, measure_names
 from mog_assets.evaluation.report import render
+from mog_assets.evaluation.runs import gold_passages, random_passages, read_runs
 from mog_assets.evaluation.scores import COLUMNS, leaderboard, score
+from mog_assets.retrieval.corpora import Corpora
+from mog_assets.retrieval.methods import CONTROLS, default_methods
 from mog_assets.routing import router
 from mog_assets.routing.plots import loss_curve, weights_by_kind
 from mog_assets.significance import bootstrap_interval, holm, permutation_p, shift
 from resources.recipe import Recipe, Tools, materialise
 
-RUN_COLUMNS = ["question_set", "split", "question", "method", "rank", "corpus", "doc", "start", "end", "level", "score"]
+RUN_COLUMNS = ["question_set", "split", "question", "method", "rank", "corpus", "doc", "start", "end"]
+RUN_COLUMNS += ["tokens", "level", "score"]
 
 
 def question(identity: str, *spans: tuple[str, str, int, int]) -> Question:
@@ -39,65 +42,11 @@ def question(identity: str, *spans: tuple[str, str, int, int]) -> Question:
 def run_of(ranked: dict[tuple[str, str], list[tuple[str, str, int, int]]], question_set: str = "set") -> pd.DataFrame:
     """Runs from (method, question) to passages, best first."""
     rows = [
-        (question_set, "test", identity, method, rank, *span, 1, -float(rank))
+        (question_set, "test", identity, method, rank, *span, 10, 1, -float(rank))
         for (method, identity), spans in ranked.items()
         for rank, span in enumerate(spans, start=1)
     ]
     return pd.DataFrame(rows, columns=RUN_COLUMNS)
-
-
-def brute(gold: list, ranked: list, k: int) -> dict[str, float]:
-    """The character measures from sets of characters."""
-    wanted = {(corpus, doc, at) for corpus, doc, start, end in gold for at in range(start, end)}
-    stream = [(corpus, doc, at) for corpus, doc, start, end in ranked for at in range(start, end)]
-    found = {f"ER@{c}": len(wanted & set(stream[:c])) / min(len(wanted), c) for c in CONTEXTS}
-    found["ER"] = sum(found.values()) / len(CONTEXTS)
-    top = {(corpus, doc, at) for corpus, doc, start, end in ranked[:k] for at in range(start, end)}
-    found[f"char_recall@{k}"] = len(wanted & top) / len(wanted)
-    found[f"char_precision@{k}"] = len(wanted & top) / len(top) if top else 0.0
-    found[f"char_iou@{k}"] = len(wanted & top) / len(wanted | top)
-    return found
-
-
-spans = st.tuples(st.sampled_from("ab"), st.sampled_from("xyz"), st.integers(0, 3000), st.integers(1, 1500)).map(
-    lambda s: (s[0], s[1], s[2], s[2] + s[3])
-)
-cases = st.lists(
-    st.tuples(st.lists(spans, min_size=1, max_size=4), st.lists(spans, max_size=9)), min_size=1, max_size=4
-)
-
-
-@settings(max_examples=60, deadline=None)
-@given(cases=cases, k=st.integers(1, 4), repeat=st.booleans(), shuffle=st.randoms())
-def test_character_measures_equal_sets_of_characters(cases, k, repeat, shuffle):
-    # The second method repeats passages and finds the gold itself, so that overlaps are common.
-    ranked = {}
-    for i, (gold, found) in enumerate(cases):
-        ranked["m", f"q{i}"] = found
-        ranked["n", f"q{i}"] = found[:2] + gold + (found if repeat else gold)
-    runs = run_of(ranked)
-    order = list(range(len(runs)))
-    shuffle.shuffle(order)
-    table = evaluate(runs.iloc[order], {"set": [question(f"q{i}", *gold) for i, (gold, _) in enumerate(cases)]}, k)
-    methods = set(runs["method"])
-    assert len(table) == len(cases) * len(methods)
-    for row in table.to_dict("records"):
-        gold, _ = cases[int(row["question"][1:])]
-        expected = brute(gold, ranked[row["method"], row["question"]], k)
-        assert {name: row[name] for name in expected} == pytest.approx(expected)
-        assert row["answered"] == bool(ranked[row["method"], row["question"]])
-
-
-def test_perfect_run_gives_one_and_wrong_run_zero():
-    gold = [("c", "d", 100, 400), ("c", "e", 0, 200)]
-    runs = run_of({("right", "q"): gold, ("wrong", "q"): [("c", "d", 400, 900), ("b", "e", 0, 200)]})
-    table = evaluate(runs, {"set": [question("q", *gold)]}, 2).set_index("method")
-    assert list(table.columns) == ["question_set", "split", "question", *MEASURES, "answered"]
-    assert (table.loc["right", list(MEASURES)] == 1).all()
-    characters = [name for name in MEASURES if name.startswith(("ER", "char"))]
-    assert (table.loc["wrong", characters] == 0).all()
-    other = evaluate(run_of({("wrong", "q"): [("c", "f", 0, 100)]}), {"set": [question("q", *gold)]}, 2)
-    assert (other[list(MEASURES)] == 0).all(axis=None)
 
 
 def test_gold_is_capped_at_the_context():
@@ -118,7 +67,7 @@ def test_questions_without_passages_count_zero_and_those_without_evidence_are_le
     assert sorted(table.index) == ["q", "silent"]
     assert set(table["question_set"]) == {"set"}
     assert not table.loc["silent", "answered"]
-    assert (table.loc["silent", list(MEASURES)].astype(float) == 0).all()
+    assert table.loc["silent", "ER"] == table.loc["silent", "hit@2"] == 0
     assert ticks == [1]
 
 
@@ -127,25 +76,6 @@ def test_no_runs_give_an_empty_table_and_empty_scores():
     assert table.empty
     assert set(measure_names(3)) <= set(table.columns)
     assert list(score(table, 3, 0, {}).columns) == list(COLUMNS)
-
-
-def test_document_measures_follow_ir_measures():
-    # Documents in order of their first passage: x, d, e; gold: d and f.
-    ranked = [
-        ("c", "x", 0, 5),
-        ("c", "x", 5, 9),
-        ("c", "d", 0, 5),
-        ("c", "x", 9, 12),
-        ("c", "e", 0, 5),
-        ("c", "d", 5, 9),
-    ]
-    questions = {"set": [question("q", ("c", "d", 50, 60), ("c", "f", 0, 9))]}
-    row = evaluate(run_of({("m", "q"): ranked}), questions, 2).iloc[0]
-    assert row["MRR"] == 0.5
-    assert row["Recall@10"] == 0.5
-    assert row["nDCG@10"] == pytest.approx((1 / np.log2(3)) / (1 + 1 / np.log2(3)))
-    assert row["hit@2"] == 0
-    assert evaluate(run_of({("m", "q"): ranked}), questions, 3).iloc[0]["hit@3"] == 1
 
 
 def test_same_document_id_in_another_corpus_is_another_document():
@@ -577,11 +507,28 @@ def test_forced_run_that_ranks_otherwise_is_flagged(copied, monkeypatch):
     monkeypatch.setattr(runs, "cut", lambda passages, k: cut(best(passages), k))
     outcomes = bring_up_to_date(copied, ["runs"])
     assert list(outcomes["runs"].faults) == ["same_again"]
-    # Three methods for six questions.
-    assert "of 18 rankings 18 have other passages and 0 other scores" in outcomes["runs"].faults["same_again"]
+    # Three methods and two controls for six questions; each has one piece of evidence, which stays the best.
+    assert "of 30 rankings 24 have other passages and 0 other scores" in outcomes["runs"].faults["same_again"]
     monkeypatch.setattr(runs, "cut", lambda passages, k: replace(best(passages), score=best(passages).score + 1))
     again = bring_up_to_date(copied, ["runs"])["runs"]
-    assert "of 18 rankings 0 have other passages and 18 other scores" in again.faults["same_again"]
+    assert "of 30 rankings 0 have other passages and 30 other scores" in again.faults["same_again"]
+
+
+def test_forced_run_that_measures_what_cannot_be_is_refused(copied):
+    recipe = automation.graph(copied)["scores"]
+
+    def build(work, value):
+        recipe.build(work)
+        scores = pd.read_parquet(work.draft.path("scores.parquet"))
+        scores.loc[scores["measure"] == "tokens_to_answer", ["low", "value", "high"]] = value
+        with work.writing(work.draft.path("scores.parquet")) as temporary:
+            scores.to_parquet(temporary)
+
+    for value, fault in ((1.0, None), (2000.0, None), (0.5, "tokens_to_answer of gold is 0.5"), (2000.5, "is 2000.5")):
+        stand_in = replace(recipe, build=lambda work, value=value: build(work, value), version=str(value))
+        outcome = materialise(stand_in, None, Tools(copied), automation.graph(copied) | {"scores": stand_in})
+        assert list(outcome.faults) == (["measures_in_range"] if fault else [])
+        assert not fault or fault in outcome.faults["measures_in_range"]
 
 
 def test_levels_chosen_otherwise_than_in_training_are_flagged_with_both_distributions(copied):
@@ -604,3 +551,128 @@ def test_levels_chosen_otherwise_than_in_training_are_flagged_with_both_distribu
     shown = outcome.artefact.manifest.info["shown"]
     assert any("data:image/png" in text for text in shown.values())
     assert "| animals | mog | level 2 | 1 | 6 |" in shown["levels chosen"]
+
+
+# Controls
+
+
+def boards(project):
+    """The leaderboard of every question set, as rows by method, best first."""
+    artefact = Tools(project.settings).store.read("scores")
+    scores = pd.read_parquet(artefact.path("scores.parquet"))
+    names = headline_measures(project.settings.k)
+    return scores, {
+        name: {row["method"]: row for row in leaderboard(scores, name, names)} for name in set(scores["question_set"])
+    }
+
+
+def test_gold_leads_every_leaderboard_and_random_ends_it(sample_project):
+    scores, found = boards(sample_project)
+    assert set(found) == set(sample_project.settings.question_sets)
+    for name, rows in found.items():
+        values = scores[scores["question_set"] == name].pivot(index="method", columns="measure", values="value")
+        assert len(rows) == len(default_methods(sample_project.settings)) + 2
+        assert (list(rows)[0], list(rows)[-1]) == ("gold", "random")
+        for measure in ("ER", "ER@1000", "ER@8000", "hit@2", "nDCG@10"):
+            assert rows["gold"][measure] == "1.000 [1.000, 1.000]"
+            assert values.loc["random", measure] < values[measure].drop("random").min()
+        assert rows["gold"]["p"] == rows["random"]["p"] == ""
+        tokens = values["tokens_to_answer"]
+        assert tokens.idxmin() == "gold" and tokens.idxmax() == "random"
+
+
+def test_no_control_is_tested_or_a_baseline(sample_project):
+    scores, _ = boards(sample_project)
+    controls = scores["method"].isin(CONTROLS)
+    assert scores.loc[controls, "p_vs_best_fixed"].isna().all() and (scores.loc[controls, "baseline"] == "").all()
+    assert not scores["baseline"].isin(CONTROLS).any()
+    assert scores.loc[~controls, "p_vs_best_fixed"].notna().any()
+
+
+@pytest.mark.parametrize("named", [None, ["mog"], ["random", "mog", "gold", "gold"]])
+def test_controls_are_compared_whatever_methods_are_named(nights, named):
+    settings = nights.settings.model_copy(update={"methods": named})
+    names = [method.name for method in evaluation_assets.methods_of(settings)]
+    assert (names[0], names[-1], len(names)) == ("gold", "random", len(set(names)))
+
+
+@pytest.mark.parametrize("control", CONTROLS)
+def test_no_control_answers_what_people_ask(nights, control):
+    with pytest.raises(ConfigError, match=f"--method: expected a method that searches .* got '{control}'"):
+        answer.find(nights.settings, "Where do otters sleep?", control, 2, ["c"])
+
+
+def sample_corpora(project, **changes):
+    settings = project.settings.model_copy(update=changes)
+    return Corpora.open(Tools(settings).store.read, settings, list(settings.corpora))
+
+
+def drawn(passages, number):
+    """The passages of a question, in order."""
+    own = passages.at(passages.question == number)
+    return list(zip(own.rank.tolist(), own.document.tolist(), own.start.tolist(), own.end.tolist(), strict=True))
+
+
+def test_random_passages_follow_from_seed_and_question_alone(sample_project):
+    corpora = sample_corpora(sample_project)
+    asked = [question(name) for name in ("a", "b", "c")]
+    passages = random_passages(asked, corpora)
+    again = random_passages([asked[2], asked[0]], sample_corpora(sample_project))
+    assert [drawn(again, 0), drawn(again, 1)] == [drawn(passages, 2), drawn(passages, 0)]
+    assert drawn(passages, 0) != drawn(passages, 1)
+    other = random_passages(asked, sample_corpora(sample_project, seed=sample_project.settings.seed + 1))
+    assert drawn(other, 0) != drawn(passages, 0)
+
+
+def test_random_passages_are_different_chunks_of_level_2_of_all_corpora(sample_project):
+    corpora = sample_corpora(sample_project)
+    passages = random_passages([question(f"q{i}") for i in range(40)], corpora)
+    layout = corpora.layout
+    chunks = set(zip(*(c.tolist() for c in layout.chunk_spans(np.arange(layout.count(2)), 2)), strict=True))
+    for number in range(40):
+        own = [place[1:] for place in drawn(passages, number)]
+        assert len(set(own)) == len(own) == 50 and set(own) <= chunks
+    # Each chunk is drawn for about as many questions as any other.
+    times = pd.Series([place[1:] for n in range(40) for place in drawn(passages, n)]).value_counts()
+    assert set(times.index) == chunks and times.max() < 40
+    # One level of long chunks is all there is.
+    single = random_passages([question("q")], sample_corpora(sample_project, levels=1))
+    assert set(single.level) == {1}
+
+
+def test_gold_passages_are_the_pieces_of_evidence_in_their_order(sample_project):
+    corpora = sample_corpora(sample_project)
+    (first, *_, last) = corpora.position
+    asked = [question("none"), question("q", (*last, 30, 40), (*first, 5, 9), (*last, 35, 50), (*last, 0, 10))]
+    passages = gold_passages(asked, corpora)
+    end = len(corpora.position) - 1
+    assert drawn(passages, 1) == [(0, end, 30, 50), (1, 0, 5, 9), (2, end, 0, 10)]
+    assert drawn(passages, 0) == []
+
+
+def test_runs_count_the_tokens_of_their_passages(sample_project):
+    runs = read_runs(Tools(sample_project.settings).store.read("runs").path("runs.parquet"))
+    corpora = sample_corpora(sample_project)
+    texts = corpora.texts(range(len(corpora.layout.documents)))
+    text = {key: texts[position][1] for key, position in corpora.position.items()}
+    rows = runs.iloc[:: max(len(runs) // 3000, 1)]
+    for row in rows.itertuples():
+        own = text[row.corpus, row.doc]
+        # A word that begins before the passage is no token of it.
+        begun = row.start > 0 and re.match(r"\w\w", own[row.start - 1 : row.start + 1]) is not None
+        assert row.tokens == len(re.findall(r"\w+|[^\w\s]", own[row.start : row.end])) - begun
+    assert (runs["method"] == "hop-1").any() and rows["tokens"].min() > 0
+
+
+def test_tokens_of_spans_that_tile_a_text_are_those_of_the_text(sample_project):
+    corpora = sample_corpora(sample_project)
+    cuts = np.array([0, 7, 7, 8, 60, 61, 150])
+    document = np.full(len(cuts) - 1, 3)
+    parts = corpora.tokens_in(document, cuts[:-1], cuts[1:])
+    text = corpora.texts([3])[3][1]
+    assert parts.sum() == len(re.findall(r"\w+|[^\w\s]", text[:150]))
+    assert parts[1] == 0
+    # Documents that are asked for later stand between those that are known.
+    later = corpora.tokens_in(np.array([5, 1, 3]), np.zeros(3, np.int64), np.array([150, 150, 150]))
+    assert later[2] == parts.sum()
+    assert len(corpora.tokens_in(document[:0], cuts[:0], cuts[:0])) == 0

@@ -285,6 +285,8 @@ def test_fusion_of_nothing_is_nothing():
         ("medrag", "bm25", "fixed-2", "bm25", "fixed", 2),
         ("dense:medrag", "bm25", "dense-2", "dense", "fixed", 2),
         ("hybrid:medrag", "bm25", "hybrid:fixed-2", "hybrid", "fixed", 2),
+        ("random", "dense", "random", None, "random", None),
+        (" gold", "bm25", "gold", None, "gold", None),
     ],
 )
 def test_method_by_any_of_its_names(name, default, canonical, retriever, kind, level):
@@ -295,7 +297,9 @@ def test_method_by_any_of_its_names(name, default, canonical, retriever, kind, l
 
 
 @pytest.mark.parametrize(
-    "name", ["", "moggy", "fixed", "fixed-0", "fixed-6", "mog-2", "medrag-3", "tfidf:mog", "dense", "dense-9"]
+    "name",
+    ["", "moggy", "fixed", "fixed-0", "fixed-6", "mog-2", "medrag-3", "tfidf:mog", "dense", "dense-9"]
+    + ["bm25:random", "random+topics", "gold-1"],
 )
 def test_unknown_method_is_refused_with_the_known_ones(name):
     with pytest.raises(ConfigError) as caught:

@@ -40,11 +40,15 @@ _NO_MATTER = {"automation": ("interval_seconds", "nightly", "timezone"), "encode
 
 
 def methods_of(settings: Settings) -> list[Method]:
-    """The methods that are compared, in order; a method named twice counts once."""
+    """The methods that are compared, in order; a method named twice counts once.
+
+    The controls are always among them, at the ends where they belong: of equal means, tables show the first above.
+    """
     methods = [parse(name, settings) for name in settings.methods or default_methods(settings)]
     if not settings.trains_routers:
         methods = [m for m in methods if not m.routed]
-    return list({method.name: method for method in methods}.values())
+    searching = {method.name: method for method in methods if not method.control}
+    return [parse("gold", settings), *searching.values(), parse("random", settings)]
 
 
 def build_runs(work: Work) -> None:
@@ -171,7 +175,7 @@ def build_scores(work: Work) -> None:
     with work.progress(len(methods), "methods measured") as advance:
         measured = evaluate(table, scored_questions(work), settings.k, advance)
     # Every method is compared with the levels alone, of all topics, of its retriever.
-    kinds = {m.name: (m.retriever, f"{m.kind}+topics" if m.topics else m.kind) for m in methods}
+    kinds = {m.name: (m.retriever or "", f"{m.kind}+topics" if m.topics else m.kind) for m in methods}
     with work.progress(0, "significance tested"):
         scores = score(measured, settings.k, settings.seed, kinds)
     for name, frame in (("per_question", measured), ("scores", scores)):
@@ -345,6 +349,7 @@ def recipes(settings: Settings) -> list[Recipe]:
         settings.graph.hops,
         settings.k_r,
         settings.k,
+        settings.seed,
         [m.name for m in methods],
         scored,
     ]
@@ -360,6 +365,7 @@ def recipes(settings: Settings) -> list[Recipe]:
             settings=lambda tools: [identity, tools.encoder.identity],
             repeatable=True,
             checks=(checks.SAME_AGAIN, *((checks.LEVELS_AS_IN_TRAINING,) if any(m.routed for m in methods) else ())),
+            version="2",
             kinds=("parquet",),
             pool="gpu",
         ),
@@ -373,6 +379,7 @@ def recipes(settings: Settings) -> list[Recipe]:
             settings=lambda tools: [settings.k, settings.seed, [m.name for m in methods], scored],
             repeatable=True,
             checks=(checks.MEASURES_IN_RANGE,),
+            version="2",
             kinds=("parquet",),
         ),
         *(

@@ -4,21 +4,27 @@ from __future__ import annotations
 
 import pandas as pd
 
+from mog_assets.evaluation.measures import RANGES
 from mog_assets.evaluation.runs import read_runs
 from resources.recipe import Check, Work
 
 
 def _in_range(work: Work) -> str | None:
     scores = pd.read_parquet(work.draft.path("scores.parquet"))
-    inside = (scores["low"] >= 0) & (scores["low"] <= scores["value"] + 1e-6)
-    inside &= (scores["value"] <= scores["high"] + 1e-6) & (scores["high"] <= 1 + 1e-6)
+    least, most = (scores["measure"].map(lambda name, end=end: RANGES.get(name, (0, 1))[end]) for end in (0, 1))
+    inside = (scores["low"] >= least - 1e-6) & (scores["low"] <= scores["value"] + 1e-6)
+    inside &= (scores["value"] <= scores["high"] + 1e-6) & (scores["high"] <= most + 1e-6)
     if inside.all():
         return None
     row = scores[~inside].iloc[0]
     return f"{row['measure']} of {row['method']} is {row['value']} with interval {row['low']} to {row['high']}"
 
 
-MEASURES_IN_RANGE = Check("measures_in_range", "Every measure lies in 0 … 1 and inside its interval.", _in_range)
+MEASURES_IN_RANGE = Check(
+    "measures_in_range",
+    "Every measure lies in its range (0 … 1, and 1 … 2,000 for tokens to answer) and inside its interval.",
+    _in_range,
+)
 
 
 def _levels_as_in_training(work: Work) -> str | None:

@@ -6,16 +6,19 @@ spans over millions of passages come from one sort and one running maximum.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 import pandas as pd
 
+from mog_assets.arrays import pairs as join
 from mog_assets.corpus.questions import Question
 
 # Lengths of context, in characters, at which evidence recall is taken.
 CONTEXTS = (1000, 2000, 4000, 8000)
+# The longest context in tokens, at four characters each; `tokens_to_answer` counts no further.
+TOKENS = 2000
 # More documents than a run holds of any question.
 _EVERY = 1_000_000
 KEYS = ("question_set", "split", "method", "question")
@@ -37,12 +40,15 @@ def measure_names(k: int) -> tuple[str, ...]:
         f"char_recall@{k}",
         f"char_precision@{k}",
         f"char_iou@{k}",
+        "tokens_to_answer",
     )
 
 
 MEASURES = measure_names(2)
 # Of every other measure more is better.
 LOWER_IS_BETTER = frozenset({"tokens_to_answer"})
+# Every other measure lies in 0 … 1.
+RANGES = {"tokens_to_answer": (1, TOKENS)}
 
 
 def headline_measures(k: int) -> list[str]:
@@ -80,17 +86,24 @@ def evaluate(
     passages. `hit@k` (Success@k over the documents of the k best passages), `nDCG@10`, `MRR` (RR) and `Recall@10`
     (R@10) see documents, each at the rank of its first passage, and come from ir_measures.
 
+    `tokens_to_answer` counts the tokens of ranked passages up to and including the first with which those read so far
+    hold one whole piece of gold evidence (see `pieces`), in 1 … `TOKENS`. Where that takes more tokens, or passages end
+    before, it is `TOKENS`: a mean restricted to so many tokens, which no failure can lower. Of SYSTEMS.md section 3,
+    which counts over the whole pool; runs are cut, hence the bound.
+
     Args:
         runs: A row per span of a passage: question_set, question, method, rank of the passage (from 1), corpus, doc,
-            start, end. Rows of questions that are not in `questions` are passed over.
+            start, end, tokens. Spans of a passage share its rank and are read in the order of their rows. Rows of
+            questions that are not in `questions` are passed over.
         questions: The questions to score, by question set; those without evidence are left out.
         k: Number of passages that are passed on.
         advance: Called with 1 after each method.
 
     Returns:
-        Columns question_set, split, method, question, one of each measure in [0, 1], and answered. A question has a
-        row for every method that ranked anything in its question set; where that method ranked nothing for the
-        question, every measure is 0 and answered is False, so that failures cannot raise a mean.
+        Columns question_set, split, method, question, one of each measure in [0, 1] (or in its `RANGES`), and
+        answered. A question has a row for every method that ranked anything in its question set; where that method
+        ranked nothing for the question, answered is False and every measure has its worst value (0, and `TOKENS` for
+        tokens_to_answer), so that failures cannot improve a mean.
     """
     gold = _gold(questions)
     names = measure_names(k)
@@ -114,7 +127,7 @@ def _gold(questions: Mapping[str, Sequence[Question]]) -> _Gold:
     splits, characters, rows = [], [], []
     for question_set, members in questions.items():
         for question in members:
-            merged = _merged((e.corpus, e.doc, e.start, e.end) for e in question.evidence if e.start < e.end)
+            merged = pieces(question)
             if merged and (question_set, question.id) not in keys:
                 query = keys[question_set, question.id] = len(keys)
                 splits.append(question.split)
@@ -124,15 +137,20 @@ def _gold(questions: Mapping[str, Sequence[Question]]) -> _Gold:
     return _Gold(keys, splits, np.array(characters, np.int64), spans)
 
 
-def _merged(spans: Iterable[tuple[str, str, int, int]]) -> list[tuple[str, str, int, int]]:
-    """The same characters as disjoint spans."""
-    merged: list[tuple[str, str, int, int]] = []
-    for corpus, doc, start, end in sorted(spans):
-        if merged and merged[-1][:2] == (corpus, doc) and start <= merged[-1][3]:
-            merged[-1] = (corpus, doc, merged[-1][2], max(end, merged[-1][3]))
+def pieces(question: Question) -> list[tuple[str, str, int, int]]:
+    """Evidence as (corpus, doc, start, end), in its order; spans that overlap or touch are one, in place of the first.
+
+    Spans without a character are left out.
+    """
+    merged: list[tuple[int, str, str, int, int]] = []
+    spans = [(e.corpus, e.doc, e.start, e.end, order) for order, e in enumerate(question.evidence) if e.start < e.end]
+    for corpus, doc, start, end, order in sorted(spans):
+        if merged and merged[-1][1:3] == (corpus, doc) and start <= merged[-1][4]:
+            first, _, _, begin, reached = merged[-1]
+            merged[-1] = (min(first, order), corpus, doc, begin, max(reached, end))
         else:
-            merged.append((corpus, doc, start, end))
-    return merged
+            merged.append((order, corpus, doc, start, end))
+    return [(corpus, doc, start, end) for _, corpus, doc, start, end in sorted(merged)]
 
 
 def _groups(runs: pd.DataFrame, gold: _Gold) -> tuple[pd.DataFrame, pd.DataFrame]:
@@ -140,7 +158,7 @@ def _groups(runs: pd.DataFrame, gold: _Gold) -> tuple[pd.DataFrame, pd.DataFrame
 
     Returns:
         Columns question_set, split, method, question, query (number among the gold); and columns group, query, rank,
-        document (number), start, end.
+        document (number), start, end, tokens.
     """
     set_code, sets = pd.factorize(runs["question_set"])
     question_code, ids = pd.factorize(runs["question"])
@@ -174,6 +192,7 @@ def _groups(runs: pd.DataFrame, gold: _Gold) -> tuple[pd.DataFrame, pd.DataFrame
             "document": corpus[kept] * (doc.max(initial=0) + 1) + doc[kept],
             "start": runs["start"].to_numpy(np.int64)[kept],
             "end": runs["end"].to_numpy(np.int64)[kept],
+            "tokens": runs["tokens"].to_numpy(np.int64)[kept],
         }
     )
     order = np.lexsort((passages["rank"], passages["group"]))
@@ -212,7 +231,8 @@ def _character_measures(passages: pd.DataFrame, gold: _Gold, query: np.ndarray, 
 
     # Only passages of gold documents can cover anything: a small table, a row per passage and gold span of a document.
     own = passages[["query", "document"]].assign(row=np.arange(len(passages)))
-    pairs = own.merge(gold.spans[["query", "document", "start", "end"]], on=["query", "document"])
+    spans = gold.spans[["query", "document", "start", "end"]].assign(piece=np.arange(len(gold.spans)))
+    pairs = own.merge(spans, on=["query", "document"])
     row = pairs["row"].to_numpy()
     gold_start, gold_end = pairs["start"].to_numpy(), pairs["end"].to_numpy()
 
@@ -234,7 +254,54 @@ def _character_measures(passages: pd.DataFrame, gold: _Gold, query: np.ndarray, 
     found[f"char_recall@{k}"] = hit / characters
     found[f"char_precision@{k}"] = hit / np.maximum(passed_on, 1)
     found[f"char_iou@{k}"] = hit / (characters + passed_on - hit)
+    found["tokens_to_answer"] = _tokens_to_answer(passages, pairs, len(query))
     return found
+
+
+def _tokens_to_answer(passages: pd.DataFrame, pairs: pd.DataFrame, groups: int) -> np.ndarray:
+    """See `evaluate`.
+
+    Args:
+        passages: As `_groups` gives them.
+        pairs: Of a passage (its row) and a gold span (piece) of the same document: row, piece, and start and end of the
+            gold span.
+        groups: Their number.
+
+    Returns:
+        float array of shape (groups,).
+    """
+    group, rank, tokens = (passages[name].to_numpy() for name in ("group", "rank", "tokens"))
+    row, piece, gold_start, gold_end = (pairs[name].to_numpy() for name in ("row", "piece", "start", "end"))
+    low = np.maximum(passages["start"].to_numpy()[row], gold_start)
+    high = np.minimum(passages["end"].to_numpy()[row], gold_end)
+    kept = np.flatnonzero(high > low)
+    if not len(kept):
+        return np.full(groups, float(TOKENS))
+    # From here on a piece is one of one group.
+    _, first, piece = np.unique(join(group[row], piece)[kept], return_index=True, return_inverse=True)
+    owner, wanted = group[row[kept]][first], (gold_end - gold_start)[kept][first]
+    order = np.lexsort((low[kept], piece))
+    piece, low, high, rank_of = piece[order], low[kept][order], high[kept][order], rank[row[kept]][order]
+    offset = piece * (high.max() + 1)
+    low, high = low + offset, high + offset
+
+    def whole(last: np.ndarray) -> np.ndarray:
+        """Whether passages up to a rank (pieces,) hold each piece whole."""
+        fresh = _fresh(low, np.where(rank_of <= last[piece], high, low))
+        return np.bincount(piece, weights=fresh, minlength=len(wanted)) == wanted
+
+    # The first rank at which a piece is whole, by bisection of all pieces at once.
+    least, most = np.zeros(len(wanted), np.int64), np.full(len(wanted), rank_of.max())
+    ever = whole(most)
+    while (least < most).any():
+        middle = (least + most) // 2
+        there = whole(middle)
+        least, most = np.where(there, least, middle + 1), np.where(there, middle, most)
+    never = np.iinfo(np.int64).max
+    last = np.full(groups, never)
+    np.minimum.at(last, owner[ever], most[ever])
+    read = np.bincount(group, weights=np.where(rank <= last[group], tokens, 0), minlength=groups)
+    return np.where(last == never, TOKENS, np.clip(read, 1, TOKENS)).astype(np.float64)
 
 
 def _union(group: np.ndarray, document: np.ndarray, low: np.ndarray, high: np.ndarray, groups: int) -> np.ndarray:
@@ -252,10 +319,14 @@ def _union(group: np.ndarray, document: np.ndarray, low: np.ndarray, high: np.nd
     new = np.ones(len(kept), bool)
     new[1:] = (group[1:] != group[:-1]) | (document[1:] != document[:-1])
     offset = np.cumsum(new) * (high.max() + 1)
-    low, high = low + offset, high + offset
-    reached = np.concatenate([[0], np.maximum.accumulate(high)[:-1]])
-    fresh = np.maximum(high - np.maximum(low, reached), 0)
+    fresh = _fresh(low + offset, high + offset)
     return np.bincount(group, weights=fresh, minlength=groups).astype(np.int64)
+
+
+def _fresh(low: np.ndarray, high: np.ndarray) -> np.ndarray:
+    """How much of each span low … high − 1, in order of `low`, no earlier one holds."""
+    reached = np.concatenate([[0], np.maximum.accumulate(high)[:-1]])
+    return np.maximum(high - np.maximum(low, reached), 0)
 
 
 def _document_measures(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
@@ -11,6 +12,7 @@ from typing import Any, Protocol
 import numpy as np
 import pyarrow.parquet as pq
 
+from mog_assets.arrays import pairs
 from mog_assets.config import Settings
 from mog_assets.corpus.chunks import Layout
 from mog_assets.corpus.layouts import join_layouts, open_layout
@@ -22,6 +24,9 @@ Read = Callable[[str, str | None], Any]
 
 Encode = Callable[[Sequence[str]], np.ndarray]
 """Texts to unit vectors."""
+
+# No model's tokenizer: what counts must not change with the encoder or the reader.
+_TOKEN = re.compile(r"\w+|[^\w\s]")
 
 
 class Vectors(Protocol):
@@ -132,6 +137,32 @@ class Corpora:
                     found.update(zip(here.tolist(), rows, strict=True))
                 base += size
         return found
+
+    @cached_property
+    def _token_starts(self) -> dict[int, np.ndarray]:
+        """Where the tokens of documents start, as `pairs` of document and offset; of those that were asked for."""
+        return {}
+
+    def tokens_in(self, document: np.ndarray, start: np.ndarray, end: np.ndarray) -> np.ndarray:
+        """Tokens of spans: words (runs of letters, digits and underscores) and punctuation marks.
+
+        A token belongs to the span that it starts in, so that spans that tile a text share out its tokens.
+
+        Args:
+            document: Position of each span's document, shape (spans,).
+            start: First character, shape (spans,).
+            end: Behind the last character, shape (spans,).
+
+        Returns:
+            int64 array of shape (spans,).
+        """
+        wanted, known = np.unique(document).tolist(), self._token_starts
+        for position, (_, text) in self.texts(d for d in wanted if d not in known).items():
+            starts = np.fromiter((match.start() for match in _TOKEN.finditer(text)), np.int64)
+            known[position] = pairs(np.array(position), starts)
+        line = np.concatenate([known[position] for position in wanted]) if wanted else np.zeros(0, np.int64)
+        first, last = (np.searchsorted(line, pairs(document, offset)) for offset in (start, end))
+        return last - first
 
     def point_numbers(self, level: int) -> list[dict[str, int]]:
         """Chunk number by point id of a level's collection, per corpus."""

@@ -2,7 +2,8 @@
 
 A method is written `[retriever:]name[+topics]`, e.g. `mog`, `fused-2`, `hybrid:mog`, `mogg+topics`; without a retriever
 the configured one is meant. `medrag` stands for `fixed-2`, `dense-2` for `dense:fixed-2`. Those of the sentence graph
-(`hop-0` …, `mogg`, `mogg-uniform`) retrieve by BM25, as the paper does.
+(`hop-0` …, `mogg`, `mogg-uniform`) retrieve by BM25, as the paper does. The controls `random` and `gold` search
+nothing: they show what measures make of passages drawn at random, and of the evidence itself.
 """
 
 from __future__ import annotations
@@ -29,6 +30,7 @@ _PATTERN = re.compile(
 )
 _LEVELLED = ("fixed", "fused", "hop")
 _GRAPH = ("hop", "mogg", "mogg-uniform")
+CONTROLS = ("random", "gold")
 
 # A run is deep enough for every measure: as many characters as the longest context, as many documents as nDCG@10 sees.
 CONTEXT_CHARS = 8000
@@ -41,14 +43,15 @@ class Method:
     """How passages are ranked.
 
     Attributes:
+        retriever: None for a control, which searches nothing.
         kind: One granularity alone (`fixed`, `hop`), all with equal weights (`fused`, `mogg-uniform`), or with those of
-            a router (`mog`, `mogg`) or of the soft labels (`oracle`).
+            a router (`mog`, `mogg`) or of the soft labels (`oracle`); or a control (`random`, `gold`).
         level: Granularity of the passages, from 1, the finest (level 1, 0 hops); None where the weights choose it.
         topics: Whether passages are of the question's topic.
     """
 
     name: str
-    retriever: RetrieverName
+    retriever: RetrieverName | None
     kind: str
     level: int | None
     topics: bool = False
@@ -67,6 +70,16 @@ class Method:
         """Whether a router weighs the granularities."""
         return self.kind in ("mog", "mogg")
 
+    @property
+    def control(self) -> bool:
+        """Whether it is known beforehand what measures must say of it."""
+        return self.kind in CONTROLS
+
+    @property
+    def evaluation_only(self) -> bool:
+        """Whether it is of no use to who asks: it needs gold evidence, or finds nothing."""
+        return self.control or self.kind == "oracle"
+
 
 def parse(name: str, settings: Settings) -> Method:
     """A method by any of its names; its `name` is the canonical one.
@@ -76,6 +89,8 @@ def parse(name: str, settings: Settings) -> Method:
     """
     default, levels, hops = settings.retriever, settings.levels, settings.graph.hops
     text = re.sub(r"^dense-(\d+)", r"dense:fixed-\1", name.strip())
+    if text in CONTROLS:
+        return Method(text, None, text, None)
     match = _PATTERN.fullmatch(text)
     if match:
         kind, number, topics = match["kind"], match["level"], match["topics"] is not None
@@ -91,7 +106,7 @@ def parse(name: str, settings: Settings) -> Method:
     known = f"fixed-1..{levels}, fused-1..{levels}, mog, oracle, dense-1..{levels}, medrag, hop-0..{hops}, mogg"
     raise ConfigError(
         f"method: expected one of {known}, mogg-uniform, or one of the first four with a retriever before it "
-        f"(hybrid:mog), any of them with +topics after it, got {name!r}"
+        f"(hybrid:mog), any of them with +topics after it, or {' or '.join(CONTROLS)}, got {name!r}"
     )
 
 

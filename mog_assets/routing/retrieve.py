@@ -140,7 +140,7 @@ class Retrieval:
         """The passages of every question.
 
         Args:
-            method: Any but `oracle` finds its own weights.
+            method: Any but a control; any but `oracle` finds its own weights.
             k: How many are passed on.
             weights: float array of shape (questions, granularities) instead.
 
@@ -170,8 +170,14 @@ class Retrieval:
         np.maximum.at(passages, of_topic.question, of_topic.rank + 1)
         return (self.topics[0] == OUTLIER) | (passages < k)
 
-    def ranker(self, retriever: RetrieverName, graph: bool = False, topics: bool = False) -> Ranker:
-        """The ranker of a retriever over levels, or of BM25 over the sentence graph."""
+    def ranker(self, retriever: RetrieverName | None, graph: bool = False, topics: bool = False) -> Ranker:
+        """The ranker of a retriever over levels, or of BM25 over the sentence graph.
+
+        Raises:
+            ValueError: there is no retriever: the method is a control, which `evaluation.runs` finds passages for.
+        """
+        if retriever is None:
+            raise ValueError("retriever: expected one of bm25, dense, hybrid, got None: controls search nothing")
         key = (retriever, graph, topics)
         if key not in self._known:
             chunks = (
