@@ -11,7 +11,7 @@ from click.testing import CliRunner
 
 from mog_assets.cli import main
 from mog_assets.evaluation.measures import measure_names
-from mog_assets.retrieval.methods import default_methods
+from mog_assets.retrieval.methods import CONTROLS, default_methods
 
 QUESTION = "Why does bread dough rise?"
 
@@ -78,7 +78,7 @@ def test_scores_print_every_measure_of_every_method_as_json(sample_project):
     assert result.exit_code == 0
     rows = json.loads(result.stdout)
     settings = sample_project.settings
-    assert len(rows) == len(default_methods(settings)) * len(measure_names(settings.k))
+    assert len(rows) == len([*default_methods(settings), *CONTROLS]) * len(measure_names(settings.k))
     wanted = ["question_set", "split", "method", "measure", "value", "low", "high", "n", "coverage", "p_vs_best_fixed"]
     for row in rows:
         assert set(wanted) <= set(row)

@@ -217,7 +217,7 @@ def test_a_passage_of_several_spans_counts_as_one_passage():
     questions = [Question("q", "?", "open", "test", evidence=(Evidence("c", "b", 0, 100),))]
     rows = [(1, "a", 0, 300), (1, "b", 0, 50), (2, "b", 50, 100), (3, "d", 0, 10)]
     runs = pd.DataFrame(rows, columns=["rank", "doc", "start", "end"])
-    runs = runs.assign(question_set="s", question="q", method="hop-1", corpus="c")
+    runs = runs.assign(question_set="s", question="q", method="hop-1", corpus="c", tokens=1)
     (one,) = evaluate(runs, {"s": questions}, 1).to_dict("records")
     assert (one["hit@1"], one["char_recall@1"], one["char_precision@1"]) == (1, 0.5, 50 / 350)
     # The document stands second, after one of the same passage.

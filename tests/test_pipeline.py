@@ -13,8 +13,8 @@ import pytest
 from mog_assets import answer, automation
 from mog_assets.corpus.documents import bucket_of
 from mog_assets.errors import ConfigError
-from mog_assets.evaluation.measures import measure_names
-from mog_assets.retrieval.methods import default_methods
+from mog_assets.evaluation.measures import RANGES, measure_names
+from mog_assets.retrieval.methods import CONTROLS, default_methods
 from mog_assets.retrieval.vectors import VectorTable
 from resources.recipe import Tools, materialise
 
@@ -85,7 +85,7 @@ def test_unknown_corpora_and_selections_are_refused(sample_project, materialise_
 def test_scores_have_every_default_method_with_every_measure(sample_project):
     settings = sample_project.settings
     scores = pd.read_parquet(stored(sample_project, "scores").path("scores.parquet"))
-    methods = default_methods(settings)
+    methods = [*default_methods(settings), *CONTROLS]
     assert set(zip(scores["method"], scores["measure"], strict=True)) == {
         (method, measure) for method in methods for measure in measure_names(settings.k)
     }
@@ -95,7 +95,8 @@ def test_scores_have_every_default_method_with_every_measure(sample_project):
 def test_intervals_contain_their_values(sample_project):
     scores = pd.read_parquet(stored(sample_project, "scores").path("scores.parquet"))
     assert (scores["low"] <= scores["value"]).all() and (scores["value"] <= scores["high"]).all()
-    assert scores["low"].min() >= 0 and scores["high"].max() <= 1
+    shares = scores[~scores["measure"].isin(RANGES)]
+    assert shares["low"].min() >= 0 and shares["high"].max() <= 1
     assert (scores["high"] - scores["low"]).max() > 0
 
 

@@ -49,6 +49,6 @@ def combination(text: str, settings: Settings) -> Combination:
         return Combination("cot", "cot", None)
     own = f"fixed-{min(2, settings.levels)}" + ("+topics" if way in _TOPICS else "")
     method = parse(own if retrieval is None else retrieval, settings)
-    if method.kind == "oracle":
-        raise ConfigError(f"answering method: expected a retrieval that needs no gold evidence, got {text!r}")
+    if method.evaluation_only:
+        raise ConfigError(f"answering method: expected a retrieval that searches, without gold evidence, got {text!r}")
     return Combination(f"{method.name}{ARROW}{way}", way, method)

@@ -22,7 +22,7 @@ from mog_assets.evaluation.report import render
 from mog_assets.evaluation.runs import rank_questions, read_runs, write_runs
 from mog_assets.evaluation.scores import leaderboard, score
 from mog_assets.retrieval.corpora import Corpora
-from mog_assets.retrieval.methods import Method, default_methods, parse
+from mog_assets.retrieval.methods import CONTROLS, Method, default_methods, parse
 from mog_assets.routing import router
 from mog_assets.routing.assets import families
 from mog_assets.routing.retrieve import Needs, Retrieval, needs
@@ -267,7 +267,9 @@ def build_history(work: Work) -> None:
     settings, stored, previous = work.settings, work.input("scores"), work.draft.previous
     if previous is None and (work.draft.folder / "manifest.json").exists():
         raise _lost(work.draft.folder, "files of it are missing or damaged")
-    now = history.leading(pd.read_parquet(stored.path("per_question.parquet")))
+    measured = pd.read_parquet(stored.path("per_question.parquet"))
+    # What is random or gold by construction tells nothing about the system.
+    now = history.leading(measured[~measured["method"].isin(CONTROLS)])
     when = datetime.fromtimestamp(round(stored.manifest.created, 6), UTC)
     this = {
         "time": when.isoformat(timespec="seconds"),

@@ -156,12 +156,3 @@ def write_runs(tables: Iterator[pa.Table], path: Path, advance: Callable[[int], 
 def read_runs(path: Path) -> pd.DataFrame:
     """Runs as a table."""
     return pq.read_table(path).to_pandas()
-
-
-def trec(runs: pd.DataFrame) -> Iterator[str]:
-    """Lines of a TREC run file: question, Q0, passage, rank, score, method; a passage is `corpus/doc:start-end`."""
-    columns = ("question_set", "question", "corpus", "doc", "start", "end", "rank", "method")
-    for question_set, question, corpus, doc, start, end, rank, method in runs[list(columns)].itertuples(index=False):
-        # TREC tools sort by score, and fields end at white space.
-        passage = "_".join(f"{corpus}/{doc}:{start}-{end}".split())
-        yield f"{question_set}/{'_'.join(question.split())} Q0 {passage} {rank} {1 / rank:.6f} {method}"

@@ -9,6 +9,7 @@ import numpy as np
 import pandas as pd
 
 from mog_assets.evaluation.measures import LOWER_IS_BETTER, measure_names
+from mog_assets.retrieval.methods import CONTROLS
 from mog_assets.significance import compare_cells
 
 # What a comparison with a baseline adds to a mean.
@@ -33,8 +34,6 @@ COLUMNS = (
     "p_vs_best_fixed",
     "detectable",
 )
-# Kinds of methods that are wrong or right by construction: they show that the scale works, and are part of no test.
-CONTROLS = frozenset({"random", "gold"})
 
 
 def compare(per_question: pd.DataFrame, measures: Sequence[str], baseline: str | None, seed: int) -> pd.DataFrame:
