@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -15,10 +16,10 @@ from mog_assets.answering.assets import combinations, read_answers
 from mog_assets.config import Settings
 from mog_assets.corpus.questions import Question, load_questions
 from mog_assets.errors import MogError
-from mog_assets.evaluation import checks, history, plots
+from mog_assets.evaluation import browse, checks, history, plots
 from mog_assets.evaluation.answers import answer_board, mark, preflight_quality, score_answers
 from mog_assets.evaluation.measures import evaluate, headline_measures, measure_names
-from mog_assets.evaluation.report import render
+from mog_assets.evaluation.report import Report, environment, render
 from mog_assets.evaluation.runs import rank_questions, read_runs, write_runs
 from mog_assets.evaluation.scores import leaderboard, score
 from mog_assets.retrieval.corpora import Corpora
@@ -37,6 +38,9 @@ SHIFTED = 0.15
 ALPHA = 0.05
 # Settings that say when and on what something runs.
 _NO_MATTER = {"automation": ("interval_seconds", "nightly", "timezone"), "encoder": ("device", "batch_tokens")}
+
+Board = tuple[str, str]
+"""Question set and split."""
 
 
 def methods_of(settings: Settings) -> list[Method]:
@@ -221,26 +225,107 @@ def build_answer_scores(work: Work) -> None:
 
 
 def build_report(work: Work) -> None:
-    """Write the scores as one page."""
-    stored = work.input("scores")
+    """Write everything that was measured as one page."""
+    settings, stored, past = work.settings, work.input("scores"), work.input("history")
+    answered = work.input("answer_scores") if combinations(settings) else None
+    inputs = {key: work.input(key).manifest.version for key in work.recipe.deps if key != "documents"}
+    corpora = dict.fromkeys(
+        corpus for name in scored_questions(work) for corpus in settings.question_sets[name].corpora
+    )
+    inputs |= {f"documents of {name}": work.input("documents", name).manifest.version for name in corpora}
     scores = pd.read_parquet(stored.path("scores.parquet"))
-    pictures = {}
-    for name in sorted(set(scores["question_set"])):
-        pictures[f"{name}: evidence recall against context"] = plots.er_against_cost(scores, name)
-        pictures[f"{name}: evidence recall of all methods"] = plots.leaderboard_bars(scores, name)
-    settings = work.settings
-    notes = [
-        f"Retriever {settings.retriever}, k_r = {settings.k_r}, k = {settings.k}, levels {settings.levels}, "
-        f"finest {settings.finest_chars} characters, encoder {settings.encoder.model}, seed {settings.seed}.",
-        "The best single level is chosen on the questions it is scored on, which favours it.",
+    table = pd.read_parquet(past.path("history.parquet"))
+    configuration, choices = _shown_configuration(settings), _choices(work)
+    preflight = answered.manifest.info["preflight"] if answered else []
+    facts = [
+        *([("scores of", f"{table['time'].max():%Y-%m-%d %H:%M} UTC")] if len(table) else []),
+        ("encoder", f"{configuration['encoder']['model']}, {work.tools.encoder.fingerprint[:12]}"),
+        ("seed", str(settings.seed)),
+        *environment(),
+        *((f"version of {key}", version[:12]) for key, version in inputs.items()),
     ]
-    path, there = work.file("report.html", stored.manifest.version, notes)
+    # Choices and preflight stand in manifests: no version of a file tells that they have changed.
+    path, there = work.file("report.html", inputs, configuration, facts, choices, preflight)
     if not there:
+        with work.progress(0, "wins and losses read"):
+            main, groups, duels = _browsed(work, scores, list(corpora))
+        page = Report(
+            scores=scores,
+            headline=headline_measures(settings.k),
+            notes=[
+                f"Retriever {settings.retriever}, k_r = {settings.k_r}, k = {settings.k}, levels {settings.levels}, "
+                f"finest {settings.finest_chars} characters, encoder {configuration['encoder']['model']}, "
+                f"seed {settings.seed}.",
+                "The best single level is chosen on the questions it is scored on, which favours it.",
+            ],
+            main=main,
+            groups=groups,
+            duels=duels,
+            choices=choices,
+            answers=pd.read_parquet(answered.path("scores.parquet")) if answered else None,
+            preflight=preflight,
+            history=table,
+            facts=facts,
+            configuration=configuration,
+        )
         with work.writing(path) as temporary:
-            temporary.write_text(render(scores, pictures, notes), encoding="utf-8")
-    work.recomputed["pages written"] = 1
+            temporary.write_text(render(page), encoding="utf-8")
+    work.recomputed["pages written"] = int(not there)
     work.counts["rows"] = len(scores)
     work.shown["report"] = f"`{path}`"
+    for name in sorted(set(scores["question_set"])):
+        work.show_table(f"leaderboard: {name}", leaderboard(scores, name, headline_measures(settings.k)))
+        work.show_plot(f"ER of all methods: {name}", plots.leaderboard_bars(scores, name))
+
+
+def _browsed(
+    work: Work, scores: pd.DataFrame, corpora: Sequence[str]
+) -> tuple[dict[Board, list[str]], dict[Board, pd.DataFrame], dict[Board, dict[str, Any]]]:
+    """Main methods, groups of questions, and wins and losses, by question set and split."""
+    settings = work.settings
+    per_question = pd.read_parquet(work.input("scores").path("per_question.parquet"))
+    runs = read_runs(work.input("runs").path("runs.parquet"))
+    questions = scored_questions(work)
+    stored = {name: work.input("documents", name) for name in corpora}
+    buckets = {name: [held.path(bucket) for bucket in held.names("bucket")] for name, held in stored.items()}
+    baseline = parse(f"fixed-{min(2, settings.levels)}", settings).name
+    main, groups, duels = {}, {}, {}
+    for key, part in per_question.groupby(["question_set", "split"], sort=False):
+        board = (str(key[0]), str(key[1]))
+        own = scores[(scores["question_set"] == board[0]) & (scores["split"] == board[1])]
+        main[board] = browse.main_methods(own, baseline)
+        measures = [name for name in headline_measures(settings.k) if name in part.columns]
+        groups[board] = browse.by_group(part, questions[board[0]], main[board], measures, settings.seed)
+        if len(main[board]) > 1:
+            own_runs = runs[runs["question_set"] == board[0]]
+            texts = partial(browse.read_texts, buckets)
+            duels[board] = browse.duels(part, own_runs, questions[board[0]], main[board], texts)
+    return main, groups, duels
+
+
+def _choices(work: Work) -> list[dict[str, Any]]:
+    """What routers chose, as `runs` compared it with their training."""
+    chosen = work.input("runs").manifest.info["levels chosen"]
+    return [
+        {"question_set": name, "router": family.kind, "names": list(family.names), **chosen[f"{name}, {family.kind}"]}
+        for name in work.settings.question_sets
+        for family in families(work.settings)
+        if f"{name}, {family.kind}" in chosen
+    ]
+
+
+def _shown_configuration(settings: Settings) -> dict[str, Any]:
+    """The settings that a result depends on, as JSON values; of paths the names alone."""
+    chosen = settings.model_dump(mode="json", exclude={"home", "engine", "automation"})
+    for section in ("corpora", "question_sets"):
+        for entry in chosen[section].values():
+            entry["path"] = Path(entry["path"]).name
+    chosen["encoder"] = {name: v for name, v in chosen["encoder"].items() if name not in _NO_MATTER["encoder"]}
+    if Path(settings.encoder.model).is_absolute():
+        chosen["encoder"]["model"] = Path(settings.encoder.model).name
+    if settings.answering.reader != "openai":
+        del chosen["llm"]
+    return chosen
 
 
 def _configuration(settings: Settings) -> str:
@@ -416,10 +501,18 @@ def recipes(settings: Settings) -> list[Recipe]:
         Recipe(
             key="report",
             build=build_report,
-            description="Leaderboard and curves as one HTML page.",
+            description="Everything that was measured as one HTML page: leaderboards, curves, history, wins, losses.",
             group=GROUP,
-            deps=("scores",),
+            deps=(
+                "scores",
+                "runs",
+                "questions",
+                "documents",
+                "history",
+                *(("answer_scores",) if combinations(settings) else ()),
+            ),
             partitioned=False,
+            settings=lambda tools: _shown_configuration(tools.settings),
             repeatable=True,
             kinds=("html",),
         ),

@@ -3,60 +3,387 @@
 from __future__ import annotations
 
 import base64
+import hashlib
+import os
+import platform
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from importlib.metadata import PackageNotFoundError, version
 from importlib.resources import files
 from typing import Any
 
+import numpy as np
 import pandas as pd
 
+from mog_assets.evaluation.answers import MEASURES as ANSWER_MEASURES
+from mog_assets.evaluation.answers import answer_board
+from mog_assets.evaluation.browse import CONTROLS, FIRST_PASSAGES, GOLD_CHARS, MOST_PASSAGES, OTHER_CHARS, UNPLACED
+from mog_assets.evaluation.history import ALPHA
+from mog_assets.evaluation.measures import CONTEXTS, LOWER_IS_BETTER
 from mog_assets.evaluation.scores import p_text
 
 TEMPLATE = "report.html.j2"
+LEADING = "ER"
+# Evaluations that the history goes back.
+EVALUATIONS = 90
+_PACKAGES = (
+    "mog-assets",
+    "dagster",
+    "torch",
+    "transformers",
+    "qdrant-client",
+    "qdrant-edge-py",
+    "bm25s",
+    "bertopic",
+    "ir-measures",
+    "numpy",
+    "pandas",
+    "pyarrow",
+    "scikit-learn",
+)
 
 
-def render(scores: pd.DataFrame, plots: Mapping[str, bytes], notes: Sequence[str]) -> str:
+@dataclass(frozen=True)
+class Report:
+    """What a page is made from; a part that is empty or None is left out, with a sentence in its place.
+
+    Attributes:
+        scores: As `scores.score` gives it.
+        headline: Measures that are shown unless a reader chooses others, as far as there are scores of them.
+        notes: Sentences that stand above the tables.
+        main: Methods that are drawn unless a reader chooses others, by question set and split.
+        groups: As `browse.by_group` gives it, by question set and split.
+        duels: As `browse.duels` gives it, likewise.
+        choices: What routers chose: dicts with question_set, router, names (of the granularities), training and test
+            (numbers of questions by granularity), distance, p, shifted.
+        answers: As `answers.score_answers` gives it.
+        preflight: As `answers.preflight_quality` gives it.
+        history: As `history.rows` gives it, of one or more evaluations.
+        facts: What the scores were made with, name and value.
+        configuration: Settings, as JSON values.
+    """
+
+    scores: pd.DataFrame
+    headline: Sequence[str] = ()
+    notes: Sequence[str] = ()
+    main: Mapping[tuple[str, str], Sequence[str]] = field(default_factory=dict)
+    groups: Mapping[tuple[str, str], pd.DataFrame] = field(default_factory=dict)
+    duels: Mapping[tuple[str, str], Mapping[str, Any]] = field(default_factory=dict)
+    choices: Sequence[Mapping[str, Any]] = ()
+    answers: pd.DataFrame | None = None
+    preflight: Sequence[Mapping[str, Any]] = ()
+    history: pd.DataFrame | None = None
+    facts: Sequence[tuple[str, str]] = ()
+    configuration: Mapping[str, Any] = field(default_factory=dict)
+
+
+def render(report: Report) -> str:
     """The page.
 
-    Args:
-        scores: As `scores.score` gives it.
-        plots: PNG pictures by the caption they get.
-        notes: Sentences that stand above the tables.
-
     Returns:
-        HTML with styles, script and pictures inline; every name in it is escaped.
+        HTML with styles, script and data inline. Every text in it is escaped, the script writes texts as texts, and the
+        page's policy runs no other script and lets nothing be fetched.
     """
     import jinja2
+    import yaml
 
-    environment = jinja2.Environment(autoescape=True, undefined=jinja2.StrictUndefined, trim_blocks=True)
+    environment = jinja2.Environment(
+        autoescape=True, undefined=jinja2.StrictUndefined, trim_blocks=True, lstrip_blocks=True
+    )
+    # `tojson` escapes <, > and &; a NaN would be no JSON.
+    environment.policies["json.dumps_kwargs"] = {
+        "ensure_ascii": False,
+        "separators": (",", ":"),
+        "allow_nan": False,
+    }
+    environment.filters["csp"] = _csp
+    environment.filters["yaml"] = lambda values: yaml.safe_dump(values, sort_keys=False, allow_unicode=True)
     source = files(__package__).joinpath(TEMPLATE).read_text(encoding="utf-8")
-    pictures = [
-        {"caption": caption, "uri": f"data:image/png;base64,{base64.b64encode(data).decode('ascii')}"}
-        for caption, data in plots.items()
-    ]
-    return environment.from_string(source).render(boards=_boards(scores), pictures=pictures, notes=list(notes))
+    boards = _boards(report)
+    data = {
+        "curves": [_curves(report, board) for board in boards],
+        "duels": [
+            {"name": board["name"], **report.duels[board["key"]]} for board in boards if board["key"] in report.duels
+        ],
+        "answers": _answer_points(report.answers),
+        "history": _history_lines(report),
+    }
+    return environment.from_string(source).render(
+        boards=boards,
+        detailed={"effect", "detectable"} <= set(report.scores.columns),
+        groups=[_groups(report, board) for board in boards if board["key"] in report.groups],
+        choices=[_choice(choice) for choice in report.choices],
+        answers=_answer_tables(report),
+        notes=list(report.notes),
+        facts=list(report.facts),
+        configuration=dict(report.configuration),
+        shown={"first": FIRST_PASSAGES, "most": MOST_PASSAGES, "gold": GOLD_CHARS, "other": OTHER_CHARS},
+        leading=LEADING,
+        alpha=ALPHA,
+        evaluations=EVALUATIONS,
+        data=data,
+    )
 
 
-def _boards(scores: pd.DataFrame) -> list[dict[str, Any]]:
-    """A table per question set and split, methods by ER descending."""
+def environment() -> list[tuple[str, str]]:
+    """Versions of what measured, and the machine, name and value."""
+    rows = [("python", platform.python_version())]
+    for name in _PACKAGES:
+        try:
+            rows.append((name, version(name)))
+        except PackageNotFoundError:
+            rows.append((name, "not installed"))
+    return [*rows, ("platform", platform.platform()), ("processor cores", str(os.cpu_count()))]
+
+
+def _csp(script: str) -> str:
+    """The source expression of a policy that lets this script run."""
+    return f"sha256-{base64.b64encode(hashlib.sha256(str(script).encode()).digest()).decode('ascii')}"
+
+
+def _boards(report: Report) -> list[dict[str, Any]]:
+    """A table per question set and split, methods by the leading measure."""
     boards = []
-    for (question_set, split), part in scores.groupby(["question_set", "split"], sort=False):
-        measures = list(dict.fromkeys(part["measure"]))
+    for key, part in report.scores.groupby(["question_set", "split"], sort=False):
+        there = list(dict.fromkeys(part["measure"]))
+        # The measures that a reader looks for first stand first.
+        measures = [*(name for name in report.headline if name in there)]
+        measures += [name for name in there if name not in measures]
+        shown = set(report.headline) & set(there) or set(measures)
+        rows = [_row(own, measures) for _, own in part.groupby("method", sort=False)]
+        rows.sort(key=lambda row: -row["order"])
+        places = iter(range(1, len(rows) + 1))
+        for row in rows:
+            row["place"] = "" if row["unplaced"] else next(places)
+        question_set, split = key
+        boards.append(
+            {
+                "key": (question_set, split),
+                "name": f"{question_set} ({split})",
+                "n": int(part["n"].max()),
+                "measures": [
+                    {"name": name, "shown": name in shown, "less": name in LOWER_IS_BETTER} for name in measures
+                ],
+                "rows": rows,
+                "retrievers": list(dict.fromkeys(row["retriever"] for row in rows if row["retriever"])),
+                "kinds": list(dict.fromkeys(row["kind"] for row in rows if row["kind"])),
+            }
+        )
+    return boards
+
+
+def _row(own: pd.DataFrame, measures: Sequence[str]) -> dict[str, Any]:
+    by_measure = own.set_index("measure")
+    values = by_measure["value"]
+    kind, topics, _ = str(own["kind"].iloc[0]).partition("+topics")
+    cells = []
+    for name in measures:
+        row = by_measure.loc[name]
+        compared = row["baseline"] and row["baseline"] != row["method"]
+        cells.append(
+            {
+                "value": _number(row["value"]),
+                "text": _text(row["value"], name),
+                "interval": f"[{_text(row['low'], name)}, {_text(row['high'], name)}]",
+                "baseline": row["baseline"],
+                "difference": _difference(row, own, name) if compared else "",
+                "p": p_text(row["p_vs_best_fixed"]),
+                "effect": _effect(row, name),
+            }
+        )
+    return {
+        "method": own["method"].iloc[0],
+        "retriever": own["retriever"].iloc[0],
+        "kind": kind,
+        "topics": bool(topics),
+        "unplaced": kind in UNPLACED,
+        "badge": "control" if kind in CONTROLS else "sees gold evidence",
+        "cells": cells,
+        "coverage": float(own["coverage"].iloc[0]),
+        "order": float(values[LEADING]) if LEADING in values.index else 0.0,
+    }
+
+
+def _difference(row: pd.Series, own: pd.DataFrame, measure: str) -> str:
+    if "difference" not in own.columns:
+        return ""
+    text = _signed(row["difference"], measure)
+    if text and "difference_low" in own.columns:
+        text += f" [{_signed(row['difference_low'], measure)}, {_signed(row['difference_high'], measure)}]"
+    return text
+
+
+def _effect(row: pd.Series, measure: str) -> str:
+    parts = []
+    if "effect" in row.index and not pd.isna(row["effect"]):
+        parts.append(f"d {row['effect']:+.2f}")
+    if "detectable" in row.index and not pd.isna(row["detectable"]):
+        parts.append(f"detectable {_text(row['detectable'], measure)}")
+    return ", ".join(parts)
+
+
+def _number(value: float) -> float | str:
+    """A value to sort by; empty where there is none."""
+    return "" if pd.isna(value) else round(float(value), 6)
+
+
+def _text(value: float, measure: str) -> str:
+    if pd.isna(value):
+        return "–"
+    # Numbers of tokens: a share is never one of which less is better.
+    return f"{value:,.0f}" if measure in LOWER_IS_BETTER else f"{value:.3f}"
+
+
+def _signed(value: float, measure: str) -> str:
+    if pd.isna(value):
+        return ""
+    return f"{value:+,.0f}" if measure in LOWER_IS_BETTER else f"{value:+.3f}"
+
+
+def _point(x: float, row: Mapping[str, Any], text: str, mark: str = "") -> dict[str, Any]:
+    """A point of a chart; a number that is none is None."""
+    y, low, high = (None if pd.isna(row[name]) else round(float(row[name]), 4) for name in ("value", "low", "high"))
+    return {"x": x, "y": y, "low": low, "high": high, "text": text, "mark": mark}
+
+
+def _curves(report: Report, board: Mapping[str, Any]) -> dict[str, Any]:
+    """Evidence recall over characters of context, a line per method."""
+    question_set, split = board["key"]
+    here = report.scores[(report.scores["question_set"] == question_set) & (report.scores["split"] == split)]
+    main = list(report.main.get(board["key"], ()))
+    contexts = [c for c in CONTEXTS if f"ER@{c}" in set(here["measure"])]
+    lines = []
+    for name in [*main, *(row["method"] for row in board["rows"] if row["method"] not in main)]:
+        rows = here[here["method"] == name].set_index("measure")
+        points = [
+            _point(c, rows.loc[f"ER@{c}"], f"{name} at {c:,} characters: {_with_interval(rows.loc[f'ER@{c}'])}")
+            for c in contexts
+        ]
+        lines.append({"name": name, "shown": name in main, "points": points})
+    axes = {"x": "characters of context", "y": "evidence recall", "scale": "log", "ticks": contexts}
+    return {"name": board["name"], "series": lines, **axes}
+
+
+def _with_interval(row: Mapping[str, Any]) -> str:
+    return f"{row['value']:.3f} [{row['low']:.3f}, {row['high']:.3f}]"
+
+
+def _history_lines(report: Report) -> list[dict[str, Any]]:
+    """The leading measure by time of evaluation, a line per method."""
+    if report.history is None:
+        return []
+    charts = []
+    leading = report.history[report.history["measure"] == LEADING]
+    for key, part in leading.groupby(["question_set", "split"], sort=False):
+        kept = sorted(part["time"].unique())[-EVALUATIONS:]
+        part = part[part["time"].isin(kept)].sort_values("time", kind="stable")
+        last = part[part["time"] == kept[-1]].sort_values("value", ascending=False, kind="stable")
+        main = list(report.main.get((key[0], key[1]), ())) or last["method"].head(5).tolist()
+        names = [*main, *(name for name in last["method"] if name not in main)]
+        names += [name for name in dict.fromkeys(part["method"]) if name not in names]
+        lines = []
+        for name in names:
+            rows = part[part["method"] == name].to_dict("records")
+            points = [_evaluated(name, row) for row in rows]
+            if points:
+                lines.append({"name": name, "shown": name in main, "points": points})
+        axes = {"x": "time of evaluation (UTC)", "y": LEADING, "scale": "time", "ticks": []}
+        charts.append({"name": f"{key[0]} ({key[1]})", "evaluations": len(kept), "series": lines, **axes})
+    return charts
+
+
+def _evaluated(method: str, row: Mapping[str, Any]) -> dict[str, Any]:
+    time = pd.Timestamp(row["time"])
+    text = f"{method}, {time:%Y-%m-%d %H:%M}: {_with_interval(row)}"
+    mark = ""
+    if row["dropped"]:
+        mark = "drop"
+    elif not pd.isna(row["p_vs_accepted"]) and row["p_vs_accepted"] < ALPHA:
+        mark = "rise"
+    if mark:
+        text += f", significant {mark} against the accepted scores (p {p_text(row['p_vs_accepted'])})"
+    return _point(int(time.timestamp()), row, text, mark)
+
+
+def _groups(report: Report, board: Mapping[str, Any]) -> dict[str, Any]:
+    """A table per measure: groups of questions by methods."""
+    table = report.groups[board["key"]]
+    methods = list(dict.fromkeys(table["method"]))
+    tables = []
+    for measure, part in table.groupby("measure", sort=False):
         rows = []
-        for method, own in part.groupby("method", sort=False):
+        for (by, group, n), own in part.groupby(["by", "group", "n"], sort=False):
+            at = own.set_index("method")
+            best = own["value"].min() if measure in LOWER_IS_BETTER else own["value"].max()
             cells = [
                 {
-                    "value": row.value,
-                    "text": f"{row.value:.3f}",
-                    "interval": f"[{row.low:.3f}, {row.high:.3f}]",
-                    "p": p_text(row.p_vs_best_fixed),
-                    "baseline": row.baseline,
+                    "value": _number(at.loc[name, "value"]),
+                    "text": _text(at.loc[name, "value"], str(measure)),
+                    "interval": f"[{_text(at.loc[name, 'low'], str(measure))}, "
+                    f"{_text(at.loc[name, 'high'], str(measure))}]",
+                    "best": at.loc[name, "value"] == best,
                 }
-                for row in own.set_index("measure").loc[measures].itertuples()
+                for name in methods
             ]
-            leading = own[own["measure"] == "ER"]["value"]
-            order = float(leading.iloc[0]) if len(leading) else 0.0
-            rows.append({"method": method, "cells": cells, "coverage": float(own["coverage"].iloc[0]), "order": order})
-        rows.sort(key=lambda row: -row["order"])
+            rows.append({"by": by, "group": group or "(none)", "n": int(n), "cells": cells})
+        tables.append({"measure": measure, "rows": rows})
+    return {"name": board["name"], "methods": methods, "tables": tables}
+
+
+def _choice(choice: Mapping[str, Any]) -> dict[str, Any]:
+    """What a router chose in training and test, as shares."""
+    rows = []
+    for when in ("training", "test"):
+        counts = np.asarray(choice[when], float)
+        shares = counts / max(counts.sum(), 1)
+        rows.append({"when": when, "n": int(counts.sum()), "shares": [round(float(share), 4) for share in shares]})
+    return {**choice, "rows": rows, "p": p_text(choice["p"])}
+
+
+def _answer_points(answers: pd.DataFrame | None) -> list[dict[str, Any]]:
+    """Exact match and F1 over what is read, a point per way of answering."""
+    charts = []
+    for name, part in answers.groupby("question_set", sort=False) if answers is not None and len(answers) else ():
+        for measure in ANSWER_MEASURES:
+            rows = part[part["measure"] == measure].to_dict("records")
+            points = [
+                {
+                    "name": row["method"],
+                    "shown": True,
+                    "points": [
+                        _point(
+                            round(row["tokens_in"], 1),
+                            row,
+                            f"{row['method']}: {measure} {_with_interval(row)}, reads {row['tokens_in']:,.0f}",
+                        )
+                    ],
+                }
+                for row in rows
+            ]
+            axes = {"x": "read for a question, mean", "y": measure, "scale": "cost", "ticks": []}
+            charts.append({"name": f"{name}: {measure}", "series": points, **axes})
+    return charts
+
+
+def _answer_tables(report: Report) -> dict[str, Any]:
+    """Ways of answering by question set, and the quality of BriefContext's preflight, as rows of text."""
+    answers = report.answers
+    if answers is None or answers.empty:
+        return {"boards": [], "preflight": []}
+    boards = []
+    for name, part in answers.groupby("question_set", sort=False):
+        spent = part.drop_duplicates("method").set_index("method")
+        rows = []
+        for row in answer_board(answers, str(name)):
+            own = spent.loc[row["method"]]
+            calls = {"calls": f"{own['calls']:.1f}", "written": f"{own['tokens_out']:.0f}", "$": f"{own['cost']:.4f}"}
+            rows.append({**{key: value for key, value in row.items() if key != "reader"}, **calls})
+        columns = list(dict.fromkeys(key for row in rows for key in row))
         n = int(part["n"].max())
-        boards.append({"name": question_set, "split": split, "n": n, "measures": measures, "rows": rows})
-    return boards
+        reader = ", ".join(dict.fromkeys(part["reader"]))
+        boards.append({"name": name, "n": n, "reader": reader, "columns": columns, "rows": rows})
+    preflight = [
+        {key: f"{value:.3f}" if isinstance(value, float) else str(value) for key, value in row.items()}
+        for row in report.preflight
+    ]
+    return {"boards": boards, "preflight": preflight}

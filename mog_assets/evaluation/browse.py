@@ -1,0 +1,269 @@
+"""What readers of the report look into: main methods, groups of questions, and wins and losses with their passages."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from itertools import combinations
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pyarrow.parquet as pq
+
+from mog_assets.corpus.questions import Question
+from mog_assets.evaluation.measures import CONTEXTS
+from mog_assets.significance import bootstrap_interval
+
+# Kinds that bound what a method can reach.
+CONTROLS = ("random", "gold")
+# They know the gold evidence, or nothing at all: shown beside the methods, never placed among them.
+UNPLACED = (*CONTROLS, "oracle")
+MOST_METHODS = 6
+# Questions on either side of a pair of methods.
+MOST_QUESTIONS = 15
+# Passages of a method that are shown whether or not they hold gold evidence, and all that are shown.
+FIRST_PASSAGES, MOST_PASSAGES = 3, 8
+# Characters of a text that are kept: of one with gold evidence, and of one without.
+GOLD_CHARS, OTHER_CHARS = 700, 300
+_LEADING = "ER"
+# The order in which kinds of methods are wanted.
+_KINDS = ("mog", "mogg", "fixed", "fused", "hop", "mogg-uniform")
+
+Document = tuple[str, str]
+"""Corpus and id."""
+
+Texts = Callable[[Collection[Document]], Mapping[Document, tuple[str, str]]]
+"""Titles and texts of documents."""
+
+
+def main_methods(scores: pd.DataFrame, baseline: str, most: int = MOST_METHODS) -> list[str]:
+    """The methods that are shown unless a reader chooses others: the baseline, and the best of each kind.
+
+    Args:
+        scores: As `scores.score` gives it, of one question set and split.
+        baseline: Name of the method that everything is compared with; left out where it did not run.
+        most: Number of methods, ≥ 1.
+
+    Returns:
+        Names, the greatest `ER` first, the baseline last. What knows the gold evidence, or nothing, is not among them.
+    """
+    leading = scores[(scores["measure"] == _LEADING) & ~scores["kind"].str.removesuffix("+topics").isin(UNPLACED)]
+    leading = leading.sort_values("value", ascending=False, kind="stable")
+    best = leading.drop_duplicates("kind")
+    place = {kind: i for i, kind in enumerate(_KINDS)}
+    wanted = best.assign(place=best["kind"].map(lambda kind: place.get(kind, len(place))))
+    names = [baseline] if baseline in set(leading["method"]) else []
+    names += wanted.sort_values("place", kind="stable")["method"].tolist()
+    chosen = set(list(dict.fromkeys(names))[:most])
+    return sorted((name for name in leading["method"] if name in chosen), key=lambda name: name == baseline)
+
+
+def by_group(
+    per_question: pd.DataFrame,
+    questions: Iterable[Question],
+    methods: Sequence[str],
+    measures: Sequence[str],
+    seed: int,
+) -> pd.DataFrame:
+    """Means per kind of question and per corpus of the gold evidence.
+
+    Args:
+        per_question: As `measures.evaluate` gives it, of one question set and split.
+        questions: Of that question set.
+        methods: Those to show.
+        measures: Likewise.
+        seed: Of the resamples.
+
+    Returns:
+        A row per group, method and measure: by (`kind` or `corpus`), group, n questions, method, measure, value with
+        its 95 % bootstrap interval low … high. A question with evidence in two corpora counts in both.
+    """
+    known = {q.id: q for q in questions}
+    here = per_question[per_question["method"].isin(methods)]
+    cells = here.set_index(["question", "method"])[list(measures)].unstack("method")
+    members: dict[tuple[str, str], list[int]] = {}
+    for row, identity in enumerate(cells.index):
+        members.setdefault(("kind", known[identity].kind), []).append(row)
+        for corpus in dict.fromkeys(e.corpus for e in known[identity].evidence):
+            members.setdefault(("corpus", corpus), []).append(row)
+    columns = [(measure, method) for measure in measures for method in methods]
+    values = np.stack([cells[column].to_numpy(np.float64) for column in columns], axis=1) if len(cells) else None
+    rows = []
+    for (by, group), own in sorted(members.items(), key=lambda item: (item[0][0] == "corpus", -len(item[1]), item[0])):
+        assert values is not None
+        low, high = bootstrap_interval(values[own], seed=seed)
+        for i, ((measure, method), value) in enumerate(zip(columns, values[own].mean(axis=0), strict=True)):
+            rows.append((by, group, len(own), method, measure, value, low[i], high[i]))
+    return pd.DataFrame(rows, columns=["by", "group", "n", "method", "measure", "value", "low", "high"])
+
+
+def read_texts(buckets: Mapping[str, Sequence[Path]], wanted: Collection[Document]) -> dict[Document, tuple[str, str]]:
+    """Titles and texts of documents from the stored buckets of their corpora, by corpus."""
+    found = {}
+    for corpus, paths in buckets.items():
+        ids = sorted({doc for owner, doc in wanted if owner == corpus})
+        for path in paths if ids else ():
+            table = pq.read_table(path, columns=["id", "title", "text"], filters=[("id", "in", ids)])
+            for row in table.to_pylist():
+                found[corpus, row["id"]] = (row["title"], row["text"])
+    return found
+
+
+def duels(
+    per_question: pd.DataFrame,
+    runs: pd.DataFrame,
+    questions: Iterable[Question],
+    methods: Sequence[str],
+    texts: Texts,
+    most: int = MOST_QUESTIONS,
+) -> dict[str, Any]:
+    """The questions on which two methods differ most, for every pair of them, with what each of them found.
+
+    Args:
+        per_question: As `measures.evaluate` gives it, of one question set and split.
+        runs: Passages of that question set, as `runs.read_runs` gives them.
+        questions: Of that question set.
+        methods: Those to compare.
+        texts: Reads documents.
+        most: Questions on either side of a pair.
+
+    Returns:
+        JSON values; what is a number below is a position in the list of that name, offsets are in characters:
+
+        - methods: names.
+        - pairs: a, b (methods), n questions, better, worse (numbers of questions where a has more, or less, evidence
+          recall than b), mean difference, and wins and losses: questions, the greatest difference first.
+        - questions: id, text, kind, er by method, gold (snippets), and found by method: passages (snippets with rank
+          and level) and hidden, the number of further passages in the first 8,000 characters.
+        - documents: corpus, id, title.
+        - texts: each once.
+
+        A snippet has document, start, end, text, from (the offset where its text starts) and marks: where in the text
+        gold evidence is. Of a passage with gold evidence `GOLD_CHARS` characters around it are kept, of another one
+        `OTHER_CHARS`.
+    """
+    known = {q.id: q for q in questions}
+    er = per_question.pivot(index="question", columns="method", values=_LEADING)
+    er = er.loc[list(dict.fromkeys(per_question["question"]))]
+    pairs: list[dict[str, Any]] = []
+    wanted: set[tuple[str, int]] = set()
+    for a, b in combinations(range(len(methods)), 2):
+        difference = (er[methods[a]] - er[methods[b]]).to_numpy(float)
+        order = np.argsort(-difference, kind="stable")
+        wins = [er.index[i] for i in order[:most] if difference[i] > 0]
+        losses = [er.index[i] for i in order[::-1][:most] if difference[i] < 0]
+        wanted |= {(identity, method) for identity in (*wins, *losses) for method in (a, b)}
+        counts = {"n": len(er), "better": int((difference > 0).sum()), "worse": int((difference < 0).sum())}
+        mean = round(float(difference.mean()), 4) if len(er) else 0.0
+        pairs.append({"a": a, "b": b, **counts, "mean": mean, "wins": wins, "losses": losses})
+    asked = [identity for identity in er.index if any((identity, m) in wanted for m in range(len(methods)))]
+    number = {identity: i for i, identity in enumerate(asked)}
+    for pair in pairs:
+        for side in ("wins", "losses"):
+            pair[side] = [number[identity] for identity in pair[side]]
+
+    found = dict(_found(runs, known, methods, wanted))
+    needed = {(e.corpus, e.doc) for identity in asked for e in known[identity].evidence}
+    needed |= {(row["corpus"], row["doc"]) for shown, _ in found.values() for row in shown}
+    book = _Book(texts(needed))
+    rows = []
+    for identity in asked:
+        question = known[identity]
+        values = [round(float(er.loc[identity, method]), 4) for method in methods]
+        gold = [book.snippet(question, (e.corpus, e.doc), e.start, e.end) for e in question.evidence]
+        own = {}
+        for method in range(len(methods)):
+            if (identity, method) in found:
+                shown, hidden = found[identity, method]
+                passages = [
+                    {
+                        **book.snippet(question, (row["corpus"], row["doc"]), row["start"], row["end"]),
+                        "rank": row["rank"],
+                        "level": row["level"],
+                    }
+                    for row in shown
+                ]
+                own[str(method)] = {"passages": passages, "hidden": hidden}
+        row = {"id": identity, "text": _cut(question.question, GOLD_CHARS), "kind": question.kind}
+        rows.append({**row, "er": values, "gold": gold, "found": own})
+    return {
+        "methods": list(methods),
+        "pairs": pairs,
+        "questions": rows,
+        "documents": book.documents,
+        "texts": list(book.numbers),
+    }
+
+
+def _cut(text: str, most: int) -> str:
+    return text if len(text) <= most else text[: most - 1] + "…"
+
+
+def _found(
+    runs: pd.DataFrame, known: Mapping[str, Question], methods: Sequence[str], wanted: Collection[tuple[str, int]]
+) -> Iterator[tuple[tuple[str, int], tuple[list[dict[str, Any]], int]]]:
+    """Spans to show of each question and method (by position), and how many further passages there are."""
+    position = {name: i for i, name in enumerate(methods)}
+    asked = {identity for identity, _ in wanted}
+    here = runs[runs["method"].isin(methods) & runs["question"].isin(asked)]
+    columns = ["rank", "corpus", "doc", "start", "end", "level"]
+    for key, part in here.groupby(["question", "method"], observed=True, sort=False):
+        identity, method = str(key[0]), position[str(key[1])]
+        if (identity, method) not in wanted:
+            continue
+        rows = part.sort_values("rank", kind="stable")[columns].to_dict("records")
+        before = np.cumsum([0, *(row["end"] - row["start"] for row in rows)])
+        rows = [row for row, start in zip(rows, before, strict=False) if start < CONTEXTS[-1]]
+        golden = {
+            row["rank"]
+            for row in rows
+            if _marks(known[identity], (row["corpus"], row["doc"]), row["start"], row["end"])
+        }
+        ranks = sorted({row["rank"] for row in rows})
+        shown = [rank for rank in ranks if rank <= FIRST_PASSAGES or rank in golden][:MOST_PASSAGES]
+        yield (identity, method), ([row for row in rows if row["rank"] in shown], len(ranks) - len(shown))
+
+
+def _marks(question: Question, document: Document, start: int, end: int) -> list[tuple[int, int]]:
+    """Gold evidence inside a span, as disjoint offsets in order."""
+    inside = sorted(
+        (max(e.start, start), min(e.end, end))
+        for e in question.evidence
+        if (e.corpus, e.doc) == document and e.start < end and e.end > start
+    )
+    merged: list[tuple[int, int]] = []
+    for low, high in inside:
+        if merged and low <= merged[-1][1]:
+            merged[-1] = (merged[-1][0], max(merged[-1][1], high))
+        else:
+            merged.append((low, high))
+    return merged
+
+
+class _Book:
+    """Numbers documents and texts as they are first named, so that each is kept once."""
+
+    def __init__(self, texts: Mapping[Document, tuple[str, str]]) -> None:
+        self.texts = texts
+        self.documents: list[list[str]] = []
+        self.numbers: dict[str, int] = {}
+        self._documents: dict[Document, int] = {}
+
+    def snippet(self, question: Question, document: Document, start: int, end: int) -> dict[str, Any]:
+        """A span, its text cut, with the gold evidence in it."""
+        title, text = self.texts[document]
+        if document not in self._documents:
+            self._documents[document] = len(self.documents)
+            self.documents.append([*document, _cut(title, 120)])
+        marks = _marks(question, document, start, end)
+        most = GOLD_CHARS if marks else OTHER_CHARS
+        first = start
+        if marks and end - start > most:
+            # A little of what stands before the evidence, and as much as there is room for behind it.
+            first = max(start, min(marks[0][0] - most // 5, end - most))
+        last = min(first + most, end)
+        number = self.numbers.setdefault(text[first:last], len(self.numbers))
+        kept = [[low - first, min(high, last) - first] for low, high in marks if low < last]
+        span = {"document": self._documents[document], "start": int(start), "end": int(end)}
+        return {**span, "text": number, "from": int(first), "marks": [[int(a), int(b)] for a, b in kept]}

@@ -1,0 +1,578 @@
+"""The report: what stands in the page, and how it works in a real browser."""
+
+import base64
+import hashlib
+import json
+import re
+from collections import Counter
+from dataclasses import replace
+from datetime import UTC, datetime
+
+import numpy as np
+import pandas as pd
+import pytest
+from test_ui import CHROMIUM, FLAGS, watch_errors
+
+from mog_assets.corpus.questions import Evidence, Question
+from mog_assets.evaluation import browse, history
+from mog_assets.evaluation.measures import evaluate, headline_measures
+from mog_assets.evaluation.report import Report, environment, render
+from mog_assets.evaluation.scores import COLUMNS, score
+from resources.store import Store
+
+ATTACK = "</script><img src=x onerror=\"document.title='owned'\">"
+# Two halves of a surrogate pair each in a browser, one character here.
+TEXT = f"😀😀 {ATTACK} The wren sings. " + "Nothing to see. " * 100
+GOLD = (TEXT.index("The wren"), TEXT.index(" Nothing to see"))
+QUESTIONS = [
+    Question(
+        f"q{i}", f"Who sings {ATTACK}?", "across" if i % 3 else "", "test", evidence=(Evidence("moor", ATTACK, *GOLD),)
+    )
+    for i in range(12)
+]
+KINDS = {
+    "mog": ("bm25", "mog"),
+    "fixed-1": ("bm25", "fixed"),
+    "fixed-2": ("bm25", "fixed"),
+    ATTACK: ("bm25", "fused"),
+    "mog+topics": ("bm25", "mog+topics"),
+    "gold": ("", "gold"),
+    "random": ("", "random"),
+}
+STATISTICS = ("difference", "difference_low", "difference_high", "effect", "detectable")
+RUN_COLUMNS = ["question_set", "split", "question", "method", "rank", "corpus", "doc", "start", "end", "level", "score"]
+
+
+def made_runs() -> pd.DataFrame:
+    """Each method finds the evidence of another number of questions, and something else first."""
+    rows = []
+    for at, method in enumerate(KINDS):
+        for i, question in enumerate(QUESTIONS):
+            spans = [(0, 40), (800, 1400)] if i < 2 * at else [(800, 1400), (0, len(TEXT))]
+            if method == "gold":
+                spans = [GOLD]
+            rows += [
+                ("set", "test", question.id, method, rank, "moor", ATTACK, *span, 1, -float(rank))
+                for rank, span in enumerate(spans, start=1)
+            ]
+    return pd.DataFrame(rows, columns=RUN_COLUMNS)
+
+
+@pytest.fixture(scope="module")
+def measured():
+    """What every method is worth on every question, and the scores."""
+    per_question = evaluate(made_runs(), {"set": QUESTIONS}, 2)
+    scores = score(per_question, 2, 0, KINDS)
+    return per_question, scores.drop(columns=list(STATISTICS), errors="ignore")
+
+
+def compared(measured):
+    per_question, _ = measured
+    methods = ["mog", "fixed-1", ATTACK]
+    return browse.duels(
+        per_question, made_runs(), QUESTIONS, methods, lambda wanted: {document: (ATTACK, TEXT) for document in wanted}
+    )
+
+
+def dated(scores):
+    """The history of two evaluations: a drop of one method and a rise of another."""
+    nights = []
+    for night in (1, 2):
+        methods = scores[["question_set", "split", "method"]].drop_duplicates()
+        moved = night == 2
+        methods = methods.assign(
+            p=np.where(methods["method"].isin(["mog", "fixed-1"]) & moved, 0.01, 1.0),
+            dropped=(methods["method"] == "mog") & moved,
+        )
+        nights.append(history.rows(scores, ["ER"], datetime(2026, 1, night, 3, tzinfo=UTC), "v", "c", methods))
+    return history.appended(*nights)
+
+
+@pytest.fixture(scope="module")
+def report(measured):
+    per_question, scores = measured
+    board, methods = ("set", "test"), ["mog", ATTACK, "fixed-1"]
+    return Report(
+        scores,
+        headline_measures(2),
+        [f"A note: {ATTACK}"],
+        {board: methods},
+        {board: browse.by_group(per_question, QUESTIONS, methods, ["ER", "MRR"], 0)},
+        {board: compared(measured)},
+        [
+            {
+                "question_set": "set",
+                "router": "mog",
+                "names": ["level 1", "level 2"],
+                "training": [3, 1],
+                "test": [1, 3],
+                "distance": 0.5,
+                "p": 0.02,
+                "shifted": True,
+            }
+        ],
+        None,
+        (),
+        dated(scores),
+        [("encoder", ATTACK)],
+        {"seed": 0, "corpora": {"moor": {"path": ATTACK}}},
+    )
+
+
+def data_of(page: str) -> dict:
+    return json.loads(re.search(r'<script type="application/json" id="data">(.*?)</script>', page, re.S)[1])
+
+
+# What stands in the page
+
+
+def test_hostile_names_and_texts_stand_escaped_and_nothing_is_asked_of_the_network(report):
+    page = render(report)
+    assert "<img" not in page
+    assert page.count("</script>") == 2
+    assert "&lt;img src=x" in page and "\\u003cimg src=x" in page
+    outside = re.sub(r'<script type="application/json".*?</script>', "", page, flags=re.S)
+    assert "http://" not in outside and "https://" not in outside and "url(" not in outside
+    (duel,) = data_of(page)["duels"]
+    assert any(ATTACK in text for text in duel["texts"])
+
+
+def test_policy_lets_the_pages_own_script_run_and_no_other(report):
+    page = render(report)
+    (script,) = re.findall(r"<script>(.*?)</script>", page, re.S)
+    expected = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
+    (policy,) = re.findall(r'http-equiv="Content-Security-Policy" content="([^"]*)"', page)
+    rules = dict(rule.strip().split(" ", 1) for rule in policy.split(";"))
+    assert rules["default-src"] == "'none'"
+    assert rules["script-src"].replace("&#39;", "'") == f"'sha256-{expected}'"
+    assert "innerHTML" not in script and "eval" not in script
+
+
+def test_page_without_anything_says_what_is_missing():
+    page = render(Report(pd.DataFrame(columns=list(COLUMNS))))
+    for sentence in (
+        "No question with evidence was scored.",
+        "No method with a router was run.",
+        "No question was answered",
+        "There is no history of evaluations.",
+        "No question with evidence was scored by two methods.",
+    ):
+        assert sentence in page
+    assert "data-chart" not in re.sub(r"<script>.*</script>", "", page, flags=re.S)
+
+
+def rows_of(page: str) -> dict[str, str]:
+    rows = re.findall(r'<tr data-method="([^"]*)".*?</tr>', page, re.S)
+    return dict(zip(rows, re.findall(r"<tr data-method=.*?</tr>", page, re.S), strict=True))
+
+
+def test_controls_and_what_sees_the_gold_evidence_have_no_place(report):
+    rows = rows_of(render(report))
+    places = {name: re.search(r'place-number">(\d*)<', row)[1] for name, row in rows.items()}
+    assert places.pop("random") == places.pop("gold") == ""
+    assert sorted(places.values()) == ["1", "2", "3", "4", "5"]
+    assert "control</span>" in rows["gold"] and "control</span>" not in rows["mog"]
+
+
+def test_statistics_that_are_there_stand_under_the_values(report):
+    assert "effect size" not in render(report)
+    scores = report.scores.assign(**dict(zip(STATISTICS, (0.25, 0.125, -0.5, 0.4, np.nan), strict=True)))
+    scores.loc[scores["measure"] == "ER", "detectable"] = 0.0625
+    row = rows_of(render(replace(report, scores=scores)))["mog"]
+    assert "+0.250 [+0.125, -0.500]" in row
+    assert "d +0.40, detectable 0.062<" in row and "d +0.40<" in row
+    assert "effect size" in render(replace(report, scores=scores))
+
+
+def test_tokens_are_shown_whole_and_sorted_from_the_least(report):
+    tokens = report.scores[report.scores["measure"] == "ER"].assign(measure="tokens_to_answer")
+    tokens = tokens.assign(value=1234.4, low=1000.0, high=np.where(tokens["method"] == "mog", np.nan, 2000.0))
+    tokens.loc[tokens["method"] == "random", ["value", "low", "high"]] = np.nan
+    page = render(replace(report, scores=pd.concat([report.scores, tokens], ignore_index=True)))
+    rows = rows_of(page)
+    assert "1,234<" in rows["fixed-1"] and "[1,000, 2,000]" in rows["fixed-1"]
+    assert 'data-value="">–<' in rows["random"]
+    assert re.search(r'<th scope="col" data-less><button type="button">tokens_to_answer<', page)
+
+
+def test_history_marks_what_moved_significantly(report):
+    (chart,) = data_of(render(report))["history"]
+    marks = {line["name"]: [point["mark"] for point in line["points"]] for line in chart["series"]}
+    assert marks["mog"] == ["", "drop"] and marks["fixed-1"] == ["", "rise"] and marks["fixed-2"] == ["", ""]
+    assert [line["name"] for line in chart["series"] if line["shown"]] == ["mog", ATTACK, "fixed-1"]
+
+
+def test_curves_tell_value_and_interval_at_every_length(report):
+    (chart,) = data_of(render(report))["curves"]
+    lines = {line["name"]: line["points"] for line in chart["series"]}
+    assert set(lines) == set(KINDS)
+    at = report.scores.set_index(["method", "measure"])
+    for name, points in lines.items():
+        assert [point["x"] for point in points] == [1000, 2000, 4000, 8000]
+        for point in points:
+            row = at.loc[(name, f"ER@{point['x']}")]
+            assert (point["y"], point["low"], point["high"]) == pytest.approx(
+                (row["value"], row["low"], row["high"]), abs=1e-4
+            )
+            assert f"{row['value']:.3f} [{row['low']:.3f}, {row['high']:.3f}]" in point["text"]
+
+
+def test_environment_names_versions_and_machine():
+    facts = dict(environment())
+    assert re.fullmatch(r"3\.\d+\.\d+", facts["python"])
+    assert all(facts[name] for name in ("mog-assets", "dagster", "torch", "qdrant-client", "platform"))
+    assert int(facts["processor cores"]) >= 1
+
+
+# What readers look into
+
+
+def test_main_methods_are_the_best_of_each_kind_and_the_baseline_last(measured):
+    _, scores = measured
+    found = browse.main_methods(scores, "fixed-2")
+    assert found[-1] == "fixed-2"
+    assert set(found) == {"fixed-1", "fixed-2", "mog", "mog+topics", ATTACK}
+    er = scores[scores["measure"] == "ER"].set_index("method")["value"]
+    assert er["fixed-1"] > er["fixed-2"] and er[found[:-1]].is_monotonic_decreasing
+    assert browse.main_methods(scores, "absent", 1) == ["mog"]
+
+
+def test_groups_are_means_over_their_questions(measured):
+    per_question, _ = measured
+    table = browse.by_group(per_question, QUESTIONS, ["mog", "fixed-1"], ["ER"], 0)
+    assert table[["by", "group", "n"]].drop_duplicates().to_numpy().tolist() == [
+        ["kind", "across", 8],
+        ["kind", "", 4],
+        ["corpus", "moor", 12],
+    ]
+    across = {q.id for q in QUESTIONS if q.kind == "across"}
+    for row in table.to_dict("records"):
+        own = per_question[per_question["method"] == row["method"]]
+        own = own[own["question"].isin(across)] if row["group"] == "across" else own
+        own = own[~own["question"].isin(across)] if row["group"] == "" else own
+        assert row["value"] == pytest.approx(own["ER"].mean())
+        assert row["low"] <= row["value"] <= row["high"]
+
+
+def test_question_with_evidence_in_two_corpora_counts_in_both(measured):
+    per_question, _ = measured
+    both = replace(QUESTIONS[0], evidence=(*QUESTIONS[0].evidence, Evidence("fen", "d", 0, 1)))
+    table = browse.by_group(per_question, [both, *QUESTIONS[1:]], ["mog"], ["ER"], 0)
+    assert dict(zip(table["group"], table["n"], strict=True)) == {"across": 8, "": 4, "moor": 12, "fen": 1}
+
+
+def test_pairs_tell_every_win_and_loss(measured):
+    per_question, _ = measured
+    found = compared(measured)
+    er = per_question.pivot(index="question", columns="method", values="ER")
+    assert [(pair["a"], pair["b"]) for pair in found["pairs"]] == [(0, 1), (0, 2), (1, 2)]
+    for pair in found["pairs"]:
+        difference = er[found["methods"][pair["a"]]] - er[found["methods"][pair["b"]]]
+        ids = {side: [found["questions"][i]["id"] for i in pair[side]] for side in ("wins", "losses")}
+        assert set(ids["wins"]) == set(difference[difference > 0].index)
+        assert set(ids["losses"]) == set(difference[difference < 0].index)
+        assert (pair["better"], pair["worse"], pair["n"]) == (len(ids["wins"]), len(ids["losses"]), 12)
+        assert pair["mean"] == pytest.approx(difference.mean(), abs=1e-4)
+    assert any(pair["wins"] for pair in found["pairs"])
+
+
+def test_snippets_are_cut_around_the_gold_evidence_and_kept_once(measured):
+    found = compared(measured)
+    assert max(Counter(found["texts"]).values()) == 1
+    snippets = [
+        (snippet, bool(snippet["marks"]))
+        for question in found["questions"]
+        for own in found_by(question)
+        for snippet in own["passages"]
+    ]
+    assert {golden for _, golden in snippets} == {True, False}
+    for snippet, golden in snippets:
+        text = found["texts"][snippet["text"]]
+        assert len(text) <= (browse.GOLD_CHARS if golden else browse.OTHER_CHARS)
+        assert TEXT[snippet["from"] :].startswith(text)
+        assert snippet["start"] <= snippet["from"] and snippet["from"] + len(text) <= snippet["end"]
+        for low, high in snippet["marks"]:
+            assert text[low:high] in "The wren sings."
+    for question in found["questions"]:
+        (gold,) = question["gold"]
+        assert found["texts"][gold["text"]] == "The wren sings."
+
+
+def found_by(question: dict) -> list[dict]:
+    return list(question["found"].values())
+
+
+def test_passage_far_down_is_shown_where_it_holds_the_evidence():
+    text = "x" * 20_000
+    question = Question("q", "?", "", "test", evidence=(Evidence("moor", "d", 15_000, 15_010),))
+    spans = [(i * 100, i * 100 + 100) for i in range(9)] + [(14_000, 16_000), (15_000, 15_100)]
+    # What stands behind the first 8,000 characters is no context that anything was measured on.
+    spans += [(900, 9_000), (15_000, 15_010)]
+    rows = [("s", "test", "q", "a", rank, "moor", "d", *span, 1, 0.0) for rank, span in enumerate(spans, 1)]
+    rows.append(("s", "test", "q", "b", 1, "moor", "d", 0, 10, 1, 0.0))
+    runs = pd.DataFrame(rows, columns=RUN_COLUMNS)
+    per_question = evaluate(runs, {"s": [question]}, 2)
+    found = browse.duels(per_question, runs, [question], ["a", "b"], lambda wanted: dict.fromkeys(wanted, ("", text)))
+    own = found["questions"][0]["found"]["0"]
+    assert [passage["rank"] for passage in own["passages"]] == [1, 2, 3, 10, 11]
+    assert own["hidden"] == 7
+    long = own["passages"][3]
+    assert len(found["texts"][long["text"]]) == browse.GOLD_CHARS
+    assert [[low + long["from"], high + long["from"]] for low, high in long["marks"]] == [[15_000, 15_010]]
+
+
+# In a browser
+
+
+@pytest.fixture(scope="module")
+def chromium():
+    if CHROMIUM is None:
+        pytest.skip("chromium is not installed (no `chromium` on PATH)")
+    playwright = pytest.importorskip("playwright.sync_api", reason="the Python package playwright is not installed")
+    with playwright.sync_playwright() as driver:
+        opened = driver.chromium.launch(executable_path=CHROMIUM, args=FLAGS)
+        yield opened
+        opened.close()
+
+
+@pytest.fixture
+def visit(chromium):
+    """Opens a page; in the end it has asked for nothing but itself, and no script of it has failed."""
+    contexts, errors, asked = [], [], []
+
+    def open_page(path, **options):
+        context = chromium.new_context(**{"viewport": {"width": 1280, "height": 900}, **options})
+        contexts.append(context)
+        page = context.new_page()
+        page.set_default_timeout(10_000)
+        errors.append(watch_errors(page, path.as_uri()))
+        page.on("request", lambda request: asked.append((request.url, path.as_uri())))
+        page.goto(path.as_uri())
+        return page
+
+    yield open_page
+    for context in contexts:
+        context.close()
+    assert [error for found in errors for error in found] == []
+    assert asked and [url for url, own in asked if url != own and not url.startswith("data:")] == []
+
+
+@pytest.fixture(scope="module")
+def stored(sample_project):
+    return Store(sample_project.settings.home).read("report").path("report.html")
+
+
+def shown(board):
+    return board.locator("tbody tr:not([hidden])")
+
+
+def column(board, name):
+    """Figures of a column, in the order of the rows."""
+    at = board.locator("thead th").all_text_contents().index(name)
+    cells = board.locator("tbody tr").evaluate_all("(rows, at) => rows.map(row => row.cells[at].dataset.value)", at)
+    return [float(cell) for cell in cells]
+
+
+def test_leaderboard_is_sorted_by_click_and_by_keyboard(visit, stored):
+    page = visit(stored)
+    board = page.locator(".board").first
+    er = column(board, "ER")
+    assert len(er) > 20 and er == sorted(er, reverse=True) and er[0] > er[-1]
+    mrr = board.locator("th", has=page.get_by_role("button", name="nDCG@10", exact=True))
+    mrr.get_by_role("button").click()
+    assert mrr.get_attribute("aria-sort") == "descending"
+    values = column(board, "nDCG@10")
+    assert values == sorted(values, reverse=True) and values[0] > values[-1]
+    assert board.locator("[aria-sort]").count() == 1
+
+    # The button before it in the order of the page is that of hit@2.
+    page.keyboard.press("Shift+Tab")
+    assert page.evaluate("document.activeElement.textContent") == "hit@2"
+    page.keyboard.press("Enter")
+    page.keyboard.press("Enter")
+    values = column(board, "hit@2")
+    assert values == sorted(values) and values[0] < values[-1]
+    page.keyboard.press("Tab")
+    page.keyboard.press("Space")
+    assert mrr.get_attribute("aria-sort") == "descending"
+
+    board.get_by_role("button", name="method", exact=True).click()
+    names = board.locator("tbody tr").evaluate_all("rows => rows.map(row => row.dataset.method)")
+    assert names.index("fixed-1") < names.index("fixed-2") < names.index("mog") and names[0].startswith("dense")
+
+
+def test_leaderboard_shows_the_methods_that_a_reader_asks_for(visit, stored):
+    page = visit(stored)
+    board = page.locator(".board").first
+    every = shown(board).count()
+    told = board.locator("output")
+    assert told.text_content() == f"{every} of {every} methods"
+    board.get_by_label("Method").fill("FUSED 2")
+    names = [row.get_attribute("data-method") for row in shown(board).all()]
+    assert names and len(names) < every and all("fused" in name and "2" in name for name in names)
+    assert told.text_content() == f"{len(names)} of {every} methods"
+    board.get_by_label("Retriever").select_option("hybrid")
+    assert [row.get_attribute("data-method") for row in shown(board).all()] == ["hybrid:fused-2"]
+    board.get_by_label("Method").fill("")
+    board.get_by_label("Retriever").select_option("")
+    board.get_by_label("Kind").select_option("mog")
+    board.get_by_label("Topics").select_option("with")
+    assert [row.get_attribute("data-method") for row in shown(board).all()] == ["mog+topics"]
+    assert told.text_content() == f"1 of {every} methods"
+
+
+def test_reader_chooses_measures_and_what_stands_under_them(visit, stored):
+    page = visit(stored)
+    board = page.locator(".board").first
+    heads = board.locator("thead th:not([hidden])")
+    before = heads.all_text_contents()
+    assert before[:6] == ["method", "ER", "ER@1000", "ER@2000", "ER@4000", "ER@8000"] and "MRR" not in before
+    board.get_by_text("Measures:").click()
+    board.get_by_label("MRR", exact=True).check()
+    board.get_by_label("ER@2000", exact=True).uncheck()
+    after = heads.all_text_contents()
+    assert "MRR" in after and "ER@2000" not in after
+    assert all(row.locator("td:not([hidden])").count() == len(after) - 1 for row in shown(board).all()[:3])
+    assert board.locator(".interval:visible").count() > 0
+    board.get_by_label("interval").uncheck()
+    assert board.locator(".interval:visible").count() == 0
+    assert board.locator(".p:visible").count() > 0
+
+
+def test_curves_tell_their_figures_and_draw_the_chosen_methods(visit, stored):
+    page = visit(stored)
+    chart = page.locator("[data-chart=curves]").first
+    lines = chart.locator("svg polyline")
+    assert lines.count() == chart.locator(".legend input:checked").count() == browse.MOST_METHODS
+    assert chart.locator(".dot").count() == 4 * browse.MOST_METHODS
+    chart.locator(".dot").first.focus()
+    told = chart.locator("output")
+    first = told.text_content()
+    assert re.search(r" at 1,000 characters: \d\.\d{3} \[\d\.\d{3}, \d\.\d{3}\]$", first)
+    page.keyboard.press("ArrowRight")
+    assert told.text_content().startswith(first.split(" at ")[0] + " at 2,000 characters")
+    chart.locator(".legend input:checked").first.uncheck()
+    assert lines.count() == browse.MOST_METHODS - 1
+    chart.get_by_text("more").click()
+    chart.get_by_label("fused-5", exact=True).check()
+    assert lines.count() == browse.MOST_METHODS
+    history_chart = page.locator("[data-chart=history]").first
+    assert history_chart.locator(".dot").count() == browse.MOST_METHODS
+    assert page.locator("[data-chart=answers] .dot").count() == 8
+
+
+def test_groups_change_with_the_measure(visit, stored):
+    page = visit(stored)
+    part = page.locator(".groups").first
+    table = part.get_by_role("region")
+    assert table.count() == 1 and "ER" in table.get_attribute("aria-label")
+    before = table.text_content()
+    assert all(name in before for name in ("garden", "workshop", "sky", "pinpoint"))
+    part.get_by_label("Measure").select_option("nDCG@10")
+    assert (
+        table.count() == 1 and table.get_attribute("aria-label").endswith("nDCG@10") and table.text_content() != before
+    )
+
+
+def test_wins_open_to_passages_side_by_side_with_the_evidence_marked(visit, stored):
+    page = visit(stored)
+    duel = page.locator("#duel-0")
+    a, b = (duel.locator(f"select[name={name}]") for name in ("a", "b"))
+    names = a.locator("option").all_text_contents()
+    assert len(names) == browse.MOST_METHODS and a.input_value() != b.input_value()
+    first, second = names[int(a.input_value())], names[int(b.input_value())]
+    assert duel.locator("output").text_content().startswith("Of ")
+    question = duel.locator("details").first
+    assert question.locator("summary").text_content().startswith("+")
+    question.locator("summary").focus()
+    page.keyboard.press("Enter")
+    sides = question.locator(".sides section")
+    sides.first.wait_for()
+    assert sides.locator("h5").all_text_contents()[0].startswith(f"{first}: ER")
+    assert sides.locator("h5").all_text_contents()[1].startswith(f"{second}: ER")
+    gold = question.locator(":scope > article mark").first.text_content()
+    assert gold
+    assert sides.nth(0).locator("article").count() > 0 and sides.nth(1).locator("article").count() > 0
+    marked = sides.nth(0).locator("mark").first.text_content()
+    assert marked and (marked in gold or gold in marked)
+    place = sides.nth(0).locator(".place").first.text_content()
+    assert re.search(r"^1\. (level \d|\d hops) · .+(garden|workshop|sky)/.+, [\d,]+–[\d,]+$", place)
+
+    text = question.locator("summary").text_content()
+    duel.get_by_role("button", name="swap A and B").click()
+    assert (names[int(a.input_value())], names[int(b.input_value())]) == (second, first)
+    lists = duel.locator("h4").all_text_contents()
+    assert lists == [f"Where {second} wins most", f"Where {first} wins most"]
+    assert text.replace("+", "−", 1) in duel.locator("summary").all_text_contents()
+    hops = next(name for name in names if name.startswith("hop-"))
+    a.select_option(str(names.index(hops)))
+    b.select_option(str(names.index("fixed-2")))
+    duel.locator("summary").first.click()
+    place = duel.locator(".sides section").first.locator(".place").first
+    assert place.text_content().startswith(f"1. {hops.removeprefix('hop-')} hops · ")
+    b.select_option(a.input_value())
+    assert duel.locator("output").text_content() == "Choose two different methods."
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_page_fits_a_phone_in_either_scheme(visit, stored, scheme):
+    page = visit(stored, viewport={"width": 375, "height": 800}, color_scheme=scheme, has_touch=True, is_mobile=True)
+    page.locator("#duel-0 summary").first.tap()
+    page.locator("#duel-0 .sides").wait_for()
+    for summary in page.locator("summary:has-text('Measures'), summary:has-text('Configuration')").all():
+        summary.tap()
+    assert page.evaluate("document.documentElement.scrollWidth") == 375
+    assert page.evaluate("visualViewport.scale") == 1
+    # Perceived lightness of text and background.
+    paper, ink = page.evaluate(
+        "['backgroundColor', 'color'].map(name => getComputedStyle(document.body)[name].match(/\\d+/g).map(Number))"
+    )
+    assert (sum(paper) < sum(ink)) == (scheme == "dark")
+    drawn = page.locator("[data-chart=curves] svg.key ~ svg, [data-chart=curves] .plot svg").first
+    assert drawn.bounding_box()["width"] <= 375
+
+
+def test_contents_lead_to_every_section(visit, stored):
+    page = visit(stored)
+    links = page.locator("nav a")
+    targets = [link.get_attribute("href").removeprefix("#") for link in links.all()]
+    assert targets == [head.get_attribute("id") for head in page.locator("h2").all()]
+    repeated = page.evaluate("[...document.querySelectorAll('[id]')].map(e => e.id)")
+    assert len(repeated) == len(set(repeated))
+
+
+def test_page_says_what_it_was_made_with_and_names_no_folder(visit, stored, sample_project):
+    page = visit(stored)
+    said = page.locator("#made-with ~ .scroll").last.text_content()
+    manifest = Store(sample_project.settings.home).read("scores").manifest
+    assert manifest.version[:12] in said and "all-MiniLM-L6-v2" in said and "dagster" in said
+    assert "garden.jsonl" in page.locator("pre").text_content()
+    assert str(sample_project.folder) not in stored.read_text(encoding="utf-8")
+
+
+def test_hostile_texts_are_shown_as_texts(visit, report, tmp_path):
+    path = tmp_path / "report.html"
+    path.write_text(render(report), encoding="utf-8")
+    page = visit(path)
+    assert page.locator(".board tbody tr").count() == len(KINDS)
+    duel = page.locator("#duel-0")
+    duel.locator("details").first.locator("summary").click()
+    assert duel.locator(".sides mark").first.text_content() == "The wren sings."
+    assert ATTACK in duel.locator(".sides").first.text_content()
+    page.locator("[data-chart=history] .dot.marked").first.focus()
+    assert "significant drop" in page.locator("[data-chart=history] output").text_content()
+    assert page.locator("img").count() == 0
+    assert page.title() == "Retrieval report"
+
+
+def test_script_that_slipped_in_does_not_run(chromium, report, tmp_path):
+    path = tmp_path / "report.html"
+    attack = "<main><script>document.title = 'owned'</script><img src=x onerror=\"document.title = 'owned'\">"
+    path.write_text(render(report).replace("<main>", attack), encoding="utf-8")
+    page = chromium.new_page()
+    page.goto(path.as_uri())
+    assert page.locator("main > img").count() == 1
+    # The page's own script has run all the same.
+    assert page.locator(".board output").text_content() == f"{len(KINDS)} of {len(KINDS)} methods"
+    assert page.title() == "Retrieval report"
+    page.close()
