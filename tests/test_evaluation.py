@@ -21,7 +21,6 @@ from mog_assets.errors import ConfigError, MogError
 from mog_assets.evaluation import assets as evaluation_assets
 from mog_assets.evaluation import history, plots
 from mog_assets.evaluation.measures import evaluate, headline_measures, measure_names
-from mog_assets.evaluation.report import render
 from mog_assets.evaluation.runs import gold_passages, random_passages, read_runs
 from mog_assets.evaluation.scores import COLUMNS, leaderboard, score
 from mog_assets.retrieval.corpora import Corpora
@@ -211,19 +210,6 @@ def test_plots_are_small_pngs():
         plots.er_over_time(dated(table), "absent"),
     ]
     assert all(data.startswith(b"\x89PNG") and len(data) < MAX_BYTES for data in pictures)
-
-
-def test_report_escapes_and_asks_nothing_of_the_network():
-    page = render(made_scores("<script>alert(1)</script>"), {'"><img src=x>': b"\x89PNG"}, ["1 < 2 & <b>bold</b>"])
-    assert "<script>alert" not in page
-    assert "&lt;script&gt;alert(1)" in page
-    assert "<img src=x>" not in page
-    assert "1 &lt; 2 &amp; &lt;b&gt;" in page
-    assert "http://" not in page
-    assert "https://" not in page
-    assert "data:image/png;base64," in page
-    assert page.count('aria-sort="descending"') == 1
-    assert "No question with evidence" in render(pd.DataFrame(columns=list(COLUMNS)), {}, [])
 
 
 # History
