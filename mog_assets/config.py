@@ -119,16 +119,27 @@ class QuestionSetSettings(_Model):
 
 
 class EncoderSettings(_Model):
-    """Sentence encoder: the embedded `all-MiniLM-L6-v2`, a Hugging Face model id, or a local folder."""
+    """Sentence encoder: the embedded `all-MiniLM-L6-v2`, a Hugging Face model id, or a local folder.
+
+    A vector is the mean of the tokens' vectors, or that of the first token (`cls`). `query_model` encodes questions
+    where they have a model of their own, as with MedCPT.
+    """
 
     # The paper's encoder is FacebookAI/roberta-base; the embedded one needs no download.
     model: str = "all-MiniLM-L6-v2"
+    query_model: str | None = None
+    pooling: Literal["mean", "cls"] = "mean"
     device: Literal["auto", "cpu", "cuda"] = "auto"
     dtype: Literal["auto", "float32", "bfloat16"] = "auto"
     max_length: PositiveInt = 256
     batch_tokens: PositiveInt = 8192
     # "pooled" encodes level 1 only; coarser vectors are means weighted by length. benchmarks/README.md has the trade.
     levels: Literal["pooled", "direct"] = "pooled"
+
+    @property
+    def of_questions(self) -> EncoderSettings:
+        """The encoder of the questions."""
+        return self.model_copy(update={"model": self.query_model or self.model, "query_model": None})
 
 
 class Bm25Settings(_Model):
@@ -238,8 +249,9 @@ class AnsweringSettings(_Model):
 class ExperimentSettings(_Model):
     """What the papers' experiments vary (`mog experiment`).
 
-    `encoders` are further retrievers by name: the third is fused with BM25 and the first two as RRF-4. Experiments that
-    answer anew ask `questions` of each question set at most. Positions are percentiles of the context.
+    `encoders` are further retrievers by name: BM25 is fused with the first of them (RRF-2) and with the first three
+    (RRF-4). Experiments that answer anew ask `questions` of each question set at most. Positions are percentiles of the
+    context.
     """
 
     k_r: list[PositiveInt] = Field([3, 8, 16, 32], min_length=1)
@@ -312,6 +324,15 @@ class Settings(_Model):
                     raise ValueError(
                         f"question_sets.{name}.corpora: expected names of corpora ({known}), got {corpus!r}"
                     )
+        return self
+
+    @model_validator(mode="after")
+    def _one_encoder(self) -> Settings:
+        if self.encoder.query_model is not None:
+            raise ValueError(
+                "encoder.query_model: expected none, because router and topics take vectors of questions and chunks "
+                f"for those of one model, got {self.encoder.query_model!r}; name the pair under experiments.encoders"
+            )
         return self
 
     @property

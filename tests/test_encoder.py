@@ -2,16 +2,19 @@
 
 import os
 import re
+import sqlite3
 import subprocess
 import sys
+from contextlib import closing
 from pathlib import Path
 
 import numpy as np
 import pytest
 
-from mog_assets.config import EncoderSettings
-from mog_assets.errors import MogError
+from mog_assets.config import EncoderSettings, load
+from mog_assets.errors import ConfigError, MogError
 from resources.encoder import Encoder
+from resources.store import digest, file_digest
 
 TEXTS = [
     "The cat sleeps on the sofa.",
@@ -147,3 +150,94 @@ def test_cuda_where_there_is_none_is_an_error(monkeypatch):
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
     with pytest.raises(MogError, match=r"encoder\.device: expected a CUDA device, found none"):
         Encoder(EncoderSettings(device="cuda")).encode(["text"])
+
+
+def tiny_encoder(folder, seed):
+    """A BERT of random weights that reads letters, as a local folder."""
+    import torch
+    from tokenizers import Tokenizer, models, normalizers, pre_tokenizers, processors
+    from transformers import BertConfig, BertModel, PreTrainedTokenizerFast
+
+    letters = "abcdefghijklmnopqrstuvwxyz"
+    tokens = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", *letters, *(f"##{letter}" for letter in letters)]
+    words = Tokenizer(models.WordPiece({token: i for i, token in enumerate(tokens)}, unk_token="[UNK]"))
+    words.normalizer = normalizers.BertNormalizer(lowercase=True)
+    words.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
+    words.post_processor = processors.BertProcessing(("[SEP]", 3), ("[CLS]", 2))
+    special = {"pad_token": "[PAD]", "unk_token": "[UNK]", "cls_token": "[CLS]", "sep_token": "[SEP]"}
+    PreTrainedTokenizerFast(tokenizer_object=words, **special).save_pretrained(folder)
+    sizes = {"hidden_size": 32, "num_hidden_layers": 1, "num_attention_heads": 2, "intermediate_size": 32}
+    with torch.random.fork_rng():
+        torch.manual_seed(seed)
+        model = BertModel(BertConfig(vocab_size=len(tokens), max_position_embeddings=64, **sizes))
+    model.save_pretrained(folder, safe_serialization=True)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def tiny(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("encoders")
+    return {name: tiny_encoder(folder / name, seed) for seed, name in enumerate(("article", "query"))}
+
+
+def test_cls_is_the_vector_of_the_first_token_and_mean_that_of_all(tiny):
+    import torch
+    from transformers import AutoModel, AutoTokenizer
+
+    folder = str(tiny["article"])
+    tokenizer, model = AutoTokenizer.from_pretrained(folder), AutoModel.from_pretrained(folder).eval()
+    for text in TEXTS:
+        with torch.inference_mode():
+            hidden = model(**tokenizer(text, return_tensors="pt")).last_hidden_state[0].numpy()
+        for pooling, expected in (("cls", hidden[0]), ("mean", hidden.mean(axis=0))):
+            # A longer text in the batch: padding changes neither.
+            settings = EncoderSettings(model=folder, device="cpu", dtype="float32", pooling=pooling)
+            found = Encoder(settings).encode([text, text + " and so on and on"])[0]
+            np.testing.assert_allclose(found, expected / np.linalg.norm(expected), atol=2e-3)
+
+
+def test_pooling_changes_the_fingerprint_and_mean_keeps_the_one_it_had(tiny):
+    folder = tiny["article"]
+    mean, cls = (EncoderSettings(model=str(folder), device="cpu", dtype="float32", pooling=p) for p in ("mean", "cls"))
+    assert Encoder(mean).fingerprint != Encoder(cls).fingerprint
+    names = ("config.json", "model.safetensors", "tokenizer.json", "tokenizer_config.json")
+    files = [[name, file_digest(folder / name)] for name in names]
+    # As it was before there was a choice: vectors in caches and stores carry it.
+    assert Encoder(mean).fingerprint == digest("mean-pooling", files, 256, "float32")[:16]
+    assert Encoder(mean).identity[0] == {"model": str(folder), "dtype": "float32", "max_length": 256}
+    assert Encoder(cls).identity[0]["pooling"] == "cls"
+
+
+def test_questions_of_a_query_model_are_encoded_by_it_and_chunks_are_not(tiny, tmp_path):
+    article, query = (EncoderSettings(model=str(tiny[name]), device="cpu") for name in ("article", "query"))
+    pair = article.model_copy(update={"query_model": str(tiny["query"])})
+    assert pair.of_questions == query and article.of_questions == article
+    assert Encoder(pair).fingerprint == Encoder(article).fingerprint
+    assert Encoder(pair).identity == Encoder(article).identity
+    chunks, questions = Encoder(pair, tmp_path).encode(TEXTS), Encoder(pair.of_questions, tmp_path).encode(TEXTS)
+    assert (chunks == Encoder(article).encode(TEXTS)).all() and (questions == Encoder(query).encode(TEXTS)).all()
+    assert (np.abs(chunks - questions).max(axis=1) > 0.05).all()
+    assert len(list(tmp_path.glob("*.sqlite"))) == 2
+
+
+def test_encoding_that_keeps_nothing_leaves_the_cache_alone(tiny, tmp_path):
+    encoder = Encoder(EncoderSettings(model=str(tiny["article"]), device="cpu"), tmp_path)
+    vectors = encoder.encode(TEXTS[:2])
+    (path,) = tmp_path.glob("*.sqlite")
+    again = encoder.encode(TEXTS, keep=False)
+    assert encoder.encoded == 2 + 3
+    np.testing.assert_allclose(again[:2], vectors, atol=2e-3)
+    with closing(sqlite3.connect(path)) as cache:
+        assert cache.execute("SELECT count(*) FROM vectors").fetchone() == (2,)
+
+
+def test_query_model_of_the_graph_itself_is_refused(tmp_path):
+    path = tmp_path / "mog.yaml"
+    path.write_text("corpora: {a: {path: a.jsonl}}\nencoder: {model: some/articles, query_model: some/queries}\n")
+    with pytest.raises(ConfigError, match=r"encoder\.query_model: expected none.*got 'some/queries'.*experiments\.enc"):
+        load(path)
+    path.write_text(
+        "corpora: {a: {path: a.jsonl}}\n"
+        "experiments: {encoders: {MedCPT: {model: some/articles, query_model: some/queries, pooling: cls}}}\n"
+    )
+    assert load(path).experiments.encoders["MedCPT"].of_questions.model == "some/queries"

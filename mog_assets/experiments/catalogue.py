@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
-from mog_assets.experiments import granularity
+from mog_assets.experiments import cost, granularity, labels, retrievers
 from mog_assets.experiments.lab import Experiment
 
-EXPERIMENTS: tuple[Experiment, ...] = (*granularity.EXPERIMENTS,)
+EXPERIMENTS: tuple[Experiment, ...] = (
+    *granularity.EXPERIMENTS,
+    *retrievers.EXPERIMENTS,
+    *labels.EXPERIMENTS,
+    *cost.EXPERIMENTS,
+)

@@ -1,4 +1,4 @@
-"""How many chunks enter the mix, which retriever finds them, and whether a router weighs them."""
+"""How many chunks enter the mix, whether a router weighs them, and how far that is from the best weights."""
 
 from __future__ import annotations
 
@@ -6,19 +6,24 @@ from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
 
+import numpy as np
 import pandas as pd
 
 from mog_assets.config import Settings
 from mog_assets.evaluation.measures import headline_measures
-from mog_assets.experiments.lab import ALPHA, Claim, Experiment, Findings, Lab, difference_text, score_rows, told
-from mog_assets.retrieval.methods import Passages, parse
+from mog_assets.experiments import plots
+from mog_assets.experiments.conclusions import joined, over_sets, untestable
+from mog_assets.experiments.lab import ALPHA, Experiment, Findings, Lab, difference_text, score_rows, told
+from mog_assets.retrieval.methods import Passages, default_methods, parse
 from mog_assets.routing.retrieve import Retrieval, needs
+
+_SAMPLES = 2000
 
 
 def k_r(lab: Lab) -> Findings:
     """MoG with more or fewer chunks of each level and corpus in the mix."""
-    settings, values = lab.settings, lab.settings.experiments.k_r
-    method, tables, claims = parse("mog", settings), [], []
+    settings, values = lab.settings, list(dict.fromkeys(lab.settings.experiments.k_r))
+    method, tables, shown, lines = parse("mog", settings), [], {}, {}
     for name in lab.tested():
         retrieval = lab.retrieval(name)
 
@@ -28,25 +33,136 @@ def k_r(lab: Lab) -> Findings:
 
         cells = [lab.measured(name, f"k_r = {value}", value, partial(find, value)) for value in values]
         tables.append(score_rows(name, cells, headline_measures(settings.k), f"k_r = {values[0]}", lab.seed))
+        line = tables[-1][tables[-1]["measure"] == "ER"]
+        lines[name] = line.assign(x=values)
         rows = [told(tables[-1], name, f"k_r = {value}", "ER") for value in values[1:]]
-        moved = [row for row in rows if row["p"] < ALPHA]
-        claims.append(
-            Claim(
-                "Mix-of-Granularity, figure 5",
-                "More chunks in the mix than 3 of each level do not help much.",
-                "not seen" if any(row["difference"] > 0 for row in moved) else "seen",
-                f"{name}: ER against k_r = {values[0]}: "
-                + "; ".join(f"{row['cell']} {difference_text(row)}" for row in rows),
-            )
+        if rows:
+            better = any(row["p"] < ALPHA and row["difference"] > 0 for row in rows)
+            figures = "; ".join(f"{row['cell']} {difference_text(row)}" for row in rows)
+            shown[name] = (not better, f"ER against k_r = {values[0]}: {figures}")
+    return Findings(
+        joined(tables),
+        plots={"ER against k_r": plots.curves(lines, "k_r", "ER", "MoG with more chunks in the mix", values, log=True)},
+        claims=over_sets(
+            "Mix-of-Granularity, figure 5 and appendix F",
+            "MoG does as well with few chunks of each level in the mix as with many.",
+            shown,
+        ),
+    )
+
+
+def router(lab: Lab) -> Findings:
+    """MoG and MoGG against the same with equal weights, and against one level or hop alone."""
+    settings, scored = lab.settings, _scored(lab)
+    medrag = f"fixed-{min(2, settings.levels)}"
+    fused = [f"fused-{level}" for level in settings.level_range]
+    hops = [f"hop-{hop}" for hop in range(settings.graph.hops + 1)]
+    tables: list[pd.DataFrame] = []
+    found: dict[str, dict[str, tuple[bool, str]]] = {"medrag": {}, "fused": {}, "alike": {}, "mogg": {}}
+    for name, part in scored.items():
+        levels = _compared(lab, part, f"{name}, levels", ["mog", medrag, *fused])
+        if levels is not None:
+            tables.append(levels)
+            er = levels[(levels["measure"] == "ER") & (levels["cell"] != "mog")].set_index("cell")
+            for key, methods in (("medrag", [medrag]), ("fused", fused)):
+                here = er.loc[[m for m in methods if m in er.index]]
+                if len(here):
+                    rival = here.loc[here["value"].idxmax()]
+                    worse = bool(rival["p"] < ALPHA and rival["difference"] < 0)
+                    found[key][name] = (worse, f"ER of {rival.name} against mog {difference_text(rival)}")
+        graph = _compared(lab, part, f"{name}, sentence graph", ["mogg", "mogg-uniform", *hops])
+        if graph is not None:
+            tables.append(graph)
+            er = graph[graph["measure"] == "ER"].set_index("cell")
+            if "mogg-uniform" in er.index:
+                row = er.loc["mogg-uniform"]
+                worse = bool(row["p"] < ALPHA and row["difference"] < 0)
+                found["mogg"][name] = (worse, f"ER of mogg-uniform against mogg {difference_text(row)}")
+        alike = _compared(lab, part, f"{name}, graph without router", [medrag, "mogg-uniform"])
+        if alike is not None:
+            tables.append(alike)
+            row = told(alike, f"{name}, graph without router", "mogg-uniform", "ER")
+            figures = f"ER of mogg-uniform against {medrag} {difference_text(row)}"
+            found["alike"][name] = (bool(row["p"] >= ALPHA), figures)
+    table9 = "Mix-of-Granularity, table 9 and appendix K"
+    return Findings(
+        joined(tables),
+        claims=[
+            *over_sets(table9, "MoG finds more than MedRAG, which has one level.", found["medrag"]),
+            *over_sets(
+                "Mix-of-Granularity, section 3.2",
+                "A router's weights do better than equal weights (against the best level to pass on).",
+                found["fused"],
+            ),
+            *over_sets(table9, "MoGG without its router is like MedRAG.", found["alike"]),
+            *over_sets(table9, "MoGG does better with its router than without.", found["mogg"]),
+            untestable(
+                table9,
+                "With Llama 3, MoG and MoGG answer more questions than MedRAG, and hardly more than no retrieval.",
+                "Accuracy of a language model's answers; what is compared here are the passages it would get.",
+            ),
+        ],
+    )
+
+
+def _compared(lab: Lab, part: pd.DataFrame, label: str, methods: Sequence[str]) -> pd.DataFrame | None:
+    """The first of some methods against the others, as far as they were scored."""
+    there = [method for method in methods if method in set(part["method"])]
+    if methods[0] not in there or len(there) < 2:
+        return None
+    cells = [part[part["method"] == method].rename(columns={"method": "cell"}) for method in there]
+    return score_rows(label, cells, headline_measures(lab.settings.k), methods[0], lab.seed)
+
+
+def oracle_gap(lab: Lab) -> Findings:
+    """How much of the way from the best single level to the best weights known MoG goes."""
+    rows = []
+    for name, part in _scored(lab).items():
+        wide = part.pivot(index="question", columns="method", values="ER")
+        fixed = [f"fixed-{level}" for level in lab.settings.level_range if f"fixed-{level}" in wide]
+        if not fixed or not {"mog", "oracle"} <= set(wide):
+            continue
+        best = str(wide[fixed].mean().idxmax())
+        values = wide[[best, "mog", "oracle"]].to_numpy(np.float64)
+        counts = np.random.default_rng(lab.seed).multinomial(
+            len(values), np.full(len(values), 1 / len(values)), _SAMPLES
         )
-    return Findings(pd.concat(tables, ignore_index=True), claims=claims)
+        floor, mog, oracle = (counts @ values / len(values)).T
+        # Where the gap may be none, its share means nothing.
+        gap = np.quantile(oracle - floor, [0.025, 0.975])
+        means = values.mean(axis=0)
+        row = {"question set": name, "best level": best, "level": means[0], "mog": means[1], "oracle": means[2]}
+        row["gap"] = f"{row['oracle'] - row['level']:.3f} [{gap[0]:.3f}, {gap[1]:.3f}]"
+        row["closed"] = "the gap may be none"
+        if gap[0] > 0:
+            low, high = np.quantile((mog - floor) / (oracle - floor), [0.025, 0.975])
+            share = (row["mog"] - row["level"]) / (row["oracle"] - row["level"])
+            row["closed"] = f"{share:.0%} [{low:.0%}, {high:.0%}]"
+        rows.append(row | {"n": len(values)})
+    return Findings(tables={"share of the gap between best single level and oracle that mog closes (ER)": rows})
 
 
-def _of_mog(settings: Settings) -> Sequence[str]:
+def _scored(lab: Lab) -> dict[str, pd.DataFrame]:
+    """What the asset `scores` says of each question, by question set."""
+    table = pd.read_parquet(lab.read("scores", None).path("per_question.parquet"))
+    return {str(name): part for name, part in table.groupby("question_set", sort=False)}
+
+
+def of_mog(settings: Settings) -> Sequence[str]:
     """What MoG is ranked from; nothing where no router can be trained."""
     if not settings.trains_routers:
         return ()
     return ("questions", *needs([parse("mog", settings)], settings).keys)
+
+
+def _with(*methods: str, settings: Settings) -> Sequence[str]:
+    """The scores, where they have all of some methods."""
+    there = {parse(name, settings).name for name in settings.methods or default_methods(settings)}
+    return ("scores",) if settings.trains_routers and there.issuperset(methods) else ()
+
+
+def _with_either(settings: Settings) -> Sequence[str]:
+    return _with("mog", settings=settings) or _with("mogg", settings=settings)
 
 
 EXPERIMENTS = (
@@ -55,7 +171,24 @@ EXPERIMENTS = (
         "Chunks in the mix",
         "MoG with the k_r best chunks of every level and corpus in the mix (Mix-of-Granularity, figure 5).",
         k_r,
-        _of_mog,
+        of_mog,
         lambda settings: settings.experiments.k_r,
+        version="2",
+    ),
+    Experiment(
+        "router",
+        "With and without router",
+        "MoG against equal weights (fused-1 and on) and against MedRAG's one level; MoGG against equal weights and "
+        "against each hop alone (Mix-of-Granularity, table 9 and appendix K). Retrieval only.",
+        router,
+        _with_either,
+    ),
+    Experiment(
+        "oracle-gap",
+        "How far from the best weights",
+        "Share of the gap between the best single level and the soft labels of the test questions used as weights that "
+        "MoG closes, with a bootstrap interval over questions (ours).",
+        oracle_gap,
+        lambda settings: _with("mog", "oracle", settings=settings),
     ),
 )

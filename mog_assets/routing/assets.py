@@ -16,7 +16,6 @@ from mog_assets.config import Settings
 from mog_assets.corpus.questions import Question, load_questions
 from mog_assets.errors import MogError
 from mog_assets.retrieval.corpora import Corpora
-from mog_assets.retrieval.tokens import query_terms
 from mog_assets.routing import checks, labels, router
 from mog_assets.routing.plots import loss_curve, weights_by_kind
 from mog_assets.routing.retrieve import ROUTERS, Retrieval, graph_of_question_sets
@@ -69,25 +68,10 @@ def build_soft_labels(family: Family, work: Work) -> None:
             continue
         corpora = Corpora.open(work.input, settings, question_set.corpora)
         similarities = _similarities(family, work, corpora, questions)
-        values = labels.soft_labels(similarities, settings.soft_labels.values)
-        kept = values.any(axis=1)
-        tables.append(
-            pd.DataFrame(
-                {
-                    "question_set": name,
-                    "question": [q.id for q in questions],
-                    "kind": [q.kind for q in questions],
-                    "split": [q.split for q in questions],
-                    "train": [q.split in question_set.train for q in questions],
-                    "group": [f"{q.evidence[0].corpus}/{q.evidence[0].doc}" if q.evidence else q.id for q in questions],
-                    "text": [q.question for q in questions],
-                    "label": list(values),
-                }
-            )[kept]
-        )
-        work.counts |= {f"{name}: labels": int(kept.sum()), f"{name}: without label": int((~kept).sum())}
-    columns = ["question_set", "question", "kind", "split", "train", "group", "text", "label"]
-    table = pd.concat(tables, ignore_index=True) if tables else pd.DataFrame(columns=columns)
+        table = labels.label_table(name, questions, question_set.train, similarities, settings.soft_labels.values)
+        tables.append(table)
+        work.counts |= {f"{name}: labels": len(table), f"{name}: without label": len(questions) - len(table)}
+    table = pd.concat(tables, ignore_index=True) if tables else pd.DataFrame(columns=list(labels.COLUMNS))
     path, there = work.file("labels.parquet", table.to_json())
     if not there:
         with work.writing(path) as temporary:
@@ -100,27 +84,12 @@ def build_soft_labels(family: Family, work: Work) -> None:
 def _similarities(family: Family, work: Work, corpora: Corpora, questions: list[Question]) -> np.ndarray:
     settings, encoder = work.settings, work.tools.encoder
     asked = Retrieval(corpora, [q.question for q in questions], encoder.encode, encoder.fingerprint, work.tools.qdrant)
-    graph = family.kind == "mogg"
-    granularities = range(1, len(family.names) + 1)
-    best = labels.best_chunks(asked.ranker("bm25", graph).searcher, granularities, len(questions))
-    if settings.soft_labels.method == "embedding":
-        finest = corpora.vectors(1)
-        tables: dict[int, labels.Rows] = {
-            g: asked.neighbourhoods.vectors(g, finest) if graph else corpora.vectors(g) for g in granularities
-        }
-        vectors = labels.evidence_vectors(questions, corpora.position, corpora.layout, finest)
-        without = [i for i, question in enumerate(questions) if not question.evidence]
-        with work.progress(len(without), "label texts encoded") as advance:
-            texts = [labels.label_text(questions[i], {}) for i in without]
-            vectors[without] = encoder.encode(texts, advance)
-        return labels.similarities_embedding(vectors, tables, best)
-    wanted = {(e.corpus, e.doc): corpora.position[e.corpus, e.doc] for q in questions for e in q.evidence}
-    found = corpora.texts(wanted.values())
-    documents = {key: found[position][1] for key, position in wanted.items()}
-    texts = [labels.label_text(question, documents) for question in questions]
-    counts = {g: asked.neighbourhoods.counts(g) if graph else corpora.counts(g) for g in granularities}
-    measure = labels.similarities_tfidf if settings.soft_labels.method == "tfidf" else labels.similarities_hitrate
-    return measure(query_terms(texts), counts, best)
+
+    def encode(texts: Sequence[str]) -> np.ndarray:
+        with work.progress(len(texts), "label texts encoded") as advance:
+            return encoder.encode(texts, advance)
+
+    return labels.similarities(asked, questions, settings.soft_labels.method, family.kind == "mogg", encode)
 
 
 def build_router(family: Family, work: Work) -> None:

@@ -10,14 +10,20 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Protocol
 
 import numpy as np
+import pandas as pd
 from scipy import sparse
 
 from mog_assets.arrays import places, ranges
 from mog_assets.corpus.chunks import Layout
 from mog_assets.corpus.questions import Question
 from mog_assets.retrieval.bm25 import TermCounts, statistics
+from mog_assets.retrieval.corpora import Encode
 from mog_assets.retrieval.search import Searcher
+from mog_assets.retrieval.tokens import query_terms
 from mog_assets.retrieval.vectors import VectorTable
+from mog_assets.routing.retrieve import Retrieval
+
+COLUMNS = ("question_set", "question", "kind", "split", "train", "group", "text", "label")
 
 
 class Rows(Protocol):
@@ -25,6 +31,80 @@ class Rows(Protocol):
 
     def rows(self, rows: np.ndarray) -> np.ndarray:
         """Float array of shape (len(rows), size)."""
+
+
+def similarities(
+    asked: Retrieval, questions: Sequence[Question], method: str, graph: bool, encode: Encode
+) -> np.ndarray:
+    """How much the best BM25 chunk of each granularity resembles the label text of each question.
+
+    Args:
+        asked: The corpora, asked these questions.
+        questions: n questions.
+        method: `embedding`, `tfidf` or `hitrate`.
+        graph: Whether granularities are hops of the sentence graph, not levels.
+        encode: Turns the label texts of questions without evidence into vectors, where the method needs them.
+
+    Returns:
+        float64 array of shape (n, granularities), finest first; 0 where no chunk was found.
+
+    References: Zhong et al. 2024, section 3.2; SYSTEMS.md section 1.
+    """
+    corpora, ranker = asked.corpora, asked.ranker("bm25", graph)
+    granularities = range(1, ranker.chunks.count + 1)
+    best = best_chunks(ranker.searcher, granularities, len(questions))
+    if method == "embedding":
+        finest = corpora.vectors(1)
+        tables: dict[int, Rows] = {
+            g: asked.neighbourhoods.vectors(g, finest) if graph else corpora.vectors(g) for g in granularities
+        }
+        vectors = evidence_vectors(questions, corpora.position, corpora.layout, finest)
+        without = [i for i, question in enumerate(questions) if not question.evidence]
+        if without:
+            vectors[without] = encode([label_text(questions[i], {}) for i in without])
+        return similarities_embedding(vectors, tables, best)
+    wanted = {(e.corpus, e.doc): corpora.position[e.corpus, e.doc] for q in questions for e in q.evidence}
+    found = corpora.texts(wanted.values())
+    documents = {key: found[position][1] for key, position in wanted.items()}
+    texts = [label_text(question, documents) for question in questions]
+    counts = {g: asked.neighbourhoods.counts(g) if graph else corpora.counts(g) for g in granularities}
+    measure = similarities_tfidf if method == "tfidf" else similarities_hitrate
+    return measure(query_terms(texts), counts, best)
+
+
+def label_table(
+    name: str,
+    questions: Sequence[Question],
+    train: Sequence[str],
+    similarities: np.ndarray,
+    values: tuple[float, float],
+) -> pd.DataFrame:
+    """Soft labels with what a router is trained on beside them; a row for each question that has a label.
+
+    Args:
+        name: Of the question set.
+        questions: n questions.
+        train: Splits that routers are trained on.
+        similarities: See `soft_labels`.
+        values: See `soft_labels`.
+
+    Returns:
+        As `COLUMNS`; questions on one document are a group.
+    """
+    labels = soft_labels(similarities, values)
+    table = pd.DataFrame(
+        {
+            "question_set": name,
+            "question": [q.id for q in questions],
+            "kind": [q.kind for q in questions],
+            "split": [q.split for q in questions],
+            "train": [q.split in train for q in questions],
+            "group": [f"{q.evidence[0].corpus}/{q.evidence[0].doc}" if q.evidence else q.id for q in questions],
+            "text": [q.question for q in questions],
+            "label": list(labels),
+        }
+    )
+    return table[labels.any(axis=1)].reset_index(drop=True)
 
 
 def soft_labels(similarities: np.ndarray, values: tuple[float, float]) -> np.ndarray:

@@ -28,7 +28,7 @@ WEIGHTS = "router.safetensors"
 ALPHA = 0.05
 
 # With fewer questions neither part of the data says anything.
-_FEWEST = 10
+FEWEST = 10
 # Outputs that vary less between questions do not depend on the question.
 _CONSTANT = 1e-6
 
@@ -90,9 +90,9 @@ def train(
     import torch
     from torch.nn.functional import binary_cross_entropy_with_logits
 
-    if len(vectors) < _FEWEST:
+    if len(vectors) < FEWEST:
         raise MogError(
-            f"router: expected at least {_FEWEST} training questions with a soft label, got {len(vectors)}; "
+            f"router: expected at least {FEWEST} training questions with a soft label, got {len(vectors)}; "
             "add questions to the train splits of the question set"
         )
     held_out = _validation_rows(groups, settings.validation)

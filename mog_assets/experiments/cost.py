@@ -1,0 +1,239 @@
+"""What retrieval costs: seconds a question, and bytes."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
+from pathlib import Path
+from statistics import median
+from typing import Any, Protocol, cast
+
+import numpy as np
+import pandas as pd
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from mog_assets.config import RetrieverName, Settings
+from mog_assets.experiments import plots
+from mog_assets.experiments.conclusions import untestable
+from mog_assets.experiments.lab import Claim, Experiment, Findings, Lab
+from mog_assets.retrieval.methods import parse
+from mog_assets.routing import router
+from mog_assets.routing.retrieve import Retrieval, graph_of_question_sets, needs
+from mog_assets.tensors import Stored
+
+_PAPER_STORAGE = 2.7
+
+
+class _Encodes(Protocol):
+    """What encodes in earnest, with nothing from a cache."""
+
+    def __call__(self, texts: Sequence[str], *, keep: bool) -> np.ndarray:
+        """Vectors of texts."""
+
+
+def seconds(lab: Lab) -> Findings:
+    """Seconds of a question with 1 to n levels, by BM25 and by vectors; router and retrieval timed apart."""
+    rows, lines, said = [], {}, []
+    for name in lab.tested():
+        table = lab.cached(f"{name} seconds", lab.settings.experiments.repeats, lambda name=name: _timed(lab, name))  # type: ignore[misc]
+        for retriever, part in table.groupby("retriever", sort=False):
+            for row in part.to_dict("records"):
+                router_ms = 1000 * (row["encoding"] + row["router"])
+                rows.append(
+                    {
+                        "question set": name,
+                        "retriever": retriever,
+                        "levels": f"{row['levels']}{'' if row['routed'] else ' without router'}",
+                        "encoding the question, ms": round(1000 * row["encoding"], 3),
+                        "router, ms": round(1000 * row["router"], 4),
+                        "retrieval, ms": round(1000 * row["retrieval"], 3),
+                        "all, ms": round(
+                            router_ms + 1000 * row["retrieval"] if row["routed"] else 1000 * row["plain"], 3
+                        ),
+                        "questions": row["questions"],
+                    }
+                )
+            routed = part[part["routed"]]
+            total = 1000 * (routed["encoding"] + routed["router"] + routed["retrieval"])
+            lines[f"{name}, {retriever}"] = pd.DataFrame({"x": routed["levels"], "value": total})
+            plain = float(1000 * part.loc[~part["routed"], "plain"].iloc[0])
+            said.append(
+                f"{name}, {retriever}: {plain:.2f} ms without router, {total.iloc[0]:.2f} ms with it at 1 level, "
+                f"{total.iloc[-1]:.2f} ms at {routed['levels'].iloc[-1]}"
+            )
+    figures = "; ".join(said)
+    table11 = "Mix-of-Granularity, table 11 and appendix M"
+    reader = "The paper's seconds are those of answers, most of them the language model's. Retrieval alone: "
+    return Findings(
+        tables={
+            f"time of a question (median of {lab.settings.experiments.repeats} runs over all test questions together, "
+            "after a warm-up; measured when the experiment was done, on that machine)": rows
+        },
+        plots={
+            "time against number of levels, with router": plots.curves(
+                lines, "levels", "ms a question", "Retrieval with router", list(lab.settings.level_range)
+            )
+        },
+        claims=[
+            untestable(table11, "The router makes answering about 60 % slower.", reader + figures),
+            untestable(table11, "More levels make answering hardly slower.", reader + figures),
+        ],
+    )
+
+
+def _timed(lab: Lab, name: str) -> pd.DataFrame:
+    """Seconds of a question: a row for each retriever and number of levels, and one for level 1 without router."""
+    settings, known = lab.settings, lab.retrieval(name)
+    count, repeats = len(known.queries), settings.experiments.repeats
+    encode = cast(_Encodes, lab.encode)
+    opened = router.open_router(lab.read("router", None), lab.encoder, settings.levels)
+    vectors, weights = known.vectors, known.weights("mog")
+    steps = 2 * (len(settings.level_range) + 1) * (repeats + 1)
+    with lab.progress(steps, "timed") as advance:
+
+        def each(do: Callable[[], object]) -> float:
+            return _seconds(do, repeats) / count
+
+        encoding = each(lambda: encode(known.queries, keep=False))
+        choosing = each(lambda: router.predict(opened.weights, vectors))
+        rows = []
+        names: tuple[RetrieverName, ...] = ("bm25", "dense")
+        for retriever in names:
+            for levels in (0, *settings.level_range):
+                few = settings.model_copy(update={"levels": max(levels, 1)})
+                corpora = replace(known.corpora, settings=few)
+                method = replace(parse("mog" if levels else "fixed-1", few), retriever=retriever)
+                own = np.ascontiguousarray(weights[:, :levels]) if levels else None
+
+                def rank(corpora=corpora, method=method, own=own) -> None:  # type: ignore[no-untyped-def]
+                    asked = Retrieval(corpora, known.queries, lambda _: vectors, lab.encoder, lab.vector_store)
+                    asked.rank(method, settings.k, own)
+
+                spent = each(rank)
+                advance(repeats + 1)
+                rows.append(
+                    {
+                        "retriever": retriever,
+                        "levels": max(levels, 1),
+                        "routed": levels > 0,
+                        # Nearest vectors need the question's whether or not a router does.
+                        "encoding": encoding if levels or retriever == "dense" else 0.0,
+                        "router": choosing if levels else 0.0,
+                        "retrieval": spent,
+                    }
+                )
+    table = pd.DataFrame(rows).assign(questions=count)
+    return table.assign(plain=table["encoding"] + table["retrieval"])
+
+
+def _seconds(do: Callable[[], object], repeats: int) -> float:
+    """Median of the seconds of some runs, after one that is not counted."""
+    spent = []
+    for _ in range(repeats + 1):
+        started = time.perf_counter()
+        do()
+        spent.append(time.perf_counter() - started)
+    return median(spent[1:])
+
+
+def storage(lab: Lab) -> Findings:
+    """Bytes of everything that is kept, against the text."""
+    settings = lab.settings
+    documents = [lab.read("documents", corpus) for corpus in settings.corpora]
+    text = sum(_text_bytes(stored.path(name)) for stored in documents for name in stored.names("bucket"))
+    rows: list[dict[str, Any]] = []
+
+    def add(what: str, size: int) -> None:
+        rows.append({"what": what, "bytes": size, "of the text": f"{size / max(text, 1):.3f}"})
+
+    def of(key: str, what: str) -> int:
+        # What is made from all corpora has one artefact, whatever corpus is asked for.
+        partitions = settings.corpora if key in _per_corpus(settings) else (None,)
+        size = sum(_files(lab.read(key, corpus)) for corpus in partitions)
+        add(what, size)
+        return size
+
+    add("text and titles, UTF-8", text)
+    of("documents", "documents as stored (compressed, with metadata)")
+    of("chunks/level_1", "level-1 spans, from which all levels follow")
+    of("tokens", "term counts by document")
+    for level in settings.level_range:
+        of(f"bm25/level_{level}", f"term counts, level {level}")
+    vectors = sum(of(f"embeddings/level_{level}", f"vectors, level {level}") for level in settings.level_range)
+    for level in settings.level_range:
+        of(f"collections/level_{level}", f"ids of points, level {level}")
+        folder = settings.home / "qdrant" / f"level_{level}"
+        # Those of a Qdrant server are not on this disk.
+        if folder.is_dir():
+            add(f"Qdrant collection, level {level} (blocks on disk)", allocated(folder.rglob("*")))
+    of("sentence_graph", "sentence graph")
+    for key in graph_of_question_sets(settings):
+        of(key, "sentence graph over corpora")
+    add("caches (vectors by text, answers of models; blocks on disk)", allocated((settings.home / "cache").rglob("*")))
+    total = text + vectors
+    ratio = total / max(text, 1)
+    claim = Claim(
+        "Mix-of-Granularity, section 4.5",
+        f"One copy of the text and a set of vectors for every level take no more than {_PAPER_STORAGE} times the text.",
+        "seen" if ratio <= _PAPER_STORAGE else "not seen",
+        f"{ratio:.2f} times: {text:,} bytes of text, {vectors:,} bytes of vectors of {settings.levels} levels from "
+        f"{settings.finest_chars} characters (counted, not sampled: there is nothing to test). Vectors: "
+        f"{_vector_facts(lab)}.",
+    )
+    return Findings(tables={"bytes": rows}, claims=[claim])
+
+
+def allocated(paths: Iterable[Path]) -> int:
+    """Bytes that files have on disk: of a file with holes less than its length."""
+    return sum(path.stat().st_blocks * 512 for path in paths if path.is_file())
+
+
+def _files(stored: Stored) -> int:
+    return sum(int(entry["bytes"]) for entry in cast(Any, stored).manifest.files.values())
+
+
+def _text_bytes(path: Path) -> int:
+    """UTF-8 bytes of titles and texts."""
+    table = pq.read_table(path, columns=["title", "text"])
+    return sum(int(pc.sum(pc.binary_length(table[name])).as_py() or 0) for name in ("title", "text"))
+
+
+def _vector_facts(lab: Lab) -> str:
+    counts = cast(Any, lab.read("embeddings/level_1", next(iter(lab.settings.corpora)))).manifest.counts
+    return f"{int(counts['size'])} numbers of 2 bytes each"
+
+
+def _per_corpus(settings: Settings) -> tuple[str, ...]:
+    levels = settings.level_range
+    kinds = ("bm25", "embeddings", "collections")
+    by_level = (f"{kind}/level_{level}" for kind in kinds for level in levels)
+    return ("documents", "chunks/level_1", "tokens", *by_level, "sentence_graph")
+
+
+def _timed_assets(settings: Settings) -> Sequence[str]:
+    if not settings.trains_routers:
+        return ()
+    methods = [parse(name, settings) for name in ("bm25:mog", "dense:mog")]
+    return ("questions", *needs(methods, settings).keys)
+
+
+EXPERIMENTS = (
+    Experiment(
+        "time",
+        "Time against number of levels",
+        "Milliseconds a question takes with 1 level without router and with 1 to n levels with router, by BM25 and by "
+        "vectors, encoder and router timed apart, without any reader (Mix-of-Granularity, table 11).",
+        seconds,
+        _timed_assets,
+        lambda settings: settings.experiments.repeats,
+    ),
+    Experiment(
+        "storage",
+        "Storage against size of the text",
+        "Bytes of text, spans, counts, vectors, collections, graph and caches (Mix-of-Granularity, section 4.5).",
+        storage,
+        lambda settings: (*_per_corpus(settings), *graph_of_question_sets(settings)),
+    ),
+)

@@ -1,0 +1,411 @@
+"""What a router is trained on (how labels are made, their values, the corpus of the questions), and what it says."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from itertools import combinations
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from mog_assets.config import Settings
+from mog_assets.corpus.questions import Question
+from mog_assets.evaluation.measures import headline_measures
+from mog_assets.evaluation.scores import p_text
+from mog_assets.experiments.conclusions import joined, over_sets, untestable
+from mog_assets.experiments.granularity import of_mog
+from mog_assets.experiments.lab import ALPHA, Claim, Experiment, Findings, Lab, difference_text, score_rows
+from mog_assets.retrieval.methods import Passages, parse
+from mog_assets.routing import labels, router
+from mog_assets.routing.plots import weights_by_kind
+from mog_assets.routing.retrieve import needs
+from mog_assets.significance import holm, permutation_p, shift
+
+ALL = "all"
+# Fewer questions on a corpus are too few to train a router on that is to be compared with one of all questions.
+FEWEST = 50
+
+
+def soft_labels(lab: Lab) -> Findings:
+    """Routers trained on labels of every method, on each question set and on all of them together."""
+    settings = lab.settings
+    methods = list(dict.fromkeys([settings.soft_labels.method, *settings.experiments.label_methods]))
+    made = {method: _labels(lab, method, settings.soft_labels.values) for method in methods}
+    sets = list(lab.trained_on())
+    trainings = [ALL, *(sets if len(sets) > 1 else [])]
+    routers, facts = {}, []
+    for training in trainings:
+        for method in methods:
+            table = made[method]
+            table = table if training == ALL else table[table["question_set"] == training]
+            fact: dict[str, Any] = {"soft labels": method, "trained on": training}
+            if training != ALL and len(table) < router.FEWEST:
+                facts.append({**fact, "questions": len(table), "best epoch": "too few questions"})
+                continue
+            routers[_cell(method, training)], trained = _trained(lab, _cell(method, training), table)
+            facts.append(fact | trained)
+    baseline = _cell(methods[0], ALL)
+    tables, winners, sound = [], {}, {}
+    for name in lab.tested():
+        cells = _ranked(lab, name, routers)
+        tables.append(score_rows(name, cells, headline_measures(settings.k), baseline, lab.seed))
+        beaten = []
+        for training in trainings:
+            here = [cell for cell in cells if cell["cell"].iloc[0] in {_cell(m, training) for m in methods}]
+            if len(here) < 2:
+                continue
+            winners[f"{name}, trained on {training}"] = _winner(lab, name, here)
+            embedding = _cell("embedding", training)
+            if any(cell["cell"].iloc[0] == embedding for cell in here):
+                against = _er(score_rows(name, here, ["ER"], embedding, lab.seed), embedding)
+                beaten += [row for row in against if row["p"] < ALPHA and row["difference"] > 0]
+        if rows := _er(tables[-1], baseline):
+            figures = "; ".join(f"{row['cell']} {difference_text(row)}" for row in rows)
+            sound[name] = (not beaten, f"ER against {baseline}: {figures}")
+    everywhere = len(set(winners.values())) == 1 and None not in winners.values()
+    best = "; ".join(f"{where}: {winner or 'none'}" for where, winner in winners.items())
+    table5 = "Mix-of-Granularity, table 5 and appendix E"
+    return Findings(
+        joined(tables),
+        tables={"training": facts},
+        claims=[
+            *(
+                [
+                    Claim(
+                        table5,
+                        "No method of making soft labels is best everywhere.",
+                        "not seen" if everywhere else "seen",
+                        f"Significantly better in ER than each other method: {best}",
+                    )
+                ]
+                if winners
+                else []
+            ),
+            *(
+                over_sets(table5, "Labels by embedding are good across the board: no other is better.", sound)
+                if "embedding" in methods
+                else []
+            ),
+            untestable(
+                table5,
+                "With Qwen1.5, labels by embedding (RoBERTa) give good accuracy across the board.",
+                "Accuracy of a language model's answers; what is compared here are the passages it would get.",
+            ),
+        ],
+    )
+
+
+def label_values(lab: Lab) -> Findings:
+    """Routers trained on labels of other values for the two best levels."""
+    settings = lab.settings
+    wanted = list(dict.fromkeys([settings.soft_labels.values, *settings.experiments.label_values]))
+    routers, facts = {}, []
+    for values in wanted:
+        table = _labels(lab, settings.soft_labels.method, values)
+        cell = _values(values)
+        routers[cell], fact = _trained(lab, cell, table)
+        facts.append({"values": cell, **fact})
+    tables, similar = [], {}
+    baseline = _values(wanted[0])
+    for name in lab.tested():
+        tables.append(score_rows(name, _ranked(lab, name, routers), headline_measures(settings.k), baseline, lab.seed))
+        if rows := _er(tables[-1], baseline):
+            figures = "; ".join(f"{row['cell']} {difference_text(row)}" for row in rows)
+            similar[name] = (all(row["p"] >= ALPHA for row in rows), f"ER against {baseline}: {figures}")
+    return Findings(
+        joined(tables),
+        tables={"training": facts},
+        claims=over_sets("Mix-of-Granularity, section 3.2", "Label values .8/.2 and .7/.3 do alike.", similar),
+    )
+
+
+def training_corpus(lab: Lab) -> Findings:
+    """Routers trained on the questions about one corpus, tested on those about every corpus."""
+    settings = lab.settings
+    table = pd.read_parquet(lab.read("soft_labels", None).path("labels.parquet"))
+    table = table[table["train"].astype(bool)].reset_index(drop=True)
+    corpora_of = {(name, q.id): _corpora(q) for name, questions in lab.trained_on().items() for q in questions}
+    about = [corpora_of[key] for key in zip(table["question_set"], table["question"], strict=True)]
+    counts = Counter(next(iter(corpora)) for corpora in about if len(corpora) == 1)
+    routers, facts = {}, []
+    for cell in [ALL, *sorted(corpus for corpus, count in counts.items() if count >= FEWEST)]:
+        rows = table if cell == ALL else table[[corpora == {cell} for corpora in about]].reset_index(drop=True)
+        routers[cell], fact = _trained(lab, cell, rows)
+        facts.append({"trained on questions about": cell, **fact})
+    tables, worse = [], {}
+    for name, questions in lab.tested().items():
+        cells = _ranked(lab, name, routers)
+        measures = headline_measures(settings.k)
+        tables.append(score_rows(name, cells, measures, ALL, lab.seed))
+        if rows := _er(tables[-1], ALL):
+            figures = "; ".join(f"{row['cell']} {difference_text(row)}" for row in rows)
+            lost = [row for row in rows if row["p"] < ALPHA and row["difference"] < 0]
+            won = [row for row in rows if row["p"] < ALPHA and row["difference"] > 0]
+            worse[name] = (bool(lost) and not won, f"ER against trained on all: {figures}")
+        for corpus in settings.question_sets[name].corpora if len(cells) > 1 else ():
+            asked = {q.id for q in questions if _corpora(q) == {corpus}}
+            if asked:
+                part = [cell[cell["question"].isin(asked)] for cell in cells]
+                tables.append(score_rows(f"{name}, evidence in {corpus}", part, measures, ALL, lab.seed))
+    paper = "Mix-of-Granularity, tables 1, 7 and 10, appendix L"
+    claim = "A router trained on one corpus is not as good as one trained on all."
+    needs_more = untestable(paper, claim, f"No corpus has {FEWEST} training questions whose evidence it alone holds.")
+    return Findings(joined(tables), tables={"training": facts}, claims=over_sets(paper, claim, worse) or [needs_more])
+
+
+def router_weights(lab: Lab) -> Findings:
+    """What the router says of the questions of each set, and of each kind."""
+    rows, lines = [], {}
+    chosen: dict[str, np.ndarray] = {}
+    kinds: dict[str, np.ndarray] = {}
+    spread: dict[str, tuple[bool, str]] = {}
+    finest: dict[str, tuple[bool, str]] = {}
+    for name, questions in lab.tested().items():
+        weights = lab.retrieval(name).weights("mog").astype(np.float64)
+        parts = {name: np.ones(len(questions), bool)}
+        there = Counter(q.kind for q in questions)
+        if len(there) > 1:
+            parts |= {f"{name}: {kind or '(none)'}": np.array([q.kind == kind for q in questions]) for kind in there}
+        for label, mask in parts.items():
+            means = weights[mask].mean(axis=0)
+            counts = np.array(router.chosen_levels(weights[mask]))
+            rows.append(
+                {"questions": label, "n": int(mask.sum())}
+                | {f"level {level}": float(mean) for level, mean in enumerate(means, 1)}
+                | {"chosen": " / ".join(str(count) for count in counts)}
+            )
+            lines[label] = means
+            (chosen if label == name else kinds)[label] = counts
+        spread[name] = _spread(weights, lab.seed)
+        if "pubmedqa" in name.lower():
+            finest[name] = _finest(weights, lab.seed)
+    between = _pairs(chosen, lab.seed)
+    figure4 = "Mix-of-Granularity, figure 4 and section 4.3"
+    differ = "Question sets get different levels."
+    claims = over_sets(
+        "Mix-of-Granularity, figure 4 and appendix D", "The router gives levels different weights.", spread
+    )
+    if between:
+        figures = "; ".join(
+            f"{row['questions']}: distance {row['distance']:.3f}, p = {p_text(row['p'])}" for row in between
+        )
+        shown = all(row["p"] < ALPHA for row in between)
+        claims.append(Claim(figure4, differ, "seen" if shown else "not seen", f"Levels chosen, {figures}"))
+    else:
+        claims.append(untestable(figure4, differ, "One question set: there is none to compare it with."))
+    claims += over_sets(figure4, "On PubMedQA the finest level is chosen most.", finest)
+    return Findings(
+        tables={
+            "mean weights, and for how many questions each level was chosen": rows,
+            "do they choose alike? total variation distance, permutation test, Holm": [
+                {**row, "p": p_text(row["p"])} for row in [*between, *_against_rest(kinds, lab.seed)]
+            ],
+        },
+        plots={"mean weights of the router": weights_by_kind(list(lines), np.stack(list(lines.values())))}
+        if lines
+        else {},
+        claims=claims,
+    )
+
+
+def _corpora(question: Question) -> set[str]:
+    return {evidence.corpus for evidence in question.evidence}
+
+
+def _cell(method: str, training: str) -> str:
+    return f"{method}, trained on {training}"
+
+
+def _values(values: tuple[float, float]) -> str:
+    return f"{values[0]:g}/{values[1]:g}"
+
+
+def _labels(lab: Lab, method: str, values: tuple[float, float]) -> pd.DataFrame:
+    """Soft labels of all training questions; what takes long are the similarities."""
+    tables = []
+    for name, questions in lab.trained_on().items():
+
+        def make(name: str = name, questions: Sequence[Question] = questions) -> pd.DataFrame:
+            asked = lab.retrieval(name, questions)
+            found = labels.similarities(asked, questions, method, graph=False, encode=lab.encode)
+            return pd.DataFrame(found, columns=[f"level_{level}" for level in lab.settings.level_range])
+
+        similarities = lab.cached(f"{name} similarities by {method}", [method], make).to_numpy()
+        train = lab.settings.question_sets[name].train
+        tables.append(labels.label_table(name, questions, train, similarities, values))
+    return pd.concat(tables, ignore_index=True)
+
+
+def _trained(lab: Lab, name: str, table: pd.DataFrame) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
+    """A router as the asset trains it: what it says of the test questions of every set, and facts about it.
+
+    The name tells what it was trained on.
+
+    Raises:
+        MogError: there are too few questions.
+    """
+    table = table.reset_index(drop=True)
+
+    def make() -> pd.DataFrame:
+        settings = lab.settings
+        vectors = lab.encode(table["text"].tolist()).astype(np.float32)
+        with lab.progress(settings.router.epochs, f"epochs trained (at most), {name}") as advance:
+            targets, groups = np.stack(table["label"]), table["group"].tolist()
+            trained = router.train(vectors, targets, groups, settings.router, settings.seed, advance)
+        loss = min(point["validation_loss"] for point in trained.curve)
+        parts = []
+        for test in lab.tested():
+            said = router.predict(trained.weights, lab.retrieval(test).vectors)
+            parts.append(pd.DataFrame({"test": test, "weights": list(said)}))
+        return pd.concat(parts, ignore_index=True).assign(best_epoch=trained.best_epoch, loss=loss)
+
+    kept = lab.cached(f"router {name}", _training(lab.settings), make)
+    said = {str(test): np.stack(part["weights"].tolist()) for test, part in kept.groupby("test", sort=False)}
+    first = kept.iloc[0]
+    facts = {"questions": len(table), "best epoch": int(first["best_epoch"]), "validation loss": float(first["loss"])}
+    return said, facts
+
+
+def _ranked(lab: Lab, name: str, routers: Mapping[str, Mapping[str, np.ndarray]]) -> list[pd.DataFrame]:
+    """MoG with the weights of each router, as cells."""
+    method = parse("mog", lab.settings)
+
+    def find(weights: np.ndarray) -> Passages:
+        return lab.retrieval(name).ranker(method.retriever).rank(method, weights)
+
+    return [
+        lab.measured(name, cell, _training(lab.settings), partial(find, said[name])) for cell, said in routers.items()
+    ]
+
+
+def _er(scores: pd.DataFrame, baseline: str) -> list[pd.Series]:
+    """Rows of ER that are compared with the baseline."""
+    here = scores[(scores["measure"] == "ER") & (scores["cell"] != baseline)]
+    return [row for _, row in here.iterrows()]
+
+
+def _winner(lab: Lab, name: str, cells: Sequence[pd.DataFrame]) -> str | None:
+    """The method whose cell is significantly better than each other one of the same training questions."""
+    for cell in cells:
+        own = cell["cell"].iloc[0]
+        rows = _er(score_rows(name, cells, ["ER"], own, lab.seed), own)
+        if all(row["p"] < ALPHA and row["difference"] < 0 for row in rows):
+            return str(own).split(",")[0]
+    return None
+
+
+def _spread(weights: np.ndarray, seed: int) -> tuple[bool, str]:
+    """Whether the levels of greatest and of least mean weight differ."""
+    means = weights.mean(axis=0)
+    most, least = int(means.argmax()), int(means.argmin())
+    # The largest of all differences between levels: corrected for their number.
+    tests = max(len(means) * (len(means) - 1) // 2, 1)
+    p = min(float(permutation_p(weights[:, [most]] - weights[:, [least]], seed=seed)[0]) * tests, 1.0)
+    figures = f"mean weight {means[most]:.3f} of level {most + 1}, {means[least]:.3f} of level {least + 1}"
+    return p < ALPHA, f"{figures}, p = {p_text(p)} (permutation test, corrected for {tests} pairs of levels)"
+
+
+def _finest(weights: np.ndarray, seed: int) -> tuple[bool, str]:
+    """Whether level 1 is chosen for more questions than the next level in number."""
+    best = weights.argmax(axis=1)
+    counts = np.bincount(best, minlength=weights.shape[1])
+    if len(counts) < 2:
+        return False, "there is one level"
+    rival = 1 + int(counts[1:].argmax())
+    differences = (best == 0).astype(float) - (best == rival)
+    p = float(permutation_p(differences[:, None], seed=seed)[0])
+    said = f"level 1 is chosen for {counts[0]} questions, level {rival + 1} for {counts[rival]}, p = {p_text(p)}"
+    return bool(p < ALPHA and counts[0] > counts[rival]), said
+
+
+def _pairs(chosen: Mapping[str, np.ndarray], seed: int) -> list[dict[str, Any]]:
+    """Question sets against each other."""
+    return _tested([(f"{a} against {b}", chosen[a], chosen[b]) for a, b in combinations(chosen, 2)], seed)
+
+
+def _against_rest(kinds: Mapping[str, np.ndarray], seed: int) -> list[dict[str, Any]]:
+    """Each kind of question against the other kinds of its set."""
+    found = []
+    for label, counts in kinds.items():
+        prefix = label.split(": ")[0] + ": "
+        rest = [other for name, other in kinds.items() if name != label and name.startswith(prefix)]
+        found.append((f"{label} against the other kinds", counts, np.sum(rest, axis=0)))
+    return _tested(found, seed)
+
+
+def _tested(pairs: Sequence[tuple[str, np.ndarray, np.ndarray]], seed: int) -> list[dict[str, Any]]:
+    """Distance of levels chosen for two lots of questions each; p-values corrected by Holm over the pairs."""
+    found = [shift(one, other, seed=seed) for _, one, other in pairs]
+    adjusted = holm(np.array([p for _, p in found]))
+    return [
+        {"questions": label, "distance": distance, "p": float(p)}
+        for (label, _, _), (distance, _), p in zip(pairs, found, adjusted, strict=True)
+    ]
+
+
+def _of_labels(settings: Settings, methods: Callable[[Settings], Sequence[str]]) -> Sequence[str]:
+    """What labels, routers and rankings are made from; nothing where no router can be trained."""
+    if not settings.trains_routers:
+        return ()
+    searched = needs([parse("mog", settings), parse("bm25:fixed-1", settings)], settings).keys
+    levels = settings.level_range if "embedding" in methods(settings) else ()
+    wanted = ("questions", *searched, *(f"embeddings/level_{level}" for level in levels))
+    # The routers are trained here.
+    return tuple(key for key in wanted if key != "router")
+
+
+def _methods(settings: Settings) -> list[str]:
+    return [settings.soft_labels.method, *settings.experiments.label_methods]
+
+
+def _of_stored_labels(settings: Settings) -> Sequence[str]:
+    """What routers that are trained here on stored labels, and their rankings, are made from."""
+    searched = of_mog(settings)
+    return ("soft_labels", *(key for key in searched if key != "router")) if searched else ()
+
+
+def _training(settings: Settings) -> list[Any]:
+    """What routers depend on."""
+    return [settings.soft_labels.model_dump(mode="json"), settings.router.model_dump(mode="json"), settings.seed]
+
+
+EXPERIMENTS = (
+    Experiment(
+        "soft-labels",
+        "How soft labels are made",
+        "MoG with routers trained on soft labels by embedding, tf-idf and hit rate, on the training questions of each "
+        "question set and of all together (Mix-of-Granularity, table 5).",
+        soft_labels,
+        lambda settings: _of_labels(settings, _methods),
+        lambda settings: [*_training(settings), settings.experiments.label_methods],
+    ),
+    Experiment(
+        "label-values",
+        "Values of soft labels",
+        "MoG with routers trained on soft labels of other values for the two most similar levels, .8/.2 and .7/.3 "
+        "(Mix-of-Granularity, section 3.2).",
+        label_values,
+        lambda settings: _of_labels(settings, lambda settings: [settings.soft_labels.method]),
+        lambda settings: [*_training(settings), settings.experiments.label_values],
+    ),
+    Experiment(
+        "training-corpus",
+        "Corpus that the router is trained on",
+        f"MoG with routers trained on the questions whose evidence one corpus alone holds (corpora with {FEWEST} such "
+        "questions or more), against all; tested on all test questions and on those about each corpus "
+        "(Mix-of-Granularity, tables 7 and 10).",
+        training_corpus,
+        _of_stored_labels,
+        _training,
+    ),
+    Experiment(
+        "router-weights",
+        "What the router says",
+        "Mean weight of every level by question set and by kind of question (Mix-of-Granularity, figure 4).",
+        router_weights,
+        of_mog,
+    ),
+)

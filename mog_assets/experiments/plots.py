@@ -1,0 +1,46 @@
+"""Pictures of experiments."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import pandas as pd
+
+from mog_assets.corpus.plots import new_figure, plain, png
+
+# Colours that colour-blind readers tell apart (Okabe and Ito 2008), and a shape each for print.
+_LOOKS = (("#0072B2", "o"), ("#E69F00", "s"), ("#009E73", "D"), ("#CC79A7", "^"), ("#56B4E9", "v"), ("#D55E00", "P"))
+
+
+def curves(
+    lines: Mapping[str, pd.DataFrame], xlabel: str, ylabel: str, title: str, ticks: Sequence[int], log: bool = False
+) -> bytes:
+    """Values over a number, a line each, with intervals where there are some.
+
+    Args:
+        lines: Tables with columns x and value, and low and high where there is an interval, by name.
+        xlabel: Says what x is.
+        ylabel: Says what value is.
+        title: Of the picture.
+        ticks: Marks of x.
+        log: Whether each doubling of x is as wide as the next.
+    """
+    figure = new_figure(6.5, 3.4)
+    axes = figure.subplots()
+    for number, (name, line) in enumerate(lines.items()):
+        colour, marker = _LOOKS[number % len(_LOOKS)]
+        x = line["x"].to_numpy(float)
+        axes.plot(x, line["value"].to_numpy(float), color=colour, marker=marker, markersize=4, label=plain(name))
+        if "low" in line:
+            axes.fill_between(
+                x, line["low"].to_numpy(float), line["high"].to_numpy(float), color=colour, alpha=0.12, linewidth=0
+            )
+    if log:
+        axes.set_xscale("log", base=2)
+    axes.set_xticks(ticks, [f"{tick:,}" for tick in ticks])
+    axes.minorticks_off()
+    axes.set(xlabel=xlabel, ylabel=ylabel, title=plain(title))
+    axes.grid(alpha=0.3)
+    if lines:
+        axes.legend(frameon=False, fontsize=8, loc="center left", bbox_to_anchor=(1, 0.5))
+    return png(figure)

@@ -1,0 +1,221 @@
+"""Which retriever finds the chunks: BM25, encoders, and their fusion by reciprocal ranks."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+
+import numpy as np
+
+from mog_assets.arrays import places
+from mog_assets.config import EncoderSettings, Settings
+from mog_assets.corpus.layouts import bucket_layout
+from mog_assets.evaluation.measures import headline_measures
+from mog_assets.experiments.conclusions import joined, over_sets, untestable
+from mog_assets.experiments.lab import ALPHA, Experiment, Findings, Lab, difference_text, score_rows
+from mog_assets.retrieval.corpora import Corpora, Encode
+from mog_assets.retrieval.methods import LevelChunks, Method, Passages, Ranker, parse
+from mog_assets.retrieval.search import DenseSearcher, Hits, HybridSearcher, Remembering, Searcher
+from mog_assets.retrieval.vectors import bucket_texts, pool
+from mog_assets.routing.retrieve import Retrieval, needs
+
+# Scores in memory at a time: 256 MB.
+_PRODUCTS = 1 << 26
+# Digits of a cosine that float32 gives whatever the order of additions: equal vectors have equal scores.
+_DIGITS = 6
+
+
+@dataclass(frozen=True)
+class OtherVectors:
+    """Chunk vectors of an encoder that is not the graph's, in memory: level 1 encoded, coarser levels pooled from it.
+
+    With `levels: direct` the coarser levels are encoded as well.
+
+    Args:
+        corpora: Those of the question set.
+        chosen: The encoder.
+        encode: Turns chunk texts into vectors.
+        lab: Shows how far encoding is.
+    """
+
+    corpora: Corpora
+    chosen: EncoderSettings
+    encode: Encode
+    lab: Lab
+    _finest: dict[str, np.ndarray] = field(default_factory=dict, repr=False)
+
+    def of(self, corpus: int, level: int) -> np.ndarray:
+        """Vectors of a level of a corpus, by its position: float16 of shape (chunks, size)."""
+        name = self.corpora.names[corpus]
+        if level > 1 and self.chosen.levels == "direct":
+            return self._encoded(name, level)
+        if name not in self._finest:
+            self._finest[name] = self._encoded(name, 1)
+        return pool(self._finest[name], self.corpora.layouts[corpus], level)
+
+    def _encoded(self, name: str, level: int) -> np.ndarray:
+        documents, chunks = self.corpora.read("documents", name), self.corpora.read("chunks/level_1", name)
+        buckets = [(documents.path(bucket), chunks.path(bucket)) for bucket in documents.names("bucket")]
+        layouts = [bucket_layout(*paths) for paths in buckets]
+        found = []
+        total = sum(layout.count(level) for layout in layouts)
+        with self.lab.progress(total, f"texts encoded by {self.chosen.model}, {name}") as advance:
+            for (path, _), layout in zip(buckets, layouts, strict=True):
+                if layout.count(level):
+                    found.append(self.encode(bucket_texts(path, layout, level)))
+                    advance(layout.count(level))
+        return np.concatenate(found)
+
+    def nearest(self, vectors: np.ndarray, level: int, k: int) -> list[tuple[np.ndarray, np.ndarray]]:
+        """The k nearest chunks of each corpus for every question; see `nearest`."""
+        return [nearest(vectors, self.of(corpus, level), k) for corpus in range(len(self.corpora.names))]
+
+
+def nearest(queries: np.ndarray, vectors: np.ndarray, k: int) -> tuple[np.ndarray, np.ndarray]:
+    """The k vectors with the greatest inner product with each query, exact; equal ones go to the smaller number.
+
+    Args:
+        queries: Unit vectors, shape (n, size).
+        vectors: Unit vectors, shape (chunks, size).
+        k: How many.
+
+    Returns:
+        Numbers of the vectors, int64 of shape (n, k), best first, −1 where there are fewer than k; and their products,
+        float32, rounded to six digits.
+    """
+    queries, vectors = queries.astype(np.float32), vectors.astype(np.float32)
+    found = np.full((len(queries), k), -1, np.int64)
+    scores = np.zeros((len(queries), k), np.float32)
+    depth = min(k, len(vectors))
+    if not depth:
+        return found, scores
+    step = max(_PRODUCTS // len(vectors), 1)
+    for start in range(0, len(queries), step):
+        products = np.round(queries[start : start + step] @ vectors.T, _DIGITS)
+        least = np.partition(products, len(vectors) - depth, axis=1)[:, [len(vectors) - depth]]
+        row, column = np.nonzero(products >= least)
+        values = products[row, column]
+        order = np.lexsort((column, -values, row))
+        row, column, values = row[order], column[order], values[order]
+        place = places(row)
+        kept = place < depth
+        found[start + row[kept], place[kept]] = column[kept]
+        scores[start + row[kept], place[kept]] = values[kept]
+    return found, scores
+
+
+def retrievers(lab: Lab) -> Findings:
+    """MedRAG and MoG by each retriever."""
+    settings = lab.settings
+    others = dict(settings.experiments.encoders)
+    opened = {name: _opened(lab, chosen) for name, chosen in others.items()}
+    methods = {"MedRAG": parse(f"fixed-{min(2, settings.levels)}", settings)}
+    if settings.trains_routers:
+        methods["MoG"] = parse("mog", settings)
+    tables = []
+    alike: dict[str, dict[str, tuple[bool, str]]] = {label: {} for label in methods}
+    for name in lab.tested():
+        retrieval = lab.retrieval(name)
+        found = _searchers(lab, retrieval, opened)
+        for label, method in methods.items():
+            cells = [
+                lab.measured(
+                    name,
+                    f"{label} by {retriever}",
+                    [lab.encoder, *(opened[member][2] for member in members if member in opened)],
+                    partial(_ranked, retrieval, searcher, method),
+                ).assign(cell=retriever)
+                for retriever, (searcher, members) in found.items()
+            ]
+            tables.append(score_rows(f"{name}, {label}", cells, headline_measures(settings.k), "BM25", lab.seed))
+            rows = tables[-1][(tables[-1]["measure"] == "ER") & (tables[-1]["cell"] != "BM25")]
+            figures = "; ".join(f"{row['cell']} {difference_text(row)}" for _, row in rows.iterrows())
+            alike[label][name] = (bool((rows["p"] >= ALPHA).all()), f"ER against BM25: {figures}")
+    table6 = "Mix-of-Granularity, table 6 and appendix G"
+    return Findings(
+        joined(tables),
+        claims=[
+            claim
+            for label, by_set in alike.items()
+            for claim in over_sets(table6, f"Retrievers hardly differ under {label}.", by_set)
+        ]
+        + [
+            untestable(
+                table6,
+                "Each retriever has a question set on which Qwen1.5 answers best with it.",
+                "Accuracy of a language model's answers; what is compared here are the passages it would get.",
+            )
+        ],
+    )
+
+
+def _opened(lab: Lab, chosen: EncoderSettings) -> tuple[Encode, Encode, list[str]]:
+    """What encodes chunks, what encodes questions, and the fingerprints of both."""
+    chunks, of_chunks = lab.other_encoder(chosen)
+    questions, of_questions = lab.other_encoder(chosen.of_questions) if chosen.query_model else (chunks, of_chunks)
+    return chunks, questions, [of_chunks, of_questions, chosen.levels]
+
+
+def _searchers(
+    lab: Lab, retrieval: Retrieval, opened: Mapping[str, tuple[Encode, Encode, list[str]]]
+) -> dict[str, tuple[Searcher, list[str]]]:
+    """Searchers by name, and the names of what each is made of."""
+    settings, corpora = lab.settings, retrieval.corpora
+    own = settings.encoder.model
+    bm25 = retrieval.ranker("bm25").searcher
+    # Under another name than that of an encoder that the experiments are given.
+    own = f"{own} (the graph's)" if own in opened else own
+    found: dict[str, Searcher] = {"BM25": bm25, own: retrieval.ranker("dense").searcher}
+    for name, (encode, ask, _) in opened.items():
+        vectors = OtherVectors(corpora, settings.experiments.encoders[name], encode, lab)
+        found[name] = Remembering(_Late(ask, retrieval.queries, vectors))
+    result = {name: (searcher, [name]) for name, searcher in found.items()}
+    fused = list(opened) or [own]
+    for count in sorted({1, min(3, len(fused))}):
+        members = ["BM25", *fused[:count]]
+        result[f"RRF-{count + 1}"] = (Remembering(HybridSearcher([found[member] for member in members])), members)
+    return result
+
+
+@dataclass(frozen=True)
+class _Late:
+    """Encodes questions when they are first searched for: not where every cell is kept."""
+
+    encode: Encode
+    queries: Sequence[str]
+    vectors: OtherVectors
+
+    def search(self, level: int, k: int) -> Hits:
+        """See `Searcher.search`."""
+        asked = self.encode(self.queries)
+        return DenseSearcher(asked, self.vectors.nearest, self.vectors.corpora.starts).search(level, k)
+
+
+def _ranked(retrieval: Retrieval, searcher: Searcher, method: Method) -> Passages:
+    corpora = retrieval.corpora
+    ranker = Ranker(
+        searcher, LevelChunks(corpora.layout, corpora.settings.levels, corpora.starts), corpora.settings.k_r
+    )
+    return ranker.rank(method, retrieval.weights("mog") if method.routed else None)
+
+
+def _reads(settings: Settings) -> Sequence[str]:
+    methods = ["bm25:fixed-1", "dense:fixed-1", *(["mog"] if settings.trains_routers else [])]
+    return ("questions", *needs([parse(name, settings) for name in methods], settings).keys)
+
+
+EXPERIMENTS = (
+    Experiment(
+        "retrievers",
+        "Retrievers",
+        "MedRAG and MoG by BM25, by the configured encoder, by each of `experiments.encoders`, and by reciprocal rank "
+        "fusion of BM25 with the first of them (RRF-2) and with the first three (RRF-4) (Mix-of-Granularity, table 6).",
+        retrievers,
+        _reads,
+        lambda settings: {
+            name: chosen.model_dump(exclude={"device", "batch_tokens"})
+            for name, chosen in settings.experiments.encoders.items()
+        },
+    ),
+)
