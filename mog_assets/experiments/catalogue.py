@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
-from mog_assets.experiments import granularity
+from mog_assets.experiments import answers, briefcontext, granularity, loop
 from mog_assets.experiments.lab import Experiment
 
-EXPERIMENTS: tuple[Experiment, ...] = (*granularity.EXPERIMENTS,)
+EXPERIMENTS: tuple[Experiment, ...] = (
+    *granularity.EXPERIMENTS,
+    *briefcontext.EXPERIMENTS,
+    *loop.EXPERIMENTS,
+    *answers.EXPERIMENTS,
+)
