@@ -191,7 +191,7 @@ def briefcontext(
         progress.preflight = {"iou": iou, "map_reduce": reduces}
     brief = [p for p in active if p.preflight and p.preflight["map_reduce"]]
     direct = [p for p in active if not (p.preflight and p.preflight["map_reduce"])]
-    parts = [(p, part) for p in brief for part in _split(p.found.passages, partitions)]
+    parts = [(p, part) for p in brief for part in split(p.found.passages, partitions)]
     replies = means.each(lambda part: means.roles.extract(part[0].asked, part[1]), parts)
     for progress in brief:
         values = [
@@ -324,7 +324,7 @@ def _search(active: Sequence[_Progress], means: Means, k: int, topics: bool) -> 
             progress.retrieved(found)
 
 
-def _split(passages: Sequence[Passage], parts: int) -> list[Sequence[Passage]]:
+def split(passages: Sequence[Passage], parts: int) -> list[Sequence[Passage]]:
     """Contiguous parts whose sizes differ by one at most; fewer where there are fewer passages."""
     parts = min(parts, len(passages))
     cuts = [len(passages) * i // parts for i in range(parts + 1)]

@@ -3,23 +3,21 @@
 from __future__ import annotations
 
 import hashlib
-import json
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, replace
 from typing import Any, TypeVar
 
 import numpy as np
-import pandas as pd
 
 from mog_assets.answering.answerers import METHODS, Each, Means, Retrieve, Retrieved, serial
 from mog_assets.answering.extractive import Extractive
 from mog_assets.answering.notation import Combination, combination
-from mog_assets.answering.preflight import by_bm25, by_vectors
+from mog_assets.answering.preflight import Encode, by_bm25, by_vectors
 from mog_assets.answering.prompted import Prompted
 from mog_assets.answering.retrieve import retrieve_by
 from mog_assets.answering.roles import Asked, Roles, Usage
-from mog_assets.answering.rows import AnswerRow
+from mog_assets.answering.rows import AnswerRow, answer_table, read_answers
 from mog_assets.config import Settings
 from mog_assets.corpus.questions import Question, load_questions
 from mog_assets.errors import MogError
@@ -32,6 +30,8 @@ from resources.store import digest
 GROUP = "answering"
 # Questions that advance together.
 _BATCH = 256
+# Some 80 MB of vectors of 384 numbers.
+_REMEMBERED = 100_000
 
 S = TypeVar("S")
 R = TypeVar("R")
@@ -51,7 +51,31 @@ def reader(tools: Tools) -> Roles:
         llm = tools.settings.llm
         said = digest(tools.llm.endpoint, llm.temperature, llm.max_tokens, tools.settings.seed)[:8]
         return Prompted(tools.llm.complete, f"{llm.model} {said}", failures=(RequestFailed,))
-    return Extractive(tools.encoder.encode, f"{tools.settings.encoder.model} {tools.encoder.fingerprint[:12]}")
+    encode = remembering(tools.encoder.encode)
+    return Extractive(encode, f"{tools.settings.encoder.model} {tools.encoder.fingerprint[:12]}")
+
+
+def remembering(encode: Encode, most: int = _REMEMBERED) -> Encode:
+    """The same, with vectors kept in memory: to find them on disk takes longer than all else that an answer takes.
+
+    Args:
+        encode: n texts to vectors of shape (n, size).
+        most: Number of vectors after which those of earlier calls are forgotten.
+    """
+    known: dict[str, np.ndarray] = {}
+
+    def remembered(texts: Sequence[str]) -> np.ndarray:
+        if not texts:
+            return encode(texts)
+        missing = [text for text in dict.fromkeys(texts) if text not in known]
+        if len(known) + len(missing) > most:
+            known.clear()
+            missing = list(dict.fromkeys(texts))
+        if missing:
+            known.update(zip(missing, encode(missing), strict=True))
+        return np.stack([known[text] for text in texts])
+
+    return remembered
 
 
 def side_by_side(tools: Tools) -> Each:
@@ -130,7 +154,7 @@ def build_answers(work: Work) -> None:
                     advance(len(questions))
                     continue
                 rows = _answered(work, retrieval, how, questions, advance)
-                table = _table(name, how, rows)
+                table = answer_table(name, how.name, rows)
                 seconds[f"{name}: {how.name}"] = float(table["seconds"].mean())
                 if settings.answering.reader == "extractive":
                     # Measured now, not kept with an answer: the same answers would never make the same file again.
@@ -224,24 +248,6 @@ def _options(tools: Tools) -> list[Any]:
     settings = tools.settings
     options = [settings.bm25.model_dump(), settings.k_r, settings.answering.judge]
     return [reader(tools).reader, tools.encoder.identity, *options]
-
-
-def _table(name: str, how: Combination, rows: Sequence[AnswerRow]) -> pd.DataFrame:
-    """A row per question; what has parts is JSON."""
-    values = [{**row.to_json(), "question_set": name, "method": how.name} for row in rows]
-    nested = {key for row in values for key, value in row.items() if isinstance(value, list | dict)}
-    return pd.DataFrame(
-        [
-            {key: json.dumps(value, ensure_ascii=False) if key in nested else value for key, value in row.items()}
-            for row in values
-        ]
-    )
-
-
-def read_answers(path: Callable[[str], Any], names: Sequence[str]) -> pd.DataFrame:
-    """Answers of all question sets and ways."""
-    parts = [pd.read_parquet(path(name)) for name in names]
-    return pd.concat(parts, ignore_index=True) if parts else pd.DataFrame({"failure": []})
 
 
 def recipes(settings: Settings) -> list[Recipe]:

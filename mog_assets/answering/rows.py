@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import json
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
+
+import pandas as pd
 
 
 @dataclass(frozen=True)
@@ -66,3 +70,32 @@ class AnswerRow:
     def to_json(self) -> dict[str, Any]:
         """As JSON values."""
         return asdict(self)
+
+
+def answer_table(question_set: str, method: str, rows: Sequence[AnswerRow]) -> pd.DataFrame:
+    """A row per answer; what has parts is JSON.
+
+    Args:
+        question_set: Name of the question set.
+        method: What the column `method` says of all of them.
+        rows: The answers.
+    """
+    values = [{**row.to_json(), "question_set": question_set, "method": method} for row in rows]
+    nested = {key for row in values for key, value in row.items() if isinstance(value, list | dict)}
+    return pd.DataFrame(
+        [
+            {key: json.dumps(value, ensure_ascii=False) if key in nested else value for key, value in row.items()}
+            for row in values
+        ]
+    )
+
+
+def read_answers(path: Callable[[str], Any], names: Sequence[str]) -> pd.DataFrame:
+    """Answers of all question sets and ways, as `answer_table` gives them.
+
+    Args:
+        path: Where a file of the asset `answers` lies, by its name.
+        names: Of its files.
+    """
+    parts = [pd.read_parquet(path(name)) for name in names]
+    return pd.concat(parts, ignore_index=True) if parts else pd.DataFrame({"failure": []})

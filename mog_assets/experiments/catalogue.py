@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from mog_assets.experiments import cost, granularity, labels, retrievers
+from mog_assets.experiments import answers, briefcontext, cost, granularity, labels, loop, retrievers
 from mog_assets.experiments.lab import Experiment
 
 EXPERIMENTS: tuple[Experiment, ...] = (
@@ -10,4 +10,7 @@ EXPERIMENTS: tuple[Experiment, ...] = (
     *retrievers.EXPERIMENTS,
     *labels.EXPERIMENTS,
     *cost.EXPERIMENTS,
+    *briefcontext.EXPERIMENTS,
+    *loop.EXPERIMENTS,
+    *answers.EXPERIMENTS,
 )

@@ -1,0 +1,382 @@
+"""Answers of the asset `answers` compared: which ways turn them right or wrong, and what they cost."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from scipy.stats import binomtest
+
+from mog_assets.answering.notation import Combination, combination
+from mog_assets.answering.rows import read_answers
+from mog_assets.config import Settings
+from mog_assets.corpus.questions import Question
+from mog_assets.errors import MogError
+from mog_assets.evaluation.answers import BASELINE, mark, score_answers
+from mog_assets.evaluation.plots import accuracy_against_cost
+from mog_assets.evaluation.scores import interval, p_text
+from mog_assets.experiments import reading_plots
+from mog_assets.experiments.lab import ALPHA, Claim, Experiment, Findings, Lab, difference_text, score_rows
+from mog_assets.significance import bootstrap_interval, holm, permutation_p
+
+_DIFFERENCE = ("difference", "difference_low", "difference_high", "effect", "p", "detectable")
+# What the prompts of the map-reduce add to the input of one prompt, at most (BriefContext, section 5.2).
+_EXTRA = 0.1
+# Answers of one call from which the length of an instruction is estimated.
+_ENOUGH = 10
+
+
+def ways(settings: Settings) -> list[Combination]:
+    """The ways that the asset `answers` holds answers of, in order, each once."""
+    found = [combination(text, settings) for text in settings.answering.methods]
+    routed = settings.trains_routers
+    return list({c.name: c for c in found if routed or c.retrieval is None or not c.retrieval.routed}.values())
+
+
+@dataclass(frozen=True)
+class Stored:
+    """What the asset `answers` holds.
+
+    Attributes:
+        answers: As `rows.read_answers` gives them.
+        questions: The test questions that have an answer, by question set; not all of them need have been asked.
+        marks: As `evaluation.answers.mark` gives them, in the order of the answers.
+    """
+
+    answers: pd.DataFrame
+    questions: Mapping[str, Sequence[Question]]
+    marks: pd.DataFrame
+
+    @classmethod
+    def read(cls, lab: Lab) -> Stored:
+        """Read them.
+
+        Raises:
+            MogError: there are none.
+        """
+        artefact = lab.read("answers", None)
+        answers = read_answers(artefact.path, artefact.names())
+        if answers.empty:
+            raise MogError(
+                "answers: expected answers to test questions, found none: add questions with `answer` to a split "
+                "that is named under `test`"
+            )
+        questions = lab.tested(evidence=False)
+        return cls(answers, questions, mark(answers, questions))
+
+    def parts(self) -> list[tuple[str, pd.DataFrame, pd.DataFrame]]:
+        """Name, answers and marks of every question set."""
+        sets = self.marks["question_set"]
+        return [(str(name), self.answers[sets == name], self.marks[sets == name]) for name in sets.unique()]
+
+
+def accuracy_measures(questions: Sequence[Question]) -> list[str]:
+    """The measures of accuracy, the one that decides first: of open questions few answers match to the letter."""
+    return ["exact match"] if all(q.options for q in questions) else ["F1", "exact match"]
+
+
+def by_way(marks: pd.DataFrame) -> dict[str, pd.DataFrame]:
+    """Marks of a question set as cells, one a way of answering."""
+    return {str(name): part.assign(cell=str(name)) for name, part in marks.groupby("method", sort=False)}
+
+
+def paired_rows(
+    question_set: str, pairs: Sequence[tuple[pd.DataFrame, pd.DataFrame]], measures: Sequence[str], seed: int
+) -> pd.DataFrame:
+    """Means of cells, the second of each pair compared with its first; Holm's correction is over the pairs.
+
+    Args:
+        question_set: Name of the question set.
+        pairs: Cells with columns question, cell and the measures; a cell is second in one pair at most.
+        measures: Those that are wanted.
+        seed: Of the resamples.
+
+    Returns:
+        As `lab.score_rows`.
+    """
+    cells = {frame["cell"].iloc[0]: frame for pair in pairs for frame in pair}
+    table = score_rows(question_set, list(cells.values()), measures, None, seed)
+    names = list(measures)
+    differences = [
+        (second.set_index("question")[names] - first.set_index("question")[names])
+        .reset_index()
+        .assign(cell=second["cell"].iloc[0])
+        for first, second in pairs
+    ]
+    none = differences[0].assign(cell="no difference", **dict.fromkeys(names, 0.0))
+    found = score_rows(question_set, [none, *differences], names, "no difference", seed)
+    compared = found.set_index(["cell", "measure"])[list(_DIFFERENCE)]
+    keys = pd.MultiIndex.from_frame(table[["cell", "measure"]])
+    table[list(_DIFFERENCE)] = compared.reindex(keys).to_numpy()
+    return table
+
+
+def of_model(lab: Lab, paper: str, claim: str, seen: bool, because: str) -> Claim:
+    """A claim about language models: not testable where none answers, with the figures of what did."""
+    verdict = "seen" if seen else "not seen"
+    return Claim(
+        paper,
+        claim,
+        verdict if lab.with_language_model else "not testable here",  # type: ignore[arg-type]
+        because if lab.with_language_model else f"{because}; answered without a language model, by {_reader(lab)}",
+    )
+
+
+def _reader(lab: Lab) -> str:
+    return lab.reader().reader
+
+
+def flips(lab: Lab) -> Findings:
+    """How many answers retrieval turns right and wrong."""
+    tables, scores, plots, claims = {}, [], {}, []
+    stored = Stored.read(lab)
+    for name, _, marks in stored.parts():
+        cells = by_way(marks)
+        if BASELINE not in cells:
+            raise MogError(f"answers: expected answers of `{BASELINE}`, found none: add it to answering.methods")
+        ids = set(marks["question"])
+        asked = [q for q in stored.questions[name] if q.id in ids]
+        measures = accuracy_measures(asked)
+        scores.append(score_rows(name, list(cells.values()), measures, BASELINE, lab.seed))
+        rows = flip_rows(marks, {q.id: q.kind for q in asked})
+        tables[f"{name}: answers of {BASELINE} and of every other way"] = without(rows, "p value")
+        whole = [row for row in rows if row["kind"] == "all"]
+        if not whole:
+            continue
+        plots[f"{name}: turned right and wrong"] = reading_plots.flips(whole, name)
+        better = [row for row in whole if row["improved"] > row["degraded"] and row["p value"] < ALPHA]
+        smallest = scores[-1].query("measure == 'exact match' and cell != @BASELINE")["detectable"].max()
+        claims.append(
+            of_model(
+                lab,
+                "Mix-of-Granularity, appendix I, figure 6",
+                "Retrieval turns more wrong answers of the chain of thought right than right ones wrong.",
+                len(better) == len(whole),
+                f"{name}: "
+                + "; ".join(
+                    f"{row['way']} {row['improved']} right, {row['degraded']} wrong of {row['n']} (p = {row['p']})"
+                    for row in whole
+                )
+                + f"; a difference of {smallest:.3f} would have been shown",
+            )
+        )
+    return Findings(pd.concat(scores, ignore_index=True), tables, plots, claims)
+
+
+def flip_rows(marks: pd.DataFrame, kinds: Mapping[str, str]) -> list[dict[str, Any]]:
+    """Answers that are right under one way and wrong under `cot`, and the other way round.
+
+    Args:
+        marks: Of a question set, as `evaluation.answers.mark` gives them.
+        kinds: Of its questions.
+
+    Returns:
+        A row per way and kind of question (`all` first, the kinds where there are several): the four counts, how many
+        neither way answered, and McNemar's exact test of improved against degraded, Holm-corrected over the rows.
+    """
+    right = marks.pivot(index="question", columns="method", values="exact match").astype(bool)
+    answered = marks.pivot(index="question", columns="method", values="answered").astype(bool)
+    kind = right.index.map(kinds)
+    several = sorted(set(kind)) if len(set(kind)) > 1 else []
+    rows: list[dict[str, Any]] = []
+    for way in dict.fromkeys(marks["method"]):
+        if way == BASELINE:
+            continue
+        for group in ("all", *several):
+            here = np.ones(len(right), bool) if group == "all" else np.asarray(kind == group)
+            before, after = right.loc[here, BASELINE], right.loc[here, way]
+            improved, degraded = int((~before & after).sum()), int((before & ~after).sum())
+            test = binomtest(improved, improved + degraded) if improved + degraded else None
+            rows.append(
+                {
+                    "way": way,
+                    "kind": group,
+                    "improved": improved,
+                    "degraded": degraded,
+                    "remain correct": int((before & after).sum()),
+                    "remain wrong": int((~before & ~after).sum()),
+                    "n": int(here.sum()),
+                    f"{BASELINE} without an answer": int((~answered.loc[here, BASELINE]).sum()),
+                    "way without an answer": int((~answered.loc[here, way]).sum()),
+                    "p value": test.pvalue if test else 1.0,
+                }
+            )
+    for row, p in zip(rows, holm(np.array([row["p value"] for row in rows])), strict=True):
+        row |= {"p value": float(p), "p": p_text(p)}
+    return rows
+
+
+def without(rows: Sequence[Mapping[str, Any]], *names: str) -> list[dict[str, Any]]:
+    """Rows without columns that are there to decide by, not to be read."""
+    return [{key: value for key, value in row.items() if key not in names} for row in rows]
+
+
+def cost(lab: Lab) -> Findings:
+    """Calls, tokens and money of every way of answering, beside its accuracy."""
+    tables, plots, claims = {}, {}, []
+    for name, answers, marks in Stored.read(lab).parts():
+        scores = score_answers(marks, lab.seed)
+        tables[f"{name}: cost and accuracy"] = cost_rows(answers, scores)
+        plots[f"{name}: accuracy against reading"] = accuracy_against_cost(scores, name)
+        relation = map_reduce_relation(answers, lab.seed)
+        if relation is None:
+            continue
+        tables[f"{name}: what the map-reduce reads"] = relation
+        unit, least = relation[0]["unit"], min(row["p of extra"] for row in relation)
+        figures = "; ".join(
+            f"{row['way']} reads {row['read']:,.0f} {unit} a question with M = {row['M']:.3g}, where N_con + M N_ins "
+            f"is {row['N_con + M N_ins']:,.0f} and one prompt {row['N_con + N_ins']:,.0f}"
+            for row in relation
+        )
+        claims.append(
+            Claim(
+                "BriefContext, section 5.2, equations 4 and 5",
+                "The map-reduce reads O(N_con) + M N_ins: the context, and the instruction for every partition.",
+                "seen" if all(row["left"] > 0 and row["p of left"] < ALPHA for row in relation) else "not seen",
+                f"{name}: {figures}; the rest is the last call, which reads the instruction and what was extracted: "
+                "less than the context and an instruction again, with p = "
+                + " and ".join(p_text(row["p of left"]) for row in relation),
+            )
+        )
+        claims.append(
+            Claim(
+                "BriefContext, section 5.2",
+                "The prompts of the map-reduce cost about 10 % more input than one prompt.",
+                "seen" if all(row["extra"] <= _EXTRA or row["p of extra"] >= ALPHA for row in relation) else "not seen",
+                f"{name}: "
+                + "; ".join(f"{row['way']} {row['extra']:+.1%} {row['interval']}" for row in relation)
+                + f"; p = {p_text(least)} against {_EXTRA:.0%}; the paper's own averages, 5,496.5 tokens "
+                "against 3,066.0, are +79.3%",
+            )
+        )
+    return Findings(tables=tables, plots=plots, claims=claims)
+
+
+def cost_rows(answers: pd.DataFrame, scores: pd.DataFrame) -> list[dict[str, Any]]:
+    """What every way of answering a question set cost in all, best first.
+
+    Args:
+        answers: Of the question set, as `rows.read_answers` gives them.
+        scores: As `evaluation.answers.score_answers` gives them.
+    """
+    measured = scores[scores["measure"] == "exact match"].set_index("method")
+    rows = []
+    for way, part in answers.groupby("method", sort=False):
+        accuracy = measured.loc[way]
+        passed = [json.loads(passages) for passages in part["passages"]]
+        rows.append(
+            {
+                "way": str(way),
+                "accuracy": interval(*accuracy[["value", "low", "high"]]),
+                "n": len(part),
+                "calls": int(part["calls"].sum()),
+                "read": int(part["tokens_in"].sum()),
+                "written": int(part["tokens_out"].sum()),
+                "unit": str(part["token_unit"].iloc[0]),
+                "read a question": round(float(part["tokens_in"].mean()), 1),
+                "USD": round(float(part["cost"].sum()), 6),
+                "passages passed on": sum(map(len, passed)),
+                "characters passed on": sum(len(p["text"]) for passages in passed for p in passages),
+                "words passed on": sum(_words(passages) for passages in passed),
+            }
+        )
+    return sorted(rows, key=lambda row: -measured.loc[row["way"], "value"])
+
+
+def _words(passages: Sequence[Mapping[str, Any]]) -> int:
+    return sum(len(p["text"].split()) for p in passages)
+
+
+def map_reduce_relation(answers: pd.DataFrame, seed: int) -> list[dict[str, Any]] | None:
+    """What map-reduces read, against what BriefContext's equations 4 and 5 say.
+
+    N_con and N_ins are taken from the answers of one call: what they read is fitted as a constant, N_ins, and a number
+    of tokens a word of their passages. `left` is how much less was read than N_con + M N_ins and, for the last call,
+    N_con + N_ins again; `extra` is what was read beyond N_con + N_ins, as a share of it.
+
+    Args:
+        answers: Of a question set, as `rows.read_answers` gives them.
+        seed: Of the resamples.
+
+    Returns:
+        A row per way of answering that reduced; None where none did, or where there are too few answers of one call to
+        fit to.
+    """
+    words = answers["passages"].map(lambda text: _words(json.loads(text)))
+    # Null is written as such in a file where others reduced, and is no text where none did.
+    extractions = answers["extractions"].map(lambda text: json.loads(text) if isinstance(text, str) else None)
+    partitions = extractions.map(lambda parts: len(parts) if parts is not None else 0).astype(float)
+    reduced = partitions > 0
+    failed = answers["failures"].map(lambda text: bool(json.loads(text)))
+    one = ~reduced & ~failed & (answers["calls"] == 1) & (words > 0)
+    if not reduced.any() or one.sum() < _ENOUGH or words[one].nunique() < 2:
+        return None
+    per_word, instruction = np.polyfit(words[one], answers.loc[one, "tokens_in"], 1)
+    rows = []
+    for way, part in answers[reduced & ~failed].groupby("method", sort=False):
+        context = per_word * words[part.index].to_numpy(float)
+        parts = partitions[part.index].to_numpy()
+        read = part["tokens_in"].to_numpy(float)
+        prompt, formula = context + instruction, context + parts * instruction
+        extra = read / prompt - 1
+        (low,), (high,) = bootstrap_interval(extra[:, None], seed=seed)
+        left = formula + prompt - read
+        p, p_left = permutation_p(np.stack([extra - _EXTRA, left], axis=1), seed=seed)
+        rows.append(
+            {
+                "way": str(way),
+                "n": len(part),
+                "unit": str(part["token_unit"].iloc[0]),
+                "M": parts.mean(),
+                "N_con": context.mean(),
+                "N_ins": float(instruction),
+                "N_con + N_ins": prompt.mean(),
+                "N_con + M N_ins": formula.mean(),
+                "read": read.mean(),
+                "left": left.mean(),
+                "p of left": float(p_left),
+                "extra": extra.mean(),
+                "interval": f"[{low:+.1%}, {high:+.1%}]",
+                "p of extra": float(p),
+            }
+        )
+    return rows or None
+
+
+def of_answers(settings: Settings) -> Sequence[str]:
+    """What experiments on the asset `answers` read."""
+    return ("questions", "answers") if ways(settings) else ()
+
+
+def _against_cot(settings: Settings) -> Sequence[str]:
+    names = [way.name for way in ways(settings)]
+    return of_answers(settings) if BASELINE in names and len(names) > 1 else ()
+
+
+def differences(rows: pd.DataFrame) -> str:
+    """The comparisons of a table as `score_rows` gives it, one after the other."""
+    return "; ".join(f"{row['cell']} {difference_text(row)}" for _, row in rows[rows["p"].notna()].iterrows())
+
+
+EXPERIMENTS = (
+    Experiment(
+        "flips",
+        "Answers turned right and wrong",
+        "Improved, degraded, remain-correct and remain-wrong answers of every way of answering against chain of "
+        "thought, by question set and kind, with McNemar's exact test (Mix-of-Granularity, appendix I, figure 6).",
+        flips,
+        _against_cot,
+    ),
+    Experiment(
+        "cost",
+        "Cost of answers",
+        "Calls, tokens, money and characters passed on of every way of answering, beside its accuracy; what the "
+        "map-reduce reads against one prompt (BriefContext, section 5.2, equations 4 and 5).",
+        cost,
+        of_answers,
+    ),
+)

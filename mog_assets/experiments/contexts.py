@@ -1,0 +1,249 @@
+"""Contexts that hold a question's key document at a place of our choosing (BriefContext, sections 2.2 to 2.6)."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from mog_assets.answering import extractive
+from mog_assets.answering.answerers import Means, Retrieve, Retrieved
+from mog_assets.answering.prompted import prompts_fingerprint
+from mog_assets.answering.retrieve import texts
+from mog_assets.answering.roles import Asked, Passage
+from mog_assets.answering.rows import AnswerRow, answer_table
+from mog_assets.arrays import places
+from mog_assets.config import Settings
+from mog_assets.corpus.questions import Question
+from mog_assets.errors import MogError
+from mog_assets.evaluation.answers import mark
+from mog_assets.experiments.lab import Lab
+from mog_assets.retrieval.corpora import Corpora
+from mog_assets.retrieval.methods import Method, Passages, parse
+from mog_assets.routing.retrieve import needs
+
+# Questions that advance together.
+_BATCH = 256
+
+Way = Callable[[Sequence[Asked], Means], list[AnswerRow]]
+
+
+@dataclass(frozen=True)
+class Case:
+    """A question with what its contexts are made of.
+
+    Attributes:
+        key: The key document: of the gold documents' chunks of the level that is retrieved, the one that holds most of
+            the evidence. A chunk, not the whole document: nothing but what it says tells it from the others then,
+            neither its length nor its form.
+        others: Retrieved passages that are of no gold document, best first.
+        unlike: As many passages that are drawn from all that are of no gold document.
+    """
+
+    question: Question
+    asked: Asked
+    key: Passage
+    others: Sequence[Passage]
+    unlike: Sequence[Passage]
+
+
+def passages_method(settings: Settings) -> Method:
+    """What contexts are retrieved by: MedRAG's level, by the configured retriever."""
+    return parse(f"fixed-{min(2, settings.levels)}", settings)
+
+
+def read_by_contexts(settings: Settings) -> Sequence[str]:
+    """What contexts are made from."""
+    return ("questions", *needs([passages_method(settings)], settings).keys)
+
+
+def options(settings: Settings) -> list[Any]:
+    """The settings that answers to contexts depend on, besides those of what experiments read."""
+    by_model = [settings.llm.model, settings.llm.temperature, settings.llm.max_tokens, prompts_fingerprint()]
+    reader = by_model if settings.answering.reader == "openai" else [extractive.VERSION]
+    return [*reader, passages_method(settings).name, settings.retriever, settings.experiments.questions]
+
+
+def depends_on(lab: Lab, question_set: str, size: int) -> list[Any]:
+    """What the answers to a question set's contexts depend on, besides what experiments read and what was varied.
+
+    Args:
+        lab: The lab.
+        question_set: Name of the question set.
+        size: Of the largest context.
+    """
+    settings = lab.settings
+    asked = settings.question_sets[question_set]
+    chosen = [*options(settings), settings.bm25.model_dump(), asked.corpora, asked.test, lab.seed]
+    return [lab.reader().reader, *chosen, size]
+
+
+def candidates(lab: Lab) -> dict[str, list[Question]]:
+    """Test questions with an answer and evidence, as many as are asked, by question set."""
+    found = {name: [q for q in questions if q.answer] for name, questions in lab.tested().items()}
+    return {name: lab.asked(questions) for name, questions in found.items() if questions}
+
+
+def cases(lab: Lab, question_set: str, size: int) -> list[Case]:
+    """The questions of which a context of `size` passages can be made.
+
+    Left out are those for which the retriever finds fewer than `size` − 1 passages of other documents, and those whose
+    options no reader can be asked with.
+
+    Args:
+        lab: The lab.
+        question_set: Name of the question set.
+        size: Of the largest context.
+
+    Raises:
+        MogError: there are none.
+    """
+    questions, asked = [], []
+    for question in candidates(lab)[question_set]:
+        try:
+            asked.append(Asked.of(question))
+        except MogError:
+            continue
+        questions.append(question)
+    retrieval = lab.retrieval(question_set, questions)
+    corpora, level = retrieval.corpora, passages_method(lab.settings).level
+    assert level is not None
+    gold = [gold_chunks(corpora, question, level) for question in questions]
+    of_gold = [{corpora.position[e.corpus, e.doc] for e in question.evidence} for question in questions]
+    found = retrieval.rank(passages_method(lab.settings), size)
+    kept = np.array([d not in of_gold[q] for q, d in zip(found.question, found.document, strict=True)], bool)
+    found = found.at(kept)
+    found = found.at(places(found.question) < size - 1)
+    keys = _chunks(corpora, [[max(chunks, key=lambda c: (chunks[c], -c))] for chunks in gold], level)
+    drawn = [
+        _drawn(corpora, level, documents, size - 1, generator(lab.seed, question.id))
+        for question, documents in zip(questions, of_gold, strict=True)
+    ]
+    passages = zip(
+        questions,
+        asked,
+        texts(corpora, keys, len(questions)),
+        texts(corpora, found, len(questions)),
+        texts(corpora, _chunks(corpora, drawn, level), len(questions)),
+        strict=True,
+    )
+    whole = [Case(q, a, key, others, unlike) for q, a, (key,), others, unlike in passages if len(others) == size - 1]
+    if not whole:
+        raise MogError(
+            f"{question_set}: expected test questions with an answer, evidence, and {size - 1} retrieved passages of "
+            "other documents, found none: lower experiments.top_k and experiments.documents"
+        )
+    return whole
+
+
+def generator(seed: int, question: str) -> np.random.Generator:
+    """Draws for a question, the same whatever other questions there are."""
+    return np.random.default_rng([seed, int.from_bytes(hashlib.sha256(question.encode()).digest()[:8], "big")])
+
+
+def gold_chunks(corpora: Corpora, question: Question, level: int) -> dict[int, int]:
+    """The chunks of a level that hold evidence of a question, and how many characters of it."""
+    layout, held = corpora.layout, dict[int, int]()
+    for evidence in question.evidence:
+        document = corpora.position[evidence.corpus, evidence.doc]
+        chunks = np.arange(*layout.level_offsets(level)[document : document + 2])
+        _, start, end = layout.chunk_spans(chunks, level)
+        shared = np.minimum(end, evidence.end) - np.maximum(start, evidence.start)
+        for chunk, characters in zip(chunks[shared > 0].tolist(), shared[shared > 0].tolist(), strict=True):
+            held[chunk] = held.get(chunk, 0) + characters
+    return held
+
+
+def _drawn(corpora: Corpora, level: int, gold: set[int], n: int, rng: np.random.Generator) -> list[int]:
+    """Chunks of no gold document, drawn from all of a level; fewer than n where there are not as many."""
+    offsets = corpora.layout.level_offsets(level)
+    of_gold = sum(int(offsets[document + 1] - offsets[document]) for document in gold)
+    drawn = rng.choice(corpora.layout.count(level), min(n + of_gold, corpora.layout.count(level)), replace=False)
+    documents, *_ = corpora.layout.chunk_spans(drawn, level)
+    return [c for c, d in zip(drawn.tolist(), documents.tolist(), strict=True) if d not in gold][:n]
+
+
+def _chunks(corpora: Corpora, chunks: Sequence[Sequence[int]], level: int) -> Passages:
+    """Chunks of questions as passages, in order."""
+    question = np.repeat(np.arange(len(chunks)), [len(own) for own in chunks])
+    flat = np.array([chunk for own in chunks for chunk in own], np.int64)
+    document, start, end = corpora.layout.chunk_spans(flat, level)
+    none = np.zeros(len(flat))
+    return Passages(question, places(question), document, start, end, np.full(len(flat), level), none)
+
+
+def place(percentile: float, size: int) -> int:
+    """Position, from 0, of a percentile of the ranks of a context: the nearest, the later of two that are as near."""
+    return int(percentile / 100 * (size - 1) + 0.5)
+
+
+def context(case: Case, size: int, percentile: float, unlike: bool = False) -> list[Passage]:
+    """A context of `size` passages with the key document at a percentile of the ranks.
+
+    Args:
+        case: The question.
+        size: Number of passages.
+        percentile: Of the key document, 0 to 100.
+        unlike: Whether the others are those that were drawn.
+    """
+    others = list(case.unlike if unlike else case.others)[: size - 1]
+    at = place(percentile, size)
+    return [*others[:at], case.key, *others[at:]]
+
+
+def given(contexts: Sequence[Sequence[Passage]]) -> Retrieve:
+    """A retrieval that gives each question, in order, a context."""
+
+    def retrieve(queries: Sequence[str], k: int, topics: bool) -> list[Retrieved]:
+        return [Retrieved(passages) for _, passages in zip(queries, contexts, strict=True)]
+
+    return retrieve
+
+
+def answered(
+    lab: Lab,
+    question_set: str,
+    name: str,
+    key: Any,
+    way: Way,
+    make_contexts: Callable[[], Sequence[tuple[Case, Sequence[Passage]]]],
+) -> pd.DataFrame:
+    """Marks of answers from contexts, as a cell.
+
+    Args:
+        lab: The lab.
+        question_set: Name of the question set.
+        name: Of the cell.
+        key: JSON values that it depends on, besides what the experiment reads.
+        way: How to answer.
+        make_contexts: Questions and their contexts; not called where the cell is kept.
+
+    Returns:
+        A row per question, as `evaluation.answers.mark`, with its `answer`.
+    """
+
+    def make() -> pd.DataFrame:
+        made, rows = make_contexts(), list[AnswerRow]()
+        with lab.progress(len(made), f"{question_set}, {name}: questions answered") as advance:
+            for first in range(0, len(made), _BATCH):
+                part = made[first : first + _BATCH]
+                retrieve = given([passages for _, passages in part])
+                rows += way([case.asked for case, _ in part], Means(lab.reader(), retrieve, lab.each))
+                advance(len(part))
+        table = answer_table(question_set, name, rows)
+        return mark(table, {question_set: [case.question for case, _ in made]}).assign(answer=table["answer"])
+
+    return lab.cached(f"{question_set} {name}", key, make)
+
+
+def questions_row(lab: Lab, question_set: str, used: int) -> dict[str, Any]:
+    """How many questions took part, and of how many."""
+    return {
+        "question set": question_set,
+        "questions with an answer and evidence": len(candidates(lab)[question_set]),
+        "of which a whole context could be made": used,
+    }

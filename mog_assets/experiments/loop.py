@@ -1,0 +1,255 @@
+"""AT-RAG's loop: its rounds, its topics, its graders, and what it gains over one step."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from scipy.stats import binomtest
+
+from mog_assets.answering.roles import SUPPORT, USEFULNESS
+from mog_assets.config import Settings
+from mog_assets.corpus.questions import Question
+from mog_assets.evaluation.scores import interval, p_text
+from mog_assets.experiments.answers import (
+    Stored,
+    accuracy_measures,
+    by_way,
+    differences,
+    of_answers,
+    of_model,
+    ways,
+)
+from mog_assets.experiments.contexts import gold_chunks
+from mog_assets.experiments.lab import ALPHA, Claim, Experiment, Findings, Lab, score_rows
+from mog_assets.retrieval.corpora import Corpora
+from mog_assets.significance import bootstrap_interval, permutation_p
+from mog_assets.topics.assign import read_topics
+from mog_assets.topics.model import OUTLIER
+
+_CRITERIA = ("correctness", "completeness", "relevance", "overall")
+# Of the questions whose first answer a grader rejects, more than this share has to pass later.
+_FEW = 0.05
+
+
+def at_rag(lab: Lab) -> Findings:
+    """The rounds, grades, topics and fallbacks of every AT-RAG among the answers, and its accuracy beside others."""
+    stored, tables, scores, claims = Stored.read(lab), {}, [], []
+    names = {way.name: way.way for way in ways(lab.settings)}
+    for name, answers, marks in stored.parts():
+        by_id = {q.id: q for q in stored.questions[name]}
+        asked = [by_id[identity] for identity in dict.fromkeys(answers["question"])]
+        cells = by_way(marks)
+        loops = [way for way in cells if names[way] == "at-rag"]
+        compared = [*loops, *(way for way in cells if names[way] in ("one-step", "adaptive"))]
+        measures = accuracy_measures(asked)
+        scores.append(score_rows(name, [cells[way] for way in compared], measures, loops[0], lab.seed))
+        claims.append(_accuracy_claim(lab, name, scores[-1], measures[0], loops[0]))
+        gold = gold_topics(lab, name, asked)
+        rounds, grades = [], []
+        for way in loops:
+            part = answers[answers["method"] == way]
+            hits = topic_hits(part, gold)
+            rounds.append(_rounds_row(way, part, hits, lab.seed))
+            grades += grade_rows(way, part)
+            claims += [*_topic_claim(name, way, hits, lab.seed), *_rewriting_claim(lab, name, way, part)]
+        tables[f"{name}: rounds, grades and topics"] = rounds
+        tables[f"{name}: grades by round"] = grades
+        if judged := judge_rows(answers[answers["method"].isin(compared)], lab.seed):
+            tables[f"{name}: judge, 0 to 10"] = judged
+    return Findings(pd.concat(scores, ignore_index=True), tables, claims=claims)
+
+
+def _accuracy_claim(lab: Lab, name: str, table: pd.DataFrame, measure: str, loop: str) -> Claim:
+    others = table[(table["measure"] == measure) & table["p"].notna()]
+    better = bool(len(others) and ((others["p"] < ALPHA) & (others["difference"] < 0)).all())
+    because = differences(others) if len(others) else "no answers of one-step or adaptive to compare with"
+    return of_model(
+        lab,
+        "AT-RAG, section 4.3, table 1",
+        "AT-RAG answers better than One-Step RAG and Adaptive-RAG.",
+        better,
+        f"{name}, {measure} against {loop}: {because}",
+    )
+
+
+def gold_topics(lab: Lab, question_set: str, questions: Sequence[Question]) -> dict[str, set[int]]:
+    """Topics of the chunks that hold a question's evidence, outliers left out; of questions with evidence.
+
+    Args:
+        lab: The lab.
+        question_set: Name of the question set.
+        questions: Some of its questions.
+    """
+    names, level = lab.settings.question_sets[question_set].corpora, min(2, lab.settings.levels)
+    corpora = Corpora.open(lab.read, lab.settings, names)
+    topics = np.concatenate([read_topics(lab.read("topics/assigned", corpus), level) for corpus in names])
+    return {
+        q.id: {int(topics[chunk]) for chunk in gold_chunks(corpora, q, level)} - {OUTLIER}
+        for q in questions
+        if q.evidence
+    }
+
+
+def topic_hits(answers: pd.DataFrame, gold: Mapping[str, set[int]]) -> pd.DataFrame:
+    """Whether the topics that questions were searched in are those of their evidence.
+
+    Args:
+        answers: Of one way of answering.
+        gold: Topics of the evidence, by question; other questions are left out.
+
+    Returns:
+        A row per question: `first` (the topic of the question as it was asked), `any` (of any round), and `chance`: the
+        share of the other questions whose first topic would have been one of this question's.
+    """
+    here = answers[answers["question"].isin(list(gold))]
+    searched = [[query["topic"] for query in json.loads(queries)] for queries in here["queries"]]
+    wanted = [gold[question] for question in here["question"]]
+    counts = Counter(topics[0] for topics in searched if topics)
+    rows = []
+    for topics, right in zip(searched, wanted, strict=True):
+        first = bool(topics) and topics[0] in right
+        others = sum(counts[topic] for topic in right) - first
+        rows.append(
+            {
+                "first": float(first),
+                "any": float(bool(right & set(topics))),
+                "chance": others / max(len(searched) - 1, 1),
+            }
+        )
+    return pd.DataFrame(rows, columns=["first", "any", "chance"])
+
+
+def _rounds_row(way: str, part: pd.DataFrame, hits: pd.DataFrame, seed: int) -> dict[str, Any]:
+    queries = [query for text in part["queries"] for query in json.loads(text)]
+    passed = part["graded"].eq(True).to_numpy(float)
+    counts = Counter(int(number) for number in part["rounds"])
+    return {
+        "way": way,
+        "n": len(part),
+        "rounds": _mean(part["rounds"].to_numpy(float), seed),
+        **{f"ended in round {number}": counts[number] for number in range(1, max(counts) + 1)},
+        "passed both graders": _mean(passed, seed),
+        "without an answer": int((part["failure"] != "").sum()),
+        "topic hit rate": _mean(hits["first"].to_numpy(), seed),
+        "in any round": _mean(hits["any"].to_numpy(), seed),
+        "by chance": f"{hits['chance'].mean():.3f}" if len(hits) else "",
+        "of": len(hits),
+        "searches": len(queries),
+        "without a topic": sum(query["topic"] == OUTLIER for query in queries),
+        "fallbacks": sum(bool(query["fallback"]) for query in queries),
+    }
+
+
+def _mean(values: np.ndarray, seed: int) -> str:
+    if not len(values):
+        return ""
+    (low,), (high,) = bootstrap_interval(values[:, None].astype(float), seed=seed)
+    return interval(float(values.mean()), float(low), float(high))
+
+
+def grade_rows(way: str, part: pd.DataFrame) -> list[dict[str, Any]]:
+    """How answers were graded, round by round.
+
+    Args:
+        way: Of answering.
+        part: Its answers.
+    """
+    grades = [json.loads(text) for text in part["grades"]]
+    rows = []
+    for number in range(max(map(len, grades), default=0)):
+        here = [rounds[number] for rounds in grades if len(rounds) > number]
+        useful, support = (Counter(grade[key] for grade in here) for key in ("usefulness", "support"))
+        rows.append(
+            {
+                "way": way,
+                "round": number + 1,
+                "graded": len(here),
+                **{str(verdict): useful[verdict] for verdict in USEFULNESS},
+                **{str(verdict): support[verdict] for verdict in SUPPORT},
+                "failed": useful["failed"] + support["failed"],
+            }
+        )
+    return rows
+
+
+def judge_rows(answers: pd.DataFrame, seed: int) -> list[dict[str, Any]]:
+    """The judge's mean marks of every way that was judged, with intervals, and the share of answers it could mark."""
+    rows = []
+    for way, part in answers.groupby("method", sort=False):
+        texts = part["judgement"].dropna() if "judgement" in part else pd.Series(dtype=object)
+        judgements = [json.loads(text) for text in texts]
+        if not judgements:
+            continue
+        marked = [judgement for judgement in judgements if "overall" in judgement]
+        rows.append(
+            {
+                "way": str(way),
+                **{c: _mean(np.array([judgement[c] for judgement in marked], float), seed) for c in _CRITERIA},
+                "marked": len(marked),
+                "of": len(judgements),
+            }
+        )
+    return rows
+
+
+def _topic_claim(name: str, way: str, hits: pd.DataFrame, seed: int) -> list[Claim]:
+    if hits.empty:
+        return []
+    differences = (hits["first"] - hits["chance"]).to_numpy()
+    (p,) = permutation_p(differences[:, None], seed=seed)
+    seen = bool(p < ALPHA and differences.mean() > 0)
+    least = 2.8 * differences.std() / np.sqrt(len(differences))
+    return [
+        Claim(
+            "AT-RAG, section 3.2.2",
+            "The topic that the model assigns to a question is that of passages which answer it.",
+            "seen" if seen else "not seen",
+            f"{name}, {way}: {_mean(hits['first'].to_numpy(), seed)} of {len(hits):,} questions with evidence, by "
+            f"chance {hits['chance'].mean():.3f}; p = {p_text(p)}"
+            + ("" if p < ALPHA else f"; a difference of {least:.3f} would have been shown"),
+        )
+    ]
+
+
+def _rewriting_claim(lab: Lab, name: str, way: str, part: pd.DataFrame) -> list[Claim]:
+    """Whether later rounds pass where the first did not: a claim about graders, which belong to the reader."""
+    again = part[part["rounds"] > 1]
+    if again.empty:
+        return []
+    passed, rejected = int(again["graded"].eq(True).sum()), len(again)
+    p = binomtest(passed, rejected, _FEW, alternative="greater").pvalue
+    most = binomtest(passed, rejected).proportion_ci().high
+    return [
+        of_model(
+            lab,
+            "AT-RAG, section 3.2.5",
+            "Rewriting the query finds an answer that passes both graders where the first did not.",
+            p < ALPHA,
+            f"{name}, {way}: {passed:,} of {rejected:,} questions ({passed / rejected:.1%}) pass in a later round; p = "
+            f"{p_text(p)} against {_FEW:.0%} of them" + ("" if p < ALPHA else f"; {most:.1%} at most (95 %)"),
+        )
+    ]
+
+
+def _reads(settings: Settings) -> Sequence[str]:
+    if not any(way.way == "at-rag" for way in ways(settings)):
+        return ()
+    return (*of_answers(settings), "documents", "chunks/level_1", "topics/assigned")
+
+
+EXPERIMENTS = (
+    Experiment(
+        "at-rag",
+        "AT-RAG's loop",
+        "Rounds, grades, fallbacks, judge's marks and topic hit rate (the topic of a question is that of a chunk of "
+        "level 2 that holds its evidence) of AT-RAG, and its accuracy against one step and the adaptive choice "
+        "(AT-RAG, Algorithm 1, section 3.2, table 1).",
+        at_rag,
+        _reads,
+    ),
+)
