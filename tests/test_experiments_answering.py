@@ -85,6 +85,7 @@ def lab_of(done, roles, **experiments):
         settings=done.settings.model_copy(update=changed),
         read=done.tools.store.read,
         encode=done.tools.encoder.encode,
+        encode_anew=done.tools.encoder.encode,
         encoder=done.tools.encoder.fingerprint,
         other_encoder=None,
         vector_store=done.tools.qdrant,

@@ -23,7 +23,7 @@ from mog_assets.retrieval.tokens import query_terms
 T = TypeVar("T")
 
 # Raised when a rule below changes.
-VERSION = "1"
+VERSION = "2"
 # Sentences that are encoded: the best by BM25, so that long passages cost what short ones do.
 SENTENCES = 24
 # Sentences whose words decide a yes/no question.
@@ -117,14 +117,14 @@ class Extractive:
         return self._reply([*_read(asked), query, *_texts(passages), *thoughts], best)
 
     def extract(self, asked: Asked, passages: Sequence[Passage]) -> Reply[str]:
-        """Sentences, in order, whose cosine with the question (and one of its options) is at least `RELEVANT`."""
+        """Sentences, a line each, whose cosine with the question (and one of its options) is at least `RELEVANT`."""
 
         def relevant() -> str:
             found = self._sentences(_query(asked), _texts(passages))
             if not found.texts:
                 return ""
             cosines = np.max([self._cosines(text, found) for text in _statements(asked)], axis=0)
-            return " ".join(text for text, cosine in zip(found.texts, cosines, strict=True) if cosine >= RELEVANT)
+            return "\n".join(text for text, cosine in zip(found.texts, cosines, strict=True) if cosine >= RELEVANT)
 
         return self._reply([*_read(asked), *_texts(passages)], relevant, NOTHING)
 

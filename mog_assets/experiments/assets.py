@@ -106,7 +106,9 @@ def project(name: str, settings: Settings) -> Project:
 
 def _lab(experiment: Experiment, work: Work) -> Lab:
     tools = work.tools
-    versions = digest([experiment.name, _inputs(work), tools.encoder.identity])
+    versions = digest(
+        [experiment.name, experiment.version, _inputs(work), _searched(work.settings), tools.encoder.identity]
+    )
 
     def cached(name: str, key: Any, make: Callable[[], pd.DataFrame]) -> pd.DataFrame:
         safe = re.sub(r"[^A-Za-z0-9_-]+", "_", name)[:80]
@@ -126,6 +128,7 @@ def _lab(experiment: Experiment, work: Work) -> Lab:
         settings=work.settings,
         read=work.input,
         encode=tools.encoder.encode,
+        encode_anew=partial(tools.encoder.encode, keep=False),
         encoder=tools.encoder.fingerprint,
         other_encoder=other,
         vector_store=tools.qdrant,

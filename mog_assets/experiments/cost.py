@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from statistics import median
-from typing import Any, Protocol, cast
+from typing import Any, cast
 
 import numpy as np
 import pandas as pd
@@ -24,13 +24,6 @@ from mog_assets.routing.retrieve import Retrieval, graph_of_question_sets, needs
 from mog_assets.tensors import Stored
 
 _PAPER_STORAGE = 2.7
-
-
-class _Encodes(Protocol):
-    """What encodes in earnest, with nothing from a cache."""
-
-    def __call__(self, texts: Sequence[str], *, keep: bool) -> np.ndarray:
-        """Vectors of texts."""
 
 
 def seconds(lab: Lab) -> Findings:
@@ -87,7 +80,6 @@ def _timed(lab: Lab, name: str) -> pd.DataFrame:
     """Seconds of a question: a row for each retriever and number of levels, and one for level 1 without router."""
     settings, known = lab.settings, lab.retrieval(name)
     count, repeats = len(known.queries), settings.experiments.repeats
-    encode = cast(_Encodes, lab.encode)
     opened = router.open_router(lab.read("router", None), lab.encoder, settings.levels)
     vectors, weights = known.vectors, known.weights("mog")
     steps = 2 * (len(settings.level_range) + 1) * (repeats + 1)
@@ -96,7 +88,7 @@ def _timed(lab: Lab, name: str) -> pd.DataFrame:
         def each(do: Callable[[], object]) -> float:
             return _seconds(do, repeats) / count
 
-        encoding = each(lambda: encode(known.queries, keep=False))
+        encoding = each(lambda: lab.encode_anew(known.queries))
         choosing = each(lambda: router.predict(opened.weights, vectors))
         rows = []
         names: tuple[RetrieverName, ...] = ("bm25", "dense")

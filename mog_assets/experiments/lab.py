@@ -86,6 +86,7 @@ class Lab:
     Attributes:
         read: Reads an asset of a corpus, or of all corpora, from the store.
         encode: Texts to unit vectors, by the configured encoder.
+        encode_anew: As `encode`, nothing from a cache and nothing kept: for what is timed.
         encoder: Its fingerprint.
         other_encoder: Opens another encoder, which keeps its vectors beside those of the first.
         vector_store: Holds the collections.
@@ -98,6 +99,7 @@ class Lab:
     settings: Settings
     read: Read
     encode: Encode
+    encode_anew: Encode
     encoder: str
     other_encoder: Callable[[EncoderSettings], tuple[Encode, str]]
     vector_store: Vectors

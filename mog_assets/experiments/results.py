@@ -92,23 +92,20 @@ def markdown(projects: Sequence[Project], command: str) -> str:
 
 
 def _claims(projects: Sequence[Project]) -> list[str]:
-    rows = [
-        {"paper": claim["paper"], "claim": claim["claim"], project.name: f"{claim['verdict']}: {claim['because']}"}
-        for project in projects
-        for told in project.told
-        for claim in told.claims
+    """A row per claim, a column per project: verdicts of all its question sets, each once."""
+    rows: dict[tuple[str, str], dict[str, list[str]]] = {}
+    found = [(project.name, claim) for project in projects for told in project.told for claim in told.claims]
+    for name, claim in found:
+        said = rows.setdefault((claim["paper"], claim["claim"]), {}).setdefault(name, [])
+        said.append(f"{claim['verdict']}: {claim['because']}")
+    counts = Counter(claim["verdict"] for _, claim in found)
+    said = [", ".join(f"{count} {verdict}" for verdict, count in sorted(counts.items())) + ".", ""] if found else []
+    names = [project.name for project in projects]
+    texts = [
+        {"paper": paper, "claim": claim, **{name: "; ".join(by_project.get(name, ())) for name in names}}
+        for (paper, claim), by_project in rows.items()
     ]
-    merged: dict[tuple[str, str], dict[str, str]] = {}
-    for row in rows:
-        merged.setdefault((row["paper"], row["claim"]), {}).update(row)
-    names = ["paper", "claim", *(project.name for project in projects)]
-    counts = Counter(claim["verdict"] for project in projects for told in project.told for claim in told.claims)
-    said = ", ".join(f"{count} {verdict}" for verdict, count in sorted(counts.items()))
-    return [
-        f"{said}." if said else "",
-        "",
-        *table([{name: row.get(name, "") for name in names} for row in merged.values()]),
-    ]
+    return [*said, *table(texts)]
 
 
 def _sentence(claim: Mapping[str, str]) -> str:
