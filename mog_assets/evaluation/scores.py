@@ -197,3 +197,9 @@ def p_text(p: float) -> str:
     if np.isnan(p):
         return ""
     return "<0.001" if p < 0.001 else f"{p:.3f}"
+
+
+def p_said(p: float) -> str:
+    """A p-value in a sentence: `p = 0.012`, `p < 0.001`."""
+    text = p_text(p)
+    return f"p {text[0]} {text[1:]}" if text.startswith("<") else f"p = {text}"

@@ -18,7 +18,7 @@ from mog_assets.corpus.questions import Question
 from mog_assets.errors import MogError
 from mog_assets.evaluation.answers import BASELINE, mark, score_answers
 from mog_assets.evaluation.plots import accuracy_against_cost
-from mog_assets.evaluation.scores import interval, p_text
+from mog_assets.evaluation.scores import interval, p_said, p_text
 from mog_assets.experiments import reading_plots
 from mog_assets.experiments.lab import ALPHA, Claim, Experiment, Findings, Lab, difference_text, score_rows
 from mog_assets.significance import bootstrap_interval, holm, permutation_p
@@ -158,7 +158,7 @@ def flips(lab: Lab) -> Findings:
                 len(better) == len(whole),
                 f"{name}: "
                 + "; ".join(
-                    f"{row['way']} {row['improved']} right, {row['degraded']} wrong of {row['n']} (p = {row['p']})"
+                    f"{row['way']} {row['improved']} right, {row['degraded']} wrong of {row['n']} ({p_said(row['p value'])})"
                     for row in whole
                 )
                 + f"; a difference of {smallest:.3f} would have been shown",
@@ -249,7 +249,7 @@ def cost(lab: Lab) -> Findings:
                 "seen" if all(row["extra"] <= _EXTRA or row["p of extra"] >= ALPHA for row in relation) else "not seen",
                 f"{name}: "
                 + "; ".join(f"{row['way']} {row['extra']:+.1%} {row['interval']}" for row in relation)
-                + f"; p = {p_text(least)} against {_EXTRA:.0%}; the paper's own averages, 5,496.5 tokens "
+                + f"; {p_said(least)} against {_EXTRA:.0%}; the paper's own averages, 5,496.5 tokens "
                 "against 3,066.0, are +79.3%",
             )
         )

@@ -16,7 +16,7 @@ from mog_assets.config import Settings
 from mog_assets.corpus.questions import Question
 from mog_assets.errors import MogError
 from mog_assets.evaluation.answers import normalised, preflight_quality
-from mog_assets.evaluation.scores import interval, p_text
+from mog_assets.evaluation.scores import interval, p_said, p_text
 from mog_assets.experiments import reading_plots
 from mog_assets.experiments.answers import (
     Stored,
@@ -195,7 +195,7 @@ def conflicts(lab: Lab) -> Findings:
                 "BriefContext, section 2.3, supplementary table 2",
                 "Where partitions disagree, map-reduce is right and one prompt wrong more often than the other way.",
                 whole["p value"] < ALPHA and whole["win"] > whole["lose"],
-                f"{name}: {whole['win']:,} won, {whole['tie']:,} tied, {whole['lose']:,} lost; p = {whole['p']}; a "
+                f"{name}: {whole['win']:,} won, {whole['tie']:,} tied, {whole['lose']:,} lost; {p_said(whole['p value'])}; a "
                 f"difference of {whole['detectable']:.3f} would have been shown",
             )
         )
@@ -460,7 +460,7 @@ def _preflight_claims(name: str, counts: Confusion) -> list[Claim]:
             "BriefContext, section 2.5, supplementary table 4",
             "The preflight foresees most cases of a key document below the top 3 (there 92.6 %).",
             "seen" if p < ALPHA else "not seen",
-            f"{name}: {counts.tp} of {below} ({foreseen:.1%}), p = {p_text(p)} against half of them"
+            f"{name}: {counts.tp} of {below} ({foreseen:.1%}), {p_said(p)} against half of them"
             + ("" if p < ALPHA else f"; {_shown(below):.0%} would have been shown"),
         ),
         Claim(
@@ -469,7 +469,7 @@ def _preflight_claims(name: str, counts: Confusion) -> list[Claim]:
             "often where it is below the top 3.",
             "seen" if together < ALPHA else "not seen",
             f"{name}: for {foreseen:.1%} of {below} below the top and {alarmed:.1%} of {above} in it (Fisher's exact "
-            f"test, one-sided, p = {p_text(together)})"
+            f"test, one-sided, {p_said(together)})"
             + ("" if together < ALPHA else f"; a difference of {detectable:.3f} would have been shown"),
         ),
     ]

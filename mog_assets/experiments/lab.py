@@ -21,7 +21,7 @@ from mog_assets.corpus.questions import Question, load_questions
 from mog_assets.errors import MogError
 from mog_assets.evaluation.measures import evaluate
 from mog_assets.evaluation.runs import run_table
-from mog_assets.evaluation.scores import compare, interval, p_text
+from mog_assets.evaluation.scores import compare, interval, p_said, p_text
 from mog_assets.retrieval.corpora import Corpora, Encode, Read, Vectors
 from mog_assets.retrieval.methods import Passages, cut
 from mog_assets.routing.retrieve import Retrieval
@@ -285,7 +285,7 @@ def told(scores: pd.DataFrame, question_set: str, cell: str, measure: str) -> pd
 
 def difference_text(row: pd.Series) -> str:
     """`+0.012 [+0.003, +0.021], p = 0.008`; for a difference that is none also the smallest that could be shown."""
-    text = f"{difference_interval(row)}, p = {p_text(row['p'])}"
+    text = f"{difference_interval(row)}, {p_said(row['p'])}"
     # Where every difference is the same there is no spread to tell from.
     if row["p"] < ALPHA or np.isnan(row["detectable"]):
         return text

@@ -14,7 +14,7 @@ import pandas as pd
 from mog_assets.config import Settings
 from mog_assets.corpus.questions import Question
 from mog_assets.evaluation.measures import headline_measures
-from mog_assets.evaluation.scores import p_text
+from mog_assets.evaluation.scores import p_said, p_text
 from mog_assets.experiments.conclusions import joined, over_sets, untestable
 from mog_assets.experiments.granularity import of_mog
 from mog_assets.experiments.lab import ALPHA, Claim, Experiment, Findings, Lab, difference_text, score_rows
@@ -190,7 +190,7 @@ def router_weights(lab: Lab) -> Findings:
     )
     if between:
         figures = "; ".join(
-            f"{row['questions']}: distance {row['distance']:.3f}, p = {p_text(row['p'])}" for row in between
+            f"{row['questions']}: distance {row['distance']:.3f}, {p_said(row['p'])}" for row in between
         )
         shown = all(row["p"] < ALPHA for row in between)
         claims.append(Claim(figure4, differ, "seen" if shown else "not seen", f"Levels chosen, {figures}"))
@@ -305,7 +305,7 @@ def _spread(weights: np.ndarray, seed: int) -> tuple[bool, str]:
     tests = max(len(means) * (len(means) - 1) // 2, 1)
     p = min(float(permutation_p(weights[:, [most]] - weights[:, [least]], seed=seed)[0]) * tests, 1.0)
     figures = f"mean weight {means[most]:.3f} of level {most + 1}, {means[least]:.3f} of level {least + 1}"
-    return p < ALPHA, f"{figures}, p = {p_text(p)} (permutation test, corrected for {tests} pairs of levels)"
+    return p < ALPHA, f"{figures}, {p_said(p)} (permutation test, corrected for {tests} pairs of levels)"
 
 
 def _finest(weights: np.ndarray, seed: int) -> tuple[bool, str]:
@@ -317,7 +317,7 @@ def _finest(weights: np.ndarray, seed: int) -> tuple[bool, str]:
     rival = 1 + int(counts[1:].argmax())
     differences = (best == 0).astype(float) - (best == rival)
     p = float(permutation_p(differences[:, None], seed=seed)[0])
-    said = f"level 1 is chosen for {counts[0]} questions, level {rival + 1} for {counts[rival]}, p = {p_text(p)}"
+    said = f"level 1 is chosen for {counts[0]} questions, level {rival + 1} for {counts[rival]}, {p_said(p)}"
     return bool(p < ALPHA and counts[0] > counts[rival]), said
 
 

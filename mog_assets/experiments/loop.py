@@ -14,7 +14,7 @@ from scipy.stats import binomtest
 from mog_assets.answering.roles import SUPPORT, USEFULNESS
 from mog_assets.config import Settings
 from mog_assets.corpus.questions import Question
-from mog_assets.evaluation.scores import interval, p_text
+from mog_assets.evaluation.scores import interval, p_said, p_text
 from mog_assets.experiments.answers import (
     Stored,
     accuracy_measures,
@@ -210,7 +210,7 @@ def _topic_claim(name: str, way: str, hits: pd.DataFrame, seed: int) -> list[Cla
             "The topic that the model assigns to a question is that of passages which answer it.",
             "seen" if seen else "not seen",
             f"{name}, {way}: {_mean(hits['first'].to_numpy(), seed)} of {len(hits):,} questions with evidence, by "
-            f"chance {hits['chance'].mean():.3f}; p = {p_text(p)}"
+            f"chance {hits['chance'].mean():.3f}; {p_said(p)}"
             + ("" if p < ALPHA else f"; a difference of {least:.3f} would have been shown"),
         )
     ]
