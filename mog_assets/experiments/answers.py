@@ -158,7 +158,8 @@ def flips(lab: Lab) -> Findings:
                 len(better) == len(whole),
                 f"{name}: "
                 + "; ".join(
-                    f"{row['way']} {row['improved']} right, {row['degraded']} wrong of {row['n']} ({p_said(row['p value'])})"
+                    f"{row['way']} {row['improved']} right, {row['degraded']} wrong of {row['n']} "
+                    f"({p_said(row['p value'])})"
                     for row in whole
                 )
                 + f"; a difference of {smallest:.3f} would have been shown",

@@ -195,8 +195,8 @@ def conflicts(lab: Lab) -> Findings:
                 "BriefContext, section 2.3, supplementary table 2",
                 "Where partitions disagree, map-reduce is right and one prompt wrong more often than the other way.",
                 whole["p value"] < ALPHA and whole["win"] > whole["lose"],
-                f"{name}: {whole['win']:,} won, {whole['tie']:,} tied, {whole['lose']:,} lost; {p_said(whole['p value'])}; a "
-                f"difference of {whole['detectable']:.3f} would have been shown",
+                f"{name}: {whole['win']:,} won, {whole['tie']:,} tied, {whole['lose']:,} lost; "
+                f"{p_said(whole['p value'])}; a difference of {whole['detectable']:.3f} would have been shown",
             )
         )
     return Findings(tables=tables, claims=claims)
