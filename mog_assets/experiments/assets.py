@@ -12,7 +12,7 @@ from typing import Any
 import pandas as pd
 
 from mog_assets.answering.assets import reader, side_by_side
-from mog_assets.config import EncoderSettings, Settings
+from mog_assets.config import EncoderSettings, QuestionSetSettings, Settings
 from mog_assets.errors import MogError
 from mog_assets.experiments.catalogue import EXPERIMENTS
 from mog_assets.experiments.lab import Experiment, Lab
@@ -89,11 +89,7 @@ def project(name: str, settings: Settings) -> Project:
         raise MogError(f"{name}: expected experiments that were done, got none: run `mog experiment --all`")
     facts = {
         "corpora": ", ".join(settings.corpora),
-        "questions": ", ".join(
-            f"{set_name} ({'/'.join([*q.kinds] if q.kinds else ['all kinds'])}; train {q.train or 'none'}, test "
-            f"{q.test or 'none'})"
-            for set_name, q in settings.question_sets.items()
-        ),
+        "questions": ", ".join(f"{name} ({_described(q)})" for name, q in settings.question_sets.items()),
         "encoder": f"{settings.encoder.model} {tools.encoder.fingerprint[:12]}",
         "reader": reader(tools).reader,
         "k": str(settings.k),
@@ -102,6 +98,13 @@ def project(name: str, settings: Settings) -> Project:
         "versions": ", ".join(f"{package} {version(package)}" for package in _PACKAGES),
     }
     return Project(name, facts, told)
+
+
+def _described(question_set: QuestionSetSettings) -> str:
+    """`kinds pubmedqa, bioasq; test: test`."""
+    kinds = [f"kinds {', '.join(question_set.kinds)}"] if question_set.kinds else []
+    splits = [("training", question_set.train), ("test", question_set.test)]
+    return "; ".join([*kinds, *(f"{what}: {', '.join(names)}" for what, names in splits if names)])
 
 
 def _lab(experiment: Experiment, work: Work) -> Lab:

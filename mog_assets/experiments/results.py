@@ -109,7 +109,8 @@ def _claims(projects: Sequence[Project]) -> list[str]:
 
 
 def _sentence(claim: Mapping[str, str]) -> str:
-    return f"{claim['paper']}: {claim['claim']} **{claim['verdict'].capitalize()}**: {claim['because']}"
+    said = {name: _escaped(text) for name, text in claim.items()}
+    return f"{said['paper']}: {said['claim']} **{said['verdict'].capitalize()}**: {said['because']}"
 
 
 def table(rows: Sequence[Mapping[str, Any]]) -> list[str]:
