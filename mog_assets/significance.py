@@ -132,16 +132,18 @@ def detectable(differences: np.ndarray, alpha: float | np.ndarray = 0.05, power:
         power: Chance that such a difference is shown, in (0, 1).
 
     Returns:
-        Absolute mean difference of shape (m,), at least 0; NaN where all differences are the same number, or there are
-        fewer than two: they do not tell how much differences vary.
+        Absolute mean difference of shape (m,), at least 0; NaN where all differences are the same number, which does
+        not tell how much differences vary, or where so few questions can show nothing: random signs of n questions
+        give no p-value below 2^(1 − n).
 
     References:
         Bloom 1995, Minimum Detectable Effects; Cohen 1988, chapter 2.
     """
     differences = np.asarray(differences, np.float64)
-    spread = _spread(differences)
-    factor = norm.ppf(1 - np.asarray(alpha) / 2) + norm.ppf(power)
-    return np.where(spread > 0, factor * spread / np.sqrt(max(len(differences), 1)), np.nan)
+    spread, alpha = _spread(differences), np.asarray(alpha)
+    factor = norm.ppf(1 - alpha / 2) + norm.ppf(power)
+    enough = 2.0 ** (1 - len(differences)) <= alpha
+    return np.where((spread > 0) & enough, factor * spread / np.sqrt(max(len(differences), 1)), np.nan)
 
 
 def _spread(differences: np.ndarray) -> np.ndarray:

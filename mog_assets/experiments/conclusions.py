@@ -14,22 +14,22 @@ def joined(tables: Sequence[pd.DataFrame]) -> pd.DataFrame:
     return pd.concat(tables, ignore_index=True) if tables else pd.DataFrame()
 
 
-def over_sets(paper: str, claim: str, found: Mapping[str, tuple[bool, str]]) -> list[Claim]:
-    """A claim that is seen where every question set shows it; no claim where none could be asked.
+def over_sets(paper: str, claim: str, found: Mapping[str, tuple[Verdict, str]]) -> list[Claim]:
+    """A claim over all question sets; no claim where none could be asked.
 
     Args:
         paper: With section, table or figure.
         claim: In a sentence.
-        found: Whether a question set shows it, and the figures that say so, by question set.
+        found: What a question set shows, and the figures that say so, by question set. One that does not show the
+            claim decides; else one that cannot tell.
     """
     if not found:
         return []
-    verdict: Verdict = "seen" if all(shown for shown, _ in found.values()) else "not seen"
-    mixed = len({shown for shown, _ in found.values()}) > 1
-    said = [
-        f"{name}{' (seen)' if mixed and shown else ' (not seen)' if mixed else ''}: {figures}"
-        for name, (shown, figures) in found.items()
-    ]
+    verdicts = [verdict for verdict, _ in found.values()]
+    order: tuple[Verdict, ...] = ("not seen", "undecided", "not testable here", "seen")
+    verdict = next(one for one in order if one in verdicts)
+    mixed = len(set(verdicts)) > 1
+    said = [f"{name}{f' ({own})' if mixed else ''}: {figures}" for name, (own, figures) in found.items()]
     return [Claim(paper, claim, verdict, "; ".join(said))]
 
 

@@ -26,9 +26,11 @@ from mog_assets.retrieval.corpora import Corpora, Encode, Read, Vectors
 from mog_assets.retrieval.methods import Passages, cut
 from mog_assets.routing.retrieve import Retrieval
 
-Verdict = Literal["seen", "not seen", "not testable here"]
+Verdict = Literal["seen", "not seen", "undecided", "not testable here"]
 # Two-sided tests at this level, corrected by Holm over the cells of a table, decide whether a claim is seen.
 ALPHA = 0.05
+# Differences of measures in 0 … 1 that nobody would care about: claims that things do alike are decided by it.
+MARGIN = 0.02
 
 
 @dataclass(frozen=True)
@@ -38,7 +40,8 @@ class Claim:
     Attributes:
         paper: With section, table or figure.
         claim: In a sentence.
-        verdict: `not testable here` where it needs a language model, or data that these corpora do not have.
+        verdict: `undecided` where these questions are too few to tell; `not testable here` where it needs a language
+            model, or data that these corpora do not have.
         because: The figures that decided it, in a sentence.
     """
 
@@ -136,7 +139,7 @@ class Lab:
     def retrieval(self, name: str, questions: Sequence[Question] | None = None) -> Retrieval:
         """The corpora of a question set, asked its test questions with evidence unless others are given.
 
-        Searches are made once for all experiments that run together and ask the same.
+        Searches are made once for an experiment, whatever asks for them.
         """
         if questions is None:
             key = ("retrieval", name)
@@ -242,10 +245,15 @@ def score_rows(
 
     Returns:
         question_set, cell, measure, value, low, high, n, difference, difference_low, difference_high, effect, p,
-        detectable: see `evaluation.scores.compare`.
+        detectable: see `evaluation.scores.compare`; and against, the baseline where there is a comparison. Where cells
+        have a column `answered`, also coverage: the mean of it.
     """
     columns = ["question", "cell", *measures]
     table = compare(pd.concat([cell[columns] for cell in cells], ignore_index=True), measures, baseline, seed)
+    table["against"] = np.where(table["difference"].notna(), baseline or "", "")
+    answered = [cell.groupby("cell")["answered"].mean() for cell in cells if "answered" in cell]
+    if len(answered) == len(cells):
+        table["coverage"] = table["cell"].map(pd.concat(answered))
     table.insert(0, "question_set", question_set)
     return table
 
@@ -268,13 +276,24 @@ def board(scores: pd.DataFrame, question_set: str, measures: Sequence[str] | Non
             if name in by_measure.index:
                 row[name] = interval(*by_measure.loc[name, ["value", "low", "high"]])
         first = by_measure.iloc[0] if measures[0] not in by_measure.index else by_measure.loc[measures[0]]
-        if not np.isnan(first["difference"]):
-            row["difference"] = difference_interval(first)
-            row |= {"p": p_text(first["p"]), "d": f"{first['effect']:+.2f}", "detectable": f"{first['detectable']:.3f}"}
+        numbers = {"p": p_text(first["p"]), "d": _signed(first["effect"]), "detectable": _number(first["detectable"])}
+        if np.isnan(first["difference"]):
+            row |= dict.fromkeys(("difference", "against", *numbers), "")
         else:
-            row |= {"difference": "", "p": "", "d": "", "detectable": ""}
-        rows.append(row | {"n": str(int(first["n"]))})
+            row |= {"difference": difference_interval(first), "against": str(first["against"]), **numbers}
+        row["n"] = str(int(first["n"]))
+        if "coverage" in first:
+            row["coverage"] = f"{first['coverage']:.1%}"
+        rows.append(row)
     return rows
+
+
+def _signed(value: float) -> str:
+    return "" if np.isnan(value) else f"{value:+.2f}"
+
+
+def _number(value: float) -> str:
+    return "" if np.isnan(value) else f"{value:.3f}"
 
 
 def told(scores: pd.DataFrame, question_set: str, cell: str, measure: str) -> pd.Series:
@@ -283,12 +302,39 @@ def told(scores: pd.DataFrame, question_set: str, cell: str, measure: str) -> pd
     return scores[keys].iloc[0]
 
 
+def alike(row: Any, margin: float = MARGIN) -> Verdict:
+    """Whether a row is as good as its baseline, by the interval of their difference.
+
+    Seen where the interval lies within the margin, not seen where it lies outside, undecided where it does neither: a
+    p-value above .05 shows no likeness.
+
+    References: Schuirmann 1987 (two one-sided tests), by intervals.
+    """
+    low, high = row["difference_low"], row["difference_high"]
+    if -margin <= low and high <= margin:
+        return "seen"
+    return "not seen" if low > margin or high < -margin else "undecided"
+
+
+def greater(row: Any) -> Verdict:
+    """Whether a row is better than its baseline, of a measure where more is better.
+
+    Seen where it is significantly better; not seen where the interval of the difference leaves no room for better by
+    `MARGIN`; else undecided.
+    """
+    if row["difference"] > 0 and row["p"] < ALPHA:
+        return "seen"
+    return "not seen" if row["difference_high"] < MARGIN else "undecided"
+
+
 def difference_text(row: pd.Series) -> str:
     """`+0.012 [+0.003, +0.021], p = 0.008`; for a difference that is none also the smallest that could be shown."""
     text = f"{difference_interval(row)}, {p_said(row['p'])}"
-    # Where every difference is the same there is no spread to tell from.
-    if row["p"] < ALPHA or np.isnan(row["detectable"]):
+    if row["p"] < ALPHA:
         return text
+    # All differences are the same, or there are too few.
+    if np.isnan(row["detectable"]):
+        return f"{text} ({int(row['n']):,} questions that show nothing)"
     return f"{text} (on {int(row['n']):,} questions {row['detectable']:.3f} would have shown)"
 
 
