@@ -20,11 +20,10 @@ from typing import Any
 import click
 import yaml
 
-from mog_assets import automation, config
+from mog_assets import automation, config, markdown
 from mog_assets.config import Settings
 from mog_assets.corpus.documents import read_corpus
 from mog_assets.corpus.sentences import sentence_ends
-from resources.recipe import markdown_table
 
 # What is counted of a run, by the asset that reports it.
 COUNTERS = [
@@ -134,7 +133,7 @@ def main(path: str, reuse_vectors: bool, without_questions: bool, scratch: Path 
 
         (folder / "mog.yaml").write_text(yaml.safe_dump(settings.model_dump(mode="json")), encoding="utf-8")
         full, steps = run(settings)
-        print(markdown_table(stages(steps)), end="\n\n")
+        print(markdown.table(stages(steps)), end="\n\n")
         table = [row("from nothing", 0, full, full, steps)]
         used = 0
         for change, share in (("none", 0.0), ("1 document", 1 / len(places)), ("1 %", 0.01), ("10 %", 0.1)):
@@ -146,7 +145,7 @@ def main(path: str, reuse_vectors: bool, without_questions: bool, scratch: Path 
             table.append(row(change, len(edited), seconds, full, steps))
             click.echo(f"{change}: {seconds:.1f} s", err=True)
     print(f"{len(places)} documents in {len(corpora)} corpora\n")
-    print(markdown_table(table))
+    print(markdown.table(table))
 
 
 if __name__ == "__main__":

@@ -364,13 +364,15 @@ def experiment(names: tuple[str, ...], path: str | None, every: bool, as_json: b
         _list_experiments(settings, list(there.values()), as_json)
         return
     from mog_assets.automation import experiment as do
+    from mog_assets.automation import up_to_date
     from resources.progress import bars
     from resources.store import Store
 
     with bars():
         report = do(settings, [f"{PREFIX}{name}" for name in wanted])
-    store = Store(settings.home)
-    found = [told for name in wanted if (told := findings(store, name)) is not None]
+    store, states = Store(settings.home), up_to_date(settings, [f"{PREFIX}{name}" for name in wanted])
+    done = [name for name in wanted if states[f"{PREFIX}{name}"] == "up to date"]
+    found = [told for name in done if (told := findings(store, name)) is not None]
     if as_json:
         click.echo(json.dumps([told.to_json() for told in found], ensure_ascii=False, indent=1))
     else:
@@ -428,11 +430,21 @@ def _print_found(found: Sequence[Any]) -> None:
 @_guarded
 def results(configs: tuple[str, ...], to: Path | None) -> None:
     """Write what the experiments of one or several configurations found as one Markdown page."""
-    from mog_assets.experiments.assets import project
+    from mog_assets.automation import up_to_date
+    from mog_assets.experiments.assets import PREFIX, offered, project
     from mog_assets.experiments.results import markdown
     from resources.store import atomic
 
-    projects = [project(Path(path).resolve().parent.name, config.load(path)) for path in configs or (config.file(),)]
+    projects = []
+    for path in configs or (config.file(),):
+        settings = config.load(path)
+        states = up_to_date(settings, [f"{PREFIX}{found.name}" for found in offered(settings)])
+        if stale := [key.removeprefix(PREFIX) for key, state in states.items() if state == "stale"]:
+            raise MogError(
+                f"{path}: expected experiments that are up to date, but something has changed since "
+                f"{', '.join(stale)} were done: run `mog experiment {' '.join(stale)}`"
+            )
+        projects.append(project(Path(path).resolve().parent.name, settings))
     names = [os.path.relpath(path) for path in configs]
     text = markdown(projects, " ".join(["mog results", *names, *(["--to", str(to)] if to else [])]))
     if to is None:

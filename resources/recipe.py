@@ -17,6 +17,7 @@ from typing import Any
 
 import dagster as dg
 
+from mog_assets import markdown
 from mog_assets.config import Settings
 from mog_assets.errors import MissingArtefact, MogError
 from resources.encoder import Encoder
@@ -29,6 +30,8 @@ from resources.store import Artefact, Draft, Store, atomic, digest, file_digest,
 CORPUS = dg.DynamicPartitionsDefinition(name="corpus")
 # Tag of a run that builds repeatable assets also where they are up to date.
 FORCE = "mog/force"
+# Characters of a cell of a table that is shown with an artefact.
+_WIDEST = 160
 
 Checker = Callable[["Work"], str | None]
 
@@ -214,23 +217,7 @@ class Work:
 
     def show_table(self, title: str, rows: Sequence[dict[str, Any]]) -> None:
         """Show a table with the artefact."""
-        self.shown[title] = markdown_table(rows)
-
-
-def markdown_table(rows: Sequence[dict[str, Any]]) -> str:
-    """Rows as a Markdown table; whatever could break out of a cell is escaped."""
-    if not rows:
-        return "*none*"
-
-    def cell(value: Any) -> str:
-        text = f"{value:.4g}" if isinstance(value, float) else str(value)
-        text = " ".join(text.split()).replace("|", "\\|").replace("<", "&lt;")
-        return text if len(text) <= 160 else text[:159] + "…"
-
-    head = list(rows[0])
-    lines = ["| " + " | ".join(head) + " |", "|" + "---|" * len(head)]
-    lines += ["| " + " | ".join(cell(row[name]) for name in head) + " |" for row in rows]
-    return "\n".join(lines)
+        self.shown[title] = markdown.table(rows, _WIDEST)
 
 
 def input_versions(

@@ -639,3 +639,29 @@ def test_questions_survive_storage(jsonl, tmp_path):
     write_questions(reading.questions, tmp_path / "q.parquet")
     assert load_questions(tmp_path / "q.parquet") == reading.questions
     assert [q.id for q in load_questions(tmp_path / "q.parquet", ["dev"])] == ["q2"]
+
+
+def test_training_question_with_evidence_of_a_test_question_is_passed_over_with_the_reason(make_project, tmp_path):
+    def asked(identity, split, start, end):
+        evidence = [{"corpus": "c", "doc": "d", "start": start, "end": end}]
+        return {"id": identity, "question": "What?", "split": split, "evidence": evidence}
+
+    # Of another question set, with one character in common; the neighbour has none.
+    sets = {
+        "learnt": [asked("shares", "train", 0, 11), asked("apart", "train", 0, 10), asked("unused", "dev", 0, 30)],
+        "measured": [asked("tested", "test", 10, 20)],
+    }
+    for name, rows in sets.items():
+        (tmp_path / f"{name}.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
+    (tmp_path / "c.jsonl").write_text(json.dumps({"id": "d", "title": "t", "text": "word " * 20}), encoding="utf-8")
+    splits = {"learnt": {"train": ["train"]}, "measured": {"test": ["test"]}}
+    question_sets = {name: {"path": f"{name}.jsonl", "corpora": ["c"], **splits[name]} for name in sets}
+    project = make_project(tmp_path, {"corpora": {"c": {"path": "c.jsonl"}}, "question_sets": question_sets})
+    tools, recipes = Tools(project.settings), automation.graph(project.settings)
+    materialise(recipes["documents"], "c", tools, recipes)
+    stored = materialise(recipes["questions"], None, tools, recipes).artefact
+    assert [q.id for q in load_questions(stored.path("learnt.parquet"))] == ["apart", "unused"]
+    assert [q.id for q in load_questions(stored.path("measured.parquet"))] == ["tested"]
+    (problem,) = stored.manifest.info["problems"]
+    assert problem["id"] == "shares" and "never scored" in problem["reason"]
+    assert stored.manifest.counts["learnt: with evidence of test questions"] == 1

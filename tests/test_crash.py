@@ -211,11 +211,11 @@ def test_killed_in_training_and_evaluation_equals_an_uninterrupted_run(mog, tmp_
             "kind": "plain",
             "split": split,
             "answer": text[:20],
-            "evidence": [{"corpus": corpus, "doc": document, "start": 0, "end": 20, "quote": text[:20]}],
+            "evidence": [{"corpus": corpus, "doc": document, "start": start, "end": start + 15}],
         }
         for corpus, documents in corpora.items()
         for document, text in documents.items()
-        for split in ("train", "train again", "test")
+        for split, start in (("train", 0), ("train again", 0), ("test", 15))
     ]
     values = {
         "question_sets": {"q": {"path": "q.jsonl", "corpora": list(corpora), "train": ["train"], "test": ["test"]}},

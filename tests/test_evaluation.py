@@ -447,6 +447,7 @@ def bring_up_to_date(settings, force=(), **replaced):
     return {
         key: materialise(recipe, "moor" if recipe.partitioned else None, tools, recipes, force=key in force)
         for key, recipe in recipes.items()
+        if not recipe.on_demand
     }
 
 

@@ -5,11 +5,11 @@ import json
 import pytest
 from click.testing import CliRunner
 
-from mog_assets import automation, config
+from mog_assets import automation, config, markdown
 from mog_assets.cli import main
 from mog_assets.experiments import results
 from mog_assets.experiments.assets import PREFIX, offered
-from mog_assets.experiments.lab import Claim, Findings
+from mog_assets.experiments.lab import Claim, Findings, alike, greater
 from resources.store import Store
 
 KEY = f"{PREFIX}k_r"
@@ -95,6 +95,45 @@ def test_unknown_experiment_is_named(sample_project):
     assert found.exit_code == 2 and "k_r" in found.stderr and "'kr'" in found.stderr
 
 
+def test_results_are_not_told_of_another_configuration(copied_project):
+    import yaml
+
+    run, config = CliRunner().invoke, str(copied_project.config)
+    assert run(main, ["experiment", "router", "--config", config]).exit_code == 0
+    assert run(main, ["results", config]).exit_code == 0
+    raw = yaml.safe_load(copied_project.config.read_text(encoding="utf-8"))
+    copied_project.config.write_text(yaml.safe_dump(raw | {"seed": 7}, sort_keys=False), encoding="utf-8")
+    found = run(main, ["results", config])
+    assert found.exit_code == 1 and "mog experiment router" in found.stderr
+
+
+def alike_row(low, high):
+    return {"difference": (low + high) / 2, "difference_low": low, "difference_high": high, "p": 0.5}
+
+
+@pytest.mark.parametrize(
+    ("low", "high", "verdict"),
+    [(-0.01, 0.02, "seen"), (0.001, 0.004, "seen"), (0.03, 0.05, "not seen"), (-0.3, -0.1, "not seen")]
+    + [(-0.3, 0.1, "undecided"), (0.01, 0.03, "undecided")],
+)
+def test_likeness_is_decided_by_the_interval_and_not_by_the_want_of_significance(low, high, verdict):
+    assert alike(alike_row(low, high)) == verdict
+
+
+def test_better_is_seen_ruled_out_or_undecided():
+    assert greater(alike_row(0.01, 0.05) | {"p": 0.01}) == "seen"
+    assert greater(alike_row(-0.05, 0.01)) == "not seen"
+    assert greater(alike_row(-0.05, -0.01) | {"p": 0.01}) == "not seen"
+    assert greater(alike_row(-0.05, 0.2)) == "undecided"
+
+
+def test_tables_have_the_columns_of_every_row_and_make_no_link_or_picture():
+    lines = markdown.table([{"a": "![x](http://example.org/x.png)"}, {"a": "[0.1, 0.2]", "b": "y" * 9}], 5).splitlines()
+    assert lines[0] == "| a | b |" and lines[3] == "| [0.1… | yyyy… |"
+    assert "](" not in markdown.table([{"a": "![x](http://example.org/x.png)"}])
+    assert "![" not in markdown.table([{"a": "![x](http://example.org/x.png)"}])
+
+
 def test_results_without_experiments_say_what_to_do(sample_project):
     found = CliRunner().invoke(main, ["results", str(sample_project.config)])
     assert found.exit_code == 1 and "mog experiment --all" in found.stderr
@@ -104,11 +143,13 @@ def test_results_put_projects_side_by_side_and_break_out_of_no_cell():
     def told(verdict):
         claim = Claim("A paper, table 1", "More is better.", verdict, "by 3 | 4 <b>")
         rows = [{"cell": "a | b", "ER": 0.5}, {"cell": "<script>"}]
-        return results.Told.of("x", "Title", "What?", Findings(tables={"T": rows}, claims=[claim]))
+        return results.Told.of("x", "Title", "What?", {"seed": "0"}, Findings(tables={"T": rows}, claims=[claim]))
 
-    projects = [results.Project("one", {"seed": "0"}, [told("seen")]), results.Project("two", {}, [told("not seen")])]
+    projects = [results.Project("one", [told("seen")] * 2), results.Project("two", [told("not seen")])]
     page = results.markdown(projects, "mog results one two")
     line = next(line for line in page.splitlines() if line.startswith("| A paper, table 1"))
-    assert line == "| A paper, table 1 | More is better. | seen: by 3 \\| 4 &lt;b> | not seen: by 3 \\| 4 &lt;b> |"
+    seen = "seen: by 3 \\| 4 &lt;b>"
+    assert line == f"| A paper, table 1 | More is better. | {seen}; {seen} | not {seen} |"
+    assert page.count("**one**: seed 0") == 1
     assert "| a \\| b | 0.5 |" in page and "| &lt;script> |  |" in page and "<script" not in page
-    assert page.count("## Title") == 1 and "**one: T**" in page and "**two: T**" in page
+    assert page.count("## Title") == 1 and page.count("**one: T**") == 2 and "**two: T**" in page

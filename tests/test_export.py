@@ -73,9 +73,9 @@ ODD = "a b\tc\u2028%20é/ü\u00a0#\N{PILE OF POO}"
 
 
 def ranked(spans, method="m", question=ODD):
-    rows = [("s", "test", question, method, rank, "c", doc, start, start + 9) for rank, doc, start in spans]
+    rows = [("s", "test", question, method, rank, "c", doc, start, start + 9, 2) for rank, doc, start in spans]
     return pd.DataFrame(
-        rows, columns=["question_set", "split", "question", "method", "rank", "corpus", "doc", "start", "end"]
+        rows, columns=["question_set", "split", "question", "method", "rank", "corpus", "doc", "start", "end", "tokens"]
     )
 
 

@@ -40,7 +40,8 @@ KINDS = {
     "random": ("", "random"),
 }
 STATISTICS = ("difference", "difference_low", "difference_high", "effect", "detectable")
-RUN_COLUMNS = ["question_set", "split", "question", "method", "rank", "corpus", "doc", "start", "end", "level", "score"]
+RUN_COLUMNS = ["question_set", "split", "question", "method", "rank", "corpus", "doc", "start", "end"]
+RUN_COLUMNS += ["tokens", "level", "score"]
 
 
 def made_runs() -> pd.DataFrame:
@@ -52,7 +53,7 @@ def made_runs() -> pd.DataFrame:
             if method == "gold":
                 spans = [GOLD]
             rows += [
-                ("set", "test", question.id, method, rank, "moor", ATTACK, *span, 1, -float(rank))
+                ("set", "test", question.id, method, rank, "moor", ATTACK, *span, 9, 1, -float(rank))
                 for rank, span in enumerate(spans, start=1)
             ]
     return pd.DataFrame(rows, columns=RUN_COLUMNS)
@@ -188,7 +189,8 @@ def test_tokens_are_shown_whole_and_sorted_from_the_least(report):
     tokens = report.scores[report.scores["measure"] == "ER"].assign(measure="tokens_to_answer")
     tokens = tokens.assign(value=1234.4, low=1000.0, high=np.where(tokens["method"] == "mog", np.nan, 2000.0))
     tokens.loc[tokens["method"] == "random", ["value", "low", "high"]] = np.nan
-    page = render(replace(report, scores=pd.concat([report.scores, tokens], ignore_index=True)))
+    others = report.scores[report.scores["measure"] != "tokens_to_answer"]
+    page = render(replace(report, scores=pd.concat([others, tokens], ignore_index=True)))
     rows = rows_of(page)
     assert "1,234<" in rows["fixed-1"] and "[1,000, 2,000]" in rows["fixed-1"]
     assert 'data-value="">–<' in rows["random"]
@@ -308,8 +310,8 @@ def test_passage_far_down_is_shown_where_it_holds_the_evidence():
     spans = [(i * 100, i * 100 + 100) for i in range(9)] + [(14_000, 16_000), (15_000, 15_100)]
     # What stands behind the first 8,000 characters is no context that anything was measured on.
     spans += [(900, 9_000), (15_000, 15_010)]
-    rows = [("s", "test", "q", "a", rank, "moor", "d", *span, 1, 0.0) for rank, span in enumerate(spans, 1)]
-    rows.append(("s", "test", "q", "b", 1, "moor", "d", 0, 10, 1, 0.0))
+    rows = [("s", "test", "q", "a", rank, "moor", "d", *span, 9, 1, 0.0) for rank, span in enumerate(spans, 1)]
+    rows.append(("s", "test", "q", "b", 1, "moor", "d", 0, 10, 2, 1, 0.0))
     runs = pd.DataFrame(rows, columns=RUN_COLUMNS)
     per_question = evaluate(runs, {"s": [question]}, 2)
     found = browse.duels(per_question, runs, [question], ["a", "b"], lambda wanted: dict.fromkeys(wanted, ("", text)))

@@ -29,7 +29,9 @@ from mog_assets.corpus.layouts import open_layout
 from mog_assets.corpus.memory import load_memory
 from mog_assets.corpus.questions import (
     KnownDocument,
+    QuestionReading,
     read_questions,
+    sharing_evidence,
     split_counts,
     write_questions,
 )
@@ -145,20 +147,19 @@ def _finish_level(work: Work, level: int, counts: np.ndarray, lengths: np.ndarra
 
 
 def build_questions(work: Work) -> None:
-    """Read the question sets and check their evidence against the documents."""
+    """Read the question sets, check their evidence against the documents, and keep training apart from test."""
+    sets = work.settings.question_sets
+    readings = {name: _read_question_set(work, name) for name in sets}
+    tested = [q for name, reading in readings.items() for q in reading.questions if q.split in sets[name].test]
     problems = []
-    for name, question_set in work.settings.question_sets.items():
-        known = {corpus: _known_documents(work, corpus) for corpus in question_set.corpora}
-        reading = read_questions(question_set.path, known)
-        if question_set.kinds is not None:
-            kept = [q for q in reading.questions if q.kind in question_set.kinds]
-            if not kept:
-                known_kinds = ", ".join(sorted({q.kind for q in reading.questions}))
-                raise MogError(
-                    f"question_sets.{name}.kinds: expected kinds of its questions ({known_kinds}), "
-                    f"got {', '.join(question_set.kinds)}"
-                )
-            reading.questions = kept
+    for name, reading in readings.items():
+        trained_on = [q for q in reading.questions if q.split in sets[name].train]
+        shared = {q.id for q in sharing_evidence(trained_on, tested)}
+        reading.questions = [q for q in reading.questions if q.id not in shared]
+        reason = "training question with evidence of a test question: what is trained on is never scored"
+        reading.problems += [
+            {"place": sets[name].path.name, "id": identity, "reason": reason} for identity in sorted(shared)
+        ]
         path, there = work.file(f"{name}.parquet", [repr(q) for q in reading.questions])
         if not there:
             with work.writing(path) as temporary:
@@ -167,6 +168,7 @@ def build_questions(work: Work) -> None:
         work.counts |= {
             f"{name}: questions": len(reading.questions),
             f"{name}: passed over": len(reading.problems),
+            f"{name}: with evidence of test questions": len(shared),
             f"{name}: evidence in other corpora": reading.elsewhere,
         }
         work.counts |= {f"{name}: {split}": n for split, n in split_counts(reading.questions).items()}
@@ -177,6 +179,23 @@ def build_questions(work: Work) -> None:
     work.recomputed["questions read"] = sum(n for name, n in work.counts.items() if name.endswith(": questions"))
     work.show_table("passed over", problems[:20])
     work.info["problems"] = problems[:1000]
+
+
+def _read_question_set(work: Work, name: str) -> QuestionReading:
+    """The questions of the kinds that are wanted."""
+    question_set = work.settings.question_sets[name]
+    known = {corpus: _known_documents(work, corpus) for corpus in question_set.corpora}
+    reading = read_questions(question_set.path, known)
+    if question_set.kinds is not None:
+        kept = [q for q in reading.questions if q.kind in question_set.kinds]
+        if not kept:
+            known_kinds = ", ".join(sorted({q.kind for q in reading.questions}))
+            raise MogError(
+                f"question_sets.{name}.kinds: expected kinds of its questions ({known_kinds}), "
+                f"got {', '.join(question_set.kinds)}"
+            )
+        reading.questions = kept
+    return reading
 
 
 def _known_documents(work: Work, corpus: str) -> dict[str, KnownDocument]:
@@ -303,11 +322,12 @@ def recipes(settings: Settings) -> list[Recipe]:
                 deps=("documents",),
                 partitioned=False,
                 settings=lambda tools: {
-                    name: [q.path.name, q.corpora, q.kinds] for name, q in tools.settings.question_sets.items()
+                    name: [q.path.name, q.corpora, q.kinds, q.train, q.test]
+                    for name, q in tools.settings.question_sets.items()
                 },
                 source=_question_sources,
                 outside="question_files",
-                version="2",
+                version="3",
                 kinds=("parquet",),
             )
         )

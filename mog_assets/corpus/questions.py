@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
@@ -126,6 +126,23 @@ def read_questions(path: Path, documents: Mapping[str, Mapping[str, KnownDocumen
             f"{reading.elsewhere} with evidence in other corpora{first})"
         )
     return reading
+
+
+def sharing_evidence(questions: Iterable[Question], others: Iterable[Question]) -> list[Question]:
+    """The questions whose evidence has a character in common with that of some others."""
+    taken: dict[tuple[str, str], list[tuple[int, int]]] = {}
+    for other in others:
+        for e in other.evidence:
+            taken.setdefault((e.corpus, e.doc), []).append((e.start, e.end))
+    return [
+        question
+        for question in questions
+        if any(
+            e.start < end and start < e.end
+            for e in question.evidence
+            for start, end in taken.get((e.corpus, e.doc), ())
+        )
+    ]
 
 
 def _fault(record: dict[str, Any]) -> str:

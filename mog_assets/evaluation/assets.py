@@ -316,7 +316,7 @@ def _choices(work: Work) -> list[dict[str, Any]]:
 
 def _shown_configuration(settings: Settings) -> dict[str, Any]:
     """The settings that a result depends on, as JSON values; of paths the names alone."""
-    chosen = settings.model_dump(mode="json", exclude={"home", "engine", "automation"})
+    chosen = settings.model_dump(mode="json", exclude={"home", "engine", "automation", "experiments"})
     for section in ("corpora", "question_sets"):
         for entry in chosen[section].values():
             entry["path"] = Path(entry["path"]).name

@@ -13,10 +13,9 @@ import pyarrow.parquet as pq
 
 from mog_assets.corpus.questions import Question
 from mog_assets.evaluation.measures import CONTEXTS
+from mog_assets.retrieval.methods import CONTROLS
 from mog_assets.significance import bootstrap_interval
 
-# Kinds that bound what a method can reach.
-CONTROLS = ("random", "gold")
 # They know the gold evidence, or nothing at all: shown beside the methods, never placed among them.
 UNPLACED = (*CONTROLS, "oracle")
 MOST_METHODS = 6

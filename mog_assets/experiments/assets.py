@@ -38,7 +38,7 @@ def offered(settings: Settings) -> list[Experiment]:
 def build_experiment(experiment: Experiment, work: Work) -> None:
     """Do an experiment; cells that are kept from an earlier run, finished or not, are not made again."""
     findings = experiment.run(_lab(experiment, work))
-    told = Told.of(experiment.name, experiment.title, experiment.asks, findings)
+    told = Told.of(experiment.name, experiment.title, experiment.asks, _facts(work.tools), findings)
     scores = findings.scores
     path, there = work.file("scores.parquet", scores.to_json())
     if not there:
@@ -83,11 +83,17 @@ def project(name: str, settings: Settings) -> Project:
     Raises:
         MogError: no experiment was done.
     """
-    store, tools = Store(settings.home), Tools(settings)
+    store = Store(settings.home)
     told = [found for experiment in offered(settings) if (found := findings(store, experiment.name)) is not None]
     if not told:
         raise MogError(f"{name}: expected experiments that were done, got none: run `mog experiment --all`")
-    facts = {
+    return Project(name, told)
+
+
+def _facts(tools: Tools) -> dict[str, str]:
+    """What was measured, and with what."""
+    settings = tools.settings
+    return {
         "corpora": ", ".join(settings.corpora),
         "questions": ", ".join(f"{name} ({_described(q)})" for name, q in settings.question_sets.items()),
         "encoder": f"{settings.encoder.model} {tools.encoder.fingerprint[:12]}",
@@ -97,7 +103,6 @@ def project(name: str, settings: Settings) -> Project:
         "levels": f"{settings.levels} from {settings.finest_chars} characters",
         "versions": ", ".join(f"{package} {version(package)}" for package in _PACKAGES),
     }
-    return Project(name, facts, told)
 
 
 def _described(question_set: QuestionSetSettings) -> str:
@@ -179,4 +184,4 @@ def recipes(settings: Settings) -> list[Recipe]:
 def _searched(settings: Settings) -> list[Any]:
     """What every experiment depends on: how passages are searched and measured, and by which questions."""
     sets = {name: [q.corpora, q.train, q.test] for name, q in settings.question_sets.items()}
-    return [settings.bm25.model_dump(), settings.k_r, settings.k, settings.seed, sets]
+    return [settings.retriever, settings.bm25.model_dump(), settings.k_r, settings.k, settings.seed, sets]

@@ -8,13 +8,13 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from mog_assets.experiments.lab import MARGIN, Findings, board
-
+from mog_assets.markdown import escaped, table
 
 _LEGEND = " ".join(
     f"""
-    A value stands with its 95 % bootstrap interval over questions. `difference` (with its interval), `p` and `d` compare
-    a row with the row it stands `against`: paired permutation test, two-sided, Holm-corrected over the comparisons of
-    the table; d is Cohen's d_z. `detectable` is the smallest difference that this number of questions would have shown
+    A value stands with its 95 % bootstrap interval over questions. `difference` (with its interval), `p` and `d`
+    compare a row with the row it stands `against`: paired permutation test, two-sided, Holm-corrected over the
+    comparisons of the table; d is Cohen's d_z. `detectable` is the smallest difference that this number of questions would have shown
     (two-sided, .05 corrected for the number of comparisons, power .8): what a p above .05 does not rule out. They are
     of the first measure of the table. That one thing is better than another is seen where the test says so, not seen
     where the interval leaves no room for better by {MARGIN}, and undecided in between; that two do alike is seen where
@@ -31,6 +31,7 @@ class Told:
         name: Of the experiment.
         title: A few words.
         asks: What it asks.
+        facts: What was measured, and with what.
         tables: Rows by title.
         claims: As `lab.Claim`.
     """
@@ -38,17 +39,18 @@ class Told:
     name: str
     title: str
     asks: str
+    facts: dict[str, str]
     tables: dict[str, list[dict[str, Any]]]
     claims: list[dict[str, str]]
 
     @classmethod
-    def of(cls, name: str, title: str, asks: str, findings: Findings) -> Told:
+    def of(cls, name: str, title: str, asks: str, facts: dict[str, str], findings: Findings) -> Told:
         """What an experiment found."""
         scores = findings.scores
         sets = list(dict.fromkeys(scores["question_set"])) if len(scores) else []
         tables = {f"{question_set}, value [95 % interval]": board(scores, question_set) for question_set in sets}
         tables |= {title: [dict(row) for row in rows] for title, rows in findings.tables.items()}
-        return cls(name, title, asks, tables, [asdict(claim) for claim in findings.claims])
+        return cls(name, title, asks, facts, tables, [asdict(claim) for claim in findings.claims])
 
     def to_json(self) -> dict[str, Any]:
         """As JSON values."""
@@ -61,12 +63,10 @@ class Project:
 
     Attributes:
         name: What results call it.
-        facts: Corpora, questions, settings, versions: what was measured, and with what.
         told: Its experiments.
     """
 
     name: str
-    facts: Mapping[str, str]
     told: Sequence[Told]
 
 
@@ -86,7 +86,8 @@ def markdown(projects: Sequence[Project], command: str) -> str:
         "",
     ]
     for project in projects:
-        lines += [f"**{project.name}**: " + "; ".join(f"{name} {value}" for name, value in project.facts.items()), ""]
+        for facts in dict.fromkeys(tuple(told.facts.items()) for told in project.told):
+            lines += [f"**{project.name}**: " + "; ".join(f"{name} {escaped(value)}" for name, value in facts), ""]
     lines += ["## What the papers claim, and what is seen here", "", *_claims(projects), ""]
     names = dict.fromkeys(told.name for project in projects for told in project.told)
     for name in names:
@@ -94,7 +95,7 @@ def markdown(projects: Sequence[Project], command: str) -> str:
         lines += [f"## {found[0][1].title}", "", f"`mog experiment {name}`. {found[0][1].asks}", ""]
         for project, told in found:
             for title, rows in told.tables.items():
-                lines += [f"**{project.name}: {title}**", "", *table(rows), ""]
+                lines += [f"**{project.name}: {escaped(title)}**", "", table(rows), ""]
             lines += [f"- {_sentence(claim)}" for claim in told.claims]
             lines += [""] if told.claims else []
     return "\n".join(lines).rstrip() + "\n"
@@ -114,32 +115,12 @@ def _claims(projects: Sequence[Project]) -> list[str]:
         {"paper": paper, "claim": claim, **{name: "; ".join(by_project.get(name, ())) for name in names}}
         for (paper, claim), by_project in rows.items()
     ]
-    return [*said, *table(texts)]
+    return [*said, table(texts)]
 
 
 def _sentence(claim: Mapping[str, str]) -> str:
-    said = {name: _escaped(text) for name, text in claim.items()}
+    said = {name: escaped(text) for name, text in claim.items()}
     return f"{said['paper']}: {said['claim']} **{said['verdict'].capitalize()}**: {said['because']}"
-
-
-def table(rows: Sequence[Mapping[str, Any]]) -> list[str]:
-    """Rows as lines of a Markdown table; columns that only some rows have are empty in the others."""
-    if not rows:
-        return ["*none*"]
-    head = list(dict.fromkeys(name for row in rows for name in row))
-    lines = ["| " + " | ".join(_cell(name) for name in head) + " |", "|" + "---|" * len(head)]
-    return lines + ["| " + " | ".join(_cell(row.get(name)) for name in head) + " |" for row in rows]
-
-
-def _cell(value: Any) -> str:
-    text = "" if value is None else f"{value:.4g}" if isinstance(value, float) else str(value)
-    return _escaped(" ".join(text.split()))
-
-
-def _escaped(text: str) -> str:
-    for character, instead in (("\\", "\\\\"), ("|", "\\|"), ("<", "&lt;")):
-        text = text.replace(character, instead)
-    return text
 
 
 def verdicts(told: Iterable[Told]) -> list[dict[str, str]]:

@@ -1,0 +1,34 @@
+"""Tables as Markdown, for Dagster's pages and for files; what stands in a cell may come from outside."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+
+def table(rows: Sequence[Mapping[str, Any]], widest: int | None = None) -> str:
+    """Rows as a Markdown table; what only some rows have is empty in the others.
+
+    Args:
+        rows: Values by name of the column.
+        widest: Characters of a cell at most; what is cut ends in an ellipsis.
+    """
+    if not rows:
+        return "*none*"
+    head = list(dict.fromkeys(name for row in rows for name in row))
+    lines = ["| " + " | ".join(_cell(name, widest) for name in head) + " |", "|" + "---|" * len(head)]
+    lines += ["| " + " | ".join(_cell(row.get(name), widest) for name in head) + " |" for row in rows]
+    return "\n".join(lines)
+
+
+def _cell(value: Any, widest: int | None) -> str:
+    text = "" if value is None else f"{value:.4g}" if isinstance(value, float) else str(value)
+    text = " ".join(text.split())
+    return escaped(text if widest is None or len(text) <= widest else text[: widest - 1] + "…")
+
+
+def escaped(text: str) -> str:
+    """Text that breaks out of no cell and makes no element, link or picture; intervals stay readable."""
+    for characters, instead in (("\\", "\\\\"), ("|", "\\|"), ("<", "&lt;"), ("](", "]\\("), ("![", "!\\[")):
+        text = text.replace(characters, instead)
+    return text
