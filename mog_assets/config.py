@@ -142,6 +142,12 @@ class EncoderSettings(_Model):
         return self.model_copy(update={"model": self.query_model or self.model, "query_model": None})
 
 
+class RetrieverEncoderSettings(EncoderSettings):
+    """The encoder of a retriever that experiments compare: it is given every chunk whole, as papers do it."""
+
+    levels: Literal["pooled", "direct"] = "direct"
+
+
 class Bm25Settings(_Model):
     """BM25 in Lucene's form; `statistics` says over what document frequencies and lengths are counted."""
 
@@ -250,8 +256,8 @@ class ExperimentSettings(_Model):
     """What the papers' experiments vary (`mog experiment`).
 
     `encoders` are further retrievers by name: BM25 is fused with the first of them (RRF-2) and with the first three
-    (RRF-4). Experiments that answer anew ask `questions` of each question set at most. Positions are percentiles of the
-    context.
+    (RRF-4); they encode every level unless `levels` says otherwise. Experiments that answer anew ask `questions` of
+    each question set at most. Positions are percentiles of the context.
     """
 
     k_r: list[PositiveInt] = Field([3, 8, 16, 32], min_length=1)
@@ -259,7 +265,7 @@ class ExperimentSettings(_Model):
         ["embedding", "tfidf", "hitrate"], min_length=1
     )
     label_values: list[tuple[float, float]] = Field([(0.8, 0.2), (0.7, 0.3)], min_length=2)
-    encoders: dict[Name, EncoderSettings] = {}
+    encoders: dict[Name, RetrieverEncoderSettings] = {}
     top_k: list[PositiveInt] = Field([8, 16], min_length=1)
     positions: list[Annotated[int, Field(ge=0, le=100)]] = Field([0, 25, 50, 75, 100], min_length=1)
     documents: list[PositiveInt] = Field([1, 2, 4, 8, 16], min_length=2)

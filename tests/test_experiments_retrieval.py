@@ -5,6 +5,7 @@ import shutil
 import sqlite3
 from contextlib import closing, nullcontext
 from types import SimpleNamespace
+from typing import get_args
 
 import numpy as np
 import pandas as pd
@@ -15,13 +16,18 @@ from test_encoder import tiny_encoder
 
 from mog_assets import automation, config
 from mog_assets.cli import main
-from mog_assets.experiments import granularity, labels, retrievers
-from mog_assets.experiments.conclusions import over_sets
+from mog_assets.errors import MogError
+from mog_assets.evaluation.measures import headline_measures
+from mog_assets.experiments import catalogue, granularity, labels, retrievers
+from mog_assets.experiments.assets import recipes
+from mog_assets.experiments.conclusions import denied, over_sets, turned
+from mog_assets.experiments.lab import Verdict, alike, greater
 from mog_assets.retrieval.corpora import Corpora
 from mog_assets.retrieval.methods import LevelChunks
+from mog_assets.significance import resampled_means
 from resources.encoder import Encoder
 from resources.recipe import Tools
-from resources.store import Store
+from resources.store import Store, digest
 
 NAMES = (
     "k_r",
@@ -56,7 +62,7 @@ def done(sample_project, tmp_path_factory, materialise_project):
     values["experiments"] = {
         "k_r": [3, 8],
         "repeats": 1,
-        "encoders": {"minilm": {"model": "all-MiniLM-L6-v2"}, "tiny": pair},
+        "encoders": {"minilm": {"model": "all-MiniLM-L6-v2", "levels": "pooled"}, "tiny": pair},
     }
     path.write_text(yaml.safe_dump(values, sort_keys=False), encoding="utf-8")
     settings = config.load(path)
@@ -164,11 +170,12 @@ def test_another_encoder_with_the_same_weights_finds_the_same_passages(done):
         assert same["ER"].mean() > 0.3
 
 
-def test_rrf_is_named_by_how_many_it_fuses(done):
+def test_rrf_is_named_by_what_it_fuses(done):
     cells = list(dict.fromkeys(done.tables["retrievers"]["cell"]))
-    assert cells == ["BM25", "all-MiniLM-L6-v2", "minilm", "tiny", "RRF-2", "RRF-3"]
+    fusions = ["RRF-2: BM25 + minilm", "RRF-3: BM25 + minilm + tiny"]
+    assert cells == ["BM25", "all-MiniLM-L6-v2", "minilm", "tiny", *fusions]
     # The first of the encoders has the weights of the graph's own: with BM25 it is `hybrid`, up to ties.
-    fused = values(done, "retrievers", "samples, MedRAG", "RRF-2")
+    fused = values(done, "retrievers", "samples, MedRAG", fusions[0])
     assert fused["ER"] == pytest.approx(done.scores["hybrid:fixed-2", "ER"], abs=0.03)
 
 
@@ -183,8 +190,9 @@ def test_questions_have_the_cache_of_the_query_model(done):
     asked = set(cell(done, "retrievers", "samples_MedRAG_by_tiny").index)
     corpora = Corpora.open(tools.store.read, done.settings, list(done.settings.corpora))
     assert rows["questions"] == len(asked) == 32
-    assert 0 < rows["chunks"] <= corpora.layout.count(1)
-    assert rows["chunks"] > 100
+    # Every level is encoded; texts that stand twice, or are whole documents at several levels, are encoded once.
+    counts = [corpora.layout.count(level) for level in LEVELS]
+    assert max(counts) < rows["chunks"] <= sum(counts)
 
 
 def test_encoder_of_random_weights_is_worse_than_a_trained_one(done):
@@ -227,7 +235,7 @@ def test_coarser_vectors_of_another_encoder_are_those_of_the_graph(done):
     [
         ("soft-labels", "embedding, trained on all", 3),
         ("label-values", "0.8/0.2", 2),
-        ("training-corpus", "all", 2),
+        ("training-corpus", "all", 3),
     ],
 )
 def test_router_trained_as_the_asset_does_gives_mog(done, name, baseline, cells):
@@ -254,7 +262,13 @@ def test_training_on_one_corpus_is_shown_by_corpus_of_the_evidence(done):
         r["trained on questions about"]: r["questions"] for r in done.found["training-corpus"]["tables"]["training"]
     }
     # Garden and sky have too few.
-    assert list(counts) == ["all", "workshop"] and 16 <= counts["workshop"] < counts["all"] / 2
+    assert list(counts) == ["all", "workshop", "all, as many as workshop"]
+    assert 16 <= counts["workshop"] == counts["all, as many as workshop"] < counts["all"] / 2
+    first, second = done.found["training-corpus"]["claims"]
+    rows = done.found["training-corpus"]["tables"]["samples: one corpus against as many questions about all (ER)"]
+    assert [(row[""], row["against"]) for row in rows] == [("workshop", "all, as many as workshop")]
+    assert rows[0]["difference"] in second["because"]
+    assert "Ours" in second["paper"] and "Ours" not in first["paper"]
 
 
 def test_weights_are_shares_and_levels_chosen_those_of_runs(done):
@@ -265,7 +279,9 @@ def test_weights_are_shares_and_levels_chosen_those_of_runs(done):
     means = np.array([[row[f"level {level}"] for level in LEVELS] for row in weights])
     assert ((means >= 0) & (means <= 1)).all()
     sizes = np.array([row["n"] for row in weights[1:]])
-    assert sizes.sum() == 32 and len(tests) == len(sizes) > 1
+    assert sizes.sum() == 32 and len(sizes) > 1
+    # Each pair of kinds once.
+    assert len({row["questions"] for row in tests}) == len(tests) == len(sizes) * (len(sizes) - 1) / 2
     np.testing.assert_allclose(sizes @ means[1:] / 32, means[0], rtol=1e-6)
 
 
@@ -300,25 +316,213 @@ def test_storage_adds_up_to_the_files_on_disk(done):
     assert claim["verdict"] == ("seen" if (text + vectors) / text <= 2.7 else "not seen")
 
 
-def test_claims_are_decided_by_p_values(done):
+def test_claims_stand_with_the_figures_that_decide_them(done):
     for name in NAMES:
         for claim in done.found[name]["claims"]:
-            assert claim["verdict"] in ("seen", "not seen", "not testable here")
+            assert claim["verdict"] in get_args(Verdict)
             assert claim["because"] and "Mix-of-Granularity" in claim["paper"]
     table = done.tables["k_r"]
     row = table[(table["cell"] == "k_r = 8") & (table["measure"] == "ER")].iloc[0]
-    (claim,) = done.found["k_r"]["claims"]
-    assert claim["verdict"] == ("not seen" if row["p"] < 0.05 and row["difference"] > 0 else "seen")
-    assert f"{row['difference']:+.3f}" in claim["because"]
-    if row["p"] >= 0.05:
-        assert f"{row['detectable']:.3f} would have shown" in claim["because"]
+    better, as_well = done.found["k_r"]["claims"]
+    assert (better["verdict"], as_well["verdict"]) == (greater(row), alike(row))
+    assert f"{row['difference']:+.3f}" in better["because"] and f"{row['difference']:+.3f}" in as_well["because"]
+    pairs = done.found["soft-labels"]["tables"]["samples: methods on the same training questions, two by two (ER)"]
+    sound = next(c for c in done.found["soft-labels"]["claims"] if "across the board: no other" in c["claim"])
+    others = [row["difference"] for row in pairs if row["against"].startswith("embedding,")]
+    assert len(pairs) == 3 and len(others) == 2 and all(figures in sound["because"] for figures in others)
 
 
 def test_claim_is_seen_only_where_every_question_set_shows_it():
-    both = over_sets("paper", "claim", {"a": (True, "p = 0.01"), "b": (False, "p = 0.4")})
+    both = over_sets("paper", "claim", {"a": ("seen", "p = 0.01"), "b": ("not seen", "p = 0.4")})
     assert [(c.verdict, c.because) for c in both] == [("not seen", "a (seen): p = 0.01; b (not seen): p = 0.4")]
-    assert over_sets("paper", "claim", {"a": (True, "x"), "b": (True, "y")})[0].verdict == "seen"
+    assert over_sets("paper", "claim", {"a": ("seen", "x"), "b": ("undecided", "y")})[0].verdict == "undecided"
+    assert over_sets("paper", "claim", {"a": ("seen", "x"), "b": ("seen", "y")})[0].verdict == "seen"
     assert over_sets("paper", "claim", {}) == []
+
+
+def cells_of(means, n=400, spread=0.2, shared=0.3, seed=5):
+    """A cell of n questions for each name, with about these means of ER."""
+    random = np.random.default_rng(seed)
+    level = shared * random.normal(size=n)
+    return [
+        pd.DataFrame(
+            {"question": [f"q{i}" for i in range(n)], "ER": level + mean + spread * random.normal(size=n)}
+        ).assign(cell=name)
+        for name, mean in means.items()
+    ]
+
+
+def test_baseline_is_better_where_a_row_turned_is():
+    (row,) = labels._pairwise("set", cells_of({"a": 0.5, "b": 0.3}), [("a", "b")], 0)
+    assert (greater(row), greater(turned(row))) == ("not seen", "seen")
+    back = turned(turned(row))
+    assert back.equals(row) and turned(row)["difference_low"] < turned(row)["difference"]
+    assert [denied(v) for v in ("seen", "not seen", "undecided")] == ["not seen", "seen", "undecided"]
+
+
+def test_pairs_have_one_family():
+    cells = cells_of({"a": 0.5, "b": 0.475, "c": 0.5, "d": 0.52})
+    (alone,) = labels._pairwise("set", cells, [("a", "b")], 0)
+    rows = labels._pairwise("set", cells, [("a", "b"), ("a", "c"), ("c", "d")], 0)
+    assert [(row["cell"], row["against"]) for row in rows] == [("b", "a"), ("c", "a"), ("d", "c")]
+    assert rows[0]["difference"] == alone["difference"] == pytest.approx(cells[1]["ER"].mean() - cells[0]["ER"].mean())
+    assert alone["p"] < rows[0]["p"] <= 3 * alone["p"] + 1e-12
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "n", "verdict"),
+    [
+        ((0.5, 0.4), (0.4, 0.5), 400, "seen"),
+        ((0.5, 0.4), (0.5, 0.4), 400, "not seen"),
+        ((0.5, 0.5), (0.5, 0.5), 400, "undecided"),
+        ((0.5, 0.4), (0.4, 0.5), 2, "undecided"),
+    ],
+)
+def test_no_best_labels_needs_each_method_beaten_somewhere(first, second, n, verdict):
+    rows = []
+    for number, (one, other) in enumerate((first, second)):
+        cells = cells_of({"embedding, trained on all": one, "tfidf, trained on all": other}, n, seed=number)
+        rows += labels._pairwise(f"set {number}", cells, [tuple(c["cell"].iloc[0] for c in cells)], 0)
+    claim = labels._no_best("paper", ["embedding", "tfidf"], rows)
+    assert claim.verdict == verdict
+    assert ("set 1" in claim.because) == (verdict in ("seen", "not seen"))
+
+
+def lab_of_weights(**sets):
+    """A lab of question sets: for each kind of question, for how many questions the router chooses each level."""
+    questions, weights = {}, {}
+    for name, kinds in sets.items():
+        questions[name] = [SimpleNamespace(kind=kind) for kind, counts in kinds.items() for _ in range(sum(counts))]
+        chosen = np.concatenate([np.repeat(np.arange(len(c)), c) for c in kinds.values()])
+        weights[name] = np.full((len(chosen), 3), 0.1) + 0.6 * np.eye(3)[chosen]
+    return SimpleNamespace(
+        seed=0,
+        tested=lambda: questions,
+        retrieval=lambda name: SimpleNamespace(weights=lambda kind: weights[name]),
+    )
+
+
+def test_kinds_are_the_question_sets_of_figure_4_where_a_set_has_several():
+    lab = lab_of_weights(mirage={"pubmedqa": (8, 0, 92), "bioasq": (60, 20, 20)})
+    found = labels.router_weights(lab)
+    (row,) = found.tables["do they choose alike? total variation distance, permutation test, Holm"]
+    assert row["questions"] == "mirage: pubmedqa against mirage: bioasq"
+    assert row["distance"] == pytest.approx(0.72)
+    # One pair is one test.
+    assert float(row["p"].lstrip("<= ")) <= 1e-3
+    verdicts = {claim.claim: claim for claim in found.claims}
+    assert verdicts["Question sets get different levels."].verdict == "seen"
+    finest = verdicts["On PubMedQA the finest level is chosen most."]
+    assert finest.verdict == "not seen" and "8 questions, level 3 for 92" in finest.because
+
+
+def test_levels_are_not_said_to_differ_or_be_the_finest_without_questions_that_show_it():
+    found = labels.router_weights(lab_of_weights(pubmedqa={"a": (6, 4, 0)}, other={"b": (5, 5, 0)}))
+    assert [claim.verdict for claim in found.claims[1:]] == ["undecided", "undecided"]
+    found = labels.router_weights(lab_of_weights(other={"b": (5, 5, 0)}))
+    assert [claim.verdict for claim in found.claims[1:]] == ["not testable here", "not testable here"]
+
+
+@pytest.fixture
+def scores_of(done, tmp_path):
+    """A lab whose asset `scores` has some figures of ER; every other measure is 0."""
+
+    def make(by_method):
+        cells = cells_of(by_method)
+        for cell in cells:
+            others = [name for name in headline_measures(done.settings.k) if name != "ER"]
+            cell[others] = 0.0
+        table = pd.concat(cells).rename(columns={"cell": "method"}).assign(question_set="set")
+        table.to_parquet(tmp_path / "per_question.parquet")
+        stored = SimpleNamespace(path=lambda name: tmp_path / name)
+        return SimpleNamespace(settings=done.settings, seed=0, read=lambda key, corpus: stored), table
+
+    return make
+
+
+def test_router_is_not_said_to_be_like_or_better_without_questions_that_show_it(scores_of):
+    base = {"mog": 0.5, "fixed-2": 0.4, "mogg": 0.5, "mogg-uniform": 0.41}
+    lab, _ = scores_of(base | {f"fused-{level}": 0.5 for level in LEVELS})
+    claims = {claim.claim: claim for claim in granularity.router(lab).claims}
+    assert claims["MoG finds more than MedRAG, which has one level."].verdict == "seen"
+    assert claims["MoGG does better with its router than without."].verdict == "seen"
+    # An interval of some ±.03 about .01: neither within ±.02 nor outside.
+    assert claims["MoGG without its router is like MedRAG."].verdict == "undecided"
+    equal = next(claim for name, claim in claims.items() if "equal weights" in name)
+    assert equal.verdict in ("undecided", "not seen") and equal.paper.startswith("Ours")
+
+
+def test_best_level_is_chosen_anew_in_every_resample(scores_of):
+    lab, table = scores_of({"fixed-1": 0.4, "fixed-2": 0.4, "mog": 0.5, "oracle": 0.7})
+    ((row,),) = granularity.oracle_gap(lab).tables.values()
+    wide = table.pivot(index="question", columns="method", values="ER")
+    means = resampled_means(wide.to_numpy(), 2000, 0)
+    drawn = pd.DataFrame(means, columns=wide.columns)
+    best = drawn[["fixed-1", "fixed-2"]].max(axis=1)
+    low, high = np.quantile(drawn["oracle"] - best, [0.025, 0.975])
+    assert row["gap"].endswith(f" [{low:.3f}, {high:.3f}]")
+    low, high = np.quantile((drawn["mog"] - best) / (drawn["oracle"] - best), [0.025, 0.975])
+    assert row["closed"].endswith(f" [{low:.0%}, {high:.0%}]")
+    assert (best > drawn[row["best level"]]).any()
+
+
+@pytest.mark.parametrize(
+    "name", ["k_r", "retrievers", "soft-labels", "label-values", "training-corpus", "router-weights"]
+)
+def test_experiment_without_questions_that_have_evidence_says_so(name):
+    (experiment,) = [e for e in catalogue.EXPERIMENTS if e.name == name]
+    found = experiment.run(SimpleNamespace(tested=dict))
+    assert found.tables["questions"][0]["asked"] == "none" and not found.claims
+
+
+def test_training_without_questions_is_refused_by_name(done):
+    lab = SimpleNamespace(trained_on=dict, settings=done.settings)
+    with pytest.raises(MogError, match="question_sets: expected training questions"):
+        labels._labels(lab, "embedding", (0.8, 0.2))
+    with pytest.raises(MogError, match="question_sets: expected training questions"):
+        labels._trained(lab, "all", pd.DataFrame(columns=["text", "label", "group"]))
+
+
+def test_order_and_files_of_encoders_make_retrievers_out_of_date(done, tmp_path):
+    tiny_encoder(tmp_path / "local", seed=2)
+
+    def options(encoders):
+        chosen = done.settings.model_copy(
+            update={"experiments": config.ExperimentSettings.model_validate({"encoders": encoders})}
+        )
+        (recipe,) = [r for r in recipes(chosen) if r.key == "experiments/retrievers"]
+        return digest(recipe.settings(Tools(chosen)))
+
+    minilm, local = {"model": "all-MiniLM-L6-v2"}, {"model": str(tmp_path / "local")}
+    first = options({"a": minilm, "b": local})
+    assert first == options({"a": minilm | {"device": "cpu", "batch_tokens": 64}, "b": local})
+    assert first != options({"b": local, "a": minilm})
+    assert first != options({"a": minilm | {"levels": "pooled"}, "b": local})
+    with (tmp_path / "local" / "config.json").open("a") as file:
+        file.write(" ")
+    assert first != options({"a": minilm, "b": local})
+    # As the model of the questions as well.
+    asked = minilm | {"query_model": str(tmp_path / "local")}
+    first = options({"a": asked})
+    (tmp_path / "local" / "vocab.extra").write_text("new", encoding="utf-8")
+    assert first != options({"a": asked})
+
+
+def test_chunks_of_another_encoder_are_encoded_whole_unless_told_otherwise(done):
+    tools = Tools(done.settings)
+    corpora = Corpora.open(tools.store.read, done.settings, list(done.settings.corpora))
+    lab = SimpleNamespace(progress=lambda total, what: nullcontext(lambda n: None))
+    seen = []
+
+    def encode(texts):
+        seen.extend(texts)
+        return np.ones((len(texts), 2), np.float16)
+
+    for levels, level in ((None, 2), ("pooled", 1)):
+        chosen = config.RetrieverEncoderSettings.model_validate({"levels": levels} if levels else {})
+        retrievers.OtherVectors(corpora, chosen, encode, lab).of(0, 2)
+        assert len(seen) == corpora.layouts[0].count(level)
+        seen.clear()
 
 
 def test_cells_of_an_interrupted_experiment_are_not_made_again(done, materialise_project, monkeypatch):

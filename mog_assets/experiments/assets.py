@@ -168,7 +168,7 @@ def recipes(settings: Settings) -> list[Recipe]:
             deps=tuple(dict.fromkeys(experiment.reads(settings))),
             partitioned=False,
             settings=lambda tools, experiment=experiment: [  # type: ignore[misc]
-                experiment.options(tools.settings),
+                _identified(experiment.options(tools.settings)),
                 _searched(tools.settings),
                 tools.encoder.identity,
             ],
@@ -179,6 +179,15 @@ def recipes(settings: Settings) -> list[Recipe]:
         )
         for experiment in offered(settings)
     ]
+
+
+def _identified(options: Any) -> Any:
+    """Options in which an encoder stands as what tells whether its vectors may have changed: files of a folder too."""
+    if isinstance(options, EncoderSettings):
+        return [Encoder(options).identity, Encoder(options.of_questions).identity, options.levels]
+    if isinstance(options, (list, tuple)):
+        return [_identified(option) for option in options]
+    return options
 
 
 def _searched(settings: Settings) -> list[Any]:

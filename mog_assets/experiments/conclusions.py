@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 import pandas as pd
 
-from mog_assets.experiments.lab import Claim, Verdict
+from mog_assets.experiments.lab import Claim, Findings, Verdict
+
+# What an experiment gives that can ask nothing.
+UNASKED = Findings(
+    tables={"questions": [{"asked": "none", "because": "no question of a test split has evidence to be found"}]}
+)
 
 
 def joined(tables: Sequence[pd.DataFrame]) -> pd.DataFrame:
@@ -25,12 +30,31 @@ def over_sets(paper: str, claim: str, found: Mapping[str, tuple[Verdict, str]]) 
     """
     if not found:
         return []
-    verdicts = [verdict for verdict, _ in found.values()]
-    order: tuple[Verdict, ...] = ("not seen", "undecided", "not testable here", "seen")
-    verdict = next(one for one in order if one in verdicts)
-    mixed = len(set(verdicts)) > 1
+    verdict = every(own for own, _ in found.values())
+    mixed = len({own for own, _ in found.values()}) > 1
     said = [f"{name}{f' ({own})' if mixed else ''}: {figures}" for name, (own, figures) in found.items()]
     return [Claim(paper, claim, verdict, "; ".join(said))]
+
+
+def every(verdicts: Iterable[Verdict]) -> Verdict:
+    """Whether all of some things, at least one, are seen: one that is not decides, else one that cannot tell."""
+    there = set(verdicts)
+    order: tuple[Verdict, ...] = ("not seen", "undecided", "not testable here", "seen")
+    return next(one for one in order if one in there)
+
+
+def denied(verdict: Verdict) -> Verdict:
+    """What becomes of the contrary of a claim."""
+    contrary: dict[Verdict, Verdict] = {"seen": "not seen", "not seen": "seen"}
+    return contrary.get(verdict, verdict)
+
+
+def turned(row: pd.Series) -> pd.Series:
+    """A row of `score_rows` as its baseline would have it: by how much the baseline is better."""
+    found = row.copy()
+    found["difference"], found["difference_low"] = -row["difference"], -row["difference_high"]
+    found["difference_high"] = -row["difference_low"]
+    return found
 
 
 def untestable(paper: str, claim: str, because: str) -> Claim:

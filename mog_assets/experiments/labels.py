@@ -13,11 +13,24 @@ import pandas as pd
 
 from mog_assets.config import Settings
 from mog_assets.corpus.questions import Question
+from mog_assets.errors import MogError
 from mog_assets.evaluation.measures import headline_measures
 from mog_assets.evaluation.scores import p_said, p_text
-from mog_assets.experiments.conclusions import joined, over_sets, untestable
+from mog_assets.experiments.conclusions import UNASKED, denied, every, joined, over_sets, turned, untestable
 from mog_assets.experiments.granularity import of_mog
-from mog_assets.experiments.lab import ALPHA, Claim, Experiment, Findings, Lab, difference_text, score_rows
+from mog_assets.experiments.lab import (
+    ALPHA,
+    Claim,
+    Experiment,
+    Findings,
+    Lab,
+    Verdict,
+    alike,
+    difference_interval,
+    difference_text,
+    greater,
+    score_rows,
+)
 from mog_assets.retrieval.methods import Passages, parse
 from mog_assets.routing import labels, router
 from mog_assets.routing.plots import weights_by_kind
@@ -31,6 +44,8 @@ FEWEST = 50
 
 def soft_labels(lab: Lab) -> Findings:
     """Routers trained on labels of every method, on each question set and on all of them together."""
+    if not lab.tested():
+        return UNASKED
     settings = lab.settings
     methods = list(dict.fromkeys([settings.soft_labels.method, *settings.experiments.label_methods]))
     made = {method: _labels(lab, method, settings.soft_labels.values) for method in methods}
@@ -47,48 +62,33 @@ def soft_labels(lab: Lab) -> Findings:
                 continue
             routers[_cell(method, training)], trained = _trained(lab, _cell(method, training), table)
             facts.append(fact | trained)
-    baseline = _cell(methods[0], ALL)
-    tables, winners, sound = [], {}, {}
+    pairs = [
+        (_cell(one, training), _cell(other, training))
+        for training in trainings
+        for one, other in combinations(methods, 2)
+        if {_cell(one, training), _cell(other, training)} <= set(routers)
+    ]
+    tables, shown = [], {}
+    compared: list[pd.Series] = []
+    sound: dict[str, tuple[Verdict, str]] = {}
     for name in lab.tested():
         cells = _ranked(lab, name, routers)
-        tables.append(score_rows(name, cells, headline_measures(settings.k), baseline, lab.seed))
-        beaten = []
-        for training in trainings:
-            here = [cell for cell in cells if cell["cell"].iloc[0] in {_cell(m, training) for m in methods}]
-            if len(here) < 2:
-                continue
-            winners[f"{name}, trained on {training}"] = _winner(lab, name, here)
-            embedding = _cell("embedding", training)
-            if any(cell["cell"].iloc[0] == embedding for cell in here):
-                against = _er(score_rows(name, here, ["ER"], embedding, lab.seed), embedding)
-                beaten += [row for row in against if row["p"] < ALPHA and row["difference"] > 0]
-        if rows := _er(tables[-1], baseline):
-            figures = "; ".join(f"{row['cell']} {difference_text(row)}" for row in rows)
-            sound[name] = (not beaten, f"ER against {baseline}: {figures}")
-    everywhere = len(set(winners.values())) == 1 and None not in winners.values()
-    best = "; ".join(f"{where}: {winner or 'none'}" for where, winner in winners.items())
+        tables.append(score_rows(name, cells, headline_measures(settings.k), _cell(methods[0], ALL), lab.seed))
+        if not pairs:
+            continue
+        rows = _pairwise(name, cells, pairs, lab.seed)
+        shown[f"{name}: methods on the same training questions, two by two (ER)"] = _said(rows)
+        compared += rows
+        if others := [found for row in rows if (found := _over("embedding", row)) is not None]:
+            figures = "; ".join(f"{row['cell']} {difference_text(row)}" for row in others)
+            sound[name] = (every(denied(greater(row)) for row in others), f"ER against embedding: {figures}")
     table5 = "Mix-of-Granularity, table 5 and appendix E"
     return Findings(
         joined(tables),
-        tables={"training": facts},
+        tables={"training": facts, **shown},
         claims=[
-            *(
-                [
-                    Claim(
-                        table5,
-                        "No method of making soft labels is best everywhere.",
-                        "not seen" if everywhere else "seen",
-                        f"Significantly better in ER than each other method: {best}",
-                    )
-                ]
-                if winners
-                else []
-            ),
-            *(
-                over_sets(table5, "Labels by embedding are good across the board: no other is better.", sound)
-                if "embedding" in methods
-                else []
-            ),
+            *([_no_best(table5, methods, compared)] if compared else []),
+            *over_sets(table5, "Labels by embedding are good across the board: no other is better.", sound),
             untestable(
                 table5,
                 "With Qwen1.5, labels by embedding (RoBERTa) give good accuracy across the board.",
@@ -100,6 +100,8 @@ def soft_labels(lab: Lab) -> Findings:
 
 def label_values(lab: Lab) -> Findings:
     """Routers trained on labels of other values for the two best levels."""
+    if not lab.tested():
+        return UNASKED
     settings = lab.settings
     wanted = list(dict.fromkeys([settings.soft_labels.values, *settings.experiments.label_values]))
     routers, facts = {}, []
@@ -108,13 +110,14 @@ def label_values(lab: Lab) -> Findings:
         cell = _values(values)
         routers[cell], fact = _trained(lab, cell, table)
         facts.append({"values": cell, **fact})
-    tables, similar = [], {}
+    tables = []
+    similar: dict[str, tuple[Verdict, str]] = {}
     baseline = _values(wanted[0])
     for name in lab.tested():
         tables.append(score_rows(name, _ranked(lab, name, routers), headline_measures(settings.k), baseline, lab.seed))
         if rows := _er(tables[-1], baseline):
             figures = "; ".join(f"{row['cell']} {difference_text(row)}" for row in rows)
-            similar[name] = (all(row["p"] >= ALPHA for row in rows), f"ER against {baseline}: {figures}")
+            similar[name] = (every(alike(row) for row in rows), f"ER against {baseline}: {figures}")
     return Findings(
         joined(tables),
         tables={"training": facts},
@@ -123,28 +126,44 @@ def label_values(lab: Lab) -> Findings:
 
 
 def training_corpus(lab: Lab) -> Findings:
-    """Routers trained on the questions about one corpus, tested on those about every corpus."""
+    """Routers trained on the questions about one corpus, tested on those about every corpus.
+
+    Each also against as many questions drawn from all: what a corpus lacks is else not told from what fewer questions
+    lack.
+    """
+    if not lab.tested():
+        return UNASKED
     settings = lab.settings
     table = pd.read_parquet(lab.read("soft_labels", None).path("labels.parquet"))
     table = table[table["train"].astype(bool)].reset_index(drop=True)
     corpora_of = {(name, q.id): _corpora(q) for name, questions in lab.trained_on().items() for q in questions}
     about = [corpora_of[key] for key in zip(table["question_set"], table["question"], strict=True)]
     counts = Counter(next(iter(corpora)) for corpora in about if len(corpora) == 1)
+    trained_on = {ALL: table}
+    equal: dict[str, str] = {}
+    for corpus in sorted(corpus for corpus, count in counts.items() if FEWEST <= count < len(table)):
+        trained_on[corpus] = table[[corpora == {corpus} for corpora in about]]
+        equal[corpus] = f"{ALL}, as many as {corpus}"
+        trained_on[equal[corpus]] = table.sample(len(trained_on[corpus]), random_state=lab.seed)
     routers, facts = {}, []
-    for cell in [ALL, *sorted(corpus for corpus, count in counts.items() if count >= FEWEST)]:
-        rows = table if cell == ALL else table[[corpora == {cell} for corpora in about]].reset_index(drop=True)
+    for cell, rows in trained_on.items():
         routers[cell], fact = _trained(lab, cell, rows)
         facts.append({"trained on questions about": cell, **fact})
-    tables, worse = [], {}
+    tables, shown = [], {}
+    worse: dict[str, tuple[Verdict, str]] = {}
+    narrower: dict[str, tuple[Verdict, str]] = {}
     for name, questions in lab.tested().items():
         cells = _ranked(lab, name, routers)
         measures = headline_measures(settings.k)
         tables.append(score_rows(name, cells, measures, ALL, lab.seed))
-        if rows := _er(tables[-1], ALL):
-            figures = "; ".join(f"{row['cell']} {difference_text(row)}" for row in rows)
-            lost = [row for row in rows if row["p"] < ALPHA and row["difference"] < 0]
-            won = [row for row in rows if row["p"] < ALPHA and row["difference"] > 0]
-            worse[name] = (bool(lost) and not won, f"ER against trained on all: {figures}")
+        if equal:
+            of_one = [row for row in _er(tables[-1], ALL) if row["cell"] in equal]
+            figures = "; ".join(f"{row['cell']} {difference_text(row)}" for row in of_one)
+            worse[name] = (every(greater(turned(row)) for row in of_one), f"ER against trained on all: {figures}")
+            as_many = _pairwise(name, cells, [(other, corpus) for corpus, other in equal.items()], lab.seed)
+            shown[f"{name}: one corpus against as many questions about all (ER)"] = _said(as_many)
+            figures = "; ".join(f"{row['cell']} {difference_text(row)}" for row in as_many)
+            narrower[name] = (every(greater(turned(row)) for row in as_many), f"ER: {figures}")
         for corpus in settings.question_sets[name].corpora if len(cells) > 1 else ():
             asked = {q.id for q in questions if _corpora(q) == {corpus}}
             if asked:
@@ -152,17 +171,31 @@ def training_corpus(lab: Lab) -> Findings:
                 tables.append(score_rows(f"{name}, evidence in {corpus}", part, measures, ALL, lab.seed))
     paper = "Mix-of-Granularity, tables 1, 7 and 10, appendix L"
     claim = "A router trained on one corpus is not as good as one trained on all."
-    needs_more = untestable(paper, claim, f"No corpus has {FEWEST} training questions whose evidence it alone holds.")
-    return Findings(joined(tables), tables={"training": facts}, claims=over_sets(paper, claim, worse) or [needs_more])
+    needs_more = untestable(
+        paper, claim, f"No corpus alone holds the evidence of {FEWEST} training questions or more, but not of all."
+    )
+    return Findings(
+        joined(tables),
+        tables={"training": facts, **shown},
+        claims=[
+            *(over_sets(paper, claim, worse) or [needs_more]),
+            *over_sets(
+                "Ours: Mix-of-Granularity does not tell corpora from numbers of questions",
+                "A router trained on one corpus is not as good as one trained on as many questions about all.",
+                narrower,
+            ),
+        ],
+    )
 
 
 def router_weights(lab: Lab) -> Findings:
     """What the router says of the questions of each set, and of each kind."""
+    if not lab.tested():
+        return UNASKED
     rows, lines = [], {}
     chosen: dict[str, np.ndarray] = {}
-    kinds: dict[str, np.ndarray] = {}
-    spread: dict[str, tuple[bool, str]] = {}
-    finest: dict[str, tuple[bool, str]] = {}
+    spread: dict[str, tuple[Verdict, str]] = {}
+    finest: dict[str, tuple[Verdict, str]] = {}
     for name, questions in lab.tested().items():
         weights = lab.retrieval(name).weights("mog").astype(np.float64)
         parts = {name: np.ones(len(questions), bool)}
@@ -178,30 +211,31 @@ def router_weights(lab: Lab) -> Findings:
                 | {"chosen": " / ".join(str(count) for count in counts)}
             )
             lines[label] = means
-            (chosen if label == name else kinds)[label] = counts
+            # The paper's question sets are kinds where several of them make one set here.
+            if label != name or len(there) == 1:
+                chosen[label] = counts
         spread[name] = _spread(weights, lab.seed)
-        if "pubmedqa" in name.lower():
-            finest[name] = _finest(weights, lab.seed)
+        of_pubmedqa = np.array(["pubmedqa" in f"{name} {q.kind}".lower() for q in questions])
+        if of_pubmedqa.any():
+            finest[name] = _finest(weights[of_pubmedqa], lab.seed)
     between = _pairs(chosen, lab.seed)
     figure4 = "Mix-of-Granularity, figure 4 and section 4.3"
     differ = "Question sets get different levels."
     claims = over_sets(
         "Mix-of-Granularity, figure 4 and appendix D", "The router gives levels different weights.", spread
     )
-    if between:
-        figures = "; ".join(
-            f"{row['questions']}: distance {row['distance']:.3f}, {p_said(row['p'])}" for row in between
-        )
-        shown = all(row["p"] < ALPHA for row in between)
-        claims.append(Claim(figure4, differ, "seen" if shown else "not seen", f"Levels chosen, {figures}"))
-    else:
-        claims.append(untestable(figure4, differ, "One question set: there is none to compare it with."))
-    claims += over_sets(figure4, "On PubMedQA the finest level is chosen most.", finest)
+    claims.append(
+        _differing(figure4, differ, between)
+        if between
+        else untestable(figure4, differ, "One question set, of one kind: there is none to compare it with.")
+    )
+    most = "On PubMedQA the finest level is chosen most."
+    claims += over_sets(figure4, most, finest) or [untestable(figure4, most, "No test question is of PubMedQA.")]
     return Findings(
         tables={
             "mean weights, and for how many questions each level was chosen": rows,
             "do they choose alike? total variation distance, permutation test, Holm": [
-                {**row, "p": p_text(row["p"])} for row in [*between, *_against_rest(kinds, lab.seed)]
+                {**row, "p": p_text(row["p"])} for row in between
             ],
         },
         plots={"mean weights of the router": weights_by_kind(list(lines), np.stack(list(lines.values())))}
@@ -209,6 +243,16 @@ def router_weights(lab: Lab) -> Findings:
         else {},
         claims=claims,
     )
+
+
+def _differing(paper: str, claim: str, between: Sequence[Mapping[str, Any]]) -> Claim:
+    """Whether what is chosen depends on the question set: one pair that differs after Holm's correction shows it."""
+    differing = [row for row in between if row["p"] < ALPHA]
+    furthest = sorted(between, key=lambda row: -row["distance"])[:3]
+    figures = "; ".join(f"{row['questions']}: distance {row['distance']:.3f}, {p_said(row['p'])}" for row in furthest)
+    counted = f"{len(differing)} of {len(between)} pairs differ in the levels chosen"
+    # That distributions are one, no test shows.
+    return Claim(paper, claim, "seen" if differing else "undecided", f"{counted}; the furthest: {figures}")
 
 
 def _corpora(question: Question) -> set[str]:
@@ -236,7 +280,16 @@ def _labels(lab: Lab, method: str, values: tuple[float, float]) -> pd.DataFrame:
         similarities = lab.cached(f"{name} similarities by {method}", [method], make).to_numpy()
         train = lab.settings.question_sets[name].train
         tables.append(labels.label_table(name, questions, train, similarities, values))
+    if not tables:
+        raise _untrained()
     return pd.concat(tables, ignore_index=True)
+
+
+def _untrained() -> MogError:
+    return MogError(
+        "question_sets: expected training questions with a soft label, got none: name splits that hold questions "
+        "under `train`"
+    )
 
 
 def _trained(lab: Lab, name: str, table: pd.DataFrame) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
@@ -247,6 +300,8 @@ def _trained(lab: Lab, name: str, table: pd.DataFrame) -> tuple[dict[str, np.nda
     Raises:
         MogError: there are too few questions.
     """
+    if table.empty:
+        raise _untrained()
     table = table.reset_index(drop=True)
 
     def make() -> pd.DataFrame:
@@ -287,53 +342,94 @@ def _er(scores: pd.DataFrame, baseline: str) -> list[pd.Series]:
     return [row for _, row in here.iterrows()]
 
 
-def _winner(lab: Lab, name: str, cells: Sequence[pd.DataFrame]) -> str | None:
-    """The method whose cell is significantly better than each other one of the same training questions."""
-    for cell in cells:
-        own = cell["cell"].iloc[0]
-        rows = _er(score_rows(name, cells, ["ER"], own, lab.seed), own)
-        if all(row["p"] < ALPHA and row["difference"] < 0 for row in rows):
-            return str(own).split(",")[0]
+def _pairwise(name: str, cells: Sequence[pd.DataFrame], pairs: Sequence[tuple[str, str]], seed: int) -> list[pd.Series]:
+    """ER of the second cell of each pair against the first, as rows of `score_rows`; Holm corrects for all pairs."""
+    er = {str(cell["cell"].iloc[0]): cell.set_index("question")["ER"] for cell in cells}
+    differences = [
+        (er[cell] - er[against]).reset_index().assign(cell=f"{cell} against {against}") for against, cell in pairs
+    ]
+    none = differences[0].assign(cell="no difference", ER=0.0)
+    table = score_rows(name, [none, *differences], ["ER"], "no difference", seed).iloc[1:]
+    table = table.assign(cell=[cell for _, cell in pairs], against=[against for against, _ in pairs])
+    return [row for _, row in table.iterrows()]
+
+
+def _said(rows: Sequence[pd.Series]) -> list[dict[str, str]]:
+    """Rows of `_pairwise` to print."""
+    return [
+        {
+            "": str(row["cell"]),
+            "against": str(row["against"]),
+            "difference": difference_interval(row),
+            "p": p_text(row["p"]),
+            "detectable": "" if np.isnan(row["detectable"]) else f"{row['detectable']:.3f}",
+            "n": str(row["n"]),
+        }
+        for row in rows
+    ]
+
+
+def _over(method: str, row: pd.Series) -> pd.Series | None:
+    """A row of two methods of making labels as the other one's against this; None where this is neither."""
+    if str(row["against"]).startswith(f"{method},"):
+        return row
+    if str(row["cell"]).startswith(f"{method},"):
+        found = turned(row)
+        found["cell"], found["against"] = row["against"], row["cell"]
+        return found
     return None
 
 
-def _spread(weights: np.ndarray, seed: int) -> tuple[bool, str]:
+def _no_best(paper: str, methods: Sequence[str], rows: Sequence[pd.Series]) -> Claim:
+    """Whether each method of making labels is beaten by another somewhere."""
+    beaten, best = {}, []
+    for method in methods:
+        others = [other for row in rows if (other := _over(method, row)) is not None]
+        beaten[method] = [
+            f"by {row['cell']} on {row['question_set']} ({difference_text(row)})"
+            for row in others
+            if greater(row) == "seen"
+        ]
+        if all(greater(turned(row)) == "seen" for row in others):
+            best.append(method)
+    verdict: Verdict = "seen" if all(beaten.values()) else "not seen" if best else "undecided"
+    figures = "; ".join(f"{method} is beaten {', '.join(by) or 'nowhere'}" for method, by in beaten.items())
+    claim = "No method of making soft labels is best everywhere."
+    return Claim(paper, claim, verdict, f"Significantly better in ER: {figures}")
+
+
+def _spread(weights: np.ndarray, seed: int) -> tuple[Verdict, str]:
     """Whether the levels of greatest and of least mean weight differ."""
     means = weights.mean(axis=0)
+    if len(means) < 2:
+        return "not testable here", "there is one level"
     most, least = int(means.argmax()), int(means.argmin())
     # The largest of all differences between levels: corrected for their number.
-    tests = max(len(means) * (len(means) - 1) // 2, 1)
+    tests = len(means) * (len(means) - 1) // 2
     p = min(float(permutation_p(weights[:, [most]] - weights[:, [least]], seed=seed)[0]) * tests, 1.0)
     figures = f"mean weight {means[most]:.3f} of level {most + 1}, {means[least]:.3f} of level {least + 1}"
-    return p < ALPHA, f"{figures}, {p_said(p)} (permutation test, corrected for {tests} pairs of levels)"
+    said = f"{figures}, {p_said(p)} (permutation test, corrected for {tests} pairs of levels)"
+    return "seen" if p < ALPHA else "undecided", said
 
 
-def _finest(weights: np.ndarray, seed: int) -> tuple[bool, str]:
+def _finest(weights: np.ndarray, seed: int) -> tuple[Verdict, str]:
     """Whether level 1 is chosen for more questions than the next level in number."""
     best = weights.argmax(axis=1)
     counts = np.bincount(best, minlength=weights.shape[1])
     if len(counts) < 2:
-        return False, "there is one level"
+        return "not testable here", "there is one level"
     rival = 1 + int(counts[1:].argmax())
     differences = (best == 0).astype(float) - (best == rival)
     p = float(permutation_p(differences[:, None], seed=seed)[0])
     said = f"level 1 is chosen for {counts[0]} questions, level {rival + 1} for {counts[rival]}, {p_said(p)}"
-    return bool(p < ALPHA and counts[0] > counts[rival]), said
+    if p >= ALPHA:
+        return "undecided", said
+    return "seen" if counts[0] > counts[rival] else "not seen", said
 
 
 def _pairs(chosen: Mapping[str, np.ndarray], seed: int) -> list[dict[str, Any]]:
-    """Question sets against each other."""
+    """Question sets, or kinds of question, against each other."""
     return _tested([(f"{a} against {b}", chosen[a], chosen[b]) for a, b in combinations(chosen, 2)], seed)
-
-
-def _against_rest(kinds: Mapping[str, np.ndarray], seed: int) -> list[dict[str, Any]]:
-    """Each kind of question against the other kinds of its set."""
-    found = []
-    for label, counts in kinds.items():
-        prefix = label.split(": ")[0] + ": "
-        rest = [other for name, other in kinds.items() if name != label and name.startswith(prefix)]
-        found.append((f"{label} against the other kinds", counts, np.sum(rest, axis=0)))
-    return _tested(found, seed)
 
 
 def _tested(pairs: Sequence[tuple[str, np.ndarray, np.ndarray]], seed: int) -> list[dict[str, Any]]:
@@ -381,6 +477,7 @@ EXPERIMENTS = (
         soft_labels,
         lambda settings: _of_labels(settings, _methods),
         lambda settings: [*_training(settings), settings.experiments.label_methods],
+        version="2",
     ),
     Experiment(
         "label-values",
@@ -390,16 +487,18 @@ EXPERIMENTS = (
         label_values,
         lambda settings: _of_labels(settings, lambda settings: [settings.soft_labels.method]),
         lambda settings: [*_training(settings), settings.experiments.label_values],
+        version="2",
     ),
     Experiment(
         "training-corpus",
         "Corpus that the router is trained on",
         f"MoG with routers trained on the questions whose evidence one corpus alone holds (corpora with {FEWEST} such "
-        "questions or more), against all; tested on all test questions and on those about each corpus "
-        "(Mix-of-Granularity, tables 7 and 10).",
+        "questions or more), against all and against as many of all; tested on all test questions and on those about "
+        "each corpus (Mix-of-Granularity, tables 7 and 10).",
         training_corpus,
         _of_stored_labels,
         _training,
+        version="2",
     ),
     Experiment(
         "router-weights",
@@ -407,5 +506,6 @@ EXPERIMENTS = (
         "Mean weight of every level by question set and by kind of question (Mix-of-Granularity, figure 4).",
         router_weights,
         of_mog,
+        version="2",
     ),
 )
