@@ -218,7 +218,8 @@ class Experiment:
         asks: What is varied, over what, and in which paper, in one or two sentences.
         run: Does it.
         reads: Keys of the assets that it reads; none where this project cannot have it (no test questions, say).
-        options: The settings it depends on besides those of what it reads, as JSON values.
+        options: The settings it depends on besides those of what it reads, as JSON values; encoder settings stand for
+            the encoder that they open.
         version: Of the code; raised when the same inputs give another content.
     """
 
@@ -305,12 +306,14 @@ def told(scores: pd.DataFrame, question_set: str, cell: str, measure: str) -> pd
 def alike(row: Any, margin: float = MARGIN) -> Verdict:
     """Whether a row is as good as its baseline, by the interval of their difference.
 
-    Seen where the interval lies within the margin, not seen where it lies outside, undecided where it does neither: a
-    p-value above .05 shows no likeness.
+    Seen where the interval lies within the margin, not seen where it lies outside, undecided where it does neither, or
+    where the questions are so few that no test could show a difference: a p-value above .05 shows no likeness.
 
     References: Schuirmann 1987 (two one-sided tests), by intervals.
     """
     low, high = row["difference_low"], row["difference_high"]
+    if 2.0 ** (1 - row["n"]) > ALPHA:
+        return "undecided"
     if -margin <= low and high <= margin:
         return "seen"
     return "not seen" if low > margin or high < -margin else "undecided"
