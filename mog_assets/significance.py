@@ -34,11 +34,11 @@ def bootstrap_interval(
     values = np.asarray(values, np.float64)
     if not len(values):
         return np.full(values.shape[1], np.nan), np.full(values.shape[1], np.nan)
-    low, high = np.quantile(_resampled(values, samples, seed), [(1 - level) / 2, (1 + level) / 2], axis=0)
+    low, high = np.quantile(resampled_means(values, samples, seed), [(1 - level) / 2, (1 + level) / 2], axis=0)
     return low, high
 
 
-def _resampled(values: np.ndarray, samples: int, seed: int) -> np.ndarray:
+def resampled_means(values: np.ndarray, samples: int, seed: int) -> np.ndarray:
     """Means of each column in resamples of the rows, of shape (samples, m)."""
     n, m = values.shape
     rng = np.random.default_rng(seed)
@@ -176,7 +176,7 @@ def compare_cells(values: np.ndarray, baselines: np.ndarray, seed: int, alpha: f
     values = np.asarray(values, np.float64)
     n, cells, measures = values.shape
     ends = [0.025, 0.975]
-    means = _resampled(values.reshape(n, -1), _RESAMPLES, seed).reshape(_RESAMPLES, cells, measures)
+    means = resampled_means(values.reshape(n, -1), _RESAMPLES, seed).reshape(_RESAMPLES, cells, measures)
     low, high = np.quantile(means, ends, axis=0)
     found = {"value": values.mean(axis=0), "low": low, "high": high}
 
