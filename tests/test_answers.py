@@ -19,8 +19,8 @@ from click.testing import CliRunner
 from mog_assets import cli, config
 from mog_assets.answering import parsing
 from mog_assets.answering.assets import read_answers
-from mog_assets.answering.notation import combination
-from mog_assets.config import Settings
+from mog_assets.answering.notation import combination, controls
+from mog_assets.config import AnsweringSettings, Settings
 from mog_assets.corpus.questions import Evidence, Question, load_questions
 from mog_assets.errors import ConfigError
 from mog_assets.evaluation.answers import (
@@ -261,12 +261,14 @@ def test_open_answers_are_judged_where_that_is_asked_for(copied_project):
     assert CliRunner().invoke(cli.main, command).exit_code == 0
     copied_project.settings = config.load(copied_project.config)
     answers, _ = stored_answers(copied_project)
+    answers = answers[answers["method"] == "fixed-2 → one-step"]
     assert len(answers) == 3
     for judgement in map(json.loads, answers["judgement"]):
         marks = [judgement[name] for name in ("correctness", "completeness", "relevance")]
         assert judgement["overall"] == pytest.approx(sum(marks) / 3) and 0 <= min(marks) <= max(marks) <= 10
     shown = CliRunner().invoke(cli.main, ["scores", "--answers", "--json", "--config", str(copied_project.config)])
-    (row,) = [row for row in json.loads(shown.stdout) if row["measure"] == "judge"]
+    judged = [row for row in json.loads(shown.stdout) if row["measure"] == "judge"]
+    (row,) = [row for row in judged if row["method"] == "fixed-2 → one-step"]
     assert (row["n"], row["coverage"]) == (3, 1)
 
 
@@ -301,6 +303,8 @@ def test_every_test_question_is_answered_in_every_way_by_the_declared_reader(sam
     stored = Tools(settings).store.read("questions").path("samples.parquet")
     asked = {q.id for q in load_questions(stored, ["dev"]) if q.answer}
     names = {combination(text, settings).name for text in settings.answering.methods}
+    names |= {how.name for how in controls(settings)}
+    assert {"gold → one-step", "random → one-step"} <= names
     assert {method: set(part["question"]) for method, part in answers.groupby("method")} == dict.fromkeys(names, asked)
     assert not answers.duplicated(["question", "method"]).any()
     (reader,) = set(answers["reader"])
@@ -319,8 +323,43 @@ def test_scores_of_answers_are_the_means_of_their_marks(sample_project):
         own = marks[marks["method"] == row["method"]]
         assert row["value"] == pytest.approx(own[row["measure"]].mean())
         assert row["low"] <= row["value"] <= row["high"] and row["n"] == len(own)
-        assert np.isnan(row["p_vs_cot"]) == (row["method"] == "cot")
+        assert np.isnan(row["p_vs_cot"]) == (row["method"] in ("cot", "gold → one-step", "random → one-step"))
     assert any("data:image/png" in text for text in artefact.manifest.info["shown"].values())
+
+
+def test_gold_and_random_passages_are_answered_from_and_land_at_the_ends(sample_project):
+    answers, _ = stored_answers(sample_project)
+    store = Tools(sample_project.settings).store
+    stored = store.read("questions").path("samples.parquet")
+    known = {q.id: q for q in load_questions(stored, ["dev"])}
+    gold = answers[answers["method"] == "gold → one-step"]
+    for question, passages in zip(gold["question"], map(json.loads, gold["passages"]), strict=True):
+        spans = {tuple(span) for passage in passages for span in passage["spans"]}
+        assert {(corpus, doc) for corpus, doc, *_ in spans} == {(e.corpus, e.doc) for e in known[question].evidence}
+        for e in known[question].evidence:
+            assert any(s[:2] == (e.corpus, e.doc) and s[2] <= e.start and e.end <= s[3] for s in spans)
+    drawn = answers[answers["method"] == "random → one-step"]["passages"].map(json.loads)
+    assert set(drawn.map(len)) == {5}
+    scores = pd.read_parquet(store.read("answer_scores").path("scores.parquet"))
+    means = scores[scores["measure"] == "F1"].set_index("method")["value"]
+    assert means.idxmax() == "gold → one-step"
+    # Without passages the embedded reader has no answer at all.
+    assert means.drop("cot").idxmin() == "random → one-step"
+
+
+def test_controls_take_no_part_in_the_tests_of_answers():
+    questions = {"s": choices(40)}
+    said = {"cot": "C" * 20 + "B" * 20, "good": "C" * 9 + "B" * 31}
+    answers = pd.concat([rows_of(list(zip(map(str, range(40)), text, strict=True)), m) for m, text in said.items()])
+    control = rows_of([(str(i), "B") for i in range(40)], "gold → one-step")
+    alone = score_answers(mark(answers, questions), 0)
+    beside = score_answers(mark(pd.concat([answers, control]), questions), 0)
+    pd.testing.assert_frame_equal(
+        alone, beside[beside["method"] != "gold → one-step"].reset_index(drop=True)[list(alone)]
+    )
+    gold = beside[beside["method"] == "gold → one-step"]
+    assert (gold["value"] == 1).all() and gold["p_vs_cot"].isna().all()
+    assert controls(SETTINGS.model_copy(update={"answering": AnsweringSettings(methods=[])})) == []
 
 
 # Asking
@@ -361,6 +400,7 @@ def test_ask_chooses_among_options(sample_project):
     [
         ([" "], "QUESTION: expected a question"),
         ([QUESTION, "--method", "guess"], "answering method: expected one of cot"),
+        ([QUESTION, "--method", "gold → one-step"], "without gold evidence"),
         ([QUESTION, "--option", "A"], "--option: expected LETTER=TEXT"),
         ([QUESTION, "--question-set", "none"], "--question-set: expected one of samples"),
     ],

@@ -3,6 +3,7 @@
 import contextlib
 import json
 import shutil
+from dataclasses import replace
 from types import SimpleNamespace
 
 import numpy as np
@@ -13,22 +14,24 @@ from conftest import VARIABLES
 
 from mog_assets import automation, config
 from mog_assets.answering.answerers import serial
-from mog_assets.answering.assets import remembering
+from mog_assets.answering.assets import all_answered, remembering
 from mog_assets.answering.extractive import Extractive
+from mog_assets.answering.notation import is_control
 from mog_assets.answering.preflight import Confusion
-from mog_assets.answering.roles import Asked, Reply, Usage
+from mog_assets.answering.roles import Reply, Usage
 from mog_assets.answering.rows import read_answers
 from mog_assets.config import AnsweringSettings
 from mog_assets.corpus.questions import load_questions
 from mog_assets.errors import MogError
 from mog_assets.evaluation.answers import exact_match, preflight_quality
-from mog_assets.experiments import briefcontext, loop
+from mog_assets.experiments import briefcontext, contexts, loop
 from mog_assets.experiments.answers import flip_rows, map_reduce_relation, paired_rows
 from mog_assets.experiments.assets import findings, offered
 from mog_assets.experiments.contexts import place
 from mog_assets.experiments.lab import Lab
 from mog_assets.retrieval.corpora import Corpora
 from mog_assets.topics.assign import read_topics
+from resources.llm import Usage as LlmUsage
 from resources.recipe import Tools
 
 NAMES = ("key-position", "conflicts", "documents", "distractors", "preflight", "at-rag", "flips", "cost")
@@ -63,6 +66,7 @@ def done(sample_project, tmp_path_factory):
         again = automation.experiment(settings, [f"experiments/{name}" for name in NAMES])
     tools = Tools(settings)
     stored = tools.store.read("answers")
+    answers = read_answers(stored.path, stored.names())
     questions = load_questions(tools.store.read("questions").path(f"{SET}.parquet"), ["dev"])
     return SimpleNamespace(
         settings=settings,
@@ -72,7 +76,7 @@ def done(sample_project, tmp_path_factory):
         again=again,
         steps={step["asset"].removeprefix("experiments/"): step for step in report.steps},
         found={name: findings(tools.store, name) for name in NAMES},
-        answers=read_answers(stored.path, stored.names()),
+        answers=answers[~answers["method"].map(is_control)],
         questions={q.id: q for q in questions},
     )
 
@@ -169,9 +173,9 @@ def test_a_second_run_makes_nothing_and_other_options_make_no_cell_again(done, m
 
 def test_a_claim_about_language_models_is_not_decided_by_the_embedded_reader(done):
     verdicts = {name: {claim["verdict"] for claim in told.claims} for name, told in done.found.items()}
-    for name in ("key-position", "documents", "distractors", "flips"):
+    for name in ("key-position", "documents", "distractors", "conflicts", "flips", "cost"):
         assert verdicts[name] == {"not testable here"}
-    assert "not testable here" not in verdicts["preflight"] | verdicts["cost"]
+    assert "not testable here" not in verdicts["preflight"]
     for claim in done.found["documents"].claims:
         assert "extractive-" in claim["because"] and "p = " in claim["because"]
 
@@ -205,7 +209,7 @@ def test_the_key_document_stands_where_it_is_said_to_and_no_other_passage_is_of_
 
 def test_partitions_of_the_map_reduce_are_the_context_of_the_one_prompt(done):
     reader = NearSighted(done.questions, 1)
-    briefcontext.key_position(lab_of(done, reader, top_k=[8], positions=[50]))
+    briefcontext.key_position(lab_of(done, reader, top_k=[8, 8], positions=[50, 50]))
     joined = {}
     for identity, passages in reader.extracted:
         assert len(passages) == 2
@@ -258,8 +262,12 @@ def test_a_percentile_of_the_ranks_is_the_nearest_position(percentile, places):
 
 
 def test_questions_that_no_whole_context_can_be_made_of_are_told(done):
-    with pytest.raises(MogError, match=r"999 retrieved passages.*lower experiments.top_k"):
-        briefcontext.distractors(lab_of(done, NearSighted(done.questions, 1), top_k=[1000]))
+    found = briefcontext.distractors(lab_of(done, NearSighted(done.questions, 1), top_k=[1000]))
+    assert found.scores.empty and [claim.verdict for claim in found.claims] == ["not testable here"]
+    ((none,),) = found.tables.values()
+    assert none["of which a whole context could be made"] == 0
+    assert "999 retrieved passages" in none["why none"] and "lower experiments.top_k" in none["why none"]
+    assert none["why none"] in found.claims[0].because
     (row,) = rows(done, "documents", "questions")
     asked = [q for q in done.questions.values() if q.answer and q.evidence]
     assert row["questions with an answer and evidence"] == len(asked)
@@ -290,7 +298,8 @@ def test_a_reader_that_reads_everything_shows_none_of_it(done):
         *briefcontext.documents(lab_of(done, reader)).claims,
     ]
     assert {claim.verdict for claim in claims} == {"not seen"} and len(claims) == 3
-    assert all("would have shown" in claim.because for claim in claims)
+    # Differences that are all 0 do not tell what could have been shown.
+    assert all("questions that show nothing" in claim.because for claim in claims)
 
 
 def test_a_reader_that_reads_the_first_documents_only_is_worse_the_more_there_are(done):
@@ -309,28 +318,41 @@ def test_a_reader_that_reads_the_first_documents_only_is_worse_the_more_there_ar
 # Conflicts
 
 
-def test_conflicts_are_contexts_whose_partitions_alone_are_answered_differently(done):
-    reader = NearSighted(done.questions, 1)
-    briefcontext.key_position(lab_of(done, reader, top_k=[8], positions=[50]))
-    alone = Extractive(done.tools.encoder.encode, "the same")
-    said = {}
-    for identity, passages in reader.extracted:
-        answer = alone.answer(Asked.of(done.questions[identity]), passages).value
-        said.setdefault(identity, set()).update(() if answer is None else (answer,))
-    (row,) = [r for r in rows(done, "conflicts", SET) if (r["top_k"], r["position"]) == (8, 50)]
-    assert row["conflicts"] == sum(len(answers) > 1 for answers in said.values()) > 0
-    assert row["of"] == len(said)
+@pytest.mark.parametrize(("sees", "disagree"), [(99, True), (0, False)])
+def test_conflicts_are_contexts_whose_partitions_alone_are_answered_differently(done, monkeypatch, sees, disagree):
+    known = contexts.candidates
 
+    def with_options(lab):
+        asked = known(lab)
+        return {n: [replace(q, options={"A": "x", "B": "y"}, answer="A") for q in qs] for n, qs in asked.items()}
 
-def test_conflicts_won_tied_and_lost_are_all_conflicts(done):
-    table = rows(done, "conflicts", SET)
-    *cells, whole = table
-    assert len(cells) == len(TOP_K) * len(POSITIONS)
-    for row in table:
-        assert row["win"] + row["tie"] + row["lose"] == row["conflicts"] <= row["of"]
-        assert row["resolved"] <= row["conflicts"]
-    for name in ("conflicts", "resolved", "win", "tie", "lose", "of"):
+    monkeypatch.setattr(contexts, "candidates", with_options)
+    # One partition holds the key document, so that one answers right and the others do not.
+    found = briefcontext.conflicts(lab_of(done, NearSighted(done.questions, sees)))
+    *cells, whole = found.tables[f"{SET}: contexts whose partitions disagree"]
+    number = len(TOP_K) * len(POSITIONS)
+    assert len(cells) == (number if disagree else 0) and whole["of"] > 10 * number
+    for row in (*cells, whole):
+        assert row["conflicts"] == (row["of"] if disagree else 0)
+        assert row["win"] + row["tie"] + row["lose"] == row["conflicts"] >= row["resolved"]
+    for name in ("conflicts", "resolved", "win", "tie", "lose", "of") if disagree else ():
         assert whole[name] == sum(row[name] for row in cells)
+    assert all((claim.verdict == "not testable here") != disagree for claim in found.claims) and len(found.claims) == 2
+
+
+def test_open_questions_have_no_conflicts(done):
+    (row,) = rows(done, "conflicts", "questions")
+    assert row["of which a whole context could be made"] == 0 and "open answer" in row["why none"]
+
+
+def test_a_question_set_without_answers_is_skipped_with_a_reason(done, monkeypatch):
+    monkeypatch.setattr(contexts, "candidates", lambda lab: {})
+    lab = lab_of(done, NearSighted(done.questions, 1))
+    runs = (briefcontext.key_position, briefcontext.conflicts, briefcontext.documents, briefcontext.distractors)
+    for run in runs:
+        found = run(lab)
+        assert found.claims and {claim.verdict for claim in found.claims} == {"not testable here"}
+        assert found.tables["questions"][0]["why none"].startswith("no test question")
 
 
 def test_a_conflict_is_resolved_where_the_reduce_is_right():
@@ -383,6 +405,20 @@ def test_flips_are_tested_exactly_and_for_all_of_them_together():
     assert (better["improved"], better["degraded"], other["improved"], other["degraded"]) == (8, 0, 0, 1)
     # Two-sided sign test of 8 to 0, doubled by Holm for two ways.
     assert better["p value"] == pytest.approx(2 * 2 * 0.5**8) and other["p value"] == 1
+
+
+def test_kinds_of_questions_make_the_test_of_all_questions_no_weaker():
+    marks = pd.DataFrame(
+        [
+            {"question": str(i), "method": method, "exact match": float(method == "way"), "answered": True}
+            for method in ("cot", "way")
+            for i in range(8)
+        ]
+    )
+    kinds = {str(i): "ab"[i % 2] for i in range(8)}
+    whole, *parts = flip_rows(marks, kinds)
+    assert whole["p value"] == pytest.approx(2 * 0.5**8)
+    assert [row["p value"] for row in parts] == pytest.approx([2 * 2 * 0.5**4] * 2)
 
 
 def test_preflight_is_what_the_evaluation_says_with_intervals_around_it(done):
@@ -446,7 +482,11 @@ def test_what_a_map_reduce_reads_is_laid_beside_the_formula_of_the_paper():
     assert row["N_con"] == pytest.approx(context) and row["N_ins"] == pytest.approx(50)
     assert row["N_con + M N_ins"] == pytest.approx(context + 200)
     assert row["read"] - row["N_con + M N_ins"] == pytest.approx(150)
-    assert row["extra"] == pytest.approx(300 / (context + 50), rel=1e-3) and row["left"] > 0
+    assert row["beyond"] == pytest.approx(150 / (context + 200), rel=1e-3)
+    assert row["extra"] == pytest.approx(300 / (context + 50), rel=1e-3)
+    for name in ("beyond", "extra"):
+        low, high = row[f"{name}_interval"]
+        assert low < row[name] < high
     assert map_reduce_relation(one, 0) is None and map_reduce_relation(four, 0) is None
 
 
@@ -503,7 +543,48 @@ def test_marks_of_a_judge_that_could_not_be_read_lower_the_coverage_only():
     assert loop.judge_rows(pd.DataFrame({"method": ["w"], "judgement": [None]}), 0) == []
 
 
+def cell_of(way, exact, judged=None):
+    """A way's marks: right or wrong of each question, and the judge's marks where there are some."""
+    marks = pd.DataFrame({"question": [str(i) for i in range(len(exact))], "cell": way, "exact match": exact})
+    given = np.full(len(exact), np.nan) if judged is None else np.array(judged, float)
+    return marks.assign(answered=True, judge=given, **{"asked judge": judged is not None})
+
+
+def test_every_loop_is_compared_with_what_is_no_loop(done):
+    lab = lab_of(done, None)
+    cells = {"loop": [1.0] * 20, "other loop": [1.0] * 20, "one-step": [0.0] * 20}
+    marks = {way: cell_of(way, exact) for way, exact in cells.items()}
+    for loop_ in ("loop", "other loop"):
+        claim = loop._better_claim(lab, "s", marks, loop_, ["one-step"], "exact match")
+        assert claim.verdict == "seen" and "loop" not in claim.because.split(f"against {loop_}: ")[1]
+    assert loop._better_claim(lab, "s", marks, "loop", [], "exact match").verdict == "not testable here"
+
+
+def test_marks_of_the_judge_are_compared_where_every_way_has_one():
+    nan = np.nan
+    first, second = cell_of("a", [0.0] * 4, [3, 4, nan, nan]), cell_of("b", [0.0] * 4, [5, nan, 7, 8])
+    # A missing answer is worth nothing; a mark that could not be read is left out.
+    first.loc[3, "answered"] = False
+    judged = loop.judged_cells({"a": first, "b": second})
+    assert judged["a"][["question", "judge"]].to_numpy().tolist() == [["0", 3], ["3", 0]]
+    assert judged["b"][["question", "judge"]].to_numpy().tolist() == [["0", 5], ["3", 8]]
+    assert loop.judged_cells({"a": cell_of("a", [0.0]), "b": cell_of("b", [1.0])}) == {}
+
+
+def test_a_way_that_asks_for_no_topic_has_no_hits():
+    answers = pd.DataFrame({"question": ["a"], "queries": [json.dumps([{"topic": None}])]})
+    assert loop.topic_hits(answers, {}).empty and loop._topic_claim("s", "w", loop.topic_hits(answers, {}), 0) == []
+
+
 # Means
+
+
+def test_work_of_which_requests_were_not_answered_is_not_kept():
+    tools = SimpleNamespace(llm=SimpleNamespace(usage=LlmUsage(unanswered=2)))
+    with all_answered(tools, "cell"):
+        tools.llm.usage = LlmUsage(unanswered=2, failures=5)
+    with pytest.raises(MogError, match="cell: .*got none to 3: .*run again"), all_answered(tools, "cell"):
+        tools.llm.usage = LlmUsage(unanswered=5)
 
 
 def test_a_reader_encodes_a_text_once_until_there_are_too_many():
@@ -531,4 +612,5 @@ def test_pairs_of_cells_are_compared_with_their_own_first():
     table = paired_rows("s", pairs, ["F1"], 0).set_index("cell")
     assert table.loc["b", "difference"] == pytest.approx(0.2) and table.loc["d", "difference"] == pytest.approx(0)
     assert table.loc["b", "value"] == pytest.approx(base.mean() + 0.2)
+    assert table["against"].to_dict() == {"a": "", "b": "a", "c": "", "d": "c"}
     assert table.loc["b", "p"] < 0.001 < table.loc["d", "p"] and table.loc[["a", "c"], "p"].isna().all()

@@ -3,24 +3,26 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from dataclasses import asdict, replace
 from typing import Any, TypeVar
 
 import numpy as np
 
-from mog_assets.answering.answerers import METHODS, Each, Means, Retrieve, Retrieved, serial
+from mog_assets.answering.answerers import METHODS, ONE_STEP_K, Each, Means, Retrieve, Retrieved, serial
 from mog_assets.answering.extractive import Extractive
-from mog_assets.answering.notation import Combination, combination
+from mog_assets.answering.notation import Combination, combinations, controls, is_control
 from mog_assets.answering.preflight import Encode, by_bm25, by_vectors
 from mog_assets.answering.prompted import Prompted
-from mog_assets.answering.retrieve import retrieve_by
+from mog_assets.answering.retrieve import given, retrieve_by, texts
 from mog_assets.answering.roles import Asked, Roles, Usage
 from mog_assets.answering.rows import AnswerRow, answer_table, read_answers
 from mog_assets.config import Settings
 from mog_assets.corpus.questions import Question, load_questions
 from mog_assets.errors import MogError
+from mog_assets.retrieval.controls import gold_passages, random_passages
 from mog_assets.retrieval.corpora import Corpora, Read
 from mog_assets.routing.retrieve import Retrieval, needs
 from resources.llm import RequestFailed
@@ -35,14 +37,6 @@ _REMEMBERED = 100_000
 
 S = TypeVar("S")
 R = TypeVar("R")
-
-
-def combinations(settings: Settings) -> list[Combination]:
-    """The ways that questions are answered in, in order, each once."""
-    found = [combination(text, settings) for text in settings.answering.methods]
-    if not settings.trains_routers:
-        found = [c for c in found if c.retrieval is None or not c.retrieval.routed]
-    return list({c.name: c for c in found}.values())
 
 
 def reader(tools: Tools) -> Roles:
@@ -95,6 +89,22 @@ def side_by_side(tools: Tools) -> Each:
     return each
 
 
+@contextmanager
+def all_answered(tools: Tools, what: str) -> Iterator[None]:
+    """For work whose result is kept: there an endpoint that was out of reach must not become wrong answers.
+
+    Raises:
+        MogError: when the work is done, if requests of it were not answered. Refusals are answers.
+    """
+    before = tools.llm.usage
+    yield
+    if lost := (tools.llm.usage - before).unanswered:
+        raise MogError(
+            f"{what}: expected an answer to every request, got none to {lost}: nothing of it is kept but the answers "
+            "that came; run again when the endpoint is there, and they are not asked for again"
+        )
+
+
 def opened(tools: Tools, read: Read, names: Sequence[str]) -> Retrieval:
     """Some corpora, to be asked again and again."""
     corpora = Corpora.open(read, tools.settings, names, keep=True)
@@ -122,6 +132,29 @@ def answer(tools: Tools, retrieval: Retrieval, how: Combination, asked: Sequence
     return METHODS[how.way](asked, Means(reader(tools), retrieve, side_by_side(tools)), **options)
 
 
+def control(
+    tools: Tools, retrieval: Retrieval, how: Combination, questions: Sequence[Question], asked: Sequence[Asked]
+) -> list[AnswerRow]:
+    """Answer questions from passages that were not searched for.
+
+    Args:
+        tools: The resources.
+        retrieval: The corpora.
+        how: One of `notation.controls`: all gold evidence, nothing where there is none; or as many random passages as
+            one step reads.
+        questions: The questions.
+        asked: The same, as readers are asked them.
+    """
+    assert how.retrieval is not None
+    if how.retrieval.kind == "gold":
+        found = gold_passages(questions, retrieval.corpora)
+    else:
+        found = random_passages(questions, retrieval.corpora)
+        found = found.at(found.rank < ONE_STEP_K)
+    retrieve = given(texts(retrieval.corpora, found, len(questions)))
+    return METHODS[how.way](asked, Means(reader(tools), retrieve, side_by_side(tools)))
+
+
 def _nothing(queries: Sequence[str], k: int, topics: bool) -> list[Retrieved]:
     raise AssertionError("a way of answering without retrieval retrieves")
 
@@ -140,7 +173,7 @@ def answered_questions(work: Work, name: str) -> list[Question]:
 
 def build_answers(work: Work) -> None:
     """Answer every test question in every way."""
-    settings, hows = work.settings, combinations(work.settings)
+    settings, hows = work.settings, [*combinations(work.settings), *controls(work.settings)]
     asked = {name: answered_questions(work, name) for name in settings.question_sets}
     asked = {name: questions for name, questions in asked.items() if questions}
     total = sum(map(len, asked.values())) * len(hows)
@@ -182,13 +215,18 @@ def _answered(
 ) -> list[AnswerRow]:
     rows: list[AnswerRow] = []
     for first in range(0, len(questions), _BATCH):
-        asked, refused = [], {}
+        asked, members, refused = [], [], {}
         for question in questions[first : first + _BATCH]:
             try:
                 asked.append(Asked.of(question))
             except MogError as error:
                 refused[question.id] = str(error)
-        answered = answer(work.tools, retrieval, how, asked)
+            else:
+                members.append(question)
+        if is_control(how.name):
+            answered = control(work.tools, retrieval, how, members, asked)
+        else:
+            answered = answer(work.tools, retrieval, how, asked)
         if work.settings.answering.judge:
             answered = judged(work.tools, asked, answered, {q.id: q.long_answer or q.answer for q in questions})
         found = {row.question: row for row in answered}
@@ -241,7 +279,8 @@ def _key(work: Work, name: str, how: Combination) -> list[Any]:
     inputs += [work.input(key, corpus).manifest.version for key in needed.per_corpus for corpus in corpora]
     before = work.draft.previous
     again = before.manifest.created if before and before.manifest.info["retry"] else None
-    return [how.name, *_options(work.tools), name, inputs, again]
+    drawn = [work.settings.seed] if is_control(how.name) else []
+    return [how.name, *_options(work.tools), *drawn, name, inputs, again]
 
 
 def _options(tools: Tools) -> list[Any]:
@@ -252,7 +291,7 @@ def _options(tools: Tools) -> list[Any]:
 
 def recipes(settings: Settings) -> list[Recipe]:
     """The recipes of this stage; without test questions there is nothing to answer."""
-    hows = combinations(settings)
+    hows = [*combinations(settings), *controls(settings)]
     if not hows or not any(question_set.test for question_set in settings.question_sets.values()):
         return []
     methods = [how.retrieval for how in hows if how.retrieval]
@@ -261,12 +300,14 @@ def recipes(settings: Settings) -> list[Recipe]:
         Recipe(
             key="answers",
             build=build_answers,
-            description="Answers to the test questions, in every way that is configured.",
+            description="Answers to the test questions, in every way that is configured, and from random and gold "
+            "passages.",
             group=GROUP,
             deps=("questions", *needs(methods, settings).keys),
             partitioned=False,
             settings=lambda tools: [
                 [how.name for how in hows],
+                tools.settings.seed,
                 tools.settings.answering.questions,
                 tested,
                 *_options(tools),

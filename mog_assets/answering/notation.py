@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from mog_assets.answering.answerers import METHODS
 from mog_assets.config import Settings
 from mog_assets.errors import ConfigError
-from mog_assets.retrieval.methods import Method, parse
+from mog_assets.retrieval.methods import CONTROLS, Method, parse
 
 ARROW = " → "
 # What each of the papers retrieves with: MedRAG's level, and for AT-RAG within the question's topic.
@@ -52,3 +52,22 @@ def combination(text: str, settings: Settings) -> Combination:
     if method.evaluation_only:
         raise ConfigError(f"answering method: expected a retrieval that searches, without gold evidence, got {text!r}")
     return Combination(f"{method.name}{ARROW}{way}", way, method)
+
+
+def combinations(settings: Settings) -> list[Combination]:
+    """The ways that questions are answered in, in order, each once; routed ones only where routers are trained."""
+    found = [combination(text, settings) for text in settings.answering.methods]
+    routed = settings.trains_routers
+    return list({c.name: c for c in found if routed or c.retrieval is None or not c.retrieval.routed}.values())
+
+
+def controls(settings: Settings) -> list[Combination]:
+    """Answers from random and from gold passages, by which the ways are measured; none where there are no ways."""
+    if not combinations(settings):
+        return []
+    return [Combination(f"{name}{ARROW}one-step", "one-step", parse(name, settings)) for name in CONTROLS]
+
+
+def is_control(name: str) -> bool:
+    """Whether a combination is one of `controls`, by its canonical name."""
+    return name.split(ARROW)[0] in CONTROLS

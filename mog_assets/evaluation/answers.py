@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from mog_assets.answering.notation import is_control
 from mog_assets.answering.preflight import TOP, Confusion
 from mog_assets.corpus.questions import Question
 from mog_assets.evaluation import mirage
@@ -135,8 +136,9 @@ def score_answers(marks: pd.DataFrame, seed: int) -> pd.DataFrame:
     Returns:
         A row per question set, method and measure: value with its 95 % bootstrap interval low … high, n questions,
         coverage (the share that has an answer), the comparison with `cot` as in `scores.compare` (difference,
-        difference_low, difference_high, effect, p_vs_cot being p, detectable; NaN for `cot` itself or where it did not
-        run), means of rounds, calls and tokens, and the whole cost in dollars. `mirage` is there where it was marked.
+        difference_low, difference_high, effect, p_vs_cot being p, detectable; NaN for `cot` itself, where it did not
+        run, and for controls, which take no part in the tests), means of rounds, calls and tokens, and the whole cost
+        in dollars. `mirage` is there where it was marked.
         `judge` is there only where one was asked: its mean over the answers that it could mark, coverage being their
         share, compared with nothing.
 
@@ -147,7 +149,10 @@ def score_answers(marks: pd.DataFrame, seed: int) -> pd.DataFrame:
     for question_set, part in marks.groupby("question_set", sort=False):
         measures = [*MEASURES, *([MIRAGE] if part[MIRAGE].notna().all() else [])]
         baseline = BASELINE if (part["method"] == BASELINE).any() else None
-        compared = compare(part.rename(columns={"method": "cell"}), measures, baseline, seed)
+        cells, control = part.rename(columns={"method": "cell"}), part["method"].map(is_control).astype(bool)
+        compared = compare(cells[~control], measures, baseline, seed)
+        if control.any():
+            compared = pd.concat([compared, compare(cells[control], measures, None, seed)], ignore_index=True)
         spent = {name: (name, "mean") for name in ("rounds", "calls", "tokens_in", "tokens_out")}
         own = part.groupby("method").agg(
             reader=("reader", "first"), coverage=("answered", "mean"), **spent, cost=("cost", "sum")

@@ -14,6 +14,7 @@ import pandas as pd
 
 from mog_assets.arrays import pairs as join
 from mog_assets.corpus.questions import Question
+from mog_assets.retrieval.controls import pieces
 
 # Lengths of context, in characters, at which evidence recall is taken.
 CONTEXTS = (1000, 2000, 4000, 8000)
@@ -135,22 +136,6 @@ def _gold(questions: Mapping[str, Sequence[Question]]) -> _Gold:
                 rows += [(query, *span) for span in merged]
     spans = pd.DataFrame(rows, columns=["query", "corpus", "doc", "start", "end"])
     return _Gold(keys, splits, np.array(characters, np.int64), spans)
-
-
-def pieces(question: Question) -> list[tuple[str, str, int, int]]:
-    """Evidence as (corpus, doc, start, end), in its order; spans that overlap or touch are one, in place of the first.
-
-    Spans without a character are left out.
-    """
-    merged: list[tuple[int, str, str, int, int]] = []
-    spans = [(e.corpus, e.doc, e.start, e.end, order) for order, e in enumerate(question.evidence) if e.start < e.end]
-    for corpus, doc, start, end, order in sorted(spans):
-        if merged and merged[-1][1:3] == (corpus, doc) and start <= merged[-1][4]:
-            first, _, _, begin, reached = merged[-1]
-            merged[-1] = (min(first, order), corpus, doc, begin, max(reached, end))
-        else:
-            merged.append((order, corpus, doc, start, end))
-    return [(corpus, doc, start, end) for _, corpus, doc, start, end in sorted(merged)]
 
 
 def _groups(runs: pd.DataFrame, gold: _Gold) -> tuple[pd.DataFrame, pd.DataFrame]:

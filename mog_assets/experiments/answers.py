@@ -11,7 +11,7 @@ import numpy as np
 import pandas as pd
 from scipy.stats import binomtest
 
-from mog_assets.answering.notation import Combination, combination
+from mog_assets.answering.notation import combinations, is_control
 from mog_assets.answering.rows import read_answers
 from mog_assets.config import Settings
 from mog_assets.corpus.questions import Question
@@ -20,21 +20,24 @@ from mog_assets.evaluation.answers import BASELINE, mark, score_answers
 from mog_assets.evaluation.plots import accuracy_against_cost
 from mog_assets.evaluation.scores import interval, p_said, p_text
 from mog_assets.experiments import reading_plots
-from mog_assets.experiments.lab import ALPHA, Claim, Experiment, Findings, Lab, difference_text, score_rows
-from mog_assets.significance import bootstrap_interval, holm, permutation_p
+from mog_assets.experiments.conclusions import joined, untestable
+from mog_assets.experiments.lab import (
+    ALPHA,
+    Claim,
+    Experiment,
+    Findings,
+    Lab,
+    Verdict,
+    difference_text,
+    score_rows,
+)
+from mog_assets.significance import bootstrap_interval, holm
 
 _DIFFERENCE = ("difference", "difference_low", "difference_high", "effect", "p", "detectable")
 # What the prompts of the map-reduce add to the input of one prompt, at most (BriefContext, section 5.2).
 _EXTRA = 0.1
 # Answers of one call from which the length of an instruction is estimated.
 _ENOUGH = 10
-
-
-def ways(settings: Settings) -> list[Combination]:
-    """The ways that the asset `answers` holds answers of, in order, each once."""
-    found = [combination(text, settings) for text in settings.answering.methods]
-    routed = settings.trains_routers
-    return list({c.name: c for c in found if routed or c.retrieval is None or not c.retrieval.routed}.values())
 
 
 @dataclass(frozen=True)
@@ -53,13 +56,15 @@ class Stored:
 
     @classmethod
     def read(cls, lab: Lab) -> Stored:
-        """Read them.
+        """Read them, without those of the controls.
 
         Raises:
             MogError: there are none.
         """
         artefact = lab.read("answers", None)
         answers = read_answers(artefact.path, artefact.names())
+        if not answers.empty:
+            answers = answers[~answers["method"].map(is_control)].reset_index(drop=True)
         if answers.empty:
             raise MogError(
                 "answers: expected answers to test questions, found none: add questions with `answer` to a split "
@@ -96,7 +101,7 @@ def paired_rows(
         seed: Of the resamples.
 
     Returns:
-        As `lab.score_rows`.
+        As `lab.score_rows`; against is a cell's own partner.
     """
     cells = {frame["cell"].iloc[0]: frame for pair in pairs for frame in pair}
     table = score_rows(question_set, list(cells.values()), measures, None, seed)
@@ -112,28 +117,24 @@ def paired_rows(
     compared = found.set_index(["cell", "measure"])[list(_DIFFERENCE)]
     keys = pd.MultiIndex.from_frame(table[["cell", "measure"]])
     table[list(_DIFFERENCE)] = compared.reindex(keys).to_numpy()
+    partners = {second["cell"].iloc[0]: first["cell"].iloc[0] for first, second in pairs}
+    table["against"] = table["cell"].map(partners).fillna("")
     return table
 
 
-def of_model(lab: Lab, paper: str, claim: str, seen: bool, because: str) -> Claim:
+def of_model(lab: Lab, paper: str, claim: str, seen: bool | Verdict, because: str) -> Claim:
     """A claim about language models: not testable where none answers, with the figures of what did."""
-    verdict = "seen" if seen else "not seen"
-    return Claim(
-        paper,
-        claim,
-        verdict if lab.with_language_model else "not testable here",  # type: ignore[arg-type]
-        because if lab.with_language_model else f"{because}; answered without a language model, by {_reader(lab)}",
-    )
-
-
-def _reader(lab: Lab) -> str:
-    return lab.reader().reader
+    if not lab.with_language_model:
+        return untestable(paper, claim, f"{because}; answered without a language model, by {lab.reader().reader}")
+    verdict: Verdict = seen if isinstance(seen, str) else "seen" if seen else "not seen"
+    return Claim(paper, claim, verdict, because)
 
 
 def flips(lab: Lab) -> Findings:
     """How many answers retrieval turns right and wrong."""
     tables, scores, plots, claims = {}, [], {}, []
-    stored = Stored.read(lab)
+    stored, hows = Stored.read(lab), combinations(lab.settings)
+    routed = {how.name for how in hows if how.retrieval is not None and how.retrieval.kind == "mog"}
     for name, _, marks in stored.parts():
         cells = by_way(marks)
         if BASELINE not in cells:
@@ -145,27 +146,24 @@ def flips(lab: Lab) -> Findings:
         rows = flip_rows(marks, {q.id: q.kind for q in asked})
         tables[f"{name}: answers of {BASELINE} and of every other way"] = without(rows, "p value")
         whole = [row for row in rows if row["kind"] == "all"]
-        if not whole:
-            continue
         plots[f"{name}: turned right and wrong"] = reading_plots.flips(whole, name)
-        better = [row for row in whole if row["improved"] > row["degraded"] and row["p value"] < ALPHA]
-        smallest = scores[-1].query("measure == 'exact match' and cell != @BASELINE")["detectable"].max()
-        claims.append(
-            of_model(
-                lab,
-                "Mix-of-Granularity, appendix I, figure 6",
-                "Retrieval turns more wrong answers of the chain of thought right than right ones wrong.",
-                len(better) == len(whole),
-                f"{name}: "
-                + "; ".join(
-                    f"{row['way']} {row['improved']} right, {row['degraded']} wrong of {row['n']} "
-                    f"({p_said(row['p value'])})"
-                    for row in whole
-                )
-                + f"; a difference of {smallest:.3f} would have been shown",
-            )
-        )
-    return Findings(pd.concat(scores, ignore_index=True), tables, plots, claims)
+        claims.append(_flips_claim(lab, name, [row for row in whole if row["way"] in routed]))
+    return Findings(joined(scores), tables, plots, claims)
+
+
+def _flips_claim(lab: Lab, name: str, rows: Sequence[Mapping[str, Any]]) -> Claim:
+    """Ours: figure 6 shows such counts and claims nothing of them; section 4.3 says that MoG need not beat CoT."""
+    paper = "ours; nearest are Mix-of-Granularity, section 4.5, and appendix I, figure 6"
+    claim = "MoG turns more wrong answers of the chain of thought right than right ones wrong."
+    if not rows:
+        return untestable(paper, claim, f"{name}: no way among answering.methods retrieves by mog")
+    figures = "; ".join(
+        f"{row['way']} {row['improved']} right, {row['degraded']} wrong of {row['n']} (McNemar's exact test, "
+        f"{p_said(row['p value'])})"
+        for row in rows
+    )
+    better = all(row["improved"] > row["degraded"] and row["p value"] < ALPHA for row in rows)
+    return of_model(lab, paper, claim, better, f"{name}: {figures}")
 
 
 def flip_rows(marks: pd.DataFrame, kinds: Mapping[str, str]) -> list[dict[str, Any]]:
@@ -177,7 +175,8 @@ def flip_rows(marks: pd.DataFrame, kinds: Mapping[str, str]) -> list[dict[str, A
 
     Returns:
         A row per way and kind of question (`all` first, the kinds where there are several): the four counts, how many
-        neither way answered, and McNemar's exact test of improved against degraded, Holm-corrected over the rows.
+        neither way answered, and McNemar's exact test of improved against degraded, Holm-corrected over the ways, and
+        by itself over all ways and kinds: these are parts of `all`, no further evidence.
     """
     right = marks.pivot(index="question", columns="method", values="exact match").astype(bool)
     answered = marks.pivot(index="question", columns="method", values="answered").astype(bool)
@@ -206,8 +205,9 @@ def flip_rows(marks: pd.DataFrame, kinds: Mapping[str, str]) -> list[dict[str, A
                     "p value": test.pvalue if test else 1.0,
                 }
             )
-    for row, p in zip(rows, holm(np.array([row["p value"] for row in rows])), strict=True):
-        row |= {"p value": float(p), "p": p_text(p)}
+    for family in ([row for row in rows if row["kind"] == "all"], [row for row in rows if row["kind"] != "all"]):
+        for row, p in zip(family, holm(np.array([row["p value"] for row in family])), strict=True):
+            row |= {"p value": float(p), "p": p_text(p)}
     return rows
 
 
@@ -226,35 +226,51 @@ def cost(lab: Lab) -> Findings:
         relation = map_reduce_relation(answers, lab.seed)
         if relation is None:
             continue
-        tables[f"{name}: what the map-reduce reads"] = relation
-        unit, least = relation[0]["unit"], min(row["p of extra"] for row in relation)
-        figures = "; ".join(
-            f"{row['way']} reads {row['read']:,.0f} {unit} a question with M = {row['M']:.3g}, where N_con + M N_ins "
-            f"is {row['N_con + M N_ins']:,.0f} and one prompt {row['N_con + N_ins']:,.0f}"
+        tables[f"{name}: what the map-reduce reads"] = [
+            without([row], "beyond_interval", "extra_interval")[0]
+            | {"beyond interval": percents(row["beyond_interval"]), "extra interval": percents(row["extra_interval"])}
             for row in relation
-        )
+        ]
+        unit = relation[0]["unit"]
         claims.append(
-            Claim(
+            of_model(
+                lab,
                 "BriefContext, section 5.2, equations 4 and 5",
                 "The map-reduce reads O(N_con) + M N_ins: the context, and the instruction for every partition.",
-                "seen" if all(row["left"] > 0 and row["p of left"] < ALPHA for row in relation) else "not seen",
-                f"{name}: {figures}; the rest is the last call, which reads the instruction and what was extracted: "
-                "less than the context and an instruction again, with p = "
-                + " and ".join(p_text(row["p of left"]) for row in relation),
+                _within([row["beyond_interval"] for row in relation]),
+                f"{name}, by whether it lies within {_EXTRA:.0%} of that: "
+                + "; ".join(
+                    f"{row['way']} reads {row['read']:,.0f} {unit} a question with M = {row['M']:.3g}, N_con + M N_ins "
+                    f"is {row['N_con + M N_ins']:,.0f} and one prompt {row['N_con + N_ins']:,.0f}: "
+                    f"{row['beyond']:+.1%} {percents(row['beyond_interval'])}"
+                    for row in relation
+                ),
             )
         )
         claims.append(
-            Claim(
+            of_model(
+                lab,
                 "BriefContext, section 5.2",
                 "The prompts of the map-reduce cost about 10 % more input than one prompt.",
-                "seen" if all(row["extra"] <= _EXTRA or row["p of extra"] >= ALPHA for row in relation) else "not seen",
-                f"{name}: "
-                + "; ".join(f"{row['way']} {row['extra']:+.1%} {row['interval']}" for row in relation)
-                + f"; {p_said(least)} against {_EXTRA:.0%}; the paper's own averages, 5,496.5 tokens "
-                "against 3,066.0, are +79.3%",
+                _within([row["extra_interval"] for row in relation]),
+                f"{name}, by whether it is more than {_EXTRA:.0%}: "
+                + "; ".join(f"{row['way']} {row['extra']:+.1%} {percents(row['extra_interval'])}" for row in relation)
+                + "; the paper's own averages, 5,496.5 tokens against 3,066.0, are +79.3%",
             )
         )
     return Findings(tables=tables, plots=plots, claims=claims)
+
+
+def _within(intervals: Sequence[tuple[float, float]]) -> Verdict:
+    """Whether shares are `_EXTRA` at most, all of them: a p-value above .05 would not show it, an interval does."""
+    if all(high <= _EXTRA for _, high in intervals):
+        return "seen"
+    return "not seen" if any(low > _EXTRA for low, _ in intervals) else "undecided"
+
+
+def percents(ends: tuple[float, float]) -> str:
+    """`[+1.2%, +3.4%]`."""
+    return f"[{ends[0]:+.1%}, {ends[1]:+.1%}]"
 
 
 def cost_rows(answers: pd.DataFrame, scores: pd.DataFrame) -> list[dict[str, Any]]:
@@ -296,8 +312,8 @@ def map_reduce_relation(answers: pd.DataFrame, seed: int) -> list[dict[str, Any]
     """What map-reduces read, against what BriefContext's equations 4 and 5 say.
 
     N_con and N_ins are taken from the answers of one call: what they read is fitted as a constant, N_ins, and a number
-    of tokens a word of their passages. `left` is how much less was read than N_con + M N_ins and, for the last call,
-    N_con + N_ins again; `extra` is what was read beyond N_con + N_ins, as a share of it.
+    of tokens a word of their passages. `beyond` is what was read beyond N_con + M N_ins, as a share of it; `extra` what
+    was read beyond N_con + N_ins, as a share of that. Their intervals hold for all ways together: 95 % by Bonferroni.
 
     Args:
         answers: Of a question set, as `rows.read_answers` gives them.
@@ -318,15 +334,16 @@ def map_reduce_relation(answers: pd.DataFrame, seed: int) -> list[dict[str, Any]
         return None
     per_word, instruction = np.polyfit(words[one], answers.loc[one, "tokens_in"], 1)
     rows = []
-    for way, part in answers[reduced & ~failed].groupby("method", sort=False):
+    groups = answers[reduced & ~failed].groupby("method", sort=False)
+    level = 1 - ALPHA / max(len(groups), 1)
+    for way, part in groups:
         context = per_word * words[part.index].to_numpy(float)
         parts = partitions[part.index].to_numpy()
         read = part["tokens_in"].to_numpy(float)
         prompt, formula = context + instruction, context + parts * instruction
-        extra = read / prompt - 1
-        (low,), (high,) = bootstrap_interval(extra[:, None], seed=seed)
-        left = formula + prompt - read
-        p, p_left = permutation_p(np.stack([extra - _EXTRA, left], axis=1), seed=seed)
+        shares = np.stack([read / formula - 1, read / prompt - 1], axis=1)
+        lows, highs = bootstrap_interval(shares, seed=seed, level=level)
+        beyond, extra = shares.mean(axis=0)
         rows.append(
             {
                 "way": str(way),
@@ -338,11 +355,10 @@ def map_reduce_relation(answers: pd.DataFrame, seed: int) -> list[dict[str, Any]
                 "N_con + N_ins": prompt.mean(),
                 "N_con + M N_ins": formula.mean(),
                 "read": read.mean(),
-                "left": left.mean(),
-                "p of left": float(p_left),
-                "extra": extra.mean(),
-                "interval": f"[{low:+.1%}, {high:+.1%}]",
-                "p of extra": float(p),
+                "beyond": beyond,
+                "beyond_interval": (float(lows[0]), float(highs[0])),
+                "extra": extra,
+                "extra_interval": (float(lows[1]), float(highs[1])),
             }
         )
     return rows or None
@@ -350,11 +366,11 @@ def map_reduce_relation(answers: pd.DataFrame, seed: int) -> list[dict[str, Any]
 
 def of_answers(settings: Settings) -> Sequence[str]:
     """What experiments on the asset `answers` read."""
-    return ("questions", "answers") if ways(settings) else ()
+    return ("questions", "answers") if combinations(settings) else ()
 
 
 def _against_cot(settings: Settings) -> Sequence[str]:
-    names = [way.name for way in ways(settings)]
+    names = [way.name for way in combinations(settings)]
     return of_answers(settings) if BASELINE in names and len(names) > 1 else ()
 
 
@@ -371,6 +387,7 @@ EXPERIMENTS = (
         "thought, by question set and kind, with McNemar's exact test (Mix-of-Granularity, appendix I, figure 6).",
         flips,
         _against_cot,
+        version="2",
     ),
     Experiment(
         "cost",
@@ -379,5 +396,6 @@ EXPERIMENTS = (
         "map-reduce reads against one prompt (BriefContext, section 5.2, equations 4 and 5).",
         cost,
         of_answers,
+        version="2",
     ),
 )

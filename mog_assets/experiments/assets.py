@@ -11,7 +11,7 @@ from typing import Any
 
 import pandas as pd
 
-from mog_assets.answering.assets import reader, side_by_side
+from mog_assets.answering.assets import all_answered, reader, side_by_side
 from mog_assets.config import EncoderSettings, QuestionSetSettings, Settings
 from mog_assets.errors import MogError
 from mog_assets.experiments.catalogue import EXPERIMENTS
@@ -122,7 +122,8 @@ def _lab(experiment: Experiment, work: Work) -> Lab:
         safe = re.sub(r"[^A-Za-z0-9_-]+", "_", name)[:80]
         path, there = work.file(f"{safe}-{digest(name)[:8]}.parquet", versions, name, key)
         if not there:
-            table = make()
+            with all_answered(tools, name):
+                table = make()
             with work.writing(path) as temporary:
                 table.to_parquet(temporary)
             work.recomputed["cells"] = work.recomputed.get("cells", 0) + 1

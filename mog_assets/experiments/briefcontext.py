@@ -3,21 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from functools import cache, partial
+from functools import partial
 from typing import Any
 
 import numpy as np
 import pandas as pd
 from scipy.stats import binom, binomtest, fisher_exact
+from scipy.stats.contingency import odds_ratio
 
 from mog_assets.answering.answerers import PARTITIONS, briefcontext, one_step, split
+from mog_assets.answering.notation import combinations
 from mog_assets.answering.preflight import Confusion
 from mog_assets.config import Settings
 from mog_assets.corpus.questions import Question
-from mog_assets.errors import MogError
 from mog_assets.evaluation.answers import normalised, preflight_quality
 from mog_assets.evaluation.scores import interval, p_said, p_text
-from mog_assets.experiments import reading_plots
 from mog_assets.experiments.answers import (
     Stored,
     accuracy_measures,
@@ -25,24 +25,26 @@ from mog_assets.experiments.answers import (
     of_answers,
     of_model,
     paired_rows,
-    ways,
     without,
 )
+from mog_assets.experiments.conclusions import joined, untestable
 from mog_assets.experiments.contexts import (
     Case,
+    Find,
+    NoContext,
     Way,
     answered,
+    by_set,
     candidates,
-    cases,
     context,
     depends_on,
     generator,
     options,
-    questions_row,
     read_by_contexts,
 )
 from mog_assets.experiments.lab import ALPHA, Claim, Experiment, Findings, Lab, difference_text, score_rows, told
-from mog_assets.significance import holm, permutation_p
+from mog_assets.experiments.plots import curves
+from mog_assets.significance import detectable, holm, permutation_p, resampled_means
 
 ONE, BOTH = "one prompt", "map-reduce"
 _WAYS: Mapping[str, Way] = {ONE: one_step, BOTH: partial(briefcontext, preflight=False)}
@@ -56,52 +58,94 @@ _RESOLVED = 0.747
 _SAMPLES = 2000
 
 
+_PAPERS = {
+    "mean": (
+        "BriefContext, section 2.2, figure 2",
+        "Map-reduce answers more accurately than one prompt, averaged over positions of the key document.",
+    ),
+    "middle": (
+        "BriefContext, section 2.2, supplementary table 1",
+        "One prompt answers less accurately with the key document between the ends of the context.",
+    ),
+    "resolved": (
+        "BriefContext, section 2.3, figure 4",
+        f"The reduce resolves most conflicts between partitions (there {_RESOLVED:.1%}).",
+    ),
+    "won": (
+        "BriefContext, section 2.3, supplementary table 2",
+        "Where partitions disagree, map-reduce is right and one prompt wrong more often than the other way.",
+    ),
+    "foresees": (
+        "BriefContext, section 2.5, supplementary table 4",
+        "The preflight foresees most cases of a key document below the top 3 (there 92.6 %).",
+    ),
+    "asks": (
+        "BriefContext, section 2.5",
+        "Agreement of two rankings tells where the key document stands: the preflight asks for the map-reduce more "
+        "often where it is below the top 3.",
+    ),
+    "documents": (
+        "BriefContext, section 2.4, figure 5",
+        "With the same key document in the context, accuracy decreases as the number of documents increases.",
+    ),
+    "distractors": (
+        "BriefContext, section 2.6, figure 6",
+        "Accuracy is higher with the key document among random documents than among retrieved ones.",
+    ),
+}
+
+
+def _varied(lab: Lab) -> tuple[list[int], list[int]]:
+    """Sizes of contexts and positions of the key document, each once."""
+    chosen = lab.settings.experiments
+    return list(dict.fromkeys(chosen.top_k)), list(dict.fromkeys(chosen.positions))
+
+
+def _untestable(names: Sequence[str], used: Sequence[Mapping[str, Any]]) -> list[Claim]:
+    """Claims that no question set can be asked about, with why."""
+    because = "; ".join(f"{row['question set']}: {row['why none']}" for row in used)
+    return [untestable(*_PAPERS[name], because) for name in names]
+
+
 def key_position(lab: Lab) -> Findings:
     """The key document at several places of contexts of several sizes, one prompt against map-reduce."""
-    chosen = lab.settings.experiments
-    size, tables, used, plots, claims = max(chosen.top_k), [], [], {}, []
-    for name, questions in candidates(lab).items():
-        measures = accuracy_measures(questions)
-        find = cache(partial(cases, lab, name, size))
-        cells = {
-            (top_k, percentile, way): _position(lab, name, find, top_k, percentile, way, size)
-            for top_k in chosen.top_k
-            for percentile in chosen.positions
-            for way in _WAYS
-        }
-        used.append(questions_row(lab, name, len(cells[size, chosen.positions[0], ONE])))
-        pairs = [(cells[k, p, ONE], cells[k, p, BOTH]) for k in chosen.top_k for p in chosen.positions]
-        for k in chosen.top_k:
-            mean = {way: _mean([cells[k, p, way] for p in chosen.positions], f"top {k}, mean, {way}") for way in _WAYS}
+    sizes, positions = _varied(lab)
+    size, tables, plots, claims = max(sizes), [], {}, []
+    varied = [(k, p, way) for k in sizes for p in positions for way in _WAYS]
+
+    def ask(name: str, questions: Sequence[Question], find: Find) -> list[pd.DataFrame]:
+        return [_position(lab, name, find, *one, size) for one in varied]
+
+    found, used = by_set(lab, size, ask)
+    for name, made in found.items():
+        measures = accuracy_measures(candidates(lab)[name])
+        cells = dict(zip(varied, made, strict=True))
+        pairs = [(cells[k, p, ONE], cells[k, p, BOTH]) for k in sizes for p in positions]
+        for k in sizes:
+            mean = {way: _mean([cells[k, p, way] for p in positions], f"top {k}, mean, {way}") for way in _WAYS}
             pairs.append((mean[ONE], mean[BOTH]))
-        ends, between = _ends(chosen.positions)
-        for k in chosen.top_k if between else ():
+        ends, between = _ends(positions)
+        for k in sizes if between else ():
             outside = _mean([cells[k, p, ONE] for p in ends], f"top {k}, first and last, {ONE}")
             inside = _mean([cells[k, p, ONE] for p in between], f"top {k}, between, {ONE}")
             pairs.append((outside, inside))
         table = paired_rows(name, pairs, measures, lab.seed)
         tables.append(table)
-        plots[f"{name}: accuracy by position of the key document"] = reading_plots.curves(
+        plots[f"{name}: accuracy by position of the key document"] = curves(
             {
-                f"top {k}, {way}": (
-                    chosen.positions,
-                    _rows(table, [f"top {k}, {p} %, {way}" for p in chosen.positions], measures[0]),
-                )
-                for k in chosen.top_k
+                f"top {k}, {way}": _rows(table, [f"top {k}, {p} %, {way}" for p in positions], measures[0], positions)
+                for k in sizes
                 for way in _WAYS
             },
             "position of the key document, percentile",
             measures[0],
             f"{name}: accuracy with the key document in the context",
+            sorted(positions),
         )
         claims += _position_claims(lab, name, table, measures[0])
-    return Findings(pd.concat(_some(tables), ignore_index=True), {"questions": used}, plots, claims)
-
-
-def _some(tables: list[pd.DataFrame]) -> list[pd.DataFrame]:
-    if not tables:
-        raise MogError("questions: expected test questions with an answer and evidence, found none")
-    return tables
+    if not found:
+        claims = _untestable(["mean", "middle"], used)
+    return Findings(joined(tables), {"questions": used}, plots, claims)
 
 
 def _position(lab: Lab, name: str, find: Any, top_k: int, percentile: int, way: str, size: int) -> pd.DataFrame:
@@ -118,8 +162,8 @@ def _position(lab: Lab, name: str, find: Any, top_k: int, percentile: int, way: 
 
 def _mean(cells: Sequence[pd.DataFrame], cell: str) -> pd.DataFrame:
     """Means over cells, question by question."""
-    measures = ["exact match", "F1"]
-    return pd.concat(cells).groupby("question", sort=False)[measures].mean().reset_index().assign(cell=cell)
+    means = ["exact match", "F1", "answered"]
+    return pd.concat(cells).groupby("question", sort=False)[means].mean().reset_index().assign(cell=cell)
 
 
 def _ends(positions: Sequence[int]) -> tuple[list[int], list[int]]:
@@ -128,9 +172,9 @@ def _ends(positions: Sequence[int]) -> tuple[list[int], list[int]]:
     return sorted(ends), [p for p in positions if p not in ends]
 
 
-def _rows(table: pd.DataFrame, cells: Sequence[str], measure: str) -> pd.DataFrame:
-    """Rows of some cells, in order."""
-    return table[table["measure"] == measure].set_index("cell").loc[list(cells)]
+def _rows(table: pd.DataFrame, cells: Sequence[str], measure: str, varied: Sequence[int]) -> pd.DataFrame:
+    """Rows of some cells with what was varied as x, in the order of x."""
+    return table[table["measure"] == measure].set_index("cell").loc[list(cells)].assign(x=varied).sort_values("x")
 
 
 def _position_claims(lab: Lab, name: str, table: pd.DataFrame, measure: str) -> list[Claim]:
@@ -140,8 +184,7 @@ def _position_claims(lab: Lab, name: str, table: pd.DataFrame, measure: str) -> 
     claims = [
         of_model(
             lab,
-            "BriefContext, section 2.2, figure 2",
-            "Map-reduce answers more accurately than one prompt, averaged over positions of the key document.",
+            *_PAPERS["mean"],
             bool(((means["p"] < ALPHA) & (means["difference"] > 0)).all()),
             f"{name}, {measure} against one prompt: {differences(means)}",
         )
@@ -151,8 +194,7 @@ def _position_claims(lab: Lab, name: str, table: pd.DataFrame, measure: str) -> 
         claims.append(
             of_model(
                 lab,
-                "BriefContext, section 2.2, supplementary table 1",
-                "One prompt answers less accurately with the key document between the ends of the context.",
+                *_PAPERS["middle"],
                 lost,
                 f"{name}, {measure} between the ends against first and last: {differences(middle)}",
             )
@@ -161,45 +203,56 @@ def _position_claims(lab: Lab, name: str, table: pd.DataFrame, measure: str) -> 
 
 
 def conflicts(lab: Lab) -> Findings:
-    """Contexts whose partitions alone are answered differently, and what the reduce makes of them."""
-    chosen = lab.settings.experiments
-    size, tables, claims = max(chosen.top_k), {}, []
-    marks = _answers_by_position(lab)
-    for name in candidates(lab):
-        find = cache(partial(cases, lab, name, size))
-        alone = pd.concat([_partitions(lab, name, find, top_k, size) for top_k in chosen.top_k], ignore_index=True)
+    """Contexts whose partitions alone are answered differently, and what the reduce makes of them.
+
+    Only of questions with options: of open ones any two wordings of the same answer would differ.
+    """
+    (sizes, _), tables, claims = _varied(lab), {}, []
+
+    def ask(name: str, questions: Sequence[Question], find: Find) -> list[pd.DataFrame]:
+        if not any(q.options for q in questions):
+            raise NoContext("no test question has options: any two wordings of an open answer differ")
+        return [partitions(lab, name, find, top_k, max(sizes)) for top_k in sizes]
+
+    found, used = by_set(lab, max(sizes), ask)
+    for name, made in found.items():
+        alone, marks = pd.concat(made, ignore_index=True), _answers_by_position(lab)
         both = marks[marks["question_set"] == name].pivot(
             index=["question", "top_k", "position"], columns="way", values="exact match"
         )
         # A question whose contexts were answered and divided is in both; the same contexts are made again.
-        joined = alone.join(both, on=["question", "top_k", "position"], validate="one_to_one")
-        rows = conflict_rows(joined[joined["conflict"]], lab.seed)
+        answers = alone.join(both, on=["question", "top_k", "position"], validate="one_to_one")
+        rows = conflict_rows(answers[answers["conflict"]], lab.seed)
         for row in rows:
             row["of"] = int(_group(alone, row["top_k"], row["position"]).sum())
         tables[f"{name}: contexts whose partitions disagree"] = without(rows, "low", "p value")
-        whole = rows[-1]
-        if not whole["conflicts"]:
-            continue
-        claims.append(
-            of_model(
-                lab,
-                "BriefContext, section 2.3, figure 4",
-                f"The reduce resolves most conflicts between partitions (there {_RESOLVED:.1%}).",
-                whole["low"] > 0.5,
-                f"{name}: {whole['resolved']:,} of {whole['conflicts']:,} conflicts, {whole['share']}",
-            )
-        )
-        claims.append(
-            of_model(
-                lab,
-                "BriefContext, section 2.3, supplementary table 2",
-                "Where partitions disagree, map-reduce is right and one prompt wrong more often than the other way.",
-                whole["p value"] < ALPHA and whole["win"] > whole["lose"],
-                f"{name}: {whole['win']:,} won, {whole['tie']:,} tied, {whole['lose']:,} lost; "
-                f"{p_said(whole['p value'])}; a difference of {whole['detectable']:.3f} would have been shown",
-            )
-        )
-    return Findings(tables=tables, claims=claims)
+        claims += _conflict_claims(lab, name, rows[-1])
+    if not found:
+        claims = _untestable(["resolved", "won"], used)
+    return Findings(tables={"questions": used, **tables}, claims=claims)
+
+
+def _conflict_claims(lab: Lab, name: str, whole: Mapping[str, Any]) -> list[Claim]:
+    if not whole["conflicts"]:
+        return [untestable(*_PAPERS[key], f"{name}: no partitions disagree") for key in ("resolved", "won")]
+    least = (
+        "" if np.isnan(whole["detectable"]) else f"; a difference of {whole['detectable']:.3f} would have been shown"
+    )
+    return [
+        of_model(
+            lab,
+            *_PAPERS["resolved"],
+            whole["low"] > 0.5,
+            f"{name}: {whole['resolved']:,} of {whole['conflicts']:,} conflicts, {whole['share']}",
+        ),
+        of_model(
+            lab,
+            *_PAPERS["won"],
+            whole["p value"] < ALPHA and whole["win"] > whole["lose"],
+            f"{name}: {whole['win']:,} won, {whole['tie']:,} tied, {whole['lose']:,} lost; "
+            f"{p_said(whole['p value'])}{'' if whole['p value'] < ALPHA else least}",
+        ),
+    ]
 
 
 def _group(table: pd.DataFrame, top_k: Any, position: Any) -> pd.Series:
@@ -213,28 +266,40 @@ def _group(table: pd.DataFrame, top_k: Any, position: Any) -> pd.Series:
 
 def _answers_by_position(lab: Lab) -> pd.DataFrame:
     """What the experiment on positions answered: its cells, with columns top_k, position, way."""
-    artefact, chosen = lab.read(f"experiments/{POSITIONS}", None), lab.settings.experiments
+    artefact, (sizes, positions) = lab.read(f"experiments/{POSITIONS}", None), _varied(lab)
     found = pd.concat([pd.read_parquet(artefact.path(name)) for name in artefact.names() if _CELL in name])
     parts = found["method"].str.split(" ", n=3, expand=True)
     found = found.assign(top_k=parts[1].astype(int), position=parts[2].astype(int), way=parts[3])
-    return found[found["top_k"].isin(chosen.top_k) & found["position"].isin(chosen.positions)]
+    return found[found["top_k"].isin(sizes) & found["position"].isin(positions)]
 
 
-def _partitions(lab: Lab, name: str, find: Any, top_k: int, size: int) -> pd.DataFrame:
+def partitions(lab: Lab, name: str, find: Find, top_k: int, size: int) -> pd.DataFrame:
     """Whether the partitions of a question's contexts are answered differently, each alone.
 
     The partitions of contexts that differ in the position of the key document are for the most part the same: each
     is asked once.
+
+    Args:
+        lab: The lab.
+        name: Of the question set.
+        find: Its cases; those of open questions are left out.
+        top_k: Size of the contexts.
+        size: Of the largest context.
+
+    Returns:
+        A row per question and position: question, top_k, position, conflict, and how many partitions had no answer.
     """
-    positions, roles = lab.settings.experiments.positions, lab.reader()
+    (_, positions), roles = _varied(lab), lab.reader()
 
     def make() -> pd.DataFrame:
         rows = []
-        found = find()
+        found = [case for case in find() if case.question.options]
         with lab.progress(len(found), f"{name}, top {top_k}: questions answered from partitions") as advance:
             for case in found:
                 rows += disagreements(case)
                 advance(1)
+        if not rows:
+            raise NoContext(f"{name}: of no question with options a whole context can be made")
         return pd.DataFrame(rows)
 
     def disagreements(case: Case) -> list[dict[str, Any]]:
@@ -268,7 +333,8 @@ def conflict_rows(found: pd.DataFrame, seed: int) -> list[dict[str, Any]]:
         Rows with `conflicts`, `resolved` (answered correctly by the map-reduce), their share with a 95 % bootstrap
         interval over questions, win, tie, lose of the map-reduce against one prompt, and p of win against lose: exact
         sign test for a position, Holm-corrected over positions; over all, where a question may occur several times, a
-        permutation test over questions. `detectable` is the smallest mean difference of a question that would show.
+        permutation test over questions. `detectable` is the smallest mean difference of a question that would show; NaN
+        where there are too few questions, or none differs.
     """
     cells = [
         (top_k, position, found[(found["top_k"] == top_k) & (found["position"] == position)])
@@ -279,12 +345,11 @@ def conflict_rows(found: pd.DataFrame, seed: int) -> list[dict[str, Any]]:
     for top_k, position, part in [*cells, ("all", "all", found)]:
         right, before = part[BOTH] > 0, part[ONE] > 0
         win, lose = int((right & ~before).sum()), int((~right & before).sum())
-        by_question = (right.astype(float) - before).groupby(part["question"])
+        by_question = (right.astype(float) - before).groupby(part["question"]).mean().to_numpy()[:, None]
         low, high = _ratio_interval(right.groupby(part["question"]).agg(["sum", "count"]).to_numpy(float), seed)
         p = binomtest(win, win + lose).pvalue if win + lose else 1.0
         if position == "all":
-            (p,) = permutation_p(by_question.mean().to_numpy()[:, None], seed=seed)
-        spread = float(by_question.mean().std()) if len(by_question) > 1 else 0.0
+            (p,) = permutation_p(by_question, seed=seed)
         rows.append(
             {
                 "top_k": top_k,
@@ -298,7 +363,7 @@ def conflict_rows(found: pd.DataFrame, seed: int) -> list[dict[str, Any]]:
                 "tie": len(part) - win - lose,
                 "lose": lose,
                 "p value": float(p),
-                "detectable": 2.8 * spread / np.sqrt(max(len(by_question), 1)),
+                "detectable": float(detectable(by_question, ALPHA)[0]),
             }
         )
     corrected = holm(np.array([row["p value"] for row in rows[:-1]]))
@@ -314,55 +379,59 @@ def _ratio_interval(counts: np.ndarray, seed: int) -> tuple[float, float]:
         counts: float array of shape (questions, 2): what is divided, and by what.
         seed: Of the resamples.
     """
-    n = len(counts)
-    if not n:
+    if not len(counts):
         return float("nan"), float("nan")
-    drawn = np.random.default_rng(seed).multinomial(n, np.full(n, 1 / n), size=_SAMPLES) @ counts
+    drawn = resampled_means(counts, _SAMPLES, seed)
     low, high = np.quantile(drawn[:, 0] / drawn[:, 1], [0.025, 0.975])
     return float(low), float(high)
 
 
 def documents(lab: Lab) -> Findings:
     """The key document among more and more others, in one prompt."""
-    chosen = lab.settings.experiments
-    sizes, tables, used, plots, claims = sorted(set(chosen.documents)), [], [], {}, []
-    for name, questions in candidates(lab).items():
-        measures = accuracy_measures(questions)
-        find = cache(partial(cases, lab, name, sizes[-1]))
+    sizes, (_, positions) = sorted(set(lab.settings.experiments.documents)), _varied(lab)
+    tables, plots, claims = [], {}, []
 
-        def contexts(size: int, find: Any = find) -> list[tuple[Case, list[Any]]]:
+    def ask(name: str, questions: Sequence[Question], find: Find) -> list[pd.DataFrame]:
+        def contexts(size: int) -> list[tuple[Case, list[Any]]]:
             return [(case, context(case, size, _percentile(lab, case.question))) for case in find()]
 
-        cells = [
+        return [
             answered(
                 lab,
                 name,
                 f"{size} documents",
-                [*depends_on(lab, name, sizes[-1]), size, chosen.positions],
+                [*depends_on(lab, name, sizes[-1]), size, positions],
                 one_step,
                 partial(contexts, size),
             ).assign(cell=_documents(size))
             for size in sizes
         ]
-        used.append(questions_row(lab, name, len(cells[0])))
+
+    found, used = by_set(lab, sizes[-1], ask)
+    for name, cells in found.items():
+        measures = accuracy_measures(candidates(lab)[name])
         table = score_rows(name, cells, measures, _documents(sizes[0]), lab.seed)
         tables.append(table)
-        rows = _rows(table, [_documents(size) for size in sizes], measures[0])
-        plots[f"{name}: accuracy by number of documents"] = reading_plots.curves(
-            {ONE: (sizes, rows)}, "documents in the context, the key document among them", measures[0], name
+        rows = _rows(table, [_documents(size) for size in sizes], measures[0], sizes)
+        plots[f"{name}: accuracy by number of documents"] = curves(
+            {ONE: rows}, "documents in the context, the key document among them", measures[0], name, sizes
         )
+        if len(sizes) < 2:
+            claims.append(untestable(*_PAPERS["documents"], "experiments.documents: one number of documents only"))
+            continue
         last = told(table, name, _documents(sizes[-1]), measures[0])
         claims.append(
             of_model(
                 lab,
-                "BriefContext, section 2.4, figure 5",
-                "With the same key document in the context, accuracy decreases as the number of documents increases.",
+                *_PAPERS["documents"],
                 bool(last["p"] < ALPHA and last["difference"] < 0),
                 f"{name}, {measures[0]} against {_documents(sizes[0])}: "
                 + differences(table[table["measure"] == measures[0]]),
             )
         )
-    return Findings(pd.concat(_some(tables), ignore_index=True), {"questions": used}, plots, claims)
+    if not found:
+        claims = _untestable(["documents"], used)
+    return Findings(joined(tables), {"questions": used}, plots, claims)
 
 
 def _documents(size: int) -> str:
@@ -371,38 +440,40 @@ def _documents(size: int) -> str:
 
 def _percentile(lab: Lab, question: Question) -> int:
     """Where a question's key document stands: the paper's mean over positions at the cost of one."""
-    return int(generator(lab.seed, question.id).choice(lab.settings.experiments.positions))
+    return int(generator(lab.seed, question.id).choice(_varied(lab)[1]))
 
 
 def distractors(lab: Lab) -> Findings:
     """The key document in the middle of retrieved or of random passages, in one prompt."""
-    size, tables, used, claims = max(lab.settings.experiments.top_k), [], [], []
-    for name, questions in candidates(lab).items():
-        measures = accuracy_measures(questions)
-        find = cache(partial(cases, lab, name, size))
+    size, tables, claims = max(lab.settings.experiments.top_k), [], []
 
-        def contexts(unlike: bool, find: Any = find) -> list[tuple[Case, list[Any]]]:
+    def ask(name: str, questions: Sequence[Question], find: Find) -> list[pd.DataFrame]:
+        def contexts(unlike: bool) -> list[tuple[Case, list[Any]]]:
             return [(case, context(case, size, _MIDDLE, unlike)) for case in find()]
 
-        cells = [
+        return [
             answered(
                 lab, name, f"{cell} distractors", depends_on(lab, name, size), one_step, partial(contexts, unlike)
             ).assign(cell=cell)
             for cell, unlike in (("relevant", False), ("random", True))
         ]
-        used.append(questions_row(lab, name, len(cells[0])))
+
+    found, used = by_set(lab, size, ask)
+    for name, cells in found.items():
+        measures = accuracy_measures(candidates(lab)[name])
         tables.append(score_rows(name, cells, measures, "relevant", lab.seed))
         row = told(tables[-1], name, "random", measures[0])
         claims.append(
             of_model(
                 lab,
-                "BriefContext, section 2.6, figure 6",
-                "Accuracy is higher with the key document among random documents than among retrieved ones.",
+                *_PAPERS["distractors"],
                 bool(row["p"] < ALPHA and row["difference"] > 0),
                 f"{name}, {measures[0]}, top {size}: {difference_text(row)}",
             )
         )
-    return Findings(pd.concat(_some(tables), ignore_index=True), {"questions": used}, claims=claims)
+    if not found:
+        claims = _untestable(["distractors"], used)
+    return Findings(joined(tables), {"questions": used}, claims=claims)
 
 
 def preflight(lab: Lab) -> Findings:
@@ -428,18 +499,15 @@ def preflight(lab: Lab) -> Findings:
         ]
         claims += _preflight_claims(name, counts)
     if not tables:
-        raise MogError(
-            "answers: expected map-reduces with a gold document among their passages, found none: the preflight can "
-            "only be judged on test questions with evidence"
-        )
+        because = "no map-reduce among the answers has a gold document among its passages"
+        claims = [untestable(*_PAPERS[name], because) for name in ("foresees", "asks")]
     return Findings(tables=tables, claims=claims)
 
 
 def preflight_intervals(counts: Confusion, seed: int) -> tuple[np.ndarray, np.ndarray]:
     """95 % bootstrap intervals over questions of precision, recall and F1, lower and upper ends, each of shape (3,)."""
-    observed = np.array([counts.tp, counts.fp, counts.fn, counts.tn])
-    drawn = np.random.default_rng(seed).multinomial(observed.sum(), observed / observed.sum(), size=_SAMPLES)
-    tp, fp, fn, _ = drawn.T
+    cases = np.repeat(np.eye(4), [counts.tp, counts.fp, counts.fn, counts.tn], axis=0)
+    tp, fp, fn, _ = resampled_means(cases, _SAMPLES, seed).T
     with np.errstate(invalid="ignore"):
         found = np.stack([tp / (tp + fp), tp / (tp + fn), 2 * tp / (2 * tp + fp + fn)])
     # A resample that predicts nothing has no precision.
@@ -451,26 +519,23 @@ def preflight_intervals(counts: Confusion, seed: int) -> tuple[np.ndarray, np.nd
 def _preflight_claims(name: str, counts: Confusion) -> list[Claim]:
     below, above = counts.tp + counts.fn, counts.fp + counts.tn
     p = binomtest(counts.tp, below, 0.5, alternative="greater").pvalue if below else 1.0
-    together = fisher_exact([[counts.tp, counts.fn], [counts.fp, counts.tn]], alternative="greater").pvalue
+    table = [[counts.tp, counts.fn], [counts.fp, counts.tn]]
+    together = fisher_exact(table, alternative="greater").pvalue
     foreseen, alarmed = counts.tp / max(below, 1), counts.fp / max(above, 1)
-    rate = (counts.tp + counts.fp) / (below + above)
-    detectable = 2.5 * np.sqrt(rate * (1 - rate) * (1 / max(below, 1) + 1 / max(above, 1)))
+    odds = odds_ratio(table)
+    low, high = odds.confidence_interval()
     return [
         Claim(
-            "BriefContext, section 2.5, supplementary table 4",
-            "The preflight foresees most cases of a key document below the top 3 (there 92.6 %).",
+            *_PAPERS["foresees"],
             "seen" if p < ALPHA else "not seen",
             f"{name}: {counts.tp} of {below} ({foreseen:.1%}), {p_said(p)} against half of them"
             + ("" if p < ALPHA else f"; {_shown(below):.0%} would have been shown"),
         ),
         Claim(
-            "BriefContext, section 2.5",
-            "Agreement of two rankings tells where the key document stands: the preflight asks for the map-reduce more "
-            "often where it is below the top 3.",
+            *_PAPERS["asks"],
             "seen" if together < ALPHA else "not seen",
             f"{name}: for {foreseen:.1%} of {below} below the top and {alarmed:.1%} of {above} in it (Fisher's exact "
-            f"test, one-sided, {p_said(together)})"
-            + ("" if together < ALPHA else f"; a difference of {detectable:.3f} would have been shown"),
+            f"test, one-sided, {p_said(together)}); odds ratio {interval(odds.statistic, low, high)}",
         ),
     ]
 
@@ -483,7 +548,7 @@ def _shown(n: int) -> float:
 
 
 def _with_preflight(settings: Settings) -> Sequence[str]:
-    return of_answers(settings) if any(way.way == "briefcontext" for way in ways(settings)) else ()
+    return of_answers(settings) if any(way.way == "briefcontext" for way in combinations(settings)) else ()
 
 
 EXPERIMENTS = (
@@ -495,6 +560,7 @@ EXPERIMENTS = (
         key_position,
         read_by_contexts,
         lambda settings: [*options(settings), settings.experiments.top_k, settings.experiments.positions],
+        version="2",
     ),
     Experiment(
         "conflicts",
@@ -504,6 +570,7 @@ EXPERIMENTS = (
         conflicts,
         lambda settings: (*read_by_contexts(settings), f"experiments/{POSITIONS}"),
         lambda settings: [*options(settings), settings.experiments.top_k, settings.experiments.positions],
+        version="2",
     ),
     Experiment(
         "documents",
@@ -513,6 +580,7 @@ EXPERIMENTS = (
         documents,
         read_by_contexts,
         lambda settings: [*options(settings), settings.experiments.documents, settings.experiments.positions],
+        version="2",
     ),
     Experiment(
         "distractors",
@@ -522,6 +590,7 @@ EXPERIMENTS = (
         distractors,
         read_by_contexts,
         lambda settings: [*options(settings), settings.experiments.top_k],
+        version="2",
     ),
     Experiment(
         "preflight",
@@ -530,5 +599,6 @@ EXPERIMENTS = (
         "below the top 3 (BriefContext, section 2.5, supplementary table 4).",
         preflight,
         _with_preflight,
+        version="2",
     ),
 )

@@ -5,15 +5,16 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import cache, partial
 from typing import Any
 
 import numpy as np
 import pandas as pd
 
 from mog_assets.answering import extractive
-from mog_assets.answering.answerers import Means, Retrieve, Retrieved
+from mog_assets.answering.answerers import Means
 from mog_assets.answering.prompted import prompts_fingerprint
-from mog_assets.answering.retrieve import texts
+from mog_assets.answering.retrieve import given, texts
 from mog_assets.answering.roles import Asked, Passage
 from mog_assets.answering.rows import AnswerRow, answer_table
 from mog_assets.arrays import places
@@ -30,6 +31,10 @@ from mog_assets.routing.retrieve import needs
 _BATCH = 256
 
 Way = Callable[[Sequence[Asked], Means], list[AnswerRow]]
+
+
+class NoContext(MogError):
+    """No whole context can be made of any question of a set."""
 
 
 @dataclass(frozen=True)
@@ -49,6 +54,9 @@ class Case:
     key: Passage
     others: Sequence[Passage]
     unlike: Sequence[Passage]
+
+
+Find = Callable[[], list[Case]]
 
 
 def passages_method(settings: Settings) -> Method:
@@ -100,7 +108,7 @@ def cases(lab: Lab, question_set: str, size: int) -> list[Case]:
         size: Of the largest context.
 
     Raises:
-        MogError: there are none.
+        NoContext: there are none.
     """
     questions, asked = [], []
     for question in candidates(lab)[question_set]:
@@ -109,6 +117,8 @@ def cases(lab: Lab, question_set: str, size: int) -> list[Case]:
         except MogError:
             continue
         questions.append(question)
+    if not questions:
+        raise NoContext(f"{question_set}: expected test questions that readers can be asked, found none")
     retrieval = lab.retrieval(question_set, questions)
     corpora, level = retrieval.corpora, passages_method(lab.settings).level
     assert level is not None
@@ -133,7 +143,7 @@ def cases(lab: Lab, question_set: str, size: int) -> list[Case]:
     )
     whole = [Case(q, a, key, others, unlike) for q, a, (key,), others, unlike in passages if len(others) == size - 1]
     if not whole:
-        raise MogError(
+        raise NoContext(
             f"{question_set}: expected test questions with an answer, evidence, and {size - 1} retrieved passages of "
             "other documents, found none: lower experiments.top_k and experiments.documents"
         )
@@ -195,15 +205,6 @@ def context(case: Case, size: int, percentile: float, unlike: bool = False) -> l
     return [*others[:at], case.key, *others[at:]]
 
 
-def given(contexts: Sequence[Sequence[Passage]]) -> Retrieve:
-    """A retrieval that gives each question, in order, a context."""
-
-    def retrieve(queries: Sequence[str], k: int, topics: bool) -> list[Retrieved]:
-        return [Retrieved(passages) for _, passages in zip(queries, contexts, strict=True)]
-
-    return retrieve
-
-
 def answered(
     lab: Lab,
     question_set: str,
@@ -240,10 +241,37 @@ def answered(
     return lab.cached(f"{question_set} {name}", key, make)
 
 
-def questions_row(lab: Lab, question_set: str, used: int) -> dict[str, Any]:
-    """How many questions took part, and of how many."""
-    return {
-        "question set": question_set,
-        "questions with an answer and evidence": len(candidates(lab)[question_set]),
-        "of which a whole context could be made": used,
-    }
+def by_set(
+    lab: Lab, size: int, ask: Callable[[str, list[Question], Find], Sequence[pd.DataFrame]]
+) -> tuple[dict[str, list[pd.DataFrame]], list[dict[str, Any]]]:
+    """Cells of every question set that contexts can be made of.
+
+    Args:
+        lab: The lab.
+        size: Of the largest context.
+        ask: Cells of a question set, from its name, its candidates, and what finds its cases.
+
+    Returns:
+        Cells by question set, and a row for every set of test questions: how many took part, of how many, and why none
+        did.
+    """
+    found, used = dict[str, list[pd.DataFrame]](), []
+    offered = candidates(lab)
+    for name in (name for name, question_set in lab.settings.question_sets.items() if question_set.test):
+        questions, why = offered.get(name, []), ""
+        if questions:
+            try:
+                found[name] = list(ask(name, questions, cache(partial(cases, lab, name, size))))
+            except NoContext as none:
+                why = str(none)
+        else:
+            why = "no test question has both an answer and evidence"
+        used.append(
+            {
+                "question set": name,
+                "questions with an answer and evidence": len(questions),
+                "of which a whole context could be made": found[name][0]["question"].nunique() if name in found else 0,
+                "why none": why,
+            }
+        )
+    return found, used

@@ -11,9 +11,11 @@ import numpy as np
 import pandas as pd
 from scipy.stats import binomtest
 
+from mog_assets.answering.notation import combinations
 from mog_assets.answering.roles import SUPPORT, USEFULNESS
 from mog_assets.config import Settings
 from mog_assets.corpus.questions import Question
+from mog_assets.evaluation.answers import JUDGE
 from mog_assets.evaluation.scores import interval, p_said, p_text
 from mog_assets.experiments.answers import (
     Stored,
@@ -22,12 +24,12 @@ from mog_assets.experiments.answers import (
     differences,
     of_answers,
     of_model,
-    ways,
 )
+from mog_assets.experiments.conclusions import joined, untestable
 from mog_assets.experiments.contexts import gold_chunks
 from mog_assets.experiments.lab import ALPHA, Claim, Experiment, Findings, Lab, score_rows
 from mog_assets.retrieval.corpora import Corpora
-from mog_assets.significance import bootstrap_interval, permutation_p
+from mog_assets.significance import bootstrap_interval, detectable, permutation_p
 from mog_assets.topics.assign import read_topics
 from mog_assets.topics.model import OUTLIER
 
@@ -39,41 +41,72 @@ _FEW = 0.05
 def at_rag(lab: Lab) -> Findings:
     """The rounds, grades, topics and fallbacks of every AT-RAG among the answers, and its accuracy beside others."""
     stored, tables, scores, claims = Stored.read(lab), {}, [], []
-    names = {way.name: way.way for way in ways(lab.settings)}
+    ways = {how.name: how for how in combinations(lab.settings)}
     for name, answers, marks in stored.parts():
         by_id = {q.id: q for q in stored.questions[name]}
         asked = [by_id[identity] for identity in dict.fromkeys(answers["question"])]
         cells = by_way(marks)
-        loops = [way for way in cells if names[way] == "at-rag"]
-        compared = [*loops, *(way for way in cells if names[way] in ("one-step", "adaptive"))]
-        measures = accuracy_measures(asked)
+        loops = [way for way in cells if ways[way].way == "at-rag"]
+        others = [way for way in cells if ways[way].way in ("one-step", "adaptive")]
+        measures, compared = accuracy_measures(asked), [*loops, *others]
         scores.append(score_rows(name, [cells[way] for way in compared], measures, loops[0], lab.seed))
-        claims.append(_accuracy_claim(lab, name, scores[-1], measures[0], loops[0]))
+        measure, marked = measures[0], {way: cells[way] for way in compared}
+        if judged := judged_cells(marked):
+            measure, marked = JUDGE, judged
+            scores.append(score_rows(name, list(judged.values()), [JUDGE], loops[0], lab.seed))
+        claims += [_better_claim(lab, name, marked, loop, others, measure) for loop in loops]
         gold = gold_topics(lab, name, asked)
         rounds, grades = [], []
         for way in loops:
-            part = answers[answers["method"] == way]
-            hits = topic_hits(part, gold)
+            part, retrieval = answers[answers["method"] == way], ways[way].retrieval
+            # Of a way that asks for no topic nothing can hit.
+            hits = topic_hits(part, gold if retrieval is not None and retrieval.topics else {})
             rounds.append(_rounds_row(way, part, hits, lab.seed))
             grades += grade_rows(way, part)
             claims += [*_topic_claim(name, way, hits, lab.seed), *_rewriting_claim(lab, name, way, part)]
         tables[f"{name}: rounds, grades and topics"] = rounds
         tables[f"{name}: grades by round"] = grades
-        if judged := judge_rows(answers[answers["method"].isin(compared)], lab.seed):
-            tables[f"{name}: judge, 0 to 10"] = judged
-    return Findings(pd.concat(scores, ignore_index=True), tables, claims=claims)
+        if table := judge_rows(answers[answers["method"].isin(compared)], lab.seed):
+            tables[f"{name}: judge, 0 to 10"] = table
+    return Findings(joined(scores), tables, claims=claims)
 
 
-def _accuracy_claim(lab: Lab, name: str, table: pd.DataFrame, measure: str, loop: str) -> Claim:
-    others = table[(table["measure"] == measure) & table["p"].notna()]
-    better = bool(len(others) and ((others["p"] < ALPHA) & (others["difference"] < 0)).all())
-    because = differences(others) if len(others) else "no answers of one-step or adaptive to compare with"
+def judged_cells(cells: Mapping[str, pd.DataFrame]) -> dict[str, pd.DataFrame]:
+    """The judge's overall marks of the questions that every way has one of; a missing answer has mark 0.
+
+    Args:
+        cells: By way, as `answers.by_way` gives them.
+
+    Returns:
+        Cells with the column `judge`; none where no answer was judged, or no question in every way.
+    """
+    frames = [
+        frame.assign(**{JUDGE: frame[JUDGE].where(frame["answered"], 0.0)}).set_index("question")
+        for frame in cells.values()
+    ]
+    asked = pd.concat([frame["asked judge"] for frame in frames], axis=1).any(axis=1)
+    marks = pd.concat([frame[JUDGE] for frame in frames], axis=1)
+    kept = marks.index[asked & marks.notna().all(axis=1)]
+    if kept.empty:
+        return {}
+    return {way: frame.loc[kept].reset_index() for way, frame in zip(cells, frames, strict=True)}
+
+
+def _better_claim(
+    lab: Lab, name: str, cells: Mapping[str, pd.DataFrame], loop: str, others: Sequence[str], measure: str
+) -> Claim:
+    paper, claim = "AT-RAG, section 4.3, table 1", "AT-RAG answers better than One-Step RAG and Adaptive-RAG."
+    if not others:
+        return untestable(paper, claim, f"{name}: no answers of one-step or adaptive to compare {loop} with")
+    table = score_rows(name, [cells[way] for way in (loop, *others)], [measure], loop, lab.seed)
+    found = table[table["cell"] != loop]
+    said = "the judge's mark, 0 to 10," if measure == JUDGE else measure
     return of_model(
         lab,
-        "AT-RAG, section 4.3, table 1",
-        "AT-RAG answers better than One-Step RAG and Adaptive-RAG.",
-        better,
-        f"{name}, {measure} against {loop}: {because}",
+        paper,
+        claim,
+        bool(((found["p"] < ALPHA) & (found["difference"] < 0)).all()),
+        f"{name}, {said} against {loop}: {differences(found)}",
     )
 
 
@@ -203,7 +236,7 @@ def _topic_claim(name: str, way: str, hits: pd.DataFrame, seed: int) -> list[Cla
     differences = (hits["first"] - hits["chance"]).to_numpy()
     (p,) = permutation_p(differences[:, None], seed=seed)
     seen = bool(p < ALPHA and differences.mean() > 0)
-    least = 2.8 * differences.std() / np.sqrt(len(differences))
+    (least,) = detectable(differences[:, None], ALPHA)
     return [
         Claim(
             "AT-RAG, section 3.2.2",
@@ -211,7 +244,7 @@ def _topic_claim(name: str, way: str, hits: pd.DataFrame, seed: int) -> list[Cla
             "seen" if seen else "not seen",
             f"{name}, {way}: {_mean(hits['first'].to_numpy(), seed)} of {len(hits):,} questions with evidence, by "
             f"chance {hits['chance'].mean():.3f}; {p_said(p)}"
-            + ("" if p < ALPHA else f"; a difference of {least:.3f} would have been shown"),
+            + ("" if p < ALPHA or np.isnan(least) else f"; a difference of {least:.3f} would have been shown"),
         )
     ]
 
@@ -237,7 +270,7 @@ def _rewriting_claim(lab: Lab, name: str, way: str, part: pd.DataFrame) -> list[
 
 
 def _reads(settings: Settings) -> Sequence[str]:
-    if not any(way.way == "at-rag" for way in ways(settings)):
+    if not any(way.way == "at-rag" for way in combinations(settings)):
         return ()
     return (*of_answers(settings), "documents", "chunks/level_1", "topics/assigned")
 
@@ -251,5 +284,6 @@ EXPERIMENTS = (
         "(AT-RAG, Algorithm 1, section 3.2, table 1).",
         at_rag,
         _reads,
+        version="2",
     ),
 )

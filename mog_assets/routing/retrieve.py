@@ -174,7 +174,7 @@ class Retrieval:
         """The ranker of a retriever over levels, or of BM25 over the sentence graph.
 
         Raises:
-            ValueError: there is no retriever: the method is a control, which `evaluation.runs` finds passages for.
+            ValueError: there is no retriever: the method is a control, which `retrieval.controls` finds passages for.
         """
         if retriever is None:
             raise ValueError("retriever: expected one of bm25, dense, hybrid, got None: controls search nothing")
