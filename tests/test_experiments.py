@@ -1,6 +1,8 @@
 """The frame of the experiments: made on demand, kept cell by cell, told as one page."""
 
 import json
+from dataclasses import replace
+from functools import partial
 
 import pytest
 from click.testing import CliRunner
@@ -8,8 +10,9 @@ from click.testing import CliRunner
 from mog_assets import automation, config, markdown
 from mog_assets.cli import main
 from mog_assets.experiments import results
-from mog_assets.experiments.assets import PREFIX, offered
-from mog_assets.experiments.lab import Claim, Findings, alike, greater
+from mog_assets.experiments.assets import PREFIX, build_experiment, findings, offered
+from mog_assets.experiments.lab import Claim, Findings, NothingToMeasure, alike, greater
+from resources.recipe import Tools, materialise
 from resources.store import Store
 
 KEY = f"{PREFIX}k_r"
@@ -88,6 +91,18 @@ def test_mog_experiment_lists_does_and_tells(copied_project):
         for row in rows:
             assert row["ER"] in page
     assert all(claim["because"] in page for claim in told["claims"]) and told["claims"]
+
+
+def test_experiment_that_can_ask_nothing_says_so_and_fails_nothing(copied_project):
+    (asked,) = [found for found in offered(copied_project.settings) if found.name == "router"]
+
+    def run(lab):
+        raise NothingToMeasure("no question")
+
+    tools, recipes = Tools(copied_project.settings), automation.graph(copied_project.settings)
+    recipe = replace(recipes[f"{PREFIX}router"], build=partial(build_experiment, replace(asked, run=run)))
+    assert materialise(recipe, None, tools, recipes).built
+    assert findings(tools.store, "router").tables == {"questions": [{"asked": "none", "because": "no question"}]}
 
 
 def test_unknown_experiment_is_named(sample_project):

@@ -21,7 +21,7 @@ from mog_assets.evaluation.measures import headline_measures
 from mog_assets.experiments import catalogue, granularity, labels, retrievers
 from mog_assets.experiments.assets import recipes
 from mog_assets.experiments.conclusions import denied, over_sets, turned
-from mog_assets.experiments.lab import Verdict, alike, greater
+from mog_assets.experiments.lab import NothingToMeasure, Verdict, alike, greater
 from mog_assets.retrieval.corpora import Corpora
 from mog_assets.retrieval.methods import LevelChunks
 from mog_assets.significance import resampled_means
@@ -471,8 +471,8 @@ def test_best_level_is_chosen_anew_in_every_resample(scores_of):
 )
 def test_experiment_without_questions_that_have_evidence_says_so(name):
     (experiment,) = [e for e in catalogue.EXPERIMENTS if e.name == name]
-    found = experiment.run(SimpleNamespace(tested=dict))
-    assert found.tables["questions"][0]["asked"] == "none" and not found.claims
+    with pytest.raises(NothingToMeasure, match="has evidence"):
+        experiment.run(SimpleNamespace(tested=dict))
 
 
 def test_training_without_questions_is_refused_by_name(done):

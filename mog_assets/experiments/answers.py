@@ -15,7 +15,6 @@ from mog_assets.answering.notation import combinations, is_control
 from mog_assets.answering.rows import read_answers
 from mog_assets.config import Settings
 from mog_assets.corpus.questions import Question
-from mog_assets.errors import MogError
 from mog_assets.evaluation.answers import BASELINE, mark, score_answers
 from mog_assets.evaluation.plots import accuracy_against_cost
 from mog_assets.evaluation.scores import interval, p_said, p_text
@@ -27,6 +26,7 @@ from mog_assets.experiments.lab import (
     Experiment,
     Findings,
     Lab,
+    NothingToMeasure,
     Verdict,
     difference_text,
     score_rows,
@@ -59,14 +59,14 @@ class Stored:
         """Read them, without those of the controls.
 
         Raises:
-            MogError: there are none.
+            NothingToMeasure: there are none.
         """
         artefact = lab.read("answers", None)
         answers = read_answers(artefact.path, artefact.names())
         if not answers.empty:
             answers = answers[~answers["method"].map(is_control)].reset_index(drop=True)
         if answers.empty:
-            raise MogError(
+            raise NothingToMeasure(
                 "answers: expected answers to test questions, found none: add questions with `answer` to a split "
                 "that is named under `test`"
             )
@@ -138,7 +138,9 @@ def flips(lab: Lab) -> Findings:
     for name, _, marks in stored.parts():
         cells = by_way(marks)
         if BASELINE not in cells:
-            raise MogError(f"answers: expected answers of `{BASELINE}`, found none: add it to answering.methods")
+            raise NothingToMeasure(
+                f"answers: expected answers of `{BASELINE}`, found none: add it to answering.methods"
+            )
         ids = set(marks["question"])
         asked = [q for q in stored.questions[name] if q.id in ids]
         measures = accuracy_measures(asked)

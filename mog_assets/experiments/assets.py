@@ -15,7 +15,7 @@ from mog_assets.answering.assets import all_answered, reader, side_by_side
 from mog_assets.config import EncoderSettings, QuestionSetSettings, Settings
 from mog_assets.errors import MogError
 from mog_assets.experiments.catalogue import EXPERIMENTS
-from mog_assets.experiments.lab import Experiment, Lab
+from mog_assets.experiments.lab import Experiment, Findings, Lab, NothingToMeasure
 from mog_assets.experiments.results import Project, Told, verdicts
 from mog_assets.retrieval.corpora import Encode
 from resources.encoder import Encoder
@@ -37,7 +37,10 @@ def offered(settings: Settings) -> list[Experiment]:
 
 def build_experiment(experiment: Experiment, work: Work) -> None:
     """Do an experiment; cells that are kept from an earlier run, finished or not, are not made again."""
-    findings = experiment.run(_lab(experiment, work))
+    try:
+        findings = experiment.run(_lab(experiment, work))
+    except NothingToMeasure as reason:
+        findings = Findings(tables={"questions": [{"asked": "none", "because": str(reason)}]})
     told = Told.of(experiment.name, experiment.title, experiment.asks, _facts(work.tools), findings)
     scores = findings.scores
     path, there = work.file("scores.parquet", scores.to_json())

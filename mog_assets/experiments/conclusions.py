@@ -6,12 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 import pandas as pd
 
-from mog_assets.experiments.lab import Claim, Findings, Verdict
-
-# What an experiment gives that can ask nothing.
-UNASKED = Findings(
-    tables={"questions": [{"asked": "none", "because": "no question of a test split has evidence to be found"}]}
-)
+from mog_assets.experiments.lab import Claim, Verdict
 
 
 def joined(tables: Sequence[pd.DataFrame]) -> pd.DataFrame:

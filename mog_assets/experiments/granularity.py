@@ -13,11 +13,12 @@ import pandas as pd
 from mog_assets.config import Settings
 from mog_assets.evaluation.measures import headline_measures
 from mog_assets.experiments import plots
-from mog_assets.experiments.conclusions import UNASKED, every, joined, over_sets, turned, untestable
+from mog_assets.experiments.conclusions import every, joined, over_sets, turned, untestable
 from mog_assets.experiments.lab import (
     Experiment,
     Findings,
     Lab,
+    NothingToMeasure,
     Verdict,
     alike,
     difference_text,
@@ -35,7 +36,7 @@ _SAMPLES = 2000
 def k_r(lab: Lab) -> Findings:
     """MoG with more or fewer chunks of each level and corpus in the mix."""
     if not lab.tested():
-        return UNASKED
+        raise NothingToMeasure("no question of a test split has evidence to be found")
     settings, values = lab.settings, sorted(set(lab.settings.experiments.k_r))
     method, tables, lines = parse("mog", settings), [], {}
     few: dict[str, tuple[Verdict, str]] = {}

@@ -33,6 +33,10 @@ ALPHA = 0.05
 MARGIN = 0.02
 
 
+class NothingToMeasure(MogError):
+    """A project has no questions that an experiment could ask: it says so and fails nothing else."""
+
+
 @dataclass(frozen=True)
 class Claim:
     """A claim of a paper, and what became of it here.

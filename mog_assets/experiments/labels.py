@@ -16,7 +16,7 @@ from mog_assets.corpus.questions import Question
 from mog_assets.errors import MogError
 from mog_assets.evaluation.measures import headline_measures
 from mog_assets.evaluation.scores import p_said, p_text
-from mog_assets.experiments.conclusions import UNASKED, denied, every, joined, over_sets, turned, untestable
+from mog_assets.experiments.conclusions import denied, every, joined, over_sets, turned, untestable
 from mog_assets.experiments.granularity import of_mog
 from mog_assets.experiments.lab import (
     ALPHA,
@@ -24,6 +24,7 @@ from mog_assets.experiments.lab import (
     Experiment,
     Findings,
     Lab,
+    NothingToMeasure,
     Verdict,
     alike,
     difference_interval,
@@ -45,7 +46,7 @@ FEWEST = 50
 def soft_labels(lab: Lab) -> Findings:
     """Routers trained on labels of every method, on each question set and on all of them together."""
     if not lab.tested():
-        return UNASKED
+        raise NothingToMeasure("no question of a test split has evidence to be found")
     settings = lab.settings
     methods = list(dict.fromkeys([settings.soft_labels.method, *settings.experiments.label_methods]))
     made = {method: _labels(lab, method, settings.soft_labels.values) for method in methods}
@@ -101,7 +102,7 @@ def soft_labels(lab: Lab) -> Findings:
 def label_values(lab: Lab) -> Findings:
     """Routers trained on labels of other values for the two best levels."""
     if not lab.tested():
-        return UNASKED
+        raise NothingToMeasure("no question of a test split has evidence to be found")
     settings = lab.settings
     wanted = list(dict.fromkeys([settings.soft_labels.values, *settings.experiments.label_values]))
     routers, facts = {}, []
@@ -132,7 +133,7 @@ def training_corpus(lab: Lab) -> Findings:
     lack.
     """
     if not lab.tested():
-        return UNASKED
+        raise NothingToMeasure("no question of a test split has evidence to be found")
     settings = lab.settings
     table = pd.read_parquet(lab.read("soft_labels", None).path("labels.parquet"))
     table = table[table["train"].astype(bool)].reset_index(drop=True)
@@ -191,7 +192,7 @@ def training_corpus(lab: Lab) -> Findings:
 def router_weights(lab: Lab) -> Findings:
     """What the router says of the questions of each set, and of each kind."""
     if not lab.tested():
-        return UNASKED
+        raise NothingToMeasure("no question of a test split has evidence to be found")
     rows, lines = [], {}
     chosen: dict[str, np.ndarray] = {}
     spread: dict[str, tuple[Verdict, str]] = {}

@@ -12,8 +12,17 @@ from mog_assets.arrays import places
 from mog_assets.config import EncoderSettings, Settings
 from mog_assets.corpus.layouts import bucket_layout
 from mog_assets.evaluation.measures import headline_measures
-from mog_assets.experiments.conclusions import UNASKED, every, joined, over_sets, untestable
-from mog_assets.experiments.lab import Experiment, Findings, Lab, Verdict, alike, difference_text, score_rows
+from mog_assets.experiments.conclusions import every, joined, over_sets, untestable
+from mog_assets.experiments.lab import (
+    Experiment,
+    Findings,
+    Lab,
+    NothingToMeasure,
+    Verdict,
+    alike,
+    difference_text,
+    score_rows,
+)
 from mog_assets.retrieval.corpora import Corpora, Encode
 from mog_assets.retrieval.methods import LevelChunks, Method, Passages, Ranker, parse
 from mog_assets.retrieval.search import DenseSearcher, Hits, HybridSearcher, Remembering, Searcher
@@ -109,7 +118,7 @@ def nearest(queries: np.ndarray, vectors: np.ndarray, k: int) -> tuple[np.ndarra
 def retrievers(lab: Lab) -> Findings:
     """MedRAG and MoG by each retriever."""
     if not lab.tested():
-        return UNASKED
+        raise NothingToMeasure("no question of a test split has evidence to be found")
     settings = lab.settings
     others = dict(settings.experiments.encoders)
     opened = {name: _opened(lab, chosen) for name, chosen in others.items()}
