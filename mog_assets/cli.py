@@ -444,7 +444,8 @@ def results(configs: tuple[str, ...], to: Path | None) -> None:
                 f"{path}: expected experiments that are up to date, but something has changed since "
                 f"{', '.join(stale)} were done: run `mog experiment {' '.join(stale)}`"
             )
-        projects.append(project(Path(path).resolve().parent.name, settings))
+        file = Path(path).resolve()
+        projects.append(project(file.parent.name if file.stem == "mog" else file.stem, settings))
     names = [os.path.relpath(path) for path in configs]
     text = markdown(projects, " ".join(["mog results", *names, *(["--to", str(to)] if to else [])]))
     if to is None:
