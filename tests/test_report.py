@@ -460,7 +460,8 @@ def test_curves_tell_their_figures_and_draw_the_chosen_methods(visit, stored):
     assert lines.count() == browse.MOST_METHODS
     history_chart = page.locator("[data-chart=history]").first
     assert history_chart.locator(".dot").count() == browse.MOST_METHODS
-    assert page.locator("[data-chart=answers] .dot").count() == 8
+    # Four ways and two controls, by two measures.
+    assert page.locator("[data-chart=answers] .dot").count() == 12
 
 
 def test_groups_change_with_the_measure(visit, stored):
