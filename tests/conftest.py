@@ -13,6 +13,7 @@ from types import SimpleNamespace
 
 import pytest
 import yaml
+from filelock import FileLock
 
 ROOT = Path(__file__).resolve().parent.parent
 SAMPLES = ROOT / "samples"
@@ -72,8 +73,30 @@ def make_project():
 
 @pytest.fixture(scope="session")
 def sample_project(tmp_path_factory):
-    """The three sample corpora with a third of their questions, materialised. Not to be changed."""
-    folder = tmp_path_factory.mktemp("samples_project")
+    """The three sample corpora with a third of their questions, materialised. Not to be changed.
+
+    The first worker that needs it makes it; each works on a copy of its own.
+    """
+    from mog_assets import automation, config
+
+    base = tmp_path_factory.getbasetemp()
+    base = base.parent if "PYTEST_XDIST_WORKER" in os.environ else base
+    made, told = base / "samples_made", base / "samples_made.json"
+    with FileLock(base / "samples_made.lock"):
+        if not told.exists():
+            report = made_samples(made)
+            told.write_text(json.dumps([report.steps, report.failures]), encoding="utf-8")
+    folder = tmp_path_factory.mktemp("samples") / "project"
+    shutil.copytree(made, folder)
+    settings = config.load(folder / "mog.yaml")
+    report = automation.Report(*json.loads(told.read_text(encoding="utf-8")))
+    return SimpleNamespace(
+        folder=folder, config=folder / "mog.yaml", settings=settings, home=settings.home, report=report
+    )
+
+
+def made_samples(folder):
+    """Materialises the sample project in a folder; returns the report of the run."""
     shutil.copytree(SAMPLES, folder / "samples")
     questions = (SAMPLES / "questions.jsonl").read_text(encoding="utf-8").splitlines(keepends=True)
     (folder / "samples" / "questions.jsonl").write_text("".join(questions[::EVERY]), encoding="utf-8")
@@ -96,8 +119,7 @@ def sample_project(tmp_path_factory):
             "answering": {"methods": ["cot", "one-step", "briefcontext", "mogg+topics → at-rag"]},
         },
     )
-    project.report = run_alone(project.settings)
-    return project
+    return run_alone(project.settings)
 
 
 @pytest.fixture

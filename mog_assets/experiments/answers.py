@@ -18,7 +18,6 @@ from mog_assets.corpus.questions import Question
 from mog_assets.evaluation.answers import BASELINE, mark, score_answers
 from mog_assets.evaluation.plots import accuracy_against_cost
 from mog_assets.evaluation.scores import interval, p_said, p_text
-from mog_assets.experiments import reading_plots
 from mog_assets.experiments.conclusions import joined, untestable
 from mog_assets.experiments.lab import (
     ALPHA,
@@ -31,6 +30,7 @@ from mog_assets.experiments.lab import (
     difference_text,
     score_rows,
 )
+from mog_assets.experiments.plots import turned_right_and_wrong
 from mog_assets.significance import bootstrap_interval, holm
 
 _DIFFERENCE = ("difference", "difference_low", "difference_high", "effect", "p", "detectable")
@@ -122,11 +122,10 @@ def paired_rows(
     return table
 
 
-def of_model(lab: Lab, paper: str, claim: str, seen: bool | Verdict, because: str) -> Claim:
+def of_model(lab: Lab, paper: str, claim: str, verdict: Verdict, because: str) -> Claim:
     """A claim about language models: not testable where none answers, with the figures of what did."""
     if not lab.with_language_model:
         return untestable(paper, claim, f"{because}; answered without a language model, by {lab.reader().reader}")
-    verdict: Verdict = seen if isinstance(seen, str) else "seen" if seen else "not seen"
     return Claim(paper, claim, verdict, because)
 
 
@@ -148,7 +147,7 @@ def flips(lab: Lab) -> Findings:
         rows = flip_rows(marks, {q.id: q.kind for q in asked})
         tables[f"{name}: answers of {BASELINE} and of every other way"] = without(rows, "p value")
         whole = [row for row in rows if row["kind"] == "all"]
-        plots[f"{name}: turned right and wrong"] = reading_plots.flips(whole, name)
+        plots[f"{name}: turned right and wrong"] = turned_right_and_wrong(whole, name)
         claims.append(_flips_claim(lab, name, [row for row in whole if row["way"] in routed]))
     return Findings(joined(scores), tables, plots, claims)
 
@@ -165,7 +164,7 @@ def _flips_claim(lab: Lab, name: str, rows: Sequence[Mapping[str, Any]]) -> Clai
         for row in rows
     )
     better = all(row["improved"] > row["degraded"] and row["p value"] < ALPHA for row in rows)
-    return of_model(lab, paper, claim, better, f"{name}: {figures}")
+    return of_model(lab, paper, claim, "seen" if better else "not seen", f"{name}: {figures}")
 
 
 def flip_rows(marks: pd.DataFrame, kinds: Mapping[str, str]) -> list[dict[str, Any]]:

@@ -27,7 +27,7 @@ from mog_assets.experiments.answers import (
     paired_rows,
     without,
 )
-from mog_assets.experiments.conclusions import joined, untestable
+from mog_assets.experiments.conclusions import every, joined, turned, untestable
 from mog_assets.experiments.contexts import (
     Case,
     Find,
@@ -42,7 +42,17 @@ from mog_assets.experiments.contexts import (
     options,
     read_by_contexts,
 )
-from mog_assets.experiments.lab import ALPHA, Claim, Experiment, Findings, Lab, difference_text, score_rows, told
+from mog_assets.experiments.lab import (
+    ALPHA,
+    Claim,
+    Experiment,
+    Findings,
+    Lab,
+    difference_text,
+    greater,
+    score_rows,
+    told,
+)
 from mog_assets.experiments.plots import curves
 from mog_assets.significance import detectable, holm, permutation_p, resampled_means
 
@@ -185,17 +195,16 @@ def _position_claims(lab: Lab, name: str, table: pd.DataFrame, measure: str) -> 
         of_model(
             lab,
             *_PAPERS["mean"],
-            bool(((means["p"] < ALPHA) & (means["difference"] > 0)).all()),
+            every(greater(row) for _, row in means.iterrows()),
             f"{name}, {measure} against one prompt: {differences(means)}",
         )
     ]
     if len(middle):
-        lost = bool(((middle["p"] < ALPHA) & (middle["difference"] < 0)).all())
         claims.append(
             of_model(
                 lab,
                 *_PAPERS["middle"],
-                lost,
+                every(greater(turned(row)) for _, row in middle.iterrows()),
                 f"{name}, {measure} between the ends against first and last: {differences(middle)}",
             )
         )
@@ -242,13 +251,13 @@ def _conflict_claims(lab: Lab, name: str, whole: Mapping[str, Any]) -> list[Clai
         of_model(
             lab,
             *_PAPERS["resolved"],
-            whole["low"] > 0.5,
+            "seen" if whole["low"] > 0.5 else "not seen",
             f"{name}: {whole['resolved']:,} of {whole['conflicts']:,} conflicts, {whole['share']}",
         ),
         of_model(
             lab,
             *_PAPERS["won"],
-            whole["p value"] < ALPHA and whole["win"] > whole["lose"],
+            "seen" if whole["p value"] < ALPHA and whole["win"] > whole["lose"] else "not seen",
             f"{name}: {whole['win']:,} won, {whole['tie']:,} tied, {whole['lose']:,} lost; "
             f"{p_said(whole['p value'])}{'' if whole['p value'] < ALPHA else least}",
         ),
@@ -424,7 +433,7 @@ def documents(lab: Lab) -> Findings:
             of_model(
                 lab,
                 *_PAPERS["documents"],
-                bool(last["p"] < ALPHA and last["difference"] < 0),
+                greater(turned(last)),
                 f"{name}, {measures[0]} against {_documents(sizes[0])}: "
                 + differences(table[table["measure"] == measures[0]]),
             )
@@ -467,7 +476,7 @@ def distractors(lab: Lab) -> Findings:
             of_model(
                 lab,
                 *_PAPERS["distractors"],
-                bool(row["p"] < ALPHA and row["difference"] > 0),
+                greater(row),
                 f"{name}, {measures[0]}, top {size}: {difference_text(row)}",
             )
         )
@@ -551,6 +560,10 @@ def _with_preflight(settings: Settings) -> Sequence[str]:
     return of_answers(settings) if any(way.way == "briefcontext" for way in combinations(settings)) else ()
 
 
+def _by_position(settings: Settings) -> list[Any]:
+    return [*options(settings), settings.experiments.top_k, settings.experiments.positions]
+
+
 EXPERIMENTS = (
     Experiment(
         POSITIONS,
@@ -559,8 +572,8 @@ EXPERIMENTS = (
         "one prompt against map-reduce without preflight (BriefContext, section 2.2, figure 2, supplementary table 1).",
         key_position,
         read_by_contexts,
-        lambda settings: [*options(settings), settings.experiments.top_k, settings.experiments.positions],
-        version="2",
+        _by_position,
+        version="3",
     ),
     Experiment(
         "conflicts",
@@ -569,8 +582,8 @@ EXPERIMENTS = (
         "win, tie and lose against one prompt (BriefContext, section 2.3, figure 4, supplementary table 2).",
         conflicts,
         lambda settings: (*read_by_contexts(settings), f"experiments/{POSITIONS}"),
-        lambda settings: [*options(settings), settings.experiments.top_k, settings.experiments.positions],
-        version="2",
+        _by_position,
+        version="3",
     ),
     Experiment(
         "documents",
@@ -580,7 +593,7 @@ EXPERIMENTS = (
         documents,
         read_by_contexts,
         lambda settings: [*options(settings), settings.experiments.documents, settings.experiments.positions],
-        version="2",
+        version="3",
     ),
     Experiment(
         "distractors",
@@ -590,7 +603,7 @@ EXPERIMENTS = (
         distractors,
         read_by_contexts,
         lambda settings: [*options(settings), settings.experiments.top_k],
-        version="2",
+        version="3",
     ),
     Experiment(
         "preflight",

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any, Literal, Protocol
 
 import numpy as np
@@ -207,10 +207,6 @@ class Lab:
         chosen = np.random.default_rng(self.seed).choice(len(questions), most, replace=False)
         return [questions[i] for i in sorted(chosen)]
 
-    def with_settings(self, **changed: Any) -> Lab:
-        """The same with some settings changed, as far as reading the stored artefacts allows it."""
-        return replace(self, settings=self.settings.model_copy(update=changed), _known={})
-
 
 @dataclass(frozen=True)
 class Experiment:
@@ -323,15 +319,15 @@ def alike(row: Any, margin: float = MARGIN) -> Verdict:
     return "not seen" if low > margin or high < -margin else "undecided"
 
 
-def greater(row: Any) -> Verdict:
+def greater(row: Any, margin: float = MARGIN) -> Verdict:
     """Whether a row is better than its baseline, of a measure where more is better.
 
     Seen where it is significantly better; not seen where the interval of the difference leaves no room for better by
-    `MARGIN`; else undecided.
+    the margin; else undecided.
     """
     if row["difference"] > 0 and row["p"] < ALPHA:
         return "seen"
-    return "not seen" if row["difference_high"] < MARGIN else "undecided"
+    return "not seen" if row["difference_high"] < margin else "undecided"
 
 
 def difference_text(row: pd.Series) -> str:

@@ -16,7 +16,7 @@ from mog_assets.answering.roles import SUPPORT, USEFULNESS
 from mog_assets.config import Settings
 from mog_assets.corpus.questions import Question
 from mog_assets.evaluation.answers import JUDGE
-from mog_assets.evaluation.scores import interval, p_said, p_text
+from mog_assets.evaluation.scores import interval, p_said
 from mog_assets.experiments.answers import (
     Stored,
     accuracy_measures,
@@ -25,9 +25,9 @@ from mog_assets.experiments.answers import (
     of_answers,
     of_model,
 )
-from mog_assets.experiments.conclusions import joined, untestable
+from mog_assets.experiments.conclusions import every, joined, turned, untestable
 from mog_assets.experiments.contexts import gold_chunks
-from mog_assets.experiments.lab import ALPHA, Claim, Experiment, Findings, Lab, score_rows
+from mog_assets.experiments.lab import ALPHA, MARGIN, Claim, Experiment, Findings, Lab, greater, score_rows
 from mog_assets.retrieval.corpora import Corpora
 from mog_assets.significance import bootstrap_interval, detectable, permutation_p
 from mog_assets.topics.assign import read_topics
@@ -100,12 +100,12 @@ def _better_claim(
         return untestable(paper, claim, f"{name}: no answers of one-step or adaptive to compare {loop} with")
     table = score_rows(name, [cells[way] for way in (loop, *others)], [measure], loop, lab.seed)
     found = table[table["cell"] != loop]
-    said = "the judge's mark, 0 to 10," if measure == JUDGE else measure
+    said, scale = ("the judge's mark, 0 to 10,", 10) if measure == JUDGE else (measure, 1)
     return of_model(
         lab,
         paper,
         claim,
-        bool(((found["p"] < ALPHA) & (found["difference"] < 0)).all()),
+        every(greater(turned(row), MARGIN * scale) for _, row in found.iterrows()),
         f"{name}, {said} against {loop}: {differences(found)}",
     )
 
@@ -262,9 +262,9 @@ def _rewriting_claim(lab: Lab, name: str, way: str, part: pd.DataFrame) -> list[
             lab,
             "AT-RAG, section 3.2.5",
             "Rewriting the query finds an answer that passes both graders where the first did not.",
-            p < ALPHA,
-            f"{name}, {way}: {passed:,} of {rejected:,} questions ({passed / rejected:.1%}) pass in a later round; p = "
-            f"{p_text(p)} against {_FEW:.0%} of them" + ("" if p < ALPHA else f"; {most:.1%} at most (95 %)"),
+            "seen" if p < ALPHA else "not seen",
+            f"{name}, {way}: {passed:,} of {rejected:,} questions ({passed / rejected:.1%}) pass in a later round; "
+            f"{p_said(p)} against {_FEW:.0%} of them" + ("" if p < ALPHA else f"; {most:.1%} at most (95 %)"),
         )
     ]
 
@@ -284,6 +284,6 @@ EXPERIMENTS = (
         "(AT-RAG, Algorithm 1, section 3.2, table 1).",
         at_rag,
         _reads,
-        version="2",
+        version="3",
     ),
 )
