@@ -11,7 +11,8 @@ import numpy as np
 import pandas as pd
 
 from mog_assets import config
-from mog_assets.corpus.chunks import Layout, split_text
+from mog_assets.corpus.chunkers import sentences
+from mog_assets.corpus.chunks import Layout
 from mog_assets.corpus.documents import read_corpus
 from mog_assets.corpus.questions import KnownDocument, Question, read_questions
 from mog_assets.evaluation.measures import CONTEXTS, evaluate
@@ -28,7 +29,7 @@ class Corpus:
     def __init__(self, name: str, settings: config.Settings) -> None:
         self.name = name
         self.documents = read_corpus(settings.corpora[name].path).documents
-        spans = [split_text(d.text, settings.finest_chars) for d in self.documents]
+        spans = [sentences(d.text, settings.finest_chars) for d in self.documents]
         offsets = np.concatenate([[0], np.cumsum([len(s) for s in spans])])
         self.layout = Layout(name, [d.id for d in self.documents], offsets, np.concatenate(spans))
 

@@ -98,6 +98,27 @@ class CorpusSettings(_Model):
         return int(self.max_document_mb * 1_000_000)
 
 
+class ChunkerSettings(_Model):
+    """How texts are cut into level-1 chunks: by a chunker of corpus/chunkers.py, to `finest_chars`.
+
+    `fixed` counts `tokens` (words and punctuation marks) where they are given, instead of characters.
+    """
+
+    name: Literal["sentences", "fixed", "recursive", "semantic"] = "sentences"
+    tokens: PositiveInt | None = None
+
+    @model_validator(mode="before")
+    @classmethod
+    def _named(cls, value: Any) -> Any:
+        return {"name": value} if isinstance(value, str) else value
+
+    @model_validator(mode="after")
+    def _counted(self) -> ChunkerSettings:
+        if self.tokens is not None and self.name != "fixed":
+            raise ValueError(f"tokens with the chunker 'fixed' alone, not with {self.name!r}")
+        return self
+
+
 class QuestionSetSettings(_Model):
     """Questions that are retrieved over `corpora` together.
 
@@ -301,7 +322,7 @@ class Settings(_Model):
     question_sets: dict[Name, QuestionSetSettings] = {}
     levels: Annotated[int, Field(ge=1, le=8)] = 5
     finest_chars: Annotated[int, Field(ge=50)] = 500
-    chunker: Literal["sentences"] = "sentences"
+    chunker: ChunkerSettings = ChunkerSettings()
     buckets: Annotated[int, Field(ge=1, le=4096)] = 32
     encoder: EncoderSettings = EncoderSettings()
     bm25: Bm25Settings = Bm25Settings()

@@ -31,6 +31,20 @@ def complaint(tmp_path):
         ("levels: five", "levels", "a valid integer", "'five'"),
         ("retriever: bm52", "retriever", "'bm25', 'dense' or 'hybrid'", "'bm52'"),
         ("bm25: {b: 1.5}", "bm25.b", "less than or equal to 1", "1.5"),
+        (
+            "chunker: recursve",
+            "chunker.name",
+            "'sentences', 'fixed', 'recursive' or 'semantic'",
+            "'recursve'",
+        ),
+        ("chunker: {name: fixed, tokens: 0}", "chunker.tokens", "greater than 0", "0"),
+        (
+            "chunker: {name: recursive, tokens: 99}",
+            "chunker",
+            "tokens with the chunker 'fixed' alone, not with 'recursive'",
+            "'tokens': 99",
+        ),
+        ("chunker: 3", "chunker", "", "3"),
         ("encoder: {device: gpu}", "encoder.device", "'auto', 'cpu' or 'cuda'", "'gpu'"),
         ("encoder: 3", "encoder", "", "3"),
         ("corpora: {garden: {path: x, max_document_mb: 0}}", "corpora.garden.max_document_mb", "greater than 0", "0"),
@@ -76,6 +90,7 @@ def test_every_error_is_reported_at_once(complaint):
     [
         (CORPORA + "finest_char: 500", "finest_char", "finest_chars"),
         (CORPORA + "encoder: {modle: x}", "encoder.modle", "model"),
+        (CORPORA + "chunker: {nam: fixed}", "chunker.nam", "name"),
         (CORPORA + "soft_labels: {metod: tfidf}", "soft_labels.metod", "method"),
         ("corpora: {garden: {path: x, pth: y}}", "corpora.garden.pth", "path"),
         (

@@ -14,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mog_assets import automation
-from mog_assets.corpus.chunks import Layout, split_text
+from mog_assets.corpus.chunks import Layout
 from mog_assets.corpus.documents import (
     bucket_of,
     into_buckets,
@@ -54,34 +54,6 @@ def jsonl(tmp_path):
 
 def document(identity="a", text="Some text.", **more):
     return {"id": identity, "title": "T", "text": text, **more}
-
-
-# Spans
-
-
-@given(st.one_of(PROSE, st.text(max_size=300), st.text("xyz", max_size=300)), st.integers(1, 60))
-def test_spans_tile_any_text_and_none_is_longer_than_asked(text, finest_chars):
-    spans = split_text(text, finest_chars)
-    assert "".join(text[s:e] for s, e in spans) == text
-    assert all(s < e <= s + finest_chars for s, e in spans)
-    assert spans.shape == (len(spans), 2)
-    if text:
-        assert spans[0, 0] == 0
-        assert (spans[1:, 0] == spans[:-1, 1]).all()
-
-
-def test_whole_sentences_are_packed():
-    text = "One is here. Two is here. Three is here."
-    assert [text[s:e] for s, e in split_text(text, 26)] == ["One is here. Two is here. ", "Three is here."]
-
-
-def test_abbreviation_ends_no_sentence():
-    text = "See Dr. Smith today. Then rest."
-    assert [text[s:e] for s, e in split_text(text, 22)] == ["See Dr. Smith today. ", "Then rest."]
-
-
-def test_long_sentence_is_cut_at_white_space():
-    assert split_text("alpha beta gamma", 11).tolist() == [[0, 11], [11, 16]]
 
 
 # Levels

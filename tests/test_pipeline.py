@@ -302,12 +302,12 @@ def test_spans_that_do_not_tile_leave_the_previous_chunks_in_place(copied_projec
 def test_a_failed_check_is_reported_by_the_run_and_stops_what_follows(
     tmp_path, make_project, write_documents, materialise_project, monkeypatch
 ):
-    from mog_assets.corpus import chunks
+    from mog_assets.corpus.chunkers import CHUNKERS, Chunker, sentences
 
     source = write_documents(tmp_path / "birds.jsonl", TWO_DOCUMENTS)
     project = make_project(tmp_path, {"corpora": {"birds": {"path": str(source)}}, "levels": 2})
-    split = chunks.split_text
-    monkeypatch.setattr(chunks, "split_text", lambda text, size: split(text, size)[:, :] + 1)
+    shifted = Chunker(lambda options: lambda text, _: sentences(text, options.finest_chars) + 1)
+    monkeypatch.setitem(CHUNKERS, "sentences", shifted)
     report = materialise_project(project.settings)
     assert len(report.failures) == 1
     assert "chunks/level_1 of corpus birds" in report.failures[0] and "do not tile" in report.failures[0]

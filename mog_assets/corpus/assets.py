@@ -8,6 +8,7 @@ from collections import Counter
 from collections.abc import Iterable
 from importlib.metadata import version
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow.parquet as pq
@@ -15,6 +16,8 @@ import pyarrow.parquet as pq
 from mog_assets.arrays import save_array
 from mog_assets.config import Settings
 from mog_assets.corpus import checks, plots
+from mog_assets.corpus.chunkers import CHUNKERS, unit_chars
+from mog_assets.corpus.chunks import bucket_units
 from mog_assets.corpus.documents import (
     READER,
     Document,
@@ -36,8 +39,9 @@ from mog_assets.corpus.questions import (
     write_questions,
 )
 from mog_assets.errors import MogError
+from resources.encoding import encode_buckets
 from resources.recipe import Recipe, Work
-from resources.store import Store, digest
+from resources.store import Artefact, Store, digest
 
 GROUP = "corpus"
 # What is read also follows from these.
@@ -105,14 +109,48 @@ def _previous_documents(work: Work, names: Iterable[str]) -> dict[str, Document]
     return found
 
 
+def build_sentence_vectors(work: Work) -> None:
+    """Encode the units of every document, for the chunker."""
+    documents, finest_chars = work.input("documents"), work.settings.finest_chars
+    names = documents.names("bucket")
+    keys = {name: [_texts(documents, name), unit_chars(finest_chars)] for name in names}
+
+    def texts(name: str) -> list[str]:
+        return bucket_units(documents.path(name), finest_chars)
+
+    encode_buckets(work, keys, lambda name: len(texts(name)), texts)
+    shapes = [np.load(work.draft.path(n), mmap_mode="r").shape for n in sorted(work.draft.files)]
+    work.counts |= {"vectors": sum(rows for rows, _ in shapes), "size": shapes[0][1]}
+    work.info["encoder"] = work.tools.encoder.fingerprint
+
+
+def _texts(documents: Artefact, name: str) -> list[str]:
+    """What tells the texts of a bucket."""
+    found: list[str] = pq.read_table(documents.path(name), columns=["sha256"])["sha256"].to_pylist()
+    return found
+
+
+def _chunker_options(settings: Settings) -> dict[str, Any]:
+    """All that decides the spans besides the texts, their vectors and weights; what is not set is not there."""
+    chunker = settings.chunker
+    tokens = {} if chunker.tokens is None else {"tokens": chunker.tokens}
+    return {"chunker": chunker.name, "finest_chars": settings.finest_chars, **tokens}
+
+
 def build_finest(work: Work) -> None:
     """Split the documents of every bucket into level-1 spans."""
     documents = work.input("documents")
     names = documents.names("bucket")
-    options = {"chunker": work.settings.chunker, "finest_chars": work.settings.finest_chars}
-    texts = {name: pq.read_table(documents.path(name), columns=["sha256"])["sha256"].to_pylist() for name in names}
+    options = _chunker_options(work.settings)
+    texts = {name: _texts(documents, name) for name in names}
     jobs = {name: {"documents": str(documents.path(name)), **options} for name in names}
-    keys = {name: [texts[name], options] for name in names}
+    keys: dict[str, list[Any]] = {name: [texts[name], options] for name in names}
+    if CHUNKERS[work.settings.chunker.name].sentence_vectors:
+        stored = work.input("sentence_vectors")
+        for name in names:
+            vectors = name.replace(".parquet", ".npy")
+            jobs[name]["vectors"] = str(stored.path(vectors))
+            keys[name].append(stored.manifest.files[vectors]["sha256"])
     split = sum(work.map("mog_assets.corpus.chunks:split_bucket", jobs, keys, "buckets split", reuse=True))
     total = sum(len(bucket) for bucket in texts.values())
     work.recomputed |= {"documents split": split, "documents skipped": total - split}
@@ -286,18 +324,34 @@ def recipes(settings: Settings) -> list[Recipe]:
             version=READER,
             kinds=("parquet",),
         ),
+    ]
+    by_meaning = CHUNKERS[settings.chunker.name].sentence_vectors
+    if by_meaning:
+        found.append(
+            Recipe(
+                key="sentence_vectors",
+                build=build_sentence_vectors,
+                description="Unit vectors of the sentences of every document, which the chunker looks at.",
+                group=GROUP,
+                deps=("documents",),
+                settings=lambda tools: [unit_chars(tools.settings.finest_chars), tools.encoder.identity],
+                kinds=("pytorch",),
+                pool="gpu",
+            )
+        )
+    found.append(
         Recipe(
             key="chunks/level_1",
             build=build_finest,
-            description="Level-1 spans: whole sentences packed up to the finest size. The only chunks that are stored.",
+            description="Level-1 spans, as the chunker cuts them. The only chunks that are stored.",
             group=GROUP,
-            deps=("documents",),
-            settings=lambda tools: [tools.settings.chunker, tools.settings.finest_chars],
+            deps=("documents", "sentence_vectors") if by_meaning else ("documents",),
+            settings=lambda tools: list(_chunker_options(tools.settings).values()),
             checks=(checks.SPANS_TILE,),
             version=READER,
             kinds=("parquet",),
-        ),
-    ]
+        )
+    )
     for level in settings.level_range[1:]:
         found.append(
             Recipe(

@@ -6,6 +6,8 @@ of the same document; a trailing odd chunk is promoted alone. Only level-1 spans
 
 from __future__ import annotations
 
+import hashlib
+import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -15,47 +17,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from mog_assets.corpus.chunkers import CHUNKERS, Options, spans_to, unit_chars
 from mog_assets.corpus.reuse import write_rows
-from mog_assets.corpus.sentences import sentence_ends
-
-Spans = np.ndarray  # int64, shape (n, 2): start and end offset of each level-1 chunk, in characters
-
-
-def split_text(text: str, finest_chars: int) -> Spans:
-    """Level-1 spans of a text: whole sentences packed up to `finest_chars` characters.
-
-    A sentence longer than that is cut at white space, and where there is none, anywhere.
-
-    Args:
-        text: Any text.
-        finest_chars: Target length in characters, ≥ 1. No span is longer.
-
-    Returns:
-        int64 array of shape (n, 2); the spans tile the text: they start at 0, touch, and end at len(text).
-    """
-    ends = sentence_ends(text)
-    spans: list[tuple[int, int]] = []
-    start, sentence = 0, 0
-    while start < len(text):
-        limit = start + finest_chars
-        reached = int(np.searchsorted(ends, limit, side="right"))
-        if reached > sentence:
-            stop, sentence = int(ends[reached - 1]), reached
-        else:
-            stop = _cut(text, start, limit)
-            if sentence < len(ends) and stop == ends[sentence]:
-                sentence += 1
-        spans.append((start, stop))
-        start = stop
-    return np.asarray(spans, np.int64).reshape(-1, 2)
-
-
-def _cut(text: str, start: int, limit: int) -> int:
-    """The offset after the last white space before `limit`, else `limit`."""
-    for offset in range(limit - 1, start, -1):
-        if text[offset].isspace():
-            return offset + 1
-    return limit
+from mog_assets.corpus.sentences import units
 
 
 def coarser_count(counts: np.ndarray) -> np.ndarray:
@@ -118,27 +82,63 @@ class Layout:
         return self.document_of[first], self.spans[first, 0], self.spans[last - 1, 1]
 
 
-def split_bucket(documents: str, out: str, chunker: str, finest_chars: int, previous: str | None = None) -> int:
+def split_bucket(
+    documents: str,
+    out: str,
+    chunker: str,
+    finest_chars: int,
+    previous: str | None = None,
+    tokens: int | None = None,
+    vectors: str | None = None,
+    weights: str | None = None,
+) -> int:
     """Split the documents of a bucket; writes a table of `document` (row of the bucket), `start`, `end`.
 
     Args:
         documents: Parquet file with columns `text` and `sha256`.
         out: Parquet file to write.
         chunker: Name of the chunker.
-        finest_chars: See `split_text`.
-        previous: What this function wrote, with the same options, for an earlier state of the bucket.
+        finest_chars: See `Options`, like `tokens`.
+        previous: What this function wrote for an earlier state of the bucket, with whatever options.
+        tokens: See `Options`.
+        vectors: `.npy` file of the vectors of the documents' units in order, for a chunker that takes them.
+        weights: File of a trained model, for a chunker that has one.
 
     Returns:
-        Number of documents split: those that `previous` does not have.
+        Number of documents split: those that `previous` does not have with all that their spans follow from.
     """
-    if chunker != "sentences":
-        raise ValueError(f"chunker must be 'sentences', got {chunker!r}")
     table = pq.read_table(documents, columns=["text", "sha256"])
+    texts = table["text"].to_pylist()
+    own = _unit_vectors(texts, finest_chars, vectors) if vectors else [None] * len(texts)
+    trained = hashlib.sha256(Path(weights).read_bytes()).hexdigest() if weights else None
+    decides = json.dumps([chunker, finest_chars, tokens, trained]).encode()
+    keys = [
+        hashlib.sha256(sha.encode() + decides + (b"" if rows is None else rows.tobytes())).hexdigest()
+        for sha, rows in zip(table["sha256"].to_pylist(), own, strict=True)
+    ]
+    split = CHUNKERS[chunker].make(Options(finest_chars, tokens, Path(weights) if weights else None))
 
-    def split(positions: list[int]) -> pa.Table:
-        spans = [split_text(table["text"][position].as_py(), finest_chars) for position in positions]
+    def compute(positions: list[int]) -> pa.Table:
+        spans = [split(texts[position], own[position]) for position in positions]
         both = np.concatenate(spans).astype(np.int32)
         rows = np.repeat(np.asarray(positions, np.int32), [len(s) for s in spans])
         return pa.table({"document": rows, "start": both[:, 0], "end": both[:, 1]})
 
-    return write_rows(Path(out), table["sha256"].to_pylist(), Path(previous) if previous else None, split)
+    return write_rows(Path(out), keys, Path(previous) if previous else None, compute)
+
+
+def bucket_units(documents: Path, finest_chars: int) -> list[str]:
+    """The texts of the units of a bucket's documents, in order, that chunkers take the vectors of."""
+    found = []
+    for text in pq.read_table(documents, columns=["text"])["text"].to_pylist():
+        found += [text[start:end] for start, end in spans_to(units(text, unit_chars(finest_chars))).tolist()]
+    return found
+
+
+def _unit_vectors(texts: Sequence[str], finest_chars: int, path: str) -> list[np.ndarray]:
+    """The vectors of each text's units, from a file of those of all."""
+    stops = np.cumsum([len(units(text, unit_chars(finest_chars))) for text in texts])
+    vectors = np.load(path, mmap_mode="r")
+    if stops[-1] != len(vectors):
+        raise ValueError(f"vectors must have a row for each of the {stops[-1]} units of the texts, got {len(vectors)}")
+    return np.split(vectors, stops[:-1])

@@ -12,16 +12,15 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from mog_assets.corpus.chunks import Spans, split_text
+from mog_assets.corpus.chunkers import Spans, spans_to
 from mog_assets.corpus.reuse import write_rows
-from mog_assets.corpus.sentences import sentence_ends
+from mog_assets.corpus.sentences import units
 
 
 def node_spans(text: str, sentences: int, longest: int) -> Spans:
     """Spans of the nodes of a text: `sentences` sentences each, the last one may have fewer.
 
-    A sentence of more than `longest` characters is cut as level-1 chunks are, and each piece counts as a sentence:
-    what has no sentence ends, such as a table, would otherwise be a node as long as its document.
+    A sentence of more than `longest` characters counts as several (`units`).
 
     Args:
         text: Any text.
@@ -31,16 +30,8 @@ def node_spans(text: str, sentences: int, longest: int) -> Spans:
     Returns:
         int64 array of shape (n, 2); the spans tile the text: they start at 0, touch, and end at len(text).
     """
-    ends: list[int] = []
-    start = 0
-    for end in sentence_ends(text).tolist():
-        if end - start > longest:
-            ends += (start + split_text(text[start:end], longest)[:, 1]).tolist()
-        else:
-            ends.append(end)
-        start = end
-    kept = np.asarray([*ends[sentences - 1 :: sentences], *(ends[-1:] if len(ends) % sentences else [])], np.int64)
-    return np.stack([np.concatenate([[0], kept[:-1]]), kept], axis=1) if len(kept) else np.zeros((0, 2), np.int64)
+    ends = units(text, longest).tolist()
+    return spans_to([*ends[sentences - 1 :: sentences], *(ends[-1:] if len(ends) % sentences else [])])
 
 
 def split_nodes(documents: str, out: str, sentences: int, longest: int, previous: str | None = None) -> int:

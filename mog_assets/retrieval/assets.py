@@ -9,18 +9,17 @@ from scipy import sparse
 
 from mog_assets.arrays import save_array
 from mog_assets.config import Settings
+from mog_assets.corpus.chunks import Layout
 from mog_assets.corpus.layouts import bucket_layout, join_layouts, open_layout
 from mog_assets.retrieval import checks
 from mog_assets.retrieval.bm25 import load_terms, save_counts, save_terms
 from mog_assets.retrieval.tokens import TOKENIZER, assemble, level_counts
 from mog_assets.retrieval.vectors import VectorTable, bucket_texts, point_ids
+from resources.encoding import encode_buckets
 from resources.recipe import Recipe, Work
 from resources.store import digest
 
 GROUP = "retrieval"
-
-# Texts that are in memory at a time while a corpus is encoded.
-_TEXTS_AT_ONCE = 20_000
 
 
 def build_tokens(work: Work) -> None:
@@ -77,44 +76,19 @@ def build_bm25(level: int, work: Work) -> None:
 def build_encoded(level: int, work: Work) -> None:
     """Encode every chunk of a level."""
     documents, chunks = work.input("documents"), work.input("chunks/level_1")
-    encoder = work.tools.encoder
-    before = encoder.encoded
-    pending: list[tuple[str, list[str]]] = []
-    wanted = []
-    for name in documents.names("bucket"):
-        # The file of the spans names the texts that they were cut from.
-        source = chunks.manifest.files[name]["sha256"]
-        path, there = work.file(name.replace(".parquet", ".npy"), source, level, encoder.fingerprint)
-        if not there:
-            wanted.append((name, path))
-    total = 0
-    for name, _ in wanted:
-        total += bucket_layout(documents.path(name), chunks.path(name)).count(level)
+    # The file of the spans names the texts that they were cut from.
+    keys = {name: [chunks.manifest.files[name]["sha256"], level] for name in documents.names("bucket")}
 
-    with work.progress(total, "texts encoded") as advance:
+    def layout(name: str) -> Layout:
+        return bucket_layout(documents.path(name), chunks.path(name))
 
-        def flush() -> None:
-            vectors = encoder.encode([text for _, texts in pending for text in texts], advance)
-            start = 0
-            for name, texts in pending:
-                path = work.draft.path(name.replace(".parquet", ".npy"))
-                with work.writing(path) as temporary:
-                    save_array(temporary, vectors[start : start + len(texts)])
-                start += len(texts)
-            pending.clear()
-
-        for name, _ in wanted:
-            layout = bucket_layout(documents.path(name), chunks.path(name))
-            pending.append((name, bucket_texts(documents.path(name), layout, level)))
-            if sum(len(texts) for _, texts in pending) >= _TEXTS_AT_ONCE:
-                flush()
-        if pending:
-            flush()
-    work.recomputed["texts encoded"] = encoder.encoded - before
+    encode_buckets(
+        work,
+        keys,
+        lambda name: layout(name).count(level),
+        lambda name: bucket_texts(documents.path(name), layout(name), level),
+    )
     _finish_vectors(work, "encoded")
-    if wanted:
-        work.info["device"], work.info["dtype"] = encoder.device, encoder.dtype
-        work.shown["encoder"] = f"{encoder.settings.model} on {encoder.device}, {encoder.dtype}"
 
 
 def build_pooled(level: int, work: Work) -> None:

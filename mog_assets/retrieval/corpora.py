@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
@@ -16,6 +15,7 @@ from mog_assets.arrays import pairs
 from mog_assets.config import Settings
 from mog_assets.corpus.chunks import Layout
 from mog_assets.corpus.layouts import join_layouts, open_layout
+from mog_assets.corpus.sentences import token_starts
 from mog_assets.retrieval.bm25 import Bm25Index, TermCounts, load_counts, load_terms, statistics
 from mog_assets.retrieval.vectors import VectorTable
 
@@ -24,9 +24,6 @@ Read = Callable[[str, str | None], Any]
 
 Encode = Callable[[Sequence[str]], np.ndarray]
 """Texts to unit vectors."""
-
-# No model's tokenizer: what counts must not change with the encoder or the reader.
-_TOKEN = re.compile(r"\w+|[^\w\s]")
 
 
 class Vectors(Protocol):
@@ -158,8 +155,7 @@ class Corpora:
         """
         wanted, known = np.unique(document).tolist(), self._token_starts
         for position, (_, text) in self.texts(d for d in wanted if d not in known).items():
-            starts = np.fromiter((match.start() for match in _TOKEN.finditer(text)), np.int64)
-            known[position] = pairs(np.array(position), starts)
+            known[position] = pairs(np.array(position), token_starts(text))
         line = np.concatenate([known[position] for position in wanted]) if wanted else np.zeros(0, np.int64)
         first, last = (np.searchsorted(line, pairs(document, offset)) for offset in (start, end))
         return last - first

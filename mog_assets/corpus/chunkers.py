@@ -1,0 +1,208 @@
+"""Chunkers of level 1: each cuts a text into spans that tile it.
+
+A chunker is a function of a text, its options, and, where it looks at meaning, the vectors of the text's units
+(`units` of corpus/sentences.py). Its spans start at 0, touch, and end at len(text); an empty text has none.
+"""
+
+from __future__ import annotations
+
+import re
+from bisect import bisect_left, bisect_right
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from mog_assets.corpus.sentences import cut, sentence_ends, token_starts, units
+
+Spans = np.ndarray  # int64, shape (n, 2): start and end offset of each level-1 chunk, in characters
+
+Split = Callable[[str, np.ndarray | None], Spans]
+"""A text, and vectors of length 1 of its units (shape (units, size)) or None where none are taken, to its spans."""
+
+
+@dataclass(frozen=True)
+class Options:
+    """What a chunker may depend on besides the text.
+
+    Attributes:
+        finest_chars: Characters of a chunk, ≥ 1; each chunker says how close it comes.
+        tokens: Tokens of a chunk, ≥ 1, for chunkers that count them; None for characters.
+        weights: File of a trained model, for chunkers that have one.
+    """
+
+    finest_chars: int
+    tokens: int | None = None
+    weights: Path | None = None
+
+
+@dataclass(frozen=True)
+class Chunker:
+    """A way to cut texts.
+
+    Attributes:
+        make: The function that cuts, from its options. What takes long, such as reading weights, is done here, once.
+        sentence_vectors: Whether it takes vectors, of the units of at most `unit_chars` characters.
+    """
+
+    make: Callable[[Options], Split]
+    sentence_vectors: bool = False
+
+
+def unit_chars(finest_chars: int) -> int:
+    """Characters of the longest unit that has a vector, and of the longest chunk made of such units."""
+    return 2 * finest_chars
+
+
+def spans_to(ends: Sequence[int] | np.ndarray) -> Spans:
+    """Spans that touch, the first from 0, each to one of these offsets."""
+    after = np.asarray(ends, np.int64)
+    return np.stack([np.concatenate([[0], after[:-1]]), after], axis=1) if len(after) else np.zeros((0, 2), np.int64)
+
+
+def sentences(text: str, finest_chars: int) -> Spans:
+    """Whole sentences packed up to `finest_chars` characters; no chunk is longer.
+
+    A sentence longer than that is cut at white space, and where there is none, anywhere.
+
+    Args:
+        text: Any text.
+        finest_chars: Greatest length in characters, ≥ 1.
+    """
+    ends = sentence_ends(text).tolist()
+    found: list[int] = []
+    start, sentence = 0, 0
+    while start < len(text):
+        limit = start + finest_chars
+        reached = bisect_right(ends, limit, sentence)
+        if reached > sentence:
+            start, sentence = ends[reached - 1], reached
+        else:
+            start = cut(text, start, limit)
+        found.append(start)
+    return spans_to(found)
+
+
+def fixed(text: str, finest_chars: int, tokens: int | None = None) -> Spans:
+    """Equal lengths, whatever the text says; the last chunk has what is left.
+
+    Args:
+        text: Any text.
+        finest_chars: Length in characters, ≥ 1.
+        tokens: Length in tokens (`token_starts`), ≥ 1, instead of characters. White space after a token belongs to it,
+            white space that a text begins with to the first.
+    """
+    starts = np.arange(0, len(text), finest_chars) if tokens is None else token_starts(text)[::tokens]
+    return spans_to([*starts[1:].tolist(), len(text)] if text else [])
+
+
+# In the order in which they are tried; after the last, anywhere.
+_SEPARATORS = tuple(re.compile(separator) for separator in ("\n\n", "\n", " "))
+
+
+def recursive(text: str, finest_chars: int) -> Spans:
+    """Pieces between blank lines packed up to `finest_chars`; one that is longer by its lines, its words, anywhere.
+
+    A separator belongs to what stands before it. No chunk is longer than `finest_chars`.
+
+    References: the spans are those of LangChain's `RecursiveCharacterTextSplitter` (langchain-text-splitters 1.1.3)
+    with its separators, `chunk_overlap=0`, `keep_separator="end"` and `strip_whitespace=False`.
+
+    Args:
+        text: Any text.
+        finest_chars: Greatest length in characters, ≥ 1.
+    """
+    found: list[int] = []
+
+    def split(start: int, end: int, separators: Sequence[re.Pattern[str]]) -> None:
+        if end - start <= finest_chars:
+            found.append(end)
+            return
+        if not separators:
+            found.extend([*range(start + finest_chars, end, finest_chars), end])
+            return
+        pieces = [match.end() for match in separators[0].finditer(text, start, end)]
+        if not pieces or pieces[-1] != end:
+            pieces.append(end)
+        piece = 0
+        while start < end:
+            reached = bisect_right(pieces, start + finest_chars, piece)
+            if reached > piece:
+                found.append(pieces[reached - 1])
+            else:
+                reached = piece + 1
+                split(start, pieces[piece], separators[1:])
+            start, piece = pieces[reached - 1], reached
+
+    if text:
+        split(0, len(text), _SEPARATORS)
+    return spans_to(found)
+
+
+def semantic(text: str, finest_chars: int, vectors: np.ndarray) -> Spans:
+    """Breaks between sentences where the meaning changes most; no chunk is longer than twice `finest_chars`.
+
+    A drop is 1 − the cosine of two windows, those around the units on either side: the mean of a unit's vector and
+    those of its neighbours. Drops are taken from the greatest on, the earlier of two equal ones first:
+
+    1. as long as they break a chunk that is longer than twice `finest_chars`;
+    2. until there are ⌈characters / `finest_chars`⌉ chunks.
+
+    A drop that would leave a chunk of less than a quarter of `finest_chars` is passed over, but where a chunk that is
+    too long has no other.
+
+    References: Kamradt 2023, "5 Levels of Text Splitting", level 4, with a window of one sentence on each side; the
+    number of chunks is asked for, as by `number_of_chunks` of langchain-experimental's `SemanticChunker`. There the
+    text of a window is encoded; here the vectors of its sentences are averaged, so that each is encoded once.
+
+    Args:
+        text: Any text.
+        finest_chars: Mean length that is aimed at, in characters, ≥ 1.
+        vectors: Unit vectors of the text's units of at most `unit_chars` characters, float of shape (units, size).
+    """
+    ends = units(text, unit_chars(finest_chars)).tolist()
+    if len(vectors) != len(ends):
+        raise ValueError(f"vectors must have a row for each of the {len(ends)} units of the text, got {len(vectors)}")
+    if len(ends) < 2 or len(text) <= finest_chars:
+        return spans_to(ends[-1:])
+    windows = vectors.astype(np.float32)
+    windows[1:] += vectors[:-1]
+    windows[:-1] += vectors[1:]
+    windows /= np.maximum(np.linalg.norm(windows, axis=1, keepdims=True), 1e-12)
+    order = np.argsort((windows[:-1] * windows[1:]).sum(axis=1), kind="stable").tolist()
+    breaks = [0, len(text)]
+
+    def take(longer_than: int, crumb: int, chunks: int) -> None:
+        for unit in order:
+            if len(breaks) > chunks:
+                return
+            place = ends[unit]
+            right = bisect_left(breaks, place)
+            before, after = breaks[right - 1], breaks[right]
+            if after - before > longer_than and min(place - before, after - place) >= crumb:
+                breaks.insert(right, place)
+
+    crumb = max(1, finest_chars // 4)
+    longest = unit_chars(finest_chars)
+    take(longest, crumb, len(ends))
+    take(longest, 1, len(ends))
+    take(0, crumb, -(-len(text) // finest_chars))
+    return spans_to(breaks[1:])
+
+
+def _make_semantic(options: Options) -> Split:
+    def split(text: str, vectors: np.ndarray | None) -> Spans:
+        assert vectors is not None
+        return semantic(text, options.finest_chars, vectors)
+
+    return split
+
+
+CHUNKERS: dict[str, Chunker] = {
+    "sentences": Chunker(lambda options: lambda text, _: sentences(text, options.finest_chars)),
+    "fixed": Chunker(lambda options: lambda text, _: fixed(text, options.finest_chars, options.tokens)),
+    "recursive": Chunker(lambda options: lambda text, _: recursive(text, options.finest_chars)),
+    "semantic": Chunker(_make_semantic, sentence_vectors=True),
+}
+"""Every chunker by the name that `chunker` in `mog.yaml` gives it."""

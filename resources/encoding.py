@@ -1,0 +1,55 @@
+"""Vectors of the texts of buckets, a file for each bucket."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from mog_assets.arrays import save_array
+from resources.recipe import Work
+
+# Texts that are in memory at a time while a corpus is encoded.
+_TEXTS_AT_ONCE = 20_000
+
+
+def encode_buckets(
+    work: Work, keys: dict[str, Any], count: Callable[[str], int], texts: Callable[[str], list[str]]
+) -> None:
+    """Write an `.npy` file of unit vectors, float16 of shape (texts, size), for every bucket that has none yet.
+
+    Args:
+        work: Of the artefact that the files belong to.
+        keys: What the texts of each bucket follow from, by logical name of a `.parquet` file.
+        count: Number of texts of a bucket.
+        texts: The texts of a bucket, in order; called only for those that are encoded.
+    """
+    encoder = work.tools.encoder
+    before = encoder.encoded
+    wanted = []
+    for name, key in keys.items():
+        _, there = work.file(name.replace(".parquet", ".npy"), *key, encoder.fingerprint)
+        if not there:
+            wanted.append(name)
+    pending: list[tuple[str, list[str]]] = []
+    with work.progress(sum(map(count, wanted)), "texts encoded") as advance:
+
+        def flush() -> None:
+            vectors = encoder.encode([text for _, held in pending for text in held], advance)
+            start = 0
+            for name, held in pending:
+                path = work.draft.path(name.replace(".parquet", ".npy"))
+                with work.writing(path) as temporary:
+                    save_array(temporary, vectors[start : start + len(held)])
+                start += len(held)
+            pending.clear()
+
+        for name in wanted:
+            pending.append((name, texts(name)))
+            if sum(len(held) for _, held in pending) >= _TEXTS_AT_ONCE:
+                flush()
+        if pending:
+            flush()
+    work.recomputed["texts encoded"] = encoder.encoded - before
+    if wanted:
+        work.info["device"], work.info["dtype"] = encoder.device, encoder.dtype
+        work.shown["encoder"] = f"{encoder.settings.model} on {encoder.device}, {encoder.dtype}"
