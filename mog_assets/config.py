@@ -98,14 +98,35 @@ class CorpusSettings(_Model):
         return int(self.max_document_mb * 1_000_000)
 
 
+class ChunkerTraining(_Model):
+    """How the learned chunker is trained, on the training questions that have evidence in documents.
+
+    `regression` learns what every possible chunk costs, `preference` which of two ends is better for each question, or
+    for `all` that follow. Documents are taken until they have `spans` possible chunks, and a share `validation` of them
+    tells when to stop: after `patience` epochs without fewer tokens to answer.
+    """
+
+    objective: Literal["regression", "preference"] = "regression"
+    questions: Literal["each", "all"] = "all"
+    width: PositiveInt = 64
+    layers: PositiveInt = 2
+    learning_rate: float = Field(1e-3, gt=0)
+    batch_size: PositiveInt = 128
+    epochs: PositiveInt = 20
+    patience: PositiveInt = 5
+    validation: float = Field(0.15, gt=0, lt=1)
+    spans: PositiveInt = 60_000
+
+
 class ChunkerSettings(_Model):
     """How texts are cut into level-1 chunks: by a chunker of corpus/chunkers.py, to `finest_chars`.
 
     `fixed` counts `tokens` (words and punctuation marks) where they are given, instead of characters.
     """
 
-    name: Literal["sentences", "fixed", "recursive", "semantic"] = "sentences"
+    name: Literal["sentences", "fixed", "recursive", "paragraphs", "semantic", "learned"] = "sentences"
     tokens: PositiveInt | None = None
+    training: ChunkerTraining = ChunkerTraining()
 
     @model_validator(mode="before")
     @classmethod
@@ -170,12 +191,16 @@ class RetrieverEncoderSettings(EncoderSettings):
 
 
 class Bm25Settings(_Model):
-    """BM25 in Lucene's form; `statistics` says over what document frequencies and lengths are counted."""
+    """BM25 in Lucene's form; `statistics` says over what document frequencies and lengths are counted.
+
+    With `length_norm` every level has a k1 and a b of its own and its scores a scale, fitted on training questions.
+    """
 
     k1: float = Field(1.5, ge=0)
     b: float = Field(0.75, ge=0, le=1)
     # Over all corpora that are searched together: benchmarks/README.md has the figures of both.
     statistics: Literal["corpus", "question_set"] = "question_set"
+    length_norm: bool = False
 
 
 class GraphSettings(_Model):
@@ -359,6 +384,15 @@ class Settings(_Model):
             raise ValueError(
                 "encoder.query_model: expected none, because router and topics take vectors of questions and chunks "
                 f"for those of one model, got {self.encoder.query_model!r}; name the pair under experiments.encoders"
+            )
+        return self
+
+    @model_validator(mode="after")
+    def _length_norm_is_fitted(self) -> Settings:
+        if self.bm25.length_norm and not self.trains_routers:
+            raise ValueError(
+                "bm25.length_norm: expected false where no question set has splits under train, because it is fitted "
+                "on training questions, got true; name a split under question_sets.NAME.train, or leave the key out"
             )
         return self
 

@@ -18,7 +18,7 @@ from scipy import sparse
 from mog_assets.config import RouterSettings
 from mog_assets.corpus.chunks import Layout
 from mog_assets.corpus.layouts import join_layouts
-from mog_assets.corpus.questions import Evidence, Question
+from mog_assets.corpus.questions import Evidence, Question, validation_rows
 from mog_assets.errors import MogError
 from mog_assets.retrieval.bm25 import Bm25Index, TermCounts, statistics
 from mog_assets.retrieval.search import Bm25Searcher
@@ -221,7 +221,7 @@ def test_weights_are_those_of_the_least_validation_loss(trained):
     assert trained.best_epoch == int(np.argmin(losses)) + 1
     assert [row["epoch"] for row in trained.curve] == list(range(1, len(losses) + 1))
     vectors, labels, groups = toy()
-    rows = router._validation_rows(groups, SETTINGS.validation)
+    rows = validation_rows(groups, SETTINGS.validation, "router")
     p = router.predict(trained.weights, vectors[rows]).astype(np.float64)
     loss = -(labels[rows] * np.log(p) + (1 - labels[rows]) * np.log(1 - p)).sum(axis=1)
     assert loss.mean() == pytest.approx(min(losses), abs=1e-5)
@@ -252,7 +252,7 @@ def test_training_is_deterministic_and_leaves_the_global_random_state(trained):
 
 def test_validation_keeps_groups_together_and_holds_some_out(trained):
     groups = toy()[2]
-    rows = router._validation_rows(groups, 0.1)
+    rows = validation_rows(groups, 0.1, "router")
     assert not {g for g, r in zip(groups, rows, strict=True) if r} & {
         g for g, r in zip(groups, rows, strict=True) if not r
     }
@@ -261,7 +261,7 @@ def test_validation_keeps_groups_together_and_holds_some_out(trained):
 
 @pytest.mark.parametrize("share", [1e-12, 1 - 1e-12])
 def test_a_tenth_of_the_groups_is_held_out_where_hashes_leave_a_part_empty(share):
-    rows = router._validation_rows([f"document {i}" for i in range(40)], share)
+    rows = validation_rows([f"document {i}" for i in range(40)], share, "router")
     assert rows.sum() == 4
 
 

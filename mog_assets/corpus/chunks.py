@@ -82,6 +82,11 @@ class Layout:
         return self.document_of[first], self.spans[first, 0], self.spans[last - 1, 1]
 
 
+def chunk_text(title: str, text: str) -> str:
+    """What is encoded for a chunk: its document's title, then its text."""
+    return f"{title}\n{text}" if title else text
+
+
 def split_bucket(
     documents: str,
     out: str,

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
@@ -143,6 +145,32 @@ def sharing_evidence(questions: Iterable[Question], others: Iterable[Question]) 
             for start, end in taken.get((e.corpus, e.doc), ())
         )
     ]
+
+
+def validation_rows(groups: Sequence[str], share: float, what: str) -> np.ndarray:
+    """Rows whose group's hash lies in the lowest `share`: a group keeps its part when others come.
+
+    Args:
+        groups: For each of n questions what it shares with others, such as its document.
+        share: Of the groups, in (0, 1); where hashes leave a part empty, a tenth of the groups.
+        what: What is trained, for the message.
+
+    Returns:
+        bool array of shape (n,).
+
+    Raises:
+        MogError: all questions are of one group.
+    """
+    place = {group: int(hashlib.sha256(group.encode()).hexdigest()[:16], 16) / 16**16 for group in set(groups)}
+    chosen = {group for group, p in place.items() if p < share}
+    if not 0 < len(chosen) < len(place):
+        if len(place) < 2:
+            raise MogError(
+                f"{what}: expected training questions on at least 2 documents, to validate on questions that were not "
+                f"trained on, got {len(place)}; add questions to the train splits of the question set"
+            )
+        chosen = set(sorted(place, key=lambda g: (place[g], g))[-max(1, len(place) // 10) :])
+    return np.array([group in chosen for group in groups])
 
 
 def _fault(record: dict[str, Any]) -> str:

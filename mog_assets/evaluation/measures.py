@@ -15,9 +15,8 @@ import pandas as pd
 from mog_assets.arrays import pairs as join
 from mog_assets.corpus.questions import Question
 from mog_assets.retrieval.controls import pieces
+from mog_assets.retrieval.methods import CONTEXTS
 
-# Lengths of context, in characters, at which evidence recall is taken.
-CONTEXTS = (1000, 2000, 4000, 8000)
 # The longest context in tokens, at four characters each; `tokens_to_answer` counts no further.
 TOKENS = 2000
 # More documents than a run holds of any question.

@@ -16,7 +16,17 @@ from mog_assets.config import Settings
 from mog_assets.corpus.chunks import Layout
 from mog_assets.corpus.layouts import join_layouts, open_layout
 from mog_assets.corpus.sentences import token_starts
-from mog_assets.retrieval.bm25 import Bm25Index, TermCounts, load_counts, load_terms, statistics
+from mog_assets.errors import MogError
+from mog_assets.retrieval.bm25 import (
+    LENGTH_NORM,
+    Bm25Index,
+    Parameters,
+    TermCounts,
+    load_counts,
+    load_terms,
+    open_parameters,
+    statistics,
+)
 from mog_assets.retrieval.vectors import VectorTable
 
 Read = Callable[[str, str | None], Any]
@@ -24,6 +34,11 @@ Read = Callable[[str, str | None], Any]
 
 Encode = Callable[[Sequence[str]], np.ndarray]
 """Texts to unit vectors."""
+
+
+def fitted_weighting(settings: Settings) -> list[str]:
+    """The key of what BM25 weights levels with, where it is fitted."""
+    return [LENGTH_NORM] if settings.bm25.length_norm else []
 
 
 class Vectors(Protocol):
@@ -97,9 +112,28 @@ class Corpora:
         ]
 
     def bm25(self, level: int) -> list[Bm25Index]:
-        """BM25 indexes of a level, per corpus, weighted as the settings say."""
-        found: list[Bm25Index] = self._once(("bm25", level), lambda: self.weighted(self.counts(level)))
+        """BM25 indexes of a level, per corpus."""
+        found: list[Bm25Index] = self._once(
+            ("bm25", level), lambda: self.weighted(self.counts(level), self.parameters(level))
+        )
         return found
+
+    def parameters(self, level: int) -> Parameters:
+        """What a level is weighted with: what was fitted where the settings ask for it, else what they say.
+
+        Raises:
+            MissingArtefact: nothing has been fitted yet.
+            MogError: what was fitted is damaged, or was fitted for fewer levels.
+        """
+        options = self.settings.bm25
+        if not options.length_norm:
+            return Parameters(options.k1, options.b)
+        fitted: dict[int, Parameters] = self._once(LENGTH_NORM, lambda: open_parameters(self.read(LENGTH_NORM, None)))
+        if level not in fitted:
+            raise MogError(
+                f"{LENGTH_NORM}: expected parameters of level {level}, got those of {len(fitted)} levels: run `mog run`"
+            )
+        return fitted[level]
 
     def _once(self, key: Any, make: Callable[[], Any]) -> Any:
         if self.kept is None:
@@ -108,11 +142,17 @@ class Corpora:
             self.kept[key] = make()
         return self.kept[key]
 
-    def weighted(self, parts: Sequence[TermCounts]) -> list[Bm25Index]:
-        """BM25 indexes of term counts per corpus, weighted as the settings say."""
+    def weighted(self, parts: Sequence[TermCounts], by: Parameters | None = None) -> list[Bm25Index]:
+        """BM25 indexes of term counts per corpus.
+
+        Args:
+            parts: The counts.
+            by: What they are weighted with; k1 and b of the settings where it is left out.
+        """
         options = self.settings.bm25
+        by = by or Parameters(options.k1, options.b)
         pooled = statistics(parts) if options.statistics == "question_set" else None
-        return [Bm25Index(part, pooled or statistics([part]), options.k1, options.b) for part in parts]
+        return [Bm25Index(part, pooled or statistics([part]), by.k1, by.b, by.scale) for part in parts]
 
     def vectors(self, level: int) -> VectorTable:
         """Vectors of a level."""

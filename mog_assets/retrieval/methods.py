@@ -32,8 +32,10 @@ _LEVELLED = ("fixed", "fused", "hop")
 _GRAPH = ("hop", "mogg", "mogg-uniform")
 CONTROLS = ("random", "gold")
 
+# Lengths of context, in characters, at which evidence recall is taken.
+CONTEXTS = (1000, 2000, 4000, 8000)
 # A run is deep enough for every measure: as many characters as the longest context, as many documents as nDCG@10 sees.
-CONTEXT_CHARS = 8000
+CONTEXT_CHARS = CONTEXTS[-1]
 DOCUMENTS = 10
 DEPTH = 50
 

@@ -11,16 +11,11 @@ import numpy as np
 import pyarrow.parquet as pq
 
 from mog_assets.arrays import save_array
-from mog_assets.corpus.chunks import Layout
+from mog_assets.corpus.chunks import Layout, chunk_text
 from mog_assets.corpus.layouts import bucket_layout
 
 # Ids of points are uuid5 in this namespace.
 _NAMESPACE = uuid.UUID("6d6f672d-6173-7365-7473-2f706f696e74")
-
-
-def chunk_text(title: str, text: str) -> str:
-    """What is encoded for a chunk: its document's title, then its text."""
-    return f"{title}\n{text}" if title else text
 
 
 def bucket_texts(documents: Path, layout: Layout, level: int) -> list[str]:

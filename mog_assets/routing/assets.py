@@ -15,7 +15,7 @@ import pandas as pd
 from mog_assets.config import Settings
 from mog_assets.corpus.questions import Question, load_questions
 from mog_assets.errors import MogError
-from mog_assets.retrieval.corpora import Corpora
+from mog_assets.retrieval.corpora import Corpora, fitted_weighting
 from mog_assets.routing import checks, labels, router
 from mog_assets.routing.plots import loss_curve, weights_by_kind
 from mog_assets.routing.retrieve import ROUTERS, Retrieval, graph_of_question_sets
@@ -260,7 +260,7 @@ def recipes(settings: Settings) -> list[Recipe]:
     embedded = settings.soft_labels.method == "embedding"
     chunks = ("documents", "chunks/level_1")
     searched = {
-        "mog": [*chunks, "tokens", *(f"bm25/level_{level}" for level in levels)],
+        "mog": [*chunks, "tokens", *(f"bm25/level_{level}" for level in levels), *fitted_weighting(settings)],
         "mogg": [*chunks, "sentence_graph", *graph_of_question_sets(settings)],
     }
     vectors = {"mog": [f"embeddings/level_{level}" for level in levels], "mogg": ["embeddings/level_1"]}

@@ -11,7 +11,7 @@ import numpy as np
 
 from mog_assets.config import RetrieverName, Settings
 from mog_assets.graph.search import Neighbourhoods
-from mog_assets.retrieval.corpora import Corpora, Encode, Vectors
+from mog_assets.retrieval.corpora import Corpora, Encode, Vectors, fitted_weighting
 from mog_assets.retrieval.methods import LevelChunks, Method, Passages, Ranker
 from mog_assets.retrieval.search import Bm25Searcher, DenseSearcher, HybridSearcher, Remembering, Searcher
 from mog_assets.retrieval.tokens import query_terms
@@ -44,6 +44,7 @@ def needs(methods: Sequence[Method], settings: Settings) -> Needs:
     per_corpus, shared = ["documents", "chunks/level_1", "tokens"], []
     if retrievers & {"bm25", "hybrid"}:
         per_corpus += [f"bm25/level_{level}" for level in settings.level_range]
+        shared += fitted_weighting(settings)
     if retrievers & {"dense", "hybrid"}:
         per_corpus += [f"collections/level_{level}" for level in settings.level_range]
     if any(m.graph for m in methods):

@@ -18,6 +18,7 @@ import pandas as pd
 from scipy.special import expit
 
 from mog_assets.config import RouterSettings
+from mog_assets.corpus.questions import validation_rows
 from mog_assets.errors import MogError
 from mog_assets.significance import permutation_p
 from mog_assets.tensors import Stored, decode, encode, read
@@ -95,7 +96,7 @@ def train(
             f"router: expected at least {FEWEST} training questions with a soft label, got {len(vectors)}; "
             "add questions to the train splits of the question set"
         )
-    held_out = _validation_rows(groups, settings.validation)
+    held_out = validation_rows(groups, settings.validation, "router")
     if not np.isfinite(vectors).all():
         raise MogError("router: query vectors hold values that are not finite; rematerialize the query vectors")
     inputs = torch.from_numpy(np.array(vectors, np.float32))
@@ -323,20 +324,6 @@ def weights_fault(outputs: np.ndarray, asked: str = "training questions") -> str
             f"(greatest standard deviation of a level {spread:.1e}, expected at least {_CONSTANT:.0e})"
         )
     return None
-
-
-def _validation_rows(groups: Sequence[str], share: float) -> np.ndarray:
-    """Rows whose group's hash lies in the lowest `share` (bool array): a group keeps its part when others come."""
-    place = {group: int(hashlib.sha256(group.encode()).hexdigest()[:16], 16) / 16**16 for group in set(groups)}
-    chosen = {group for group, p in place.items() if p < share}
-    if not 0 < len(chosen) < len(place):
-        if len(place) < 2:
-            raise MogError(
-                "router: expected training questions on at least 2 documents, to validate on questions that were not "
-                f"trained on, got {len(place)}; add questions to the train splits of the question set"
-            )
-        chosen = set(sorted(place, key=lambda g: (place[g], g))[-max(1, len(place) // 10) :])
-    return np.array([group in chosen for group in groups])
 
 
 def _initial(sizes: Sequence[int], generator: Any) -> list[tuple[Any, Any]]:
