@@ -1,6 +1,8 @@
 """Chunkers of level 1: spans that tile any text, what each promises of them, and what a changed one rebuilds."""
 
 import re
+import tempfile
+from functools import cache
 from pathlib import Path
 
 import numpy as np
@@ -15,6 +17,7 @@ from mog_assets.corpus.chunkers import CHUNKERS, Options, fixed, recursive, sema
 from mog_assets.corpus.chunks import split_bucket
 from mog_assets.corpus.documents import read_corpus
 from mog_assets.corpus.documents import write_documents as write_bucket
+from mog_assets.corpus.learned import Scorer, Shape, network, stored
 from mog_assets.corpus.sentences import sentence_ends, token_starts, units
 
 PROSE = st.lists(
@@ -44,10 +47,20 @@ def random_vectors(text, finest_chars, seed=0):
     return (rows / np.linalg.norm(rows, axis=1, keepdims=True)).astype(np.float16)
 
 
+@cache
+def untrained():
+    """The file of a scorer that has learned nothing, for vectors of four entries."""
+    shape = Shape(4, width=8, layers=1, heads=2)
+    weights = {name: tensor.detach().numpy() for name, tensor in network(shape).state_dict().items()}
+    path = Path(tempfile.mkdtemp()) / "chunker.safetensors"
+    path.write_bytes(stored(Scorer(weights, {"shape": vars(shape), "objective": "regression", "penalty": 1.0})))
+    return path
+
+
 def cut_by(name, text, finest_chars, tokens=None):
     chunker = CHUNKERS[name]
     vectors = random_vectors(text, finest_chars) if chunker.sentence_vectors else None
-    return chunker.make(Options(finest_chars, tokens))(text, vectors)
+    return chunker.make(Options(finest_chars, tokens, untrained() if chunker.trained else None))(text, vectors)
 
 
 def pieces(text, spans):
@@ -68,7 +81,10 @@ def test_spans_tile_any_text(name, text, finest_chars):
     assert spans[:, 0].tolist() == [0, *spans[:-1, 1].tolist()][: len(spans)]
 
 
-@pytest.mark.parametrize(("name", "times"), [("sentences", 1), ("fixed", 1), ("recursive", 1), ("semantic", 2)])
+@pytest.mark.parametrize(
+    ("name", "times"),
+    [("sentences", 1), ("fixed", 1), ("recursive", 1), ("paragraphs", 2), ("semantic", 2), ("learned", 2)],
+)
 @given(TEXTS, st.integers(1, 60))
 @settings(max_examples=60, deadline=None)
 def test_no_chunk_is_longer_than_its_chunker_promises(name, times, text, finest_chars):
@@ -79,9 +95,11 @@ def test_no_chunk_is_longer_than_its_chunker_promises(name, times, text, finest_
 @pytest.mark.parametrize("text", ["x", ".", " ", "\n", '."', ". ", ".a"])
 def test_a_text_of_one_thing_a_hundred_thousand_times_is_cut(name, text):
     """Each took the square of its length, hours, with a pattern that tries every full stop of a line of them."""
-    spans = cut_by(name, text * 100_000, 500)
-    assert spans[-1, 1] == len(text) * 100_000
-    assert len(spans) >= len(text) * 100
+    # A scorer looks at every sentence, which takes its time, though no square of it.
+    times = 4_000 if CHUNKERS[name].trained else 100_000
+    spans = cut_by(name, text * times, 500)
+    assert spans[-1, 1] == len(text) * times
+    assert len(spans) >= len(text) * times // 1000
 
 
 @pytest.mark.parametrize("name", ANY_CHUNKER)
@@ -352,10 +370,13 @@ def test_only_new_sentences_are_encoded_and_all_is_as_from_nothing(ponds):
 
 @pytest.mark.parametrize("name", ANY_CHUNKER)
 def test_sentence_vectors_are_in_the_graph_only_for_a_chunker_that_takes_them(tmp_path, make_project, name):
-    project = make_project(tmp_path, {"corpora": {"a": {"path": "a.jsonl"}}, "chunker": name})
+    asked = {"path": "q.jsonl", "corpora": ["a"], "train": ["train"]}
+    values = {"corpora": {"a": {"path": "a.jsonl"}}, "question_sets": {"q": asked}, "chunker": name}
+    project = make_project(tmp_path, values)
     recipes = automation.graph(project.settings)
-    assert ("sentence_vectors" in recipes) == (name == "semantic")
-    assert ("sentence_vectors" in recipes["chunks/level_1"].deps) == (name == "semantic")
+    takes_them = name in ("semantic", "learned")
+    assert ("sentence_vectors" in recipes) == takes_them
+    assert ("sentence_vectors" in recipes["chunks/level_1"].deps) == takes_them
 
 
 def bucket(folder_, texts):

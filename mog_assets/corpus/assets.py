@@ -5,17 +5,20 @@ from __future__ import annotations
 import json
 import unicodedata
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pyarrow.parquet as pq
 
+from mog_assets import tensors
 from mog_assets.arrays import save_array
 from mog_assets.config import Settings
-from mog_assets.corpus import checks, plots
+from mog_assets.corpus import checks, chunker_training, learned, plots
 from mog_assets.corpus.chunkers import CHUNKERS, unit_chars
 from mog_assets.corpus.chunks import bucket_units
 from mog_assets.corpus.documents import (
@@ -33,17 +36,22 @@ from mog_assets.corpus.memory import load_memory
 from mog_assets.corpus.questions import (
     KnownDocument,
     QuestionReading,
+    load_questions,
     read_questions,
     sharing_evidence,
     split_counts,
+    validation_rows,
     write_questions,
 )
 from mog_assets.errors import MogError
 from resources.encoding import encode_buckets
+from resources.points import reach
 from resources.recipe import Recipe, Work
 from resources.store import Artefact, Store, digest
 
 GROUP = "corpus"
+# Logical name of the weights of the learned chunker.
+CHUNKER = "chunker.safetensors"
 # What is read also follows from these.
 _LIBRARIES = [unicodedata.unidata_version, *map(version, ("beautifulsoup4", "charset-normalizer"))]
 
@@ -124,6 +132,97 @@ def build_sentence_vectors(work: Work) -> None:
     work.info["encoder"] = work.tools.encoder.fingerprint
 
 
+def build_chunker(work: Work) -> None:
+    """Train the chunker on the training questions whose answers stand in documents."""
+    settings, encoder = work.settings, work.tools.encoder
+    training, longest = settings.chunker.training, unit_chars(settings.finest_chars)
+    asked = [
+        question
+        for name, question_set in settings.question_sets.items()
+        for question in load_questions(work.input("questions").path(f"{name}.parquet"), question_set.train)
+    ]
+    documents = {(span.corpus, span.doc) for question in asked for span in question.evidence}
+    found = chunker_training.sources(_titles_and_texts(work, documents), asked, longest)
+    held = chunker_training.within(found, longest, training.spans)
+    if len(held) < 2:
+        raise MogError(
+            f"chunker.name: 'learned' expects training questions with evidence of at most {longest} characters in at "
+            f"least 2 documents, got {len(held)}: add such questions to a train split, or name another chunker"
+        )
+    options = [training.model_dump(), settings.finest_chars, settings.seed, encoder.fingerprint]
+    content = [[vars(source) | {"answers": source.answers.tolist()} for source in held], options]
+    path, there = work.file(CHUNKER, content)
+    curve_path, curve_there = work.file("curve.parquet", content)
+    if not (there and curve_there):
+        trained = _train_chunker(work, held, longest, digest(content))
+        with work.writing(curve_path) as temporary:
+            pd.DataFrame(trained.curve).to_parquet(temporary)
+        with work.writing(path) as temporary:
+            temporary.write_bytes(learned.stored(trained.scorer))
+        work.recomputed["epochs trained"] = len(trained.curve)
+    scorer, _ = learned.opened(path)
+    curve = pd.read_parquet(curve_path).to_dict("records")
+    best = chunker_training.best_epoch(curve)
+    questions = sum(len(source.questions) for source in held)
+    work.counts |= {
+        "documents": len(held),
+        "questions": questions,
+        "documents beyond chunker.training.spans": len(found) - len(held),
+        "best epoch": best,
+        "tokens to answer on held-out documents": round(curve[best - 1]["validation_tokens"], 1),
+    }
+    work.info["encoder"] = encoder.fingerprint
+    work.show_plot("training", plots.chunker_curves(curve, best))
+    work.show_table("facts", [{"fact": name, "value": str(value)} for name, value in scorer.facts.items()])
+
+
+def _train_chunker(
+    work: Work, held: list[chunker_training.Source], longest: int, content: str
+) -> chunker_training.Trained:
+    settings, encoder = work.settings, work.tools.encoder
+    training = settings.chunker.training
+
+    def encode(texts: Sequence[str]) -> np.ndarray:
+        with work.progress(len(texts), "texts encoded") as advance:
+            return encoder.encode(texts, advance)
+
+    articles = chunker_training.articles(held, longest, encode)
+    held_out = validation_rows([article.name for article in articles], training.validation, "chunker")
+    # An epoch that was learned is not learned again: what training leaves here goes when it is over.
+    left = settings.home / "cache" / f"chunker-{content}.safetensors"
+
+    def save(state: chunker_training.State) -> None:
+        left.parent.mkdir(parents=True, exist_ok=True)
+        with work.writing(left) as temporary:
+            temporary.write_bytes(tensors.encode(state["arrays"], state["facts"]))
+        reach("epoch learned")
+
+    resume = None
+    if left.exists():
+        # Half of a file, or another's, is no reason to fail: training begins anew.
+        with suppress(ValueError):
+            arrays, facts = tensors.decode(left.read_bytes())
+            resume = {"arrays": arrays, "facts": facts}
+    with work.progress(training.epochs, "epochs trained (at most)") as advance:
+        trained = chunker_training.train(
+            articles, held_out, settings.finest_chars, training, settings.seed, advance, resume, save
+        )
+    left.unlink(missing_ok=True)
+    return trained
+
+
+def _titles_and_texts(work: Work, wanted: set[tuple[str, str]]) -> dict[tuple[str, str], tuple[str, str]]:
+    found = {}
+    for corpus in sorted({corpus for corpus, _ in wanted}):
+        documents = work.input("documents", corpus)
+        for name in documents.names("bucket"):
+            table = pq.read_table(documents.path(name), columns=["id", "title", "text"])
+            for identity, title, text in zip(*(table[c].to_pylist() for c in ("id", "title", "text")), strict=True):
+                if (corpus, identity) in wanted:
+                    found[corpus, identity] = (title, text)
+    return found
+
+
 def _texts(documents: Artefact, name: str) -> list[str]:
     """What tells the texts of a bucket."""
     found: list[str] = pq.read_table(documents.path(name), columns=["sha256"])["sha256"].to_pylist()
@@ -151,6 +250,11 @@ def build_finest(work: Work) -> None:
             vectors = name.replace(".parquet", ".npy")
             jobs[name]["vectors"] = str(stored.path(vectors))
             keys[name].append(stored.manifest.files[vectors]["sha256"])
+    if CHUNKERS[work.settings.chunker.name].trained:
+        trained = work.tools.store.read("chunker")
+        for name in names:
+            jobs[name]["weights"] = str(trained.path(CHUNKER))
+            keys[name].append(trained.manifest.files[CHUNKER]["sha256"])
     split = sum(work.map("mog_assets.corpus.chunks:split_bucket", jobs, keys, "buckets split", reuse=True))
     total = sum(len(bucket) for bucket in texts.values())
     work.recomputed |= {"documents split": split, "documents skipped": total - split}
@@ -325,8 +429,8 @@ def recipes(settings: Settings) -> list[Recipe]:
             kinds=("parquet",),
         ),
     ]
-    by_meaning = CHUNKERS[settings.chunker.name].sentence_vectors
-    if by_meaning:
+    chunker = CHUNKERS[settings.chunker.name]
+    if chunker.sentence_vectors:
         found.append(
             Recipe(
                 key="sentence_vectors",
@@ -339,13 +443,34 @@ def recipes(settings: Settings) -> list[Recipe]:
                 pool="gpu",
             )
         )
+    if chunker.trained:
+        found.append(
+            Recipe(
+                key="chunker",
+                build=build_chunker,
+                description="The scorer of the learned chunker, trained on training questions with evidence.",
+                group=GROUP,
+                deps=("documents", "questions"),
+                partitioned=False,
+                settings=lambda tools: [
+                    tools.settings.chunker.training.model_dump(),
+                    tools.settings.finest_chars,
+                    tools.settings.seed,
+                    {name: q.train for name, q in tools.settings.question_sets.items()},
+                    tools.encoder.identity,
+                ],
+                kinds=("pytorch",),
+                pool="gpu",
+            )
+        )
+    looked_at = ["sentence_vectors"] * chunker.sentence_vectors + ["chunker"] * chunker.trained
     found.append(
         Recipe(
             key="chunks/level_1",
             build=build_finest,
             description="Level-1 spans, as the chunker cuts them. The only chunks that are stored.",
             group=GROUP,
-            deps=("documents", "sentence_vectors") if by_meaning else ("documents",),
+            deps=("documents", *looked_at),
             settings=lambda tools: list(_chunker_options(tools.settings).values()),
             checks=(checks.SPANS_TILE,),
             version=READER,

@@ -44,10 +44,12 @@ class Chunker:
     Attributes:
         make: The function that cuts, from its options. What takes long, such as reading weights, is done here, once.
         sentence_vectors: Whether it takes vectors, of the units of at most `unit_chars` characters.
+        trained: Whether it takes the weights of a trained model.
     """
 
     make: Callable[[Options], Split]
     sentence_vectors: bool = False
+    trained: bool = False
 
 
 def unit_chars(finest_chars: int) -> int:
@@ -191,6 +193,93 @@ def semantic(text: str, finest_chars: int, vectors: np.ndarray) -> Spans:
     return spans_to(breaks[1:])
 
 
+# Units of the longest chunk that is looked at, but for one that is a unit by itself: prose of twice a thousand
+# characters has some fifteen.
+WINDOW = 24
+# What a paragraph that begins inside a chunk costs; a chunk twice as long as it should be costs 1.
+_PARAGRAPH = 0.6
+
+
+def opening(text: str, ends: np.ndarray) -> np.ndarray:
+    """Which units of a text open a paragraph: the first, and those behind a blank line; bool of shape (units,).
+
+    Args:
+        text: The text.
+        ends: Offsets of the ends of its units.
+    """
+    found = np.ones(len(ends), bool)
+    start = 0
+    for i, end in enumerate(ends[:-1].tolist()):
+        unit = text[start:end]
+        found[i + 1] = unit.count("\n", len(unit.rstrip())) > 1
+        start = end
+    return found
+
+
+def candidates(ends: np.ndarray, longest: int) -> tuple[np.ndarray, np.ndarray]:
+    """The chunks that a text could have.
+
+    Args:
+        ends: Offsets of the ends of its n units.
+        longest: Characters of the longest chunk. A unit that is longer is a chunk of its own.
+
+    Returns:
+        Characters of the chunk from the start of each unit to the end of each that follows, int64 of shape
+        (n, WINDOW); and whether there can be such a chunk, bool of the same shape.
+    """
+    last = np.arange(len(ends))[:, None] + np.arange(WINDOW)
+    starts = np.concatenate([[0], ends[:-1]]).astype(np.int64)
+    length = ends[np.minimum(last, len(ends) - 1)] - starts[:, None]
+    return length, (last < len(ends)) & ((length <= longest) | (np.arange(WINDOW) == 0))
+
+
+def least(cost: np.ndarray, penalty: float = 0) -> list[int]:
+    """The cut of a text whose chunks cost least in all.
+
+    Args:
+        cost: Of the chunk from each unit to each that follows, float of shape (n, WINDOW); infinite where there is
+            none.
+        penalty: What every chunk costs besides; may be negative.
+
+    Returns:
+        Increasing numbers, the last one n: chunks end with these many units.
+    """
+    n = len(cost)
+    best, before = np.full(n + WINDOW + 1, np.inf), np.zeros(n + WINDOW + 1, np.int64)
+    best[0] = 0
+    for start in range(n):
+        reach = best[start] + penalty + cost[start]
+        behind = slice(start + 1, start + 1 + WINDOW)
+        better = reach < best[behind]
+        best[behind][better] = reach[better]
+        before[behind][better] = start
+    taken = [n] if n else []
+    while taken and before[taken[-1]]:
+        taken.append(int(before[taken[-1]]))
+    return taken[::-1]
+
+
+def paragraphs(text: str, finest_chars: int) -> Spans:
+    """Whole sentences in chunks as even as may be, which rather end where a paragraph does than go on into the next.
+
+    The sum over all chunks of the squared relative distance from `finest_chars`, and of `_PARAGRAPH` for every
+    paragraph that begins inside one, is the least there is. No chunk is longer than twice `finest_chars`.
+
+    Args:
+        text: Any text.
+        finest_chars: Length that is aimed at, in characters, ≥ 1.
+    """
+    ends = units(text, unit_chars(finest_chars))
+    length, possible = candidates(ends, unit_chars(finest_chars))
+    if not len(ends):
+        return spans_to([])
+    begun = np.cumsum(opening(text, ends))
+    last = np.minimum(np.arange(len(ends))[:, None] + np.arange(WINDOW), len(ends) - 1)
+    cost = (length / finest_chars - 1) ** 2 + _PARAGRAPH * (begun[last] - begun[:, None])
+    taken = least(np.where(possible, cost, np.inf))
+    return spans_to(ends[np.asarray(taken) - 1])
+
+
 def _make_semantic(options: Options) -> Split:
     def split(text: str, vectors: np.ndarray | None) -> Spans:
         assert vectors is not None
@@ -199,10 +288,26 @@ def _make_semantic(options: Options) -> Split:
     return split
 
 
+def _make_learned(options: Options) -> Split:
+    # Nobody else waits for torch.
+    from mog_assets.corpus.learned import opened, spans_of
+
+    assert options.weights is not None
+    scorer, model = opened(options.weights)
+
+    def split(text: str, vectors: np.ndarray | None) -> Spans:
+        assert vectors is not None
+        return spans_of(text, options.finest_chars, vectors, scorer, model)
+
+    return split
+
+
 CHUNKERS: dict[str, Chunker] = {
     "sentences": Chunker(lambda options: lambda text, _: sentences(text, options.finest_chars)),
     "fixed": Chunker(lambda options: lambda text, _: fixed(text, options.finest_chars, options.tokens)),
     "recursive": Chunker(lambda options: lambda text, _: recursive(text, options.finest_chars)),
+    "paragraphs": Chunker(lambda options: lambda text, _: paragraphs(text, options.finest_chars)),
     "semantic": Chunker(_make_semantic, sentence_vectors=True),
+    "learned": Chunker(_make_learned, sentence_vectors=True, trained=True),
 }
 """Every chunker by the name that `chunker` in `mog.yaml` gives it."""

@@ -30,9 +30,8 @@ _PACKAGES = ("mog-assets", "dagster", "torch", "transformers", "bm25s", "qdrant-
 
 def offered(settings: Settings) -> list[Experiment]:
     """The experiments that a project can have."""
-    if not any(question_set.test for question_set in settings.question_sets.values()):
-        return []
-    return [experiment for experiment in EXPERIMENTS if experiment.reads(settings)]
+    tested = any(question_set.test for question_set in settings.question_sets.values())
+    return [e for e in EXPERIMENTS if e.reads(settings) and (tested or not e.asks_test_questions)]
 
 
 def build_experiment(experiment: Experiment, work: Work) -> None:

@@ -221,6 +221,7 @@ class Experiment:
         options: The settings it depends on besides those of what it reads, as JSON values; encoder settings stand for
             the encoder that they open.
         version: Of the code; raised when the same inputs give another content.
+        asks_test_questions: Whether there is nothing to it without some.
     """
 
     name: str
@@ -230,6 +231,7 @@ class Experiment:
     reads: Callable[[Settings], Sequence[str]]
     options: Callable[[Settings], Any] = lambda settings: None
     version: str = "1"
+    asks_test_questions: bool = True
 
 
 def score_rows(

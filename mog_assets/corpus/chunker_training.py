@@ -1,0 +1,622 @@
+"""How the learned chunker is trained: questions with known answer spans say what chunks should have been.
+
+A question is asked of chunks by the similarity of vectors. Its tokens to answer are those of all chunks, best first, up
+to and including the one that holds the answer. Chunks of other documents, and the document's own elsewhere, are the
+same distractors whatever chunk the answer is in.
+
+References: "Optimizing Retrieval Augmented Generation with Learned Chunking" (Markowitz and Galiya), "Train the Chunker
+End-to-End on Question Answering"; SYSTEMS.md, section 3.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+
+from mog_assets.config import ChunkerTraining
+from mog_assets.corpus.chunkers import WINDOW, candidates, least
+from mog_assets.corpus.chunks import chunk_text
+from mog_assets.corpus.learned import (
+    Scorer,
+    Shape,
+    Windows,
+    costs,
+    network,
+    penalty_for,
+    scores,
+    windows,
+)
+from mog_assets.corpus.questions import Question
+from mog_assets.corpus.sentences import token_starts, units
+from mog_assets.errors import MogError
+
+# Tokens to answer at which curves and early stopping count a question as lost: its tail would decide every mean.
+LOST = 2000
+# A question's cost in a chunk, against its mean over chunks, is at most so many times as much, or as little.
+_EXTREME = np.exp(3)
+
+
+@dataclass(frozen=True)
+class Article:
+    """A training document.
+
+    Attributes:
+        name: Of corpus and document.
+        text: Its text.
+        ends: Offsets of the ends of its n units.
+        vectors: Their unit vectors, float of shape (n, size).
+        longest: Characters of the longest chunk.
+        questions: Unit vectors of its questions, float of shape (questions, size).
+        answers: int64 array of shape (questions, 2): first and last unit of each answer.
+        chunks: Unit vectors of its possible chunks in order of `possible`, float of shape (possible chunks, size).
+    """
+
+    name: str
+    text: str
+    ends: np.ndarray
+    vectors: np.ndarray
+    longest: int
+    questions: np.ndarray
+    answers: np.ndarray
+    chunks: np.ndarray
+
+    @cached_property
+    def windows(self) -> Windows:
+        """What a scorer is given of it."""
+        return windows(self.text, self.ends, self.vectors, self.longest)
+
+    @cached_property
+    def possible(self) -> np.ndarray:
+        """int64 array of shape (possible chunks, 2): first unit, and the one behind the last."""
+        start, place = np.nonzero(self.windows.possible)
+        return np.stack([start, start + place + 1], axis=1)
+
+    @cached_property
+    def number(self) -> np.ndarray:
+        """int64 array of shape (n, WINDOW): number of the possible chunk of each start and end."""
+        mask = self.windows.possible
+        return np.where(mask, np.cumsum(mask).reshape(mask.shape) - 1, -1)
+
+    @cached_property
+    def tokens(self) -> np.ndarray:
+        """int64 array of shape (n + 1,): tokens before each unit."""
+        return np.searchsorted(token_starts(self.text), np.concatenate([[0], self.ends]))
+
+    @cached_property
+    def similarities(self) -> np.ndarray:
+        """float32 of shape (questions, possible chunks)."""
+        return self.questions.astype(np.float32) @ self.chunks.astype(np.float32).T
+
+    def numbers(self, taken: Sequence[int]) -> np.ndarray:
+        """Numbers of the chunks that end with these many units."""
+        after = np.asarray(taken, np.int64)
+        start = np.concatenate([[0], after[:-1]])
+        return self.number[start, after - start - 1]
+
+    def size(self, chunks: np.ndarray) -> np.ndarray:
+        """Tokens of some possible chunks."""
+        return self.tokens[self.possible[chunks, 1]] - self.tokens[self.possible[chunks, 0]]
+
+    def holding(self, chunks: np.ndarray) -> np.ndarray:
+        """Which of some possible chunks hold which answer whole: bool of shape (questions, chunks)."""
+        first, behind = self.possible[chunks].T
+        return (first <= self.answers[:, :1]) & (behind > self.answers[:, 1:])
+
+
+def packed(article: Article, chars: int) -> list[int]:
+    """Whole units packed up to `chars` characters, as numbers of units that chunks end with."""
+    taken: list[int] = []
+    start = 0
+    ends = article.ends
+    for unit in range(1, len(ends)):
+        if ends[unit] - start > chars or unit - (taken[-1] if taken else 0) >= WINDOW:
+            taken.append(unit)
+            start = int(ends[unit - 1])
+    return [*taken, len(ends)]
+
+
+@dataclass(frozen=True)
+class Distractors:
+    """Chunks that questions of one article meet besides its own: sorted by similarity, with tokens summed up.
+
+    Attributes:
+        similarity: float32 of shape (questions, chunks), descending.
+        tokens: int64 of shape (questions, chunks + 1): tokens of the chunks before each place.
+    """
+
+    similarity: np.ndarray
+    tokens: np.ndarray
+
+    @classmethod
+    def of(cls, questions: np.ndarray, chunks: np.ndarray, tokens: np.ndarray) -> Distractors:
+        """Of some questions among some chunks, by their vectors."""
+        found = questions.astype(np.float32) @ chunks.astype(np.float32).T
+        order = np.argsort(-found, axis=1, kind="stable")
+        summed = np.cumsum(np.pad(tokens[order], ((0, 0), (1, 0))), axis=1)
+        return cls(np.take_along_axis(found, order, axis=1), summed)
+
+    def before(self, question: int, similarity: np.ndarray) -> np.ndarray:
+        """Tokens of the chunks that are at least as similar to a question as each of these."""
+        return self.tokens[question, np.searchsorted(-self.similarity[question], -similarity, side="right")]
+
+
+def _pool(articles: Sequence[Article], cuts: Sequence[Sequence[int]]) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Vectors and tokens of all chunks of some articles, and which article each is of."""
+    numbers = [article.numbers(taken) for article, taken in zip(articles, cuts, strict=True)]
+    pairs = list(zip(articles, numbers, strict=True))
+    return (
+        np.concatenate([a.chunks[n] for a, n in pairs]),
+        np.concatenate([a.size(n) for a, n in pairs]),
+        np.repeat(np.arange(len(articles)), [len(n) for n in numbers]),
+    )
+
+
+def tokens_to_answer(articles: Sequence[Article], cuts: Sequence[Sequence[int]]) -> list[np.ndarray]:
+    """Tokens to answer of every question over the chunks of all articles; infinite where no chunk holds its answer.
+
+    Args:
+        articles: The articles.
+        cuts: How many units end with each chunk, for each article.
+
+    Returns:
+        float64 of shape (questions,) for each article.
+    """
+    vectors, tokens, owner = _pool(articles, cuts)
+    found = []
+    for place, (article, taken) in enumerate(zip(articles, cuts, strict=True)):
+        other = Distractors.of(article.questions, vectors[owner != place], tokens[owner != place])
+        found.append(_tokens(article, article.numbers(taken), other, np.arange(len(article.questions))))
+    return found
+
+
+def _tokens(article: Article, chunks: np.ndarray, other: Distractors, asked: np.ndarray) -> np.ndarray:
+    """Tokens to answer of some questions of an article that is cut into some chunks."""
+    similar = article.similarities[np.ix_(asked, chunks)]
+    holds = article.holding(chunks)[asked]
+    least_similar = np.where(holds, similar, -np.inf).max(axis=1, initial=-np.inf)
+    own = (article.size(chunks) * (similar >= least_similar[:, None])).sum(axis=1)
+    rest = [int(other.before(int(q), least_similar[i : i + 1])[0]) for i, q in enumerate(asked)]
+    return np.where(holds.any(axis=1), own + np.asarray(rest, np.float64), np.inf)
+
+
+def chunk_costs(articles: Sequence[Article], finest_chars: int) -> list[np.ndarray]:
+    """What the possible chunks cost the questions whose answers they hold: float64 of shape (n, WINDOW) per article.
+
+    A question's tokens to answer, were its answer in a chunk and all else packed, are divided by their geometric mean
+    over the chunks that could hold the answer: how hard it is by itself is no matter of where the text is cut. All
+    questions of an article count together, scaled to one question a unit, so that articles that were asked more count
+    as others.
+    """
+    cuts = [packed(article, finest_chars) for article in articles]
+    vectors, tokens, owner = _pool(articles, cuts)
+    found = []
+    for place, article in enumerate(articles):
+        other = Distractors.of(article.questions, vectors[owner != place], tokens[owner != place])
+        own = article.numbers(cuts[place])
+        holds, every = article.holding(own), article.holding(np.arange(len(article.possible)))
+        size = article.size(np.arange(len(article.possible)))
+        total = np.zeros(len(article.possible))
+        for question in range(len(article.questions)):
+            could = np.flatnonzero(every[question])
+            if not len(could):
+                continue
+            similar = article.similarities[question]
+            # The packed chunk that has the answer now gives way to the one that would have it.
+            rivals = own[~holds[question]]
+            order = np.argsort(-similar[rivals], kind="stable")
+            summed = np.concatenate([[0], np.cumsum(article.size(rivals)[order])])
+            ahead = np.searchsorted(-similar[rivals][order], -similar[could], side="right")
+            cost = np.log(other.before(question, similar[could]) + summed[ahead] + size[could])
+            total[could] += np.clip(np.exp(cost - cost.mean()), 1 / _EXTREME, _EXTREME)
+        target = np.zeros(article.windows.possible.shape)
+        target[article.windows.possible] = total * len(article.ends) / max(len(article.questions), 1)
+        found.append(target)
+    return found
+
+
+@dataclass(frozen=True)
+class Pair:
+    """Two ends of one chunk, the first of which gave fewer tokens to answer."""
+
+    article: int
+    start: int
+    better: int
+    worse: int
+
+
+def preferences(
+    articles: Sequence[Article],
+    scored: Sequence[np.ndarray],
+    others: Sequence[Distractors],
+    bonus: float,
+    every: bool,
+    rng: np.random.Generator,
+) -> list[Pair]:
+    """Preferences between the end that is taken and one drawn instead, for each question once.
+
+    An article is cut greedily up to the chunk that holds the question's answer. There another end is drawn by the
+    softmax of the scores; from either on it is cut greedily to its end. Ties are passed over.
+
+    Args:
+        articles: The articles.
+        scored: Their scores, from `learned.scores`.
+        others: What the questions of each meet besides its own chunks.
+        bonus: Added to a score for each full length of the longest chunk, so that chunks keep their mean length.
+        every: Compare the tokens of all questions from there on, not those of the one.
+        rng: Draws the ends.
+    """
+    found = []
+    for place, (article, score, other) in enumerate(zip(articles, scored, others, strict=True)):
+        values = _biased(article, score, bonus)
+        following = np.arange(len(values)) + values.argmax(axis=1) + 1
+        for question in range(len(article.questions)):
+            path = [0]
+            while following[path[-1]] <= article.answers[question, 1]:
+                path.append(int(following[path[-1]]))
+            start, taken = path[-1], int(following[path[-1]]) - path[-1] - 1
+            if start > article.answers[question, 0]:
+                continue
+            chances = np.where(np.isfinite(values[start]), np.exp(values[start] - values[start].max()), 0)
+            chances[taken] = 0
+            if not chances.sum() > 0:
+                continue
+            drawn = int(rng.choice(WINDOW, p=chances / chances.sum()))
+            asked = np.flatnonzero(article.answers[:, 0] >= start) if every else np.array([question])
+            either = [
+                np.minimum(_tokens(article, article.numbers(cut), other, asked), 1e6).sum()
+                for cut in (_onward(path[1:], start + end + 1, following) for end in (taken, drawn))
+            ]
+            if either[0] != either[1]:
+                better, worse = (taken, drawn) if either[0] < either[1] else (drawn, taken)
+                found.append(Pair(place, start, better, worse))
+    return found
+
+
+def _biased(article: Article, score: np.ndarray, bonus: float) -> np.ndarray:
+    starts = np.concatenate([[0], article.ends[:-1]])
+    last = np.minimum(np.arange(len(score))[:, None] + np.arange(WINDOW), len(score) - 1)
+    share = (article.ends[last] - starts[:, None]) / article.longest
+    return np.where(article.windows.possible, score + bonus * share, -np.inf)
+
+
+def _onward(path: Sequence[int], end: int, following: np.ndarray) -> list[int]:
+    taken = [*path, end]
+    while taken[-1] < len(following):
+        taken.append(int(following[taken[-1]]))
+    return taken
+
+
+def _bonus(articles: Sequence[Article], scored: Sequence[np.ndarray], chars: int) -> float:
+    """The bonus with which greedy chunks have a mean length."""
+    wanted = sum(int(a.ends[-1]) for a in articles) / chars
+    low, high = -200.0, 200.0
+    for _ in range(20):
+        middle = (low + high) / 2
+        count = 0
+        for article, score in zip(articles, scored, strict=True):
+            values = _biased(article, score, middle)
+            following = np.arange(len(values)) + values.argmax(axis=1) + 1
+            count += len(_onward([], int(following[0]), following))
+        low, high = (middle, high) if count > wanted else (low, middle)
+    return (low + high) / 2
+
+
+@dataclass(frozen=True)
+class Trained:
+    """A scorer, and how it was trained.
+
+    Attributes:
+        scorer: Of the epoch with the fewest tokens to answer on held-out articles.
+        curve: Per epoch: `epoch` (from 1), `train_loss`, `train_tokens`, `validation_tokens` (tokens to answer, at most
+            `LOST`, with chunks of the mean length).
+        best_epoch: The epoch of the weights.
+    """
+
+    scorer: Scorer
+    curve: list[dict[str, float]]
+    best_epoch: int
+
+
+State = dict[str, Any]
+"""Where training stands after an epoch: `arrays`, by name, and `facts`, as JSON values."""
+
+
+def train(
+    articles: Sequence[Article],
+    held_out: np.ndarray,
+    finest_chars: int,
+    settings: ChunkerTraining,
+    seed: int,
+    advance: Callable[[int], None] | None = None,
+    resume: State | None = None,
+    save: Callable[[State], None] | None = None,
+) -> Trained:
+    """Train a scorer; the same arguments give the same weights, also where training was interrupted.
+
+    Args:
+        articles: Training documents.
+        held_out: Which of them tell when to stop, bool array of shape (articles,).
+        finest_chars: Mean length of chunks, in characters.
+        settings: Of the training.
+        seed: Of weights, order, dropout and drawn ends.
+        advance: Called with 1 when an epoch is over.
+        resume: The last state that `save` was given.
+        save: Called after each epoch.
+
+    Raises:
+        MogError: the loss is not finite.
+    """
+    import torch
+
+    shape = Shape(articles[0].vectors.shape[1], settings.width, settings.layers)
+    fit = [a for a, out in zip(articles, held_out, strict=True) if not out]
+    rest = [a for a, out in zip(articles, held_out, strict=True) if out]
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(seed)
+        model = network(shape)
+        optimiser = torch.optim.AdamW(model.parameters(), lr=settings.learning_rate, weight_decay=0.05)
+        curve: list[dict[str, float]] = []
+        best: dict[str, np.ndarray] = {}
+        if resume:
+            curve, best = _restored(model, optimiser, resume)
+        data = _Data.of(fit, finest_chars, settings)
+        while not _over(curve, settings):
+            epoch = len(curve) + 1
+            # What an epoch draws follows from its number, so that one that goes on draws the same.
+            torch.manual_seed(seed * 100_003 + epoch)
+            loss = data.epoch(model, optimiser, np.random.default_rng([seed, epoch]))
+            if not np.isfinite(loss):
+                raise MogError(
+                    f"chunker: train_loss must be finite, got {loss} in epoch {epoch}; lower "
+                    f"chunker.training.learning_rate ({settings.learning_rate})"
+                )
+            told = {"epoch": epoch, "train_loss": loss}
+            for name, part in (("train", fit), ("validation", rest)):
+                found = np.concatenate(tokens_to_answer(part, _cuts(model, part, finest_chars, settings)[0]))
+                told[f"{name}_tokens"] = float(np.minimum(found, LOST).mean())
+            curve.append(told)
+            if best_epoch(curve) == epoch:
+                best = {name: tensor.detach().numpy().copy() for name, tensor in model.state_dict().items()}
+            if save:
+                save(_state(model, optimiser, curve, best))
+            if advance:
+                advance(1)
+        model.load_state_dict({name: torch.from_numpy(array) for name, array in best.items()})
+        penalty = _cuts(model, articles, finest_chars, settings)[1]
+    facts = {
+        "shape": vars(shape),
+        "finest_chars": finest_chars,
+        "objective": settings.objective,
+        "penalty": penalty,
+        "seed": seed,
+    }
+    return Trained(Scorer(best, facts), curve, best_epoch(curve))
+
+
+def best_epoch(curve: Sequence[Mapping[str, float]]) -> int:
+    """The epoch with the fewest tokens to answer on held-out articles, the first of equals; 0 before the first."""
+    return int(min(curve, key=lambda told: told["validation_tokens"])["epoch"]) if curve else 0
+
+
+def _over(curve: Sequence[Mapping[str, float]], settings: ChunkerTraining) -> bool:
+    return len(curve) >= settings.epochs or len(curve) - best_epoch(curve) >= settings.patience
+
+
+def _cuts(
+    model: Any, articles: Sequence[Article], finest_chars: int, settings: ChunkerTraining
+) -> tuple[list[list[int]], float]:
+    """How articles are cut now into chunks of a mean length, and the penalty that does it."""
+    held = [costs(scores(model, a.windows, a.vectors), a.windows.possible, settings.objective) for a in articles]
+    penalty = penalty_for(finest_chars, [int(a.ends[-1]) for a in articles], held)
+    return [least(cost, penalty) for cost in held], penalty
+
+
+@dataclass(frozen=True)
+class _Data:
+    """Training windows of all articles, and what their losses are made of."""
+
+    articles: Sequence[Article]
+    finest_chars: int
+    settings: ChunkerTraining
+    inputs: tuple[Any, ...]
+    first: np.ndarray
+    targets: Any
+    others: Sequence[Distractors]
+
+    @classmethod
+    def of(cls, articles: Sequence[Article], finest_chars: int, settings: ChunkerTraining) -> _Data:
+        import torch
+
+        first = np.cumsum([0, *(len(a.ends) for a in articles)])
+        vectors = torch.from_numpy(np.concatenate([a.vectors for a in articles]).astype(np.float32))
+        index = np.concatenate([a.windows.units + offset for a, offset in zip(articles, first, strict=False)])
+        arrays = [np.concatenate([getattr(a.windows, n) for a in articles]) for n in ("features", "seen", "possible")]
+        targets, others = None, []
+        if settings.objective == "regression":
+            targets = torch.from_numpy(np.concatenate(chunk_costs(articles, finest_chars)).astype(np.float32))
+        else:
+            pooled, tokens, owner = _pool(articles, [packed(a, finest_chars) for a in articles])
+            others = [
+                Distractors.of(a.questions, pooled[owner != i], tokens[owner != i]) for i, a in enumerate(articles)
+            ]
+        inputs = (vectors, torch.from_numpy(index), *map(torch.from_numpy, arrays))
+        return cls(articles, finest_chars, settings, inputs, first, targets, others)
+
+    def epoch(self, model: Any, optimiser: Any, rng: np.random.Generator) -> float:
+        """Learn from all there is once; the mean loss."""
+        import torch
+
+        pairs = self._pairs(model, rng) if self.targets is None else None
+        model.train()
+        order = torch.from_numpy(
+            rng.permutation(len(self.first) and int(self.first[-1]) if pairs is None else len(pairs))
+        )
+        total = 0.0
+        for rows in order.split(self.settings.batch_size):
+            loss = self._regression(model, rows) if pairs is None else self._preference(model, pairs[rows])
+            optimiser.zero_grad()
+            loss.backward()
+            torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+            optimiser.step()
+            total += float(loss.detach()) * len(rows)
+        return total / max(len(order), 1)
+
+    def _scores(self, model: Any, starts: Any) -> tuple[Any, Any]:
+        vectors, index, features, seen, possible = self.inputs
+        wide = int(possible[starts].sum(1).max()) + 2
+        out = model(vectors[index[starts, :wide]], features[starts, :wide], seen[starts, :wide])
+        return out, possible[starts, : wide - 2]
+
+    def _regression(self, model: Any, starts: Any) -> Any:
+        """Poisson deviance, but for what no score changes: costs are sums of as many parts as there are questions."""
+        out, possible = self._scores(model, starts)
+        target = self.targets[starts, : out.shape[1]]
+        return (out.clamp(max=20).exp() - target * out)[possible].mean()
+
+    def _preference(self, model: Any, pairs: Any) -> Any:
+        """Cross-entropy over the two scores."""
+        import torch
+
+        out, _ = self._scores(model, pairs[:, 0])
+        better, worse = (out.gather(1, pairs[:, column : column + 1])[:, 0] for column in (1, 2))
+        return torch.nn.functional.softplus(worse - better).mean()
+
+    def _pairs(self, model: Any, rng: np.random.Generator) -> Any:
+        import torch
+
+        scored = [scores(model, a.windows, a.vectors) for a in self.articles]
+        bonus = _bonus(self.articles, scored, self.finest_chars)
+        every = self.settings.questions == "all"
+        found = preferences(self.articles, scored, self.others, bonus, every, rng)
+        rows = [(int(self.first[p.article]) + p.start, p.better, p.worse) for p in found]
+        return torch.tensor(rows, dtype=torch.int64).reshape(-1, 3)
+
+
+def _state(model: Any, optimiser: Any, curve: list[dict[str, float]], best: Mapping[str, np.ndarray]) -> State:
+    arrays = {f"now.{name}": tensor.detach().numpy() for name, tensor in model.state_dict().items()}
+    arrays |= {f"best.{name}": array for name, array in best.items()}
+    for number, held in optimiser.state_dict()["state"].items():
+        arrays |= {f"optimiser.{number}.{name}": value.numpy() for name, value in held.items()}
+    return {"arrays": arrays, "facts": {"curve": curve}}
+
+
+def _restored(model: Any, optimiser: Any, state: State) -> tuple[list[dict[str, float]], dict[str, np.ndarray]]:
+    import torch
+
+    parts: dict[str, dict[str, np.ndarray]] = {"now": {}, "best": {}, "optimiser": {}}
+    for name, array in state["arrays"].items():
+        part, rest = name.split(".", 1)
+        parts[part][rest] = array
+    model.load_state_dict({name: torch.from_numpy(array.copy()) for name, array in parts["now"].items()})
+    held = optimiser.state_dict()
+    for name, array in parts["optimiser"].items():
+        number, key = name.split(".")
+        held["state"].setdefault(int(number), {})[key] = torch.from_numpy(array.copy())
+    optimiser.load_state_dict(held)
+    return list(state["facts"]["curve"]), parts["best"]
+
+
+@dataclass(frozen=True)
+class Source:
+    """A document that chunkers may be trained on: its name, title and text, and texts and answers of its questions.
+
+    Attributes:
+        questions: Texts of the n questions.
+        answers: int64 array of shape (n, 2): start and end of each answer in the text.
+    """
+
+    name: str
+    title: str
+    text: str
+    questions: Sequence[str]
+    answers: np.ndarray
+
+
+def articles(sources: Sequence[Source], longest: int, encode: Callable[[Sequence[str]], np.ndarray]) -> list[Article]:
+    """Encode what training needs of documents: units, questions, and every possible chunk.
+
+    Args:
+        sources: The documents, each with at least one question whose answer a chunk can hold.
+        longest: Characters of the longest chunk.
+        encode: Texts to unit vectors.
+    """
+    ends = [units(source.text, longest) for source in sources]
+    starts = [np.concatenate([[0], behind]) for behind in ends]
+    possible = []
+    for behind in ends:
+        first, place = np.nonzero(candidates(behind, longest)[1])
+        possible.append((first, first + place + 1))
+    unit_texts = [
+        source.text[start:end]
+        for source, begin in zip(sources, starts, strict=True)
+        for start, end in pairwise(begin.tolist())
+    ]
+    chunk_texts = [
+        chunk_text(source.title, source.text[begin[first] : begin[behind]])
+        for source, begin, chunks in zip(sources, starts, possible, strict=True)
+        for first, behind in zip(*chunks, strict=True)
+    ]
+    question_texts = [text for source in sources for text in source.questions]
+    of_units, of_chunks, of_questions = (
+        np.split(encode(texts), np.cumsum(counts)[:-1])
+        for texts, counts in (
+            (unit_texts, [len(behind) for behind in ends]),
+            (chunk_texts, [len(first) for first, _ in possible]),
+            (question_texts, [len(source.questions) for source in sources]),
+        )
+    )
+    return [
+        Article(
+            source.name,
+            source.text,
+            behind,
+            of_units[i],
+            longest,
+            of_questions[i],
+            np.searchsorted(behind, source.answers - [0, 1], side="right"),
+            of_chunks[i],
+        )
+        for i, (source, behind) in enumerate(zip(sources, ends, strict=True))
+    ]
+
+
+def sources(
+    texts: Mapping[tuple[str, str], tuple[str, str]], questions: Iterable[Question], longest: int
+) -> list[Source]:
+    """The documents that have questions with an answer that a chunk can hold, by name.
+
+    Args:
+        texts: Title and text of documents, by corpus and id.
+        questions: With their evidence; each of its spans is an answer. One whose spans are all longer than a chunk, or
+            in other documents, is passed over.
+        longest: Characters of the longest chunk.
+    """
+    held: dict[tuple[str, str], list[tuple[str, int, int]]] = {}
+    for question in questions:
+        for span in question.evidence:
+            if (span.corpus, span.doc) in texts and 0 < span.end - span.start <= longest:
+                held.setdefault((span.corpus, span.doc), []).append((question.question, span.start, span.end))
+    return [
+        Source(
+            "/".join(key), *texts[key], [text for text, _, _ in asked], np.array([span for _, *span in asked], np.int64)
+        )
+        for key, asked in sorted(held.items())
+    ]
+
+
+def within(found: Sequence[Source], longest: int, spans: int) -> list[Source]:
+    """As many documents as have so many possible chunks, at least two, in an order that does not follow their names."""
+    kept: list[Source] = []
+    total = 0
+    for source in sorted(found, key=lambda one: hashlib.sha256(one.name.encode()).digest()):
+        total += int(candidates(units(source.text, longest), longest)[1].sum())
+        if total > spans and len(kept) > 1:
+            break
+        kept.append(source)
+    return sorted(kept, key=lambda one: one.name)

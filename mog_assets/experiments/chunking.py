@@ -1,0 +1,453 @@
+"""Chunkers against each other at equal mean chunk size, on questions that none of them was trained on."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from mog_assets.config import ChunkerTraining, Settings
+from mog_assets.corpus.chunker_training import Article, Source, articles, sources, train, within
+from mog_assets.corpus.chunkers import CHUNKERS, Options, Spans, least, sentences, spans_to, unit_chars
+from mog_assets.corpus.chunks import chunk_text
+from mog_assets.corpus.learned import Shape, costs, network, penalty_for, scores
+from mog_assets.corpus.plots import chunker_curves
+from mog_assets.corpus.questions import Evidence, Question, validation_rows
+from mog_assets.corpus.sentences import token_starts, units
+from mog_assets.evaluation.measures import evaluate
+from mog_assets.experiments.conclusions import joined, over_sets, turned
+from mog_assets.experiments.lab import (
+    Experiment,
+    Findings,
+    Lab,
+    NothingToMeasure,
+    Verdict,
+    difference_text,
+    greater,
+    score_rows,
+    told,
+)
+from mog_assets.retrieval.corpora import Corpora
+from mog_assets.retrieval.methods import DEPTH
+from mog_assets.significance import permutation_p
+
+_PAPER = "Learned Chunking, initial results and observations"
+# Every document is cut by a chunker that was trained on the documents of the other folds.
+_FOLDS = 3
+# With fewer documents there is nothing to train on and nothing to stop by.
+_FEWEST = 3 * _FOLDS
+# Mean lengths are equal when they differ by less than this share.
+_EQUAL = 0.01
+# A chunker is worth its training where it saves this share of the tokens.
+_WORTH = 0.05
+_ALL = "tokens_to_answer, all chunks"
+_MEASURES = (_ALL, "tokens_to_answer", "ER", "ER@1000", "ER@2000", "ER@4000", "ER@8000")
+# Texts that are encoded between two signs of progress.
+_AT_ONCE = 4096
+_HEURISTICS = tuple(name for name, chunker in CHUNKERS.items() if not chunker.trained)
+
+Cuts = list[Spans]
+"""Spans of each document, in order."""
+
+
+@dataclass(frozen=True)
+class _Ground:
+    """Documents and questions that chunkers are compared on.
+
+    Attributes:
+        sources: The documents.
+        articles: The same, encoded.
+        asked: A question for each answer, in order of the documents.
+        vectors: Their unit vectors, in order.
+        encode: Texts to unit vectors.
+    """
+
+    sources: Sequence[Source]
+    articles: Sequence[Article]
+    asked: Sequence[Question]
+    vectors: np.ndarray
+    encode: Callable[[Sequence[str]], np.ndarray]
+
+    @property
+    def characters(self) -> int:
+        """Of all documents."""
+        return sum(len(source.text) for source in self.sources)
+
+    def folds(self) -> np.ndarray:
+        """The fold of each document: int64 of shape (documents,)."""
+        places = [hashlib.sha256(f"fold {source.name}".encode()).digest() for source in self.sources]
+        found = np.empty(len(places), np.int64)
+        found[sorted(range(len(places)), key=places.__getitem__)] = np.arange(len(places)) % _FOLDS
+        return found
+
+
+def chunkers(lab: Lab) -> Findings:
+    """Every chunker at the mean length of `sentences`, its chunks ranked by similarity with the question."""
+    grounds = _grounds(lab)
+    tables, by_article = [], []
+    plots: dict[str, bytes] = {}
+    claims: dict[str, tuple[Verdict, str]] = {}
+    recall: dict[str, tuple[Verdict, str]] = {}
+    variants: dict[str, tuple[Verdict, str]] = {}
+    for name, ground in grounds.items():
+        mean = _mean(ground, [sentences(source.text, lab.settings.finest_chars) for source in ground.sources])
+        cells = {h: _cell(lab, name, ground, h, [mean, h], partial(_heuristic, ground, h, mean)) for h in _HEURISTICS}
+        best = min(cells, key=lambda h: cells[h][_ALL].mean())
+        training = lab.settings.chunker.training
+        cells["learned"] = _learned(lab, name, ground, "learned", training, mean)
+        tables.append(score_rows(name, list(cells.values()), _MEASURES, best, lab.seed))
+        row = told(tables[-1], name, "learned", _ALL)
+        saved = -row["difference"] / cells[best][_ALL].mean()
+        text = f"tokens to answer {row['value']:.0f}, of {best} {cells[best][_ALL].mean():.0f}: {difference_text(row)}"
+        claims[name] = (_fewer(row, cells[best][_ALL].mean()), f"{text} ({saved:.1%} fewer)")
+        row = told(tables[-1], name, "learned", "ER")
+        recall[name] = (greater(row), f"ER of learned against {best} {difference_text(row)}")
+        by_article += _by_article(name, ground, cells, lab.seed)
+        tried = {
+            "preference, each question": training.model_copy(update={"objective": "preference", "questions": "each"}),
+            "preference, all questions": training.model_copy(update={"objective": "preference", "questions": "all"}),
+        }
+        others = {what: _learned(lab, name, ground, what, chosen, mean) for what, chosen in tried.items()}
+        others["no vectors"] = _learned(lab, name, ground, "no vectors", training, mean, blind=True)
+        others["best end of each window"] = _learned(lab, name, ground, "best end", training, mean, greedy=True)
+        of_paper = f"{name}, ways to train"
+        frames = [cells[best], cells["learned"], *(f.assign(cell=what) for what, f in others.items())]
+        tables.append(score_rows(of_paper, frames, _MEASURES[:3], best, lab.seed))
+        rows = [told(tables[-1], of_paper, what, _ALL) for what in tried]
+        figures = "; ".join(f"{r['cell']} {difference_text(r)}" for r in rows)
+        least_tokens = min(rows, key=lambda r: r["difference"])
+        variants[name] = (_fewer(least_tokens, cells[best][_ALL].mean()), f"against {best}: {figures}")
+        curve = _curve(lab, name, ground, training)
+        plots[f"{name}: training on two of three parts"] = chunker_curves(curve, _best_epoch(curve))
+    return Findings(
+        joined(tables),
+        tables={
+            "documents": [_described(n, g) for n, g in grounds.items()],
+            "learned, differences by document": by_article,
+        },
+        plots=plots,
+        claims=[
+            *over_sets(
+                "Ours: SYSTEMS.md, section 3",
+                f"A learned chunker needs at least {_WORTH:.0%} fewer tokens to answer than the best heuristic one of "
+                "the same mean chunk size.",
+                claims,
+            ),
+            *over_sets(
+                "Ours: SYSTEMS.md, section 3", "Its chunks cover more of the evidence at equal context.", recall
+            ),
+            *over_sets(
+                _PAPER, "Preferences between two ends of a chunk teach a chunker to need fewer tokens.", variants
+            ),
+        ],
+    )
+
+
+def _fewer(row: pd.Series, baseline: float) -> Verdict:
+    return greater(turned(row), _WORTH * baseline)
+
+
+def _grounds(lab: Lab) -> dict[str, _Ground]:
+    """What can be asked of each question set: training questions with answers that a chunk can hold."""
+    longest, found = unit_chars(lab.settings.finest_chars), {}
+    for name, questions in lab.trained_on().items():
+        wanted = {(span.corpus, span.doc) for question in questions for span in question.evidence}
+        chosen = within(sources(_texts(lab, wanted), questions, longest), longest, lab.settings.chunker.training.spans)
+        if len(chosen) < _FEWEST:
+            continue
+        ready = articles(chosen, longest, _encoded(lab))
+        asked = [
+            Question(f"{source.name}#{i}", text, "", "train", evidence=(Evidence(*_key(source), start, end),))
+            for source in chosen
+            for i, (text, (start, end)) in enumerate(zip(source.questions, source.answers.tolist(), strict=True))
+        ]
+        vectors = np.concatenate([article.questions for article in ready])
+        found[name] = _Ground(chosen, ready, asked, vectors, _encoded(lab))
+    if not found:
+        raise NothingToMeasure(
+            f"no question set has training questions with evidence of at most {longest} characters in {_FEWEST} "
+            "documents"
+        )
+    return found
+
+
+def _key(source: Source) -> tuple[str, str]:
+    """Corpus and id."""
+    corpus, document = source.name.split("/", 1)
+    return corpus, document
+
+
+def _encoded(lab: Lab) -> Callable[[Sequence[str]], np.ndarray]:
+    def encode(texts: Sequence[str]) -> np.ndarray:
+        parts = [texts[first : first + _AT_ONCE] for first in range(0, len(texts), _AT_ONCE)]
+        found = []
+        with lab.progress(len(texts), "texts encoded") as advance:
+            for part in parts:
+                found.append(lab.encode(part))
+                advance(len(part))
+        return np.concatenate(found)
+
+    return encode
+
+
+def _texts(lab: Lab, wanted: set[tuple[str, str]]) -> dict[tuple[str, str], tuple[str, str]]:
+    found = {}
+    for corpus in sorted({corpus for corpus, _ in wanted}):
+        corpora = Corpora.open(lab.read, lab.settings, [corpus])
+        held = {i: key for key, i in corpora.position.items() if key in wanted}
+        found.update({held[i]: texts for i, texts in corpora.texts(held).items()})
+    return found
+
+
+def _mean(ground: _Ground, cuts: Cuts) -> float:
+    return ground.characters / sum(map(len, cuts))
+
+
+def _heuristic(ground: _Ground, name: str, mean: float) -> Cuts:
+    """A chunker's cuts at the size that gives chunks of a mean length, as nearly as it can be met."""
+
+    def cut(chars: int) -> Cuts:
+        split = CHUNKERS[name].make(Options(chars))
+        if not CHUNKERS[name].sentence_vectors:
+            return [split(source.text, None) for source in ground.sources]
+        ends = [units(source.text, unit_chars(chars)) for source in ground.sources]
+        texts = [s.text[a:b] for s, e in zip(ground.sources, ends, strict=True) for a, b in spans_to(e).tolist()]
+        vectors = np.split(ground.encode(texts), np.cumsum([len(e) for e in ends])[:-1])
+        return [split(source.text, own) for source, own in zip(ground.sources, vectors, strict=True)]
+
+    low, high = 1, int(16 * mean)
+    tried: dict[int, Cuts] = {}
+    while high - low > 1:
+        middle = (low + high) // 2
+        tried[middle] = cut(middle)
+        now = _mean(ground, tried[middle])
+        if abs(now - mean) < _EQUAL / 4 * mean:
+            break
+        low, high = (middle, high) if now < mean else (low, middle)
+    return min(tried.values(), key=lambda cuts: abs(_mean(ground, cuts) - mean))
+
+
+def _learned(
+    lab: Lab,
+    question_set: str,
+    ground: _Ground,
+    what: str,
+    training: ChunkerTraining,
+    mean: float,
+    blind: bool = False,
+    greedy: bool = False,
+) -> pd.DataFrame:
+    """A learned chunker: every document cut by one that was trained on the documents of the other folds.
+
+    Args:
+        lab: Of the experiment.
+        question_set: Its name.
+        ground: Documents and questions.
+        what: Names the cell.
+        training: How it is trained.
+        mean: Characters of its chunks.
+        blind: Vectors of units are not shown to it.
+        greedy: The end with the least cost for its length is taken, window after window, as in the paper.
+    """
+
+    def cut() -> Cuts:
+        held = [_blinded(article) for article in ground.articles] if blind else ground.articles
+        folds, cuts = ground.folds(), [np.zeros((0, 2), np.int64)] * len(held)
+        for fold in range(_FOLDS):
+            fitted = _trained(lab, [a for a, f in zip(held, folds, strict=True) if f != fold], training)
+            model = _opened(fitted.scorer)
+            own = np.flatnonzero(folds == fold).tolist()
+            cost = [
+                costs(scores(model, held[i].windows, held[i].vectors), held[i].windows.possible, training.objective)
+                for i in own
+            ]
+            characters = [int(held[i].ends[-1]) for i in own]
+            # Of questions nothing is known here: lengths alone are made equal.
+            penalty = penalty_for(mean, characters, cost) if not greedy else _greedy_bonus(mean, characters, cost)
+            for i, values in zip(own, cost, strict=True):
+                taken = least(values, penalty) if not greedy else _greedily(values, penalty)
+                cuts[i] = spans_to(held[i].ends[np.asarray(taken) - 1])
+        return cuts
+
+    return _cell(lab, question_set, ground, what, [mean, training.model_dump(), blind, greedy], cut)
+
+
+def _trained(lab: Lab, held: Sequence[Article], training: ChunkerTraining) -> Any:
+    held_out = validation_rows([article.name for article in held], training.validation, "chunker")
+    with lab.progress(training.epochs, "epochs trained (at most)") as advance:
+        return train(held, held_out, lab.settings.finest_chars, training, lab.seed, advance)
+
+
+def _opened(scorer: Any) -> Any:
+    import torch
+
+    model = network(Shape(**scorer.facts["shape"]))
+    model.load_state_dict({name: torch.from_numpy(array) for name, array in scorer.weights.items()})
+    return model
+
+
+def _blinded(article: Article) -> Article:
+    values = {name: getattr(article, name) for name in Article.__dataclass_fields__}
+    return Article(**values | {"vectors": np.zeros_like(article.vectors)})
+
+
+def _greedily(cost: np.ndarray, penalty: float) -> list[int]:
+    """The end of the least cost a unit, window after window; `penalty` is shared by the units of a chunk."""
+    taken = [0]
+    while taken[-1] < len(cost):
+        share = (cost[taken[-1]] + penalty) / np.arange(1, cost.shape[1] + 1)
+        taken.append(taken[-1] + int(share.argmin()) + 1)
+    return taken[1:]
+
+
+def _greedy_bonus(mean: float, characters: Sequence[int], held: Sequence[np.ndarray]) -> float:
+    low, high = -100.0, 100.0
+    for _ in range(40):
+        middle = (low + high) / 2
+        now = sum(characters) / sum(len(_greedily(cost, middle)) for cost in held)
+        low, high = (middle, high) if now < mean else (low, middle)
+    return (low + high) / 2
+
+
+def _curve(lab: Lab, question_set: str, ground: _Ground, training: ChunkerTraining) -> list[dict[str, float]]:
+    """The training of one fold, epoch by epoch."""
+
+    def make() -> pd.DataFrame:
+        held = [a for a, f in zip(ground.articles, ground.folds(), strict=True) if f]
+        return pd.DataFrame(_trained(lab, held, training).curve)
+
+    found: list[dict[str, float]] = lab.cached(f"{question_set} curve", ["curve", training.model_dump()], make).to_dict(
+        "records"
+    )
+    return found
+
+
+def _best_epoch(curve: Sequence[dict[str, float]]) -> int:
+    return int(min(curve, key=lambda row: row["validation_tokens"])["epoch"])
+
+
+def _cell(lab: Lab, question_set: str, ground: _Ground, what: str, key: Any, cut: Callable[[], Cuts]) -> pd.DataFrame:
+    """What questions get of the chunks of one way to cut: columns question, cell, characters, and the measures."""
+
+    def make() -> pd.DataFrame:
+        cuts = cut()
+        return _measured(lab, question_set, ground, cuts).assign(characters=_mean(ground, cuts))
+
+    return lab.cached(f"{question_set} {what}", ["chunker", lab.settings.finest_chars, key], make).assign(cell=what)
+
+
+def _measured(lab: Lab, question_set: str, ground: _Ground, cuts: Cuts) -> pd.DataFrame:
+    texts = [
+        chunk_text(source.title, source.text[start:end])
+        for source, spans in zip(ground.sources, cuts, strict=True)
+        for start, end in spans.tolist()
+    ]
+    vectors = ground.encode(texts).astype(np.float32)
+    owner = np.repeat(np.arange(len(cuts)), [len(spans) for spans in cuts])
+    spans = np.concatenate(cuts)
+    tokens = np.concatenate(
+        [
+            np.diff(np.searchsorted(token_starts(source.text), [0, *own[:, 1]]))
+            for source, own in zip(ground.sources, cuts, strict=True)
+        ]
+    )
+    first = np.searchsorted(owner, np.arange(len(cuts)))
+    document = np.repeat(np.arange(len(cuts)), [len(source.questions) for source in ground.sources])
+    answers = np.concatenate([source.answers for source in ground.sources])
+    to_answer = np.zeros(len(answers))
+    runs = []
+    for low in range(0, len(answers), 1000):
+        rows = np.arange(low, min(low + 1000, len(answers)))
+        similar = ground.vectors[rows].astype(np.float32) @ vectors.T
+        for row, values in zip(rows.tolist(), similar, strict=True):
+            own = cuts[document[row]]
+            begin, behind = np.searchsorted(own[:, 1], answers[row] - [0, 1], side="right") + first[document[row]]
+            # An answer that was cut in two is read when the later of its chunks is.
+            to_answer[row] = tokens[values >= values[begin : behind + 1].min()].sum()
+        best = np.argsort(-similar, axis=1, kind="stable")[:, :DEPTH]
+        runs.append(
+            pd.DataFrame(
+                {
+                    "question": np.repeat([ground.asked[row].id for row in rows.tolist()], best.shape[1]),
+                    "rank": np.tile(np.arange(1, best.shape[1] + 1), len(rows)),
+                    "chunk": best.ravel(),
+                }
+            )
+        )
+    run = pd.concat(runs, ignore_index=True)
+    names = [_key(source) for source in ground.sources]
+    chunk = run["chunk"].to_numpy()
+    run = run.assign(
+        question_set=question_set,
+        method="",
+        corpus=np.array([corpus for corpus, _ in names], object)[owner[chunk]],
+        doc=np.array([doc for _, doc in names], object)[owner[chunk]],
+        start=spans[chunk, 0],
+        end=spans[chunk, 1],
+        tokens=tokens[chunk],
+    )
+    found = evaluate(run, {question_set: ground.asked}, lab.settings.k)
+    return found[["question", *_MEASURES[1:]]].assign(
+        **{_ALL: found["question"].map(dict(zip([q.id for q in ground.asked], to_answer, strict=True)))}
+    )
+
+
+def _by_article(name: str, ground: _Ground, cells: dict[str, pd.DataFrame], seed: int) -> list[dict[str, Any]]:
+    """The learned chunker against each other one, with documents for units: questions on one document are alike."""
+    rows = []
+    learned = cells["learned"].set_index("question")[_ALL]
+    documents = learned.index.str.rsplit("#", n=1).str[0]
+    for what, cell in cells.items():
+        if what == "learned":
+            continue
+        difference = learned - cell.set_index("question")[_ALL]
+        sums = difference.groupby(documents).sum().to_numpy()
+        means = difference.groupby(documents).mean()
+        rows.append(
+            {
+                "question set": name,
+                "learned against": what,
+                "characters of a chunk": ", ".join(f"{c['characters'].iloc[0]:.0f}" for c in (cells["learned"], cell)),
+                "tokens to answer": f"{difference.mean():+.1f} ({difference.mean() / cell[_ALL].mean():+.1%})",
+                "median of documents": f"{means.median():+.1f}",
+                "documents with fewer": f"{int((means < 0).sum())} of {len(means)}",
+                "p, documents permuted": f"{permutation_p(sums[:, None], seed=seed)[0]:.4f}",
+            }
+        )
+    return rows
+
+
+def _described(name: str, ground: _Ground) -> dict[str, Any]:
+    return {
+        "question set": name,
+        "documents": len(ground.sources),
+        "characters": f"{ground.characters:,}",
+        "questions": len(ground.asked),
+        "possible chunks": f"{sum(len(article.possible) for article in ground.articles):,}",
+        "folds": _FOLDS,
+    }
+
+
+def _reads(settings: Settings) -> Sequence[str]:
+    return ("documents", "chunks/level_1", "questions") if settings.trains_routers else ()
+
+
+EXPERIMENTS = (
+    Experiment(
+        "chunkers",
+        "Chunkers at equal chunk size",
+        "Tokens to answer over all chunks of the documents, and ER, with chunks of every chunker at the mean length of "
+        "`sentences`, ranked by similarity with the question; the learned one cuts documents that it was not trained "
+        "on (three folds of documents with training questions). And ways to train it: by preference as the original, "
+        "without vectors, taking the best end of each window instead of the best cut of the text.",
+        chunkers,
+        _reads,
+        lambda settings: [settings.chunker.training.model_dump(), settings.finest_chars],
+        asks_test_questions=False,
+    ),
+)
