@@ -17,6 +17,7 @@ import yaml
 from pydantic import (
     AfterValidator,
     BaseModel,
+    BeforeValidator,
     ConfigDict,
     Field,
     PositiveInt,
@@ -73,6 +74,22 @@ def _timezone(value: str) -> str:
     except (ZoneInfoNotFoundError, ValueError, OSError):
         raise ValueError("a time zone of the IANA database, such as UTC or Europe/Zurich") from None
     return value
+
+
+_MOST_LEVELS = 8
+
+
+def _levels(value: Any) -> Any:
+    # A union would be complained of once for each of its members.
+    if value == "auto" or (type(value) is int and 1 <= value <= _MOST_LEVELS):
+        return value
+    raise ValueError(f"a valid integer of 1 to {_MOST_LEVELS}, or auto")
+
+
+def _ascending(values: list[int]) -> list[int]:
+    if values != sorted(set(values)):
+        raise ValueError("sizes in ascending order, each once")
+    return values
 
 
 Name = Annotated[str, AfterValidator(_name)]
@@ -201,6 +218,26 @@ class Bm25Settings(_Model):
     # Over all corpora that are searched together: benchmarks/README.md has the figures of both.
     statistics: Literal["corpus", "question_set"] = "question_set"
     length_norm: bool = False
+
+
+class GranularitySettings(_Model):
+    """What `levels: auto` chooses from: finest sizes in characters, and numbers of levels.
+
+    `levels` is the greatest number of levels, which is that of the graph. `across` says what has one granularity: a
+    corpus, or all corpora that a question set asks together. At most `sample` training questions of either are searched
+    for, and again when more than `refit_share` of the documents are not those that were searched.
+    """
+
+    finest_chars: Annotated[list[Annotated[int, Field(ge=50)]], Field(min_length=1), AfterValidator(_ascending)] = [
+        250,
+        500,
+        1000,
+    ]
+    levels: Annotated[int, Field(ge=1, le=_MOST_LEVELS)] = 5
+    # benchmarks/README.md has the figures of both: chunks of unlike sizes do not rank well among each other.
+    across: Literal["corpus", "question_set"] = "question_set"
+    sample: PositiveInt = 2000
+    refit_share: float = Field(0.05, ge=0, le=1)
 
 
 class GraphSettings(_Model):
@@ -345,8 +382,11 @@ class Settings(_Model):
     home: Path = Path(".mog")
     corpora: dict[Name, CorpusSettings] = Field(min_length=1)
     question_sets: dict[Name, QuestionSetSettings] = {}
-    levels: Annotated[int, Field(ge=1, le=8)] = 5
+    # auto: each corpus has the finest size and the number of levels that `granularity` finds best for it.
+    levels: Annotated[int | Literal["auto"], BeforeValidator(_levels)] = 5
+    # With `levels: auto` no chunk depends on it: it is the longest node of the sentence graph alone.
     finest_chars: Annotated[int, Field(ge=50)] = 500
+    granularity: GranularitySettings = GranularitySettings()
     chunker: ChunkerSettings = ChunkerSettings()
     buckets: Annotated[int, Field(ge=1, le=4096)] = 32
     encoder: EncoderSettings = EncoderSettings()
@@ -379,6 +419,14 @@ class Settings(_Model):
         return self
 
     @model_validator(mode="after")
+    def _one_size(self) -> Settings:
+        if self.levels == "auto" and self.chunker.name == "learned":
+            raise ValueError(
+                "levels: expected a number with chunker 'learned', which is trained for one finest_chars, got 'auto'"
+            )
+        return self
+
+    @model_validator(mode="after")
     def _one_encoder(self) -> Settings:
         if self.encoder.query_model is not None:
             raise ValueError(
@@ -402,9 +450,20 @@ class Settings(_Model):
         return any(question_set.train for question_set in self.question_sets.values())
 
     @property
+    def level_count(self) -> int:
+        """Number of levels of the graph; with `levels: auto` the most that a corpus may have."""
+        return self.granularity.levels if self.levels == "auto" else self.levels
+
+    @property
+    def finest_text(self) -> str:
+        """The finest size in characters, for people to read; the sizes to choose from with `levels: auto`."""
+        sizes = self.granularity.finest_chars if self.levels == "auto" else [self.finest_chars]
+        return " or ".join(map(str, sizes))
+
+    @property
     def level_range(self) -> range:
         """The levels, finest first: 1 … n."""
-        return range(1, self.levels + 1)
+        return range(1, self.level_count + 1)
 
 
 def file(path: str | Path | None = None) -> Path:

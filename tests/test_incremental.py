@@ -57,7 +57,7 @@ class Project:
     """Two corpora, one a file and one a folder, in a home of their own; `documents` is what their sources hold."""
 
     def __init__(self, folder, encoder, home="home", **options):
-        self.folder, self.encoder = folder, encoder
+        self.folder, self.encoder, self.options = folder, encoder, options
         self.documents = {"file": {}, "folder": {}}
         (folder / "folder").mkdir(parents=True, exist_ok=True)
         values = {
@@ -105,7 +105,7 @@ class Project:
         for recipe in recipes.values():
             if recipe.group == "topics":
                 continue
-            if recipe.partitioned or recipe.key in ("questions", "soft_labels", "hop_soft_labels"):
+            if recipe.partitioned or recipe.key in ("granularity", "questions", "soft_labels", "hop_soft_labels"):
                 for corpus in self.settings.corpora if recipe.partitioned else [None]:
                     yield recipe, corpus, recipes
 
@@ -149,6 +149,10 @@ class Project:
 
         found = {}
         for level in self.settings.level_range:
+            # No collection is made of a level that is an alias in every corpus.
+            if self.settings.levels == "auto" and not (self.settings.home / "qdrant" / f"level_{level}").exists():
+                found[level] = {}
+                continue
             shard = edge.EdgeShard.load(str(self.settings.home / "qdrant" / f"level_{level}"))
             request = edge.ScrollRequest(limit=10_000, with_payload=True, with_vector=True)
             records, rest = shard.scroll(request)
@@ -170,8 +174,7 @@ class Project:
 
 def assert_equal_to_a_rebuild(project):
     """Everything of a project is, byte for byte, what another home gets from nothing."""
-    options = {"question_sets": {"ponds": {"path": "questions.jsonl", "corpora": ["file", "folder"], "test": ["dev"]}}}
-    other = Project(project.folder, project.encoder, "rebuilt", **(options if project.settings.question_sets else {}))
+    other = Project(project.folder, project.encoder, "rebuilt", **project.options)
     shutil.rmtree(other.settings.home, ignore_errors=True)
     other.run()
     for recipe, corpus, recipes in project.places():

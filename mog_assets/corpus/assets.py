@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import unicodedata
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from importlib.metadata import version
 from pathlib import Path
@@ -31,7 +31,7 @@ from mog_assets.corpus.documents import (
     write_quarantine,
 )
 from mog_assets.corpus.folders import source_state
-from mog_assets.corpus.layouts import open_layout
+from mog_assets.corpus.layouts import GRANULARITY, levels_of, open_layout
 from mog_assets.corpus.memory import load_memory
 from mog_assets.corpus.questions import (
     KnownDocument,
@@ -43,15 +43,19 @@ from mog_assets.corpus.questions import (
     validation_rows,
     write_questions,
 )
-from mog_assets.errors import MogError
+from mog_assets.errors import MissingArtefact, MogError
 from resources.encoding import encode_buckets
 from resources.points import reach
-from resources.recipe import Recipe, Work
+from resources.recipe import Recipe, Tools, Work
 from resources.store import Artefact, Store, digest
 
 GROUP = "corpus"
 # Logical name of the weights of the learned chunker.
 CHUNKER = "chunker.safetensors"
+# What the asset `granularity` has chosen: `finest_chars` and `levels` by corpus.
+CHOICE = "choice.json"
+# Alone in the artefact of a level that is an alias: `level` says of which.
+ALIAS = "same_as.json"
 # What is read also follows from these.
 _LIBRARIES = [unicodedata.unidata_version, *map(version, ("beautifulsoup4", "charset-normalizer"))]
 
@@ -119,7 +123,7 @@ def _previous_documents(work: Work, names: Iterable[str]) -> dict[str, Document]
 
 def build_sentence_vectors(work: Work) -> None:
     """Encode the units of every document, for the chunker."""
-    documents, finest_chars = work.input("documents"), work.settings.finest_chars
+    documents, finest_chars = work.input("documents"), _finest(work)
     names = documents.names("bucket")
     keys = {name: [_texts(documents, name), unit_chars(finest_chars)] for name in names}
 
@@ -229,28 +233,35 @@ def _texts(documents: Artefact, name: str) -> list[str]:
     return found
 
 
-def _chunker_options(settings: Settings) -> dict[str, Any]:
+def _finest(work: Work) -> int:
+    """The finest size of the corpus, in characters."""
+    return _granularity(work).get("finest_chars", work.settings.finest_chars)
+
+
+def _chunker_options(settings: Settings, finest_chars: int | str) -> dict[str, Any]:
     """All that decides the spans besides the texts, their vectors and weights; what is not set is not there."""
     chunker = settings.chunker
     tokens = {} if chunker.tokens is None else {"tokens": chunker.tokens}
-    return {"chunker": chunker.name, "finest_chars": settings.finest_chars, **tokens}
+    return {"chunker": chunker.name, "finest_chars": finest_chars, **tokens}
 
 
 def build_finest(work: Work) -> None:
-    """Split the documents of every bucket into level-1 spans."""
+    """Split the documents of every bucket into level-1 spans; with `levels: auto` of the finest size of the corpus."""
     documents = work.input("documents")
     names = documents.names("bucket")
-    options = _chunker_options(work.settings)
+    chosen = _granularity(work)
+    options = _chunker_options(work.settings, _finest(work))
     texts = {name: _texts(documents, name) for name in names}
     jobs = {name: {"documents": str(documents.path(name)), **options} for name in names}
     keys: dict[str, list[Any]] = {name: [texts[name], options] for name in names}
-    if CHUNKERS[work.settings.chunker.name].sentence_vectors:
+    chunker = CHUNKERS[work.settings.chunker.name]
+    if chunker.sentence_vectors:
         stored = work.input("sentence_vectors")
         for name in names:
             vectors = name.replace(".parquet", ".npy")
             jobs[name]["vectors"] = str(stored.path(vectors))
             keys[name].append(stored.manifest.files[vectors]["sha256"])
-    if CHUNKERS[work.settings.chunker.name].trained:
+    if chunker.trained:
         trained = work.tools.store.read("chunker")
         for name in names:
             jobs[name]["weights"] = str(trained.path(CHUNKER))
@@ -263,7 +274,56 @@ def build_finest(work: Work) -> None:
         table = pq.read_table(work.draft.path(name))
         counts.append(np.bincount(table["document"].to_numpy(), minlength=len(texts[name])))
         lengths.append(table["end"].to_numpy() - table["start"].to_numpy())
+    if chosen:
+        work.counts |= {"finest characters": chosen["finest_chars"], "levels": chosen["levels"]}
+        _write_json(work, GRANULARITY, chosen)
     _finish_level(work, 1, np.concatenate(counts), np.concatenate(lengths))
+
+
+def _granularity(work: Work) -> dict[str, int]:
+    """Finest size and number of levels that were chosen for the corpus; empty where the settings name them."""
+    if work.settings.levels != "auto":
+        return {}
+    chosen: dict[str, dict[str, int]] = json.loads(
+        work.tools.store.read("granularity").path(CHOICE).read_text(encoding="utf-8")
+    )
+    if str(work.corpus) not in chosen:
+        raise MissingArtefact(
+            f"granularity was chosen for {', '.join(chosen)}, not yet for {work.corpus}: materialise it first, or run "
+            "`mog run`"
+        )
+    return chosen[str(work.corpus)]
+
+
+def _write_json(work: Work, name: str, value: Any) -> None:
+    path, there = work.file(name, value)
+    if not there:
+        with work.writing(path) as temporary:
+            temporary.write_text(json.dumps(value), encoding="utf-8")
+
+
+def of_level(build: Callable[[int, Work], None], level: int, nothing: str) -> Callable[[Work], None]:
+    """What builds the artefact of a level: `build`, unless the corpus has fewer levels.
+
+    The level is then an alias of the coarsest one, of which the artefact says no more than the number, so that nothing
+    is stored twice.
+
+    Args:
+        build: Given level and work.
+        level: The level.
+        nothing: The count of the artefact that is 0 for an alias.
+    """
+
+    def build_stored(work: Work) -> None:
+        coarsest = levels_of(work.input("chunks/level_1"))
+        if level <= coarsest:
+            build(level, work)
+            return
+        _write_json(work, ALIAS, {"level": coarsest})
+        work.counts[nothing] = 0
+        work.shown["alias"] = f"of level {coarsest}, the coarsest of corpus {work.corpus}"
+
+    return build_stored
 
 
 def build_coarser(level: int, work: Work) -> None:
@@ -380,10 +440,7 @@ def build_registry(work: Work) -> None:
                 store.remove(asset, corpus)
         (work.settings.home / "cache" / f"reading-{corpus}.parquet").unlink(missing_ok=True)
         artefacts += len(assets)
-    path, there = work.file("corpora.json", corpora)
-    if not there:
-        with work.writing(path) as temporary:
-            temporary.write_text(json.dumps(corpora), encoding="utf-8")
+    _write_json(work, "corpora.json", corpora)
     work.counts["corpora"] = len(corpora)
     work.recomputed |= {"corpora removed": len(gone), "artefacts removed": artefacts, "points deleted": points}
     work.show_table("corpora", [{"corpus": c, "path": str(work.settings.corpora[c].path)} for c in corpora])
@@ -394,13 +451,20 @@ def _remove_points(work: Work, asset: str, corpus: str) -> int:
     store, level = work.tools.store, asset.rsplit("_", 1)[1]
     # An interrupted first upsert leaves points and no manifest of theirs: vectors, of whichever corpus, tell the size.
     known = (store.find(f"embeddings/level_{level}", c) for c in (corpus, *work.settings.corpora))
-    size = next((int(vectors.manifest.counts["size"]) for vectors in known if vectors is not None), None)
+    # Aliases of coarsest levels hold none.
+    sizes = (vectors.manifest.counts.get("size") for vectors in known if vectors is not None)
+    size = next((int(size) for size in sizes if size is not None), None)
     if size is None:
         return 0
     with work.tools.qdrant.open(f"level_{level}", size) as collection:
         held = sorted(collection.ids(corpus))
         collection.delete(held)
     return len(held)
+
+
+def _size(tools: Tools) -> int | str:
+    """The finest size, as far as settings name it."""
+    return "auto" if tools.settings.levels == "auto" else tools.settings.finest_chars
 
 
 def recipes(settings: Settings) -> list[Recipe]:
@@ -430,6 +494,7 @@ def recipes(settings: Settings) -> list[Recipe]:
         ),
     ]
     chunker = CHUNKERS[settings.chunker.name]
+    by_choice = ["granularity"] if settings.levels == "auto" else []
     if chunker.sentence_vectors:
         found.append(
             Recipe(
@@ -437,8 +502,8 @@ def recipes(settings: Settings) -> list[Recipe]:
                 build=build_sentence_vectors,
                 description="Unit vectors of the sentences of every document, which the chunker looks at.",
                 group=GROUP,
-                deps=("documents",),
-                settings=lambda tools: [unit_chars(tools.settings.finest_chars), tools.encoder.identity],
+                deps=("documents", *by_choice),
+                settings=lambda tools: [_size(tools), tools.encoder.identity],
                 kinds=("pytorch",),
                 pool="gpu",
             )
@@ -470,8 +535,8 @@ def recipes(settings: Settings) -> list[Recipe]:
             build=build_finest,
             description="Level-1 spans, as the chunker cuts them. The only chunks that are stored.",
             group=GROUP,
-            deps=("documents", *looked_at),
-            settings=lambda tools: list(_chunker_options(tools.settings).values()),
+            deps=("documents", *looked_at, *by_choice),
+            settings=lambda tools: list(_chunker_options(tools.settings, _size(tools)).values()),
             checks=(checks.SPANS_TILE,),
             version=READER,
             kinds=("parquet",),
@@ -481,7 +546,7 @@ def recipes(settings: Settings) -> list[Recipe]:
         found.append(
             Recipe(
                 key=f"chunks/level_{level}",
-                build=lambda work, level=level: build_coarser(level, work),  # type: ignore[misc]
+                build=of_level(build_coarser, level, "chunks"),
                 description=f"Chunks of level {level}: two adjacent chunks of level {level - 1} of the same document.",
                 group=GROUP,
                 deps=("documents", "chunks/level_1", f"chunks/level_{level - 1}")

@@ -181,8 +181,8 @@ def _tokens(article: Article, chunks: np.ndarray, other: Distractors, asked: np.
     holds = article.holding(chunks)[asked]
     least_similar = np.where(holds, similar, -np.inf).max(axis=1, initial=-np.inf)
     own = (article.size(chunks) * (similar >= least_similar[:, None])).sum(axis=1)
-    rest = [int(other.before(int(q), least_similar[i : i + 1])[0]) for i, q in enumerate(asked)]
-    return np.where(holds.any(axis=1), own + np.asarray(rest, np.float64), np.inf)
+    ahead = (other.similarity[asked] >= least_similar[:, None]).sum(axis=1)
+    return np.where(holds.any(axis=1), own + other.tokens[asked, ahead].astype(np.float64), np.inf)
 
 
 def chunk_costs(articles: Sequence[Article], finest_chars: int) -> list[np.ndarray]:

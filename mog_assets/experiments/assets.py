@@ -102,7 +102,7 @@ def _facts(tools: Tools) -> dict[str, str]:
         "reader": reader(tools).reader,
         "k": str(settings.k),
         "seed": str(settings.seed),
-        "levels": f"{settings.levels} from {settings.finest_chars} characters",
+        "levels": f"{settings.levels} from {settings.finest_text} characters, chunker {settings.chunker.name}",
         "versions": ", ".join(f"{package} {version(package)}" for package in _PACKAGES),
     }
 

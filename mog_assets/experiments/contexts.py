@@ -61,7 +61,7 @@ Find = Callable[[], list[Case]]
 
 def passages_method(settings: Settings) -> Method:
     """What contexts are retrieved by: MedRAG's level, by the configured retriever."""
-    return parse(f"fixed-{min(2, settings.levels)}", settings)
+    return parse(f"fixed-{min(2, settings.level_count)}", settings)
 
 
 def read_by_contexts(settings: Settings) -> Sequence[str]:

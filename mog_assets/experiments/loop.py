@@ -118,9 +118,10 @@ def gold_topics(lab: Lab, question_set: str, questions: Sequence[Question]) -> d
         question_set: Name of the question set.
         questions: Some of its questions.
     """
-    names, level = lab.settings.question_sets[question_set].corpora, min(2, lab.settings.levels)
+    names, level = lab.settings.question_sets[question_set].corpora, min(2, lab.settings.level_count)
     corpora = Corpora.open(lab.read, lab.settings, names)
-    topics = np.concatenate([read_topics(lab.read("topics/assigned", corpus), level) for corpus in names])
+    places = zip(names, corpora.stored(level), strict=True)
+    topics = np.concatenate([read_topics(lab.read("topics/assigned", corpus), own) for corpus, own in places])
     return {
         q.id: {int(topics[chunk]) for chunk in gold_chunks(corpora, q, level)} - {OUTLIER}
         for q in questions

@@ -12,8 +12,9 @@ from scipy import sparse
 
 from mog_assets.arrays import save_array
 from mog_assets.config import Settings
+from mog_assets.corpus.assets import of_level
 from mog_assets.corpus.chunks import Layout
-from mog_assets.corpus.layouts import bucket_layout, join_layouts, open_layout
+from mog_assets.corpus.layouts import bucket_layout, join_layouts, levels_of, open_layout
 from mog_assets.corpus.questions import load_questions
 from mog_assets.errors import MogError
 from mog_assets.retrieval import checks, length_norm, plots
@@ -128,8 +129,14 @@ def _finish_vectors(work: Work, *made_by: str) -> None:
 
 
 def build_collection(level: int, work: Work) -> None:
-    """Make the points of a corpus in a level's collection those of its chunks: the changed ones and no others."""
+    """Make the points of a corpus in a level's collection those of its chunks: the changed ones and no others.
+
+    A level that is an alias of the coarsest one has no points.
+    """
     corpus = str(work.corpus)
+    if level > levels_of(work.input("chunks/level_1")):
+        _empty_collection(level, corpus, work)
+        return
     documents, chunks = work.input("documents"), work.input("chunks/level_1")
     embeddings = work.input(f"embeddings/level_{level}")
     names = documents.names("bucket")
@@ -165,13 +172,33 @@ def build_collection(level: int, work: Work) -> None:
                 ]
                 collection.upsert([ids[i] for i in rows], vectors.rows(rows), payloads)
                 advance(len(rows))
+    _finish_collection(work, level, ids, size)
+    work.info["content"] = embeddings.manifest.version
+    work.recomputed |= {"points upserted": len(new), "points deleted": len(gone)}
+
+
+def _empty_collection(level: int, corpus: str, work: Work) -> None:
+    size = int(work.input("embeddings/level_1").manifest.counts["size"])
+    gone: list[str] = []
+    # A collection that nobody needs is not made.
+    if work.tools.qdrant.counts(f"level_{level}").get(corpus):
+        with work.tools.qdrant.open(f"level_{level}", size) as collection:
+            gone = sorted(collection.ids(corpus))
+            if work.draft.previous:
+                work.tools.store.doubt(work.draft.previous)
+            collection.delete(gone)
+    _finish_collection(work, level, [], size)
+    work.recomputed |= {"points upserted": 0, "points deleted": len(gone)}
+
+
+def _finish_collection(work: Work, level: int, ids: list[str], size: int) -> None:
     path, there = work.file("ids.npy", ids)
     if not there:
         with work.writing(path) as temporary:
-            save_array(temporary, np.frombuffer(b"".join(uuid.UUID(i).bytes for i in ids), np.uint8).reshape(-1, 16))
-    work.info |= {"content": embeddings.manifest.version, "size": size}
+            flat = np.frombuffer(b"".join(uuid.UUID(i).bytes for i in ids), np.uint8)
+            save_array(temporary, flat.reshape(len(ids), 16))
+    work.info["size"] = size
     work.counts["points"] = len(ids)
-    work.recomputed |= {"points upserted": len(new), "points deleted": len(gone)}
     work.shown["place"] = f"collection `level_{level}`, {work.tools.qdrant.place}"
 
 
@@ -306,7 +333,7 @@ def recipes(settings: Settings) -> list[Recipe]:
         found.append(
             Recipe(
                 key=f"bm25/level_{level}",
-                build=lambda work, level=level: build_bm25(level, work),  # type: ignore[misc]
+                build=of_level(build_bm25, level, "chunks"),
                 description=f"BM25 term counts of 'title + text' of every chunk of level {level}.",
                 group=GROUP,
                 deps=_unique("documents", "chunks/level_1", f"chunks/level_{level}", "tokens"),
@@ -317,7 +344,7 @@ def recipes(settings: Settings) -> list[Recipe]:
         found.append(
             Recipe(
                 key=f"embeddings/level_{level}",
-                build=lambda work, level=level, build=build_encoded if encoded else build_pooled: build(level, work),  # type: ignore[misc]
+                build=of_level(build_encoded if encoded else build_pooled, level, "vectors"),
                 description=f"Unit vectors of the chunks of level {level}, "
                 + ("encoded." if encoded else "pooled from level 1, weighted by length."),
                 group=GROUP,
@@ -339,7 +366,13 @@ def recipes(settings: Settings) -> list[Recipe]:
                 build=lambda work, level=level: build_collection(level, work),  # type: ignore[misc]
                 description=f"Qdrant collection of level {level}; corpus is the tenant index.",
                 group=GROUP,
-                deps=_unique("documents", "chunks/level_1", f"chunks/level_{level}", f"embeddings/level_{level}"),
+                deps=_unique(
+                    "documents",
+                    "chunks/level_1",
+                    f"chunks/level_{level}",
+                    f"embeddings/level_{level}",
+                    *(("embeddings/level_1",) if settings.levels == "auto" else ()),
+                ),
                 settings=lambda tools: tools.qdrant.place,
                 checks=(checks.qdrant_holds(level),),
                 version="2",

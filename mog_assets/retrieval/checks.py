@@ -18,6 +18,8 @@ def collection_fault(store: VectorStore, level: int, size: int, corpus: str, ids
     """What is wrong with the points of a corpus, compared with the ids of its manifest."""
     expected = {str(uuid.UUID(bytes=row.tobytes())) for row in np.load(ids)}
     if not store.counts(f"level_{level}").get(corpus):
+        if not expected:
+            return None
         return f"collection level_{level} holds no point of corpus {corpus}, expected {len(expected)}: run `mog run`"
     with store.open(f"level_{level}", size) as collection:
         held = collection.ids(corpus)

@@ -86,6 +86,10 @@ class Corpora:
         """The layout of all corpora together."""
         return join_layouts("", self.layouts)
 
+    def stored(self, level: int) -> list[int]:
+        """Under which level the chunks of a level are stored, per corpus: a level above its coarsest is that one."""
+        return [min(level, int(np.max(layout.levels))) for layout in self.layouts]
+
     def starts(self, level: int) -> np.ndarray:
         """First chunk of each corpus at a level, int64 of shape (corpora,)."""
         return np.cumsum([0, *(layout.count(level) for layout in self.layouts)])[:-1]
@@ -105,10 +109,10 @@ class Corpora:
         """Term counts of a level, per corpus."""
         return [
             load_counts(
-                self.read(f"bm25/level_{level}", name).path("counts.safetensors"),
+                self.read(f"bm25/level_{own}", name).path("counts.safetensors"),
                 load_terms(self.read("tokens", name).path("terms.parquet")),
             )
-            for name in self.names
+            for name, own in zip(self.names, self.stored(level), strict=True)
         ]
 
     def bm25(self, level: int) -> list[Bm25Index]:
@@ -156,7 +160,8 @@ class Corpora:
 
     def vectors(self, level: int) -> VectorTable:
         """Vectors of a level."""
-        stored = [self.read(f"embeddings/level_{level}", name) for name in self.names]
+        places = zip(self.names, self.stored(level), strict=True)
+        stored = [self.read(f"embeddings/level_{own}", name) for name, own in places]
         return VectorTable([artefact.path(n) for artefact in stored for n in artefact.names("bucket")])
 
     def texts(self, documents: Iterable[int]) -> dict[int, tuple[str, str]]:
@@ -205,7 +210,8 @@ class Corpora:
         import uuid
 
         def numbers() -> list[dict[str, int]]:
-            stored = [self.read(f"collections/level_{level}", name).path("ids.npy") for name in self.names]
+            places = zip(self.names, self.stored(level), strict=True)
+            stored = [self.read(f"collections/level_{own}", name).path("ids.npy") for name, own in places]
             return [{str(uuid.UUID(bytes=row.tobytes())): i for i, row in enumerate(np.load(path))} for path in stored]
 
         found: list[dict[str, int]] = self._once(("points", level), numbers)
@@ -215,16 +221,20 @@ class Corpora:
         self, vector_store: Vectors, vectors: np.ndarray, level: int, k: int, topics: np.ndarray | None = None
     ) -> list[tuple[np.ndarray, np.ndarray]]:
         """The k nearest chunks of each corpus, of each question's topic where there are `topics`; see `merge`."""
-        found = []
+        found: dict[str, tuple[np.ndarray, np.ndarray]] = {}
         where = None if topics is None else [{"topic": int(topic)} for topic in topics]
-        with vector_store.open(f"level_{level}", vectors.shape[1]) as collection:
-            for name, number in zip(self.names, self.point_numbers(level), strict=True):
-                chunks = np.full((len(vectors), k), -1, np.int64)
-                scores = np.zeros((len(vectors), k))
-                for row, hits in enumerate(collection.search(name, vectors, k, where)):
-                    # Points of chunks that are being replaced at this moment are in no manifest.
-                    known = [(number[identity], score) for identity, score in hits if identity in number]
-                    if known:
-                        chunks[row, : len(known)], scores[row, : len(known)] = zip(*known, strict=True)
-                found.append((chunks, scores))
-        return found
+        stored, numbers = self.stored(level), self.point_numbers(level)
+        for own in sorted(set(stored)):
+            with vector_store.open(f"level_{own}", vectors.shape[1]) as collection:
+                for name, place, number in zip(self.names, stored, numbers, strict=True):
+                    if place != own:
+                        continue
+                    chunks = np.full((len(vectors), k), -1, np.int64)
+                    scores = np.zeros((len(vectors), k))
+                    for row, hits in enumerate(collection.search(name, vectors, k, where)):
+                        # Points of chunks that are being replaced at this moment are in no manifest.
+                        known = [(number[identity], score) for identity, score in hits if identity in number]
+                        if known:
+                            chunks[row, : len(known)], scores[row, : len(known)] = zip(*known, strict=True)
+                    found[name] = chunks, scores
+        return [found[name] for name in self.names]

@@ -92,7 +92,7 @@ class Asked:
 
     @property
     def _chunks(self) -> LevelChunks:
-        return LevelChunks(self.corpora.layout, self.corpora.settings.levels, self.corpora.starts)
+        return LevelChunks(self.corpora.layout, self.corpora.settings.level_count, self.corpora.starts)
 
     def search(self, indexes: Sequence[Bm25Index], level: int) -> Hits:
         """The best chunks of a level, as runs have them."""
@@ -236,7 +236,7 @@ def fit(
     groups = [group_of(q) for part in held_out for q in part.questions]
     grid: dict[int, np.ndarray] = {}
     best, before, raw = {}, {}, {}
-    with progress(settings.levels * len(K1) * len(B), "parameters tried") as advance:
+    with progress(settings.level_count * len(K1) * len(B), "parameters tried") as advance:
         for level in settings.level_range:
             fitted, validated = recalls(on, level, cached, "fit"), recalls(held_out, level, cached, "validation")
             grid[level] = np.empty((len(K1), len(B)))
@@ -251,9 +251,9 @@ def fit(
     levels = {level: best[level] if verdicts[level].better else default for level in settings.level_range}
 
     fused, validated_mix = (mixes(part, levels, cached, what) for part, what in ((on, "fit"), (held_out, "validation")))
-    with progress(SWEEPS * (settings.levels - 1) * len(STEPS), "scales tried (at most)") as advance:
+    with progress(SWEEPS * (settings.level_count - 1) * len(STEPS), "scales tried (at most)") as advance:
         scales = powers(balanced(fused, units(on, levels, cached), advance))
-    ones = [1.0] * settings.levels
+    ones = [1.0] * settings.level_count
     mix = verdict(validated_mix(ones), validated_mix(scales), groups, settings.seed)
     return Fitted(
         levels={

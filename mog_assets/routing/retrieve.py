@@ -131,7 +131,7 @@ class Retrieval:
         """
         if kind not in self._known:
             settings = self.corpora.settings
-            count = settings.levels if kind == "mog" else settings.graph.hops + 1
+            count = settings.level_count if kind == "mog" else settings.graph.hops + 1
             opened = router.open_router(self.corpora.read(ROUTERS[kind], None), self.encoder, count)
             self._known[kind] = router.predict(opened.weights, self.vectors)
         found: np.ndarray = self._known[kind]
@@ -184,7 +184,7 @@ class Retrieval:
             chunks = (
                 self.neighbourhoods
                 if graph
-                else LevelChunks(self.corpora.layout, self.corpora.settings.levels, self.corpora.starts)
+                else LevelChunks(self.corpora.layout, self.corpora.settings.level_count, self.corpora.starts)
             )
             searcher = self._graph_searcher(topics) if graph else self._searcher(retriever, topics)
             self._known[key] = Ranker(searcher, chunks, self.corpora.settings.k_r)
@@ -218,7 +218,8 @@ class Retrieval:
         )
 
     def _chunk_topics(self, level: int) -> list[np.ndarray]:
-        return [read_topics(self.corpora.read("topics/assigned", name), level) for name in self.corpora.names]
+        places = zip(self.corpora.names, self.corpora.stored(level), strict=True)
+        return [read_topics(self.corpora.read("topics/assigned", name), own) for name, own in places]
 
     @cached_property
     def _node_topics(self) -> list[np.ndarray]:

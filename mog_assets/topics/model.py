@@ -41,11 +41,15 @@ _ROWS_AT_ONCE = 65_536
 
 @dataclass(frozen=True)
 class Bucket:
-    """Paths of what a bucket of documents has: its documents, their level-1 spans, and vectors of one level."""
+    """What a bucket of documents has: paths of its documents, of their level-1 spans, and of the vectors of a level.
+
+    `level` is None where it is that of the model: a corpus with fewer levels has vectors of its coarsest one.
+    """
 
     documents: str
     spans: str
     vectors: str
+    level: int | None = None
 
 
 @dataclass(frozen=True)
@@ -119,7 +123,7 @@ def share_unseen(model: TopicModel, hashes: Sequence[np.ndarray]) -> float:
 
 
 def fit_buckets(
-    buckets: Sequence[Mapping[str, str]],
+    buckets: Sequence[Mapping[str, Any]],
     level: int,
     settings: Mapping[str, Any],
     seed: int,
@@ -218,7 +222,8 @@ def _sample(
         if not len(rows):
             continue
         layout = bucket_layout(Path(bucket.documents), Path(bucket.spans))
-        held, of_bucket = np.load(bucket.vectors, mmap_mode="r"), bucket_texts(Path(bucket.documents), layout, level)
+        own = bucket.level or level
+        held, of_bucket = np.load(bucket.vectors, mmap_mode="r"), bucket_texts(Path(bucket.documents), layout, own)
         for row in rows:
             # Chunks with equal vectors may have unequal texts; which of them stands for both must not depend on order.
             identity = int(found[row])
