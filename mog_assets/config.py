@@ -219,6 +219,11 @@ class Bm25Settings(_Model):
     statistics: Literal["corpus", "question_set"] = "question_set"
     length_norm: bool = False
 
+    @property
+    def named(self) -> dict[str, Any]:
+        """What is named here: whether more is fitted is told by the asset that an index is then made with."""
+        return self.model_dump(exclude={"length_norm"})
+
 
 class GranularitySettings(_Model):
     """What `levels: auto` chooses from: finest sizes in characters, and numbers of levels.

@@ -285,7 +285,7 @@ def _key(work: Work, name: str, how: Combination) -> list[Any]:
 
 def _options(tools: Tools) -> list[Any]:
     settings = tools.settings
-    options = [settings.bm25.model_dump(), settings.k_r, settings.answering.judge]
+    options = [settings.bm25.named, settings.k_r, settings.answering.judge]
     return [reader(tools).reader, tools.encoder.identity, *options]
 
 

@@ -537,7 +537,7 @@ def recipes(settings: Settings) -> list[Recipe]:
     methods = methods_of(settings)
     scored = {name: [q.corpora, q.test] for name, q in settings.question_sets.items()}
     options = [
-        settings.bm25.model_dump(),
+        settings.bm25.named,
         settings.graph.hops,
         settings.k_r,
         settings.k,

@@ -196,4 +196,4 @@ def _identified(options: Any) -> Any:
 def _searched(settings: Settings) -> list[Any]:
     """What every experiment depends on: how passages are searched and measured, and by which questions."""
     sets = {name: [q.corpora, q.train, q.test] for name, q in settings.question_sets.items()}
-    return [settings.retriever, settings.bm25.model_dump(), settings.k_r, settings.k, settings.seed, sets]
+    return [settings.retriever, settings.bm25.named, settings.k_r, settings.k, settings.seed, sets]

@@ -86,7 +86,7 @@ def depends_on(lab: Lab, question_set: str, size: int) -> list[Any]:
     """
     settings = lab.settings
     asked = settings.question_sets[question_set]
-    chosen = [*options(settings), settings.bm25.model_dump(), asked.corpora, asked.test, lab.seed]
+    chosen = [*options(settings), settings.bm25.named, asked.corpora, asked.test, lab.seed]
     return [lab.reader().reader, *chosen, size]
 
 

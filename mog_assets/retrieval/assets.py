@@ -396,7 +396,7 @@ def recipes(settings: Settings) -> list[Recipe]:
                     *(f"bm25/level_{level}" for level in settings.level_range),
                 ),
                 partitioned=False,
-                settings=lambda tools: [settings.bm25.model_dump(), settings.k_r, settings.seed, sets],
+                settings=lambda tools: [settings.bm25.named, settings.k_r, settings.seed, sets],
                 intact=lambda tools, stored: _holds_parameters(stored),
                 kinds=("numpy",),
             )

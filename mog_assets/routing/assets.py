@@ -278,7 +278,7 @@ def recipes(settings: Settings) -> list[Recipe]:
                 partitioned=False,
                 settings=lambda tools, family=family: [  # type: ignore[misc]
                     tools.settings.soft_labels.model_dump(),
-                    tools.settings.bm25.model_dump(),
+                    tools.settings.bm25.named,
                     {name: [q.corpora, q.train, q.test] for name, q in tools.settings.question_sets.items()},
                     tools.encoder.identity,
                 ],
