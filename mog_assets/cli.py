@@ -130,15 +130,13 @@ def _print_passed_over(settings: config.Settings, corpora: Sequence[str]) -> Non
 
 def _print_leaderboard(settings: config.Settings) -> None:
     import pandas as pd
-    from rich.console import Console
-    from rich.table import Table
 
     from mog_assets.evaluation.answers import answer_board
     from mog_assets.evaluation.measures import headline_measures
     from mog_assets.evaluation.scores import leaderboard
     from resources.store import Store
 
-    store, console = Store(settings.home), Console(width=None if sys.stdout.isatty() else 200)
+    store = Store(settings.home)
     boards: list[tuple[str, Callable[[pd.DataFrame, str], list[dict[str, Any]]], str]] = [
         ("scores", lambda scores, name: leaderboard(scores, name, headline_measures(settings.k)), ""),
         ("answer_scores", answer_board, ", answers"),
@@ -149,10 +147,17 @@ def _print_leaderboard(settings: config.Settings) -> None:
         for name in sorted(set(scores["question_set"])) if len(scores) else ():
             rows = board(scores, name)
             questions = int(scores[scores["question_set"] == name]["n"].max())
-            table = Table(*rows[0], title=f"{name}{what}: {questions} questions, value [95 % interval]")
-            for row in rows:
-                table.add_row(*(str(value) for value in row.values()))
-            console.print(table)
+            _print_table(f"{name}{what}: {questions} questions, value [95 % interval]", rows)
+
+
+def _print_table(title: str, rows: Sequence[dict[str, Any]]) -> None:
+    from rich.console import Console
+    from rich.table import Table
+
+    table = Table(*rows[0], title=title)
+    for row in rows:
+        table.add_row(*(str(value) for value in row.values()))
+    Console(width=None if sys.stdout.isatty() else 200).print(table)
 
 
 def _print_routing(weights: dict[str, float] | None, topic: dict[str, Any] | None) -> None:
@@ -217,6 +222,66 @@ def scores(path: str | None, as_json: bool, answers: bool) -> None:
         click.echo(json.dumps(rows, ensure_ascii=False, indent=1))
     else:
         _print_leaderboard(settings)
+
+
+@main.command()
+@click.argument("base")
+@click.argument("other")
+@click.option("--measure", "measures", multiple=True, help="[ER, nDCG@10, tokens_to_answer]")
+@click.option("--to", type=click.Path(path_type=Path, dir_okay=False), help="Markdown file to write as well.")
+@click.option("--json", "as_json", is_flag=True, help="As JSON.")
+@_guarded
+def compare(base: str, other: str, measures: tuple[str, ...], to: Path | None, as_json: bool) -> None:
+    """Compare the scores of the configuration OTHER with those of BASE, method by method, question by question."""
+    import pandas as pd
+
+    from mog_assets import markdown
+    from mog_assets.evaluation.scores import side_by_side
+    from resources.store import Store, atomic
+
+    wanted = list(measures or ("ER", "nDCG@10", "tokens_to_answer"))
+    both = [config.load(path) for path in (base, other)]
+    tables = [pd.read_parquet(Store(s.home).read("scores").path("per_question.parquet")) for s in both]
+    for path, table in zip((base, other), tables, strict=True):
+        if unknown := [name for name in wanted if name not in table]:
+            known = ", ".join(column for column in table if table[column].dtype.kind == "f")
+            raise MogError(f"--measure: expected measures of {path} ({known}), got {', '.join(unknown)}")
+    found = side_by_side(tables[0], tables[1], wanted, both[0].seed)
+    if not found:
+        raise MogError(f"{other}: expected questions and methods that {base} was scored on as well, got none")
+    if as_json:
+        click.echo(json.dumps({name: t.to_dict("records") for name, t in found.items()}, ensure_ascii=False, indent=1))
+        return
+    page = [f"# {Path(other).name} against {Path(base).name}\n"]
+    for name, table in found.items():
+        rows = _compared(table, wanted)
+        title = f"{name}: {int(table['n'].max())} questions, {Path(base).name} → {Path(other).name}, p (Holm)"
+        _print_table(title, rows)
+        page += [f"## {title}\n", markdown.table(rows, 200)]
+    if to is not None:
+        to.parent.mkdir(parents=True, exist_ok=True)
+        command = f"`mog compare {base} {other} --to {to}`: mean paired differences with 95 % intervals."
+        with atomic(to) as temporary:
+            temporary.write_text("\n".join([page[0], command + "\n", *page[1:], ""]), encoding="utf-8")
+
+
+def _compared(table: Any, measures: Sequence[str]) -> list[dict[str, str]]:
+    """A row per method; measures whose means are above 10 have no decimals."""
+    from mog_assets.evaluation.scores import p_text
+
+    rows = []
+    for method, part in table.groupby("cell", sort=False):
+        row = {"method": str(method)}
+        for name in measures:
+            one = part.set_index("measure").loc[name]
+            digits = 0 if one["value"] > 10 else 3
+            row[name] = f"{one['value']:.{digits}f} → {one['other']:.{digits}f}"
+            row[f"difference of {name}"] = (
+                f"{one['difference']:+.{digits}f} [{one['difference_low']:+.{digits}f}, "
+                f"{one['difference_high']:+.{digits}f}], {p_text(one['p'])}"
+            )
+        rows.append(row)
+    return rows
 
 
 @main.command()

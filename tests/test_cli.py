@@ -73,6 +73,16 @@ def test_retrieve_prints_as_many_passages_as_configured_from_the_corpora_of_the_
     assert len(json.loads(called("retrieve", QUESTION, *arguments).stdout)) == sample_project.settings.k
 
 
+def test_a_project_compared_with_itself_differs_in_nothing(sample_project, tmp_path):
+    page = tmp_path / "page.md"
+    result = called("compare", sample_project.config, sample_project.config, "--measure", "ER", "--to", page)
+    assert result.exit_code == 0
+    rows = [line for line in page.read_text(encoding="utf-8").splitlines() if line.startswith("| mog |")]
+    assert len(rows) == 1 and "+0.000 [+0.000, +0.000], 1.000" in rows[0]
+    result = called("compare", sample_project.config, sample_project.config, "--measure", "accuracy")
+    assert result.exit_code == 1 and "expected measures of" in one_line(result.stderr)
+
+
 def test_scores_print_every_measure_of_every_method_as_json(sample_project):
     result = called("scores", "--json", "--config", sample_project.config)
     assert result.exit_code == 0

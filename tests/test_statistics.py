@@ -7,7 +7,7 @@ from scipy import stats
 
 from mog_assets.evaluation import scores as scores_module
 from mog_assets.evaluation.measures import LOWER_IS_BETTER, measure_names
-from mog_assets.evaluation.scores import compare, leaderboard, score
+from mog_assets.evaluation.scores import compare, leaderboard, score, side_by_side
 from mog_assets.retrieval.methods import CONTROLS
 from mog_assets.significance import (
     bootstrap_interval,
@@ -228,3 +228,36 @@ def test_cells_may_have_baselines_of_their_own_for_each_measure():
     assert np.isnan(found["p"]).tolist() == [[True, False], [False, True], [False, False]]
     means = values.mean(axis=0)
     assert found["difference"][2] == pytest.approx([means[2, 0] - means[1, 0], means[2, 1] - means[0, 1]])
+
+
+# Two projects
+
+
+def scored(questions, **values):
+    """Scores of a project: the same number for all questions of a method, or one each."""
+    rows = [
+        {"question_set": "s", "method": method, "question": q, "ER": value if np.isscalar(value) else value[i]}
+        for method, value in values.items()
+        for i, q in enumerate(questions)
+    ]
+    return pd.DataFrame(rows)
+
+
+def test_projects_are_compared_method_by_method_on_the_questions_of_both():
+    names = [f"q{i}" for i in range(40)]
+    noise = np.random.default_rng(0).normal(0, 0.01, 40)
+    ours = scored(names, better=0.5, alike=0.5, gold=1.0, alone=0.1)
+    theirs = scored(names[:-1], better=0.6 + noise, alike=0.5 + noise, gold=1.0)
+    table = side_by_side(ours, theirs, ["ER"], seed=0)["s"].set_index("cell")
+    assert sorted(table.index) == ["alike", "better"]
+    assert (table["n"] == 39).all()
+    assert table.loc["better", "difference"] == pytest.approx(0.1 + noise[:-1].mean())
+    assert table.loc["better", "other"] - table.loc["better", "value"] == pytest.approx(
+        table.loc["better", "difference"]
+    )
+    assert table.loc["better", "p"] < 0.01 < table.loc["alike", "p"]
+    assert table.loc["better", "difference_low"] > 0
+
+
+def test_projects_that_share_nothing_are_not_compared():
+    assert side_by_side(scored(["a"], mog=0.5), scored(["b"], mog=0.5), ["ER"], seed=0) == {}

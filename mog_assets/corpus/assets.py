@@ -17,9 +17,9 @@ import pyarrow.parquet as pq
 
 from mog_assets import tensors
 from mog_assets.arrays import save_array
-from mog_assets.config import Settings
-from mog_assets.corpus import checks, chunker_training, learned, plots
-from mog_assets.corpus.chunkers import CHUNKERS, unit_chars
+from mog_assets.config import EncoderSettings, Settings
+from mog_assets.corpus import checks, chunker_training, learned, plots, text_encoder
+from mog_assets.corpus.chunkers import CHUNKERS, takes_vectors, unit_chars
 from mog_assets.corpus.chunks import bucket_units
 from mog_assets.corpus.documents import (
     READER,
@@ -44,6 +44,7 @@ from mog_assets.corpus.questions import (
     write_questions,
 )
 from mog_assets.errors import MissingArtefact, MogError
+from resources.encoder import Encoder
 from resources.encoding import encode_buckets
 from resources.points import reach
 from resources.recipe import Recipe, Tools, Work
@@ -136,6 +137,19 @@ def build_sentence_vectors(work: Work) -> None:
     work.info["encoder"] = work.tools.encoder.fingerprint
 
 
+def _own_encoder(settings: Settings) -> Encoder | None:
+    """The encoder that is trained with the chunker, where the settings name one."""
+    model = settings.chunker.training.encoder
+    if model is None:
+        return None
+    return Encoder(EncoderSettings(model=model, dtype="float32"), setting="chunker.training.encoder")
+
+
+def _encoder_files(settings: Settings) -> tuple[str, ...]:
+    """Logical names of the files of that encoder, besides its weights."""
+    return text_encoder.FILES if settings.chunker.training.encoder else ()
+
+
 def build_chunker(work: Work) -> None:
     """Train the chunker on the training questions whose answers stand in documents."""
     settings, encoder = work.settings, work.tools.encoder
@@ -153,18 +167,24 @@ def build_chunker(work: Work) -> None:
             f"chunker.name: 'learned' expects training questions with evidence of at most {longest} characters in at "
             f"least 2 documents, got {len(held)}: add such questions to a train split, or name another chunker"
         )
-    options = [training.model_dump(), settings.finest_chars, settings.seed, encoder.fingerprint]
+    own = _own_encoder(settings)
+    read_by = [own.fingerprint] if own else []
+    options = [training.model_dump(), settings.finest_chars, settings.seed, encoder.fingerprint, *read_by]
     content = [[vars(source) | {"answers": source.answers.tolist()} for source in held], options]
-    path, there = work.file(CHUNKER, content)
-    curve_path, curve_there = work.file("curve.parquet", content)
-    if not (there and curve_there):
+    files = {name: work.file(name, content) for name in (CHUNKER, "curve.parquet", *_encoder_files(settings))}
+    path, curve_path = files[CHUNKER][0], files["curve.parquet"][0]
+    if not all(there for _, there in files.values()):
         trained = _train_chunker(work, held, longest, digest(content))
         with work.writing(curve_path) as temporary:
             pd.DataFrame(trained.curve).to_parquet(temporary)
         with work.writing(path) as temporary:
             temporary.write_bytes(learned.stored(trained.scorer))
+        for name, text in trained.files.items():
+            with work.writing(files[name][0]) as temporary:
+                temporary.write_text(text, encoding="utf-8")
         work.recomputed["epochs trained"] = len(trained.curve)
-    scorer, _ = learned.opened(path)
+    encoder_files = {name: files[name][0] for name in _encoder_files(settings)}
+    scorer, _ = learned.opened(path, encoder_files or None)
     curve = pd.read_parquet(curve_path).to_dict("records")
     best = chunker_training.best_epoch(curve)
     questions = sum(len(source.questions) for source in held)
@@ -175,7 +195,7 @@ def build_chunker(work: Work) -> None:
         "best epoch": best,
         "tokens to answer on held-out documents": round(curve[best - 1]["validation_tokens"], 1),
     }
-    work.info["encoder"] = encoder.fingerprint
+    work.info |= {"encoder": encoder.fingerprint, "device": scorer.facts["device"]}
     work.show_plot("training", plots.chunker_curves(curve, best))
     work.show_table("facts", [{"fact": name, "value": str(value)} for name, value in scorer.facts.items()])
 
@@ -190,7 +210,9 @@ def _train_chunker(
         with work.progress(len(texts), "texts encoded") as advance:
             return encoder.encode(texts, advance)
 
-    articles = chunker_training.articles(held, longest, encode)
+    own = _own_encoder(settings)
+    reads = text_encoder.load(own.source, own.setting) if own else None
+    articles = chunker_training.articles(held, longest, encode, reads)
     held_out = validation_rows([article.name for article in articles], training.validation, "chunker")
     # An epoch that was learned is not learned again: what training leaves here goes when it is over.
     left = settings.home / "cache" / f"chunker-{content}.safetensors"
@@ -254,18 +276,22 @@ def build_finest(work: Work) -> None:
     texts = {name: _texts(documents, name) for name in names}
     jobs = {name: {"documents": str(documents.path(name)), **options} for name in names}
     keys: dict[str, list[Any]] = {name: [texts[name], options] for name in names}
-    chunker = CHUNKERS[work.settings.chunker.name]
-    if chunker.sentence_vectors:
+    if takes_vectors(work.settings.chunker):
         stored = work.input("sentence_vectors")
         for name in names:
             vectors = name.replace(".parquet", ".npy")
             jobs[name]["vectors"] = str(stored.path(vectors))
             keys[name].append(stored.manifest.files[vectors]["sha256"])
-    if chunker.trained:
+    if CHUNKERS[work.settings.chunker.name].trained:
         trained = work.tools.store.read("chunker")
+        read_by = _encoder_files(work.settings)
+        for file in (CHUNKER, *read_by):
+            tensors.read(trained, file, "chunker")
         for name in names:
             jobs[name]["weights"] = str(trained.path(CHUNKER))
-            keys[name].append(trained.manifest.files[CHUNKER]["sha256"])
+            if read_by:
+                jobs[name]["encoder"] = {file: str(trained.path(file)) for file in read_by}
+            keys[name] += [trained.manifest.files[file]["sha256"] for file in (CHUNKER, *read_by)]
     split = sum(work.map("mog_assets.corpus.chunks:split_bucket", jobs, keys, "buckets split", reuse=True))
     total = sum(len(bucket) for bucket in texts.values())
     work.recomputed |= {"documents split": split, "documents skipped": total - split}
@@ -495,7 +521,7 @@ def recipes(settings: Settings) -> list[Recipe]:
     ]
     chunker = CHUNKERS[settings.chunker.name]
     by_choice = ["granularity"] if settings.levels == "auto" else []
-    if chunker.sentence_vectors:
+    if takes_vectors(settings.chunker):
         found.append(
             Recipe(
                 key="sentence_vectors",
@@ -523,12 +549,13 @@ def recipes(settings: Settings) -> list[Recipe]:
                     tools.settings.seed,
                     {name: q.train for name, q in tools.settings.question_sets.items()},
                     tools.encoder.identity,
+                    *([own.identity] if (own := _own_encoder(tools.settings)) else []),
                 ],
                 kinds=("pytorch",),
                 pool="gpu",
             )
         )
-    looked_at = ["sentence_vectors"] * chunker.sentence_vectors + ["chunker"] * chunker.trained
+    looked_at = ["sentence_vectors"] * takes_vectors(settings.chunker) + ["chunker"] * chunker.trained
     found.append(
         Recipe(
             key="chunks/level_1",
@@ -540,6 +567,7 @@ def recipes(settings: Settings) -> list[Recipe]:
             checks=(checks.SPANS_TILE,),
             version=READER,
             kinds=("parquet",),
+            pool="gpu" if chunker.trained and settings.chunker.training.encoder else None,
         )
     )
     for level in settings.level_range[1:]:

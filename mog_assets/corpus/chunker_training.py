@@ -27,13 +27,19 @@ from mog_assets.corpus.learned import (
     Shape,
     Windows,
     costs,
+    device,
+    forward,
+    joined,
     network,
     penalty_for,
     scores,
+    set_weights,
+    weights_of,
     windows,
 )
 from mog_assets.corpus.questions import Question
 from mog_assets.corpus.sentences import token_starts, units
+from mog_assets.corpus.text_encoder import TextEncoder, joint
 from mog_assets.errors import MogError
 
 # Tokens to answer at which curves and early stopping count a question as lost: its tail would decide every mean.
@@ -50,37 +56,45 @@ class Article:
         name: Of corpus and document.
         text: Its text.
         ends: Offsets of the ends of its n units.
-        vectors: Their unit vectors, float of shape (n, size).
+        vectors: Their unit vectors, float of shape (n, size); None with an encoder.
         longest: Characters of the longest chunk.
         questions: Unit vectors of its questions, float of shape (questions, size).
         answers: int64 array of shape (questions, 2): first and last unit of each answer.
         chunks: Unit vectors of its possible chunks in order of `possible`, float of shape (possible chunks, size).
+        encoder: Reads its windows, in place of vectors.
     """
 
     name: str
     text: str
     ends: np.ndarray
-    vectors: np.ndarray
+    vectors: np.ndarray | None
     longest: int
     questions: np.ndarray
     answers: np.ndarray
     chunks: np.ndarray
+    encoder: TextEncoder | None = None
 
     @cached_property
     def windows(self) -> Windows:
-        """What a scorer is given of it."""
-        return windows(self.text, self.ends, self.vectors, self.longest)
+        """What a scorer is given of it. One that reads may not see the ends of all possible chunks."""
+        tokenizer = self.encoder and self.encoder.tokenizer
+        return windows(self.text, self.ends, self.vectors, self.longest, tokenizer)
+
+    @cached_property
+    def could(self) -> np.ndarray:
+        """Which starts and ends can be those of a chunk: bool array of shape (n, WINDOW)."""
+        return candidates(self.ends, self.longest)[1]
 
     @cached_property
     def possible(self) -> np.ndarray:
         """int64 array of shape (possible chunks, 2): first unit, and the one behind the last."""
-        start, place = np.nonzero(self.windows.possible)
+        start, place = np.nonzero(self.could)
         return np.stack([start, start + place + 1], axis=1)
 
     @cached_property
     def number(self) -> np.ndarray:
         """int64 array of shape (n, WINDOW): number of the possible chunk of each start and end."""
-        mask = self.windows.possible
+        mask = self.could
         return np.where(mask, np.cumsum(mask).reshape(mask.shape) - 1, -1)
 
     @cached_property
@@ -214,8 +228,8 @@ def chunk_costs(articles: Sequence[Article], finest_chars: int) -> list[np.ndarr
             ahead = np.searchsorted(-similar[rivals][order], -similar[could], side="right")
             cost = np.log(other.before(question, similar[could]) + summed[ahead] + size[could])
             total[could] += np.clip(np.exp(cost - cost.mean()), 1 / _EXTREME, _EXTREME)
-        target = np.zeros(article.windows.possible.shape)
-        target[article.windows.possible] = total * len(article.ends) / max(len(article.questions), 1)
+        target = np.zeros(article.could.shape)
+        target[article.could] = total * len(article.ends) / max(len(article.questions), 1)
         found.append(target)
     return found
 
@@ -316,11 +330,13 @@ class Trained:
         curve: Per epoch: `epoch` (from 1), `train_loss`, `train_tokens`, `validation_tokens` (tokens to answer, at most
             `LOST`, with chunks of the mean length).
         best_epoch: The epoch of the weights.
+        files: `FILES` of the encoder that was trained with it, by name; none without one.
     """
 
     scorer: Scorer
     curve: list[dict[str, float]]
     best_epoch: int
+    files: Mapping[str, str]
 
 
 State = dict[str, Any]
@@ -337,10 +353,12 @@ def train(
     resume: State | None = None,
     save: Callable[[State], None] | None = None,
 ) -> Trained:
-    """Train a scorer; the same arguments give the same weights, also where training was interrupted.
+    """Train a scorer, on a CUDA device where there is one.
+
+    The same arguments give the same weights, also where training was interrupted; on CUDA as nearly as it adds up.
 
     Args:
-        articles: Training documents.
+        articles: Training documents. Where the settings name an encoder, they have it, and it is trained as well.
         held_out: Which of them tell when to stop, bool array of shape (articles,).
         finest_chars: Mean length of chunks, in characters.
         settings: Of the training.
@@ -350,17 +368,32 @@ def train(
         save: Called after each epoch.
 
     Raises:
-        MogError: the loss is not finite.
+        MogError: the loss is not finite, or a batch does not fit into memory.
     """
     import torch
 
-    shape = Shape(articles[0].vectors.shape[1], settings.width, settings.layers)
+    encoder, vectors = articles[0].encoder, articles[0].vectors
+    if (settings.encoder is None) != (encoder is None):
+        raise ValueError(f"articles must be read by the encoder of the settings, {settings.encoder}, got {encoder}")
+    where = device()
     fit = [a for a, out in zip(articles, held_out, strict=True) if not out]
     rest = [a for a, out in zip(articles, held_out, strict=True) if out]
-    with torch.random.fork_rng(devices=[]):
+    with torch.random.fork_rng(devices=[] if where == "cpu" else None):
         torch.manual_seed(seed)
-        model = network(shape)
-        optimiser = torch.optim.AdamW(model.parameters(), lr=settings.learning_rate, weight_decay=0.05)
+        if encoder is None:
+            assert vectors is not None
+            shape = Shape(vectors.shape[1], settings.width, settings.layers)
+            model = network(shape)
+            groups = [{"params": model.parameters()}]
+        else:
+            shape = Shape(encoder.size, settings.width, settings.layers)
+            model = joint(network(shape), encoder)
+            groups = [
+                {"params": model.head.parameters()},
+                {"params": model.encoder.parameters(), "lr": settings.encoder_learning_rate},
+            ]
+        model.to(where)
+        optimiser = torch.optim.AdamW(groups, lr=settings.learning_rate, weight_decay=0.05)
         curve: list[dict[str, float]] = []
         best: dict[str, np.ndarray] = {}
         if resume:
@@ -370,11 +403,18 @@ def train(
             epoch = len(curve) + 1
             # What an epoch draws follows from its number, so that one that goes on draws the same.
             torch.manual_seed(seed * 100_003 + epoch)
-            loss = data.epoch(model, optimiser, np.random.default_rng([seed, epoch]))
+            try:
+                loss = data.epoch(model, optimiser, np.random.default_rng([seed, epoch]))
+            except torch.OutOfMemoryError as error:
+                raise MogError(
+                    f"chunker.training.batch_size: expected windows that fit into the memory of the device ({where}) "
+                    f"together, got {settings.batch_size}: lower it ({' '.join(str(error).split())[:200]})"
+                ) from error
             if not np.isfinite(loss):
                 raise MogError(
                     f"chunker: train_loss must be finite, got {loss} in epoch {epoch}; lower "
                     f"chunker.training.learning_rate ({settings.learning_rate})"
+                    + (f" or encoder_learning_rate ({settings.encoder_learning_rate})" if encoder else "")
                 )
             told = {"epoch": epoch, "train_loss": loss}
             for name, part in (("train", fit), ("validation", rest)):
@@ -382,21 +422,23 @@ def train(
                 told[f"{name}_tokens"] = float(np.minimum(found, LOST).mean())
             curve.append(told)
             if best_epoch(curve) == epoch:
-                best = {name: tensor.detach().numpy().copy() for name, tensor in model.state_dict().items()}
+                best = {name: array.copy() for name, array in weights_of(model).items()}
             if save:
                 save(_state(model, optimiser, curve, best))
             if advance:
                 advance(1)
-        model.load_state_dict({name: torch.from_numpy(array) for name, array in best.items()})
+        set_weights(model, best)
         penalty = _cuts(model, articles, finest_chars, settings)[1]
     facts = {
+        "encoder": settings.encoder,
+        "device": where,
         "shape": vars(shape),
         "finest_chars": finest_chars,
         "objective": settings.objective,
         "penalty": penalty,
         "seed": seed,
     }
-    return Trained(Scorer(best, facts), curve, best_epoch(curve))
+    return Trained(Scorer(best, facts), curve, best_epoch(curve), encoder.files() if encoder else {})
 
 
 def best_epoch(curve: Sequence[Mapping[str, float]]) -> int:
@@ -424,7 +466,8 @@ class _Data:
     articles: Sequence[Article]
     finest_chars: int
     settings: ChunkerTraining
-    inputs: tuple[Any, ...]
+    windows: Windows
+    vectors: np.ndarray | None
     first: np.ndarray
     targets: Any
     others: Sequence[Distractors]
@@ -434,9 +477,8 @@ class _Data:
         import torch
 
         first = np.cumsum([0, *(len(a.ends) for a in articles)])
-        vectors = torch.from_numpy(np.concatenate([a.vectors for a in articles]).astype(np.float32))
-        index = np.concatenate([a.windows.units + offset for a, offset in zip(articles, first, strict=False)])
-        arrays = [np.concatenate([getattr(a.windows, n) for a in articles]) for n in ("features", "seen", "possible")]
+        given = [a.vectors for a in articles if a.vectors is not None]
+        vectors = np.concatenate(given).astype(np.float32) if given else None
         targets, others = None, []
         if settings.objective == "regression":
             targets = torch.from_numpy(np.concatenate(chunk_costs(articles, finest_chars)).astype(np.float32))
@@ -445,8 +487,8 @@ class _Data:
             others = [
                 Distractors.of(a.questions, pooled[owner != i], tokens[owner != i]) for i, a in enumerate(articles)
             ]
-        inputs = (vectors, torch.from_numpy(index), *map(torch.from_numpy, arrays))
-        return cls(articles, finest_chars, settings, inputs, first, targets, others)
+        found = joined([a.windows for a in articles])
+        return cls(articles, finest_chars, settings, found, vectors, first, targets, others)
 
     def epoch(self, model: Any, optimiser: Any, rng: np.random.Generator) -> float:
         """Learn from all there is once; the mean loss."""
@@ -467,42 +509,39 @@ class _Data:
             total += float(loss.detach()) * len(rows)
         return total / max(len(order), 1)
 
-    def _scores(self, model: Any, starts: Any) -> tuple[Any, Any]:
-        vectors, index, features, seen, possible = self.inputs
-        wide = int(possible[starts].sum(1).max()) + 2
-        out = model(vectors[index[starts, :wide]], features[starts, :wide], seen[starts, :wide])
-        return out, possible[starts, : wide - 2]
-
     def _regression(self, model: Any, starts: Any) -> Any:
         """Poisson deviance, but for what no score changes: costs are sums of as many parts as there are questions."""
-        out, possible = self._scores(model, starts)
-        target = self.targets[starts, : out.shape[1]]
+        import torch
+
+        out = forward(model, self.windows, self.vectors, starts.numpy())
+        target = self.targets[starts, : out.shape[1]].to(out.device)
+        possible = torch.from_numpy(self.windows.possible[starts.numpy(), : out.shape[1]]).to(out.device)
         return (out.clamp(max=20).exp() - target * out)[possible].mean()
 
     def _preference(self, model: Any, pairs: Any) -> Any:
         """Cross-entropy over the two scores."""
         import torch
 
-        out, _ = self._scores(model, pairs[:, 0])
-        better, worse = (out.gather(1, pairs[:, column : column + 1])[:, 0] for column in (1, 2))
+        out = forward(model, self.windows, self.vectors, pairs[:, 0].numpy())
+        better, worse = (out.gather(1, pairs[:, column : column + 1].to(out.device))[:, 0] for column in (1, 2))
         return torch.nn.functional.softplus(worse - better).mean()
 
     def _pairs(self, model: Any, rng: np.random.Generator) -> Any:
         import torch
 
-        scored = [scores(model, a.windows, a.vectors) for a in self.articles]
-        bonus = _bonus(self.articles, scored, self.finest_chars)
+        held = [scores(model, a.windows, a.vectors) for a in self.articles]
+        bonus = _bonus(self.articles, held, self.finest_chars)
         every = self.settings.questions == "all"
-        found = preferences(self.articles, scored, self.others, bonus, every, rng)
+        found = preferences(self.articles, held, self.others, bonus, every, rng)
         rows = [(int(self.first[p.article]) + p.start, p.better, p.worse) for p in found]
         return torch.tensor(rows, dtype=torch.int64).reshape(-1, 3)
 
 
 def _state(model: Any, optimiser: Any, curve: list[dict[str, float]], best: Mapping[str, np.ndarray]) -> State:
-    arrays = {f"now.{name}": tensor.detach().numpy() for name, tensor in model.state_dict().items()}
+    arrays = {f"now.{name}": array for name, array in weights_of(model).items()}
     arrays |= {f"best.{name}": array for name, array in best.items()}
     for number, held in optimiser.state_dict()["state"].items():
-        arrays |= {f"optimiser.{number}.{name}": value.numpy() for name, value in held.items()}
+        arrays |= {f"optimiser.{number}.{name}": value.cpu().numpy() for name, value in held.items()}
     return {"arrays": arrays, "facts": {"curve": curve}}
 
 
@@ -513,7 +552,7 @@ def _restored(model: Any, optimiser: Any, state: State) -> tuple[list[dict[str, 
     for name, array in state["arrays"].items():
         part, rest = name.split(".", 1)
         parts[part][rest] = array
-    model.load_state_dict({name: torch.from_numpy(array.copy()) for name, array in parts["now"].items()})
+    set_weights(model, parts["now"])
     held = optimiser.state_dict()
     for name, array in parts["optimiser"].items():
         number, key = name.split(".")
@@ -538,13 +577,19 @@ class Source:
     answers: np.ndarray
 
 
-def articles(sources: Sequence[Source], longest: int, encode: Callable[[Sequence[str]], np.ndarray]) -> list[Article]:
+def articles(
+    sources: Sequence[Source],
+    longest: int,
+    encode: Callable[[Sequence[str]], np.ndarray],
+    encoder: TextEncoder | None = None,
+) -> list[Article]:
     """Encode what training needs of documents: units, questions, and every possible chunk.
 
     Args:
         sources: The documents, each with at least one question whose answer a chunk can hold.
         longest: Characters of the longest chunk.
         encode: Texts to unit vectors.
+        encoder: Reads the windows of the chunker, in place of the vectors of units.
     """
     ends = [units(source.text, longest) for source in sources]
     starts = [np.concatenate([[0], behind]) for behind in ends]
@@ -563,14 +608,15 @@ def articles(sources: Sequence[Source], longest: int, encode: Callable[[Sequence
         for first, behind in zip(*chunks, strict=True)
     ]
     question_texts = [text for source in sources for text in source.questions]
-    of_units, of_chunks, of_questions = (
-        np.split(encode(texts), np.cumsum(counts)[:-1])
-        for texts, counts in (
-            (unit_texts, [len(behind) for behind in ends]),
-            (chunk_texts, [len(first) for first, _ in possible]),
-            (question_texts, [len(source.questions) for source in sources]),
-        )
-    )
+
+    def vectors(texts: list[str], counts: list[int]) -> list[np.ndarray]:
+        return np.split(encode(texts), np.cumsum(counts)[:-1])
+
+    of_units: Sequence[np.ndarray | None] = [None] * len(sources)
+    if encoder is None:
+        of_units = vectors(unit_texts, [len(behind) for behind in ends])
+    of_chunks = vectors(chunk_texts, [len(first) for first, _ in possible])
+    of_questions = vectors(question_texts, [len(source.questions) for source in sources])
     return [
         Article(
             source.name,
@@ -581,6 +627,7 @@ def articles(sources: Sequence[Source], longest: int, encode: Callable[[Sequence
             of_questions[i],
             np.searchsorted(behind, source.answers - [0, 1], side="right"),
             of_chunks[i],
+            encoder,
         )
         for i, (source, behind) in enumerate(zip(sources, ends, strict=True))
     ]

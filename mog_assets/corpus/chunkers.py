@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import re
 from bisect import bisect_left, bisect_right
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 
+from mog_assets.config import ChunkerSettings
 from mog_assets.corpus.sentences import cut, sentence_ends, token_starts, units
 
 Spans = np.ndarray  # int64, shape (n, 2): start and end offset of each level-1 chunk, in characters
@@ -30,11 +31,13 @@ class Options:
         finest_chars: Characters of a chunk, ≥ 1; each chunker says how close it comes.
         tokens: Tokens of a chunk, ≥ 1, for chunkers that count them; None for characters.
         weights: File of a trained model, for chunkers that have one.
+        encoder: Files of the encoder that was trained with it, by name; None where vectors are taken.
     """
 
     finest_chars: int
     tokens: int | None = None
     weights: Path | None = None
+    encoder: Mapping[str, Path] | None = None
 
 
 @dataclass(frozen=True)
@@ -293,10 +296,9 @@ def _make_learned(options: Options) -> Split:
     from mog_assets.corpus.learned import opened, spans_of
 
     assert options.weights is not None
-    scorer, model = opened(options.weights)
+    scorer, model = opened(options.weights, options.encoder)
 
     def split(text: str, vectors: np.ndarray | None) -> Spans:
-        assert vectors is not None
         return spans_of(text, options.finest_chars, vectors, scorer, model)
 
     return split
@@ -311,3 +313,9 @@ CHUNKERS: dict[str, Chunker] = {
     "learned": Chunker(_make_learned, sentence_vectors=True, trained=True),
 }
 """Every chunker by the name that `chunker` in `mog.yaml` gives it."""
+
+
+def takes_vectors(settings: ChunkerSettings) -> bool:
+    """Whether the chunker that is chosen takes vectors of sentences: one that is trained may read the text itself."""
+    chunker = CHUNKERS[settings.name]
+    return chunker.sentence_vectors and not (chunker.trained and settings.training.encoder)

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -110,6 +110,7 @@ def split_bucket(
     tokens: int | None = None,
     vectors: str | None = None,
     weights: str | None = None,
+    encoder: Mapping[str, str] | None = None,
 ) -> int:
     """Split the documents of a bucket; writes a table of `document` (row of the bucket), `start`, `end`.
 
@@ -122,6 +123,7 @@ def split_bucket(
         tokens: See `Options`.
         vectors: `.npy` file of the vectors of the documents' units in order, for a chunker that takes them.
         weights: File of a trained model, for a chunker that has one.
+        encoder: See `Options`.
 
     Returns:
         Number of documents split: those that `previous` does not have with all that their spans follow from.
@@ -129,21 +131,28 @@ def split_bucket(
     table = pq.read_table(documents, columns=["text", "sha256"])
     texts = table["text"].to_pylist()
     own = _unit_vectors(texts, finest_chars, vectors) if vectors else [None] * len(texts)
-    trained = hashlib.sha256(Path(weights).read_bytes()).hexdigest() if weights else None
-    decides = json.dumps([chunker, finest_chars, tokens, trained]).encode()
+    trained = _sha256(weights) if weights else None
+    read_by = [_sha256(path) for _, path in sorted((encoder or {}).items())]
+    decides = json.dumps([chunker, finest_chars, tokens, trained, *read_by]).encode()
     keys = [
         hashlib.sha256(sha.encode() + decides + (b"" if rows is None else rows.tobytes())).hexdigest()
         for sha, rows in zip(table["sha256"].to_pylist(), own, strict=True)
     ]
-    split = CHUNKERS[chunker].make(Options(finest_chars, tokens, Path(weights) if weights else None))
+    files = {name: Path(path) for name, path in encoder.items()} if encoder else None
+    options = Options(finest_chars, tokens, Path(weights) if weights else None, files)
 
     def compute(positions: list[int]) -> pa.Table:
+        split = CHUNKERS[chunker].make(options)
         spans = [split(texts[position], own[position]) for position in positions]
         both = np.concatenate(spans).astype(np.int32)
         rows = np.repeat(np.asarray(positions, np.int32), [len(s) for s in spans])
         return pa.table({"document": rows, "start": both[:, 0], "end": both[:, 1]})
 
     return write_rows(Path(out), keys, Path(previous) if previous else None, compute)
+
+
+def _sha256(path: str) -> str:
+    return hashlib.sha256(Path(path).read_bytes()).hexdigest()
 
 
 def bucket_units(documents: Path, finest_chars: int) -> list[str]:

@@ -14,6 +14,8 @@ from mog_assets.significance import compare_cells
 
 # What a comparison with a baseline adds to a mean.
 COMPARED = ("difference", "difference_low", "difference_high", "effect", "p", "detectable")
+# Stands for the project that changes are compared with.
+_NO_CHANGE = "no change"
 COLUMNS = (
     "question_set",
     "split",
@@ -62,6 +64,41 @@ def compare(per_question: pd.DataFrame, measures: Sequence[str], baseline: str |
         raise ValueError(f"baseline: expected one of the cells {', '.join(cells)}, or None, got {baseline!r}")
     at = np.full((len(cells), len(measures)), -1 if baseline is None else cells.index(baseline))
     return _rows(cells, measures, len(values), compare_cells(values, at, seed)).rename(columns={"name": "cell"})
+
+
+def side_by_side(
+    ours: pd.DataFrame, theirs: pd.DataFrame, measures: Sequence[str], seed: int
+) -> dict[str, pd.DataFrame]:
+    """The methods that two projects scored on the same questions, such as one with another setting.
+
+    Args:
+        ours: A row for each question set, method and question: those columns, and the measures.
+        theirs: The same of the other project.
+        measures: Names of the measures.
+        seed: Of resamples and random signs.
+
+    Returns:
+        By question set: a row per method and measure with the columns of `compare` (cell is the method), where value is
+        our mean, and `other`, theirs; differences are theirs minus ours, Holm-corrected over the methods.
+    """
+    keys = ["question_set", "method", "question"]
+    both = ours[[*keys, *measures]].merge(theirs[[*keys, *measures]], on=keys, suffixes=("", " theirs"))
+    both = both[~both["method"].isin(CONTROLS)]
+    found = {}
+    for name, part in both.groupby("question_set", sort=False):
+        counts = part.groupby("method")["question"].nunique()
+        # A question that one project passed over is left out for every method.
+        part = part[part["method"].isin(counts[counts == counts.max()].index)]
+        changes = part[["question"]].assign(cell=part["method"], **{m: part[f"{m} theirs"] - part[m] for m in measures})
+        nothing = changes.drop_duplicates("question").assign(cell=_NO_CHANGE, **dict.fromkeys(measures, 0.0))
+        table = compare(pd.concat([changes, nothing], ignore_index=True), measures, _NO_CHANGE, seed)
+        table = table[table["cell"] != _NO_CHANGE].reset_index(drop=True)
+        means = part.groupby("method")[[*measures, *(f"{m} theirs" for m in measures)]].mean()
+        pairs = list(zip(table["cell"], table["measure"], strict=True))
+        found[str(name)] = table.assign(
+            value=[means.loc[cell, m] for cell, m in pairs], other=[means.loc[cell, f"{m} theirs"] for cell, m in pairs]
+        ).drop(columns=["low", "high"])
+    return found
 
 
 def cell_values(table: pd.DataFrame, column: str, measures: Sequence[str]) -> tuple[list[str], np.ndarray]:

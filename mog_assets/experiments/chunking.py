@@ -98,7 +98,8 @@ def chunkers(lab: Lab) -> Findings:
         mean = _mean(ground, [sentences(source.text, lab.settings.finest_chars) for source in ground.sources])
         cells = {h: _cell(lab, name, ground, h, [mean, h], partial(_heuristic, ground, h, mean)) for h in _HEURISTICS}
         best = min(cells, key=lambda h: cells[h][_ALL].mean())
-        training = lab.settings.chunker.training
+        # Over cached vectors: an encoder that learns as well takes hours for all these cells without a GPU.
+        training = lab.settings.chunker.training.model_copy(update={"encoder": None})
         cells["learned"] = _learned(lab, name, ground, "learned", training, mean)
         tables.append(score_rows(name, list(cells.values()), _MEASURES, best, lab.seed))
         row = told(tables[-1], name, "learned", _ALL)

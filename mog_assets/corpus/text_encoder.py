@@ -1,0 +1,178 @@
+"""A Hugging Face encoder that reads the windows of the learned chunker and is trained together with its scorer.
+
+What it takes to open it again without the model's folder or a network are its weights, kept with those of the scorer,
+and two files of JSON (`FILES`).
+
+References: "Optimizing Retrieval Augmented Generation with Learned Chunking" (Markowitz and Galiya), where it is that
+of google/flan-t5-base, and windows are cut at 512 tokens.
+"""
+
+from __future__ import annotations
+
+import copy
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from mog_assets.errors import MogError
+
+FILES = ("config.json", "tokenizer.json")
+# Tokens of a window where neither the model nor its tokenizer has a limit.
+_TOKENS = 512
+
+
+@dataclass(frozen=True)
+class TextEncoder:
+    """An encoder and its tokenizer.
+
+    Attributes:
+        model: Torch module, from `input_ids` and `attention_mask` to `last_hidden_state`.
+        tokenizer: Of the library tokenizers; cuts at the greatest length that the model reads.
+        size: Entries of a token's vector.
+    """
+
+    model: Any
+    tokenizer: Any
+    size: int
+
+    def files(self) -> dict[str, str]:
+        """Contents of `FILES`: all that `opened` needs; equal encoders give equal ones."""
+        facts = self.model.config.to_dict()
+        for name in ("_name_or_path", "transformers_version", "dtype"):
+            facts.pop(name, None)
+        return dict(zip(FILES, (json.dumps(facts, sort_keys=True), self.tokenizer.to_str()), strict=True))
+
+
+def tokens_of(tokenizer: Any, texts: Sequence[str]) -> list[tuple[np.ndarray, np.ndarray]]:
+    """Ids of the tokens of each text, int64 of shape (tokens,), and the offset of the last character of each.
+
+    The offset is −1 for a token that stands for none, such as the one that every text begins with.
+    """
+    found = []
+    for one in tokenizer.encode_batch(list(texts)):
+        # The first character of a token may be white space, which belongs to the sentence before.
+        last = [
+            -1 if special or start == end else end - 1
+            for (start, end), special in zip(one.offsets, one.special_tokens_mask, strict=True)
+        ]
+        found.append((np.asarray(one.ids, np.int64), np.asarray(last, np.int64)))
+    return found
+
+
+def load(source: str, setting: str) -> TextEncoder:
+    """Load a pretrained encoder; the same source gives the same weights.
+
+    Args:
+        source: A local folder or a Hugging Face model id. Of a T5, which also decodes, the encoder is taken.
+        setting: Names it in errors.
+
+    Raises:
+        MogError: it does not load, is no encoder, or has no tokenizer that knows where tokens stand.
+    """
+    import torch
+    import transformers
+
+    transformers.utils.logging.disable_progress_bar()
+    options = {"trust_remote_code": False}
+    try:
+        tokenizer = transformers.AutoTokenizer.from_pretrained(source, **options)
+        config = transformers.AutoConfig.from_pretrained(source, **options)
+        # Weights that the source lacks, such as those of a pooler, are drawn.
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(0)
+            model = _kind(config).from_pretrained(
+                source, config=config, dtype=torch.float32, use_safetensors=True, **options
+            )
+        size = int(config.hidden_size)
+    # transformers raises whatever its many loaders raise; the message below keeps it.
+    except Exception as error:
+        raise MogError(
+            f"{setting}: expected a Hugging Face model id that can be fetched, or a local folder with config.json, "
+            f"tokenizer.json and model.safetensors, of an encoder; {source!r} does not load "
+            f"({' '.join(str(error).split())[:300]})"
+        ) from error
+    if not getattr(tokenizer, "is_fast", False):
+        raise MogError(
+            f"{setting}: expected a model with a fast tokenizer, which tells where in a text its tokens stand; that of "
+            f"{source!r} is {type(tokenizer).__name__}: name a model that has tokenizer.json"
+        )
+    # RoBERTa counts positions from its padding index on, so two of them are not for tokens.
+    reserved = 2 if config.model_type in {"roberta", "xlm-roberta"} else 0
+    positions = (getattr(config, "max_position_embeddings", None) or _TOKENS + reserved) - reserved
+    # A tokenizer without a limit has one of 1e30.
+    words = copy.deepcopy(tokenizer.backend_tokenizer)
+    words.no_padding()
+    words.enable_truncation(int(min(positions, tokenizer.model_max_length)))
+    return TextEncoder(model, words, size)
+
+
+def opened(files: Mapping[str, Path]) -> TextEncoder:
+    """An encoder with the configuration and tokenizer of stored files, and weights that are not trained.
+
+    Raises:
+        OSError, ValueError, KeyError, TypeError: the files are not those of one.
+    """
+    import tokenizers
+    import torch
+    import transformers
+
+    config_file, tokenizer_file = (files[name].read_text(encoding="utf-8") for name in FILES)
+    facts = json.loads(config_file)
+    config = transformers.AutoConfig.for_model(facts.pop("model_type"), **facts)
+    with torch.random.fork_rng(devices=[]):
+        model = _kind(config).from_config(config, trust_remote_code=False)
+    try:
+        words = tokenizers.Tokenizer.from_str(tokenizer_file)
+    # The library raises no class of its own.
+    except Exception as error:
+        raise ValueError(str(error)) from error
+    return TextEncoder(model, words, int(config.hidden_size))
+
+
+def _kind(config: Any) -> Any:
+    """The class that loads a model of this configuration as an encoder."""
+    import transformers
+
+    if type(config) in transformers.MODEL_FOR_TEXT_ENCODING_MAPPING:
+        return transformers.AutoModelForTextEncoding
+    if config.is_encoder_decoder:
+        raise ValueError(f"transformers has no encoder by itself of the type {config.model_type!r}")
+    return transformers.AutoModel
+
+
+def joint(head: Any, encoder: TextEncoder) -> Any:
+    """A torch module: `head`, given the vectors of units that the encoder reads, both of them trainable.
+
+    It takes ids of tokens and the columns of their units in place of vectors (see `Reading` of corpus/learned.py). A
+    unit's vector is the mean of its tokens', scaled to length 1 as those of sentences are; one without tokens is zero.
+    """
+    import torch
+    from torch import nn
+
+    class Joint(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.head = head
+            # Who trains it twice begins with the same weights twice.
+            self.encoder = copy.deepcopy(encoder.model)
+            self.tokenizer = encoder.tokenizer
+
+        def forward(self, given: Any, features: Any, seen: Any) -> Any:
+            tokens, column = given
+            there = tokens >= 0
+            # Attention to nothing at all has no value.
+            there[:, 0] = True
+            padding = getattr(self.encoder.config, "pad_token_id", None) or 0
+            hidden = self.encoder(
+                input_ids=tokens.masked_fill(tokens < 0, padding), attention_mask=there.long()
+            ).last_hidden_state
+            columns = torch.arange(seen.shape[1], device=column.device)
+            own = (column[:, None, :] == columns[:, None]).to(hidden.dtype)
+            # Of sum and mean the direction is the same.
+            return self.head(nn.functional.normalize(own @ hidden, dim=2), features, seen)
+
+    return Joint()
