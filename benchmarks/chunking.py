@@ -8,8 +8,10 @@ langchain-text-splitters is installed; it gives the same pieces, which is checke
 """
 
 import random
+import tempfile
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import click
@@ -20,10 +22,13 @@ import torch
 from mog_assets.config import EncoderSettings
 from mog_assets.corpus.chunkers import CHUNKERS, Options, spans_to, unit_chars
 from mog_assets.corpus.documents import read_corpus
+from mog_assets.corpus.learned import Scorer, Shape, network, stored
 from mog_assets.corpus.sentences import units
 from resources.encoder import Encoder
 
 REPEATS = 3
+# Text that chunkers with a model are timed on.
+TRAINED_MB = 2
 # Words, sentences and paragraphs about as long as those of medquad.
 WORDS, SENTENCES, LINES, DOCUMENTS = (3, 9), (5, 30), (1, 12), 2000
 
@@ -64,6 +69,15 @@ def random_vectors(texts: list[str], finest_chars: int, size: int) -> list[np.nd
     return [rng.normal(size=(n, size)).astype(np.float16) / np.float16(size**0.5) for n in counts]
 
 
+def untrained(size: int) -> Path:
+    """The file of a scorer that has learned nothing, for vectors of a size."""
+    shape = Shape(size)
+    weights = {name: tensor.detach().numpy() for name, tensor in network(shape).state_dict().items()}
+    path = Path(tempfile.mkdtemp()) / "chunker.safetensors"
+    path.write_bytes(stored(Scorer(weights, {"shape": vars(shape), "objective": "regression", "penalty": 1.0})))
+    return path
+
+
 def langchain_splitter(finest_chars: int) -> Callable[[str], list[str]] | None:
     """LangChain's recursive splitter with the options that give the pieces of `recursive`, None where it is missing."""
     try:
@@ -84,22 +98,28 @@ def langchain_splitter(finest_chars: int) -> Callable[[str], list[str]] | None:
 def main(paths: tuple[Path, ...], finest_chars: int, tokens: int, encoded_mb: float) -> None:
     torch.set_num_threads(1)
     texts = [d.text for path in paths for d in read_corpus(path).documents] or made_up()
-    size, characters = megabytes(texts), sum(map(len, texts))
+    size = megabytes(texts)
     print(f"{len(texts)} documents, {size:.2f} MB, finest_chars {finest_chars}", end="\n\n")
     vectors = random_vectors(texts, finest_chars, 384)
     rows = []
     chosen = [(name, Options(finest_chars)) for name in CHUNKERS] + [("fixed", Options(finest_chars, tokens))]
     for name, options in chosen:
-        split = CHUNKERS[name].make(options)
-        given = vectors if CHUNKERS[name].sentence_vectors else [None] * len(texts)
+        chunker, taken = CHUNKERS[name], len(texts)
+        if chunker.trained:
+            taken = 1 + int(np.searchsorted(np.cumsum([len(t.encode()) for t in texts]), TRAINED_MB * 1e6))
+            options = replace(options, weights=untrained(384))
+        split = chunker.make(options)
+        given = list(zip(texts[:taken], vectors if chunker.sentence_vectors else [None] * len(texts), strict=False))
 
         def cut(split=split, given=given) -> None:
-            for text, own in zip(texts, given, strict=True):
+            for text, own in given:
                 split(text, own)
 
-        chunks = sum(len(split(text, own)) for text, own in zip(texts, given, strict=True))
+        chunks, read = sum(len(split(text, own)) for text, own in given), [text for text, _ in given]
         label = f"{name}, {options.tokens} tokens" if options.tokens else name
-        rows.append({"chunker": label, "MB/s": size / best_seconds(cut), "mean characters": characters / chunks})
+        row = {"chunker": label, "MB/s": megabytes(read) / best_seconds(cut)}
+        # Weights that have learned nothing take as long, and cut anywhere.
+        rows.append(row if chunker.trained else row | {"mean characters": sum(map(len, read)) / chunks})
     if library := langchain_splitter(finest_chars):
         seconds = best_seconds(lambda: [library(text) for text in texts] and None)
         recursive = CHUNKERS["recursive"].make(Options(finest_chars))

@@ -7,7 +7,6 @@ from collections.abc import Callable
 # All of them, in the order in which a write meets them, and what has just happened there.
 POINTS = {
     "vectors cached": "a batch of vectors was committed to the encoder's cache",
-    "epoch learned": "where training of the chunker stands was written",
     "file written": "a file is complete under its temporary name",
     "file moved": "the file has its name; no manifest names it yet",
     "collection created": "an embedded collection is complete under its temporary name",

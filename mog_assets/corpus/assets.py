@@ -46,7 +46,6 @@ from mog_assets.corpus.questions import (
 from mog_assets.errors import MissingArtefact, MogError
 from resources.encoder import Encoder
 from resources.encoding import encode_buckets
-from resources.points import reach
 from resources.recipe import Recipe, Tools, Work
 from resources.store import Artefact, Store, digest
 
@@ -221,7 +220,6 @@ def _train_chunker(
         left.parent.mkdir(parents=True, exist_ok=True)
         with work.writing(left) as temporary:
             temporary.write_bytes(tensors.encode(state["arrays"], state["facts"]))
-        reach("epoch learned")
 
     resume = None
     if left.exists():

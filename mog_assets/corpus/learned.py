@@ -8,8 +8,8 @@ unit among them a score: of what the chunk up to there costs those who look for 
 the costs of all its chunks, and a penalty for each, come to the least.
 
 References: "Optimizing Retrieval Augmented Generation with Learned Chunking" (Markowitz and Galiya; SYSTEMS.md,
-section 3). There the chunker takes the best end of a window and moves on from it; the sum over the text finds less to
-regret (benchmarks/README.md has the figures), and its penalty sets the mean length.
+section 3). There the chunker takes the best end of a window and moves on from it; the cheapest cut of the whole text
+needs fewer tokens (docs/results.md has the figures), and its penalty sets the mean length.
 """
 
 from __future__ import annotations
