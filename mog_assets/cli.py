@@ -239,18 +239,20 @@ def compare(base: str, other: str, measures: tuple[str, ...], to: Path | None, a
     from mog_assets.evaluation.scores import side_by_side
     from resources.store import Store, atomic
 
-    wanted = list(measures or ("ER", "nDCG@10", "tokens_to_answer"))
+    wanted = list(dict.fromkeys(measures or ("ER", "nDCG@10", "tokens_to_answer")))
     both = [config.load(path) for path in (base, other)]
     tables = [pd.read_parquet(Store(s.home).read("scores").path("per_question.parquet")) for s in both]
     for path, table in zip((base, other), tables, strict=True):
-        if unknown := [name for name in wanted if name not in table]:
-            known = ", ".join(column for column in table if table[column].dtype.kind == "f")
-            raise MogError(f"--measure: expected measures of {path} ({known}), got {', '.join(unknown)}")
+        known = [column for column in table if table[column].dtype.kind == "f"]
+        if unknown := [name for name in wanted if name not in known]:
+            raise MogError(f"--measure: expected measures of {path} ({', '.join(known)}), got {', '.join(unknown)}")
     found = side_by_side(tables[0], tables[1], wanted, both[0].seed)
     if not found:
         raise MogError(f"{other}: expected questions and methods that {base} was scored on as well, got none")
     if as_json:
-        click.echo(json.dumps({name: t.to_dict("records") for name, t in found.items()}, ensure_ascii=False, indent=1))
+        frames = {name: table.astype(object) for name, table in found.items()}
+        rows_of = {name: frame.where(frame.notna(), None).to_dict("records") for name, frame in frames.items()}
+        click.echo(json.dumps(rows_of, ensure_ascii=False, indent=1))
         return
     page = [f"# {Path(other).name} against {Path(base).name}\n"]
     for name, table in found.items():

@@ -289,6 +289,8 @@ def test_questions_without_an_answer_that_a_chunk_holds_are_passed_over():
         Question("1", "short?", "", "train", evidence=(Evidence("c", "a", 3, 9),)),
         Question("2", "long?", "", "train", evidence=(Evidence("c", "b", 0, 300),)),
         Question("3", "elsewhere?", "", "train", evidence=(Evidence("d", "a", 3, 9),)),
+        Question("4", "in two?", "", "train", evidence=(Evidence("c", "a", 1, 2), Evidence("c", "b", 1, 2))),
+        Question("5", "across?", "", "train", evidence=(Evidence("c", "a", 200, 300),)),
     ]
     (found,) = training.sources(texts, asked, 240)
     assert (found.name, found.questions, found.answers.tolist()) == ("c/a", ["short?"], [[3, 9]])

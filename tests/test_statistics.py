@@ -236,11 +236,17 @@ def test_cells_may_have_baselines_of_their_own_for_each_measure():
 def scored(questions, **values):
     """Scores of a project: the same number for all questions of a method, or one each."""
     rows = [
-        {"question_set": "s", "method": method, "question": q, "ER": value if np.isscalar(value) else value[i]}
+        {
+            "question_set": "s",
+            "split": "dev",
+            "method": method,
+            "question": q,
+            "ER": value if np.isscalar(value) else value[i],
+        }
         for method, value in values.items()
         for i, q in enumerate(questions)
     ]
-    return pd.DataFrame(rows)
+    return pd.DataFrame(rows).assign(question_set="s", split="dev")
 
 
 def test_projects_are_compared_method_by_method_on_the_questions_of_both():
@@ -248,7 +254,7 @@ def test_projects_are_compared_method_by_method_on_the_questions_of_both():
     noise = np.random.default_rng(0).normal(0, 0.01, 40)
     ours = scored(names, better=0.5, alike=0.5, gold=1.0, alone=0.1)
     theirs = scored(names[:-1], better=0.6 + noise, alike=0.5 + noise, gold=1.0)
-    table = side_by_side(ours, theirs, ["ER"], seed=0)["s"].set_index("cell")
+    table = side_by_side(ours, theirs, ["ER"], seed=0)["s, dev"].set_index("cell")
     assert sorted(table.index) == ["alike", "better"]
     assert (table["n"] == 39).all()
     assert table.loc["better", "difference"] == pytest.approx(0.1 + noise[:-1].mean())

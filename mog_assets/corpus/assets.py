@@ -168,7 +168,14 @@ def build_chunker(work: Work) -> None:
         )
     own = _own_encoder(settings)
     read_by = [own.fingerprint] if own else []
-    options = [training.model_dump(), settings.finest_chars, settings.seed, encoder.fingerprint, *read_by]
+    options = [
+        learned.VERSION,
+        training.model_dump(),
+        settings.finest_chars,
+        settings.seed,
+        encoder.fingerprint,
+        *read_by,
+    ]
     content = [[vars(source) | {"answers": source.answers.tolist()} for source in held], options]
     files = {name: work.file(name, content) for name in (CHUNKER, "curve.parquet", *_encoder_files(settings))}
     path, curve_path = files[CHUNKER][0], files["curve.parquet"][0]
@@ -186,10 +193,10 @@ def build_chunker(work: Work) -> None:
     scorer, _ = learned.opened(path, encoder_files or None)
     curve = pd.read_parquet(curve_path).to_dict("records")
     best = chunker_training.best_epoch(curve)
-    questions = sum(len(source.questions) for source in held)
+    answers = sum(len(source.questions) for source in held)
     work.counts |= {
         "documents": len(held),
-        "questions": questions,
+        "answers": answers,
         "documents beyond chunker.training.spans": len(found) - len(held),
         "best epoch": best,
         "tokens to answer on held-out documents": round(curve[best - 1]["validation_tokens"], 1),
@@ -549,6 +556,7 @@ def recipes(settings: Settings) -> list[Recipe]:
                     tools.encoder.identity,
                     *([own.identity] if (own := _own_encoder(tools.settings)) else []),
                 ],
+                version=learned.VERSION,
                 kinds=("pytorch",),
                 pool="gpu",
             )
@@ -563,7 +571,7 @@ def recipes(settings: Settings) -> list[Recipe]:
             deps=("documents", *looked_at, *by_choice),
             settings=lambda tools: list(_chunker_options(tools.settings, _size(tools)).values()),
             checks=(checks.SPANS_TILE,),
-            version=READER,
+            version=READER if chunker.version == "1" else f"{READER}-{chunker.version}",
             kinds=("parquet",),
             pool="gpu" if chunker.trained and settings.chunker.training.encoder else None,
         )

@@ -193,9 +193,9 @@ def _tokens(article: Article, chunks: np.ndarray, other: Distractors, asked: np.
     """Tokens to answer of some questions of an article that is cut into some chunks."""
     similar = article.similarities[np.ix_(asked, chunks)]
     holds = article.holding(chunks)[asked]
-    least_similar = np.where(holds, similar, -np.inf).max(axis=1, initial=-np.inf)
-    own = (article.size(chunks) * (similar >= least_similar[:, None])).sum(axis=1)
-    ahead = (other.similarity[asked] >= least_similar[:, None]).sum(axis=1)
+    similarity = np.where(holds, similar, -np.inf).max(axis=1, initial=-np.inf)
+    own = (article.size(chunks) * (similar >= similarity[:, None])).sum(axis=1)
+    ahead = (other.similarity[asked] >= similarity[:, None]).sum(axis=1)
     return np.where(holds.any(axis=1), own + other.tokens[asked, ahead].astype(np.float64), np.inf)
 
 
@@ -226,7 +226,9 @@ def chunk_costs(articles: Sequence[Article], finest_chars: int) -> list[np.ndarr
             order = np.argsort(-similar[rivals], kind="stable")
             summed = np.concatenate([[0], np.cumsum(article.size(rivals)[order])])
             ahead = np.searchsorted(-similar[rivals][order], -similar[could], side="right")
-            cost = np.log(other.before(question, similar[could]) + summed[ahead] + size[could])
+            read = other.before(question, similar[could]) + summed[ahead] + size[could]
+            # White space has no tokens.
+            cost = np.log(np.maximum(read, 1))
             total[could] += np.clip(np.exp(cost - cost.mean()), 1 / _EXTREME, _EXTREME)
         target = np.zeros(article.could.shape)
         target[article.could] = total * len(article.ends) / max(len(article.questions), 1)
@@ -329,13 +331,11 @@ class Trained:
         scorer: Of the epoch with the fewest tokens to answer on held-out articles.
         curve: Per epoch: `epoch` (from 1), `train_loss`, `train_tokens`, `validation_tokens` (tokens to answer, at most
             `LOST`, with chunks of the mean length).
-        best_epoch: The epoch of the weights.
         files: `FILES` of the encoder that was trained with it, by name; none without one.
     """
 
     scorer: Scorer
     curve: list[dict[str, float]]
-    best_epoch: int
     files: Mapping[str, str]
 
 
@@ -438,7 +438,7 @@ def train(
         "penalty": penalty,
         "seed": seed,
     }
-    return Trained(Scorer(best, facts), curve, best_epoch(curve), encoder.files() if encoder else {})
+    return Trained(Scorer(best, facts), curve, encoder.files() if encoder else {})
 
 
 def best_epoch(curve: Sequence[Mapping[str, float]]) -> int:
@@ -496,9 +496,7 @@ class _Data:
 
         pairs = self._pairs(model, rng) if self.targets is None else None
         model.train()
-        order = torch.from_numpy(
-            rng.permutation(len(self.first) and int(self.first[-1]) if pairs is None else len(pairs))
-        )
+        order = torch.from_numpy(rng.permutation(int(self.first[-1]) if pairs is None else len(pairs)))
         total = 0.0
         for rows in order.split(self.settings.batch_size):
             loss = self._regression(model, rows) if pairs is None else self._preference(model, pairs[rows])
@@ -640,30 +638,41 @@ def sources(
 
     Args:
         texts: Title and text of documents, by corpus and id.
-        questions: With their evidence; each of its spans is an answer. One whose spans are all longer than a chunk, or
-            in other documents, is passed over.
+        questions: With their evidence; each of its spans is an answer. Passed over are those that no chunk can hold,
+            and questions with evidence in several documents: training and held-out articles would share them.
         longest: Characters of the longest chunk.
     """
     held: dict[tuple[str, str], list[tuple[str, int, int]]] = {}
     for question in questions:
-        for span in question.evidence:
-            if (span.corpus, span.doc) in texts and 0 < span.end - span.start <= longest:
-                held.setdefault((span.corpus, span.doc), []).append((question.question, span.start, span.end))
-    return [
-        Source(
-            "/".join(key), *texts[key], [text for text, _, _ in asked], np.array([span for _, *span in asked], np.int64)
-        )
-        for key, asked in sorted(held.items())
-    ]
+        documents = {(span.corpus, span.doc) for span in question.evidence}
+        if len(documents) == 1 and documents <= texts.keys():
+            spans = sorted({(span.start, span.end) for span in question.evidence})
+            held.setdefault(documents.pop(), []).extend((question.question, *span) for span in spans)
+    found = []
+    for key, asked in sorted(held.items()):
+        title, text = texts[key]
+        answers = np.array([span for _, *span in asked], np.int64)
+        ends = units(text, longest)
+        first, last = np.searchsorted(ends, answers - [0, 1], side="right").T
+        fits = (last >= first) & (last - first < WINDOW) & (last < len(ends))
+        possible = candidates(ends, longest)[1]
+        fits[fits] = possible[first[fits], (last - first)[fits]]
+        if fits.any():
+            kept = [asked[i][0] for i in np.flatnonzero(fits)]
+            found.append(Source("/".join(key), title, text, kept, answers[fits]))
+    return found
 
 
 def within(found: Sequence[Source], longest: int, spans: int) -> list[Source]:
-    """As many documents as have so many possible chunks, at least two, in an order that does not follow their names."""
+    """As many documents as have so many possible chunks, at least two, in an order that does not follow their names.
+
+    One that would make them too many is passed over, whatever comes after it.
+    """
     kept: list[Source] = []
     total = 0
     for source in sorted(found, key=lambda one: hashlib.sha256(one.name.encode()).digest()):
-        total += int(candidates(units(source.text, longest), longest)[1].sum())
-        if total > spans and len(kept) > 1:
-            break
-        kept.append(source)
+        own = int(candidates(units(source.text, longest), longest)[1].sum())
+        if total + own <= spans or len(kept) < 2:
+            total += own
+            kept.append(source)
     return sorted(kept, key=lambda one: one.name)

@@ -48,11 +48,13 @@ class Chunker:
         make: The function that cuts, from its options. What takes long, such as reading weights, is done here, once.
         sentence_vectors: Whether it takes vectors, of the units of at most `unit_chars` characters.
         trained: Whether it takes the weights of a trained model.
+        version: Raised when it gives other spans of the same text.
     """
 
     make: Callable[[Options], Split]
     sentence_vectors: bool = False
     trained: bool = False
+    version: str = "1"
 
 
 def unit_chars(finest_chars: int) -> int:

@@ -133,7 +133,7 @@ def split_bucket(
     own = _unit_vectors(texts, finest_chars, vectors) if vectors else [None] * len(texts)
     trained = _sha256(weights) if weights else None
     read_by = [_sha256(path) for _, path in sorted((encoder or {}).items())]
-    decides = json.dumps([chunker, finest_chars, tokens, trained, *read_by]).encode()
+    decides = json.dumps([chunker, CHUNKERS[chunker].version, finest_chars, tokens, trained, *read_by]).encode()
     keys = [
         hashlib.sha256(sha.encode() + decides + (b"" if rows is None else rows.tobytes())).hexdigest()
         for sha, rows in zip(table["sha256"].to_pylist(), own, strict=True)

@@ -32,6 +32,8 @@ from mog_assets.tensors import decode, encode
 # The unit before the start and the one behind the window are seen as well.
 _SEEN = WINDOW + 2
 _WORD = re.compile(r"\w+")
+# Raised with what a scorer is told or learns: weights and chunks made before are then made again.
+VERSION = "1"
 # What the scorer is told of a unit besides its vector, and of its place in the window.
 UNIT_FEATURES, PLACE_FEATURES = 9, 4
 # Starts that are scored at a time, and where their texts are read: attention to 512 tokens takes memory.

@@ -72,30 +72,32 @@ def side_by_side(
     """The methods that two projects scored on the same questions, such as one with another setting.
 
     Args:
-        ours: A row for each question set, method and question: those columns, and the measures.
+        ours: A row for each question set, split, method and question: those columns, and the measures.
         theirs: The same of the other project.
         measures: Names of the measures.
         seed: Of resamples and random signs.
 
     Returns:
-        By question set: a row per method and measure with the columns of `compare` (cell is the method), where value is
-        our mean, and `other`, theirs; differences are theirs minus ours, Holm-corrected over the methods.
+        By question set and split: a row per method and measure with the columns of `compare` (cell is the method),
+        where value is our mean, and `other`, theirs; differences are theirs minus ours, Holm-corrected over the methods.
     """
-    keys = ["question_set", "method", "question"]
+    keys = ["question_set", "split", "method", "question"]
     both = ours[[*keys, *measures]].merge(theirs[[*keys, *measures]], on=keys, suffixes=("", " theirs"))
     both = both[~both["method"].isin(CONTROLS)]
     found = {}
-    for name, part in both.groupby("question_set", sort=False):
-        counts = part.groupby("method")["question"].nunique()
-        # A question that one project passed over is left out for every method.
-        part = part[part["method"].isin(counts[counts == counts.max()].index)]
+    for (question_set, split), part in both.groupby(["question_set", "split"], sort=False):
+        # A question that is not there for every method is left out for all of them.
+        counts = part.groupby("question")["method"].nunique()
+        part = part[part["question"].isin(counts[counts == part["method"].nunique()].index)]
+        if part.empty:
+            continue
         changes = part[["question"]].assign(cell=part["method"], **{m: part[f"{m} theirs"] - part[m] for m in measures})
         nothing = changes.drop_duplicates("question").assign(cell=_NO_CHANGE, **dict.fromkeys(measures, 0.0))
         table = compare(pd.concat([changes, nothing], ignore_index=True), measures, _NO_CHANGE, seed)
         table = table[table["cell"] != _NO_CHANGE].reset_index(drop=True)
         means = part.groupby("method")[[*measures, *(f"{m} theirs" for m in measures)]].mean()
         pairs = list(zip(table["cell"], table["measure"], strict=True))
-        found[str(name)] = table.assign(
+        found[f"{question_set}, {split}"] = table.assign(
             value=[means.loc[cell, m] for cell, m in pairs], other=[means.loc[cell, f"{m} theirs"] for cell, m in pairs]
         ).drop(columns=["low", "high"])
     return found
