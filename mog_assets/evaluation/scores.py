@@ -79,7 +79,7 @@ def side_by_side(
 
     Returns:
         By question set and split: a row per method and measure with the columns of `compare` (cell is the method),
-        where value is our mean, and `other`, theirs; differences are theirs minus ours, Holm-corrected over the methods.
+        where value is our mean, and `other`, theirs; differences are theirs minus ours, corrected by Holm over methods.
     """
     keys = ["question_set", "split", "method", "question"]
     both = ours[[*keys, *measures]].merge(theirs[[*keys, *measures]], on=keys, suffixes=("", " theirs"))
