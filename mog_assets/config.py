@@ -76,14 +76,14 @@ def _timezone(value: str) -> str:
     return value
 
 
-_MOST_LEVELS = 8
+MOST_LEVELS = 8
 
 
 def _levels(value: Any) -> Any:
     # A union would be complained of once for each of its members.
-    if value == "auto" or (type(value) is int and 1 <= value <= _MOST_LEVELS):
+    if value == "auto" or (type(value) is int and 1 <= value <= MOST_LEVELS):
         return value
-    raise ValueError(f"a valid integer of 1 to {_MOST_LEVELS}, or auto")
+    raise ValueError(f"a valid integer of 1 to {MOST_LEVELS}, or auto")
 
 
 def _ascending(values: list[int]) -> list[int]:
@@ -251,7 +251,7 @@ class GranularitySettings(_Model):
         500,
         1000,
     ]
-    levels: Annotated[int, Field(ge=1, le=_MOST_LEVELS)] = 5
+    levels: Annotated[int, Field(ge=1, le=MOST_LEVELS)] = 5
     # benchmarks/README.md has the figures of both: chunks of unlike sizes do not rank well among each other.
     across: Literal["corpus", "question_set"] = "question_set"
     sample: PositiveInt = 2000

@@ -26,6 +26,7 @@ from mog_assets.corpus.learned import (
     Scorer,
     Shape,
     Windows,
+    bisected,
     costs,
     device,
     forward,
@@ -284,6 +285,7 @@ def preferences(
                 continue
             drawn = int(rng.choice(WINDOW, p=chances / chances.sum()))
             asked = np.flatnonzero(article.answers[:, 0] >= start) if every else np.array([question])
+            # Where a cut leaves an answer in two, no number of tokens is enough: more than any article has.
             either = [
                 np.minimum(_tokens(article, article.numbers(cut), other, asked), 1e6).sum()
                 for cut in (_onward(path[1:], start + end + 1, following) for end in (taken, drawn))
@@ -310,17 +312,16 @@ def _onward(path: Sequence[int], end: int, following: np.ndarray) -> list[int]:
 
 def _bonus(articles: Sequence[Article], scored: Sequence[np.ndarray], chars: int) -> float:
     """The bonus with which greedy chunks have a mean length."""
-    wanted = sum(int(a.ends[-1]) for a in articles) / chars
-    low, high = -200.0, 200.0
-    for _ in range(20):
-        middle = (low + high) / 2
+
+    def chunks(bonus: float) -> int:
         count = 0
         for article, score in zip(articles, scored, strict=True):
-            values = _biased(article, score, middle)
+            values = _biased(article, score, bonus)
             following = np.arange(len(values)) + values.argmax(axis=1) + 1
             count += len(_onward([], int(following[0]), following))
-        low, high = (middle, high) if count > wanted else (low, middle)
-    return (low + high) / 2
+        return count
+
+    return bisected(chunks, sum(int(a.ends[-1]) for a in articles) / chars, 200.0, 20)
 
 
 @dataclass(frozen=True)

@@ -20,12 +20,10 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from mog_assets.config import MOST_LEVELS
 from mog_assets.corpus.chunkers import CHUNKERS, Options, spans_to, unit_chars
 from mog_assets.corpus.reuse import write_rows
 from mog_assets.corpus.sentences import units
-
-# No graph has more levels.
-MOST_LEVELS = 8
 
 
 def coarser_count(counts: np.ndarray) -> np.ndarray:

@@ -11,7 +11,8 @@ from typing import Protocol
 import numpy as np
 import pyarrow.parquet as pq
 
-from mog_assets.corpus.chunks import MOST_LEVELS, Layout
+from mog_assets.config import MOST_LEVELS
+from mog_assets.corpus.chunks import Layout
 
 # Beside the level-1 spans of a corpus that has a granularity of its own: `finest_chars` and `levels`.
 GRANULARITY = "granularity.json"

@@ -15,7 +15,7 @@ needs fewer tokens (docs/results.md has the figures), and its penalty sets the m
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -315,11 +315,24 @@ def penalty_for(mean_chars: float, characters: Sequence[int], held: Sequence[np.
     wanted = sum(characters) / mean_chars
     # Between a penalty that leaves nothing but the shortest chunks and one that leaves nothing but the longest.
     span = max((float(cost[np.isfinite(cost)].max(initial=0)) for cost in held), default=0.0) * WINDOW + 1
+    return bisected(lambda penalty: sum(len(least(cost, penalty)) for cost in held), wanted, span, 40, 0.002)
+
+
+def bisected(chunks: Callable[[float], int], wanted: float, span: float, steps: int, equal: float = 0.0) -> float:
+    """The value with which there are as many chunks as wanted, as nearly as it can be met.
+
+    Args:
+        chunks: Their number, which does not grow with the value.
+        wanted: How many there should be.
+        span: The value lies between minus and plus this.
+        steps: How often the interval is halved, at most.
+        equal: Numbers that differ by this share are as good as equal.
+    """
     low, high = -span, span
-    for _ in range(40):
+    for _ in range(steps):
         middle = (low + high) / 2
-        found = sum(len(least(cost, middle)) for cost in held)
-        if abs(found - wanted) <= 0.002 * wanted:
+        found = chunks(middle)
+        if abs(found - wanted) <= equal * wanted:
             return middle
         low, high = (middle, high) if found > wanted else (low, middle)
     return (low + high) / 2

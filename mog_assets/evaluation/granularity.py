@@ -32,10 +32,10 @@ from mog_assets.corpus.chunks import Layout
 from mog_assets.corpus.layouts import join_layouts
 from mog_assets.corpus.questions import Question
 from mog_assets.corpus.sentences import sentence_ends
-from mog_assets.evaluation.measures import evidence_recall
 from mog_assets.retrieval.bm25 import Bm25Index, TermCounts, statistics
 from mog_assets.retrieval.controls import pieces
-from mog_assets.retrieval.methods import LevelChunks, Method, Ranker
+from mog_assets.retrieval.methods import LevelChunks, Method, Passages, Ranker
+from mog_assets.retrieval.recall import evidence_recall
 from mog_assets.retrieval.search import Bm25Searcher, Remembering
 from mog_assets.retrieval.tokens import level_counts, query_terms, tokenise
 from mog_assets.significance import bootstrap_interval
@@ -191,11 +191,11 @@ def search(
     names = [(own.corpus, identity) for own in layouts for identity in own.documents]
     position = {name: i for i, name in enumerate(names)}
     gold = [(i, position[corpus, doc], s, e) for i, q in enumerate(questions) for corpus, doc, s, e in q["evidence"]]
+    question, document, start, end = np.array(gold, np.int64).T
+    nothing = np.zeros(len(gold))
+    evidence = Passages(question, nothing, document, start, end, nothing, nothing)
     rankers = {count: Ranker(searcher, LevelChunks(layout, count, starts), k_r) for count in range(1, levels + 1)}
-    er = [
-        evidence_recall(rankers[count].rank(method), np.array(gold, np.int64), len(questions))
-        for method, count in methods(levels)
-    ]
+    er = [evidence_recall(rankers[count].rank(method), evidence, len(questions)) for method, count in methods(levels)]
     arrays: dict[str, np.ndarray] = {
         "er": np.stack(er, axis=1).astype(np.float32),
         "bytes": np.array([sum(map(_bytes, of_corpora)) for of_corpora in parts.values()], np.int64),

@@ -13,10 +13,9 @@ import numpy as np
 import pandas as pd
 
 from mog_assets.arrays import pairs as join
-from mog_assets.arrays import ranges, running
 from mog_assets.corpus.questions import Question
 from mog_assets.retrieval.controls import pieces
-from mog_assets.retrieval.methods import CONTEXTS, Passages
+from mog_assets.retrieval.methods import CONTEXTS
 
 # The longest context in tokens, at four characters each; `tokens_to_answer` counts no further.
 TOKENS = 2000
@@ -196,36 +195,6 @@ def _codes(runs: pd.DataFrame, gold: _Gold) -> tuple[np.ndarray, np.ndarray]:
     number = gold_corpus.astype(np.int64) * (doc.max(initial=0) + 1) + gold_doc
     gold.spans["document"] = np.where(known, number, -1 - names)
     return corpus.astype(np.int64), doc.astype(np.int64)
-
-
-def evidence_recall(found: Passages, gold: np.ndarray, questions: int) -> np.ndarray:
-    """`ER` of each question, as `evaluate` measures it, for passages and gold that are numbers already.
-
-    Args:
-        found: Passages of a span each.
-        gold: Question, document, start and end of gold spans, int64 of shape (n, 4); those of a question are disjoint
-            and not empty, and every question has some.
-        questions: Their number.
-
-    Returns:
-        float64 array of shape (questions,), in 0 … 1.
-    """
-    gold = gold[np.lexsort((gold[:, 1], gold[:, 0]))]
-    owners = join(gold[:, 0], gold[:, 1])
-    length = found.end - found.start
-    before = running(length, found.question)
-    own = join(found.question, found.document)
-    first, last = np.searchsorted(owners, own), np.searchsorted(owners, own, side="right")
-    row, piece = np.repeat(np.arange(len(own)), last - first), ranges(first, last)
-    characters = np.bincount(gold[:, 0], gold[:, 3] - gold[:, 2], questions)
-    recalls = []
-    for c in CONTEXTS:
-        room = np.clip(c - before, 0, length)
-        low = np.maximum(found.start[row], gold[piece, 2])
-        high = np.minimum((found.start + room)[row], gold[piece, 3])
-        covered = _union(found.question[row], found.document[row], low, high, questions)
-        recalls.append(covered / np.minimum(characters, c))
-    return np.mean(recalls, axis=0)
 
 
 def _character_measures(passages: pd.DataFrame, gold: _Gold, query: np.ndarray, k: int) -> dict[str, np.ndarray]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
@@ -15,7 +15,7 @@ from mog_assets.config import ChunkerTraining, Settings
 from mog_assets.corpus.chunker_training import Article, Source, articles, best_epoch, sources, train, within
 from mog_assets.corpus.chunkers import CHUNKERS, Options, Spans, least, sentences, spans_to, unit_chars
 from mog_assets.corpus.chunks import chunk_text
-from mog_assets.corpus.learned import Shape, costs, network, penalty_for, scores
+from mog_assets.corpus.learned import Shape, bisected, costs, network, penalty_for, scores, set_weights
 from mog_assets.corpus.plots import chunker_curves
 from mog_assets.corpus.questions import Evidence, Question, validation_rows
 from mog_assets.corpus.sentences import token_starts, units
@@ -298,7 +298,8 @@ def _learned(
         folds, cuts = ground.folds(), [np.zeros((0, 2), np.int64)] * len(held)
         for fold in range(_FOLDS):
             fitted = _trained(lab, [a for a, f in zip(held, folds, strict=True) if f != fold], training)
-            model = _opened(fitted.scorer)
+            model = network(Shape(**fitted.scorer.facts["shape"]))
+            set_weights(model, fitted.scorer.weights)
             own = np.flatnonzero(folds == fold).tolist()
             cost = [
                 costs(scores(model, held[i].windows, held[i].vectors), held[i].windows.possible, training.objective)
@@ -306,9 +307,13 @@ def _learned(
             ]
             characters = [int(held[i].ends[-1]) for i in own]
             # Of questions nothing is known here: lengths alone are made equal.
-            penalty = penalty_for(mean, characters, cost) if not greedy else _greedy_bonus(mean, characters, cost)
+            cut_by = _greedily if greedy else least
+            if greedy:
+                penalty = bisected(partial(_chunks, cost), sum(characters) / mean, 100.0, 40)
+            else:
+                penalty = penalty_for(mean, characters, cost)
             for i, values in zip(own, cost, strict=True):
-                taken = least(values, penalty) if not greedy else _greedily(values, penalty)
+                taken = cut_by(values, penalty)
                 cuts[i] = spans_to(held[i].ends[np.asarray(taken) - 1])
         return cuts
 
@@ -321,17 +326,9 @@ def _trained(lab: Lab, held: Sequence[Article], training: ChunkerTraining) -> An
         return train(held, held_out, lab.settings.finest_chars, training, lab.seed, advance)
 
 
-def _opened(scorer: Any) -> Any:
-    import torch
-
-    model = network(Shape(**scorer.facts["shape"]))
-    model.load_state_dict({name: torch.from_numpy(array) for name, array in scorer.weights.items()})
-    return model
-
-
 def _blinded(article: Article) -> Article:
-    values = {name: getattr(article, name) for name in Article.__dataclass_fields__}
-    return Article(**values | {"vectors": np.zeros_like(article.vectors)})
+    assert article.vectors is not None
+    return replace(article, vectors=np.zeros_like(article.vectors))
 
 
 def _greedily(cost: np.ndarray, penalty: float) -> list[int]:
@@ -343,13 +340,8 @@ def _greedily(cost: np.ndarray, penalty: float) -> list[int]:
     return taken[1:]
 
 
-def _greedy_bonus(mean: float, characters: Sequence[int], held: Sequence[np.ndarray]) -> float:
-    low, high = -100.0, 100.0
-    for _ in range(40):
-        middle = (low + high) / 2
-        now = sum(characters) / sum(len(_greedily(cost, middle)) for cost in held)
-        low, high = (middle, high) if now < mean else (low, middle)
-    return (low + high) / 2
+def _chunks(held: Sequence[np.ndarray], penalty: float) -> int:
+    return sum(len(_greedily(cost, penalty)) for cost in held)
 
 
 def _curve(lab: Lab, question_set: str, ground: _Ground, training: ChunkerTraining) -> list[dict[str, float]]:

@@ -18,15 +18,16 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from mog_assets.arrays import pairs, places, ranges, running
+from mog_assets.arrays import places
 from mog_assets.config import Settings
 from mog_assets.corpus.questions import Question, validation_rows
 from mog_assets.errors import ConfigError
 from mog_assets.retrieval.bm25 import Bm25Index, Parameters
 from mog_assets.retrieval.controls import gold_passages, pieces
 from mog_assets.retrieval.corpora import Corpora
-from mog_assets.retrieval.methods import CONTEXTS, DEPTH, LevelChunks, Passages
+from mog_assets.retrieval.methods import DEPTH, LevelChunks, Passages
 from mog_assets.retrieval.mix import Candidates, candidates, emit, ranked
+from mog_assets.retrieval.recall import evidence_recall
 from mog_assets.retrieval.search import Bm25Searcher, Hits
 from mog_assets.retrieval.tokens import query_terms
 from mog_assets.significance import holm, permutation_p
@@ -44,35 +45,6 @@ SAMPLE = 2000
 VALIDATION = 0.2
 # What was fitted is used where it is better on validation questions with a smaller p-value.
 ALPHA = 0.05
-
-
-def evidence_recall(found: Passages, gold: Passages, questions: int) -> np.ndarray:
-    """`ER` of every question, as `evaluation.measures` has it, for passages that have no character in common.
-
-    Args:
-        found: Ranked passages, a span each, those of a question disjoint.
-        gold: Gold evidence, at least one character for every question, spans of a question disjoint.
-        questions: Their number.
-
-    Returns:
-        float64 array of shape (questions,) in 0 … 1: the mean over contexts c of the share of min(gold characters, c)
-        that the first c characters of passages cover.
-    """
-    length = found.end - found.start
-    before = running(length, found.question)
-    order = np.argsort(pairs(gold.question, gold.document), kind="stable")
-    keys, asked = pairs(gold.question, gold.document)[order], pairs(found.question, found.document)
-    first, last = np.searchsorted(keys, asked, side="left"), np.searchsorted(keys, asked, side="right")
-    row, piece = np.repeat(np.arange(len(asked)), last - first), order[ranges(first, last)]
-    low = np.maximum(found.start[row], gold.start[piece])
-    characters = np.bincount(gold.question, weights=gold.end - gold.start, minlength=questions)
-    total = np.zeros(questions)
-    for context in CONTEXTS:
-        room = np.clip(context - before[row], 0, length[row])
-        covered = np.maximum(np.minimum(found.start[row] + room, gold.end[piece]) - low, 0)
-        held = np.bincount(found.question[row], weights=covered, minlength=questions)
-        total += held / np.minimum(characters, context)
-    return total / len(CONTEXTS)
 
 
 @dataclass(frozen=True)
