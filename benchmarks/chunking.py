@@ -19,11 +19,11 @@ import numpy as np
 import pandas as pd
 import torch
 
+from mog_assets.chunking.chunkers import CHUNKERS, Options, spans_to, unit_chars
+from mog_assets.chunking.learned import Scorer, Shape, network, stored
+from mog_assets.chunking.sentences import units
 from mog_assets.config import EncoderSettings
-from mog_assets.corpus.chunkers import CHUNKERS, Options, spans_to, unit_chars
 from mog_assets.corpus.documents import read_corpus
-from mog_assets.corpus.learned import Scorer, Shape, network, stored
-from mog_assets.corpus.sentences import units
 from resources.encoder import Encoder
 
 REPEATS = 3

@@ -20,10 +20,10 @@ from typing import Any
 import click
 import yaml
 
-from mog_assets import automation, config, markdown
+from mog_assets import config, markdown, runner
+from mog_assets.chunking.sentences import sentence_ends
 from mog_assets.config import Settings
 from mog_assets.corpus.documents import read_corpus
-from mog_assets.corpus.sentences import sentence_ends
 
 # What is counted of a run, by the asset that reports it.
 COUNTERS = [
@@ -72,7 +72,7 @@ def write(lines: Lines, settings: Settings, corpora: set[str]) -> None:
 def run(settings: Settings) -> tuple[float, list[dict[str, Any]]]:
     """Seconds and steps of `mog run`."""
     started = time.monotonic()
-    report = automation.run(settings)
+    report = runner.run(settings)
     if report.failures:
         raise click.ClickException("; ".join(report.failures))
     return time.monotonic() - started, report.steps

@@ -7,14 +7,14 @@ import click
 import pandas as pd
 
 from mog_assets import config
-from mog_assets.corpus.questions import load_questions
 from mog_assets.evaluation.measures import evaluate
 from mog_assets.evaluation.runs import rank_questions
 from mog_assets.evaluation.scores import score
+from mog_assets.questions.sets import load_questions
 from mog_assets.retrieval.corpora import Corpora
 from mog_assets.retrieval.methods import parse
 from mog_assets.routing.retrieve import Retrieval
-from resources.recipe import Tools
+from mog_assets.tools import Tools
 
 
 @click.command()

@@ -11,11 +11,11 @@ import numpy as np
 import pandas as pd
 
 from mog_assets import config
-from mog_assets.corpus.chunkers import sentences
-from mog_assets.corpus.chunks import Layout
+from mog_assets.chunking.chunkers import sentences
+from mog_assets.chunking.chunks import Layout
 from mog_assets.corpus.documents import read_corpus
-from mog_assets.corpus.questions import KnownDocument, Question, read_questions
 from mog_assets.evaluation.measures import CONTEXTS, evaluate
+from mog_assets.questions.sets import KnownDocument, Question, read_questions
 from mog_assets.retrieval.vectors import chunk_text, pool
 from mog_assets.significance import permutation_p
 from resources.encoder import Encoder

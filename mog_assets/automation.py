@@ -2,48 +2,27 @@
 
 from __future__ import annotations
 
-import contextlib
 import importlib
 import json
 import os
 import time
 import warnings
-from collections.abc import Collection, Iterator, Sequence
-from dataclasses import dataclass, field
-from importlib.resources import files
-from pathlib import Path
+from collections.abc import Collection, Sequence
 from typing import Any
 
 import dagster as dg
 
 from mog_assets import config
-from mog_assets.answering import assets as answering_assets
 from mog_assets.config import Settings
-from mog_assets.corpus import assets as corpus_assets
-from mog_assets.errors import ConfigError, MogError
-from mog_assets.evaluation import assets as evaluation_assets
-from mog_assets.experiments import assets as experiments_assets
-from mog_assets.graph import assets as graph_assets
-from mog_assets.retrieval import assets as retrieval_assets
-from mog_assets.routing import assets as routing_assets
+from mog_assets.plan import REGISTRY, graph
+from mog_assets.recipe import FORCE, Materialised, Recipe, materialise
+from mog_assets.tools import Tools
 from mog_assets.topics import assets as topics_assets
-from resources.recipe import CORPUS, FORCE, Recipe, Tools, as_asset, is_fresh
-from resources.runs import end_killed, process_tags, readable_errors
-from resources.store import atomic, digest, label, sweep_orphans
+from resources.errors import ConfigError, MogError
+from resources.store import digest, label
 
+CORPUS = dg.DynamicPartitionsDefinition(name="corpus")
 EXECUTOR_VARIABLE = "MOG_EXECUTOR"
-REGISTRY = "corpus_registry"
-
-_STAGES = (
-    corpus_assets,
-    retrieval_assets,
-    graph_assets,
-    topics_assets,
-    routing_assets,
-    answering_assets,
-    evaluation_assets,
-    experiments_assets,
-)
 # Module and name of the executor by the value of MOG_EXECUTOR.
 _EXECUTORS = {
     "inprocess": ("dagster", "in_process_executor"),
@@ -51,25 +30,6 @@ _EXECUTORS = {
     "k8s_job": ("dagster_k8s", "k8s_job_executor"),
     "ray": ("dagster_ray", "ray_executor"),
 }
-
-
-def graph(settings: Settings) -> dict[str, Recipe]:
-    """The recipes of every stage by key, each after all that it is made from."""
-    return _ordered({recipe.key: recipe for stage in _STAGES for recipe in stage.recipes(settings)})
-
-
-def _ordered(recipes: dict[str, Recipe]) -> dict[str, Recipe]:
-    ordered: dict[str, Recipe] = {}
-
-    def visit(key: str) -> None:
-        if key not in ordered:
-            for dep in recipes[key].deps:
-                visit(dep)
-            ordered[key] = recipes[key]
-
-    for key in recipes:
-        visit(key)
-    return ordered
 
 
 def build(settings: Settings) -> dg.Definitions:
@@ -99,7 +59,7 @@ def _definitions(settings: Settings) -> dg.Definitions:
         jobs=jobs,
         sensors=[_corpora_sensor(settings, recipes), _automation_sensor(settings)],
         schedules=_nightly(settings, jobs[1], recipes),
-        resources=tools.resources(),
+        resources={"tools": tools},
         executor=_executor(os.environ.get(EXECUTOR_VARIABLE) or "inprocess"),
     )
 
@@ -284,234 +244,95 @@ def _sweep(
     return events, states, troubles
 
 
-def prepare_home(settings: Settings) -> Path:
-    """The folder of the Dagster instance, made with the project's `dagster.yaml` where there is none."""
-    home = Path(os.environ.get("DAGSTER_HOME") or settings.home / "dagster").resolve()
-    home.mkdir(parents=True, exist_ok=True)
-    own = Path(str(files("mog_assets"))).parent / "dagster.yaml"
-    if not (home / "dagster.yaml").exists():
-        with atomic(home / "dagster.yaml") as temporary:
-            temporary.write_bytes(own.read_bytes() if own.exists() else b"")
-    return home
+def code_version(recipe: Recipe, tools: Tools) -> str:
+    """The recipe's version and a digest of the settings that it depends on: either one changes what would be built."""
+    try:
+        return f"{recipe.version}-{digest(recipe.settings(tools))[:12]}"
+    except MogError as error:
+        # The graph has to load all the same: building the asset says what is wrong.
+        return f"{recipe.version}-{digest(str(error))[:12]}"
 
 
-@contextlib.contextmanager
-def instance(settings: Settings) -> Iterator[dg.DagsterInstance]:
-    """The Dagster instance of the home folder (or of DAGSTER_HOME), its partitions those of the settings."""
-    home = prepare_home(settings)
-    with readable_errors(home), dg.DagsterInstance.from_config(str(home)) as opened:
-        there = set(opened.get_dynamic_partitions("corpus"))
-        opened.add_dynamic_partitions("corpus", sorted(set(settings.corpora) - there))
-        yield opened
-
-
-@dataclass
-class Report:
-    """What a run came to.
-
-    Attributes:
-        steps: Per materialised artefact: asset, corpus, seconds (0 where it was up to date), what was recomputed.
-        failures: What went wrong, a sentence each.
-    """
-
-    steps: list[dict[str, object]] = field(default_factory=list)
-    failures: list[str] = field(default_factory=list)
-
-
-def selected(settings: Settings, recipes: dict[str, Recipe], select: Sequence[str]) -> set[str]:
-    """Keys of the assets that a selection names: asset keys, groups, or Dagster's selection syntax.
-
-    Raises:
-        ConfigError: it names nothing.
-    """
-    if not select:
-        return {key for key, recipe in recipes.items() if not recipe.on_demand}
-    graph_of_assets = build(settings).resolve_asset_graph()
-    keys: set[str] = set()
-    for text in select:
-        if text in recipes:
-            keys.add(text)
-            continue
-        try:
-            found = dg.AssetSelection.from_string(text).resolve(graph_of_assets)
-        except Exception as error:  # Dagster raises several classes for text it cannot read or resolve.
-            raise ConfigError(f"--select: expected an asset or a selection of assets, got {text!r}") from error
-        names = {"/".join(key.path) for key in found} & set(recipes)
-        if not names:
-            known = ", ".join(recipes)
-            raise ConfigError(f"--select: expected one of {known}, or a selection of assets, got {text!r}")
-        keys |= names
-    return keys
-
-
-def needed(recipes: dict[str, Recipe], keys: Collection[str]) -> list[str]:
-    """Some assets and all that they are made from, in order."""
-    wanted = set(keys)
-    for key in reversed(recipes):
-        wanted |= set(recipes[key].deps) if key in wanted else set()
-    return [key for key in recipes if key in wanted]
-
-
-def stale(
-    tools: Tools, recipes: dict[str, Recipe], keys: set[str], corpora: Sequence[str]
-) -> dict[str | None, list[str]]:
-    """What has to be materialised, by corpus (None: assets of all corpora): the stale, and all that follows."""
-    plan: dict[str | None, list[str]] = {}
-    doubtful: set[tuple[str, str | None]] = set()
-    for recipe in recipes.values():
-        for corpus in corpora if recipe.partitioned else [None]:
-            above = [
-                (dep, c)
-                for dep in recipe.deps
-                for c in (corpora if recipes[dep].partitioned and corpus is None else [corpus])
-            ]
-            above = [(dep, c if recipes[dep].partitioned else None) for dep, c in above]
-            if any(a in doubtful for a in above) or not is_fresh(recipe, corpus, tools, recipes):
-                doubtful.add((recipe.key, corpus))
-                if recipe.key in keys:
-                    plan.setdefault(corpus, []).append(recipe.key)
-    return plan
-
-
-def _phases(recipes: dict[str, Recipe]) -> dict[str, int]:
-    """When an asset's turn is: those of a corpus by turns with those of all corpora, each after all it is made from."""
-    phases: dict[str, int] = {}
-    for recipe in recipes.values():
-        above = [phases[dep] + (recipes[dep].partitioned != recipe.partitioned) for dep in recipe.deps]
-        phases[recipe.key] = max([0 if recipe.partitioned else 1, *above])
-    return phases
-
-
-def _waits(
-    recipe: Recipe, corpus: str | None, recipes: dict[str, Recipe], undone: Collection[tuple[str, str | None]]
-) -> bool:
-    """Whether something that an asset is made from should have been made before, and was not."""
-    for dep in recipe.deps:
-        if recipes[dep].partitioned and corpus is None:
-            if any(key == dep for key, _ in undone):
-                return True
-        elif (dep, corpus if recipes[dep].partitioned else None) in undone:
-            return True
-    return False
-
-
-def run(
-    settings: Settings, corpora: Sequence[str] = (), select: Sequence[str] = (), force: Collection[str] = ()
-) -> Report:
-    """Materialise what is stale, in this process: corpora one after the other, then what is made from all of them.
-
-    What fails keeps nothing from being made but what is made from it.
-
-    Args:
-        settings: Of the project.
-        corpora: Only these corpora; all where there are none.
-        select: Only these assets, or selections of them.
-        force: Assets that are made again although they are up to date.
-    """
-    unknown = [name for name in corpora if name not in settings.corpora]
-    if unknown:
-        raise ConfigError(f"--corpus: expected one of {', '.join(settings.corpora)}, got {unknown[0]!r}")
-    recipes, tools, report = graph(settings), Tools(settings), Report()
-    keys, named = selected(settings, recipes, select), list(corpora or settings.corpora)
-    repeatable = [key for key, recipe in recipes.items() if recipe.repeatable]
-    if unknown := [key for key in force if key not in repeatable]:
-        raise ConfigError(f"--force: expected one of {', '.join(repeatable)}, got {unknown[0]!r}")
-    plan = stale(tools, recipes, keys, named)
-    for key in force:
-        # The check above leaves assets of all corpora.
-        if key not in plan.setdefault(None, []):
-            plan[None].append(key)
-    if not plan:
-        return report
-    definitions = build(settings)
-    with instance(settings) as opened:
-        end_killed(opened)
-        sweep_orphans(settings.home / "cache")
-        # What belongs to removed corpora goes first, and does not wait for corpora that fail.
-        if REGISTRY in plan.get(None, ()):
-            _execute(definitions, opened, tools, [REGISTRY], None, report)
-            plan[None].remove(REGISTRY)
-        undone: set[tuple[str, str | None]] = set()
-        phases = _phases(recipes)
-        for phase in range(max(phases.values()) + 1):
-            # What all corpora are made into may have come out as it was: a topic model that is kept touches no chunk.
-            plan = stale(tools, recipes, keys, named) if phase > 1 and not force else plan
-            for corpus, stale_keys in plan.items():
-                planned = [key for key in stale_keys if phases[key] == phase]
-                due = [key for key in planned if not _waits(recipes[key], corpus, recipes, undone)]
-                waiting = [c for c in settings.corpora if tools.store.find("documents", c) is None]
-                if due and corpus is None and waiting and not select:
-                    if not report.failures:
-                        names = ", ".join(waiting)
-                        report.failures.append(f"what is made from all corpora waits for {names}: run `mog run`")
-                    due = []
-                tags = {FORCE: "true"} if set(force) & set(due) else {}
-                done = _execute(definitions, opened, tools, due, corpus, report, tags) if due else set()
-                undone |= {(key, corpus) for key in planned if key not in done}
-    return report
-
-
-def experiment(settings: Settings, keys: Sequence[str]) -> Report:
-    """Materialise assets that are made on demand, and what is stale of all that they are made from.
-
-    Args:
-        settings: Of the project.
-        keys: Of the assets.
-    """
-    return run(settings, select=needed(graph(settings), keys))
-
-
-def up_to_date(settings: Settings, keys: Sequence[str]) -> dict[str, str]:
-    """State of assets of all corpora: `up to date`, `stale`, or `never done`."""
-    recipes, tools = graph(settings), Tools(settings)
-    doubtful = stale(tools, recipes, set(recipes), list(settings.corpora)).get(None, [])
-    return {
-        key: "never done" if tools.store.find(key) is None else "stale" if key in doubtful else "up to date"
-        for key in keys
-    }
-
-
-def _execute(
-    definitions: dg.Definitions,
-    opened: dg.DagsterInstance,
+def as_asset(
+    recipe: Recipe,
+    recipes: dict[str, Recipe],
     tools: Tools,
-    keys: list[str],
-    corpus: str | None,
-    report: Report,
-    tags: dict[str, str] | None = None,
-) -> set[str]:
-    """Materialise some assets in one Dagster run; returns those that were."""
-    job = definitions.resolve_implicit_global_asset_job_def()
-    result = job.execute_in_process(
-        instance=opened,
-        asset_selection=[dg.AssetKey(key.split("/")) for key in keys],
-        partition_key=corpus,
-        raise_on_error=False,
-        tags={**process_tags(), **(tags or {})},
-        run_config={"loggers": {"console": {"config": {"log_level": "CRITICAL"}}}},
+    after: Sequence[str] = (),
+    condition: dg.AutomationCondition | None = None,
+) -> dg.AssetsDefinition:
+    """The Dagster asset of a recipe: content hash as data version, counts and pictures as metadata, blocking checks.
+
+    Args:
+        recipe: What the asset makes.
+        recipes: All recipes, by key.
+        tools: Resources that tell the settings the asset depends on.
+        after: Keys of assets that it follows without reading them.
+        condition: When it is materialised by itself.
+    """
+    key = dg.AssetKey(recipe.key.split("/"))
+
+    @dg.asset(
+        key=key,
+        deps=[dg.AssetKey(dep.split("/")) for dep in (*recipe.deps, *after)],
+        partitions_def=CORPUS if recipe.partitioned else None,
+        group_name=recipe.group,
+        description=recipe.description,
+        code_version=code_version(recipe, tools),
+        automation_condition=condition,
+        kinds=set(recipe.kinds),
+        pool=recipe.pool,
+        required_resource_keys={"tools"},
+        check_specs=[
+            dg.AssetCheckSpec(check.name, asset=key, description=check.description, blocking=check.blocking)
+            for check in recipe.checks
+        ],
+        op_tags={"nvidia.com/gpu": "1"} if recipe.pool == "gpu" else None,
     )
-    for event in result.all_events:
-        if event.is_step_failure:
-            error = event.step_failure_data.error
-            failure = event.step_failure_data.user_failure_data
-            cause = failure.description if failure else None
-            if cause is None and error is not None:
-                inner = error
-                while inner.cause is not None:
-                    inner = inner.cause
-                cause = " ".join(inner.message.split())
-            report.failures.append(cause or f"step {event.step_key} failed")
-    if not result.success and not report.failures:
-        report.failures.append(f"the run of {label('the graph', corpus)} failed: see the Dagster UI (`mog ui`)")
-    for event in result.get_asset_materialization_events():
-        key = "/".join(event.asset_key.path) if event.asset_key else ""
-        metadata = event.step_materialization_data.materialization.metadata
-        report.steps.append(
-            {
-                "asset": key,
-                "corpus": corpus,
-                "seconds": metadata["seconds to build"].value if metadata["built now"].value else 0.0,
-                "recomputed": metadata["recomputed"].value,
-            }
+    def compute(context):  # type: ignore[no-untyped-def]  # Dagster reads the annotation, and cannot read a string
+        partition = context.partition_key if recipe.partitioned else None
+        tools: Tools = context.resources.tools
+        if partition is not None and partition not in tools.settings.corpora:
+            known = ", ".join(tools.settings.corpora)
+            raise dg.Failure(
+                description=f"{label(recipe.key, partition)}: expected a corpus of mog.yaml ({known}), "
+                f"got {partition!r}: name it there, or delete the partition",
+                allow_retries=False,
+            )
+        try:
+            force = recipe.repeatable and context.run.tags.get(FORCE) == "true"
+            outcome = materialise(recipe, partition, tools, recipes, context.log.info, force)
+        except MogError as error:
+            # A message for people needs no retry and no traceback of ours.
+            raise dg.Failure(description=str(error), allow_retries=False) from error
+        for check in recipe.checks:
+            fault = outcome.faults.get(check.name)
+            yield dg.AssetCheckResult(
+                check_name=check.name,
+                asset_key=key,
+                passed=fault is None,
+                severity=dg.AssetCheckSeverity.ERROR if check.blocking else dg.AssetCheckSeverity.WARN,
+                metadata={"fault": fault} if fault else {"checked": "now" if outcome.built else "when it was built"},
+            )
+        blocking = {check.name for check in recipe.checks if check.blocking}
+        if faults := "; ".join(f"{name}: {fault}" for name, fault in outcome.faults.items() if name in blocking):
+            raise dg.Failure(description=f"{label(recipe.key, partition)}: {faults}", allow_retries=False)
+        assert outcome.artefact is not None
+        yield dg.MaterializeResult(
+            metadata=_metadata(outcome), data_version=dg.DataVersion(outcome.artefact.manifest.version)
         )
-    return {"/".join(event.asset_key.path) for event in result.get_asset_materialization_events() if event.asset_key}
+
+    return compute
+
+
+def _metadata(outcome: Materialised) -> dict[str, Any]:
+    assert outcome.artefact is not None
+    manifest = outcome.artefact.manifest
+    recomputed = manifest.info["recomputed"] if outcome.built else dict.fromkeys(manifest.info["recomputed"], 0)
+    metadata: dict[str, Any] = dict(manifest.counts)
+    metadata["bytes"] = sum(entry["bytes"] for entry in manifest.files.values())
+    metadata["seconds to build"] = round(manifest.seconds, 3)
+    metadata["built now"] = outcome.built
+    metadata["recomputed"] = dg.MetadataValue.json(recomputed)
+    for title, text in manifest.info["shown"].items():
+        metadata[title] = dg.MetadataValue.md(text)
+    return metadata

@@ -17,15 +17,17 @@ import yaml
 from pydantic import (
     AfterValidator,
     BaseModel,
-    BeforeValidator,
-    ConfigDict,
     Field,
     PositiveInt,
     ValidationError,
     model_validator,
 )
 
-from mog_assets.errors import ConfigError
+from resources.encoder import EncoderSettings
+from resources.engine import EngineSettings
+from resources.errors import ConfigError
+from resources.llm import LlmSettings
+from resources.settings import SettingsModel
 
 CONFIG_VARIABLE = "MOG_CONFIG"
 DEFAULT_CONFIG = "mog.yaml"
@@ -79,28 +81,11 @@ def _timezone(value: str) -> str:
 MOST_LEVELS = 8
 
 
-def _levels(value: Any) -> Any:
-    # A union would be complained of once for each of its members.
-    if value == "auto" or (type(value) is int and 1 <= value <= MOST_LEVELS):
-        return value
-    raise ValueError(f"a valid integer of 1 to {MOST_LEVELS}, or auto")
-
-
-def _ascending(values: list[int]) -> list[int]:
-    if values != sorted(set(values)):
-        raise ValueError("sizes in ascending order, each once")
-    return values
-
-
 Name = Annotated[str, AfterValidator(_name)]
 RetrieverName = Literal["bm25", "dense", "hybrid"]
 
 
-class _Model(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True)
-
-
-class CorpusSettings(_Model):
+class CorpusSettings(SettingsModel):
     """Where one corpus comes from: a `.jsonl[.gz]` file, or a folder of documents.
 
     A document (a file, or a line of a `.jsonl` file) of more than `max_document_mb` megabytes is passed over.
@@ -115,7 +100,7 @@ class CorpusSettings(_Model):
         return int(self.max_document_mb * 1_000_000)
 
 
-class ChunkerTraining(_Model):
+class ChunkerTraining(SettingsModel):
     """How the learned chunker is trained, on the training questions that have evidence in documents.
 
     `regression` learns what every possible chunk costs, `preference` which of two ends is better for each question, or
@@ -148,7 +133,7 @@ class ChunkerTraining(_Model):
         return value
 
 
-class ChunkerSettings(_Model):
+class ChunkerSettings(SettingsModel):
     """How texts are cut into level-1 chunks: by a chunker of corpus/chunkers.py, to `finest_chars`.
 
     `fixed` counts `tokens` (words and punctuation marks) where they are given, instead of characters.
@@ -170,7 +155,7 @@ class ChunkerSettings(_Model):
         return self
 
 
-class QuestionSetSettings(_Model):
+class QuestionSetSettings(SettingsModel):
     """Questions that are retrieved over `corpora` together.
 
     `train` and `test` name the splits used for either. A split cannot be in both: what was trained on is never scored.
@@ -190,75 +175,22 @@ class QuestionSetSettings(_Model):
         return self
 
 
-class EncoderSettings(_Model):
-    """Sentence encoder: the embedded `all-MiniLM-L6-v2`, a Hugging Face model id, or a local folder.
-
-    A vector is the mean of the tokens' vectors, or that of the first token (`cls`). `query_model` encodes questions
-    where they have a model of their own, as with MedCPT.
-    """
-
-    # The paper's encoder is FacebookAI/roberta-base; the embedded one needs no download.
-    model: str = "all-MiniLM-L6-v2"
-    query_model: str | None = None
-    pooling: Literal["mean", "cls"] = "mean"
-    device: Literal["auto", "cpu", "cuda"] = "auto"
-    dtype: Literal["auto", "float32", "bfloat16"] = "auto"
-    max_length: PositiveInt = 256
-    batch_tokens: PositiveInt = 8192
-    # "pooled" encodes level 1 only; coarser vectors are means weighted by length. benchmarks/README.md has the trade.
-    levels: Literal["pooled", "direct"] = "pooled"
-
-    @property
-    def of_questions(self) -> EncoderSettings:
-        """The encoder of the questions."""
-        return self.model_copy(update={"model": self.query_model or self.model, "query_model": None})
-
-
 class RetrieverEncoderSettings(EncoderSettings):
     """The encoder of a retriever that experiments compare: it is given every chunk whole, as papers do it."""
 
     levels: Literal["pooled", "direct"] = "direct"
 
 
-class Bm25Settings(_Model):
-    """BM25 in Lucene's form; `statistics` says over what document frequencies and lengths are counted.
-
-    With `length_norm` every level has a k1 and a b of its own and its scores a scale, fitted on training questions.
-    """
+class Bm25Settings(SettingsModel):
+    """BM25 in Lucene's form; `statistics` says over what document frequencies and lengths are counted."""
 
     k1: float = Field(1.5, ge=0)
     b: float = Field(0.75, ge=0, le=1)
     # Over all corpora that are searched together: benchmarks/README.md has the figures of both.
     statistics: Literal["corpus", "question_set"] = "question_set"
-    length_norm: bool = False
-
-    @property
-    def named(self) -> dict[str, Any]:
-        """What is named here: whether more is fitted is told by the asset that an index is then made with."""
-        return self.model_dump(exclude={"length_norm"})
 
 
-class GranularitySettings(_Model):
-    """What `levels: auto` chooses from: finest sizes in characters, and numbers of levels.
-
-    `levels` is the greatest number of levels, which is that of the graph. `across` says what has one granularity: a
-    corpus, or all corpora that a question set asks together. At most `sample` training questions of either are searched
-    for, and again when more than `refit_share` of the documents are not those that were searched.
-    """
-
-    finest_chars: Annotated[list[Annotated[int, Field(ge=50)]], Field(min_length=1), AfterValidator(_ascending)] = [
-        250,
-        500,
-        1000,
-    ]
-    levels: Annotated[int, Field(ge=1, le=MOST_LEVELS)] = 5
-    # benchmarks/README.md has the figures of both: chunks of unlike sizes do not rank well among each other.
-    across: Literal["corpus", "question_set"] = "question_set"
-    sample: PositiveInt = 2000
-    refit_share: float = Field(0.05, ge=0, le=1)
-
-
-class GraphSettings(_Model):
+class GraphSettings(SettingsModel):
     """The sentence graph: nodes of one or two sentences, each joined to its `k` best others by BM25.
 
     An edge needs a score of at least `threshold` times the node's score against itself. What lies within 0 … `hops`
@@ -275,7 +207,7 @@ class GraphSettings(_Model):
     max_chars: PositiveInt = 8000
 
 
-class SoftLabelSettings(_Model):
+class SoftLabelSettings(SettingsModel):
     """How the best chunk of each level is compared with the label text, and what the two best levels get."""
 
     method: Literal["embedding", "tfidf", "hitrate"] = "embedding"
@@ -289,7 +221,7 @@ class SoftLabelSettings(_Model):
         return self
 
 
-class RouterSettings(_Model):
+class RouterSettings(SettingsModel):
     """The multi-layer perceptron from query vector to level weights."""
 
     hidden: list[PositiveInt] = [256]
@@ -300,7 +232,7 @@ class RouterSettings(_Model):
     validation: float = Field(0.1, gt=0, lt=1)
 
 
-class TopicSettings(_Model):
+class TopicSettings(SettingsModel):
     """BERTopic over the chunks of level 2, of level 1 where there is no other.
 
     It is fitted on `sample` chunks at most, and again when more than `refit_share` of all chunks were not there when it
@@ -314,31 +246,7 @@ class TopicSettings(_Model):
     outlier_quantile: float = Field(0.05, ge=0, lt=1)
 
 
-class LlmSettings(_Model):
-    """An OpenAI-compatible endpoint; base URL and key come from OPENAI_BASE_URL and OPENAI_API_KEY.
-
-    `timeout` is of one attempt, in seconds; `price_in` and `price_out` are USD per million tokens, 0 where they are not
-    known. A run that has spent `budget_usd` asks nothing more.
-    """
-
-    model: str = "gpt-4o-mini"
-    temperature: float = Field(0.0, ge=0)
-    max_tokens: PositiveInt = 1024
-    timeout: float = Field(60.0, gt=0)
-    concurrency: PositiveInt = 8
-    attempts: PositiveInt = 5
-    budget_usd: float | None = Field(None, ge=0)
-    price_in: float = Field(0.0, ge=0)
-    price_out: float = Field(0.0, ge=0)
-
-    @model_validator(mode="after")
-    def _priced(self) -> LlmSettings:
-        if self.budget_usd is not None and not self.price_in + self.price_out:
-            raise ValueError("price_in or price_out above 0 beside budget_usd, else the spend is not known")
-        return self
-
-
-class AnsweringSettings(_Model):
+class AnsweringSettings(SettingsModel):
     """Who answers test questions, and how.
 
     `reader` is `extractive`, which needs no key, or `openai`: the endpoint and model of `llm`. A method is a way of
@@ -353,7 +261,7 @@ class AnsweringSettings(_Model):
     judge: bool = False
 
 
-class ExperimentSettings(_Model):
+class ExperimentSettings(SettingsModel):
     """What the papers' experiments vary (`mog experiment`).
 
     `encoders` are further retrievers by name: BM25 is fused with the first of them (RRF-2) and with the first three
@@ -374,14 +282,7 @@ class ExperimentSettings(_Model):
     repeats: PositiveInt = 3
 
 
-class EngineSettings(_Model):
-    """Where work on document buckets runs."""
-
-    kind: Literal["inprocess", "processes"] = "inprocess"
-    workers: PositiveInt = 2
-
-
-class AutomationSettings(_Model):
+class AutomationSettings(SettingsModel):
     """When things happen by themselves: how often corpora are looked at, and when everything is measured again.
 
     `nightly` is a cron expression of five fields in the time of `timezone`; null measures again by hand only. Unless
@@ -394,17 +295,14 @@ class AutomationSettings(_Model):
     timezone: Annotated[str, AfterValidator(_timezone)] = "UTC"
 
 
-class Settings(_Model):
+class Settings(SettingsModel):
     """Everything a user can choose, with paths made absolute."""
 
     home: Path = Path(".mog")
     corpora: dict[Name, CorpusSettings] = Field(min_length=1)
     question_sets: dict[Name, QuestionSetSettings] = {}
-    # auto: each corpus has the finest size and the number of levels that `granularity` finds best for it.
-    levels: Annotated[int | Literal["auto"], BeforeValidator(_levels)] = 5
-    # With `levels: auto` no chunk depends on it: it is the longest node of the sentence graph alone.
+    levels: Annotated[int, Field(ge=1, le=MOST_LEVELS)] = 5
     finest_chars: Annotated[int, Field(ge=50)] = 500
-    granularity: GranularitySettings = GranularitySettings()
     chunker: ChunkerSettings = ChunkerSettings()
     buckets: Annotated[int, Field(ge=1, le=4096)] = 32
     encoder: EncoderSettings = EncoderSettings()
@@ -437,28 +335,11 @@ class Settings(_Model):
         return self
 
     @model_validator(mode="after")
-    def _one_size(self) -> Settings:
-        if self.levels == "auto" and self.chunker.name == "learned":
-            raise ValueError(
-                "levels: expected a number with chunker 'learned', which is trained for one finest_chars, got 'auto'"
-            )
-        return self
-
-    @model_validator(mode="after")
     def _one_encoder(self) -> Settings:
         if self.encoder.query_model is not None:
             raise ValueError(
                 "encoder.query_model: expected none, because router and topics take vectors of questions and chunks "
                 f"for those of one model, got {self.encoder.query_model!r}; name the pair under experiments.encoders"
-            )
-        return self
-
-    @model_validator(mode="after")
-    def _length_norm_is_fitted(self) -> Settings:
-        if self.bm25.length_norm and not self.trains_routers:
-            raise ValueError(
-                "bm25.length_norm: expected false where no question set has splits under train, because it is fitted "
-                "on training questions, got true; name a split under question_sets.NAME.train, or leave the key out"
             )
         return self
 
@@ -468,20 +349,9 @@ class Settings(_Model):
         return any(question_set.train for question_set in self.question_sets.values())
 
     @property
-    def level_count(self) -> int:
-        """Number of levels of the graph; with `levels: auto` the most that a corpus may have."""
-        return self.granularity.levels if self.levels == "auto" else self.levels
-
-    @property
-    def finest_text(self) -> str:
-        """The finest size in characters, for people to read; the sizes to choose from with `levels: auto`."""
-        sizes = self.granularity.finest_chars if self.levels == "auto" else [self.finest_chars]
-        return " or ".join(map(str, sizes))
-
-    @property
     def level_range(self) -> range:
         """The levels, finest first: 1 … n."""
-        return range(1, self.level_count + 1)
+        return range(1, self.levels + 1)
 
 
 def file(path: str | Path | None = None) -> Path:

@@ -12,7 +12,7 @@ import numpy as np
 from safetensors import SafetensorError
 from safetensors.numpy import load, save
 
-from mog_assets.errors import MogError
+from resources.errors import MogError
 
 # safetensors writes several keys in any order, which would give equal contents unequal bytes: all facts are one key.
 _FACTS = "mog"

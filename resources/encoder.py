@@ -17,13 +17,14 @@ from dataclasses import dataclass
 from functools import cached_property
 from importlib.metadata import PackageNotFoundError, distribution
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
+from pydantic import PositiveInt
 
-from mog_assets.config import EncoderSettings
-from mog_assets.errors import MogError
+from resources.errors import MogError
 from resources.points import reach
+from resources.settings import SettingsModel
 from resources.sqlite import connect
 from resources.store import digest, disk_full, file_digest
 
@@ -38,6 +39,30 @@ _DAMAGED = (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_IOERR_
 
 Vectors = np.ndarray  # float16, shape (n, size), rows of length 1
 Advance = Callable[[int], None]
+
+
+class EncoderSettings(SettingsModel):
+    """Sentence encoder: the embedded `all-MiniLM-L6-v2`, a Hugging Face model id, or a local folder.
+
+    A vector is the mean of the tokens' vectors, or that of the first token (`cls`). `query_model` encodes questions
+    where they have a model of their own, as with MedCPT.
+    """
+
+    # The paper's encoder is FacebookAI/roberta-base; the embedded one needs no download.
+    model: str = "all-MiniLM-L6-v2"
+    query_model: str | None = None
+    pooling: Literal["mean", "cls"] = "mean"
+    device: Literal["auto", "cpu", "cuda"] = "auto"
+    dtype: Literal["auto", "float32", "bfloat16"] = "auto"
+    max_length: PositiveInt = 256
+    batch_tokens: PositiveInt = 8192
+    # "pooled" encodes level 1 only; coarser vectors are means weighted by length. benchmarks/README.md has the trade.
+    levels: Literal["pooled", "direct"] = "pooled"
+
+    @property
+    def of_questions(self) -> EncoderSettings:
+        """The encoder of the questions."""
+        return self.model_copy(update={"model": self.query_model or self.model, "query_model": None})
 
 
 @dataclass(frozen=True)

@@ -12,10 +12,19 @@ import multiprocessing
 from collections.abc import Iterator
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
-from mog_assets.config import EngineSettings
+from pydantic import PositiveInt
+
+from resources.settings import SettingsModel
 from resources.store import atomic
+
+
+class EngineSettings(SettingsModel):
+    """Where work on document buckets runs."""
+
+    kind: Literal["inprocess", "processes"] = "inprocess"
+    workers: PositiveInt = 2
 
 
 def _call(target: str, arguments: dict[str, Any]) -> Any:

@@ -25,11 +25,11 @@ from typing import Any, Literal, Protocol, TypedDict
 from urllib.parse import urlsplit
 
 import tenacity
-from pydantic import BaseModel, NonNegativeInt, ValidationError
+from pydantic import BaseModel, Field, NonNegativeInt, PositiveInt, ValidationError, model_validator
 
-from mog_assets.config import LlmSettings
-from mog_assets.errors import MogError
+from resources.errors import MogError
 from resources.progress import Advance
+from resources.settings import SettingsModel
 from resources.sqlite import connect
 from resources.store import digest, disk_full
 
@@ -43,6 +43,30 @@ _BYTES_PER_CHAR = 12
 _ENVELOPE_BYTES = 2**20
 _PASSING = (408, 409, 425, 429)
 _NO_CREDIT = ("insufficient_quota", "billing_hard_limit_reached")
+
+
+class LlmSettings(SettingsModel):
+    """An OpenAI-compatible endpoint; base URL and key come from OPENAI_BASE_URL and OPENAI_API_KEY.
+
+    `timeout` is of one attempt, in seconds; `price_in` and `price_out` are USD per million tokens, 0 where they are not
+    known. A run that has spent `budget_usd` asks nothing more.
+    """
+
+    model: str = "gpt-4o-mini"
+    temperature: float = Field(0.0, ge=0)
+    max_tokens: PositiveInt = 1024
+    timeout: float = Field(60.0, gt=0)
+    concurrency: PositiveInt = 8
+    attempts: PositiveInt = 5
+    budget_usd: float | None = Field(None, ge=0)
+    price_in: float = Field(0.0, ge=0)
+    price_out: float = Field(0.0, ge=0)
+
+    @model_validator(mode="after")
+    def _priced(self) -> LlmSettings:
+        if self.budget_usd is not None and not self.price_in + self.price_out:
+            raise ValueError("price_in or price_out above 0 beside budget_usd, else the spend is not known")
+        return self
 
 
 class Message(TypedDict):

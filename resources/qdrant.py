@@ -17,7 +17,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from mog_assets.errors import MissingArtefact, MogError
+from resources.errors import MissingArtefact, MogError
 from resources.points import reach
 from resources.store import FULL, disk_full, hold
 

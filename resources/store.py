@@ -22,7 +22,7 @@ from typing import Any
 
 from filelock import FileLock, Timeout
 
-from mog_assets.errors import MissingArtefact, MogError
+from resources.errors import MissingArtefact, MogError
 from resources.points import reach
 
 _MANIFEST = "manifest.json"

@@ -35,12 +35,12 @@ def environment_is_restored(monkeypatch):
 
 
 def run_alone(settings, **options):
-    """`automation.run` with a Dagster instance in the home of the settings and nowhere else."""
-    from mog_assets import automation
+    """`runner.run` with a Dagster instance in the home of the settings and nowhere else."""
+    from mog_assets import runner
 
     before = {name: os.environ.pop(name, None) for name in VARIABLES}
     try:
-        return automation.run(settings, **options)
+        return runner.run(settings, **options)
     finally:
         for name, value in before.items():
             os.environ.pop(name, None)
@@ -77,7 +77,7 @@ def sample_project(tmp_path_factory):
 
     The first worker that needs it makes it; each works on a copy of its own.
     """
-    from mog_assets import automation, config
+    from mog_assets import config, runner
 
     base = tmp_path_factory.getbasetemp()
     base = base.parent if "PYTEST_XDIST_WORKER" in os.environ else base
@@ -89,7 +89,7 @@ def sample_project(tmp_path_factory):
     folder = tmp_path_factory.mktemp("samples") / "project"
     shutil.copytree(made, folder)
     settings = config.load(folder / "mog.yaml")
-    report = automation.Report(*json.loads(told.read_text(encoding="utf-8")))
+    report = runner.RunReport(*json.loads(told.read_text(encoding="utf-8")))
     return SimpleNamespace(
         folder=folder, config=folder / "mog.yaml", settings=settings, home=settings.home, report=report
     )

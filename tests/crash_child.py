@@ -24,10 +24,11 @@ import qdrant_edge
 import torch
 import transformers
 
-from mog_assets import answer, automation, cli
+from mog_assets import cli, runner
+from mog_assets.serving import search
 from resources.points import interrupt_with
 
-PRELOADED = (dagster, matplotlib.pyplot, numba, pyarrow.parquet, qdrant_edge, torch, transformers, answer, automation)
+PRELOADED = (dagster, matplotlib.pyplot, numba, pyarrow.parquet, qdrant_edge, torch, transformers, search, runner)
 
 
 def child(order: dict, reached_by: int) -> None:

@@ -18,9 +18,9 @@ from mog_assets.answering.prompted import Prompted, prompts_fingerprint
 from mog_assets.answering.roles import USEFULNESS, Asked, Judgement, Passage
 from mog_assets.answering.rows import AnswerRow
 from mog_assets.config import EncoderSettings
-from mog_assets.corpus.questions import Question
-from mog_assets.errors import MogError
+from mog_assets.questions.sets import Question
 from resources.encoder import EMBEDDED, Encoder
+from resources.errors import MogError
 
 OPTIONS = {"A": "insulin", "B": "glucagon", "C": "cortisol", "D": "aldosterone"}
 CHOICE = Asked("c", "Which hormone lowers blood glucose?", OPTIONS, "choice")

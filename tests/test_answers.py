@@ -21,8 +21,6 @@ from mog_assets.answering import parsing
 from mog_assets.answering.assets import read_answers
 from mog_assets.answering.notation import combination, controls
 from mog_assets.config import AnsweringSettings, Settings
-from mog_assets.corpus.questions import Evidence, Question, load_questions
-from mog_assets.errors import ConfigError
 from mog_assets.evaluation.answers import (
     COLUMNS,
     answer_board,
@@ -33,7 +31,9 @@ from mog_assets.evaluation.answers import (
     preflight_quality,
     score_answers,
 )
-from resources.recipe import Tools
+from mog_assets.questions.sets import Evidence, Question, load_questions
+from mog_assets.tools import Tools
+from resources.errors import ConfigError
 
 SETTINGS = Settings.model_validate({"corpora": {"c": {"path": "x"}}})
 QUESTION = "What makes the bottom of my tomatoes go dark and sunken?"

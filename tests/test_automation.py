@@ -14,10 +14,10 @@ import pytest
 import yaml
 from click.testing import CliRunner
 
-from mog_assets import automation, cli, config
-from mog_assets.errors import ConfigError
+from mog_assets import automation, cli, config, plan, runner
+from mog_assets.tools import Tools
 from resources import points
-from resources.recipe import Tools
+from resources.errors import ConfigError
 
 BIRDS = {"heron": "The grey heron waits for a fish. Then it strikes.", "owl": "The owl hunts mice at night."}
 FISH = {"pike": "The pike lurks between reeds. It eats frogs.", "tench": "The tench feeds on the bottom of ponds."}
@@ -30,7 +30,7 @@ class Daemon:
         self.folder = folder
         self.sensor_cursor, self.cursor = sensor_cursor, cursor
         os.environ[config.CONFIG_VARIABLE] = str(folder / "mog.yaml")
-        self.instance = dg.DagsterInstance.from_config(str(automation.prepare_home(config.load())))
+        self.instance = dg.DagsterInstance.from_config(str(runner.prepare_home(config.load())))
         self.reload()
 
     def reload(self):
@@ -228,7 +228,7 @@ def held(daemon, corpus):
     tools = daemon.tools()
     with tools.qdrant.open("level_1", 384) as collection:
         points = collection.count(corpus)
-    return [key for key in automation.graph(settings) if corpus in tools.store.partitions(key)], points
+    return [key for key in plan.graph(settings) if corpus in tools.store.partitions(key)], points
 
 
 def test_a_removed_corpus_disappears_and_one_that_comes_back_is_built_again(daemon):
@@ -273,7 +273,7 @@ def test_a_change_during_a_run_is_built_by_a_second_run_after_it(daemon):
 
 
 def test_another_code_version_rebuilds_that_asset_and_what_follows_in_every_corpus(daemon, monkeypatch):
-    genuine = automation.graph
+    genuine = plan.graph
 
     def bumped(settings):
         recipes = genuine(settings)
@@ -422,7 +422,7 @@ def test_a_run_by_hand_removes_what_is_left_of_a_removed_corpus(daemon):
     configure(daemon.folder, corpora={"birds": {"path": "birds"}})
     verified = CliRunner().invoke(cli.main, ["verify"])
     assert verified.exit_code == 1 and "corpus fish is not in mog.yaml, but " in verified.output
-    report = automation.run(config.load())
+    report = runner.run(config.load())
     assert report.failures == []
     (registry,) = (step for step in report.steps if step["asset"] == "corpus_registry")
     assert registry["recomputed"]["corpora removed"] == 1
@@ -430,4 +430,4 @@ def test_a_run_by_hand_removes_what_is_left_of_a_removed_corpus(daemon):
     assert held(daemon, "fish") == ([], 0)
     verified = CliRunner().invoke(cli.main, ["verify"])
     assert verified.exit_code == 0, verified.output
-    assert automation.run(config.load()).steps == []
+    assert runner.run(config.load()).steps == []

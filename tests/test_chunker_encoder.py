@@ -9,15 +9,15 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from mog_assets import automation, tensors
+from mog_assets import plan, tensors
+from mog_assets.chunking import text_encoder, training
+from mog_assets.chunking.chunkers import CHUNKERS, Options, candidates, takes_vectors, unit_chars
+from mog_assets.chunking.learned import Shape, joined, network, opened, scores, set_weights, spans_of, stored, windows
+from mog_assets.chunking.sentences import units
 from mog_assets.config import ChunkerSettings, ChunkerTraining
-from mog_assets.corpus import chunker_training as training
-from mog_assets.corpus import text_encoder
-from mog_assets.corpus.chunkers import CHUNKERS, Options, candidates, takes_vectors, unit_chars
-from mog_assets.corpus.learned import Shape, joined, network, opened, scores, set_weights, spans_of, stored, windows
-from mog_assets.corpus.sentences import units
-from mog_assets.errors import MogError
-from resources.recipe import Tools, materialise
+from mog_assets.recipe import materialise
+from mog_assets.tools import Tools
+from resources.errors import MogError
 from resources.store import Store
 
 FINEST = 110
@@ -437,7 +437,7 @@ def test_sentence_vectors_are_taken_by_a_chunker_that_reads_nothing():
 
 def built(project, *keys):
     """Brings some assets up to date, without Dagster; what was recomputed."""
-    tools, recipes = Tools(project.settings), automation.graph(project.settings)
+    tools, recipes = Tools(project.settings), plan.graph(project.settings)
     found = {}
     for key in keys:
         outcome = materialise(recipes[key], "valleys" if recipes[key].partitioned else None, tools, recipes)
@@ -478,7 +478,7 @@ def test_the_graph_cuts_with_an_encoder(folders, tmp_path, make_project):
             "chunker": {"name": "learned", "training": {**QUICK, "epochs": 1, "encoder": str(model)}},
         },
     )
-    recipes = automation.graph(project.settings)
+    recipes = plan.graph(project.settings)
     assert "sentence_vectors" not in recipes
     assert recipes["chunks/level_1"].deps == ("documents", "chunker")
     assert recipes["chunks/level_1"].pool == "gpu"

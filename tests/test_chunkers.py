@@ -11,14 +11,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from test_incremental import HERON, NEWT, OTTER, Project, encoder, folder, nothing_is_drawn  # noqa: F401
 
-from mog_assets import answer, automation
+from mog_assets import plan
+from mog_assets.chunking.chunkers import CHUNKERS, Options, fixed, recursive, semantic, sentences, unit_chars
+from mog_assets.chunking.chunks import split_bucket
+from mog_assets.chunking.learned import Scorer, Shape, network, stored
+from mog_assets.chunking.sentences import sentence_ends, token_starts, units
 from mog_assets.config import ChunkerSettings
-from mog_assets.corpus.chunkers import CHUNKERS, Options, fixed, recursive, semantic, sentences, unit_chars
-from mog_assets.corpus.chunks import split_bucket
 from mog_assets.corpus.documents import read_corpus
 from mog_assets.corpus.documents import write_documents as write_bucket
-from mog_assets.corpus.learned import Scorer, Shape, network, stored
-from mog_assets.corpus.sentences import sentence_ends, token_starts, units
+from mog_assets.serving import search
 
 PROSE = st.lists(
     st.sampled_from(
@@ -373,7 +374,7 @@ def test_sentence_vectors_are_in_the_graph_only_for_a_chunker_that_takes_them(tm
     asked = {"path": "q.jsonl", "corpora": ["a"], "train": ["train"]}
     values = {"corpora": {"a": {"path": "a.jsonl"}}, "question_sets": {"q": asked}, "chunker": name}
     project = make_project(tmp_path, values)
-    recipes = automation.graph(project.settings)
+    recipes = plan.graph(project.settings)
     takes_them = name in ("semantic", "learned")
     assert ("sentence_vectors" in recipes) == takes_them
     assert ("sentence_vectors" in recipes["chunks/level_1"].deps) == takes_them
@@ -427,6 +428,6 @@ def test_any_chunker_works_with_every_part_of_the_graph(tmp_path, make_project, 
         built = {step["asset"] for step in report.steps}
         assert {"chunks/level_1", "chunks/level_2", "bm25/level_2", "collections/level_1", "topics/assigned"} <= built
         for method in ("fixed-2", "dense:fused-1"):
-            found = answer.find(project.settings, question, method, 2, ["texts"]).passages
+            found = search.find(project.settings, question, method, 2, ["texts"]).passages
             assert [p["text"] for p in found] == [texts[p["doc"]][p["start"] : p["end"]] for p in found]
             assert found[0]["doc"] in ("bank", "both")

@@ -13,8 +13,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mog_assets import automation
-from mog_assets.corpus.chunks import Layout
+from mog_assets import plan
+from mog_assets.chunking.chunks import Layout
 from mog_assets.corpus.documents import (
     bucket_of,
     into_buckets,
@@ -25,16 +25,17 @@ from mog_assets.corpus.documents import (
     write_quarantine,
 )
 from mog_assets.corpus.folders import source_state
-from mog_assets.corpus.questions import (
+from mog_assets.questions.sets import (
     Evidence,
     KnownDocument,
     load_questions,
     read_questions,
     write_questions,
 )
-from mog_assets.errors import MogError
+from mog_assets.recipe import materialise
+from mog_assets.tools import Tools
 from resources import points
-from resources.recipe import Tools, materialise
+from resources.errors import MogError
 
 LIMIT = 1_000_000
 PROSE = st.text(st.sampled_from("aB. \n?!'\")。é\u0301\U0001f600"), max_size=300)
@@ -280,7 +281,7 @@ def later(monkeypatch):
 
 def build(project, corpus):
     """Materialise `documents`; returns the artefact and how many were read and skipped, None where it was fresh."""
-    tools, recipes = Tools(project.settings), automation.graph(project.settings)
+    tools, recipes = Tools(project.settings), plan.graph(project.settings)
     outcome = materialise(recipes["documents"], corpus, tools, recipes)
     assert outcome.faults == {}
     recomputed = outcome.artefact.manifest.info["recomputed"]
@@ -629,7 +630,7 @@ def test_training_question_with_evidence_of_a_test_question_is_passed_over_with_
     splits = {"learnt": {"train": ["train"]}, "measured": {"test": ["test"]}}
     question_sets = {name: {"path": f"{name}.jsonl", "corpora": ["c"], **splits[name]} for name in sets}
     project = make_project(tmp_path, {"corpora": {"c": {"path": "c.jsonl"}}, "question_sets": question_sets})
-    tools, recipes = Tools(project.settings), automation.graph(project.settings)
+    tools, recipes = Tools(project.settings), plan.graph(project.settings)
     materialise(recipes["documents"], "c", tools, recipes)
     stored = materialise(recipes["questions"], None, tools, recipes).artefact
     assert [q.id for q in load_questions(stored.path("learnt.parquet"))] == ["apart", "unused"]

@@ -20,8 +20,8 @@ import qdrant_edge as edge
 import yaml
 
 from mog_assets import config
+from mog_assets.tools import Tools
 from resources.points import POINTS
-from resources.recipe import Tools
 
 ROOT = Path(__file__).parent.parent
 VARIABLES = {"DAGSTER_HOME", "MOG_CONFIG", "QDRANT_URL"}

@@ -12,8 +12,8 @@ import numpy as np
 import pytest
 
 from mog_assets.config import EncoderSettings, load
-from mog_assets.errors import ConfigError, MogError
 from resources.encoder import Encoder
+from resources.errors import ConfigError, MogError
 from resources.store import digest, file_digest
 
 TEXTS = [
@@ -95,7 +95,7 @@ LIMITED = """
 import resource, sys
 from pathlib import Path
 from mog_assets.config import EncoderSettings
-from mog_assets.errors import MogError
+from resources.errors import MogError
 from resources.encoder import Encoder
 encoder = Encoder(EncoderSettings(device="cpu"), Path(sys.argv[1]))
 encoder.encode(["one"])

@@ -13,22 +13,24 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from mog_assets import answer, automation
+from mog_assets import plan
 from mog_assets.arrays import places
-from mog_assets.corpus.plots import MAX_BYTES, length_histogram
-from mog_assets.corpus.questions import Evidence, Question
-from mog_assets.errors import ConfigError, MogError
 from mog_assets.evaluation import assets as evaluation_assets
 from mog_assets.evaluation import history, plots
 from mog_assets.evaluation.measures import evaluate, headline_measures, measure_names
 from mog_assets.evaluation.runs import gold_passages, random_passages, read_runs
 from mog_assets.evaluation.scores import COLUMNS, leaderboard, score
+from mog_assets.plots import MAX_BYTES, length_histogram
+from mog_assets.questions.sets import Evidence, Question
+from mog_assets.recipe import Recipe, materialise
 from mog_assets.retrieval.corpora import Corpora
 from mog_assets.retrieval.methods import CONTROLS, default_methods
 from mog_assets.routing import router
 from mog_assets.routing.plots import loss_curve, weights_by_kind
+from mog_assets.serving import search
 from mog_assets.significance import bootstrap_interval, holm, permutation_p, shift
-from resources.recipe import Recipe, Tools, materialise
+from mog_assets.tools import Tools
+from resources.errors import ConfigError, MogError
 
 RUN_COLUMNS = ["question_set", "split", "question", "method", "rank", "corpus", "doc", "start", "end"]
 RUN_COLUMNS += ["tokens", "level", "score"]
@@ -443,7 +445,7 @@ def copied(moor, tmp_path):
 def bring_up_to_date(settings, force=(), **replaced):
     """Materialise every artefact that is not up to date, in order; outcomes by asset."""
     tools = Tools(settings)
-    recipes = automation.graph(settings) | replaced
+    recipes = plan.graph(settings) | replaced
     return {
         key: materialise(recipe, "moor" if recipe.partitioned else None, tools, recipes, force=key in force)
         for key, recipe in recipes.items()
@@ -470,7 +472,7 @@ def test_edit_of_a_document_with_labels_can_train_the_router_again(copied):
 
 
 def test_forced_run_ranks_and_measures_again_and_gives_the_same(moor, copied):
-    forced = [recipe.key for recipe in automation.graph(copied).values() if recipe.repeatable]
+    forced = [recipe.key for recipe in plan.graph(copied).values() if recipe.repeatable]
     assert set(forced) >= {"runs", "scores", "history", "report"}
     # The file of questions has a new time, being a copy.
     bring_up_to_date(copied)
@@ -502,7 +504,7 @@ def test_forced_run_that_ranks_otherwise_is_flagged(copied, monkeypatch):
 
 
 def test_forced_run_that_measures_what_cannot_be_is_refused(copied):
-    recipe = automation.graph(copied)["scores"]
+    recipe = plan.graph(copied)["scores"]
 
     def build(work, value):
         recipe.build(work)
@@ -513,7 +515,7 @@ def test_forced_run_that_measures_what_cannot_be_is_refused(copied):
 
     for value, fault in ((1.0, None), (2000.0, None), (0.5, "tokens_to_answer of gold is 0.5"), (2000.5, "is 2000.5")):
         stand_in = replace(recipe, build=lambda work, value=value: build(work, value), version=str(value))
-        outcome = materialise(stand_in, None, Tools(copied), automation.graph(copied) | {"scores": stand_in})
+        outcome = materialise(stand_in, None, Tools(copied), plan.graph(copied) | {"scores": stand_in})
         assert list(outcome.faults) == (["measures_in_range"] if fault else [])
         assert not fault or fault in outcome.faults["measures_in_range"]
 
@@ -529,7 +531,7 @@ def test_levels_chosen_otherwise_than_in_training_are_flagged_with_both_distribu
             temporary.write_bytes(router.encoded(made))
         work.info["router"] = made.facts
 
-    stand_in = replace(automation.graph(copied)["router"], build=build, version="stand-in", checks=())
+    stand_in = replace(plan.graph(copied)["router"], build=build, version="stand-in", checks=())
     outcome = bring_up_to_date(copied, router=stand_in)["runs"]
     assert list(outcome.faults) == ["levels_as_in_training"]
     said = outcome.faults["levels_as_in_training"]
@@ -586,7 +588,7 @@ def test_controls_are_compared_whatever_methods_are_named(nights, named):
 @pytest.mark.parametrize("control", CONTROLS)
 def test_no_control_answers_what_people_ask(nights, control):
     with pytest.raises(ConfigError, match=f"--method: expected a method that searches .* got '{control}'"):
-        answer.find(nights.settings, "Where do otters sleep?", control, 2, ["c"])
+        search.find(nights.settings, "Where do otters sleep?", control, 2, ["c"])
 
 
 def sample_corpora(project, **changes):

@@ -7,12 +7,13 @@ from functools import partial
 import pytest
 from click.testing import CliRunner
 
-from mog_assets import automation, config, markdown
+from mog_assets import automation, config, markdown, plan
 from mog_assets.cli import main
 from mog_assets.experiments import results
 from mog_assets.experiments.assets import PREFIX, build_experiment, findings, offered
 from mog_assets.experiments.lab import Claim, Findings, NothingToMeasure, alike, greater
-from resources.recipe import Tools, materialise
+from mog_assets.recipe import materialise
+from mog_assets.tools import Tools
 from resources.store import Store
 
 KEY = f"{PREFIX}k_r"
@@ -26,8 +27,8 @@ def made_alone(project, materialise_project, values):
     raw["experiments"] = {"k_r": values}
     project.config.write_text(yaml.safe_dump(raw, sort_keys=False), encoding="utf-8")
     settings = config.load(project.config)
-    recipes = automation.graph(settings)
-    report = materialise_project(settings, select=automation.needed(recipes, [KEY]))
+    recipes = plan.graph(settings)
+    report = materialise_project(settings, select=plan.needed(recipes, [KEY]))
     assert report.failures == []
     assert {step["asset"] for step in report.steps} <= {KEY}, "nothing else was stale"
     (step,) = report.steps
@@ -35,7 +36,7 @@ def made_alone(project, materialise_project, values):
 
 
 def test_mog_run_and_automation_make_no_experiment(sample_project):
-    recipes = automation.graph(sample_project.settings)
+    recipes = plan.graph(sample_project.settings)
     keys = [key for key in recipes if key.startswith(PREFIX)]
     assert keys == [f"{PREFIX}{experiment.name}" for experiment in offered(sample_project.settings)] and KEY in keys
     store = Store(sample_project.home)
@@ -99,7 +100,7 @@ def test_experiment_that_can_ask_nothing_says_so_and_fails_nothing(copied_projec
     def run(lab):
         raise NothingToMeasure("no question")
 
-    tools, recipes = Tools(copied_project.settings), automation.graph(copied_project.settings)
+    tools, recipes = Tools(copied_project.settings), plan.graph(copied_project.settings)
     recipe = replace(recipes[f"{PREFIX}router"], build=partial(build_experiment, replace(asked, run=run)))
     assert materialise(recipe, None, tools, recipes).built
     assert findings(tools.store, "router").tables == {"questions": [{"asked": "none", "because": "no question"}]}

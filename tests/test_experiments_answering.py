@@ -12,7 +12,7 @@ import pytest
 import yaml
 from conftest import VARIABLES
 
-from mog_assets import automation, config
+from mog_assets import config, runner
 from mog_assets.answering.answerers import serial
 from mog_assets.answering.assets import all_answered, remembering
 from mog_assets.answering.extractive import Extractive
@@ -21,18 +21,18 @@ from mog_assets.answering.preflight import Confusion
 from mog_assets.answering.roles import Reply, Usage
 from mog_assets.answering.rows import read_answers
 from mog_assets.config import AnsweringSettings
-from mog_assets.corpus.questions import load_questions
-from mog_assets.errors import MogError
 from mog_assets.evaluation.answers import exact_match, preflight_quality
 from mog_assets.experiments import briefcontext, contexts, loop
 from mog_assets.experiments.answers import flip_rows, map_reduce_relation, paired_rows
 from mog_assets.experiments.assets import findings, offered
 from mog_assets.experiments.contexts import place
 from mog_assets.experiments.lab import Lab
+from mog_assets.questions.sets import load_questions
 from mog_assets.retrieval.corpora import Corpora
+from mog_assets.tools import Tools
 from mog_assets.topics.assign import read_topics
+from resources.errors import MogError
 from resources.llm import Usage as LlmUsage
-from resources.recipe import Tools
 
 NAMES = ("key-position", "conflicts", "documents", "distractors", "preflight", "at-rag", "flips", "cost")
 POSITIONS, TOP_K, DOCUMENTS = [0, 50, 100], [4, 8], [1, 2, 4, 8]
@@ -60,10 +60,10 @@ def done(sample_project, tmp_path_factory):
             return answer(reader, question, passages, thoughts)
 
         patch.setattr(Extractive, "answer", breaks)
-        interrupted = automation.experiment(settings, ["experiments/distractors"])
+        interrupted = runner.experiment(settings, ["experiments/distractors"])
         patch.setattr(Extractive, "answer", answer)
-        report = automation.experiment(settings, [f"experiments/{name}" for name in NAMES])
-        again = automation.experiment(settings, [f"experiments/{name}" for name in NAMES])
+        report = runner.experiment(settings, [f"experiments/{name}" for name in NAMES])
+        again = runner.experiment(settings, [f"experiments/{name}" for name in NAMES])
     tools = Tools(settings)
     stored = tools.store.read("answers")
     answers = read_answers(stored.path, stored.names())

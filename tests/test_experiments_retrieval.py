@@ -14,9 +14,8 @@ import yaml
 from click.testing import CliRunner
 from test_encoder import tiny_encoder
 
-from mog_assets import automation, config
+from mog_assets import config, plan
 from mog_assets.cli import main
-from mog_assets.errors import MogError
 from mog_assets.evaluation.measures import headline_measures
 from mog_assets.experiments import catalogue, granularity, labels, retrievers
 from mog_assets.experiments.assets import recipes
@@ -25,8 +24,9 @@ from mog_assets.experiments.lab import NothingToMeasure, Verdict, alike, greater
 from mog_assets.retrieval.corpora import Corpora
 from mog_assets.retrieval.methods import LevelChunks
 from mog_assets.significance import resampled_means
+from mog_assets.tools import Tools
 from resources.encoder import Encoder
-from resources.recipe import Tools
+from resources.errors import MogError
 from resources.store import Store, digest
 
 NAMES = (
@@ -46,7 +46,7 @@ LEVELS = range(1, 6)
 
 def do(settings, materialise, *names):
     keys = [f"experiments/{name}" for name in names]
-    return materialise(settings, select=automation.needed(automation.graph(settings), keys))
+    return materialise(settings, select=plan.needed(plan.graph(settings), keys))
 
 
 @pytest.fixture(scope="module")

@@ -8,10 +8,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import sparse
 
+from mog_assets.chunking import assets as chunking_assets
+from mog_assets.chunking.layouts import open_layout
+from mog_assets.chunking.sentences import sentence_ends
 from mog_assets.corpus import assets as corpus_assets
-from mog_assets.corpus.layouts import open_layout
-from mog_assets.corpus.sentences import sentence_ends
-from mog_assets.errors import ConfigError
 from mog_assets.graph import assets as graph_assets
 from mog_assets.graph import neighbourhoods as hops_module
 from mog_assets.graph import sentence_graph as edges_module
@@ -19,9 +19,11 @@ from mog_assets.graph.checks import graph_fault, neighbourhoods_fault
 from mog_assets.graph.neighbourhoods import neighbourhoods, open_neighbourhoods
 from mog_assets.graph.nodes import node_spans
 from mog_assets.graph.sentence_graph import Graph, link, neighbours, open_graph, query_count, save_index, search_block
+from mog_assets.recipe import is_fresh, materialise
 from mog_assets.retrieval.bm25 import load_terms
 from mog_assets.retrieval.tokens import tokenise
-from resources.recipe import Tools, is_fresh, materialise
+from mog_assets.tools import Tools
+from resources.errors import ConfigError
 
 K1, B = 1.5, 0.75
 
@@ -321,6 +323,12 @@ NEWT = "The newt lives in shallow water in spring. It spends the winter under st
 TEXTS = {"heron": HERON, "otter": OTTER, "newt": NEWT, "both": OTTER + HERON + "Both eat fish.", "pond": NEWT + HERON}
 
 
+def made_by(settings):
+    """Recipes of the stages up to the graph, by key."""
+    stages = (corpus_assets, chunking_assets, graph_assets)
+    return {recipe.key: recipe for stage in stages for recipe in stage.recipes(settings)}
+
+
 @pytest.fixture
 def build_graph(tmp_path, make_project, write_documents):
     """Brings documents and graph of a corpus up to date in a home of some name; gives outcome, documents and tools."""
@@ -329,7 +337,7 @@ def build_graph(tmp_path, make_project, write_documents):
         source = write_documents(tmp_path / "pond.jsonl", documents.items())
         values = {"corpora": {"pond": {"path": str(source)}}, "buckets": 3, "graph": {"max_chars": 300, **options}}
         tools = Tools(make_project(tmp_path / home, values).settings)
-        recipes = {r.key: r for stage in (corpus_assets, graph_assets) for r in stage.recipes(tools.settings)}
+        recipes = made_by(tools.settings)
         outcomes = [materialise(recipes[key], "pond", tools, recipes) for key in ("documents", "sentence_graph")]
         assert is_fresh(recipes["sentence_graph"], "pond", tools, recipes) != bool(outcomes[1].faults)
         return outcomes[1], outcomes[0].artefact, tools
@@ -459,7 +467,7 @@ def test_the_graph_of_a_question_set_joins_the_nodes_of_its_corpora(tmp_path, ma
         "graph": {"across": "question_set", "threshold": 0.1, "hops": 2},
     }
     tools = Tools(make_project(tmp_path, values).settings)
-    recipes = {r.key: r for stage in (corpus_assets, graph_assets) for r in stage.recipes(tools.settings)}
+    recipes = made_by(tools.settings)
     within = {}
     for corpus in sources:
         documents, nodes = (materialise(recipes[k], corpus, tools, recipes) for k in ("documents", "sentence_graph"))

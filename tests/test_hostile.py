@@ -21,7 +21,7 @@ from mog_assets.corpus import documents as reading
 from mog_assets.corpus.documents import read_corpus, write_documents, write_quarantine
 from mog_assets.corpus.folders import opened, source_state
 from mog_assets.corpus.memory import load_memory
-from mog_assets.errors import MogError
+from resources.errors import MogError
 
 LIMIT = 1_000_000
 FRENCH = (

@@ -16,16 +16,17 @@ import yaml
 from hypothesis import HealthCheck, Phase, event, example, given, note, seed, settings
 from hypothesis import strategies as st
 
-from mog_assets import automation, config
-from mog_assets.corpus import plots
-from mog_assets.corpus.chunks import split_bucket
+from mog_assets import config, plan
+from mog_assets.chunking import plots
+from mog_assets.chunking.chunks import split_bucket
 from mog_assets.corpus.documents import into_buckets, read_corpus, write_documents
+from mog_assets.recipe import is_fresh, materialise
 from mog_assets.retrieval.corpora import Corpora
 from mog_assets.retrieval.tokens import count_bucket, query_terms
+from mog_assets.tools import Tools
 from resources import qdrant
 from resources.encoder import Encoder
 from resources.points import POINTS, interrupt_with
-from resources.recipe import Tools, is_fresh, materialise
 
 HERON = "The grey heron stands still in shallow water. It waits for a fish. Then it strikes with its bill. "
 OTTER = "The otter swims at dusk. It eats fish and crayfish. Its holt is under a bank of the river. "
@@ -101,11 +102,11 @@ class Project:
 
     def places(self):
         """Recipes up to the soft labels, in order, with each partition; topics follow from what was there before."""
-        recipes = automation.graph(self.settings)
+        recipes = plan.graph(self.settings)
         for recipe in recipes.values():
             if recipe.group == "topics":
                 continue
-            if recipe.partitioned or recipe.key in ("granularity", "questions", "soft_labels", "hop_soft_labels"):
+            if recipe.partitioned or recipe.key in ("questions", "soft_labels", "hop_soft_labels"):
                 for corpus in self.settings.corpora if recipe.partitioned else [None]:
                     yield recipe, corpus, recipes
 
@@ -149,10 +150,6 @@ class Project:
 
         found = {}
         for level in self.settings.level_range:
-            # No collection is made of a level that is an alias in every corpus.
-            if self.settings.levels == "auto" and not (self.settings.home / "qdrant" / f"level_{level}").exists():
-                found[level] = {}
-                continue
             shard = edge.EdgeShard.load(str(self.settings.home / "qdrant" / f"level_{level}"))
             request = edge.ScrollRequest(limit=10_000, with_payload=True, with_vector=True)
             records, rest = shard.scroll(request)

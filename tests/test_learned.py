@@ -5,15 +5,16 @@ import json
 import numpy as np
 import pytest
 
-from mog_assets import answer, automation
+from mog_assets import plan
+from mog_assets.chunking import training
+from mog_assets.chunking.chunkers import WINDOW, candidates, least, paragraphs, unit_chars
+from mog_assets.chunking.learned import Shape, costs, network, opened, penalty_for, scores, spans_of, stored
+from mog_assets.chunking.sentences import units
 from mog_assets.config import ChunkerTraining, EncoderSettings
-from mog_assets.corpus import chunker_training as training
-from mog_assets.corpus.chunkers import WINDOW, candidates, least, paragraphs, unit_chars
-from mog_assets.corpus.learned import Shape, costs, network, opened, penalty_for, scores, spans_of, stored
-from mog_assets.corpus.questions import Evidence, Question
-from mog_assets.corpus.sentences import units
-from mog_assets.errors import MogError
+from mog_assets.questions.sets import Evidence, Question
+from mog_assets.serving import search
 from resources.encoder import Encoder
+from resources.errors import MogError
 from resources.points import interrupt_with
 from resources.store import Store
 
@@ -364,7 +365,7 @@ def test_the_graph_runs_on_learned_chunks(valleys, materialise_project):
     assert {"soft_labels", "router", "collections/level_2", "topics/assigned", "sentence_graph"} <= set(recomputed)
     artefact = Store(valleys.home).read("chunker")
     assert set(artefact.manifest.info["shown"]) == {"training", "facts"}
-    (found,) = answer.find(valleys.settings, sources()[2].questions[0], "mog", 1, ["valleys"]).passages
+    (found,) = search.find(valleys.settings, sources()[2].questions[0], "mog", 1, ["valleys"]).passages
     text = article_text(int(found["doc"]))
     assert found["text"] == text[found["start"] : found["end"]] and "The heron" in found["text"]
     assert build(valleys, materialise_project) == {}
@@ -415,8 +416,8 @@ def test_without_questions_to_train_on_it_says_what_is_missing(valleys, material
 
 
 def test_a_chunker_is_in_the_graph_only_where_it_is_learned(valleys):
-    assert "chunker" in automation.graph(valleys.settings)
+    assert "chunker" in plan.graph(valleys.settings)
     settings = valleys.settings.model_copy(
         update={"chunker": valleys.settings.chunker.model_copy(update={"name": "fixed"})}
     )
-    assert "chunker" not in automation.graph(settings)
+    assert "chunker" not in plan.graph(settings)

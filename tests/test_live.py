@@ -7,7 +7,7 @@ import pytest
 import yaml
 from click.testing import CliRunner
 
-from mog_assets import automation, cli, config
+from mog_assets import cli, config, runner
 
 # Far above what is needed: about 15 s to start, and for a change 10 s to see it and 10 s to run.
 FOLLOW_SECONDS = 120
@@ -30,7 +30,7 @@ def project(tmp_path, monkeypatch):
     (tmp_path / "mog.yaml").write_text(yaml.safe_dump(values), encoding="utf-8")
     monkeypatch.setenv(config.CONFIG_VARIABLE, str(tmp_path / "mog.yaml"))
     monkeypatch.setenv("DAGSTER_HOME", str(tmp_path / "dagster"))
-    assert automation.run(config.load()).failures == []
+    assert runner.run(config.load()).failures == []
     return tmp_path
 
 

@@ -36,7 +36,7 @@ from chat_server import (
 
 from mog_assets import config
 from mog_assets.config import LlmSettings
-from mog_assets.errors import ConfigError, MogError
+from resources.errors import ConfigError, MogError
 from resources.llm import Completion, Failure, OpenAIModel, RequestFailed, SpendCapReached, retry_after
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -482,7 +482,7 @@ LIMITED = """
 import resource, sys
 from pathlib import Path
 from mog_assets.config import LlmSettings
-from mog_assets.errors import MogError
+from resources.errors import MogError
 from resources.llm import OpenAIModel
 
 llm = OpenAIModel(LlmSettings(max_tokens=50_000), 0, Path(sys.argv[1]))

@@ -13,8 +13,8 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from ir_measures import RR, R, Success, nDCG
 
-from mog_assets.corpus.questions import Evidence, Question
 from mog_assets.evaluation.measures import CONTEXTS, MEASURES, RANGES, TOKENS, evaluate, measure_names, pieces
+from mog_assets.questions.sets import Evidence, Question
 
 METHODS = ("searching", "finding")
 COLUMNS = ["question_set", "method", "question", "rank", "corpus", "doc", "start", "end", "tokens"]

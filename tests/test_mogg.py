@@ -10,12 +10,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import sparse
 
-from mog_assets import answer
 from mog_assets.config import Settings
-from mog_assets.corpus.questions import Evidence, Question
 from mog_assets.evaluation.measures import evaluate
 from mog_assets.graph.neighbourhoods import open_neighbourhoods
 from mog_assets.graph.search import Neighbourhoods
+from mog_assets.questions.sets import Evidence, Question
 from mog_assets.retrieval.bm25 import Bm25Index, TermCounts, statistics
 from mog_assets.retrieval.corpora import Corpora
 from mog_assets.retrieval.methods import parse
@@ -23,7 +22,8 @@ from mog_assets.retrieval.mix import candidates, emit, ranked
 from mog_assets.retrieval.search import Hits
 from mog_assets.retrieval.tokens import query_terms
 from mog_assets.routing.retrieve import Retrieval
-from resources.recipe import Tools
+from mog_assets.serving import search
+from mog_assets.tools import Tools
 
 QUESTION = "What makes the bottom of my tomatoes go dark and sunken?"
 EVERYWHERE = ["garden", "workshop", "sky"]
@@ -184,7 +184,7 @@ def test_a_node_has_the_score_of_the_best_neighbourhood_around_it_and_that_one_i
 
 @pytest.mark.parametrize("method", ["hop-0", "hop-2", "mogg", "mogg-uniform", "mogg+topics", "fixed-2+topics"])
 def test_passages_are_slices_of_their_documents_in_order(sample_project, documents, method):
-    found = answer.find(sample_project.settings, QUESTION, method, 3, EVERYWHERE)
+    found = search.find(sample_project.settings, QUESTION, method, 3, EVERYWHERE)
     assert len(found.passages) == 3
     for passage in found.passages:
         own = [passage[key] for key in ("corpus", "doc", "start", "end")]
@@ -200,7 +200,7 @@ def test_passages_are_slices_of_their_documents_in_order(sample_project, documen
 
 
 def test_a_hop_neighbourhood_is_what_the_graph_says(sample_project, tools, around):
-    (first, *_) = answer.find(sample_project.settings, QUESTION, "hop-2", 1, EVERYWHERE).passages
+    (first, *_) = search.find(sample_project.settings, QUESTION, "hop-2", 1, EVERYWHERE).passages
     corpus = EVERYWHERE.index(first["corpus"])
     stored = tools.store.read("sentence_graph", first["corpus"])
     indptr, indices = open_neighbourhoods(stored.path, 2)

@@ -10,13 +10,15 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from mog_assets import answer, automation
+from mog_assets import plan, runner, verification
 from mog_assets.corpus.documents import bucket_of
-from mog_assets.errors import ConfigError
 from mog_assets.evaluation.measures import RANGES, measure_names
+from mog_assets.recipe import materialise
 from mog_assets.retrieval.methods import CONTROLS, default_methods
 from mog_assets.retrieval.vectors import VectorTable
-from resources.recipe import Tools, materialise
+from mog_assets.serving import search
+from mog_assets.tools import Tools
+from resources.errors import ConfigError
 
 EDITED = "tomato"
 TWO_DOCUMENTS = [
@@ -27,7 +29,7 @@ TWO_DOCUMENTS = [
 
 def partitioned(settings):
     """What a corpus has of its own: topics are those of all corpora."""
-    graph = automation.graph(settings).items()
+    graph = plan.graph(settings).items()
     return [key for key, recipe in graph if recipe.partitioned and recipe.group != "topics"]
 
 
@@ -51,7 +53,7 @@ def test_a_run_materialises_every_artefact_without_failures(sample_project):
     settings, store = sample_project.settings, Tools(sample_project.settings).store
     expected = {
         (key, corpus)
-        for key, recipe in automation.graph(settings).items()
+        for key, recipe in plan.graph(settings).items()
         if not recipe.on_demand
         for corpus in (settings.corpora if recipe.partitioned else [None])
     }
@@ -68,7 +70,7 @@ def test_a_second_run_has_no_steps_and_changes_no_byte(sample_project, materiali
 
 
 def test_the_sample_corpora_are_the_partitions_of_the_instance(sample_project):
-    with automation.instance(sample_project.settings) as instance:
+    with runner.instance(sample_project.settings) as instance:
         assert instance.root_directory == str(sample_project.home / "dagster")
         assert sorted(instance.get_dynamic_partitions("corpus")) == ["garden", "sky", "workshop"]
 
@@ -276,7 +278,7 @@ def test_a_corpus_that_vanishes_keeps_its_artefacts_and_the_others_are_updated(
 
 def test_spans_that_do_not_tile_leave_the_previous_chunks_in_place(copied_project):
     tools = Tools(copied_project.settings)
-    recipes = automation.graph(copied_project.settings)
+    recipes = plan.graph(copied_project.settings)
     genuine = recipes["chunks/level_1"]
 
     def tampered(work):
@@ -302,7 +304,7 @@ def test_spans_that_do_not_tile_leave_the_previous_chunks_in_place(copied_projec
 def test_a_failed_check_is_reported_by_the_run_and_stops_what_follows(
     tmp_path, make_project, write_documents, materialise_project, monkeypatch
 ):
-    from mog_assets.corpus.chunkers import CHUNKERS, Chunker, sentences
+    from mog_assets.chunking.chunkers import CHUNKERS, Chunker, sentences
 
     source = write_documents(tmp_path / "birds.jsonl", TWO_DOCUMENTS)
     project = make_project(tmp_path, {"corpora": {"birds": {"path": str(source)}}, "levels": 2})
@@ -327,7 +329,7 @@ EVERYWHERE = ["garden", "workshop", "sky"]
 )
 def test_passages_are_exact_slices_of_their_documents(sample_project, method):
     tools = Tools(sample_project.settings)
-    found = answer.find(sample_project.settings, QUESTION, method, 4, EVERYWHERE)
+    found = search.find(sample_project.settings, QUESTION, method, 4, EVERYWHERE)
     assert 0 < len(found.passages) <= 4
     for passage in found.passages:
         documents = tools.store.read("documents", passage["corpus"])
@@ -341,27 +343,27 @@ def test_passages_are_exact_slices_of_their_documents(sample_project, method):
 
 @pytest.mark.parametrize(("name", "same"), [("medrag", "fixed-2"), ("dense-2", "dense:fixed-2")])
 def test_both_names_of_a_method_rank_the_same_passages(sample_project, name, same):
-    found, expected = (answer.find(sample_project.settings, QUESTION, method, 5, EVERYWHERE) for method in (name, same))
+    found, expected = (search.find(sample_project.settings, QUESTION, method, 5, EVERYWHERE) for method in (name, same))
     assert found.passages == expected.passages and len(found.passages) == 5
     assert {passage["level"] for passage in found.passages} == {2}
 
 
 def test_only_the_corpora_that_are_asked_for_are_searched(sample_project):
     for method in ("fixed-2", "dense-2", "hybrid:fixed-2"):
-        found = answer.find(sample_project.settings, QUESTION, method, 5, ["sky"])
+        found = search.find(sample_project.settings, QUESTION, method, 5, ["sky"])
         assert {passage["corpus"] for passage in found.passages} == {"sky"}
 
 
 def test_oracle_needs_gold_evidence(sample_project):
     with pytest.raises(ConfigError, match="without gold evidence"):
-        answer.find(sample_project.settings, QUESTION, "oracle", 2, EVERYWHERE)
+        search.find(sample_project.settings, QUESTION, "oracle", 2, EVERYWHERE)
 
 
 # Verify
 
 
 def test_verify_finds_no_fault_in_what_was_just_made(sample_project):
-    checked, faults = answer.verify(sample_project.settings)
+    checked, faults = verification.verify(sample_project.settings)
     assert (checked, faults) == (len(sample_project.report.steps), [])
 
 
@@ -373,21 +375,21 @@ def test_verify_names_the_artefact_with_a_flipped_byte(copied_project, key, corp
     content = bytearray(path.read_bytes())
     content[len(content) // 2] ^= 1
     path.write_bytes(content)
-    _, faults = answer.verify(copied_project.settings)
+    _, faults = verification.verify(copied_project.settings)
     assert len(faults) == 1
     assert key in faults[0] and name in faults[0] and (corpus or "") in faults[0]
 
 
 def test_verify_names_the_artefact_with_a_missing_file(copied_project):
     stored(copied_project, "tokens", "workshop").path("chunks.npz").unlink()
-    _, faults = answer.verify(copied_project.settings)
+    _, faults = verification.verify(copied_project.settings)
     assert len(faults) == 1 and "tokens of corpus workshop" in faults[0]
 
 
 def test_verify_names_the_collection_that_lost_a_point(copied_project):
     with Tools(copied_project.settings).qdrant.open("level_2", 384) as collection:
         collection.delete([min(collection.ids("garden"))])
-    _, faults = answer.verify(copied_project.settings)
+    _, faults = verification.verify(copied_project.settings)
     assert len(faults) == 1
     assert "level_2" in faults[0] and "corpus garden" in faults[0] and "1 missing, 0 too many" in faults[0]
 

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from qdrant_client import QdrantClient
 
-from mog_assets.errors import MissingArtefact, MogError
+from resources.errors import MissingArtefact, MogError
 from resources.qdrant import EmbeddedQdrant, QdrantServer, connect
 
 SIZE = 16

@@ -13,11 +13,11 @@ import pandas as pd
 import pytest
 from test_ui import CHROMIUM, FLAGS, watch_errors
 
-from mog_assets.corpus.questions import Evidence, Question
 from mog_assets.evaluation import browse, history
 from mog_assets.evaluation.measures import evaluate, headline_measures
 from mog_assets.evaluation.report import Report, environment, render
 from mog_assets.evaluation.scores import COLUMNS, score
+from mog_assets.questions.sets import Evidence, Question
 from resources.store import Store
 
 ATTACK = "</script><img src=x onerror=\"document.title='owned'\">"

@@ -15,11 +15,11 @@ import pytest
 from safetensors.numpy import save
 from scipy import sparse
 
+from mog_assets.chunking.chunks import Layout
+from mog_assets.chunking.layouts import join_layouts
 from mog_assets.config import RouterSettings
-from mog_assets.corpus.chunks import Layout
-from mog_assets.corpus.layouts import join_layouts
-from mog_assets.corpus.questions import Evidence, Question, validation_rows
-from mog_assets.errors import MogError
+from mog_assets.questions.sets import Evidence, Question, validation_rows
+from mog_assets.recipe import Recipe, is_fresh, materialise
 from mog_assets.retrieval.bm25 import Bm25Index, TermCounts, statistics
 from mog_assets.retrieval.search import Bm25Searcher
 from mog_assets.retrieval.tokens import query_terms
@@ -27,7 +27,8 @@ from mog_assets.retrieval.vectors import VectorTable
 from mog_assets.routing import assets as routing_assets
 from mog_assets.routing import checks, router
 from mog_assets.routing import labels as soft
-from resources.recipe import Recipe, Tools, is_fresh, materialise
+from mog_assets.tools import Tools
+from resources.errors import MogError
 
 # Chunks by level and corpus; a chunk of level 2 is two of level 1.
 FINEST = [

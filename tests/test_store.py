@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from mog_assets.errors import MissingArtefact, MogError
+from resources.errors import MissingArtefact, MogError
 from resources.store import Store, atomic, digest, sweep_orphans
 
 ROOT = Path(__file__).parent.parent
@@ -245,7 +245,7 @@ import numpy as np, pandas as pd
 from scipy import sparse
 from safetensors.numpy import save_file
 from mog_assets.arrays import save_array
-from mog_assets.errors import MogError
+from resources.errors import MogError
 from resources.store import Store, atomic
 store = Store(Path(sys.argv[1]))
 draft = store.draft("asset")

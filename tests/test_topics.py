@@ -15,18 +15,20 @@ import pytest
 from safetensors.numpy import load_file
 
 from mog_assets import config
+from mog_assets.chunking import assets as chunking_assets
+from mog_assets.chunking import plots as chunking_plots
+from mog_assets.chunking.layouts import open_layout
 from mog_assets.config import EncoderSettings, TopicSettings
 from mog_assets.corpus import assets as corpus_assets
-from mog_assets.corpus import plots as corpus_plots
-from mog_assets.corpus.layouts import open_layout
-from mog_assets.errors import MogError
+from mog_assets.recipe import is_fresh, materialise
 from mog_assets.retrieval import assets as retrieval_assets
+from mog_assets.tools import Tools
 from mog_assets.topics import assets, checks, model, plots
 from mog_assets.topics.assign import read_topics
 from mog_assets.topics.model import OUTLIER, TopicModel, open_model
 from resources import qdrant
 from resources.encoder import Encoder
-from resources.recipe import Tools, is_fresh, materialise
+from resources.errors import MogError
 
 WORDS = {
     "sky": "telescope galaxy planet comet orbit nebula asteroid moon star eclipse meteor astronomer",
@@ -70,7 +72,7 @@ def encoder(tmp_path_factory):
 def no_histogram_is_drawn():
     """They take most of the time, and are no part of this."""
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(corpus_plots, "length_histogram", lambda *_: b"")
+        patched.setattr(chunking_plots, "length_histogram", lambda *_: b"")
         yield
 
 
@@ -80,7 +82,7 @@ class Project:
     def __init__(self, folder, write, encoder):
         self.folder, self.write, self.encoder = folder, write, encoder
         self.settings = config.load(folder / "mog.yaml")
-        stages = (corpus_assets, retrieval_assets, assets)
+        stages = (corpus_assets, chunking_assets, retrieval_assets, assets)
         self.recipes = {recipe.key: recipe for stage in stages for recipe in stage.recipes(self.settings)}
 
     @property

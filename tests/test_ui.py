@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from mog_assets import automation, config
+from mog_assets import config, runner
 from resources.store import Store
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -80,7 +80,7 @@ def settings(tmp_path, monkeypatch):
 @pytest.fixture
 def served(settings, start_dagster):
     """URL of `dagster dev` on the repository's workspace and the settings' home."""
-    with automation.instance(settings):
+    with runner.instance(settings):
         pass
     dagster = start_dagster()
     wait_until_served(dagster)

@@ -20,13 +20,14 @@ from mog_assets.answering.retrieve import given, retrieve_by, texts
 from mog_assets.answering.roles import Asked, Roles, Usage
 from mog_assets.answering.rows import AnswerRow, answer_table, read_answers
 from mog_assets.config import Settings
-from mog_assets.corpus.questions import Question, load_questions
-from mog_assets.errors import MogError
+from mog_assets.questions.sets import Question, load_questions
+from mog_assets.recipe import Recipe, Work
 from mog_assets.retrieval.controls import gold_passages, random_passages
 from mog_assets.retrieval.corpora import Corpora, Read
 from mog_assets.routing.retrieve import Retrieval, needs
+from mog_assets.tools import Tools
+from resources.errors import MogError
 from resources.llm import RequestFailed
-from resources.recipe import Recipe, Tools, Work
 from resources.store import digest
 
 GROUP = "answering"
@@ -285,7 +286,7 @@ def _key(work: Work, name: str, how: Combination) -> list[Any]:
 
 def _options(tools: Tools) -> list[Any]:
     settings = tools.settings
-    options = [settings.bm25.named, settings.k_r, settings.answering.judge]
+    options = [settings.bm25.model_dump(), settings.k_r, settings.answering.judge]
     return [reader(tools).reader, tools.encoder.identity, *options]
 
 

@@ -17,7 +17,7 @@ import numpy as np
 
 from mog_assets.answering.preflight import Encode, bm25_scores
 from mog_assets.answering.roles import NOTHING, Asked, Judgement, Passage, Reply, Route, Support, Usage, Usefulness
-from mog_assets.corpus.sentences import sentence_ends
+from mog_assets.chunking.sentences import sentence_ends
 from mog_assets.retrieval.tokens import query_terms
 
 T = TypeVar("T")

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 from mog_assets.answering.answerers import METHODS
 from mog_assets.config import Settings
-from mog_assets.errors import ConfigError
 from mog_assets.retrieval.methods import CONTROLS, Method, parse
+from resources.errors import ConfigError
 
 ARROW = " → "
 # What each of the papers retrieves with: MedRAG's level, and for AT-RAG within the question's topic.
@@ -47,7 +47,7 @@ def combination(text: str, settings: Settings) -> Combination:
         if retrieval is not None:
             raise ConfigError(f"answering method: expected `cot` alone, it retrieves nothing, got {text!r}")
         return Combination("cot", "cot", None)
-    own = f"fixed-{min(2, settings.level_count)}" + ("+topics" if way in _TOPICS else "")
+    own = f"fixed-{min(2, settings.levels)}" + ("+topics" if way in _TOPICS else "")
     method = parse(own if retrieval is None else retrieval, settings)
     if method.evaluation_only:
         raise ConfigError(f"answering method: expected a retrieval that searches, without gold evidence, got {text!r}")

@@ -34,7 +34,7 @@ from mog_assets.answering.roles import (
     Usage,
     Usefulness,
 )
-from mog_assets.errors import MogError
+from resources.errors import MogError
 
 T = TypeVar("T")
 

@@ -7,8 +7,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Generic, Literal, Protocol, TypedDict, TypeVar
 
-from mog_assets.corpus.questions import Question
-from mog_assets.errors import MogError
+from mog_assets.questions.sets import Question
+from resources.errors import MogError
 
 T = TypeVar("T")
 

@@ -1,1 +1,1 @@
-"""Read and normalise documents and questions, split documents into level-1 spans."""
+"""Read and normalise documents; record what could not be used."""

@@ -27,7 +27,7 @@ import pyarrow.parquet as pq
 from mog_assets.corpus.folders import Found, opened, printable, scan, too_long
 from mog_assets.corpus.formats import decode, hidden_characters, other_encoding, parse_line, read_text, split_lines
 from mog_assets.corpus.memory import Journal, Memory, Outcome, Stamp
-from mog_assets.errors import MogError
+from resources.errors import MogError
 
 # Raised when the same bytes come to another document.
 READER = "2"

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, BinaryIO
 
-from mog_assets.errors import MogError
+from resources.errors import MogError
 
 LINES = (".jsonl", ".jsonl.gz")
 SUFFIXES = (".txt", ".md", ".html", *LINES)

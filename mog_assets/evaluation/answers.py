@@ -18,9 +18,9 @@ import pandas as pd
 
 from mog_assets.answering.notation import is_control
 from mog_assets.answering.preflight import TOP, Confusion
-from mog_assets.corpus.questions import Question
 from mog_assets.evaluation import mirage
 from mog_assets.evaluation.scores import COMPARED, compare, interval, p_text
+from mog_assets.questions.sets import Question
 from mog_assets.significance import bootstrap_interval
 
 MEASURES = ("exact match", "F1")

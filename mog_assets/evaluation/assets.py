@@ -1,10 +1,8 @@
-"""Assets of the evaluation stage: `granularity`, `runs`, `scores`, `history`, `report`."""
+"""Assets of the evaluation stage: `runs`, `scores`, `history`, `report`."""
 
 from __future__ import annotations
 
-import json
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
@@ -16,24 +14,21 @@ import pyarrow as pa
 
 from mog_assets.answering.assets import combinations, read_answers
 from mog_assets.config import Settings
-from mog_assets.corpus import assets as corpus_assets
-from mog_assets.corpus.assets import CHOICE
-from mog_assets.corpus.questions import Question, load_questions
-from mog_assets.errors import MogError
-from mog_assets.evaluation import browse, checks, granularity, history, plots
+from mog_assets.evaluation import browse, checks, history, plots
 from mog_assets.evaluation.answers import answer_board, mark, preflight_quality, score_answers
 from mog_assets.evaluation.measures import evaluate, headline_measures, measure_names
 from mog_assets.evaluation.report import Report, environment, render
 from mog_assets.evaluation.runs import rank_questions, read_runs, write_runs
 from mog_assets.evaluation.scores import leaderboard, score
+from mog_assets.questions.sets import Question, load_questions
+from mog_assets.recipe import Recipe, Work
 from mog_assets.retrieval.corpora import Corpora
 from mog_assets.retrieval.methods import CONTROLS, Method, default_methods, parse
-from mog_assets.retrieval.tokens import TOKENIZER
 from mog_assets.routing import router
 from mog_assets.routing.assets import families
 from mog_assets.routing.retrieve import Needs, Retrieval, needs
 from mog_assets.significance import shift
-from resources.recipe import Recipe, Work
+from resources.errors import MogError
 from resources.store import Artefact, digest
 
 GROUP = "evaluation"
@@ -105,7 +100,7 @@ def _oracle(work: Work, name: str, questions: Sequence[Question]) -> np.ndarray:
     table = pd.read_parquet(work.input("soft_labels").path("labels.parquet"))
     here = table[table["question_set"] == name]
     by_id = dict(zip(here["question"], here["label"], strict=True))
-    none = np.zeros(work.settings.level_count)
+    none = np.zeros(work.settings.levels)
     return np.stack([np.asarray(by_id.get(q.id, none), float) for q in questions])
 
 
@@ -259,7 +254,7 @@ def build_report(work: Work) -> None:
             headline=headline_measures(settings.k),
             notes=[
                 f"Retriever {settings.retriever}, k_r = {settings.k_r}, k = {settings.k}, levels {settings.levels}, "
-                f"chunker {settings.chunker.name}, finest {settings.finest_text} characters, "
+                f"chunker {settings.chunker.name}, finest {settings.finest_chars} characters, "
                 f"encoder {configuration['encoder']['model']}, "
                 f"seed {settings.seed}.",
                 "The best single level is chosen on the questions it is scored on, which favours it.",
@@ -294,7 +289,7 @@ def _browsed(
     questions = scored_questions(work)
     stored = {name: work.input("documents", name) for name in corpora}
     buckets = {name: [held.path(bucket) for bucket in held.names("bucket")] for name, held in stored.items()}
-    baseline = parse(f"fixed-{min(2, settings.level_count)}", settings).name
+    baseline = parse(f"fixed-{min(2, settings.levels)}", settings).name
     main, groups, duels = {}, {}, {}
     for key, part in per_question.groupby(["question_set", "split"], sort=False):
         board = (str(key[0]), str(key[1]))
@@ -431,113 +426,14 @@ def _explained(dropped: list[str], basis: Mapping[str, str], changed: bool) -> s
     return f"{what}. Later evaluations are compared with the same scores, until the configuration changes"
 
 
-def build_granularity(work: Work) -> None:
-    """Choose finest size and number of levels of every corpus; what was searched before is not searched again.
-
-    Searches are kept beside the store, named by what they follow from, so that an interrupted build goes on where it
-    was. The artefact holds the choice alone: as long as that is the same, nothing that was made with it is touched.
-    """
-    settings, options, previous = work.settings, work.settings.granularity, work.draft.previous
-    earlier = json.loads(previous.path(CHOICE).read_text(encoding="utf-8")) if previous else {}
-    training = _training_questions(work)
-    sets = [q.corpora for q in settings.question_sets.values()] if options.across == "question_set" else []
-    groups = granularity.asked_together(list(settings.corpora), sets)
-    found = {}
-    for group in groups:
-        questions = granularity.sampled(training, group, options.sample, settings.seed)
-        found[group] = _cells(work, group, questions if len(questions) >= granularity.FEWEST_QUESTIONS else [])
-    folder = settings.home / "cache" / "granularity"
-    folder.mkdir(parents=True, exist_ok=True)
-    missing = {
-        target: [cell.job for cells in found.values() for cell in cells if cell.target == target and not cell.there]
-        for target in ("search", "lengths")
-    }
-    with work.progress(sum(map(len, missing.values())), "granularities searched") as advance:
-        for target, jobs in missing.items():
-            for _ in work.tools.engine.map(f"mog_assets.evaluation.granularity:{target}", jobs):
-                advance(1)
-    choices: dict[str, dict[str, int]] = {}
-    for group, cells in found.items():
-        known = {granularity.Granularity(**earlier[corpus]) for corpus in group if corpus in earlier}
-        before = known.pop() if len(known) == 1 else None
-        name = ", ".join(group)
-        if cells[0].target == "lengths":
-            choice = granularity.from_lengths(cells[0].path, options.finest_chars, options.levels, before)
-        else:
-            paths = dict(zip(options.finest_chars, (cell.path for cell in cells), strict=True))
-            choice = granularity.from_search(paths, options.levels, before, settings.seed)
-            short = name if len(group) < 3 else f"{group[0]} and {len(group) - 1} other corpora"
-            work.show_plot(f"{name}: evidence recall against cost", plots.er_against_bytes(choice.rows, short))
-        work.show_table(f"{name}: {choice.rule}", choice.rows)
-        work.info.setdefault("granularities", {})[name] = choice.rows
-        choices |= {corpus: asdict(choice.chosen) for corpus in group}
-    for corpus, chosen in choices.items():
-        work.counts |= {f"{corpus}: finest characters": chosen["finest_chars"], f"{corpus}: levels": chosen["levels"]}
-    path, there = work.file(CHOICE, choices)
-    if not there:
-        with work.writing(path) as temporary:
-            temporary.write_text(json.dumps(choices), encoding="utf-8")
-    work.recomputed |= {"searches": len(missing["search"]), "lengths measured": len(missing["lengths"])}
-    used = {cell.path for cells in found.values() for cell in cells}
-    for path in folder.glob("*.safetensors"):
-        if path not in used:
-            path.unlink()
-
-
-@dataclass(frozen=True)
-class _Cell:
-    """A file that a choice rests on: which function writes it, and given what."""
-
-    path: Path
-    target: str
-    job: dict[str, Any]
-
-    @property
-    def there(self) -> bool:
-        return self.path.exists()
-
-
-def _cells(work: Work, group: Sequence[str], questions: Sequence[dict[str, Any]]) -> list[_Cell]:
-    """What the choice for some corpora rests on: a search for every finest size, or lengths without questions.
-
-    A cell that was made from nearly the same documents stands for one that was made from these.
-    """
-    settings, options = work.settings, work.settings.granularity
-    stored = {corpus: work.input("documents", corpus) for corpus in group}
-    documents = {corpus: [str(d.path(name)) for name in d.names("bucket")] for corpus, d in stored.items()}
-    bm25 = {"k1": settings.bm25.k1, "b": settings.bm25.b, "pooled": settings.bm25.statistics == "question_set"}
-    asked = {"questions": questions, "levels": options.levels, "k_r": settings.k_r, **bm25}
-    jobs: list[dict[str, Any]] = (
-        [{**asked, "finest_chars": size} for size in options.finest_chars] if questions else [{}]
-    )
-    hashes = granularity.document_hashes(documents)
-    cells = []
-    for job in jobs:
-        target = "search" if questions else "lengths"
-        key = digest(target, work.recipe.version, TOKENIZER, group, job)[:16]
-        path = settings.home / "cache" / "granularity" / f"{key}-{digest(hashes.tolist())[:16]}.safetensors"
-        if not path.exists():
-            near = {granularity.share_other(other, hashes): other for other in path.parent.glob(f"{key}-*.safetensors")}
-            path = near[min(near)] if near and min(near) <= options.refit_share else path
-        cells.append(_Cell(path, target, {"documents": documents, **job, "out": str(path)}))
-    return cells
-
-
-def _training_questions(work: Work) -> dict[str, list[Question]]:
-    sets = work.settings.question_sets
-    stored = {name: work.input("questions").path(f"{name}.parquet") for name in sets if sets[name].train}
-    return {name: load_questions(path, sets[name].train) for name, path in stored.items()}
-
-
 def recipes(settings: Settings) -> list[Recipe]:
     """The recipes of this stage; without test questions there is nothing to measure."""
-    chosen = _granularity_recipes(settings)
     if not any(question_set.test for question_set in settings.question_sets.values()):
-        return chosen
+        return []
     methods = methods_of(settings)
     scored = {name: [q.corpora, q.test] for name, q in settings.question_sets.items()}
     options = [
-        settings.bm25.named,
+        settings.bm25.model_dump(),
         settings.graph.hops,
         settings.k_r,
         settings.k,
@@ -547,7 +443,6 @@ def recipes(settings: Settings) -> list[Recipe]:
     ]
     identity = digest(options)
     return [
-        *chosen,
         Recipe(
             key="runs",
             build=build_runs,
@@ -622,36 +517,4 @@ def recipes(settings: Settings) -> list[Recipe]:
             repeatable=True,
             kinds=("html",),
         ),
-    ]
-
-
-def _granularity_recipes(settings: Settings) -> list[Recipe]:
-    # It stands here because its yardstick does; what follows it are the chunks of level 1.
-    if settings.levels != "auto":
-        return []
-    bm25 = settings.bm25
-    options = [
-        settings.granularity.model_dump(),
-        bm25.k1,
-        bm25.b,
-        bm25.statistics,
-        settings.k_r,
-        settings.seed,
-        TOKENIZER,
-    ]
-    return [
-        Recipe(
-            key="granularity",
-            build=build_granularity,
-            description="Finest size and number of levels of every corpus: the cheapest that training questions cannot "
-            "tell from the best, or what sentences and sections suggest.",
-            group=corpus_assets.GROUP,
-            deps=("documents", *(("questions",) if settings.question_sets else ())),
-            partitioned=False,
-            settings=lambda tools: [
-                options,
-                {n: [q.corpora, q.train] for n, q in tools.settings.question_sets.items()},
-            ],
-            kinds=("json",),
-        )
     ]

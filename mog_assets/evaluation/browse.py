@@ -11,8 +11,8 @@ import numpy as np
 import pandas as pd
 import pyarrow.parquet as pq
 
-from mog_assets.corpus.questions import Question
 from mog_assets.evaluation.measures import CONTEXTS
+from mog_assets.questions.sets import Question
 from mog_assets.retrieval.methods import CONTROLS
 from mog_assets.significance import bootstrap_interval
 

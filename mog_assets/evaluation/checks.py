@@ -6,7 +6,7 @@ import pandas as pd
 
 from mog_assets.evaluation.measures import RANGES
 from mog_assets.evaluation.runs import read_runs
-from resources.recipe import Check, Work
+from mog_assets.recipe import Check, Work
 
 
 def _in_range(work: Work) -> str | None:

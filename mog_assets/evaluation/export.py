@@ -15,9 +15,9 @@ from pathlib import Path
 
 import pandas as pd
 
-from mog_assets.corpus.questions import Question
-from mog_assets.errors import MogError
 from mog_assets.evaluation.runs import read_runs
+from mog_assets.questions.sets import Question
+from resources.errors import MogError
 
 # Writes a file at a path.
 Writer = Callable[[Path], object]

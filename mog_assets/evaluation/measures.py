@@ -13,7 +13,7 @@ import numpy as np
 import pandas as pd
 
 from mog_assets.arrays import pairs as join
-from mog_assets.corpus.questions import Question
+from mog_assets.questions.sets import Question
 from mog_assets.retrieval.controls import pieces
 from mog_assets.retrieval.methods import CONTEXTS
 

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from mog_assets.corpus.documents import read_lines
-from mog_assets.errors import MogError
+from resources.errors import MogError
 
 LETTERS = frozenset("ABCD")
 _MARK = '"answer_choice": "'

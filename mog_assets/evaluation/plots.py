@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from mog_assets.corpus.plots import new_figure, plain, png
 from mog_assets.evaluation.measures import CONTEXTS
+from mog_assets.plots import new_figure, plain, png
 
 # Colours that colour-blind readers tell apart (Okabe and Ito 2008), and a shape each for print.
 _LOOKS = {
@@ -58,30 +58,6 @@ def er_against_cost(scores: pd.DataFrame, question_set: str) -> bytes:
         axes.legend(frameon=False, fontsize=8, loc="upper center", bbox_to_anchor=(0.5, -0.2))
     panels[0].set_ylabel("evidence recall")
     figure.suptitle(f"Evidence recall at equal context cost: {plain(question_set)}")
-    return png(figure)
-
-
-def er_against_bytes(rows: Sequence[dict[str, Any]], corpus: str) -> bytes:
-    """ER of every granularity over what it costs, a line for each finest size; the chosen one is marked.
-
-    Args:
-        rows: As `granularity.from_search` gives them.
-        corpus: What they are granularities of.
-    """
-    figure = new_figure(6.0, 3.6)
-    axes = figure.subplots()
-    table = pd.DataFrame(rows)
-    for (size, own), (colour, marker, _) in zip(table.groupby("finest characters"), _LOOKS.values(), strict=False):
-        cost, er, low, high = (own[name].to_numpy(float) for name in ("index bytes / text bytes", "ER", "low", "high"))
-        label = f"{size} characters, 1 to {len(own)} levels"
-        axes.errorbar(cost, er, [er - low, high - er], color=colour, marker=marker, markersize=4, label=label)
-    chosen = table[table["chosen"]]
-    x, y = chosen["index bytes / text bytes"], chosen["ER"]
-    axes.scatter(x, y, s=140, facecolors="none", edgecolors="black", label="chosen")
-    axes.set(xlabel="bytes of counts and vectors, as a multiple of the text", ylabel="evidence recall")
-    axes.set_title(f"Granularities of {plain(corpus)}")
-    axes.grid(alpha=0.3)
-    axes.legend(frameon=False, fontsize=8)
     return png(figure)
 
 

@@ -14,7 +14,6 @@ from scipy.stats import binomtest
 from mog_assets.answering.notation import combinations, is_control
 from mog_assets.answering.rows import read_answers
 from mog_assets.config import Settings
-from mog_assets.corpus.questions import Question
 from mog_assets.evaluation.answers import BASELINE, mark, score_answers
 from mog_assets.evaluation.plots import accuracy_against_cost
 from mog_assets.evaluation.scores import interval, p_said, p_text
@@ -31,6 +30,7 @@ from mog_assets.experiments.lab import (
     score_rows,
 )
 from mog_assets.experiments.plots import turned_right_and_wrong
+from mog_assets.questions.sets import Question
 from mog_assets.significance import bootstrap_interval, holm
 
 _DIFFERENCE = ("difference", "difference_low", "difference_high", "effect", "p", "detectable")

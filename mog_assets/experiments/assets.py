@@ -13,13 +13,14 @@ import pandas as pd
 
 from mog_assets.answering.assets import all_answered, reader, side_by_side
 from mog_assets.config import EncoderSettings, QuestionSetSettings, Settings
-from mog_assets.errors import MogError
 from mog_assets.experiments.catalogue import EXPERIMENTS
 from mog_assets.experiments.lab import Experiment, Findings, Lab, NothingToMeasure
 from mog_assets.experiments.results import Project, Told, verdicts
+from mog_assets.recipe import Recipe, Work
 from mog_assets.retrieval.corpora import Encode
+from mog_assets.tools import Tools
 from resources.encoder import Encoder
-from resources.recipe import Recipe, Tools, Work
+from resources.errors import MogError
 from resources.store import Store, digest
 
 GROUP = "experiments"
@@ -102,7 +103,7 @@ def _facts(tools: Tools) -> dict[str, str]:
         "reader": reader(tools).reader,
         "k": str(settings.k),
         "seed": str(settings.seed),
-        "levels": f"{settings.levels} from {settings.finest_text} characters, chunker {settings.chunker.name}",
+        "levels": f"{settings.levels} from {settings.finest_chars} characters, chunker {settings.chunker.name}",
         "versions": ", ".join(f"{package} {version(package)}" for package in _PACKAGES),
     }
 
@@ -196,4 +197,4 @@ def _identified(options: Any) -> Any:
 def _searched(settings: Settings) -> list[Any]:
     """What every experiment depends on: how passages are searched and measured, and by which questions."""
     sets = {name: [q.corpora, q.train, q.test] for name, q in settings.question_sets.items()}
-    return [settings.retriever, settings.bm25.named, settings.k_r, settings.k, settings.seed, sets]
+    return [settings.retriever, settings.bm25.model_dump(), settings.k_r, settings.k, settings.seed, sets]

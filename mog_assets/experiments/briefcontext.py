@@ -15,7 +15,6 @@ from mog_assets.answering.answerers import PARTITIONS, briefcontext, one_step, s
 from mog_assets.answering.notation import combinations
 from mog_assets.answering.preflight import Confusion
 from mog_assets.config import Settings
-from mog_assets.corpus.questions import Question
 from mog_assets.evaluation.answers import normalised, preflight_quality
 from mog_assets.evaluation.scores import interval, p_said, p_text
 from mog_assets.experiments.answers import (
@@ -54,6 +53,7 @@ from mog_assets.experiments.lab import (
     told,
 )
 from mog_assets.experiments.plots import curves
+from mog_assets.questions.sets import Question
 from mog_assets.significance import detectable, holm, permutation_p, resampled_means
 
 ONE, BOTH = "one prompt", "map-reduce"

@@ -11,14 +11,13 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from mog_assets.chunking.chunkers import CHUNKERS, Options, Spans, least, sentences, spans_to, unit_chars
+from mog_assets.chunking.chunks import chunk_text
+from mog_assets.chunking.learned import Shape, bisected, costs, network, penalty_for, scores, set_weights
+from mog_assets.chunking.plots import chunker_curves
+from mog_assets.chunking.sentences import token_starts, units
+from mog_assets.chunking.training import Article, Source, articles, best_epoch, sources, train, within
 from mog_assets.config import ChunkerTraining, Settings
-from mog_assets.corpus.chunker_training import Article, Source, articles, best_epoch, sources, train, within
-from mog_assets.corpus.chunkers import CHUNKERS, Options, Spans, least, sentences, spans_to, unit_chars
-from mog_assets.corpus.chunks import chunk_text
-from mog_assets.corpus.learned import Shape, bisected, costs, network, penalty_for, scores, set_weights
-from mog_assets.corpus.plots import chunker_curves
-from mog_assets.corpus.questions import Evidence, Question, validation_rows
-from mog_assets.corpus.sentences import token_starts, units
 from mog_assets.evaluation.measures import evaluate
 from mog_assets.evaluation.scores import p_said
 from mog_assets.experiments.conclusions import joined, over_sets, turned
@@ -34,6 +33,7 @@ from mog_assets.experiments.lab import (
     score_rows,
     told,
 )
+from mog_assets.questions.sets import Evidence, Question, validation_rows
 from mog_assets.retrieval.corpora import Corpora
 from mog_assets.retrieval.methods import DEPTH
 from mog_assets.significance import permutation_p

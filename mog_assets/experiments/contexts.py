@@ -19,13 +19,13 @@ from mog_assets.answering.roles import Asked, Passage
 from mog_assets.answering.rows import AnswerRow, answer_table
 from mog_assets.arrays import places
 from mog_assets.config import Settings
-from mog_assets.corpus.questions import Question
-from mog_assets.errors import MogError
 from mog_assets.evaluation.answers import mark
 from mog_assets.experiments.lab import Lab
+from mog_assets.questions.sets import Question
 from mog_assets.retrieval.corpora import Corpora
 from mog_assets.retrieval.methods import Method, Passages, parse
 from mog_assets.routing.retrieve import needs
+from resources.errors import MogError
 
 # Questions that advance together.
 _BATCH = 256
@@ -61,7 +61,7 @@ Find = Callable[[], list[Case]]
 
 def passages_method(settings: Settings) -> Method:
     """What contexts are retrieved by: MedRAG's level, by the configured retriever."""
-    return parse(f"fixed-{min(2, settings.level_count)}", settings)
+    return parse(f"fixed-{min(2, settings.levels)}", settings)
 
 
 def read_by_contexts(settings: Settings) -> Sequence[str]:
@@ -86,7 +86,7 @@ def depends_on(lab: Lab, question_set: str, size: int) -> list[Any]:
     """
     settings = lab.settings
     asked = settings.question_sets[question_set]
-    chosen = [*options(settings), settings.bm25.named, asked.corpora, asked.test, lab.seed]
+    chosen = [*options(settings), settings.bm25.model_dump(), asked.corpora, asked.test, lab.seed]
     return [lab.reader().reader, *chosen, size]
 
 

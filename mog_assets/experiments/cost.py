@@ -80,7 +80,7 @@ def _timed(lab: Lab, name: str) -> pd.DataFrame:
     """Seconds of a question: a row for each retriever and number of levels, and one for level 1 without router."""
     settings, known = lab.settings, lab.retrieval(name)
     count, repeats = len(known.queries), settings.experiments.repeats
-    opened = router.open_router(lab.read("router", None), lab.encoder, settings.level_count)
+    opened = router.open_router(lab.read("router", None), lab.encoder, settings.levels)
     vectors, weights = known.vectors, known.weights("mog")
     steps = 2 * (len(settings.level_range) + 1) * (repeats + 1)
     with lab.progress(steps, "timed") as advance:
@@ -170,8 +170,8 @@ def storage(lab: Lab) -> Findings:
         "Mix-of-Granularity, section 4.5",
         f"One copy of the text and a set of vectors for every level take no more than {_PAPER_STORAGE} times the text.",
         "seen" if ratio <= _PAPER_STORAGE else "not seen",
-        f"{ratio:.2f} times: {text:,} bytes of text, {vectors:,} bytes of vectors of {settings.level_count} levels "
-        f"from {settings.finest_text} characters (counted, not sampled: there is nothing to test). Vectors: "
+        f"{ratio:.2f} times: {text:,} bytes of text, {vectors:,} bytes of vectors of {settings.levels} levels "
+        f"from {settings.finest_chars} characters (counted, not sampled: there is nothing to test). Vectors: "
         f"{_vector_facts(lab)}.",
     )
     return Findings(tables={"bytes": rows}, claims=[claim])

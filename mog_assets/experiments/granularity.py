@@ -71,7 +71,7 @@ def k_r(lab: Lab) -> Findings:
 def router(lab: Lab) -> Findings:
     """MoG and MoGG against the same with equal weights, and against one level or hop alone."""
     settings, scored = lab.settings, _scored(lab)
-    medrag = f"fixed-{min(2, settings.level_count)}"
+    medrag = f"fixed-{min(2, settings.levels)}"
     fused = [f"fused-{level}" for level in settings.level_range]
     hops = [f"hop-{hop}" for hop in range(settings.graph.hops + 1)]
     tables: list[pd.DataFrame] = []

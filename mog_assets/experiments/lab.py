@@ -17,14 +17,14 @@ import pandas as pd
 from mog_assets.answering.answerers import Each
 from mog_assets.answering.roles import Roles
 from mog_assets.config import EncoderSettings, Settings
-from mog_assets.corpus.questions import Question, load_questions
-from mog_assets.errors import MogError
 from mog_assets.evaluation.measures import evaluate
 from mog_assets.evaluation.runs import run_table
 from mog_assets.evaluation.scores import compare, interval, p_said, p_text
+from mog_assets.questions.sets import Question, load_questions
 from mog_assets.retrieval.corpora import Corpora, Encode, Read, Vectors
 from mog_assets.retrieval.methods import Passages, cut
 from mog_assets.routing.retrieve import Retrieval
+from resources.errors import MogError
 
 Verdict = Literal["seen", "not seen", "undecided", "not testable here"]
 # Two-sided tests at this level, corrected by Holm over the cells of a table, decide whether a claim is seen.

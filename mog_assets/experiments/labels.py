@@ -12,8 +12,6 @@ import numpy as np
 import pandas as pd
 
 from mog_assets.config import Settings
-from mog_assets.corpus.questions import Question
-from mog_assets.errors import MogError
 from mog_assets.evaluation.measures import headline_measures
 from mog_assets.evaluation.scores import p_said, p_text
 from mog_assets.experiments.conclusions import denied, every, joined, over_sets, turned, untestable
@@ -32,11 +30,13 @@ from mog_assets.experiments.lab import (
     greater,
     score_rows,
 )
+from mog_assets.questions.sets import Question
 from mog_assets.retrieval.methods import Passages, parse
 from mog_assets.routing import labels, router
 from mog_assets.routing.plots import weights_by_kind
 from mog_assets.routing.retrieve import needs
 from mog_assets.significance import holm, permutation_p, shift
+from resources.errors import MogError
 
 ALL = "all"
 # Fewer questions on a corpus are too few to train a router on that is to be compared with one of all questions.

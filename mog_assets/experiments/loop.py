@@ -14,7 +14,6 @@ from scipy.stats import binomtest
 from mog_assets.answering.notation import combinations
 from mog_assets.answering.roles import SUPPORT, USEFULNESS
 from mog_assets.config import Settings
-from mog_assets.corpus.questions import Question
 from mog_assets.evaluation.answers import JUDGE
 from mog_assets.evaluation.scores import interval, p_said
 from mog_assets.experiments.answers import (
@@ -28,6 +27,7 @@ from mog_assets.experiments.answers import (
 from mog_assets.experiments.conclusions import every, joined, turned, untestable
 from mog_assets.experiments.contexts import gold_chunks
 from mog_assets.experiments.lab import ALPHA, MARGIN, Claim, Experiment, Findings, Lab, greater, score_rows
+from mog_assets.questions.sets import Question
 from mog_assets.retrieval.corpora import Corpora
 from mog_assets.significance import bootstrap_interval, detectable, permutation_p
 from mog_assets.topics.assign import read_topics
@@ -118,10 +118,9 @@ def gold_topics(lab: Lab, question_set: str, questions: Sequence[Question]) -> d
         question_set: Name of the question set.
         questions: Some of its questions.
     """
-    names, level = lab.settings.question_sets[question_set].corpora, min(2, lab.settings.level_count)
+    names, level = lab.settings.question_sets[question_set].corpora, min(2, lab.settings.levels)
     corpora = Corpora.open(lab.read, lab.settings, names)
-    places = zip(names, corpora.stored(level), strict=True)
-    topics = np.concatenate([read_topics(lab.read("topics/assigned", corpus), own) for corpus, own in places])
+    topics = np.concatenate([read_topics(lab.read("topics/assigned", corpus), level) for corpus in names])
     return {
         q.id: {int(topics[chunk]) for chunk in gold_chunks(corpora, q, level)} - {OUTLIER}
         for q in questions

@@ -9,8 +9,8 @@ from functools import partial
 import numpy as np
 
 from mog_assets.arrays import places
+from mog_assets.chunking.layouts import bucket_layout
 from mog_assets.config import EncoderSettings, Settings
-from mog_assets.corpus.layouts import bucket_layout
 from mog_assets.evaluation.measures import headline_measures
 from mog_assets.experiments.conclusions import every, joined, over_sets, untestable
 from mog_assets.experiments.lab import (
@@ -59,7 +59,7 @@ class OtherVectors:
         """Vectors of a level of a corpus, by its position: float16 of shape (chunks, size)."""
         name = self.corpora.names[corpus]
         if level > 1 and self.chosen.levels == "direct":
-            return self._encoded(name, self.corpora.stored(level)[corpus])
+            return self._encoded(name, level)
         if name not in self._finest:
             self._finest[name] = self._encoded(name, 1)
         return pool(self._finest[name], self.corpora.layouts[corpus], level)
@@ -122,7 +122,7 @@ def retrievers(lab: Lab) -> Findings:
     settings = lab.settings
     others = dict(settings.experiments.encoders)
     opened = {name: _opened(lab, chosen) for name, chosen in others.items()}
-    methods = {"MedRAG": parse(f"fixed-{min(2, settings.level_count)}", settings)}
+    methods = {"MedRAG": parse(f"fixed-{min(2, settings.levels)}", settings)}
     if settings.trains_routers:
         methods["MoG"] = parse("mog", settings)
     tables = []
@@ -211,7 +211,7 @@ class _Late:
 def _ranked(retrieval: Retrieval, searcher: Searcher, method: Method) -> Passages:
     corpora = retrieval.corpora
     ranker = Ranker(
-        searcher, LevelChunks(corpora.layout, corpora.settings.level_count, corpora.starts), corpora.settings.k_r
+        searcher, LevelChunks(corpora.layout, corpora.settings.levels, corpora.starts), corpora.settings.k_r
     )
     return ranker.rank(method, retrieval.weights("mog") if method.routed else None)
 

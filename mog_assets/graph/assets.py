@@ -10,11 +10,10 @@ import pyarrow.parquet as pq
 from scipy import sparse
 
 from mog_assets.arrays import save_array
+from mog_assets.chunking.checks import SPANS_TILE
+from mog_assets.chunking.chunks import Layout
+from mog_assets.chunking.layouts import bucket_layout
 from mog_assets.config import Settings
-from mog_assets.corpus.checks import SPANS_TILE
-from mog_assets.corpus.chunks import Layout
-from mog_assets.corpus.layouts import bucket_layout
-from mog_assets.errors import ConfigError
 from mog_assets.graph import checks, plots
 from mog_assets.graph.neighbourhoods import Membership, neighbourhoods, open_neighbourhoods
 from mog_assets.graph.sentence_graph import (
@@ -27,9 +26,11 @@ from mog_assets.graph.sentence_graph import (
     query_count,
     save_index,
 )
+from mog_assets.recipe import Recipe, Work
 from mog_assets.retrieval.bm25 import load_terms, save_terms
 from mog_assets.retrieval.tokens import TOKENIZER, assemble
-from resources.recipe import Recipe, Tools, Work
+from mog_assets.tools import Tools
+from resources.errors import ConfigError
 
 GROUP = "graph"
 

@@ -9,11 +9,11 @@ from pathlib import Path
 import numpy as np
 from scipy import sparse
 
-from mog_assets.corpus.chunks import Layout
-from mog_assets.corpus.layouts import bucket_layout, join_layouts
+from mog_assets.chunking.chunks import Layout
+from mog_assets.chunking.layouts import bucket_layout, join_layouts
 from mog_assets.graph.neighbourhoods import Membership, open_neighbourhoods
 from mog_assets.graph.sentence_graph import Graph, open_graph
-from resources.recipe import Check, Work
+from mog_assets.recipe import Check, Work
 
 
 def graph_fault(graph: Graph, nodes: int, k: int, threshold: float) -> str | None:

@@ -12,9 +12,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from mog_assets.corpus.chunkers import Spans, spans_to
-from mog_assets.corpus.reuse import write_rows
-from mog_assets.corpus.sentences import units
+from mog_assets.chunking.chunkers import Spans, spans_to
+from mog_assets.chunking.reuse import write_rows
+from mog_assets.chunking.sentences import units
 
 
 def node_spans(text: str, sentences: int, longest: int) -> Spans:

@@ -15,15 +15,15 @@ import numpy as np
 from scipy import sparse
 
 from mog_assets.arrays import places, ranges
-from mog_assets.corpus.chunks import Layout
-from mog_assets.corpus.layouts import Stored, join_layouts, open_layout
-from mog_assets.errors import ConfigError
+from mog_assets.chunking.chunks import Layout
+from mog_assets.chunking.layouts import Stored, join_layouts, open_layout
 from mog_assets.graph.neighbourhoods import open_neighbourhoods
 from mog_assets.retrieval.bm25 import Bm25Index, TermCounts, load_terms
 from mog_assets.retrieval.corpora import Corpora
 from mog_assets.retrieval.methods import DEPTH, Passages, seen
 from mog_assets.retrieval.search import Hits
 from mog_assets.retrieval.vectors import VectorTable
+from resources.errors import ConfigError
 
 
 @dataclass(frozen=True)

@@ -3,36 +3,22 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Callable, Sequence
-from dataclasses import asdict
-from typing import Any
+from functools import partial
 
 import numpy as np
 from scipy import sparse
 
 from mog_assets.arrays import save_array
+from mog_assets.chunking.chunks import Layout
+from mog_assets.chunking.encoding import encode_buckets
+from mog_assets.chunking.layouts import bucket_layout, join_layouts, open_layout
 from mog_assets.config import Settings
-from mog_assets.corpus.assets import of_level
-from mog_assets.corpus.chunks import Layout
-from mog_assets.corpus.layouts import bucket_layout, join_layouts, levels_of, open_layout
-from mog_assets.corpus.questions import load_questions
-from mog_assets.errors import MogError
-from mog_assets.retrieval import checks, length_norm, plots
-from mog_assets.retrieval.bm25 import (
-    LENGTH_NORM,
-    PARAMETERS,
-    encoded_parameters,
-    load_terms,
-    open_parameters,
-    save_counts,
-    save_terms,
-)
-from mog_assets.retrieval.corpora import Corpora
+from mog_assets.recipe import Recipe, Work
+from mog_assets.retrieval import checks
+from mog_assets.retrieval.bm25 import load_terms, save_counts, save_terms
 from mog_assets.retrieval.tokens import TOKENIZER, assemble, level_counts
 from mog_assets.retrieval.vectors import VectorTable, bucket_texts, point_ids
-from resources.encoding import encode_buckets
-from resources.recipe import Recipe, Work
-from resources.store import Artefact, digest
+from resources.store import digest
 
 GROUP = "retrieval"
 
@@ -129,14 +115,8 @@ def _finish_vectors(work: Work, *made_by: str) -> None:
 
 
 def build_collection(level: int, work: Work) -> None:
-    """Make the points of a corpus in a level's collection those of its chunks: the changed ones and no others.
-
-    A level that is an alias of the coarsest one has no points.
-    """
+    """Make the points of a corpus in a level's collection those of its chunks: the changed ones and no others."""
     corpus = str(work.corpus)
-    if level > levels_of(work.input("chunks/level_1")):
-        _empty_collection(level, corpus, work)
-        return
     documents, chunks = work.input("documents"), work.input("chunks/level_1")
     embeddings = work.input(f"embeddings/level_{level}")
     names = documents.names("bucket")
@@ -177,20 +157,6 @@ def build_collection(level: int, work: Work) -> None:
     work.recomputed |= {"points upserted": len(new), "points deleted": len(gone)}
 
 
-def _empty_collection(level: int, corpus: str, work: Work) -> None:
-    size = int(work.input("embeddings/level_1").manifest.counts["size"])
-    gone: list[str] = []
-    # A collection that nobody needs is not made.
-    if work.tools.qdrant.counts(f"level_{level}").get(corpus):
-        with work.tools.qdrant.open(f"level_{level}", size) as collection:
-            gone = sorted(collection.ids(corpus))
-            if work.draft.previous:
-                work.tools.store.doubt(work.draft.previous)
-            collection.delete(gone)
-    _finish_collection(work, level, [], size)
-    work.recomputed |= {"points upserted": 0, "points deleted": len(gone)}
-
-
 def _finish_collection(work: Work, level: int, ids: list[str], size: int) -> None:
     path, there = work.file("ids.npy", ids)
     if not there:
@@ -202,121 +168,8 @@ def _finish_collection(work: Work, level: int, ids: list[str], size: int) -> Non
     work.shown["place"] = f"collection `level_{level}`, {work.tools.qdrant.place}"
 
 
-def build_length_norm(work: Work) -> None:
-    """Fit what BM25 weights every level with on the training questions.
-
-    What was measured on the way is kept until the fit is complete: an interrupted one goes on where it was. The
-    artefact is the parameters alone, so that figures that change and parameters that do not rebuild nothing.
-
-    Raises:
-        ConfigError: no training question has evidence.
-    """
-    settings, stored = work.settings, work.input("questions")
-    trained_on = {
-        name: load_questions(stored.path(f"{name}.parquet"), question_set.train)
-        for name, question_set in settings.question_sets.items()
-        if question_set.train
-    }
-    parts = length_norm.divided(trained_on, settings.seed)
-    depends_on = _fitted_from(work, parts)
-    previous = work.draft.previous
-    if previous and previous.manifest.info["fitted from"] == depends_on and _holds_parameters(previous):
-        work.keep(previous)
-        work.counts |= previous.manifest.counts
-        work.info["fitted from"] = depends_on
-        work.shown |= previous.manifest.info["shown"]
-        return
-    cells: list[str] = []
-
-    def cached(key: Any, make: Callable[[], np.ndarray]) -> np.ndarray:
-        name = f"cell_{digest(key)[:16]}.npy"
-        path, there = work.file(name, depends_on, key)
-        cells.append(name)
-        if not there:
-            found = make()
-            with work.writing(path) as temporary:
-                save_array(temporary, found)
-            work.recomputed["cells"] = work.recomputed.get("cells", 0) + 1
-        return np.load(path)
-
-    corpora = {
-        name: Corpora.open(work.input, settings, settings.question_sets[name].corpora)
-        for name in {**parts[0], **parts[1]}
-    }
-    asked = [[length_norm.Asked(corpora[name], questions) for name, questions in part.items()] for part in parts]
-    found = length_norm.fit(asked[0], asked[1], settings, cached, work.progress)
-    # No part of the artefact: they are swept away once it is complete.
-    for name in dict.fromkeys(cells):
-        del work.draft.files[name]
-    data = encoded_parameters(found.levels)
-    path, there = work.file(PARAMETERS, data.decode())
-    # The file of parameters that were found damaged has the same name where the same came of fitting.
-    if not there or path.read_bytes() != data:
-        with work.writing(path) as temporary:
-            temporary.write_bytes(data)
-    for what, part in zip(("questions fitted on", "validation questions"), parts, strict=True):
-        work.counts[what] = sum(len(questions) for questions in part.values())
-    work.info["fitted from"] = depends_on
-    _show_length_norm(work, found)
-
-
-def _fitted_from(work: Work, parts: Sequence[length_norm.Sets]) -> str:
-    """Digest of all that a fit follows from."""
-    sets = work.settings.question_sets
-    corpora = {corpus for part in parts for name in part for corpus in sets[name].corpora}
-    keys = [key for key in work.recipe.deps if key != "questions"]
-    return digest(
-        work.recipe.version,
-        work.recipe.settings(work.tools),
-        [[work.input(key, corpus).manifest.version for key in keys] for corpus in sorted(corpora)],
-        [{name: [asdict(question) for question in questions] for name, questions in part.items()} for part in parts],
-    )
-
-
-def _holds_parameters(stored: Artefact) -> bool:
-    try:
-        open_parameters(stored)
-    except MogError:
-        return False
-    return True
-
-
-def _show_length_norm(work: Work, found: length_norm.Fitted) -> None:
-    rows = []
-    for level, by in found.levels.items():
-        best, verdict = found.best[level], found.verdicts[level]
-        rows.append(
-            {
-                "level": level,
-                "k1": by.k1,
-                "b": by.b,
-                "scale": by.scale,
-                "fitted": f"k1 {best.k1:g}, b {best.b:g}" + ("" if verdict.better else ": not better, not used"),
-                "fit: ER by the settings": found.default[level],
-                "fit: ER fitted": float(found.grid[level].max()),
-                "validation: ER by the settings": verdict.before,
-                "validation: ER fitted": verdict.after,
-                "p": verdict.p,
-            }
-        )
-    work.show_table("levels", rows)
-    mix = found.mix
-    scales = {f"scale of level {level}": scale for level, scale in enumerate(found.scales, 1)}
-    row = {
-        "fit: ER of fused-1 with scale 1": found.mixed[0],
-        "fit: ER with these": found.mixed[1],
-        "validation: ER with scale 1": mix.before,
-        "validation: ER with these": mix.after,
-        "p": mix.p,
-        "used": mix.better,
-    }
-    work.show_table("scales", [{**scales, **row}])
-    picture = plots.recall_by_parameters(found.grid, length_norm.K1, length_norm.B, found.default)
-    work.show_plot("recall by k1 and b", picture)
-
-
 def recipes(settings: Settings) -> list[Recipe]:
-    """The recipes of this stage; `length_norm` only where the settings ask for it."""
+    """The recipes of this stage."""
     found = [
         Recipe(
             key="tokens",
@@ -333,7 +186,7 @@ def recipes(settings: Settings) -> list[Recipe]:
         found.append(
             Recipe(
                 key=f"bm25/level_{level}",
-                build=of_level(build_bm25, level, "chunks"),
+                build=partial(build_bm25, level),
                 description=f"BM25 term counts of 'title + text' of every chunk of level {level}.",
                 group=GROUP,
                 deps=_unique("documents", "chunks/level_1", f"chunks/level_{level}", "tokens"),
@@ -344,7 +197,7 @@ def recipes(settings: Settings) -> list[Recipe]:
         found.append(
             Recipe(
                 key=f"embeddings/level_{level}",
-                build=of_level(build_encoded if encoded else build_pooled, level, "vectors"),
+                build=partial(build_encoded if encoded else build_pooled, level),
                 description=f"Unit vectors of the chunks of level {level}, "
                 + ("encoded." if encoded else "pooled from level 1, weighted by length."),
                 group=GROUP,
@@ -363,7 +216,7 @@ def recipes(settings: Settings) -> list[Recipe]:
         found.append(
             Recipe(
                 key=f"collections/level_{level}",
-                build=lambda work, level=level: build_collection(level, work),  # type: ignore[misc]
+                build=partial(build_collection, level),
                 description=f"Qdrant collection of level {level}; corpus is the tenant index.",
                 group=GROUP,
                 deps=_unique(
@@ -371,34 +224,12 @@ def recipes(settings: Settings) -> list[Recipe]:
                     "chunks/level_1",
                     f"chunks/level_{level}",
                     f"embeddings/level_{level}",
-                    *(("embeddings/level_1",) if settings.levels == "auto" else ()),
                 ),
                 settings=lambda tools: tools.qdrant.place,
                 checks=(checks.qdrant_holds(level),),
                 version="2",
                 intact=checks.counts_hold(level),
                 kinds=("qdrant",),
-            )
-        )
-    if settings.bm25.length_norm:
-        sets = {name: [q.corpora, q.train] for name, q in settings.question_sets.items() if q.train}
-        found.append(
-            Recipe(
-                key=LENGTH_NORM,
-                build=build_length_norm,
-                description="BM25's k1 and b, and a scale of the scores, for each level: fitted on training questions.",
-                group=GROUP,
-                deps=_unique(
-                    "questions",
-                    "documents",
-                    "chunks/level_1",
-                    "tokens",
-                    *(f"bm25/level_{level}" for level in settings.level_range),
-                ),
-                partitioned=False,
-                settings=lambda tools: [settings.bm25.named, settings.k_r, settings.seed, sets],
-                intact=lambda tools, stored: _holds_parameters(stored),
-                kinds=("numpy",),
             )
         )
     return found

@@ -6,10 +6,9 @@ Scores are Lucene's (`bm25s`, method "lucene"); retrieval is bm25s with its numb
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -19,12 +18,6 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from safetensors.numpy import load_file, save_file
 
-from mog_assets.errors import MogError
-from mog_assets.tensors import Stored, read
-
-# The asset of what BM25 weights levels with where that is fitted, and its file.
-LENGTH_NORM = "length_norm"
-PARAMETERS = "parameters.json"
 # Ties at the last place are decided by chunk number only among this many more than were asked for.
 _SLACK = 8
 # Compiling numba's kernel takes longer than this many questions take without it.
@@ -51,21 +44,6 @@ class TermCounts:
     def frequencies(self) -> np.ndarray:
         """int64 array of shape (terms,): in how many chunks a term occurs."""
         return np.diff(self.indptr)
-
-
-@dataclass(frozen=True)
-class Parameters:
-    """How the terms of one level are weighted.
-
-    Attributes:
-        k1: Term frequency saturation, at least 0.
-        b: Length normalisation, in 0 … 1.
-        scale: What scores are multiplied by, above 0.
-    """
-
-    k1: float
-    b: float
-    scale: float = 1.0
 
 
 @dataclass(frozen=True)
@@ -102,25 +80,6 @@ def save_counts(matrix: Any, path: Path) -> None:
 def load_counts(path: Path, terms: Sequence[str]) -> TermCounts:
     """Read the counts of a level."""
     return TermCounts(terms=terms, **load_file(path))
-
-
-def encoded_parameters(levels: Mapping[int, Parameters]) -> bytes:
-    """Parameters by level as a JSON file."""
-    return json.dumps({str(level): asdict(found) for level, found in levels.items()}, indent=1).encode()
-
-
-def open_parameters(stored: Stored) -> dict[int, Parameters]:
-    """The parameters by level in the store.
-
-    Raises:
-        MogError: a byte of the file has changed, or it holds no parameters.
-    """
-    data = read(stored, PARAMETERS, LENGTH_NORM)
-    try:
-        return {int(level): Parameters(**row) for level, row in json.loads(data).items()}
-    except (ValueError, TypeError, AttributeError) as error:
-        path = stored.path(PARAMETERS)
-        raise MogError(f"{LENGTH_NORM} {path}: expected k1, b and scale by level ({error}): run `mog run`") from error
 
 
 def statistics(parts: Sequence[TermCounts]) -> Statistics:
@@ -197,16 +156,14 @@ class Bm25Index:
         over: The statistics that weight it.
         k1: Term frequency saturation.
         b: Length normalisation.
-        scale: What scores are multiplied by.
     """
 
-    def __init__(self, counts: TermCounts, over: Statistics, k1: float, b: float, scale: float = 1.0) -> None:
+    def __init__(self, counts: TermCounts, over: Statistics, k1: float, b: float) -> None:
         self._number = {term: i for i, term in enumerate(counts.terms)}
         frequency = np.array([over.frequencies[t] for t in counts.terms], np.float64)
         lengths = counts.lengths[counts.indices]
         repeated = np.repeat(frequency, counts.frequencies)
         weights = term_weights(counts.counts, repeated, lengths, over.chunks, over.mean_length, k1, b)
-        weights *= np.float32(scale)
         self._chunks = len(counts.lengths)
         self._index = open_bm25s(weights, counts.indices, counts.indptr, self._chunks)
 

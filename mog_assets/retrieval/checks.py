@@ -8,9 +8,10 @@ from pathlib import Path
 
 import numpy as np
 
-from mog_assets.errors import MogError
+from mog_assets.recipe import Check, Work
+from mog_assets.tools import Tools
+from resources.errors import MogError
 from resources.qdrant import VectorStore
-from resources.recipe import Check, Tools, Work
 from resources.store import Artefact
 
 

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from mog_assets.arrays import places
-from mog_assets.corpus.questions import Question
+from mog_assets.questions.sets import Question
 from mog_assets.retrieval.corpora import Corpora
 from mog_assets.retrieval.methods import DEPTH, Passages
 
@@ -21,7 +21,7 @@ def random_passages(questions: Sequence[Question], corpora: Corpora) -> Passages
     alone. What a measure gives them is what it gives for nothing: a method that does not beat them finds nothing, or
     the corpora are so small (the longest context holds 8,000 characters) that any passages hold the evidence.
     """
-    level, layout = min(2, corpora.settings.level_count), corpora.layout
+    level, layout = min(2, corpora.settings.levels), corpora.layout
     total = layout.count(level)
     seeds = (hashlib.sha256(f"{corpora.settings.seed}/{q.id}".encode()).digest() for q in questions)
     drawn = [

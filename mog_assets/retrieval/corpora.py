@@ -12,19 +12,15 @@ import numpy as np
 import pyarrow.parquet as pq
 
 from mog_assets.arrays import pairs
+from mog_assets.chunking.chunks import Layout
+from mog_assets.chunking.layouts import join_layouts, open_layout
+from mog_assets.chunking.sentences import token_starts
 from mog_assets.config import Settings
-from mog_assets.corpus.chunks import Layout
-from mog_assets.corpus.layouts import join_layouts, open_layout
-from mog_assets.corpus.sentences import token_starts
-from mog_assets.errors import MogError
 from mog_assets.retrieval.bm25 import (
-    LENGTH_NORM,
     Bm25Index,
-    Parameters,
     TermCounts,
     load_counts,
     load_terms,
-    open_parameters,
     statistics,
 )
 from mog_assets.retrieval.vectors import VectorTable
@@ -34,11 +30,6 @@ Read = Callable[[str, str | None], Any]
 
 Encode = Callable[[Sequence[str]], np.ndarray]
 """Texts to unit vectors."""
-
-
-def fitted_weighting(settings: Settings) -> list[str]:
-    """The key of what BM25 weights levels with, where it is fitted."""
-    return [LENGTH_NORM] if settings.bm25.length_norm else []
 
 
 class Vectors(Protocol):
@@ -86,10 +77,6 @@ class Corpora:
         """The layout of all corpora together."""
         return join_layouts("", self.layouts)
 
-    def stored(self, level: int) -> list[int]:
-        """Under which level the chunks of a level are stored, per corpus: a level above its coarsest is that one."""
-        return [min(level, int(np.max(layout.levels))) for layout in self.layouts]
-
     def starts(self, level: int) -> np.ndarray:
         """First chunk of each corpus at a level, int64 of shape (corpora,)."""
         return np.cumsum([0, *(layout.count(level) for layout in self.layouts)])[:-1]
@@ -109,35 +96,16 @@ class Corpora:
         """Term counts of a level, per corpus."""
         return [
             load_counts(
-                self.read(f"bm25/level_{own}", name).path("counts.safetensors"),
+                self.read(f"bm25/level_{level}", name).path("counts.safetensors"),
                 load_terms(self.read("tokens", name).path("terms.parquet")),
             )
-            for name, own in zip(self.names, self.stored(level), strict=True)
+            for name in self.names
         ]
 
     def bm25(self, level: int) -> list[Bm25Index]:
         """BM25 indexes of a level, per corpus."""
-        found: list[Bm25Index] = self._once(
-            ("bm25", level), lambda: self.weighted(self.counts(level), self.parameters(level))
-        )
+        found: list[Bm25Index] = self._once(("bm25", level), lambda: self.weighted(self.counts(level)))
         return found
-
-    def parameters(self, level: int) -> Parameters:
-        """What a level is weighted with: what was fitted where the settings ask for it, else what they say.
-
-        Raises:
-            MissingArtefact: nothing has been fitted yet.
-            MogError: what was fitted is damaged, or was fitted for fewer levels.
-        """
-        options = self.settings.bm25
-        if not options.length_norm:
-            return Parameters(options.k1, options.b)
-        fitted: dict[int, Parameters] = self._once(LENGTH_NORM, lambda: open_parameters(self.read(LENGTH_NORM, None)))
-        if level not in fitted:
-            raise MogError(
-                f"{LENGTH_NORM}: expected parameters of level {level}, got those of {len(fitted)} levels: run `mog run`"
-            )
-        return fitted[level]
 
     def _once(self, key: Any, make: Callable[[], Any]) -> Any:
         if self.kept is None:
@@ -146,22 +114,15 @@ class Corpora:
             self.kept[key] = make()
         return self.kept[key]
 
-    def weighted(self, parts: Sequence[TermCounts], by: Parameters | None = None) -> list[Bm25Index]:
-        """BM25 indexes of term counts per corpus.
-
-        Args:
-            parts: The counts.
-            by: What they are weighted with; k1 and b of the settings where it is left out.
-        """
+    def weighted(self, parts: Sequence[TermCounts]) -> list[Bm25Index]:
+        """BM25 indexes of term counts per corpus, weighted as the settings say."""
         options = self.settings.bm25
-        by = by or Parameters(options.k1, options.b)
         pooled = statistics(parts) if options.statistics == "question_set" else None
-        return [Bm25Index(part, pooled or statistics([part]), by.k1, by.b, by.scale) for part in parts]
+        return [Bm25Index(part, pooled or statistics([part]), options.k1, options.b) for part in parts]
 
     def vectors(self, level: int) -> VectorTable:
         """Vectors of a level."""
-        places = zip(self.names, self.stored(level), strict=True)
-        stored = [self.read(f"embeddings/level_{own}", name) for name, own in places]
+        stored = [self.read(f"embeddings/level_{level}", name) for name in self.names]
         return VectorTable([artefact.path(n) for artefact in stored for n in artefact.names("bucket")])
 
     def texts(self, documents: Iterable[int]) -> dict[int, tuple[str, str]]:
@@ -210,8 +171,7 @@ class Corpora:
         import uuid
 
         def numbers() -> list[dict[str, int]]:
-            places = zip(self.names, self.stored(level), strict=True)
-            stored = [self.read(f"collections/level_{own}", name).path("ids.npy") for name, own in places]
+            stored = [self.read(f"collections/level_{level}", name).path("ids.npy") for name in self.names]
             return [{str(uuid.UUID(bytes=row.tobytes())): i for i, row in enumerate(np.load(path))} for path in stored]
 
         found: list[dict[str, int]] = self._once(("points", level), numbers)
@@ -221,20 +181,16 @@ class Corpora:
         self, vector_store: Vectors, vectors: np.ndarray, level: int, k: int, topics: np.ndarray | None = None
     ) -> list[tuple[np.ndarray, np.ndarray]]:
         """The k nearest chunks of each corpus, of each question's topic where there are `topics`; see `merge`."""
-        found: dict[str, tuple[np.ndarray, np.ndarray]] = {}
+        found = []
         where = None if topics is None else [{"topic": int(topic)} for topic in topics]
-        stored, numbers = self.stored(level), self.point_numbers(level)
-        for own in sorted(set(stored)):
-            with vector_store.open(f"level_{own}", vectors.shape[1]) as collection:
-                for name, place, number in zip(self.names, stored, numbers, strict=True):
-                    if place != own:
-                        continue
-                    chunks = np.full((len(vectors), k), -1, np.int64)
-                    scores = np.zeros((len(vectors), k))
-                    for row, hits in enumerate(collection.search(name, vectors, k, where)):
-                        # Points of chunks that are being replaced at this moment are in no manifest.
-                        known = [(number[identity], score) for identity, score in hits if identity in number]
-                        if known:
-                            chunks[row, : len(known)], scores[row, : len(known)] = zip(*known, strict=True)
-                    found[name] = chunks, scores
-        return [found[name] for name in self.names]
+        with vector_store.open(f"level_{level}", vectors.shape[1]) as collection:
+            for name, number in zip(self.names, self.point_numbers(level), strict=True):
+                chunks = np.full((len(vectors), k), -1, np.int64)
+                scores = np.zeros((len(vectors), k))
+                for row, hits in enumerate(collection.search(name, vectors, k, where)):
+                    # Points of chunks that are being replaced at this moment are in no manifest.
+                    known = [(number[identity], score) for identity, score in hits if identity in number]
+                    if known:
+                        chunks[row, : len(known)], scores[row, : len(known)] = zip(*known, strict=True)
+                found.append((chunks, scores))
+        return found

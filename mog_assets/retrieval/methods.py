@@ -17,11 +17,11 @@ from typing import Protocol, cast
 import numpy as np
 
 from mog_assets.arrays import first_of_each, places, ranges, running
+from mog_assets.chunking.chunks import Layout
 from mog_assets.config import RetrieverName, Settings
-from mog_assets.corpus.chunks import Layout
-from mog_assets.errors import ConfigError
 from mog_assets.retrieval.mix import Candidates, Granularities, candidates, emission_levels, emit, ranked
 from mog_assets.retrieval.search import Hits, Searcher
+from resources.errors import ConfigError
 
 RETRIEVERS: tuple[RetrieverName, ...] = ("bm25", "dense", "hybrid")
 _PATTERN = re.compile(
@@ -89,7 +89,7 @@ def parse(name: str, settings: Settings) -> Method:
     Raises:
         ConfigError: no such method.
     """
-    default, levels, hops = settings.retriever, settings.level_count, settings.graph.hops
+    default, levels, hops = settings.retriever, settings.levels, settings.graph.hops
     text = re.sub(r"^dense-(\d+)", r"dense:fixed-\1", name.strip())
     if text in CONTROLS:
         return Method(text, None, text, None)
@@ -127,7 +127,7 @@ def default_methods(settings: Settings) -> list[str]:
         if retriever != settings.retriever:
             names += [f"{retriever}:{name}" for name in [*level_names, "mog"]]
     names += [*(f"hop-{hop}" for hop in range(settings.graph.hops + 1)), "mogg-uniform", "mogg"]
-    names += [f"{name}+topics" for name in (f"fixed-{min(2, settings.level_count)}", "mog", "mogg")]
+    names += [f"{name}+topics" for name in (f"fixed-{min(2, settings.levels)}", "mog", "mogg")]
     return [parse(name, settings).name for name in names]
 
 
@@ -135,9 +135,7 @@ def default_methods(settings: Settings) -> list[str]:
 class LevelChunks:
     """Chunks of the levels of a layout, made of level-1 chunks.
 
-    A level that is an alias of a corpus' coarsest one has its chunks, which score there once more. That is the rule for
-    a short document in Zhong et al. 2024: its last chunk is promoted to every coarser level, and counts at each. Were
-    it to count once, sums over fewer levels would rank corpora that have fewer behind those that have more.
+    The last chunk of a short document is promoted to every coarser level and counts at each (Zhong et al. 2024).
 
     Attributes:
         layout: Of all corpora.

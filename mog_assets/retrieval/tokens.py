@@ -19,9 +19,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from scipy import sparse
 
-from mog_assets.corpus.chunks import Layout
-from mog_assets.corpus.layouts import bucket_layout
-from mog_assets.corpus.reuse import write_rows
+from mog_assets.chunking.chunks import Layout
+from mog_assets.chunking.layouts import bucket_layout
+from mog_assets.chunking.reuse import write_rows
 
 # Part of the recipe of everything that is counted.
 TOKENIZER = "words of two characters and more, lower case, English stop words, Snowball English stems; bm25s"

@@ -11,8 +11,8 @@ import numpy as np
 import pyarrow.parquet as pq
 
 from mog_assets.arrays import save_array
-from mog_assets.corpus.chunks import Layout, chunk_text
-from mog_assets.corpus.layouts import bucket_layout
+from mog_assets.chunking.chunks import Layout, chunk_text
+from mog_assets.chunking.layouts import bucket_layout
 
 # Ids of points are uuid5 in this namespace.
 _NAMESPACE = uuid.UUID("6d6f672d-6173-7365-7473-2f706f696e74")

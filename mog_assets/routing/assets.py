@@ -13,13 +13,13 @@ import numpy as np
 import pandas as pd
 
 from mog_assets.config import Settings
-from mog_assets.corpus.questions import Question, load_questions
-from mog_assets.errors import MogError
-from mog_assets.retrieval.corpora import Corpora, fitted_weighting
+from mog_assets.questions.sets import Question, load_questions
+from mog_assets.recipe import Recipe, Work
+from mog_assets.retrieval.corpora import Corpora
 from mog_assets.routing import checks, labels, router
 from mog_assets.routing.plots import loss_curve, weights_by_kind
 from mog_assets.routing.retrieve import ROUTERS, Retrieval, graph_of_question_sets
-from resources.recipe import Recipe, Work
+from resources.errors import MogError
 
 GROUP = "routing"
 
@@ -260,7 +260,7 @@ def recipes(settings: Settings) -> list[Recipe]:
     embedded = settings.soft_labels.method == "embedding"
     chunks = ("documents", "chunks/level_1")
     searched = {
-        "mog": [*chunks, "tokens", *(f"bm25/level_{level}" for level in levels), *fitted_weighting(settings)],
+        "mog": [*chunks, "tokens", *(f"bm25/level_{level}" for level in levels)],
         "mogg": [*chunks, "sentence_graph", *graph_of_question_sets(settings)],
     }
     vectors = {"mog": [f"embeddings/level_{level}" for level in levels], "mogg": ["embeddings/level_1"]}
@@ -278,7 +278,7 @@ def recipes(settings: Settings) -> list[Recipe]:
                 partitioned=False,
                 settings=lambda tools, family=family: [  # type: ignore[misc]
                     tools.settings.soft_labels.model_dump(),
-                    tools.settings.bm25.named,
+                    tools.settings.bm25.model_dump(),
                     {name: [q.corpora, q.train, q.test] for name, q in tools.settings.question_sets.items()},
                     tools.encoder.identity,
                 ],

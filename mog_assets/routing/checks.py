@@ -6,8 +6,8 @@ import numpy as np
 import pandas as pd
 from safetensors.numpy import load_file
 
+from mog_assets.recipe import Check, Work
 from mog_assets.routing import router
-from resources.recipe import Check, Work
 
 
 def soft_label_values(granularities: int) -> Check:

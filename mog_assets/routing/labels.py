@@ -14,8 +14,8 @@ import pandas as pd
 from scipy import sparse
 
 from mog_assets.arrays import places, ranges
-from mog_assets.corpus.chunks import Layout
-from mog_assets.corpus.questions import Question
+from mog_assets.chunking.chunks import Layout
+from mog_assets.questions.sets import Question
 from mog_assets.retrieval.bm25 import TermCounts, statistics
 from mog_assets.retrieval.corpora import Encode
 from mog_assets.retrieval.search import Searcher

@@ -11,7 +11,7 @@ import numpy as np
 
 from mog_assets.config import RetrieverName, Settings
 from mog_assets.graph.search import Neighbourhoods
-from mog_assets.retrieval.corpora import Corpora, Encode, Vectors, fitted_weighting
+from mog_assets.retrieval.corpora import Corpora, Encode, Vectors
 from mog_assets.retrieval.methods import LevelChunks, Method, Passages, Ranker
 from mog_assets.retrieval.search import Bm25Searcher, DenseSearcher, HybridSearcher, Remembering, Searcher
 from mog_assets.retrieval.tokens import query_terms
@@ -44,7 +44,6 @@ def needs(methods: Sequence[Method], settings: Settings) -> Needs:
     per_corpus, shared = ["documents", "chunks/level_1", "tokens"], []
     if retrievers & {"bm25", "hybrid"}:
         per_corpus += [f"bm25/level_{level}" for level in settings.level_range]
-        shared += fitted_weighting(settings)
     if retrievers & {"dense", "hybrid"}:
         per_corpus += [f"collections/level_{level}" for level in settings.level_range]
     if any(m.graph for m in methods):
@@ -131,7 +130,7 @@ class Retrieval:
         """
         if kind not in self._known:
             settings = self.corpora.settings
-            count = settings.level_count if kind == "mog" else settings.graph.hops + 1
+            count = settings.levels if kind == "mog" else settings.graph.hops + 1
             opened = router.open_router(self.corpora.read(ROUTERS[kind], None), self.encoder, count)
             self._known[kind] = router.predict(opened.weights, self.vectors)
         found: np.ndarray = self._known[kind]
@@ -184,7 +183,7 @@ class Retrieval:
             chunks = (
                 self.neighbourhoods
                 if graph
-                else LevelChunks(self.corpora.layout, self.corpora.settings.level_count, self.corpora.starts)
+                else LevelChunks(self.corpora.layout, self.corpora.settings.levels, self.corpora.starts)
             )
             searcher = self._graph_searcher(topics) if graph else self._searcher(retriever, topics)
             self._known[key] = Ranker(searcher, chunks, self.corpora.settings.k_r)
@@ -218,8 +217,7 @@ class Retrieval:
         )
 
     def _chunk_topics(self, level: int) -> list[np.ndarray]:
-        places = zip(self.corpora.names, self.corpora.stored(level), strict=True)
-        return [read_topics(self.corpora.read("topics/assigned", name), own) for name, own in places]
+        return [read_topics(self.corpora.read("topics/assigned", name), level) for name in self.corpora.names]
 
     @cached_property
     def _node_topics(self) -> list[np.ndarray]:

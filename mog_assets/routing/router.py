@@ -18,10 +18,10 @@ import pandas as pd
 from scipy.special import expit
 
 from mog_assets.config import RouterSettings
-from mog_assets.corpus.questions import validation_rows
-from mog_assets.errors import MogError
+from mog_assets.questions.sets import validation_rows
 from mog_assets.significance import permutation_p
 from mog_assets.tensors import Stored, decode, encode, read
+from resources.errors import MogError
 
 # Logical name of the weights among a router's files.
 WEIGHTS = "router.safetensors"

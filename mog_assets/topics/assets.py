@@ -9,8 +9,7 @@ from typing import Any
 import numpy as np
 
 from mog_assets.config import Settings
-from mog_assets.corpus.layouts import levels_of
-from mog_assets.errors import MogError
+from mog_assets.recipe import Recipe, Work
 from mog_assets.topics import checks
 from mog_assets.topics.assign import file_name
 from mog_assets.topics.model import (
@@ -27,8 +26,7 @@ from mog_assets.topics.model import (
     vector_hashes,
 )
 from mog_assets.topics.plots import topics_by_corpus
-from resources.recipe import Recipe, Work
-from resources.store import Artefact
+from resources.errors import MogError
 
 GROUP = "topics"
 
@@ -38,14 +36,14 @@ _DECIMALS = 4
 
 def fit_level(settings: Settings) -> int:
     """The level whose chunks topics are found in."""
-    return min(2, settings.level_count)
+    return min(2, settings.levels)
 
 
 def build_model(work: Work) -> None:
     """Fit the topic model, or keep the previous one while most chunks were there when it was fitted."""
     level, corpora = fit_level(work.settings), list(work.settings.corpora)
     buckets: dict[str, list[Bucket]] = {corpus: _buckets(work, corpus, level) for corpus in corpora}
-    made = _vectors(work, corpora[0], level)[0].manifest.info
+    made = work.input(f"embeddings/level_{level}", corpora[0]).manifest.info
     wanted = made_with(level, work.settings.topics, work.settings.seed, made["encoder"], made["made by"])
     vectors = {c: [np.load(bucket.vectors, mmap_mode="r") for bucket in buckets[c]] for c in corpora}
     previous, reason = _previous(work, wanted)
@@ -69,17 +67,11 @@ def build_model(work: Work) -> None:
 
 def _buckets(work: Work, corpus: str, level: int) -> list[Bucket]:
     documents, chunks = work.input("documents", corpus), work.input("chunks/level_1", corpus)
-    embeddings, own = _vectors(work, corpus, level)
+    embeddings = work.input(f"embeddings/level_{level}", corpus)
     return [
-        Bucket(str(documents.path(n)), str(chunks.path(n)), str(embeddings.path(n.replace(".parquet", ".npy"))), own)
+        Bucket(str(documents.path(n)), str(chunks.path(n)), str(embeddings.path(n.replace(".parquet", ".npy"))), level)
         for n in documents.names("bucket")
     ]
-
-
-def _vectors(work: Work, corpus: str, level: int) -> tuple[Artefact, int]:
-    """The vectors of a level of a corpus, and the level that they are stored under."""
-    own = min(level, levels_of(work.input("chunks/level_1", corpus)))
-    return work.input(f"embeddings/level_{own}", corpus), own
 
 
 def _previous(work: Work, wanted: dict[str, Any]) -> tuple[TopicModel | None, str]:
@@ -100,7 +92,9 @@ def _previous(work: Work, wanted: dict[str, Any]) -> tuple[TopicModel | None, st
 
 
 def _fit(work: Work, buckets: list[Bucket], wanted: dict[str, Any]) -> TopicModel:
-    versions = [_vectors(work, corpus, wanted["level"])[0].manifest.version for corpus in work.settings.corpora]
+    versions = [
+        work.input(f"embeddings/level_{wanted['level']}", corpus).manifest.version for corpus in work.settings.corpora
+    ]
     path, there = work.file(MODEL, wanted, versions)
     if not there:
         with work.progress(1, "models fitted") as advance, work.writing(path) as temporary:
@@ -153,8 +147,7 @@ def build_assigned(work: Work) -> None:
     stored = work.tools.store.read("topics/model")
     model = open_model(stored)
     jobs, keys = {}, {}
-    # An alias of the coarsest level has no vectors and no points of its own.
-    levels = [j for j in work.settings.level_range if work.input(f"embeddings/level_{j}").names("bucket")]
+    levels = work.settings.level_range
     for level in levels:
         embeddings = work.input(f"embeddings/level_{level}")
         for name in embeddings.names("bucket"):
@@ -163,7 +156,7 @@ def build_assigned(work: Work) -> None:
             keys[target] = [embeddings.manifest.files[name]["sha256"], stored.manifest.files[MODEL]["sha256"]]
     assigned = work.map("mog_assets.topics.assign:assign_bucket", jobs, keys, "buckets assigned")
     work.recomputed |= {"chunks assigned": sum(assigned), "payloads set": 0}
-    work.info["points"] = dict.fromkeys(map(str, work.settings.level_range), 0)
+    work.info["points"] = {}
     rows = []
     for level in levels:
         found = checks.drafted(work, level)
@@ -206,15 +199,13 @@ def _set_payloads(work: Work, level: int, found: np.ndarray, labels: dict[int, s
 def recipes(settings: Settings) -> list[Recipe]:
     """The recipes of this stage."""
     level, levels = fit_level(settings), settings.level_range
-    # With `levels: auto` a corpus may have no level but the first.
-    read = range(1, level + 1) if settings.levels == "auto" else [level]
     return [
         Recipe(
             key="topics/model",
             build=build_model,
             description="BERTopic over the chunks of all corpora; fitted again only when many of them are new.",
             group=GROUP,
-            deps=("documents", "chunks/level_1", *(f"embeddings/level_{j}" for j in read)),
+            deps=("documents", "chunks/level_1", f"embeddings/level_{level}"),
             partitioned=False,
             settings=lambda tools: [tools.settings.topics.model_dump(), tools.settings.seed],
             repeatable=True,

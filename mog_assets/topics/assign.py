@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 
 from mog_assets.arrays import save_array
-from mog_assets.corpus.layouts import Stored
+from mog_assets.chunking.layouts import Stored
 from mog_assets.topics.model import decoded
 
 Assigned = np.ndarray  # of _ROW, shape (n,): `topic` and `probability`, see `TopicModel.assign`

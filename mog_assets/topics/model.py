@@ -18,11 +18,11 @@ from typing import Any
 
 import numpy as np
 
+from mog_assets.chunking.layouts import bucket_layout
 from mog_assets.config import TopicSettings
-from mog_assets.corpus.layouts import bucket_layout
-from mog_assets.errors import MogError
 from mog_assets.retrieval.vectors import bucket_texts
 from mog_assets.tensors import Stored, decode, encode, read
+from resources.errors import MogError
 
 # Logical name of the model among its artefact's files.
 MODEL = "model.safetensors"

@@ -11,23 +11,16 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-import dagster as dg
-
 from mog_assets import markdown
 from mog_assets.config import Settings
-from mog_assets.errors import MissingArtefact, MogError
-from resources.encoder import Encoder
-from resources.engine import Engine
-from resources.llm import OpenAIModel
+from mog_assets.tools import Tools
+from resources.errors import MissingArtefact, MogError
 from resources.progress import Advance, Log, track
-from resources.qdrant import VectorStore, connect
-from resources.store import Artefact, Draft, Store, atomic, digest, file_digest, label
+from resources.store import Artefact, Draft, atomic, digest, file_digest, label
 
-CORPUS = dg.DynamicPartitionsDefinition(name="corpus")
 # Tag of a run that builds repeatable assets also where they are up to date.
 FORCE = "mog/force"
 # Characters of a cell of a table that is shown with an artefact.
@@ -84,42 +77,6 @@ class Recipe:
     version: str = "1"
     kinds: tuple[str, ...] = ("python",)
     pool: str | None = None
-
-
-@dataclass(frozen=True)
-class Tools:
-    """The resources of the graph, made from the settings; nothing is opened before it is used."""
-
-    settings: Settings
-
-    @cached_property
-    def store(self) -> Store:
-        """Artefacts on disk."""
-        return Store(self.settings.home)
-
-    @cached_property
-    def engine(self) -> Engine:
-        """Where work on buckets runs."""
-        return Engine(self.settings.engine)
-
-    @cached_property
-    def encoder(self) -> Encoder:
-        """Texts to vectors, cached under the home folder."""
-        return Encoder(self.settings.encoder, self.settings.home / "cache")
-
-    @cached_property
-    def qdrant(self) -> VectorStore:
-        """The vector store."""
-        return connect(self.settings.home)
-
-    @cached_property
-    def llm(self) -> OpenAIModel:
-        """The language model that the settings name; what it answered is kept under the home folder."""
-        return OpenAIModel(self.settings.llm, self.settings.seed, self.settings.home / "cache")
-
-    def resources(self) -> dict[str, Any]:
-        """Every resource under the name that assets ask for it by."""
-        return {"tools": self}
 
 
 @dataclass
@@ -256,7 +213,7 @@ def is_fresh(recipe: Recipe, partition: str | None, tools: Tools, recipes: dict[
 
 
 @dataclass(frozen=True)
-class Outcome:
+class Materialised:
     """What materialising came to: the artefact, whether it was built now, and what checks found, by their names.
 
     Of `faults`, one of a blocking check means that the artefact is the previous one.
@@ -274,7 +231,7 @@ def materialise(
     recipes: dict[str, Recipe],
     log: Log | None = None,
     force: bool = False,
-) -> Outcome:
+) -> Materialised:
     """Bring an artefact up to date. A failed blocking check leaves the previous artefact where it is.
 
     Args:
@@ -303,14 +260,14 @@ def materialise(
         fresh = previous is not None and previous.manifest.recipe == wanted and recipe.intact(tools, previous)
         if fresh and not force:
             assert previous is not None
-            return Outcome(previous, built=False, faults=previous.manifest.info["faults"])
+            return Materialised(previous, built=False, faults=previous.manifest.info["faults"])
         started = time.monotonic()
         repeats = previous if fresh else None
         work = Work(tools, recipe, partition, store.draft(recipe.key, partition), log, repeats)
         recipe.build(work)
         faults = {check.name: fault for check in recipe.checks if (fault := check.run(work)) is not None}
         if any(check.blocking and check.name in faults for check in recipe.checks):
-            return Outcome(previous, built=True, faults=faults)
+            return Materialised(previous, built=True, faults=faults)
         artefact = store.commit(
             work.draft,
             recipe.key,
@@ -321,103 +278,9 @@ def materialise(
             info={**work.info, "recomputed": work.recomputed, "shown": work.shown, "faults": faults},
             seconds=time.monotonic() - started,
         )
-        return Outcome(artefact, built=True, faults=faults)
+        return Materialised(artefact, built=True, faults=faults)
 
 
 def _there(key: str, recipe: Recipe, partition: str | None, tools: Tools, recipes: dict[str, Recipe]) -> bool:
     corpora = [partition] if recipe.partitioned else list(tools.settings.corpora)
     return all(tools.store.find(key, corpus) for corpus in (corpora if recipes[key].partitioned else [None]))
-
-
-def code_version(recipe: Recipe, tools: Tools) -> str:
-    """The recipe's version and a digest of the settings that it depends on: either one changes what would be built."""
-    try:
-        return f"{recipe.version}-{digest(recipe.settings(tools))[:12]}"
-    except MogError as error:
-        # The graph has to load all the same: building the asset says what is wrong.
-        return f"{recipe.version}-{digest(str(error))[:12]}"
-
-
-def as_asset(
-    recipe: Recipe,
-    recipes: dict[str, Recipe],
-    tools: Tools,
-    after: Sequence[str] = (),
-    condition: dg.AutomationCondition | None = None,
-) -> dg.AssetsDefinition:
-    """The Dagster asset of a recipe: content hash as data version, counts and pictures as metadata, blocking checks.
-
-    Args:
-        recipe: What the asset makes.
-        recipes: All recipes, by key.
-        tools: Resources that tell the settings the asset depends on.
-        after: Keys of assets that it follows without reading them.
-        condition: When it is materialised by itself.
-    """
-    key = dg.AssetKey(recipe.key.split("/"))
-
-    @dg.asset(
-        key=key,
-        deps=[dg.AssetKey(dep.split("/")) for dep in (*recipe.deps, *after)],
-        partitions_def=CORPUS if recipe.partitioned else None,
-        group_name=recipe.group,
-        description=recipe.description,
-        code_version=code_version(recipe, tools),
-        automation_condition=condition,
-        kinds=set(recipe.kinds),
-        pool=recipe.pool,
-        required_resource_keys={"tools"},
-        check_specs=[
-            dg.AssetCheckSpec(check.name, asset=key, description=check.description, blocking=check.blocking)
-            for check in recipe.checks
-        ],
-        op_tags={"nvidia.com/gpu": "1"} if recipe.pool == "gpu" else None,
-    )
-    def compute(context):  # type: ignore[no-untyped-def]  # Dagster reads the annotation, and cannot read a string
-        partition = context.partition_key if recipe.partitioned else None
-        tools: Tools = context.resources.tools
-        if partition is not None and partition not in tools.settings.corpora:
-            known = ", ".join(tools.settings.corpora)
-            raise dg.Failure(
-                description=f"{label(recipe.key, partition)}: expected a corpus of mog.yaml ({known}), "
-                f"got {partition!r}: name it there, or delete the partition",
-                allow_retries=False,
-            )
-        try:
-            force = recipe.repeatable and context.run.tags.get(FORCE) == "true"
-            outcome = materialise(recipe, partition, tools, recipes, context.log.info, force)
-        except MogError as error:
-            # A message for people needs no retry and no traceback of ours.
-            raise dg.Failure(description=str(error), allow_retries=False) from error
-        for check in recipe.checks:
-            fault = outcome.faults.get(check.name)
-            yield dg.AssetCheckResult(
-                check_name=check.name,
-                asset_key=key,
-                passed=fault is None,
-                severity=dg.AssetCheckSeverity.ERROR if check.blocking else dg.AssetCheckSeverity.WARN,
-                metadata={"fault": fault} if fault else {"checked": "now" if outcome.built else "when it was built"},
-            )
-        blocking = {check.name for check in recipe.checks if check.blocking}
-        if faults := "; ".join(f"{name}: {fault}" for name, fault in outcome.faults.items() if name in blocking):
-            raise dg.Failure(description=f"{label(recipe.key, partition)}: {faults}", allow_retries=False)
-        assert outcome.artefact is not None
-        yield dg.MaterializeResult(
-            metadata=_metadata(outcome), data_version=dg.DataVersion(outcome.artefact.manifest.version)
-        )
-
-    return compute
-
-
-def _metadata(outcome: Outcome) -> dict[str, Any]:
-    assert outcome.artefact is not None
-    manifest = outcome.artefact.manifest
-    recomputed = manifest.info["recomputed"] if outcome.built else dict.fromkeys(manifest.info["recomputed"], 0)
-    metadata: dict[str, Any] = dict(manifest.counts)
-    metadata["bytes"] = sum(entry["bytes"] for entry in manifest.files.values())
-    metadata["seconds to build"] = round(manifest.seconds, 3)
-    metadata["built now"] = outcome.built
-    metadata["recomputed"] = dg.MetadataValue.json(recomputed)
-    for title, text in manifest.info["shown"].items():
-        metadata[title] = dg.MetadataValue.md(text)
-    return metadata

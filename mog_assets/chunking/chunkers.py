@@ -14,8 +14,8 @@ from pathlib import Path
 
 import numpy as np
 
+from mog_assets.chunking.sentences import cut, sentence_ends, token_starts, units
 from mog_assets.config import ChunkerSettings
-from mog_assets.corpus.sentences import cut, sentence_ends, token_starts, units
 
 Spans = np.ndarray  # int64, shape (n, 2): start and end offset of each level-1 chunk, in characters
 
@@ -295,7 +295,7 @@ def _make_semantic(options: Options) -> Split:
 
 def _make_learned(options: Options) -> Split:
     # Nobody else waits for torch.
-    from mog_assets.corpus.learned import opened, spans_of
+    from mog_assets.chunking.learned import opened, spans_of
 
     assert options.weights is not None
     scorer, model = opened(options.weights, options.encoder)

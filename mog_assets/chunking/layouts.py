@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from functools import lru_cache
 from pathlib import Path
@@ -11,11 +10,7 @@ from typing import Protocol
 import numpy as np
 import pyarrow.parquet as pq
 
-from mog_assets.config import MOST_LEVELS
-from mog_assets.corpus.chunks import Layout
-
-# Beside the level-1 spans of a corpus that has a granularity of its own: `finest_chars` and `levels`.
-GRANULARITY = "granularity.json"
+from mog_assets.chunking.chunks import Layout
 
 
 class Stored(Protocol):
@@ -44,34 +39,23 @@ def _bucket_layout(documents: Path, spans: Path, *_: tuple[int, int]) -> Layout:
     return Layout("", ids, np.concatenate([[0], np.cumsum(counts)]), both)
 
 
-def join_layouts(corpus: str, parts: Sequence[Layout], levels: int | None = None) -> Layout:
+def join_layouts(corpus: str, parts: Sequence[Layout]) -> Layout:
     """The layout of a corpus from those of its buckets, or of several corpora, in order.
 
     Args:
         corpus: Its name.
         parts: What it is made of.
-        levels: Number of levels of all of it; None: each part keeps its own.
     """
     counts = np.concatenate([np.diff(p.offsets) for p in parts]) if parts else np.zeros(0, np.int64)
-    own = [np.broadcast_to(p.levels, len(p.documents)) for p in parts]
     return Layout(
         corpus,
         [document for p in parts for document in p.documents],
         np.concatenate([[0], np.cumsum(counts)]).astype(np.int64),
         np.concatenate([p.spans for p in parts]) if parts else np.zeros((0, 2), np.int64),
-        levels or (np.concatenate(own) if own else MOST_LEVELS),
     )
 
 
 def open_layout(corpus: str, documents: Stored, chunks: Stored) -> Layout:
     """The layout of a corpus; documents are in order of bucket, then of id."""
     names = documents.names("bucket")
-    buckets = [bucket_layout(documents.path(n), chunks.path(n)) for n in names]
-    return join_layouts(corpus, buckets, levels_of(chunks))
-
-
-def levels_of(chunks: Stored) -> int:
-    """Number of levels of the corpus that some level-1 spans are of."""
-    if GRANULARITY not in chunks.names(GRANULARITY):
-        return MOST_LEVELS
-    return int(json.loads(chunks.path(GRANULARITY).read_text(encoding="utf-8"))["levels"])
+    return join_layouts(corpus, [bucket_layout(documents.path(n), chunks.path(n)) for n in names])

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from mog_assets.arrays import save_array
-from resources.recipe import Work
+from mog_assets.recipe import Work
 
 # Texts that are in memory at a time while a corpus is encoded.
 _TEXTS_AT_ONCE = 20_000

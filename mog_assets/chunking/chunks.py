@@ -2,9 +2,6 @@
 
 References: Zhong et al. 2024 (Mix-of-Granularity), section 3.1: a chunk of level j is two adjacent chunks of level j−1
 of the same document; a trailing odd chunk is promoted alone. Only level-1 spans are stored.
-
-A corpus may have fewer levels than the graph (`levels: auto`): all its chunks are promoted alone from its coarsest
-level on. A level above that is an alias of the coarsest one, with the same chunks under the same numbers.
 """
 
 from __future__ import annotations
@@ -20,10 +17,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from mog_assets.config import MOST_LEVELS
-from mog_assets.corpus.chunkers import CHUNKERS, Options, spans_to, unit_chars
-from mog_assets.corpus.reuse import write_rows
-from mog_assets.corpus.sentences import units
+from mog_assets.chunking.chunkers import CHUNKERS, Options, spans_to, unit_chars
+from mog_assets.chunking.reuse import write_rows
+from mog_assets.chunking.sentences import units
 
 
 def coarser_count(counts: np.ndarray) -> np.ndarray:
@@ -40,14 +36,12 @@ class Layout:
         documents: Ids of its n documents, in store order.
         offsets: int64 array of shape (n + 1,): level-1 chunks of document i are offsets[i] … offsets[i+1] − 1.
         spans: int64 array of shape (chunks, 2): start and end offset of every level-1 chunk in its document's text.
-        levels: Number of levels: of all documents, or an int64 array of shape (n,). A level above it is an alias of it.
     """
 
     corpus: str
     documents: Sequence[str]
     offsets: np.ndarray
     spans: np.ndarray
-    levels: int | np.ndarray = MOST_LEVELS
 
     @cached_property
     def _level_offsets(self) -> dict[int, np.ndarray]:
@@ -62,14 +56,8 @@ class Layout:
         """int64 array of shape (n + 1,): chunks of document i at this level are its entries i … i+1 (end exclusive)."""
         if level not in self._level_offsets:
             below = np.diff(self.level_offsets(level - 1))
-            counts = np.where(level <= np.asarray(self.levels), coarser_count(below), below)
-            self._level_offsets[level] = np.concatenate([[0], np.cumsum(counts)])
+            self._level_offsets[level] = np.concatenate([[0], np.cumsum(coarser_count(below))])
         return self._level_offsets[level]
-
-    def _width(self, document: np.ndarray, level: int) -> np.ndarray:
-        """Level-1 chunks in a chunk of `level` of each of these documents, but for the last one of a document."""
-        levels = np.broadcast_to(self.levels, len(self.documents))[document]
-        return np.left_shift(1, np.minimum(level, levels) - 1)
 
     def count(self, level: int) -> int:
         """Number of chunks at a level."""
@@ -78,13 +66,13 @@ class Layout:
     def containing(self, finest: np.ndarray, level: int) -> np.ndarray:
         """The chunk at `level` that contains each of these level-1 chunks."""
         document = self.document_of[finest]
-        return self.level_offsets(level)[document] + (finest - self.offsets[document]) // self._width(document, level)
+        return self.level_offsets(level)[document] + (finest - self.offsets[document]) // (1 << (level - 1))
 
     def covered(self, chunks: np.ndarray, level: int) -> tuple[np.ndarray, np.ndarray]:
         """First and last-plus-one level-1 chunk that each of these chunks of `level` covers."""
         offsets = self.level_offsets(level)
         document = np.searchsorted(offsets, chunks, side="right") - 1
-        width = self._width(document, level)
+        width = 1 << (level - 1)
         first = self.offsets[document] + (chunks - offsets[document]) * width
         return first, np.minimum(first + width, self.offsets[document + 1])
 

@@ -22,12 +22,12 @@ from typing import Any
 
 import numpy as np
 
-from mog_assets.corpus.chunkers import WINDOW, Spans, candidates, least, opening, spans_to, unit_chars
-from mog_assets.corpus.sentences import units
-from mog_assets.corpus.text_encoder import joint, tokens_of
-from mog_assets.corpus.text_encoder import opened as opened_encoder
-from mog_assets.errors import MogError
+from mog_assets.chunking.chunkers import WINDOW, Spans, candidates, least, opening, spans_to, unit_chars
+from mog_assets.chunking.sentences import units
+from mog_assets.chunking.text_encoder import joint, tokens_of
+from mog_assets.chunking.text_encoder import opened as opened_encoder
 from mog_assets.tensors import decode, encode
+from resources.errors import MogError
 
 # The unit before the start and the one behind the window are seen as well.
 _SEEN = WINDOW + 2

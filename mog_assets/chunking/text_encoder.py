@@ -18,7 +18,7 @@ from typing import Any
 
 import numpy as np
 
-from mog_assets.errors import MogError
+from resources.errors import MogError
 
 FILES = ("config.json", "tokenizer.json")
 # Tokens of a window where neither the model nor its tokenizer has a limit.

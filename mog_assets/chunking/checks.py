@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pyarrow.parquet as pq
 
-from mog_assets.corpus.layouts import levels_of, open_layout
-from resources.recipe import Check, Work
+from mog_assets.chunking.layouts import open_layout
+from mog_assets.recipe import Check, Work
 
 
 def _spans_tile(work: Work) -> str | None:
@@ -29,11 +29,9 @@ SPANS_TILE = Check("spans_tile", "The spans of every document start at 0, touch,
 
 
 def halved(level: int) -> Check:
-    """Level j has ⌈n/2⌉ of the n chunks of level j − 1, in every document; an alias has none to be counted."""
+    """Level j has ⌈n/2⌉ of the n chunks of level j − 1, in every document."""
 
     def run(work: Work) -> str | None:
-        if level > levels_of(work.input("chunks/level_1")):
-            return None
         below = np.load(work.input(f"chunks/level_{level - 1}").path("counts.npy")).astype(np.int64)
         here = np.load(work.draft.path("counts.npy"))
         layout = open_layout(str(work.corpus), work.input("documents"), work.input("chunks/level_1"))

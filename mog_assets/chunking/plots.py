@@ -1,47 +1,12 @@
-"""Pictures of a corpus, and how every picture is made."""
+"""Pictures of chunks and of the training of a chunker."""
 
 from __future__ import annotations
 
-import io
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
-
-MAX_BYTES = 60_000
-
-
-def new_figure(width: float, height: float, layout: Literal["constrained"] | None = "constrained") -> Figure:
-    """An empty figure, in inches."""
-    # The object, not pyplot: pyplot keeps every figure alive and asks for a display.
-    from matplotlib.figure import Figure
-
-    return Figure(figsize=(width, height), layout=layout)
-
-
-def png(figure: Figure) -> bytes:
-    """The figure at the finest resolution that stays below `MAX_BYTES`."""
-    from PIL import Image
-
-    data = b""
-    for dpi in (110, 90, 72, 56):
-        buffer = io.BytesIO()
-        figure.savefig(buffer, format="png", dpi=dpi, facecolor="white")
-        # A palette: text and lines need few colours, and a byte a pixel instead of four.
-        small = io.BytesIO()
-        Image.open(buffer).convert("RGB").quantize(64).save(small, format="png", optimize=True)
-        data = small.getvalue()
-        if len(data) < MAX_BYTES:
-            break
-    return data
-
-
-def plain(text: str) -> str:
-    """Text that matplotlib does not read as a formula."""
-    return str(text).replace("$", r"\$")
+from mog_assets.plots import new_figure, png
 
 
 def length_histogram(lengths: np.ndarray, level: int) -> bytes:

@@ -15,7 +15,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from mog_assets.corpus.documents import parse_line, printable, read_lines, shifted
-from mog_assets.errors import MogError
+from resources.errors import MogError
 
 _TEXTS = ("id", "question", "kind", "split", "answer", "long_answer")
 SPLITS = ("train", "dev", "test")

@@ -14,14 +14,13 @@ from mog_assets.answering.retrieve import texts
 from mog_assets.answering.roles import Asked
 from mog_assets.answering.rows import AnswerRow
 from mog_assets.config import Settings
-from mog_assets.corpus.questions import Question
-from mog_assets.errors import ConfigError, MogError
-from mog_assets.retrieval.checks import collection_fault
+from mog_assets.questions.sets import Question
 from mog_assets.retrieval.corpora import Corpora, Read
 from mog_assets.retrieval.methods import Method, parse
 from mog_assets.routing.assets import families
 from mog_assets.routing.retrieve import Retrieval
-from resources.recipe import Tools
+from mog_assets.tools import Tools
+from resources.errors import ConfigError
 
 
 @dataclass(frozen=True)
@@ -156,45 +155,3 @@ def ask(
     if how.retrieval is not None and how.retrieval.routed and row.passages:
         weights = _weights(_retrieval(tools, tools.store.read, names, question), how.retrieval)
     return Told(row, how.name, row.passages, weights)
-
-
-def verify(settings: Settings) -> tuple[int, list[str]]:
-    """Number of artefacts checked, and what is wrong, a sentence each."""
-    from mog_assets.automation import graph
-    from mog_assets.corpus.assets import leftovers
-    from resources.store import label
-
-    tools, checked, faults = Tools(settings), 0, []
-    for recipe in graph(settings).values():
-        for corpus in settings.corpora if recipe.partitioned else [None]:
-            artefact = tools.store.find(recipe.key, corpus)
-            if artefact is None and recipe.on_demand:
-                continue
-            checked += 1
-            if artefact is None:
-                faults.append(f"{label(recipe.key, corpus)}: not materialised, or files are missing: run `mog run`")
-                continue
-            faults += tools.store.verify(artefact)
-            if recipe.key.startswith("collections/") and corpus is not None:
-                level = int(recipe.key.rsplit("_", 1)[1])
-                size = artefact.manifest.info["size"]
-                try:
-                    fault = collection_fault(tools.qdrant, level, size, corpus, artefact.path("ids.npy"))
-                except MogError as error:
-                    fault = str(error)
-                faults += [fault] if fault else []
-    left = leftovers(tools.store, settings.corpora)
-    for corpus, assets in left.items():
-        faults.append(f"corpus {corpus} is not in mog.yaml, but {', '.join(assets)} of it are there: run `mog run`")
-    for level in settings.level_range:
-        try:
-            held = tools.qdrant.counts(f"level_{level}")
-        except MogError as error:
-            faults.append(str(error))
-            continue
-        for corpus in sorted(held.keys() - settings.corpora.keys() - left.keys()):
-            faults.append(
-                f"collection level_{level} holds {held[corpus]} points of corpus {corpus}, which is not in mog.yaml: "
-                f"delete the collection (`qdrant/level_{level}` of the home folder) and run `mog run`"
-            )
-    return checked, faults

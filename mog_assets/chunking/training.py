@@ -19,10 +19,9 @@ from typing import Any
 
 import numpy as np
 
-from mog_assets.config import ChunkerTraining
-from mog_assets.corpus.chunkers import WINDOW, candidates, least
-from mog_assets.corpus.chunks import chunk_text
-from mog_assets.corpus.learned import (
+from mog_assets.chunking.chunkers import WINDOW, candidates, least
+from mog_assets.chunking.chunks import chunk_text
+from mog_assets.chunking.learned import (
     Scorer,
     Shape,
     Windows,
@@ -38,10 +37,11 @@ from mog_assets.corpus.learned import (
     weights_of,
     windows,
 )
-from mog_assets.corpus.questions import Question
-from mog_assets.corpus.sentences import token_starts, units
-from mog_assets.corpus.text_encoder import TextEncoder, joint
-from mog_assets.errors import MogError
+from mog_assets.chunking.sentences import token_starts, units
+from mog_assets.chunking.text_encoder import TextEncoder, joint
+from mog_assets.config import ChunkerTraining
+from mog_assets.questions.sets import Question
+from resources.errors import MogError
 
 # Tokens to answer at which curves and early stopping count a question as lost: its tail would decide every mean.
 LOST = 2000

@@ -1,0 +1,1 @@
+"""Cut documents into level-1 chunks; coarser levels by index arithmetic."""

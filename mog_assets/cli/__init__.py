@@ -1,0 +1,29 @@
+"""The command `mog`."""
+
+from __future__ import annotations
+
+import click
+
+from mog_assets.cli import build, experiment, measure, search
+
+
+@click.group()
+@click.version_option(package_name="mog-assets")
+def main() -> None:
+    """Build, search and measure retrieval that chooses its own granularity."""
+
+
+for command in (
+    build.run,
+    search.retrieve,
+    search.ask,
+    measure.scores,
+    measure.compare,
+    measure.export,
+    measure.score_mirage,
+    experiment.experiment,
+    experiment.results,
+    build.verify,
+    build.ui,
+):
+    main.add_command(command)

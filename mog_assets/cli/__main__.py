@@ -1,0 +1,5 @@
+"""`python -m mog_assets.cli`."""
+
+from mog_assets.cli import main
+
+main()

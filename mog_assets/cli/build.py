@@ -1,0 +1,130 @@
+"""Commands that make and check what the graph holds: `run`, `verify`, `ui`."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Sequence
+from importlib.resources import files
+from typing import Any
+
+import click
+
+from mog_assets import config
+from mog_assets.cli.common import FAILED, config_option, guarded, settings_of
+from mog_assets.cli.measure import print_leaderboard
+
+
+@click.command()
+@config_option
+@click.option("--corpus", "corpora", multiple=True, help="Only this corpus; may be given several times.")
+@click.option("--select", multiple=True, help="Only this asset, or selection of assets (`+router`, `group:corpus`).")
+@click.option("--force", multiple=True, help="Make this asset again though it is up to date: `topics/model`, `runs`.")
+@click.option("--json", "as_json", is_flag=True, help="What was done, as JSON.")
+@guarded
+def run(
+    path: str | None, corpora: tuple[str, ...], select: tuple[str, ...], force: tuple[str, ...], as_json: bool
+) -> None:
+    """Materialise what is stale and print the leaderboard."""
+    from resources.progress import bars
+
+    settings = settings_of(path)
+    started = time.monotonic()
+    with bars():
+        from mog_assets.runner import run as materialise
+
+        report = materialise(settings, corpora, select, force)
+    seconds = time.monotonic() - started
+    if as_json:
+        summary = {"seconds": seconds, "peak_memory_bytes": _peak_memory(), "steps": report.steps}
+        click.echo(json.dumps({**summary, "failures": report.failures}, indent=1))
+    else:
+        if report.steps or not report.failures:
+            _print_steps(report.steps, seconds)
+        _print_passed_over(settings, corpora)
+    for failure in report.failures:
+        click.echo(f"mog: {failure}", err=True)
+    if report.failures:
+        sys.exit(FAILED)
+    if not as_json:
+        print_leaderboard(settings)
+
+
+def _peak_memory() -> int:
+    import resource
+
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+
+
+def _print_steps(steps: list[dict[str, Any]], seconds: float) -> None:
+    from rich.console import Console
+    from rich.table import Table
+
+    console = Console(width=None if sys.stdout.isatty() else 160)
+    if not steps:
+        console.print(f"Everything is up to date: nothing was recomputed ({seconds:.1f} s).")
+        return
+    totals: dict[str, dict[str, Any]] = {}
+    for step in steps:
+        total = totals.setdefault(step["asset"], {"corpora": 0, "seconds": 0.0, "recomputed": {}})
+        total["corpora"] += step["corpus"] is not None
+        total["seconds"] += step["seconds"]
+        for name, count in step["recomputed"].items():
+            total["recomputed"][name] = total["recomputed"].get(name, 0) + count
+    table = Table("asset", "corpora", "seconds", "recomputed")
+    for asset, total in totals.items():
+        done = ", ".join(f"{count:,} {name}" for name, count in total["recomputed"].items())
+        table.add_row(asset, str(total["corpora"] or ""), f"{total['seconds']:.2f}", done)
+    console.print(table)
+    console.print(f"{seconds:.1f} s, {_peak_memory() / 2**20:,.0f} MiB at most")
+
+
+def _print_passed_over(settings: config.Settings, corpora: Sequence[str]) -> None:
+    """Say how many documents could not be used; nobody should have to look for that."""
+    import pyarrow.parquet as pq
+
+    from resources.store import Store
+
+    for corpus in corpora or settings.corpora:
+        artefact = Store(settings.home).find("documents", corpus)
+        if artefact is not None and (count := int(artefact.manifest.counts["quarantined"])):
+            first = pq.read_table(artefact.path("quarantine.parquet")).slice(0, 1).to_pylist()[0]
+            documents = "document was" if count == 1 else "documents were"
+            click.echo(f"{corpus}: {count:,} {documents} passed over; the first: {first['place']}: {first['reason']}")
+
+
+@click.command()
+@config_option
+@guarded
+def verify(path: str | None) -> None:
+    """Check every artefact against its manifest, Qdrant against its collections' manifests, and for leftovers."""
+    from mog_assets.verification import verify as check
+
+    settings = settings_of(path)
+    checked, faults = check(settings)
+    for fault in faults:
+        click.echo(f"mog: {fault}", err=True)
+    click.echo(f"{checked} artefacts checked, {len(faults)} faults")
+    if faults:
+        sys.exit(FAILED)
+
+
+@click.command()
+@config_option
+@click.option("--port", type=click.IntRange(1, 65535), default=3000, show_default=True)
+@click.option("--host", default="127.0.0.1", show_default=True)
+@guarded
+def ui(path: str | None, port: int, host: str) -> None:
+    """Open the Dagster UI on this project's home (Ctrl-C ends it)."""
+    settings = settings_of(path)
+    from mog_assets.runner import instance, prepare_home
+
+    with instance(settings):
+        pass
+    click.echo(f"http://{host}:{port}")
+    command = [sys.executable, "-m", "dagster", "dev", "-p", str(port), "-h", host]
+    command += ["-f", str(files("mog_assets") / "definitions.py")]
+    sys.exit(subprocess.call(command, env={**os.environ, "DAGSTER_HOME": str(prepare_home(settings))}))

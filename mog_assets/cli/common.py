@@ -1,0 +1,51 @@
+"""What the commands have in common: the option --config, errors for people, tables."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable, Sequence
+from functools import wraps
+from typing import Any
+
+import click
+
+from mog_assets import config
+from resources.errors import ConfigError, MogError
+
+FAILED, BAD_USAGE = 1, 2
+
+
+def guarded(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Errors for people become one line on standard error and an exit code."""
+
+    @wraps(function)
+    def guarded(*args: Any, **kwargs: Any) -> Any:
+        try:
+            return function(*args, **kwargs)
+        except MogError as error:
+            click.echo(f"mog: {error}", err=True)
+            sys.exit(BAD_USAGE if isinstance(error, ConfigError) else FAILED)
+
+    return guarded
+
+
+def settings_of(path: str | None) -> config.Settings:
+    """The settings of a configuration file, which commands and workers that are started from here then read too."""
+    if path:
+        os.environ[config.CONFIG_VARIABLE] = os.path.abspath(path)
+    return config.load()
+
+
+config_option = click.option("--config", "path", help="Configuration file instead of mog.yaml (or MOG_CONFIG).")
+
+
+def print_table(title: str, rows: Sequence[dict[str, Any]]) -> None:
+    """Print rows as a table."""
+    from rich.console import Console
+    from rich.table import Table
+
+    table = Table(*rows[0], title=title)
+    for row in rows:
+        table.add_row(*(str(value) for value in row.values()))
+    Console(width=None if sys.stdout.isatty() else 200).print(table)

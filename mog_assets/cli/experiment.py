@@ -1,0 +1,128 @@
+"""The papers' experiments: `experiment`, `results`."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import click
+
+from mog_assets import config
+from mog_assets.cli.common import FAILED, config_option, guarded, settings_of
+from resources.errors import ConfigError, MogError
+
+
+@click.command()
+@click.argument("names", nargs=-1)
+@config_option
+@click.option("--all", "every", is_flag=True, help="Every experiment that this project can have.")
+@click.option("--json", "as_json", is_flag=True, help="What was found, as JSON.")
+@guarded
+def experiment(names: tuple[str, ...], path: str | None, every: bool, as_json: bool) -> None:
+    """Do the experiments NAMES and print what they found; list them where none is named."""
+    from mog_assets.experiments.assets import PREFIX, findings, offered
+
+    settings = settings_of(path)
+    there = {found.name: found for found in offered(settings)}
+    if unknown := [name for name in names if name not in there]:
+        raise ConfigError(f"NAMES: expected some of {', '.join(there) or 'none'}, got {unknown[0]!r}")
+    wanted = list(there) if every else list(dict.fromkeys(names))
+    if not wanted:
+        _list_experiments(settings, list(there.values()), as_json)
+        return
+    from mog_assets.plan import up_to_date
+    from mog_assets.runner import experiment as do
+    from resources.progress import bars
+    from resources.store import Store
+
+    with bars():
+        report = do(settings, [f"{PREFIX}{name}" for name in wanted])
+    store, states = Store(settings.home), up_to_date(settings, [f"{PREFIX}{name}" for name in wanted])
+    done = [name for name in wanted if states[f"{PREFIX}{name}"] == "up to date"]
+    found = [told for name in done if (told := findings(store, name)) is not None]
+    if as_json:
+        click.echo(json.dumps([told.to_json() for told in found], ensure_ascii=False, indent=1))
+    else:
+        _print_found(found)
+    for failure in report.failures:
+        click.echo(f"mog: {failure}", err=True)
+    if report.failures:
+        sys.exit(FAILED)
+
+
+def _list_experiments(settings: config.Settings, there: Sequence[Any], as_json: bool) -> None:
+    from rich.console import Console
+    from rich.table import Table
+
+    from mog_assets.experiments.assets import PREFIX
+    from mog_assets.plan import up_to_date
+
+    states = up_to_date(settings, [f"{PREFIX}{found.name}" for found in there])
+    rows = [{"name": e.name, "title": e.title, "asks": e.asks, "state": states[f"{PREFIX}{e.name}"]} for e in there]
+    if as_json:
+        click.echo(json.dumps(rows, ensure_ascii=False, indent=1))
+        return
+    table = Table("experiment", "state", "asks")
+    for row in rows:
+        table.add_row(row["name"], row["state"], row["asks"])
+    Console(width=None if sys.stdout.isatty() else 160).print(table)
+
+
+def _print_found(found: Sequence[Any]) -> None:
+    from rich.console import Console
+    from rich.markup import escape
+    from rich.table import Table
+
+    console = Console(width=None if sys.stdout.isatty() else 200)
+    for told in found:
+        console.rule(escape(told.title))
+        console.print(escape(told.asks))
+        for title, rows in told.tables.items():
+            head = list(dict.fromkeys(name for row in rows for name in row))
+            table = Table(*(escape(name) for name in head), title=escape(title))
+            for row in rows:
+                cells = (row.get(name) for name in head)
+                table.add_row(
+                    *(f"{c:.4g}" if isinstance(c, float) else escape(str("" if c is None else c)) for c in cells)
+                )
+            console.print(table)
+        for claim in told.claims:
+            console.print(f"[bold]{claim['verdict']}[/bold]: {escape(claim['claim'])} ({escape(claim['paper'])})")
+            console.print(f"  {escape(claim['because'])}")
+
+
+@click.command()
+@click.argument("configs", nargs=-1, metavar="[CONFIG]...")
+@click.option("--to", type=click.Path(path_type=Path, dir_okay=False), help="File to write. [standard output]")
+@guarded
+def results(configs: tuple[str, ...], to: Path | None) -> None:
+    """Write what the experiments of one or several configurations found as one Markdown page."""
+    from mog_assets.experiments.assets import PREFIX, offered, project
+    from mog_assets.experiments.results import markdown
+    from mog_assets.plan import up_to_date
+    from resources.store import atomic
+
+    projects = []
+    for path in configs or (config.file(),):
+        settings = config.load(path)
+        states = up_to_date(settings, [f"{PREFIX}{found.name}" for found in offered(settings)])
+        if stale := [key.removeprefix(PREFIX) for key, state in states.items() if state == "stale"]:
+            raise MogError(
+                f"{path}: expected experiments that are up to date, but something has changed since "
+                f"{', '.join(stale)} were done: run `mog experiment {' '.join(stale)}`"
+            )
+        file = Path(path).resolve()
+        projects.append(project(file.parent.name if file.stem == "mog" else file.stem, settings))
+    names = [os.path.relpath(path) for path in configs]
+    text = markdown(projects, " ".join(["mog results", *names, *(["--to", str(to)] if to else [])]))
+    if to is None:
+        click.echo(text, nl=False)
+        return
+    to.parent.mkdir(parents=True, exist_ok=True)
+    with atomic(to) as temporary:
+        temporary.write_text(text, encoding="utf-8")
+    click.echo(f"{to}: {sum(len(p.told) for p in projects)} experiments of {len(projects)} projects")

@@ -1,0 +1,214 @@
+"""Commands about measures: `scores`, `compare`, `export`, `score-mirage`."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import click
+
+from mog_assets import config
+from mog_assets.cli.common import config_option, guarded, print_table, settings_of
+from resources.errors import ConfigError, MogError
+
+
+@click.command()
+@config_option
+@click.option("--json", "as_json", is_flag=True, help="Every measure of every method as JSON.")
+@click.option("--answers", is_flag=True, help="With --json: the scores of answers, not of retrieval.")
+@guarded
+def scores(path: str | None, as_json: bool, answers: bool) -> None:
+    """Print the scores that were measured last."""
+    from resources.store import Store
+
+    settings = settings_of(path)
+    stored = Store(settings.home).read("answer_scores" if answers else "scores")
+    if as_json:
+        import pandas as pd
+
+        frame = pd.read_parquet(stored.path("scores.parquet")).astype(object)
+        rows = frame.where(frame.notna(), None).to_dict("records")
+        click.echo(json.dumps(rows, ensure_ascii=False, indent=1))
+    else:
+        print_leaderboard(settings)
+
+
+def print_leaderboard(settings: config.Settings) -> None:
+    """Print the scores of every question set that was measured, and those of answers."""
+    import pandas as pd
+
+    from mog_assets.evaluation.answers import answer_board
+    from mog_assets.evaluation.measures import headline_measures
+    from mog_assets.evaluation.scores import leaderboard
+    from resources.store import Store
+
+    store = Store(settings.home)
+    boards: list[tuple[str, Callable[[pd.DataFrame, str], list[dict[str, Any]]], str]] = [
+        ("scores", lambda scores, name: leaderboard(scores, name, headline_measures(settings.k)), ""),
+        ("answer_scores", answer_board, ", answers"),
+    ]
+    for key, board, what in boards:
+        artefact = store.find(key)
+        scores = pd.read_parquet(artefact.path("scores.parquet")) if artefact else pd.DataFrame()
+        for name in sorted(set(scores["question_set"])) if len(scores) else ():
+            rows = board(scores, name)
+            questions = int(scores[scores["question_set"] == name]["n"].max())
+            print_table(f"{name}{what}: {questions} questions, value [95 % interval]", rows)
+
+
+@click.command()
+@click.argument("base")
+@click.argument("other")
+@click.option("--measure", "measures", multiple=True, help="[ER, nDCG@10, tokens_to_answer]")
+@click.option("--to", type=click.Path(path_type=Path, dir_okay=False), help="Markdown file to write as well.")
+@click.option("--json", "as_json", is_flag=True, help="As JSON.")
+@guarded
+def compare(base: str, other: str, measures: tuple[str, ...], to: Path | None, as_json: bool) -> None:
+    """Compare the scores of the configuration OTHER with those of BASE, method by method, question by question."""
+    import pandas as pd
+
+    from mog_assets import markdown
+    from mog_assets.evaluation.scores import side_by_side
+    from resources.store import Store, atomic
+
+    wanted = list(dict.fromkeys(measures or ("ER", "nDCG@10", "tokens_to_answer")))
+    both = [config.load(path) for path in (base, other)]
+    tables = [pd.read_parquet(Store(s.home).read("scores").path("per_question.parquet")) for s in both]
+    for path, table in zip((base, other), tables, strict=True):
+        known = [column for column in table if table[column].dtype.kind == "f"]
+        if unknown := [name for name in wanted if name not in known]:
+            raise MogError(f"--measure: expected measures of {path} ({', '.join(known)}), got {', '.join(unknown)}")
+    found = side_by_side(tables[0], tables[1], wanted, both[0].seed)
+    if not found:
+        raise MogError(f"{other}: expected questions and methods that {base} was scored on as well, got none")
+    if as_json:
+        frames = {name: table.astype(object) for name, table in found.items()}
+        rows_of = {name: frame.where(frame.notna(), None).to_dict("records") for name, frame in frames.items()}
+        click.echo(json.dumps(rows_of, ensure_ascii=False, indent=1))
+        return
+    page = [f"# {Path(other).name} against {Path(base).name}\n"]
+    for name, table in found.items():
+        rows = _compared(table, wanted)
+        title = f"{name}: {int(table['n'].max())} questions, {Path(base).name} → {Path(other).name}, p (Holm)"
+        print_table(title, rows)
+        page += [f"## {title}\n", markdown.table(rows, 200)]
+    if to is not None:
+        to.parent.mkdir(parents=True, exist_ok=True)
+        command = f"`mog compare {base} {other} --to {to}`: mean paired differences with 95 % intervals."
+        with atomic(to) as temporary:
+            temporary.write_text("\n".join([page[0], command + "\n", *page[1:], ""]), encoding="utf-8")
+
+
+def _compared(table: Any, measures: Sequence[str]) -> list[dict[str, str]]:
+    """A row per method; measures whose means are above 10 have no decimals."""
+    from mog_assets.evaluation.scores import p_text
+
+    rows = []
+    for method, part in table.groupby("cell", sort=False):
+        row = {"method": str(method)}
+        for name in measures:
+            one = part.set_index("measure").loc[name]
+            digits = 0 if one["value"] > 10 else 3
+            row[name] = f"{one['value']:.{digits}f} → {one['other']:.{digits}f}"
+            row[f"difference of {name}"] = (
+                f"{one['difference']:+.{digits}f} [{one['difference_low']:+.{digits}f}, "
+                f"{one['difference_high']:+.{digits}f}], {p_text(one['p'])}"
+            )
+        rows.append(row)
+    return rows
+
+
+@click.command()
+@config_option
+@click.option("--to", "folder", type=click.Path(path_type=Path), help="Where to. [`export` beside the configuration]")
+@guarded
+def export(path: str | None, folder: Path | None) -> None:
+    """Write TREC runs and qrels, and all scores as Parquet and CSV, and print which files were written.
+
+    In TREC files and in file names a character that does no good there is percent-encoded. In CSV a text that a
+    spreadsheet would take for a formula has an apostrophe before it.
+    """
+    from resources.store import atomic
+
+    settings = settings_of(path)
+    used = Path(os.environ.get(config.CONFIG_VARIABLE) or config.DEFAULT_CONFIG).resolve()
+    folder = folder or used.parent / "export"
+    if folder.exists() and not folder.is_dir():
+        raise ConfigError(f"--to: expected a folder, or a path where there is nothing, got the file {folder}")
+    files = _exported(settings)
+    try:
+        for name, write in files.items():
+            target = folder / name
+            target.parent.mkdir(parents=True, exist_ok=True)
+            with atomic(target) as temporary:
+                write(temporary)
+            click.echo(target)
+    except OSError as error:
+        raise MogError(f"--to: expected a folder that can be written to, got {folder} ({error})") from error
+    # Who measures the whole folder must not take a method of an earlier export for one of this.
+    there = {
+        file.relative_to(folder).as_posix() for kind in ("runs", "qrels") for file in (folder / kind).rglob("*.t*")
+    }
+    for name in sorted(there - set(files)):
+        click.echo(f"mog: {folder / name} is of an earlier export, or not of one: left as it is", err=True)
+
+
+def _exported(settings: config.Settings) -> dict[str, Callable[[Path], object]]:
+    """What writes each file of the export, by its path in the folder."""
+    from mog_assets.answering.assets import read_answers
+    from mog_assets.evaluation.export import answer_files, retrieval_files
+    from mog_assets.questions.sets import load_questions
+    from resources.store import Store
+
+    store = Store(settings.home)
+    runs, scores, stored = (store.read(key) for key in ("runs", "scores", "questions"))
+    questions = {Path(name).stem: load_questions(stored.path(name)) for name in stored.names()}
+    tables = (scores.path("per_question.parquet"), scores.path("scores.parquet"))
+    files = retrieval_files(runs.path("runs.parquet"), *tables, questions)
+    if (marked := store.find("answer_scores")) is not None and (answers := store.find("answers")) is not None:
+        tables = (marked.path("per_question.parquet"), marked.path("scores.parquet"))
+        files |= answer_files(read_answers(answers.path, answers.names()), *tables)
+    return files
+
+
+@click.command("score-mirage")
+@click.argument("predictions", type=click.Path(path_type=Path))
+@config_option
+@click.option("--questions", type=click.Path(path_type=Path), help="MIRAGE's questions. [question set `mirage`]")
+@click.option("--json", "as_json", is_flag=True, help="Set, n, accuracy and se as JSON.")
+@guarded
+def score_mirage(predictions: Path, path: str | None, questions: Path | None, as_json: bool) -> None:
+    """Score PREDICTIONS, lines of {"id", "output"}, as the MIRAGE benchmark does."""
+    from dataclasses import asdict
+
+    from mog_assets.evaluation import mirage
+
+    answers = mirage.read_answers(questions or _mirage_questions(path))
+    found = mirage.score(mirage.read_outputs(predictions, answers), answers)
+    if as_json:
+        click.echo(json.dumps([asdict(row) for row in found], indent=1))
+        return
+    for row in found:
+        click.echo(f"{row.set:10s} {row.n:6,d} questions  accuracy {row.accuracy:.4f} ± {row.se:.4f}")
+
+
+# Where development machines keep the public sets.
+_SHARED_MIRAGE = Path("../shared/data/mirage/questions.jsonl.gz")
+
+
+def _mirage_questions(path: str | None) -> Path:
+    """The question set `mirage` of the configuration, else the shared one."""
+    try:
+        configured = settings_of(path).question_sets.get("mirage")
+    except ConfigError:
+        if path:
+            raise
+        configured = None
+    if configured is not None:
+        return configured.path
+    if _SHARED_MIRAGE.exists():
+        return _SHARED_MIRAGE
+    raise ConfigError("--questions: expected MIRAGE's questions, or a question set `mirage` in mog.yaml, got neither")

@@ -1,0 +1,130 @@
+"""Commands that ask what the graph has built: `retrieve`, `ask`."""
+
+from __future__ import annotations
+
+import json
+import sys
+from typing import Any
+
+import click
+
+from mog_assets import config
+from mog_assets.cli.common import FAILED, config_option, guarded, settings_of
+from resources.errors import ConfigError
+
+
+@click.command()
+@click.argument("question")
+@config_option
+@click.option("--method", default="mog", show_default=True, help="How passages are ranked.")
+@click.option("--k", type=click.IntRange(min=1), help="How many passages (default: k of the configuration).")
+@click.option("--question-set", help="Search the corpora of this question set (default: all corpora).")
+@click.option("--json", "as_json", is_flag=True, help="Passages as JSON.")
+@guarded
+def retrieve(
+    question: str, path: str | None, method: str, k: int | None, question_set: str | None, as_json: bool
+) -> None:
+    """Print the passages that answer QUESTION best."""
+    settings = settings_of(path)
+    if not question.strip():
+        raise ConfigError("QUESTION: expected a question, got white space")
+    from mog_assets.serving.search import find
+
+    found = find(settings, question, method, k or settings.k, corpora_of(settings, question_set))
+    if as_json:
+        click.echo(json.dumps(found.passages, ensure_ascii=False, indent=1))
+        return
+    _print_routing(found.weights, found.topic)
+    for rank, passage in enumerate(found.passages, 1):
+        _print_passage(rank, passage, f"level {passage['level']}  score {passage['score']:.3f}")
+    if not found.passages:
+        click.echo("No passage has a word in common with the question.")
+
+
+@click.command()
+@click.argument("question")
+@config_option
+@click.option("--method", help="A way of answering: `at-rag`, `mogg+topics -> briefcontext`. [the first configured]")
+@click.option("--option", "options", multiple=True, metavar="LETTER=TEXT", help="A choice; may be given several times.")
+@click.option("--question-set", help="Search the corpora of this question set (default: all corpora).")
+@click.option("--json", "as_json", is_flag=True, help="The answer and all that it rests on as JSON.")
+@guarded
+def ask(
+    question: str,
+    path: str | None,
+    method: str | None,
+    options: tuple[str, ...],
+    question_set: str | None,
+    as_json: bool,
+) -> None:
+    """Answer QUESTION, and show what the answer rests on."""
+    settings = settings_of(path)
+    if not question.strip():
+        raise ConfigError("QUESTION: expected a question, got white space")
+    choices = dict(option.partition("=")[::2] for option in options)
+    if bad := [letter for letter, text in choices.items() if not letter.strip() or not text.strip()]:
+        raise ConfigError(f"--option: expected LETTER=TEXT, got {bad[0]!r}")
+    from mog_assets.serving.search import ask as answer
+
+    told = answer(settings, question, method, choices, corpora_of(settings, question_set))
+    if as_json:
+        click.echo(json.dumps(told.to_json(), ensure_ascii=False, indent=1))
+    else:
+        _print_told(told, choices)
+    if told.row.answer is None:
+        click.echo(f"mog: no answer: {told.row.failure}", err=True)
+        sys.exit(FAILED)
+
+
+def corpora_of(settings: config.Settings, question_set: str | None) -> list[str]:
+    """The corpora of a question set, or all."""
+    if question_set is None:
+        return list(settings.corpora)
+    if question_set not in settings.question_sets:
+        known = ", ".join(settings.question_sets) or "none"
+        raise ConfigError(f"--question-set: expected one of {known}, got {question_set!r}")
+    return settings.question_sets[question_set].corpora
+
+
+def _print_routing(weights: dict[str, float] | None, topic: dict[str, Any] | None) -> None:
+    if weights is not None:
+        click.echo("weights: " + "  ".join(f"{name} {weight:.2f}" for name, weight in weights.items()))
+    if topic is not None:
+        click.echo(f"topic: {topic['label']}" + (" (passages of all topics)" if topic["all topics"] else ""))
+
+
+def _print_passage(rank: int, passage: dict[str, Any], what: str) -> None:
+    own = [[passage[key] for key in ("corpus", "doc", "start", "end")]] if "spans" not in passage else passage["spans"]
+    places = [f"{corpus}/{doc} {start}-{end}" for corpus, doc, start, end in own]
+    more = f" and {len(places) - 3} more" if len(places) > 3 else ""
+    click.secho(f"{rank}. {', '.join(places[:3])}{more}  {what}".rstrip(), bold=True)
+    click.echo(passage["text"].strip() + "\n")
+
+
+def _print_told(told: Any, choices: dict[str, str]) -> None:
+    row = told.row
+    if row.answer is not None:
+        text = f"{row.answer}. {choices[row.answer]}" if row.answer in choices else row.answer
+        click.secho(text + "\n", bold=True)
+    click.echo(f"{told.method}, {row.reader}")
+    _print_routing(told.weights, None)
+    if row.route:
+        click.echo(f"route: {row.route}")
+    if row.preflight:
+        way = "map-reduce" if row.preflight["map_reduce"] else "one prompt"
+        click.echo(f"preflight: overlap {row.preflight['iou']:.2f}, {way}")
+    for number, query in enumerate(row.queries, 1):
+        topic = f"  topic: {query['label']}" if query["topic"] is not None else ""
+        verdicts = row.grades[number - 1].values() if number <= len(row.grades) else ()
+        grades = "".join(f"  {verdict}" for verdict in verdicts if verdict)
+        click.echo(f"round {number}: {query['query']}{topic}{' (all topics)' if query['fallback'] else ''}{grades}")
+    if row.graded is False:
+        click.echo("no answer passed both grades: this is the last one")
+    for failure in row.failures:
+        click.echo(f"failed: {failure['role']}, round {failure['round']}: {failure['reason']}")
+    click.echo(
+        f"read {row.tokens_in} and wrote {row.tokens_out} {row.token_unit} in {row.calls} calls, ${row.cost:.4f}\n"
+    )
+    for rank, passage in enumerate(told.passages, 1):
+        level = "" if passage["level"] is None else f"level {passage['level']}  "
+        _print_passage(rank, passage, f"{level}{passage['title']}")

@@ -1,0 +1,114 @@
+"""What there is to make, in what order, and what of it is stale: the graph of all recipes."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+
+from mog_assets.answering import assets as answering_assets
+from mog_assets.chunking import assets as chunking_assets
+from mog_assets.config import Settings
+from mog_assets.corpus import assets as corpus_assets
+from mog_assets.evaluation import assets as evaluation_assets
+from mog_assets.experiments import assets as experiments_assets
+from mog_assets.graph import assets as graph_assets
+from mog_assets.questions import assets as questions_assets
+from mog_assets.recipe import Recipe, is_fresh
+from mog_assets.retrieval import assets as retrieval_assets
+from mog_assets.routing import assets as routing_assets
+from mog_assets.tools import Tools
+from mog_assets.topics import assets as topics_assets
+
+REGISTRY = "corpus_registry"
+
+_STAGES = (
+    corpus_assets,
+    questions_assets,
+    chunking_assets,
+    retrieval_assets,
+    graph_assets,
+    topics_assets,
+    routing_assets,
+    answering_assets,
+    evaluation_assets,
+    experiments_assets,
+)
+
+
+def graph(settings: Settings) -> dict[str, Recipe]:
+    """The recipes of every stage by key, each after all that it is made from."""
+    return _ordered({recipe.key: recipe for stage in _STAGES for recipe in stage.recipes(settings)})
+
+
+def _ordered(recipes: dict[str, Recipe]) -> dict[str, Recipe]:
+    ordered: dict[str, Recipe] = {}
+
+    def visit(key: str) -> None:
+        if key not in ordered:
+            for dep in recipes[key].deps:
+                visit(dep)
+            ordered[key] = recipes[key]
+
+    for key in recipes:
+        visit(key)
+    return ordered
+
+
+def needed(recipes: dict[str, Recipe], keys: Collection[str]) -> list[str]:
+    """Some assets and all that they are made from, in order."""
+    wanted = set(keys)
+    for key in reversed(recipes):
+        wanted |= set(recipes[key].deps) if key in wanted else set()
+    return [key for key in recipes if key in wanted]
+
+
+def stale(
+    tools: Tools, recipes: dict[str, Recipe], keys: set[str], corpora: Sequence[str]
+) -> dict[str | None, list[str]]:
+    """What has to be materialised, by corpus (None: assets of all corpora): the stale, and all that follows."""
+    plan: dict[str | None, list[str]] = {}
+    doubtful: set[tuple[str, str | None]] = set()
+    for recipe in recipes.values():
+        for corpus in corpora if recipe.partitioned else [None]:
+            above = [
+                (dep, c)
+                for dep in recipe.deps
+                for c in (corpora if recipes[dep].partitioned and corpus is None else [corpus])
+            ]
+            above = [(dep, c if recipes[dep].partitioned else None) for dep, c in above]
+            if any(a in doubtful for a in above) or not is_fresh(recipe, corpus, tools, recipes):
+                doubtful.add((recipe.key, corpus))
+                if recipe.key in keys:
+                    plan.setdefault(corpus, []).append(recipe.key)
+    return plan
+
+
+def phases(recipes: dict[str, Recipe]) -> dict[str, int]:
+    """When an asset's turn is: those of a corpus by turns with those of all corpora, each after all it is made from."""
+    phases: dict[str, int] = {}
+    for recipe in recipes.values():
+        above = [phases[dep] + (recipes[dep].partitioned != recipe.partitioned) for dep in recipe.deps]
+        phases[recipe.key] = max([0 if recipe.partitioned else 1, *above])
+    return phases
+
+
+def waits(
+    recipe: Recipe, corpus: str | None, recipes: dict[str, Recipe], undone: Collection[tuple[str, str | None]]
+) -> bool:
+    """Whether something that an asset is made from should have been made before, and was not."""
+    for dep in recipe.deps:
+        if recipes[dep].partitioned and corpus is None:
+            if any(key == dep for key, _ in undone):
+                return True
+        elif (dep, corpus if recipes[dep].partitioned else None) in undone:
+            return True
+    return False
+
+
+def up_to_date(settings: Settings, keys: Sequence[str]) -> dict[str, str]:
+    """State of assets of all corpora: `up to date`, `stale`, or `never done`."""
+    recipes, tools = graph(settings), Tools(settings)
+    doubtful = stale(tools, recipes, set(recipes), list(settings.corpora)).get(None, [])
+    return {
+        key: "never done" if tools.store.find(key) is None else "stale" if key in doubtful else "up to date"
+        for key in keys
+    }

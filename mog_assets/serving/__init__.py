@@ -1,0 +1,1 @@
+"""Ask a materialised project for passages and answers."""

@@ -1,0 +1,45 @@
+"""The resources of a project: store, engine, encoder, vector store and language model, by its settings."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+
+from mog_assets.config import Settings
+from resources.encoder import Encoder
+from resources.engine import Engine
+from resources.llm import OpenAIModel
+from resources.qdrant import VectorStore, connect
+from resources.store import Store
+
+
+@dataclass(frozen=True)
+class Tools:
+    """The resources of the graph, made from the settings; nothing is opened before it is used."""
+
+    settings: Settings
+
+    @cached_property
+    def store(self) -> Store:
+        """Artefacts on disk."""
+        return Store(self.settings.home)
+
+    @cached_property
+    def engine(self) -> Engine:
+        """Where work on buckets runs."""
+        return Engine(self.settings.engine)
+
+    @cached_property
+    def encoder(self) -> Encoder:
+        """Texts to vectors, cached under the home folder."""
+        return Encoder(self.settings.encoder, self.settings.home / "cache")
+
+    @cached_property
+    def qdrant(self) -> VectorStore:
+        """The vector store."""
+        return connect(self.settings.home)
+
+    @cached_property
+    def llm(self) -> OpenAIModel:
+        """The language model that the settings name; what it answered is kept under the home folder."""
+        return OpenAIModel(self.settings.llm, self.settings.seed, self.settings.home / "cache")
