@@ -19,7 +19,8 @@ import numpy as np
 import pandas as pd
 import torch
 
-from mog_assets.chunking.chunkers import CHUNKERS, Options, spans_to, unit_chars
+from mog_assets.chunking.chunkers import CHUNKERS, Options
+from mog_assets.chunking.cuts import spans_to, unit_chars
 from mog_assets.chunking.learned import Scorer, Shape, network, stored
 from mog_assets.chunking.sentences import units
 from mog_assets.config import EncoderSettings

@@ -18,8 +18,8 @@ from click.testing import CliRunner
 
 from mog_assets import cli, config
 from mog_assets.answering import parsing
-from mog_assets.answering.assets import read_answers
 from mog_assets.answering.notation import combination, controls
+from mog_assets.answering.rows import read_answers
 from mog_assets.config import AnsweringSettings, Settings
 from mog_assets.evaluation.answers import (
     COLUMNS,

@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 
 from mog_assets import plan, tensors
 from mog_assets.chunking import text_encoder, training
-from mog_assets.chunking.chunkers import CHUNKERS, Options, candidates, takes_vectors, unit_chars
+from mog_assets.chunking.chunkers import CHUNKERS, Options, takes_vectors
+from mog_assets.chunking.cuts import candidates, unit_chars
 from mog_assets.chunking.learned import Shape, joined, network, opened, scores, set_weights, spans_of, stored, windows
 from mog_assets.chunking.sentences import units
 from mog_assets.config import ChunkerSettings, ChunkerTraining

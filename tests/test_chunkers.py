@@ -12,8 +12,9 @@ from hypothesis import strategies as st
 from test_incremental import HERON, NEWT, OTTER, Project, encoder, folder, nothing_is_drawn  # noqa: F401
 
 from mog_assets import plan
-from mog_assets.chunking.chunkers import CHUNKERS, Options, fixed, recursive, semantic, sentences, unit_chars
+from mog_assets.chunking.chunkers import CHUNKERS, Options, fixed, recursive, semantic, sentences
 from mog_assets.chunking.chunks import split_bucket
+from mog_assets.chunking.cuts import unit_chars
 from mog_assets.chunking.learned import Scorer, Shape, network, stored
 from mog_assets.chunking.sentences import sentence_ends, token_starts, units
 from mog_assets.config import ChunkerSettings

@@ -1,6 +1,7 @@
 """Experiments on answering: contexts are what they are said to be, counts agree with the answers, cells are kept."""
 
 import contextlib
+import functools
 import json
 import shutil
 from dataclasses import replace
@@ -14,7 +15,7 @@ from conftest import VARIABLES
 
 from mog_assets import config, runner
 from mog_assets.answering.answerers import serial
-from mog_assets.answering.assets import all_answered, remembering
+from mog_assets.answering.ask import all_answered, remembering
 from mog_assets.answering.extractive import Extractive
 from mog_assets.answering.notation import is_control
 from mog_assets.answering.preflight import Confusion
@@ -29,6 +30,7 @@ from mog_assets.experiments.contexts import place
 from mog_assets.experiments.lab import Lab
 from mog_assets.questions.sets import load_questions
 from mog_assets.retrieval.corpora import Corpora
+from mog_assets.routing.retrieve import Retrieval
 from mog_assets.tools import Tools
 from mog_assets.topics.assign import read_topics
 from resources.errors import MogError
@@ -93,6 +95,7 @@ def lab_of(done, roles, **experiments):
         encoder=done.tools.encoder.fingerprint,
         other_encoder=None,
         vector_store=done.tools.qdrant,
+        open_retrieval=functools.partial(Retrieval.open, done.tools, done.tools.store.read, keep=True),
         cached=lambda name, key, make: make(),
         progress=lambda total, what: contextlib.nullcontext(lambda n: None),
         open_reader=lambda: roles,

@@ -7,7 +7,8 @@ import pytest
 
 from mog_assets import plan
 from mog_assets.chunking import training
-from mog_assets.chunking.chunkers import WINDOW, candidates, least, paragraphs, unit_chars
+from mog_assets.chunking.chunkers import paragraphs
+from mog_assets.chunking.cuts import WINDOW, candidates, least, unit_chars
 from mog_assets.chunking.learned import Shape, costs, network, opened, penalty_for, scores, spans_of, stored
 from mog_assets.chunking.sentences import units
 from mog_assets.config import ChunkerTraining, EncoderSettings

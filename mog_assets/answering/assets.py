@@ -3,161 +3,26 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, replace
-from typing import Any, TypeVar
+from typing import Any
 
 import numpy as np
 
-from mog_assets.answering.answerers import METHODS, ONE_STEP_K, Each, Means, Retrieve, Retrieved, serial
-from mog_assets.answering.extractive import Extractive
+from mog_assets.answering.ask import answer, control, reader, side_by_side
 from mog_assets.answering.notation import Combination, combinations, controls, is_control
-from mog_assets.answering.preflight import Encode, by_bm25, by_vectors
-from mog_assets.answering.prompted import Prompted
-from mog_assets.answering.retrieve import given, retrieve_by, texts
-from mog_assets.answering.roles import Asked, Roles, Usage
+from mog_assets.answering.roles import Asked, Usage
 from mog_assets.answering.rows import AnswerRow, answer_table, read_answers
 from mog_assets.config import Settings
 from mog_assets.questions.sets import Question, load_questions
 from mog_assets.recipe import Recipe, Work
-from mog_assets.retrieval.controls import gold_passages, random_passages
-from mog_assets.retrieval.corpora import Corpora, Read
 from mog_assets.routing.retrieve import Retrieval, needs
 from mog_assets.tools import Tools
 from resources.errors import MogError
-from resources.llm import RequestFailed
-from resources.store import digest
 
 GROUP = "answering"
 # Questions that advance together.
 _BATCH = 256
-# Some 80 MB of vectors of 384 numbers.
-_REMEMBERED = 100_000
-
-S = TypeVar("S")
-R = TypeVar("R")
-
-
-def reader(tools: Tools) -> Roles:
-    """Who answers, by the settings."""
-    if tools.settings.answering.reader == "openai":
-        llm = tools.settings.llm
-        said = digest(tools.llm.endpoint, llm.temperature, llm.max_tokens, tools.settings.seed)[:8]
-        return Prompted(tools.llm.complete, f"{llm.model} {said}", failures=(RequestFailed,))
-    encode = remembering(tools.encoder.encode)
-    return Extractive(encode, f"{tools.settings.encoder.model} {tools.encoder.fingerprint[:12]}")
-
-
-def remembering(encode: Encode, most: int = _REMEMBERED) -> Encode:
-    """The same, with vectors kept in memory: to find them on disk takes longer than all else that an answer takes.
-
-    Args:
-        encode: n texts to vectors of shape (n, size).
-        most: Number of vectors after which those of earlier calls are forgotten.
-    """
-    known: dict[str, np.ndarray] = {}
-
-    def remembered(texts: Sequence[str]) -> np.ndarray:
-        if not texts:
-            return encode(texts)
-        missing = [text for text in dict.fromkeys(texts) if text not in known]
-        if len(known) + len(missing) > most:
-            known.clear()
-            missing = list(dict.fromkeys(texts))
-        if missing:
-            known.update(zip(missing, encode(missing), strict=True))
-        return np.stack([known[text] for text in texts])
-
-    return remembered
-
-
-def side_by_side(tools: Tools) -> Each:
-    """Runs the calls of a round: as many at once as the endpoint is asked for."""
-    if tools.settings.answering.reader != "openai":
-        return serial
-
-    def each(work: Callable[[S], R], items: Sequence[S]) -> list[R]:
-        with ThreadPoolExecutor(tools.settings.llm.concurrency) as pool:
-            futures = [pool.submit(work, item) for item in items]
-            try:
-                return [future.result() for future in futures]
-            except BaseException:
-                pool.shutdown(cancel_futures=True)
-                raise
-
-    return each
-
-
-@contextmanager
-def all_answered(tools: Tools, what: str) -> Iterator[None]:
-    """For work whose result is kept: there an endpoint that was out of reach must not become wrong answers.
-
-    Raises:
-        MogError: when the work is done, if requests of it were not answered. Refusals are answers.
-    """
-    before = tools.llm.usage
-    yield
-    if lost := (tools.llm.usage - before).unanswered:
-        raise MogError(
-            f"{what}: expected an answer to every request, got none to {lost}: nothing of it is kept but the answers "
-            "that came; run again when the endpoint is there, and they are not asked for again"
-        )
-
-
-def opened(tools: Tools, read: Read, names: Sequence[str]) -> Retrieval:
-    """Some corpora, to be asked again and again."""
-    corpora = Corpora.open(read, tools.settings, names, keep=True)
-    return Retrieval(corpora, (), tools.encoder.encode, tools.encoder.fingerprint, tools.qdrant)
-
-
-def answer(tools: Tools, retrieval: Retrieval, how: Combination, asked: Sequence[Asked]) -> list[AnswerRow]:
-    """Answer questions.
-
-    Args:
-        tools: The resources.
-        retrieval: The corpora.
-        how: The way, and what it retrieves by.
-        asked: The questions.
-    """
-    encode = tools.encoder.encode
-    options: dict[str, Any] = {}
-    retrieve: Retrieve = _nothing
-    if how.retrieval is not None:
-        retrieve = retrieve_by(how.retrieval, retrieval)
-        options["topics"] = how.retrieval.topics
-    if how.way == "briefcontext" and how.retrieval is not None:
-        # The second ranking has to be of another kind than the first.
-        options["rerank"] = by_vectors(encode) if how.retrieval.retriever == "bm25" else by_bm25
-    return METHODS[how.way](asked, Means(reader(tools), retrieve, side_by_side(tools)), **options)
-
-
-def control(
-    tools: Tools, retrieval: Retrieval, how: Combination, questions: Sequence[Question], asked: Sequence[Asked]
-) -> list[AnswerRow]:
-    """Answer questions from passages that were not searched for.
-
-    Args:
-        tools: The resources.
-        retrieval: The corpora.
-        how: One of `notation.controls`: all gold evidence, nothing where there is none; or as many random passages as
-            one step reads.
-        questions: The questions.
-        asked: The same, as readers are asked them.
-    """
-    assert how.retrieval is not None
-    if how.retrieval.kind == "gold":
-        found = gold_passages(questions, retrieval.corpora)
-    else:
-        found = random_passages(questions, retrieval.corpora)
-        found = found.at(found.rank < ONE_STEP_K)
-    retrieve = given(texts(retrieval.corpora, found, len(questions)))
-    return METHODS[how.way](asked, Means(reader(tools), retrieve, side_by_side(tools)))
-
-
-def _nothing(queries: Sequence[str], k: int, topics: bool) -> list[Retrieved]:
-    raise AssertionError("a way of answering without retrieval retrieves")
 
 
 def answered_questions(work: Work, name: str) -> list[Question]:
@@ -181,7 +46,7 @@ def build_answers(work: Work) -> None:
     before, seconds = work.tools.llm.usage, dict[str, float]()
     with work.progress(total, "questions answered") as advance:
         for name, questions in asked.items():
-            retrieval = opened(work.tools, work.input, settings.question_sets[name].corpora)
+            retrieval = Retrieval.open(work.tools, work.input, settings.question_sets[name].corpora, keep=True)
             for how in hows:
                 path, there = work.file(_file(name, how), _key(work, name, how), [repr(q) for q in questions])
                 if there:

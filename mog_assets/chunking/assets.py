@@ -14,8 +14,9 @@ import pyarrow.parquet as pq
 from mog_assets import tensors
 from mog_assets.arrays import save_array
 from mog_assets.chunking import checks, learned, plots, text_encoder, training
-from mog_assets.chunking.chunkers import CHUNKERS, takes_vectors, unit_chars
+from mog_assets.chunking.chunkers import CHUNKERS, takes_vectors
 from mog_assets.chunking.chunks import bucket_units
+from mog_assets.chunking.cuts import unit_chars
 from mog_assets.chunking.encoding import encode_buckets
 from mog_assets.chunking.layouts import open_layout
 from mog_assets.config import EncoderSettings, Settings

@@ -1,7 +1,7 @@
 """Chunkers of level 1: each cuts a text into spans that tile it.
 
 A chunker is a function of a text, its options, and, where it looks at meaning, the vectors of the text's units
-(`units` of corpus/sentences.py). Its spans start at 0, touch, and end at len(text); an empty text has none.
+(`units` of chunking/sentences.py). Its spans start at 0, touch, and end at len(text); an empty text has none.
 """
 
 from __future__ import annotations
@@ -14,10 +14,9 @@ from pathlib import Path
 
 import numpy as np
 
+from mog_assets.chunking.cuts import WINDOW, Spans, candidates, least, opening, spans_to, unit_chars
 from mog_assets.chunking.sentences import cut, sentence_ends, token_starts, units
 from mog_assets.config import ChunkerSettings
-
-Spans = np.ndarray  # int64, shape (n, 2): start and end offset of each level-1 chunk, in characters
 
 Split = Callable[[str, np.ndarray | None], Spans]
 """A text, and vectors of length 1 of its units (shape (units, size)) or None where none are taken, to its spans."""
@@ -55,17 +54,6 @@ class Chunker:
     sentence_vectors: bool = False
     trained: bool = False
     version: str = "1"
-
-
-def unit_chars(finest_chars: int) -> int:
-    """Characters of the longest unit that has a vector, and of the longest chunk made of such units."""
-    return 2 * finest_chars
-
-
-def spans_to(ends: Sequence[int] | np.ndarray) -> Spans:
-    """Spans that touch, the first from 0, each to one of these offsets."""
-    after = np.asarray(ends, np.int64)
-    return np.stack([np.concatenate([[0], after[:-1]]), after], axis=1) if len(after) else np.zeros((0, 2), np.int64)
 
 
 def sentences(text: str, finest_chars: int) -> Spans:
@@ -198,70 +186,8 @@ def semantic(text: str, finest_chars: int, vectors: np.ndarray) -> Spans:
     return spans_to(breaks[1:])
 
 
-# Units of the longest chunk that is looked at, but for one that is a unit by itself: prose of twice a thousand
-# characters has some fifteen.
-WINDOW = 24
 # What a paragraph that begins inside a chunk costs; a chunk twice as long as it should be costs 1.
 _PARAGRAPH = 0.6
-
-
-def opening(text: str, ends: np.ndarray) -> np.ndarray:
-    """Which units of a text open a paragraph: the first, and those behind a blank line; bool of shape (units,).
-
-    Args:
-        text: The text.
-        ends: Offsets of the ends of its units.
-    """
-    found = np.ones(len(ends), bool)
-    start = 0
-    for i, end in enumerate(ends[:-1].tolist()):
-        unit = text[start:end]
-        found[i + 1] = unit.count("\n", len(unit.rstrip())) > 1
-        start = end
-    return found
-
-
-def candidates(ends: np.ndarray, longest: int) -> tuple[np.ndarray, np.ndarray]:
-    """The chunks that a text could have.
-
-    Args:
-        ends: Offsets of the ends of its n units.
-        longest: Characters of the longest chunk. A unit that is longer is a chunk of its own.
-
-    Returns:
-        Characters of the chunk from the start of each unit to the end of each that follows, int64 of shape
-        (n, WINDOW); and whether there can be such a chunk, bool of the same shape.
-    """
-    last = np.arange(len(ends))[:, None] + np.arange(WINDOW)
-    starts = np.concatenate([[0], ends[:-1]]).astype(np.int64)
-    length = ends[np.minimum(last, len(ends) - 1)] - starts[:, None]
-    return length, (last < len(ends)) & ((length <= longest) | (np.arange(WINDOW) == 0))
-
-
-def least(cost: np.ndarray, penalty: float = 0) -> list[int]:
-    """The cut of a text whose chunks cost least in all.
-
-    Args:
-        cost: Of the chunk from each unit to each that follows, float of shape (n, WINDOW); infinite where there is
-            none.
-        penalty: What every chunk costs besides; may be negative.
-
-    Returns:
-        Increasing numbers, the last one n: chunks end with these many units.
-    """
-    n = len(cost)
-    best, before = np.full(n + WINDOW + 1, np.inf), np.zeros(n + WINDOW + 1, np.int64)
-    best[0] = 0
-    for start in range(n):
-        reach = best[start] + penalty + cost[start]
-        behind = slice(start + 1, start + 1 + WINDOW)
-        better = reach < best[behind]
-        best[behind][better] = reach[better]
-        before[behind][better] = start
-    taken = [n] if n else []
-    while taken and before[taken[-1]]:
-        taken.append(int(before[taken[-1]]))
-    return taken[::-1]
 
 
 def paragraphs(text: str, finest_chars: int) -> Spans:
@@ -294,7 +220,7 @@ def _make_semantic(options: Options) -> Split:
 
 
 def _make_learned(options: Options) -> Split:
-    # Nobody else waits for torch.
+    # Others do not wait for torch.
     from mog_assets.chunking.learned import opened, spans_of
 
     assert options.weights is not None

@@ -17,7 +17,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from mog_assets.chunking.chunkers import CHUNKERS, Options, spans_to, unit_chars
+from mog_assets.chunking.chunkers import CHUNKERS, Options
+from mog_assets.chunking.cuts import spans_to, unit_chars
 from mog_assets.chunking.reuse import write_rows
 from mog_assets.chunking.sentences import units
 

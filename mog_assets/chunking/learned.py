@@ -22,7 +22,7 @@ from typing import Any
 
 import numpy as np
 
-from mog_assets.chunking.chunkers import WINDOW, Spans, candidates, least, opening, spans_to, unit_chars
+from mog_assets.chunking.cuts import WINDOW, Spans, candidates, least, opening, spans_to, unit_chars
 from mog_assets.chunking.sentences import units
 from mog_assets.chunking.text_encoder import joint, tokens_of
 from mog_assets.chunking.text_encoder import opened as opened_encoder

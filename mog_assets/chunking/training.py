@@ -19,8 +19,8 @@ from typing import Any
 
 import numpy as np
 
-from mog_assets.chunking.chunkers import WINDOW, candidates, least
 from mog_assets.chunking.chunks import chunk_text
+from mog_assets.chunking.cuts import WINDOW, candidates, least
 from mog_assets.chunking.learned import (
     Scorer,
     Shape,

@@ -158,7 +158,7 @@ def export(path: str | None, folder: Path | None) -> None:
 
 def _exported(settings: config.Settings) -> dict[str, Callable[[Path], object]]:
     """What writes each file of the export, by its path in the folder."""
-    from mog_assets.answering.assets import read_answers
+    from mog_assets.answering.rows import read_answers
     from mog_assets.evaluation.export import answer_files, retrieval_files
     from mog_assets.questions.sets import load_questions
     from resources.store import Store

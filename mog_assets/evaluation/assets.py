@@ -12,7 +12,8 @@ import numpy as np
 import pandas as pd
 import pyarrow as pa
 
-from mog_assets.answering.assets import combinations, read_answers
+from mog_assets.answering.notation import combinations
+from mog_assets.answering.rows import read_answers
 from mog_assets.config import Settings
 from mog_assets.evaluation import browse, checks, history, plots
 from mog_assets.evaluation.answers import answer_board, mark, preflight_quality, score_answers
@@ -22,10 +23,9 @@ from mog_assets.evaluation.runs import rank_questions, read_runs, write_runs
 from mog_assets.evaluation.scores import leaderboard, score
 from mog_assets.questions.sets import Question, load_questions
 from mog_assets.recipe import Recipe, Work
-from mog_assets.retrieval.corpora import Corpora
 from mog_assets.retrieval.methods import CONTROLS, Method, default_methods, parse
 from mog_assets.routing import router
-from mog_assets.routing.assets import families
+from mog_assets.routing.families import families
 from mog_assets.routing.retrieve import Needs, Retrieval, needs
 from mog_assets.significance import shift
 from resources.errors import MogError
@@ -85,9 +85,8 @@ def build_runs(work: Work) -> None:
 
 
 def _retrieval(work: Work, name: str, questions: Sequence[Question]) -> Retrieval:
-    corpora = Corpora.open(work.input, work.settings, work.settings.question_sets[name].corpora)
-    encoder = work.tools.encoder
-    return Retrieval(corpora, [q.question for q in questions], encoder.encode, encoder.fingerprint, work.tools.qdrant)
+    corpora = work.settings.question_sets[name].corpora
+    return Retrieval.open(work.tools, work.input, corpora, [q.question for q in questions])
 
 
 def _versions(work: Work, needed: Needs) -> list[str]:

@@ -11,13 +11,14 @@ from typing import Any
 
 import pandas as pd
 
-from mog_assets.answering.assets import all_answered, reader, side_by_side
+from mog_assets.answering.ask import all_answered, reader, side_by_side
 from mog_assets.config import EncoderSettings, QuestionSetSettings, Settings
 from mog_assets.experiments.catalogue import EXPERIMENTS
 from mog_assets.experiments.lab import Experiment, Findings, Lab, NothingToMeasure
 from mog_assets.experiments.results import Project, Told, verdicts
 from mog_assets.recipe import Recipe, Work
 from mog_assets.retrieval.corpora import Encode
+from mog_assets.routing.retrieve import Retrieval
 from mog_assets.tools import Tools
 from resources.encoder import Encoder
 from resources.errors import MogError
@@ -144,6 +145,7 @@ def _lab(experiment: Experiment, work: Work) -> Lab:
         encoder=tools.encoder.fingerprint,
         other_encoder=other,
         vector_store=tools.qdrant,
+        open_retrieval=partial(Retrieval.open, tools, work.input, keep=True),
         cached=cached,
         progress=work.progress,
         open_reader=lambda: reader(tools),

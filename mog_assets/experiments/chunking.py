@@ -11,8 +11,9 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from mog_assets.chunking.chunkers import CHUNKERS, Options, Spans, least, sentences, spans_to, unit_chars
+from mog_assets.chunking.chunkers import CHUNKERS, Options, sentences
 from mog_assets.chunking.chunks import chunk_text
+from mog_assets.chunking.cuts import Spans, least, spans_to, unit_chars
 from mog_assets.chunking.learned import Shape, bisected, costs, network, penalty_for, scores, set_weights
 from mog_assets.chunking.plots import chunker_curves
 from mog_assets.chunking.sentences import token_starts, units

@@ -21,7 +21,7 @@ from mog_assets.evaluation.measures import evaluate
 from mog_assets.evaluation.runs import run_table
 from mog_assets.evaluation.scores import compare, interval, p_said, p_text
 from mog_assets.questions.sets import Question, load_questions
-from mog_assets.retrieval.corpora import Corpora, Encode, Read, Vectors
+from mog_assets.retrieval.corpora import Encode, Read, Vectors
 from mog_assets.retrieval.methods import Passages, cut
 from mog_assets.routing.retrieve import Retrieval
 from resources.errors import MogError
@@ -97,6 +97,7 @@ class Lab:
         encoder: Its fingerprint.
         other_encoder: Opens another encoder, which keeps its vectors beside those of the first.
         vector_store: Holds the collections.
+        open_retrieval: `Retrieval.open` of the project: names of corpora, and questions.
         cached: Keeps cells.
         progress: Shows how far something is: number of steps, and what they are.
         open_reader: Who answers, by the settings.
@@ -110,6 +111,7 @@ class Lab:
     encoder: str
     other_encoder: Callable[[EncoderSettings], tuple[Encode, str]]
     vector_store: Vectors
+    open_retrieval: Callable[[Sequence[str], Sequence[str]], Retrieval]
     cached: Cached
     progress: Callable[[int, str], AbstractContextManager[Callable[[int], None]]]
     open_reader: Callable[[], Roles]
@@ -152,8 +154,7 @@ class Lab:
             found: Retrieval = self._known[key]
             return found
         names = self.settings.question_sets[name].corpora
-        corpora = Corpora.open(self.read, self.settings, names, keep=True)
-        return Retrieval(corpora, [q.question for q in questions], self.encode, self.encoder, self.vector_store)
+        return self.open_retrieval(names, [q.question for q in questions])
 
     def measured(
         self,

@@ -12,7 +12,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from mog_assets.chunking.chunkers import Spans, spans_to
+from mog_assets.chunking.cuts import Spans, spans_to
 from mog_assets.chunking.reuse import write_rows
 from mog_assets.chunking.sentences import units
 

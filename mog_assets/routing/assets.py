@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import partial
 
@@ -15,10 +14,10 @@ import pandas as pd
 from mog_assets.config import Settings
 from mog_assets.questions.sets import Question, load_questions
 from mog_assets.recipe import Recipe, Work
-from mog_assets.retrieval.corpora import Corpora
 from mog_assets.routing import checks, labels, router
+from mog_assets.routing.families import Family, families
 from mog_assets.routing.plots import loss_curve, weights_by_kind
-from mog_assets.routing.retrieve import ROUTERS, Retrieval, graph_of_question_sets
+from mog_assets.routing.retrieve import Retrieval, graph_of_question_sets
 from resources.errors import MogError
 
 GROUP = "routing"
@@ -27,34 +26,6 @@ GROUP = "routing"
 def _used(settings: Settings, name: str) -> list[str]:
     question_set = settings.question_sets[name]
     return [*question_set.train, *question_set.test]
-
-
-@dataclass(frozen=True)
-class Family:
-    """Granularities that a router chooses between.
-
-    Attributes:
-        kind: The method that the router serves.
-        labels: Key of the soft labels.
-        names: What people call the granularities, finest first.
-    """
-
-    kind: str
-    labels: str
-    names: Sequence[str]
-
-    @property
-    def router(self) -> str:
-        """Key of the router."""
-        return ROUTERS[self.kind]
-
-
-def families(settings: Settings) -> list[Family]:
-    """Levels of chunks, and hops of the sentence graph."""
-    return [
-        Family("mog", "soft_labels", [f"level {level}" for level in settings.level_range]),
-        Family("mogg", "hop_soft_labels", [f"{hop} hops" for hop in range(settings.graph.hops + 1)]),
-    ]
 
 
 def build_soft_labels(family: Family, work: Work) -> None:
@@ -66,8 +37,7 @@ def build_soft_labels(family: Family, work: Work) -> None:
         questions = load_questions(stored.path(f"{name}.parquet"), _used(settings, name))
         if not questions:
             continue
-        corpora = Corpora.open(work.input, settings, question_set.corpora)
-        similarities = _similarities(family, work, corpora, questions)
+        similarities = _similarities(family, work, question_set.corpora, questions)
         table = labels.label_table(name, questions, question_set.train, similarities, settings.soft_labels.values)
         tables.append(table)
         work.counts |= {f"{name}: labels": len(table), f"{name}: without label": len(questions) - len(table)}
@@ -81,9 +51,9 @@ def build_soft_labels(family: Family, work: Work) -> None:
     work.show_table("best", [{"best": name, "questions": best[i]} for i, name in enumerate(family.names)])
 
 
-def _similarities(family: Family, work: Work, corpora: Corpora, questions: list[Question]) -> np.ndarray:
+def _similarities(family: Family, work: Work, corpora: Sequence[str], questions: list[Question]) -> np.ndarray:
     settings, encoder = work.settings, work.tools.encoder
-    asked = Retrieval(corpora, [q.question for q in questions], encoder.encode, encoder.fingerprint, work.tools.qdrant)
+    asked = Retrieval.open(work.tools, work.input, corpora, [q.question for q in questions])
 
     def encode(texts: Sequence[str]) -> np.ndarray:
         with work.progress(len(texts), "label texts encoded") as advance:

@@ -11,11 +11,12 @@ import numpy as np
 
 from mog_assets.config import RetrieverName, Settings
 from mog_assets.graph.search import Neighbourhoods
-from mog_assets.retrieval.corpora import Corpora, Encode, Vectors
+from mog_assets.retrieval.corpora import Corpora, Encode, Read, Vectors
 from mog_assets.retrieval.methods import LevelChunks, Method, Passages, Ranker
 from mog_assets.retrieval.search import Bm25Searcher, DenseSearcher, HybridSearcher, Remembering, Searcher
 from mog_assets.retrieval.tokens import query_terms
 from mog_assets.routing import router
+from mog_assets.tools import Tools
 from mog_assets.topics.assign import read_topics
 from mog_assets.topics.model import OUTLIER, TopicModel, open_model
 
@@ -84,6 +85,25 @@ class Retrieval:
     vector_store: Vectors
     opened: dict[str, Any] = field(default_factory=dict, repr=False)
     _known: dict[Any, Any] = field(default_factory=dict, repr=False)
+
+    @classmethod
+    def open(
+        cls, tools: Tools, read: Read, corpora: Sequence[str], queries: Sequence[str] = (), keep: bool = False
+    ) -> Retrieval:
+        """The one door to what the graph holds: for the command, for assets and for experiments.
+
+        Args:
+            tools: The resources.
+            read: Reads an asset of a corpus, or one of all corpora, from the store.
+            corpora: Names of the corpora that are searched together.
+            queries: The questions; `again` asks others.
+            keep: Leave indexes open: for questions that come a few at a time.
+
+        Raises:
+            MissingArtefact: a corpus has not been materialised.
+        """
+        opened = Corpora.open(read, tools.settings, corpora, keep)
+        return cls(opened, queries, tools.encoder.encode, tools.encoder.fingerprint, tools.qdrant)
 
     def again(self, queries: Sequence[str]) -> Retrieval:
         """The same for other questions."""

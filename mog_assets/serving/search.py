@@ -8,16 +8,15 @@ from typing import Any
 
 import numpy as np
 
-from mog_assets.answering.assets import answer, combinations, opened
-from mog_assets.answering.notation import combination
+from mog_assets.answering.ask import answer
+from mog_assets.answering.notation import combination, combinations
 from mog_assets.answering.retrieve import texts
 from mog_assets.answering.roles import Asked
 from mog_assets.answering.rows import AnswerRow
 from mog_assets.config import Settings
 from mog_assets.questions.sets import Question
-from mog_assets.retrieval.corpora import Corpora, Read
 from mog_assets.retrieval.methods import Method, parse
-from mog_assets.routing.assets import families
+from mog_assets.routing.families import families
 from mog_assets.routing.retrieve import Retrieval
 from mog_assets.tools import Tools
 from resources.errors import ConfigError
@@ -54,7 +53,7 @@ def find(settings: Settings, question: str, method_name: str, k: int, names: Seq
             f"--method: expected a method that searches for questions without gold evidence, got {method.name!r}"
         )
     tools = Tools(settings)
-    retrieval = _retrieval(tools, tools.store.read, names, question)
+    retrieval = Retrieval.open(tools, tools.store.read, names, [question])
     found = retrieval.rank(method, k)
     found = found.at(found.rank < k)
     (passages,) = texts(retrieval.corpora, found, 1)
@@ -76,11 +75,6 @@ def find(settings: Settings, question: str, method_name: str, k: int, names: Seq
         _weights(retrieval, method),
         _topic(retrieval, method, k),
     )
-
-
-def _retrieval(tools: Tools, read: Read, names: Sequence[str], question: str) -> Retrieval:
-    corpora = Corpora.open(read, tools.settings, names)
-    return Retrieval(corpora, [question], tools.encoder.encode, tools.encoder.fingerprint, tools.qdrant)
 
 
 def _weights(retrieval: Retrieval, method: Method) -> dict[str, float] | None:
@@ -149,9 +143,10 @@ def ask(
     )
     tools = Tools(settings)
     asked = Asked.of(Question("question", question, "open", "test", options=dict(options)))
-    (row,) = answer(tools, opened(tools, tools.store.read, names), how, [asked])
+    retrieval = Retrieval.open(tools, tools.store.read, names, keep=True)
+    (row,) = answer(tools, retrieval, how, [asked])
     weights = None
     # A question that the classifier answers without retrieval was weighed by no router.
     if how.retrieval is not None and how.retrieval.routed and row.passages:
-        weights = _weights(_retrieval(tools, tools.store.read, names, question), how.retrieval)
+        weights = _weights(retrieval.again([question]), how.retrieval)
     return Told(row, how.name, row.passages, weights)

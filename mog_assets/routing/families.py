@@ -1,0 +1,37 @@
+"""What a router chooses between: levels of chunks, or hops of the sentence graph."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from mog_assets.config import Settings
+from mog_assets.routing.retrieve import ROUTERS
+
+
+@dataclass(frozen=True)
+class Family:
+    """Granularities that a router chooses between.
+
+    Attributes:
+        kind: The method that the router serves.
+        labels: Key of the soft labels.
+        names: What people call the granularities, finest first.
+    """
+
+    kind: str
+    labels: str
+    names: Sequence[str]
+
+    @property
+    def router(self) -> str:
+        """Key of the router."""
+        return ROUTERS[self.kind]
+
+
+def families(settings: Settings) -> list[Family]:
+    """Levels of chunks, and hops of the sentence graph."""
+    return [
+        Family("mog", "soft_labels", [f"level {level}" for level in settings.level_range]),
+        Family("mogg", "hop_soft_labels", [f"{hop} hops" for hop in range(settings.graph.hops + 1)]),
+    ]
