@@ -5,28 +5,17 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Mapping
-from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 from safetensors import SafetensorError
 from safetensors.numpy import load, save
 
 from resources.errors import MogError
+from resources.store import Artefact
 
 # safetensors writes several keys in any order, which would give equal contents unequal bytes: all facts are one key.
 _FACTS = "mog"
-
-
-class Stored(Protocol):
-    """An artefact in the store."""
-
-    @property
-    def manifest(self) -> Any:
-        """Names and checksums of its files."""
-
-    def path(self, name: str) -> Path:
-        """Path of a file by its logical name."""
 
 
 def encode(arrays: Mapping[str, np.ndarray], facts: Mapping[str, Any]) -> bytes:
@@ -49,7 +38,7 @@ def decode(data: bytes) -> tuple[dict[str, np.ndarray], Any]:
     return arrays, json.loads(header.get("__metadata__", {}).get(_FACTS, "null"))
 
 
-def read(stored: Stored, name: str, what: str) -> bytes:
+def read(stored: Artefact, name: str, what: str) -> bytes:
     """The bytes of a stored file, as they were stored.
 
     Raises:

@@ -5,22 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from functools import lru_cache
 from pathlib import Path
-from typing import Protocol
 
 import numpy as np
 import pyarrow.parquet as pq
 
 from mog_assets.chunking.chunks import Layout
-
-
-class Stored(Protocol):
-    """A stored artefact: its files by logical name."""
-
-    def path(self, name: str) -> Path:
-        """Path of a file."""
-
-    def names(self, prefix: str = "") -> list[str]:
-        """Logical names that start with a prefix, sorted."""
+from resources.store import Artefact
 
 
 def bucket_layout(documents: Path, spans: Path) -> Layout:
@@ -55,7 +45,7 @@ def join_layouts(corpus: str, parts: Sequence[Layout]) -> Layout:
     )
 
 
-def open_layout(corpus: str, documents: Stored, chunks: Stored) -> Layout:
+def open_layout(corpus: str, documents: Artefact, chunks: Artefact) -> Layout:
     """The layout of a corpus; documents are in order of bucket, then of id."""
     names = documents.names("bucket")
     return join_layouts(corpus, [bucket_layout(documents.path(n), chunks.path(n)) for n in names])

@@ -41,7 +41,7 @@ _ENOUGH = 10
 
 
 @dataclass(frozen=True)
-class Stored:
+class Answered:
     """What the asset `answers` holds.
 
     Attributes:
@@ -55,7 +55,7 @@ class Stored:
     marks: pd.DataFrame
 
     @classmethod
-    def read(cls, lab: Lab) -> Stored:
+    def read(cls, lab: Lab) -> Answered:
         """Read them, without those of the controls.
 
         Raises:
@@ -132,7 +132,7 @@ def of_model(lab: Lab, paper: str, claim: str, verdict: Verdict, because: str) -
 def flips(lab: Lab) -> Findings:
     """How many answers retrieval turns right and wrong."""
     tables, scores, plots, claims = {}, [], {}, []
-    stored, hows = Stored.read(lab), combinations(lab.settings)
+    stored, hows = Answered.read(lab), combinations(lab.settings)
     routed = {how.name for how in hows if how.retrieval is not None and how.retrieval.kind == "mog"}
     for name, _, marks in stored.parts():
         cells = by_way(marks)
@@ -220,7 +220,7 @@ def without(rows: Sequence[Mapping[str, Any]], *names: str) -> list[dict[str, An
 def cost(lab: Lab) -> Findings:
     """Calls, tokens and money of every way of answering, beside its accuracy."""
     tables, plots, claims = {}, {}, []
-    for name, answers, marks in Stored.read(lab).parts():
+    for name, answers, marks in Answered.read(lab).parts():
         scores = score_answers(marks, lab.seed)
         tables[f"{name}: cost and accuracy"] = cost_rows(answers, scores)
         plots[f"{name}: accuracy against reading"] = accuracy_against_cost(scores, name)

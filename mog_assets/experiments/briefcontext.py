@@ -18,7 +18,7 @@ from mog_assets.config import Settings
 from mog_assets.evaluation.answers import normalised, preflight_quality
 from mog_assets.evaluation.scores import interval, p_said, p_text
 from mog_assets.experiments.answers import (
-    Stored,
+    Answered,
     accuracy_measures,
     differences,
     of_answers,
@@ -487,7 +487,7 @@ def distractors(lab: Lab) -> Findings:
 
 def preflight(lab: Lab) -> Findings:
     """How well the preflight of the stored map-reduces foresees that the key document stands below the top."""
-    stored, tables, claims = Stored.read(lab), {}, []
+    stored, tables, claims = Answered.read(lab), {}, []
     for row in preflight_quality(stored.answers, stored.questions):
         name, counts = f"{row['question set']}, {row['method']}", Confusion(*(row[x] for x in ("tp", "fp", "fn", "tn")))
         low, high = preflight_intervals(counts, lab.seed)

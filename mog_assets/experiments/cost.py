@@ -21,7 +21,7 @@ from mog_assets.experiments.lab import Claim, Experiment, Findings, Lab
 from mog_assets.retrieval.methods import parse
 from mog_assets.routing import router
 from mog_assets.routing.retrieve import Retrieval, graph_of_question_sets, needs
-from mog_assets.tensors import Stored
+from resources.store import Artefact
 
 _PAPER_STORAGE = 2.7
 
@@ -182,7 +182,7 @@ def allocated(paths: Iterable[Path]) -> int:
     return sum(path.stat().st_blocks * 512 for path in paths if path.is_file())
 
 
-def _files(stored: Stored) -> int:
+def _files(stored: Artefact) -> int:
     return sum(int(entry["bytes"]) for entry in cast(Any, stored).manifest.files.values())
 
 

@@ -17,7 +17,7 @@ from mog_assets.config import Settings
 from mog_assets.evaluation.answers import JUDGE
 from mog_assets.evaluation.scores import interval, p_said
 from mog_assets.experiments.answers import (
-    Stored,
+    Answered,
     accuracy_measures,
     by_way,
     differences,
@@ -40,7 +40,7 @@ _FEW = 0.05
 
 def at_rag(lab: Lab) -> Findings:
     """The rounds, grades, topics and fallbacks of every AT-RAG among the answers, and its accuracy beside others."""
-    stored, tables, scores, claims = Stored.read(lab), {}, [], []
+    stored, tables, scores, claims = Answered.read(lab), {}, [], []
     ways = {how.name: how for how in combinations(lab.settings)}
     for name, answers, marks in stored.parts():
         by_id = {q.id: q for q in stored.questions[name]}

@@ -16,7 +16,7 @@ from scipy import sparse
 
 from mog_assets.arrays import places, ranges
 from mog_assets.chunking.chunks import Layout
-from mog_assets.chunking.layouts import Stored, join_layouts, open_layout
+from mog_assets.chunking.layouts import join_layouts, open_layout
 from mog_assets.graph.neighbourhoods import open_neighbourhoods
 from mog_assets.retrieval.bm25 import Bm25Index, TermCounts, load_terms
 from mog_assets.retrieval.corpora import Corpora
@@ -24,6 +24,7 @@ from mog_assets.retrieval.methods import DEPTH, Passages, seen
 from mog_assets.retrieval.search import Hits
 from mog_assets.retrieval.vectors import VectorTable
 from resources.errors import ConfigError
+from resources.store import Artefact
 
 
 @dataclass(frozen=True)
@@ -65,11 +66,11 @@ class Neighbourhoods:
     def _members(self) -> dict[int, tuple[np.ndarray, np.ndarray]]:
         return {}
 
-    def _graphs(self) -> list[Stored]:
+    def _graphs(self) -> list[Artefact]:
         return [self.corpora.read("sentence_graph", name) for name in self.corpora.names]
 
     @cached_property
-    def _across(self) -> tuple[Stored, str] | None:
+    def _across(self) -> tuple[Artefact, str] | None:
         """The graph over all corpora and the prefix of its files; None where each corpus has its own."""
         settings = self.corpora.settings
         if settings.graph.across == "corpus":

@@ -20,8 +20,9 @@ from scipy.special import expit
 from mog_assets.config import RouterSettings
 from mog_assets.questions.sets import validation_rows
 from mog_assets.significance import permutation_p
-from mog_assets.tensors import Stored, decode, encode, read
+from mog_assets.tensors import decode, encode, read
 from resources.errors import MogError
+from resources.store import Artefact
 
 # Logical name of the weights among a router's files.
 WEIGHTS = "router.safetensors"
@@ -248,7 +249,7 @@ def encoded(router: Router) -> bytes:
     return encode(router.weights, router.facts)
 
 
-def open_router(stored: Stored, encoder: str, levels: int) -> Router:
+def open_router(stored: Artefact, encoder: str, levels: int) -> Router:
     """The router in the store, to be used with an encoder and levels. There is no other way to a router.
 
     Args:
@@ -270,7 +271,7 @@ def open_router(stored: Stored, encoder: str, levels: int) -> Router:
     return router
 
 
-def is_intact(stored: Stored) -> bool:
+def is_intact(stored: Artefact) -> bool:
     """Whether the file is the router that was stored."""
     try:
         _checked(stored)
@@ -279,7 +280,7 @@ def is_intact(stored: Stored) -> bool:
     return True
 
 
-def _checked(stored: Stored) -> Router:
+def _checked(stored: Artefact) -> Router:
     """The router in the store, whatever it was trained for."""
     path = stored.path(WEIGHTS)
     try:

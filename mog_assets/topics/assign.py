@@ -8,8 +8,8 @@ from pathlib import Path
 import numpy as np
 
 from mog_assets.arrays import save_array
-from mog_assets.chunking.layouts import Stored
 from mog_assets.topics.model import decoded
+from resources.store import Artefact
 
 Assigned = np.ndarray  # of _ROW, shape (n,): `topic` and `probability`, see `TopicModel.assign`
 
@@ -44,6 +44,6 @@ def read_assigned(paths: Sequence[Path]) -> Assigned:
     return np.concatenate([np.empty(0, _ROW), *(np.load(path) for path in paths)])
 
 
-def read_topics(stored: Stored, level: int) -> np.ndarray:
+def read_topics(stored: Artefact, level: int) -> np.ndarray:
     """Topic of every chunk of a level (int32; −1: outlier), in the order of the corpus' layout."""
     return read_assigned([stored.path(name) for name in stored.names(file_name(level, "bucket"))])["topic"]

@@ -21,8 +21,9 @@ import numpy as np
 from mog_assets.chunking.layouts import bucket_layout
 from mog_assets.config import TopicSettings
 from mog_assets.retrieval.vectors import bucket_texts
-from mog_assets.tensors import Stored, decode, encode, read
+from mog_assets.tensors import decode, encode, read
 from resources.errors import MogError
+from resources.store import Artefact
 
 # Logical name of the model among its artefact's files.
 MODEL = "model.safetensors"
@@ -308,7 +309,7 @@ def encoded(model: TopicModel) -> bytes:
     return encode(arrays, model.facts)
 
 
-def open_model(stored: Stored, encoder: str | None = None) -> TopicModel:
+def open_model(stored: Artefact, encoder: str | None = None) -> TopicModel:
     """The topic model that is stored.
 
     Args:
@@ -347,7 +348,7 @@ def decoded(data: bytes, path: Path) -> TopicModel:
     return model
 
 
-def is_intact(stored: Stored) -> bool:
+def is_intact(stored: Artefact) -> bool:
     """Whether a stored model can be used."""
     try:
         open_model(stored)
