@@ -2,7 +2,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 STAMP := .venv/.installed
 
-.PHONY: install run ui test lint format
+.PHONY: install run ui test lint format docs docs-links
 
 install: $(STAMP)
 
@@ -30,3 +30,10 @@ lint: install
 format: install
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
+
+docs: install
+	$(BIN)/python -m sphinx -W --keep-going -q -b html docs build/site
+	@echo "build/site/index.html"
+
+docs-links: install
+	$(BIN)/python -m sphinx -q -b linkcheck docs build/links
