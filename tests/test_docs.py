@@ -131,6 +131,21 @@ def test_every_relative_link_of_the_readme_leads_to_a_file():
     assert [link for link in links if not (ROOT / link).exists()] == []
 
 
+def test_every_test_that_the_page_on_reliability_names_exists():
+    text = (ROOT / "docs" / "reliability.md").read_text(encoding="utf-8")
+    there = {
+        name
+        for file in ROOT.glob("tests/test_*.py")
+        for name in re.findall(r"^def test_(\w+)", file.read_text(encoding="utf-8"), re.M)
+    }
+    cells = [
+        line.split("|")[-2] for line in text.splitlines() if line.startswith("| ") and not line.startswith("| fault")
+    ]
+    named = [name for cell in cells for name in re.findall(r"\b[a-z0-9]+(?:_[a-z0-9]+){2,}\b", cell)]
+    assert len(named) > 50
+    assert [name for name in named if name not in there] == []
+
+
 def matches(shown, printed):
     """Whether a page shows what was printed; `…` stands for anything, and blanks count once."""
     pattern = r".*?".join(re.escape(" ".join(part.split())) for part in shown.split("…"))
