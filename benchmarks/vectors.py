@@ -17,7 +17,7 @@ from mog_assets.corpus.documents import read_corpus
 from mog_assets.evaluation.measures import CONTEXTS, evaluate
 from mog_assets.questions.sets import KnownDocument, Question, read_questions
 from mog_assets.retrieval.vectors import chunk_text, pool
-from mog_assets.significance import permutation_p
+from mog_assets.significance import by_document, permutation_p
 from resources.encoder import Encoder
 
 DEPTH = 50
@@ -118,9 +118,11 @@ def main(path: str, name: str, dtypes: tuple[str, ...], device: str, cache: Path
         means.append({"method": method, "vectors": kind, "dtype": dtype, **table[columns].mean().round(4)})
         base = tables.get((method, "direct", dtype)) if kind == "pooled" else tables.get((method, kind, "float32"))
         if base is not None and base is not table:
-            first, second = (t.set_index("question")["ER"].sort_index().to_numpy() for t in (table, base))
-            means[-1] |= {"ER - reference": round(float((first - second).mean()), 4)}
-            means[-1] |= {"p": float(permutation_p((first - second)[:, None], seed=settings.seed)[0])}
+            first, second = (t.set_index(["question", "document"])["ER"].sort_index() for t in (table, base))
+            documents = first.index.get_level_values("document").to_numpy(str)
+            differences = by_document((first - second).to_numpy(), documents)
+            means[-1] |= {"ER - reference": round(float(differences.mean[0]), 4)}
+            means[-1] |= {"p": float(permutation_p(differences, seed=settings.seed)[0])}
     print(f"{len(questions)} questions; reference: direct vectors, and for those the ones of float32", end="\n\n")
     print(pd.DataFrame(means).to_markdown(index=False))
 

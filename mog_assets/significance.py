@@ -98,7 +98,7 @@ def bootstrap_interval(
     Returns:
         Lower and upper ends, each of shape (m,); NaN where there are fewer than two documents.
     """
-    if len(totals.sizes) < 2:
+    if not totals.questions:
         return np.full(totals.sums.shape[1], np.nan), np.full(totals.sums.shape[1], np.nan)
     return ends(resampled_means(totals, samples, seed), totals, level)
 
@@ -144,16 +144,18 @@ def ends(drawn: np.ndarray, totals: Totals, level: float = 0.95) -> tuple[np.nda
 
     Args:
         drawn: Figures in resamples of the documents, shape (samples,) or (samples, m).
-        totals: The documents; at least two.
+        totals: The documents.
         level: Of the interval.
 
     Returns:
-        Lower and upper ends, each a number or of shape (m,).
+        Lower and upper ends, each a number or of shape (m,); NaN of one document, which says nothing of others.
 
     References:
         Hesterberg 2015, What Teachers Should Know About the Bootstrap, section 4.3 (expanded percentile interval);
         Carter, Schnepel and Steigerwald 2017 (effective number of clusters).
     """
+    if len(totals.sizes) < 2:
+        return np.full(drawn.shape[1:], np.nan), np.full(drawn.shape[1:], np.nan)
     # Beyond some point t has no quantile: the ends are the least and the greatest figure.
     degrees = max(totals.effective - 1, 1e-3)
     width = np.nan_to_num(t.ppf((1 + level) / 2, degrees), nan=np.inf) * np.sqrt(1 + 1 / degrees)
@@ -200,7 +202,7 @@ def permutation_p(differences: Totals, samples: int = _SIGNS, seed: int = 0) -> 
 
 
 def least_p(documents: int, samples: int = _SIGNS) -> float:
-    """The smallest p-value that `permutation_p` can give: 2^(1 − documents), or 1 / (1 + samples) where signs are drawn.
+    """The smallest p-value of `permutation_p`: 2^(1 − documents), or 1 / (1 + samples) where signs are drawn.
 
     With 5 documents nothing is below .0625, whatever the differences.
     """
@@ -348,9 +350,8 @@ def compare_cells(
     values = np.asarray(values, np.float64)
     n, cells, measures = values.shape
     totals = by_document(values.reshape(n, -1), documents)
-    several = len(totals.sizes) > 1
     means = resampled_means(totals, RESAMPLES, seed).reshape(RESAMPLES, cells, measures)
-    low, high = ends(means, totals) if several else np.full((2, cells, measures), np.nan)
+    low, high = ends(means, totals)
     found = {"value": totals.mean.reshape(cells, measures), "low": low, "high": high}
 
     tested = (baselines >= 0) & (baselines != np.arange(cells)[:, None])
@@ -362,10 +363,9 @@ def compare_cells(
     baseline = baselines[tested]
     differences = totals.columns(cell * measures + measure).minus(totals.columns(baseline * measures + measure))
     found["difference"][tested] = differences.mean
-    if several:
-        # Resampled means of differences are differences of resampled means.
-        low, high = ends(means[:, cell, measure] - means[:, baseline, measure], totals)
-        found["difference_low"][tested], found["difference_high"][tested] = low, high
+    # Resampled means of differences are differences of resampled means.
+    low, high = ends(means[:, cell, measure] - means[:, baseline, measure], totals)
+    found["difference_low"][tested], found["difference_high"][tested] = low, high
     found["effect"][tested] = effect_size(differences)
     found["detectable"][tested] = detectable(differences, alpha / tested.sum(axis=0)[measure])
     found["p"][tested] = permutation_p(differences, seed=seed)

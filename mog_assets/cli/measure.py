@@ -42,7 +42,7 @@ def print_leaderboard(settings: config.Settings) -> None:
 
     from mog_assets.evaluation.answers import answer_board
     from mog_assets.evaluation.measures import headline_measures
-    from mog_assets.evaluation.scores import leaderboard
+    from mog_assets.evaluation.scores import leaderboard, on_documents
     from resources.store import Store
 
     store = Store(settings.home)
@@ -55,8 +55,15 @@ def print_leaderboard(settings: config.Settings) -> None:
         scores = pd.read_parquet(artefact.path("scores.parquet")) if artefact else pd.DataFrame()
         for name in sorted(set(scores["question_set"])) if len(scores) else ():
             rows = board(scores, name)
-            questions = int(scores[scores["question_set"] == name]["n"].max())
-            print_table(f"{name}{what}: {questions} questions, value [95 % interval]", rows)
+            own = scores[scores["question_set"] == name]
+            _current(own, "documents", key)
+            counts = on_documents(int(own["n"].max()), int(own["documents"].max()))
+            print_table(f"{name}{what}: {counts}, value [95 % interval]", rows)
+
+
+def _current(table: pd.DataFrame, column: str, what: str) -> None:
+    if column not in table:
+        raise MogError(f"{what}: scores of an earlier version, with intervals over questions: run `mog run`")
 
 
 @click.command()
@@ -67,17 +74,18 @@ def print_leaderboard(settings: config.Settings) -> None:
 @click.option("--json", "as_json", is_flag=True, help="As JSON.")
 @guarded
 def compare(base: str, other: str, measures: tuple[str, ...], to: Path | None, as_json: bool) -> None:
-    """Compare the scores of the configuration OTHER with those of BASE, method by method, question by question."""
+    """Compare the scores of the configuration OTHER with those of BASE, method by method, on the questions of both."""
     import pandas as pd
 
     from mog_assets import markdown
-    from mog_assets.evaluation.scores import side_by_side
+    from mog_assets.evaluation.scores import on_documents, side_by_side
     from resources.store import Store, atomic
 
     wanted = list(dict.fromkeys(measures or ("ER", "nDCG@10", "tokens_to_answer")))
     both = [config.load(path) for path in (base, other)]
     tables = [pd.read_parquet(Store(s.home).read("scores").path("per_question.parquet")) for s in both]
     for path, table in zip((base, other), tables, strict=True):
+        _current(table, "document", path)
         known = [column for column in table if table[column].dtype.kind == "f"]
         if unknown := [name for name in wanted if name not in known]:
             raise MogError(f"--measure: expected measures of {path} ({', '.join(known)}), got {', '.join(unknown)}")
@@ -92,19 +100,20 @@ def compare(base: str, other: str, measures: tuple[str, ...], to: Path | None, a
     page = [f"# {Path(other).name} against {Path(base).name}\n"]
     for name, table in found.items():
         rows = _compared(table, wanted)
-        title = f"{name}: {int(table['n'].max())} questions, {Path(base).name} → {Path(other).name}, p (Holm)"
+        counts = on_documents(int(table["n"].max()), int(table["documents"].max()))
+        title = f"{name}: {counts}, {Path(base).name} → {Path(other).name}, p (Holm)"
         print_table(title, rows)
         page += [f"## {title}\n", markdown.table(rows, 200)]
     if to is not None:
         to.parent.mkdir(parents=True, exist_ok=True)
-        command = f"`mog compare {base} {other} --to {to}`: mean paired differences with 95 % intervals."
+        command = f"`mog compare {base} {other} --to {to}`: mean paired differences with 95 % intervals over documents."
         with atomic(to) as temporary:
             temporary.write_text("\n".join([page[0], command + "\n", *page[1:], ""]), encoding="utf-8")
 
 
 def _compared(table: Any, measures: Sequence[str]) -> list[dict[str, str]]:
     """A row per method; measures whose means are above 10 have no decimals."""
-    from mog_assets.evaluation.scores import p_text
+    from mog_assets.evaluation.scores import interval, p_text
 
     rows = []
     for method, part in table.groupby("cell", sort=False):
@@ -113,10 +122,8 @@ def _compared(table: Any, measures: Sequence[str]) -> list[dict[str, str]]:
             one = part.set_index("measure").loc[name]
             digits = 0 if one["value"] > 10 else 3
             row[name] = f"{one['value']:.{digits}f} → {one['other']:.{digits}f}"
-            row[f"difference of {name}"] = (
-                f"{one['difference']:+.{digits}f} [{one['difference_low']:+.{digits}f}, "
-                f"{one['difference_high']:+.{digits}f}], {p_text(one['p'])}"
-            )
+            ends = (float(one[key]) for key in ("difference", "difference_low", "difference_high"))
+            row[f"difference of {name}"] = f"{interval(*ends, form=f'+.{digits}f')}, {p_text(one['p'])}"
         rows.append(row)
     return rows
 

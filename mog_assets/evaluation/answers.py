@@ -21,7 +21,7 @@ from mog_assets.answering.preflight import TOP, Confusion
 from mog_assets.evaluation import mirage
 from mog_assets.evaluation.scores import COMPARED, compare, interval, p_text
 from mog_assets.questions.sets import Question
-from mog_assets.significance import bootstrap_interval
+from mog_assets.significance import bootstrap_interval, by_document
 
 MEASURES = ("exact match", "F1")
 MIRAGE = "mirage"
@@ -37,6 +37,7 @@ COLUMNS = (
     "low",
     "high",
     "n",
+    "documents",
     "coverage",
     *_COMPARED,
     "rounds",
@@ -80,11 +81,12 @@ def mark(answers: pd.DataFrame, questions: Mapping[str, Sequence[Question]]) -> 
         questions: By question set.
 
     Returns:
-        `question_set`, `question`, `method`, `reader`, `answered`, both of `MEASURES`, `mirage`, `judge` (the judge's
-        mean mark, 0 to 10; NaN where there is none), `asked judge`, and what the answer cost. For a question with
-        options both measures tell whether the letter is right. Without an answer both are 0. `mirage` is 1 where the
-        raw output is right as the MIRAGE benchmark reads it, which finds a letter in every output but an empty one;
-        NaN in a question set where some of these questions have no options, or others than A to D.
+        `question_set`, `question`, `document` (what it is about), `method`, `reader`, `answered`, both of `MEASURES`,
+        `mirage`, `judge` (the judge's mean mark, 0 to 10; NaN where there is none), `asked judge`, and what the answer
+        cost. For a question with options both measures tell whether the letter is right. Without an answer both are 0.
+        `mirage` is 1 where the raw output is right as the MIRAGE benchmark reads it, which finds a letter in every
+        output but an empty one; NaN in a question set where some of these questions have no options, or others than A
+        to D.
     """
     known = {(name, q.id): q for name, members in questions.items() for q in members}
     records = answers.to_dict("records")
@@ -118,7 +120,8 @@ def mark(answers: pd.DataFrame, questions: Mapping[str, Sequence[Question]]) -> 
         marks[MIRAGE] = float(mirage.choice(row["raw"]) == question.answer) if read else np.nan
         judgement = json.loads(row["judgement"]) if isinstance(row.get("judgement"), str) else {}
         marks |= {JUDGE: judgement.get("overall", np.nan), "asked judge": bool(judgement)}
-        rows.append({**{name: row[name] for name in kept}, "cost": row["cost"], "answered": answered, **marks})
+        rows.append({**{name: row[name] for name in kept}, "document": question.document, "cost": row["cost"]})
+        rows[-1] |= {"answered": answered, **marks}
     return pd.DataFrame(rows)
 
 
@@ -134,13 +137,12 @@ def score_answers(marks: pd.DataFrame, seed: int) -> pd.DataFrame:
         seed: Of the resamples.
 
     Returns:
-        A row per question set, method and measure: value with its 95 % bootstrap interval low … high, n questions,
-        coverage (the share that has an answer), the comparison with `cot` as in `scores.compare` (difference,
-        difference_low, difference_high, effect, p_vs_cot being p, detectable; NaN for `cot` itself, where it did not
-        run, and for controls, which take no part in the tests), means of rounds, calls and tokens, and the whole cost
-        in dollars. `mirage` is there where it was marked.
-        `judge` is there only where one was asked: its mean over the answers that it could mark, coverage being their
-        share, compared with nothing.
+        A row per question set, method and measure: value with its 95 % bootstrap interval low … high over documents, n
+        questions on so many documents, coverage (the share that has an answer), the comparison with `cot` as in
+        `scores.compare` (difference, difference_low, difference_high, effect, p_vs_cot being p, detectable; NaN for
+        `cot` itself, where it did not run, and for controls, which take no part in the tests), means of rounds, calls
+        and tokens, and the whole cost in dollars. `mirage` is there where it was marked. `judge` is there only where
+        one was asked: its mean over the answers that it could mark, coverage being their share, compared with nothing.
 
     Raises:
         ValueError: a question lacks a method.
@@ -160,20 +162,21 @@ def score_answers(marks: pd.DataFrame, seed: int) -> pd.DataFrame:
         table = compared.rename(columns={"cell": "method", "p": "p_vs_cot"}).join(own, on="method")
         table = table.assign(question_set=str(question_set))[list(COLUMNS)]
         judged = [
-            table[table["method"] == method].head(1).assign(**_judged(answers[JUDGE], seed))
+            table[table["method"] == method].head(1).assign(**_judged(answers, seed))
             for method, answers in part[part["asked judge"]].groupby("method", sort=False)
         ]
         tables += [table, *judged]
     return pd.concat(tables, ignore_index=True)
 
 
-def _judged(marks: pd.Series, seed: int) -> dict[str, Any]:
+def _judged(marks: pd.DataFrame, seed: int) -> dict[str, Any]:
     """What the row of the judge's marks, NaN where one failed, has other than a method's other rows."""
-    read = marks.dropna().to_numpy(float)
-    (low,), (high,) = bootstrap_interval(read[:, None], seed=seed)
-    value = read.mean() if len(read) else np.nan
+    read = marks[marks[JUDGE].notna()]
+    totals = by_document(read[JUDGE].to_numpy(float), read["document"].to_numpy(str))
+    (value,), ((low,), (high,)) = totals.mean, bootstrap_interval(totals, seed=seed)
     measured = {"measure": JUDGE, "value": value, "low": low, "high": high, "n": len(marks)}
-    return {**measured, "coverage": len(read) / len(marks), **dict.fromkeys(_COMPARED, np.nan)}
+    counts = {"documents": marks["document"].nunique(), "coverage": len(read) / len(marks)}
+    return {**measured, **counts, **dict.fromkeys(_COMPARED, np.nan)}
 
 
 def answer_board(scores: pd.DataFrame, question_set: str) -> list[dict[str, Any]]:
@@ -194,31 +197,48 @@ def answer_board(scores: pd.DataFrame, question_set: str) -> list[dict[str, Any]
     return [row for _, row in sorted(rows, key=lambda pair: -pair[0])]
 
 
-def preflight_quality(answers: pd.DataFrame, questions: Mapping[str, Sequence[Question]]) -> list[dict[str, Any]]:
-    """How well BriefContext's preflight foresees that the key document stands below the top.
+def preflight_cases(answers: pd.DataFrame, questions: Mapping[str, Sequence[Question]]) -> pd.DataFrame:
+    """Whether BriefContext's preflight foresaw that the key document stands below the top.
 
     Counted are questions with evidence of which a document is among the passages: elsewhere there is nothing to lose.
+
+    Args:
+        answers: As the asset `answers` holds them.
+        questions: By question set.
+
+    Returns:
+        A row per answer: question_set, method, document (what the question is about), foreseen, below.
     """
     known = {(name, q.id): q for name, members in questions.items() for q in members}
+    rows = []
+    for row in answers.to_dict("records"):
+        question = known[row["question_set"], row["question"]]
+        preflight = json.loads(row["preflight"]) if isinstance(row["preflight"], str) else None
+        gold = {(e.corpus, e.doc) for e in question.evidence}
+        passages = json.loads(row["passages"]) if preflight else []
+        ranks = [i for i, p in enumerate(passages, 1) if gold & {(corpus, doc) for corpus, doc, *_ in p["spans"]}]
+        if preflight and ranks:
+            keys = (row["question_set"], row["method"], question.document)
+            rows.append((*keys, bool(preflight["map_reduce"]), ranks[0] > TOP))
+    return pd.DataFrame(rows, columns=["question_set", "method", "document", "foreseen", "below"])
+
+
+def preflight_quality(cases: pd.DataFrame) -> list[dict[str, Any]]:
+    """How well BriefContext's preflight foresees that the key document stands below the top.
+
+    Args:
+        cases: As `preflight_cases` gives them.
+    """
     found = []
-    for (question_set, method), part in answers.groupby(["question_set", "method"], sort=False):
-        predicted, truth = [], []
-        for row in part.to_dict("records"):
-            preflight = json.loads(row["preflight"]) if isinstance(row["preflight"], str) else None
-            gold = {(e.corpus, e.doc) for e in known[question_set, row["question"]].evidence}
-            passages = json.loads(row["passages"])
-            ranks = [i for i, p in enumerate(passages, 1) if gold & {(corpus, doc) for corpus, doc, *_ in p["spans"]}]
-            if preflight and ranks:
-                predicted.append(bool(preflight["map_reduce"]))
-                truth.append(ranks[0] > TOP)
-        if predicted:
-            counts = Confusion.of(predicted, truth)
-            found.append(
-                {
-                    "question set": question_set,
-                    "method": method,
-                    "n": len(predicted),
-                    **{name: getattr(counts, name) for name in ("tp", "fp", "fn", "tn", "precision", "recall", "f1")},
-                }
-            )
+    for (question_set, method), part in cases.groupby(["question_set", "method"], sort=False):
+        counts = Confusion.of(part["foreseen"].tolist(), part["below"].tolist())
+        found.append(
+            {
+                "question set": question_set,
+                "method": method,
+                "n": len(part),
+                "documents": part["document"].nunique(),
+                **{name: getattr(counts, name) for name in ("tp", "fp", "fn", "tn", "precision", "recall", "f1")},
+            }
+        )
     return found

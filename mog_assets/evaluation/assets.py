@@ -16,7 +16,7 @@ from mog_assets.answering.notation import combinations
 from mog_assets.answering.rows import read_answers
 from mog_assets.config import Settings
 from mog_assets.evaluation import browse, checks, history, plots
-from mog_assets.evaluation.answers import answer_board, mark, preflight_quality, score_answers
+from mog_assets.evaluation.answers import answer_board, mark, preflight_cases, preflight_quality, score_answers
 from mog_assets.evaluation.measures import evaluate, headline_measures, measure_names
 from mog_assets.evaluation.report import Report, environment, render
 from mog_assets.evaluation.runs import rank_questions, read_runs, write_runs
@@ -25,9 +25,9 @@ from mog_assets.questions.sets import Question, load_questions
 from mog_assets.recipe import Recipe, Work
 from mog_assets.retrieval.methods import CONTROLS, Method, default_methods, parse
 from mog_assets.routing import router
-from mog_assets.routing.families import families
+from mog_assets.routing.families import Family, families
 from mog_assets.routing.retrieve import Needs, Retrieval, needs
-from mog_assets.significance import shift
+from mog_assets.significance import by_document, shift
 from resources.errors import MogError
 from resources.store import Artefact, digest
 
@@ -104,32 +104,36 @@ def _oracle(work: Work, name: str, questions: Sequence[Question]) -> np.ndarray:
 
 
 def _show_levels(work: Work, retrievals: Mapping[str, Retrieval], kinds: Collection[str]) -> None:
-    """Compare what routers choose for the test questions with what they chose when they were trained.
+    """Compare what routers choose for the test questions with what they choose for those they were trained on.
 
-    A question set that a router was not trained on is compared with all that it was trained on.
+    A question set that a router was not trained on is compared with all that it was trained on. Documents are permuted,
+    not questions.
     """
+    asked = scored_questions(work)
     work.info["levels chosen"] = {}
     rows = []
     for family in families(work.settings):
         if family.kind not in kinds:
             continue
         bars = []
-        training = work.input(family.router).manifest.info["router"]["training"]
-        chosen = {name: np.array(part["chosen"]) for name, part in training.items()}
-        total = np.sum(list(chosen.values()), axis=0)
+        training, weights = _trained_on(work, family)
         for name, retrieval in retrievals.items():
-            before, now = chosen.get(name, total), np.array(router.chosen_levels(retrieval.weights(family.kind)))
-            distance, p = shift(before, now, seed=work.settings.seed)
+            own = (training["question_set"] == name).to_numpy()
+            own = own if own.any() else np.ones(len(training), bool)
+            seen = by_document(router.choices(weights[own]), training["group"].to_numpy(str)[own])
+            tested = by_document(router.choices(retrieval.weights(family.kind)), [q.document for q in asked[name]])
+            before, now = (chosen.sums.sum(axis=0).astype(int).tolist() for chosen in (seen, tested))
+            distance, p = shift(seen, tested, seed=work.settings.seed)
             work.info["levels chosen"][f"{name}, {family.kind}"] = {
-                "training": before.tolist(),
-                "test": now.tolist(),
+                "training": before,
+                "test": now,
                 "distance": distance,
                 "p": p,
                 "shifted": distance >= SHIFTED and p < ALPHA,
             }
             bars += [(f"{name}: training", before), (f"{name}: test", now)]
             rows += [
-                {"question set": name, "router": family.kind, "chosen": label, "training": int(a), "test": int(b)}
+                {"question set": name, "router": family.kind, "chosen": label, "training": a, "test": b}
                 for label, a, b in zip(family.names, before, now, strict=True)
             ]
         if bars:
@@ -137,6 +141,14 @@ def _show_levels(work: Work, retrievals: Mapping[str, Retrieval], kinds: Collect
             work.show_plot(f"chosen by the router of {family.kind} in training and test", picture)
     if rows:
         work.show_table("levels chosen", rows)
+
+
+def _trained_on(work: Work, family: Family) -> tuple[pd.DataFrame, np.ndarray]:
+    """Questions that the router in use was trained on, and what it says of them: a row each."""
+    stored, encoder = work.input(family.router), work.tools.encoder
+    opened = router.open_router(stored, encoder.fingerprint, len(family.names))
+    questions = pd.read_parquet(stored.path("questions.parquet"))
+    return questions, router.predict(opened.weights, encoder.encode(questions["text"].tolist()))
 
 
 def _show_topics(
@@ -217,7 +229,7 @@ def build_answer_scores(work: Work) -> None:
     for name in names:
         work.show_table(f"answers: {name}", answer_board(scores, name))
         work.show_plot(f"accuracy against reading: {name}", plots.accuracy_against_cost(scores, name))
-    quality = preflight_quality(answers, questions) if len(answers) else []
+    quality = preflight_quality(preflight_cases(answers, questions)) if len(answers) else []
     work.info["preflight"] = quality
     if quality:
         work.show_table("preflight of BriefContext", quality)
@@ -452,7 +464,7 @@ def recipes(settings: Settings) -> list[Recipe]:
             settings=lambda tools: [identity, tools.encoder.identity],
             repeatable=True,
             checks=(checks.SAME_AGAIN, *((checks.LEVELS_AS_IN_TRAINING,) if any(m.routed for m in methods) else ())),
-            version="2",
+            version="3",
             kinds=("parquet",),
             pool="gpu",
         ),
@@ -466,7 +478,7 @@ def recipes(settings: Settings) -> list[Recipe]:
             settings=lambda tools: [settings.k, settings.seed, [m.name for m in methods], scored],
             repeatable=True,
             checks=(checks.MEASURES_IN_RANGE,),
-            version="2",
+            version="3",
             kinds=("parquet",),
         ),
         *(
@@ -481,6 +493,7 @@ def recipes(settings: Settings) -> list[Recipe]:
                     partitioned=False,
                     settings=lambda tools: tools.settings.seed,
                     kinds=("parquet",),
+                    version="2",
                 )
             ]
             if combinations(settings)
@@ -497,6 +510,7 @@ def recipes(settings: Settings) -> list[Recipe]:
             repeatable=True,
             checks=(checks.NO_SIGNIFICANT_DROP,),
             kinds=("parquet",),
+            version="2",
         ),
         Recipe(
             key="report",
@@ -515,5 +529,6 @@ def recipes(settings: Settings) -> list[Recipe]:
             settings=lambda tools: _shown_configuration(tools.settings),
             repeatable=True,
             kinds=("html",),
+            version="2",
         ),
     ]

@@ -14,7 +14,7 @@ import pyarrow.parquet as pq
 from mog_assets.evaluation.measures import CONTEXTS
 from mog_assets.questions.sets import Question
 from mog_assets.retrieval.methods import CONTROLS
-from mog_assets.significance import bootstrap_interval
+from mog_assets.significance import bootstrap_interval, by_document
 
 # They know the gold evidence, or nothing at all: shown beside the methods, never placed among them.
 UNPLACED = (*CONTROLS, "oracle")
@@ -75,8 +75,9 @@ def by_group(
         seed: Of the resamples.
 
     Returns:
-        A row per group, method and measure: by (`kind` or `corpus`), group, n questions, method, measure, value with
-        its 95 % bootstrap interval low … high. A question with evidence in two corpora counts in both.
+        A row per group, method and measure: by (`kind` or `corpus`), group, n questions on so many documents, method,
+        measure, value with its 95 % bootstrap interval low … high over documents, NaN where there is one. A question
+        with evidence in two corpora counts in both.
     """
     known = {q.id: q for q in questions}
     here = per_question[per_question["method"].isin(methods)]
@@ -91,10 +92,12 @@ def by_group(
     rows = []
     for (by, group), own in sorted(members.items(), key=lambda item: (item[0][0] == "corpus", -len(item[1]), item[0])):
         assert values is not None
-        low, high = bootstrap_interval(values[own], seed=seed)
-        for i, ((measure, method), value) in enumerate(zip(columns, values[own].mean(axis=0), strict=True)):
-            rows.append((by, group, len(own), method, measure, value, low[i], high[i]))
-    return pd.DataFrame(rows, columns=["by", "group", "n", "method", "measure", "value", "low", "high"])
+        totals = by_document(values[own], [known[cells.index[row]].document for row in own])
+        low, high = bootstrap_interval(totals, seed=seed)
+        counts = (len(own), len(totals.sizes))
+        for i, ((measure, method), value) in enumerate(zip(columns, totals.mean, strict=True)):
+            rows.append((by, group, *counts, method, measure, value, low[i], high[i]))
+    return pd.DataFrame(rows, columns=["by", "group", "n", "documents", "method", "measure", "value", "low", "high"])
 
 
 def read_texts(buckets: Mapping[str, Sequence[Path]], wanted: Collection[Document]) -> dict[Document, tuple[str, str]]:

@@ -14,6 +14,10 @@ def _in_range(work: Work) -> str | None:
     least, most = (scores["measure"].map(lambda name, end=end: RANGES.get(name, (0, 1))[end]) for end in (0, 1))
     inside = (scores["low"] >= least - 1e-6) & (scores["low"] <= scores["value"] + 1e-6)
     inside &= (scores["value"] <= scores["high"] + 1e-6) & (scores["high"] <= most + 1e-6)
+    # One document has no interval.
+    inside |= (
+        (scores["documents"] < 2) & scores["value"].between(least, most) & scores[["low", "high"]].isna().all(axis=1)
+    )
     if inside.all():
         return None
     row = scores[~inside].iloc[0]

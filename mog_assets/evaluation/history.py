@@ -8,7 +8,8 @@ from datetime import datetime
 import numpy as np
 import pandas as pd
 
-from mog_assets.significance import holm, permutation_p
+from mog_assets.evaluation.scores import on_documents
+from mog_assets.significance import by_document, holm, permutation_p
 
 # A method whose evidence recall fell with a smaller p-value, corrected for the number of methods, has dropped.
 ALPHA = 0.05
@@ -26,6 +27,7 @@ COLUMNS = (
     "low",
     "high",
     "n",
+    "documents",
     "p_vs_accepted",
     "dropped",
 )
@@ -35,7 +37,7 @@ _KEYS = [*_GROUP, "question"]
 
 def leading(per_question: pd.DataFrame) -> pd.DataFrame:
     """Of `measures.evaluate`, what later evaluations are compared with: the leading measure of every question."""
-    return per_question[[*_KEYS, LEADING]].reset_index(drop=True)
+    return per_question[[*_KEYS, "document", LEADING]].reset_index(drop=True)
 
 
 def compare(now: pd.DataFrame, accepted: pd.DataFrame, seed: int) -> pd.DataFrame:
@@ -43,27 +45,30 @@ def compare(now: pd.DataFrame, accepted: pd.DataFrame, seed: int) -> pd.DataFram
 
     Args:
         now: As `leading` gives it.
-        accepted: Likewise.
+        accepted: Likewise; which documents its questions are about does not matter.
         seed: Of the permutations.
 
     Returns:
-        A row per question set, split and method that both have: n questions, before and now (means of the leading
-        measure), p (paired permutation test, two-sided, Holm-corrected over all rows) and dropped.
+        A row per question set, split and method that both have: n questions on so many documents, before and now
+        (means of the leading measure), p (paired permutation test over documents, two-sided, Holm-corrected over all
+        rows) and dropped.
     """
-    both = now.merge(accepted, on=_KEYS, suffixes=("_now", "_before"))
+    both = now.merge(accepted[[*_KEYS, LEADING]], on=_KEYS, suffixes=("_now", "_before"))
     parts = []
     for (question_set, split), part in both.groupby(["question_set", "split"], sort=False):
         part = part.assign(difference=part[f"{LEADING}_now"] - part[f"{LEADING}_before"])
         # Every method has a row for every question of its set, so the matrix has no gaps.
-        differences = part.pivot(index="question", columns="method", values="difference")
+        differences = part.pivot(index=["question", "document"], columns="method", values="difference")
         values = differences.to_numpy(np.float64)
         p = np.ones(values.shape[1])
         moved = np.flatnonzero(values.any(axis=0))
-        p[moved] = permutation_p(values[:, moved], seed=seed)
+        documents = differences.index.get_level_values("document").to_numpy(str)
+        p[moved] = permutation_p(by_document(values[:, moved], documents), seed=seed)
         means = part.groupby("method")[[f"{LEADING}_before", f"{LEADING}_now"]].mean().loc[differences.columns]
         means.columns = ["before", "now"]
-        parts.append(means.reset_index().assign(question_set=question_set, split=split, n=len(values), p=p))
-    columns = [*_GROUP, "n", "before", "now", "p", "dropped"]
+        counts = {"n": len(values), "documents": len(np.unique(documents))}
+        parts.append(means.reset_index().assign(question_set=question_set, split=split, **counts, p=p))
+    columns = [*_GROUP, "n", "documents", "before", "now", "p", "dropped"]
     if not parts:
         return pd.DataFrame(columns=columns).astype({"dropped": bool, "p": float})
     table = pd.concat(parts, ignore_index=True)
@@ -114,7 +119,7 @@ def drops(comparison: pd.DataFrame) -> list[str]:
     found = comparison[comparison["dropped"]]
     found = found.assign(change=found["now"] - found["before"]).sort_values("change", kind="stable")
     return [
-        f"{row.question_set}/{row.split} {row.method}: {LEADING} {row.before:.3f} to {row.now:.3f} on {row.n} "
-        f"questions (p = {row.p:.4f})"
+        f"{row.question_set}/{row.split} {row.method}: {LEADING} {row.before:.3f} to {row.now:.3f} on "
+        f"{on_documents(row.n, row.documents)} (p = {row.p:.4f})"
         for row in found.itertuples()
     ]

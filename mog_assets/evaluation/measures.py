@@ -21,7 +21,7 @@ from mog_assets.retrieval.methods import CONTEXTS
 TOKENS = 2000
 # More documents than a run holds of any question.
 _EVERY = 1_000_000
-KEYS = ("question_set", "split", "method", "question")
+KEYS = ("question_set", "split", "method", "question", "document")
 
 
 def measure_names(k: int) -> tuple[str, ...]:
@@ -62,12 +62,15 @@ class _Gold:
 
     Attributes:
         keys: (question set, question) to number; numbers run from 0.
+        splits: Of each question.
+        documents: What each question is about, as `Question.document`.
         characters: Gold characters of each question, shape (questions,).
         spans: Columns query, corpus, doc, start, end; `_codes` adds document.
     """
 
     keys: dict[tuple[str, str], int]
     splits: list[str]
+    documents: list[str]
     characters: np.ndarray
     spans: pd.DataFrame
 
@@ -100,10 +103,10 @@ def evaluate(
         advance: Called with 1 after each method.
 
     Returns:
-        Columns question_set, split, method, question, one of each measure in [0, 1] (or in its `RANGES`), and
-        answered. A question has a row for every method that ranked anything in its question set; where that method
-        ranked nothing for the question, answered is False and every measure has its worst value (0, and `TOKENS` for
-        tokens_to_answer), so that failures cannot improve a mean.
+        Columns question_set, split, method, question, document (see `Question.document`), one of each measure in
+        [0, 1] (or in its `RANGES`), and answered. A question has a row for every method that ranked anything in its
+        question set; where that method ranked nothing for the question, answered is False and every measure has its
+        worst value (0, and `TOKENS` for tokens_to_answer), so that failures cannot improve a mean.
     """
     gold = _gold(questions)
     names = measure_names(k)
@@ -124,25 +127,26 @@ def evaluate(
 
 def _gold(questions: Mapping[str, Sequence[Question]]) -> _Gold:
     keys: dict[tuple[str, str], int] = {}
-    splits, characters, rows = [], [], []
+    splits, documents, characters, rows = [], [], [], []
     for question_set, members in questions.items():
         for question in members:
             merged = pieces(question)
             if merged and (question_set, question.id) not in keys:
                 query = keys[question_set, question.id] = len(keys)
                 splits.append(question.split)
+                documents.append(question.document)
                 characters.append(sum(end - start for *_, start, end in merged))
                 rows += [(query, *span) for span in merged]
     spans = pd.DataFrame(rows, columns=["query", "corpus", "doc", "start", "end"])
-    return _Gold(keys, splits, np.array(characters, np.int64), spans)
+    return _Gold(keys, splits, documents, np.array(characters, np.int64), spans)
 
 
 def _groups(runs: pd.DataFrame, gold: _Gold) -> tuple[pd.DataFrame, pd.DataFrame]:
     """The rows of the result, and the passages with the number of their row, by row and rank.
 
     Returns:
-        Columns question_set, split, method, question, query (number among the gold); and columns group, query, rank,
-        document (number), start, end, tokens.
+        Columns question_set, split, method, question, document, query (number among the gold); and columns group,
+        query, rank, document (number), start, end, tokens.
     """
     set_code, sets = pd.factorize(runs["question_set"])
     question_code, ids = pd.factorize(runs["question"])
@@ -156,13 +160,15 @@ def _groups(runs: pd.DataFrame, gold: _Gold) -> tuple[pd.DataFrame, pd.DataFrame
     ran = np.zeros((len(sets), len(methods)), bool)
     ran[set_code, method_code] = True
 
-    rows: list[tuple[str, str, str, str, int]] = []
+    rows: list[tuple[str, str, str, str, str, int]] = []
     group_of = np.full((len(methods), len(gold.keys)), -1, np.int64)
     for method, method_name in enumerate(methods):
         for (question_set, question), query in gold.keys.items():
             if question_set in set_at and ran[set_at[question_set], method]:
                 group_of[method, query] = len(rows)
-                rows.append((question_set, gold.splits[query], str(method_name), question, query))
+                rows.append(
+                    (question_set, gold.splits[query], str(method_name), question, gold.documents[query], query)
+                )
     table = pd.DataFrame(rows, columns=[*KEYS, "query"])
 
     query = numbers[set_code, question_code]

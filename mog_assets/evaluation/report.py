@@ -20,7 +20,7 @@ from mog_assets.evaluation.answers import answer_board
 from mog_assets.evaluation.browse import CONTROLS, FIRST_PASSAGES, GOLD_CHARS, MOST_PASSAGES, OTHER_CHARS, UNPLACED
 from mog_assets.evaluation.history import ALPHA
 from mog_assets.evaluation.measures import CONTEXTS, LOWER_IS_BETTER
-from mog_assets.evaluation.scores import p_text
+from mog_assets.evaluation.scores import interval, on_documents, p_text
 
 TEMPLATE = "report.html.j2"
 LEADING = "ER"
@@ -160,7 +160,7 @@ def _boards(report: Report) -> list[dict[str, Any]]:
             {
                 "key": (question_set, split),
                 "name": f"{question_set} ({split})",
-                "n": int(part["n"].max()),
+                "counts": on_documents(*_counts(part).values()),
                 "measures": [
                     {"name": name, "shown": name in shown, "less": name in LOWER_IS_BETTER} for name in measures
                 ],
@@ -184,7 +184,7 @@ def _row(own: pd.DataFrame, measures: Sequence[str]) -> dict[str, Any]:
             {
                 "value": _number(row["value"]),
                 "text": _text(row["value"], name),
-                "interval": f"[{_text(row['low'], name)}, {_text(row['high'], name)}]",
+                "interval": _ends(row, name),
                 "baseline": row["baseline"],
                 "difference": _difference(row, own, name) if compared else "",
                 "p": p_text(row["p_vs_best_fixed"]),
@@ -208,7 +208,7 @@ def _difference(row: pd.Series, own: pd.DataFrame, measure: str) -> str:
     if "difference" not in own.columns:
         return ""
     text = _signed(row["difference"], measure)
-    if text and "difference_low" in own.columns:
+    if text and "difference_low" in own.columns and not pd.isna(row["difference_low"]):
         text += f" [{_signed(row['difference_low'], measure)}, {_signed(row['difference_high'], measure)}]"
     return text
 
@@ -232,6 +232,11 @@ def _text(value: float, measure: str) -> str:
         return "–"
     # Numbers of tokens: a share is never one of which less is better.
     return f"{value:,.0f}" if measure in LOWER_IS_BETTER else f"{value:.3f}"
+
+
+def _ends(row: pd.Series, measure: str) -> str:
+    """`[0.480, 0.544]`; of one document, which has no interval, `[–]`."""
+    return "[–]" if pd.isna(row["low"]) else f"[{_text(row['low'], measure)}, {_text(row['high'], measure)}]"
 
 
 def _signed(value: float, measure: str) -> str:
@@ -265,7 +270,7 @@ def _curves(report: Report, board: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _with_interval(row: Mapping[str, Any]) -> str:
-    return f"{row['value']:.3f} [{row['low']:.3f}, {row['high']:.3f}]"
+    return interval(row["value"], row["low"], row["high"])
 
 
 def _history_lines(report: Report) -> list[dict[str, Any]]:
@@ -312,22 +317,26 @@ def _groups(report: Report, board: Mapping[str, Any]) -> dict[str, Any]:
     tables = []
     for measure, part in table.groupby("measure", sort=False):
         rows = []
-        for (by, group, n), own in part.groupby(["by", "group", "n"], sort=False):
+        for (by, group), own in part.groupby(["by", "group"], sort=False):
             at = own.set_index("method")
             best = own["value"].min() if measure in LOWER_IS_BETTER else own["value"].max()
             cells = [
                 {
                     "value": _number(at.loc[name, "value"]),
                     "text": _text(at.loc[name, "value"], str(measure)),
-                    "interval": f"[{_text(at.loc[name, 'low'], str(measure))}, "
-                    f"{_text(at.loc[name, 'high'], str(measure))}]",
+                    "interval": _ends(at.loc[name], str(measure)),
                     "best": at.loc[name, "value"] == best,
                 }
                 for name in methods
             ]
-            rows.append({"by": by, "group": group or "(none)", "n": int(n), "cells": cells})
+            rows.append({"by": by, "group": group or "(none)", **_counts(own), "cells": cells})
         tables.append({"measure": measure, "rows": rows})
     return {"name": board["name"], "methods": methods, "tables": tables}
+
+
+def _counts(rows: pd.DataFrame) -> dict[str, int]:
+    """Questions and documents."""
+    return {name: int(rows[name].max()) for name in ("n", "documents")}
 
 
 def _choice(choice: Mapping[str, Any]) -> dict[str, Any]:
@@ -379,9 +388,9 @@ def _answer_tables(report: Report) -> dict[str, Any]:
             calls = {"calls": f"{own['calls']:.1f}", "written": f"{own['tokens_out']:.0f}", "$": f"{own['cost']:.4f}"}
             rows.append({**{key: value for key, value in row.items() if key != "reader"}, **calls})
         columns = list(dict.fromkeys(key for row in rows for key in row))
-        n = int(part["n"].max())
+        counts = on_documents(*_counts(part).values())
         reader = ", ".join(dict.fromkeys(part["reader"]))
-        boards.append({"name": name, "n": n, "reader": reader, "columns": columns, "rows": rows})
+        boards.append({"name": name, "counts": counts, "reader": reader, "columns": columns, "rows": rows})
     preflight = [
         {key: f"{value:.3f}" if isinstance(value, float) else str(value) for key, value in row.items()}
         for row in report.preflight

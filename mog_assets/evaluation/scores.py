@@ -1,4 +1,7 @@
-"""Means over questions, how sure they are, and how they compare with the best single level or another baseline."""
+"""Means over questions, how sure they are, and how they compare with the best single level or another baseline.
+
+Intervals and tests draw documents, not questions: see `significance`.
+"""
 
 from __future__ import annotations
 
@@ -27,6 +30,7 @@ COLUMNS = (
     "low",
     "high",
     "n",
+    "documents",
     "coverage",
     "baseline",
     "difference",
@@ -42,28 +46,31 @@ def compare(per_question: pd.DataFrame, measures: Sequence[str], baseline: str |
     """Means of the cells of an experiment, with their intervals and their comparison with one of them.
 
     Args:
-        per_question: Columns `question`, `cell` and every measure: one row for each question and cell, no number
-            missing.
+        per_question: Columns `question`, `document` (what the question is about), `cell` and every measure: one row
+            for each question and cell, no number missing.
         measures: Names of the measures.
         baseline: The cell that the others are compared with; None for none.
         seed: Of resamples and random signs.
 
     Returns:
         A row per cell (in the order of `per_question`) and measure: cell, measure, value with its 95 % bootstrap
-        interval low … high, n questions; difference (mean paired difference, cell minus baseline) with its interval
-        difference_low … difference_high, effect (Cohen's d_z), p (two-sided paired permutation test, Holm-corrected
-        over the cells, for each measure by itself) and detectable (the smallest difference that would have been shown
-        with a power of .8 at .05 divided by the number of cells compared, which is what Holm's first step asks for).
-        These six are NaN for the baseline itself and without one. Where less is better a negative difference is good.
+        interval low … high over documents, n questions on so many documents; difference (mean paired difference, cell
+        minus baseline) with its interval difference_low … difference_high, effect (`significance.effect_size`), p
+        (two-sided paired permutation test over documents, Holm-corrected over the cells, for each measure by itself)
+        and detectable (the smallest difference that would have been shown with a power of .8 at .05 divided by the
+        number of cells compared, which is what Holm's first step asks for). These six are NaN for the baseline itself
+        and without one. Where less is better a negative difference is good.
 
     Raises:
         ValueError: a question lacks a cell, has it twice or without a number, or the baseline is no cell.
     """
-    cells, values = cell_values(per_question, "cell", measures)
+    cells, documents, values = cell_values(per_question, "cell", measures)
     if baseline is not None and baseline not in cells:
         raise ValueError(f"baseline: expected one of the cells {', '.join(cells)}, or None, got {baseline!r}")
     at = np.full((len(cells), len(measures)), -1 if baseline is None else cells.index(baseline))
-    return _rows(cells, measures, len(values), compare_cells(values, at, seed)).rename(columns={"name": "cell"})
+    return _rows(cells, measures, documents, compare_cells(values, at, documents, seed)).rename(
+        columns={"name": "cell"}
+    )
 
 
 def side_by_side(
@@ -72,8 +79,8 @@ def side_by_side(
     """The methods that two projects scored on the same questions, such as one with another setting.
 
     Args:
-        ours: A row for each question set, split, method and question: those columns, and the measures.
-        theirs: The same of the other project.
+        ours: A row for each question set, split, method and question: those columns, document, and the measures.
+        theirs: The same of the other project; its documents do not matter.
         measures: Names of the measures.
         seed: Of resamples and random signs.
 
@@ -82,7 +89,7 @@ def side_by_side(
         where value is our mean, and `other`, theirs; differences are theirs minus ours, corrected by Holm over methods.
     """
     keys = ["question_set", "split", "method", "question"]
-    both = ours[[*keys, *measures]].merge(theirs[[*keys, *measures]], on=keys, suffixes=("", " theirs"))
+    both = ours[[*keys, "document", *measures]].merge(theirs[[*keys, *measures]], on=keys, suffixes=("", " theirs"))
     both = both[~both["method"].isin(CONTROLS)]
     found = {}
     for (question_set, split), part in both.groupby(["question_set", "split"], sort=False):
@@ -91,7 +98,9 @@ def side_by_side(
         part = part[part["question"].isin(counts[counts == part["method"].nunique()].index)]
         if part.empty:
             continue
-        changes = part[["question"]].assign(cell=part["method"], **{m: part[f"{m} theirs"] - part[m] for m in measures})
+        changes = part[["question", "document"]].assign(
+            cell=part["method"], **{m: part[f"{m} theirs"] - part[m] for m in measures}
+        )
         nothing = changes.drop_duplicates("question").assign(cell=_NO_CHANGE, **dict.fromkeys(measures, 0.0))
         table = compare(pd.concat([changes, nothing], ignore_index=True), measures, _NO_CHANGE, seed)
         table = table[table["cell"] != _NO_CHANGE].reset_index(drop=True)
@@ -103,17 +112,17 @@ def side_by_side(
     return found
 
 
-def cell_values(table: pd.DataFrame, column: str, measures: Sequence[str]) -> tuple[list[str], np.ndarray]:
+def cell_values(table: pd.DataFrame, column: str, measures: Sequence[str]) -> tuple[list[str], np.ndarray, np.ndarray]:
     """A table per question as an array; tests are paired, so every cell must have every question.
 
     Args:
-        table: Columns `question`, `column` and every measure.
+        table: Columns `question`, `document`, `column` and every measure.
         column: Names the cell of each row.
         measures: Names of the measures.
 
     Returns:
-        Names of the cells, in the order of the table; float array of shape (questions, cells, measures), questions
-        sorted by id.
+        Names of the cells, in the order of the table; document of each question, shape (questions,); float array of
+        shape (questions, cells, measures), questions sorted by id.
 
     Raises:
         ValueError: there is no row; a question lacks a cell, has it twice, or without a number.
@@ -139,14 +148,18 @@ def cell_values(table: pd.DataFrame, column: str, measures: Sequence[str]) -> tu
             f"{measures[measure]!r} of question {questions[at]!r} in {cells[of]!r}: leave the question out of every "
             f"{column}, or score it as a failure"
         )
-    return [str(name) for name in cells], values
+    _, rows = np.unique(question, return_index=True)
+    return [str(name) for name in cells], table["document"].to_numpy(str)[rows], values
 
 
-def _rows(names: Sequence[str], measures: Sequence[str], n: int, found: Mapping[str, np.ndarray]) -> pd.DataFrame:
+def _rows(
+    names: Sequence[str], measures: Sequence[str], documents: np.ndarray, found: Mapping[str, np.ndarray]
+) -> pd.DataFrame:
     """A row per cell and measure from arrays of shape (cells, measures)."""
+    counts = {"n": len(documents), "documents": len(np.unique(documents))}
     table = pd.DataFrame({"name": np.repeat(list(names), len(measures)), "measure": list(measures) * len(names)})
     numbers = {key: found[key].ravel() for key in ("value", "low", "high")}
-    return table.assign(**numbers, n=n, **{key: found[key].ravel() for key in COMPARED})
+    return table.assign(**numbers, **counts, **{key: found[key].ravel() for key in COMPARED})
 
 
 def score(per_question: pd.DataFrame, k: int, seed: int, kinds: Mapping[str, tuple[str, str]]) -> pd.DataFrame:
@@ -161,17 +174,17 @@ def score(per_question: pd.DataFrame, k: int, seed: int, kinds: Mapping[str, tup
 
     Returns:
         A row per question set, split, method and measure, in the order of `COLUMNS`: value with its 95 % bootstrap
-        interval low … high, n questions, coverage (the share of them with any passage), baseline (the method of one
-        level with the best mean under the same retriever: the least where less is better; empty where none ran, and
-        for `CONTROLS`) and the comparison with it as in `compare`, p_vs_best_fixed being p, Holm-corrected over the
-        methods of the question set; NaN for the baseline itself.
+        interval low … high, n questions on so many documents, coverage (the share of questions with any passage),
+        baseline (the method of one level with the best mean under the same retriever: the least where less is better;
+        empty where none ran, and for `CONTROLS`) and the comparison with it as in `compare`, p_vs_best_fixed being p,
+        Holm-corrected over the methods of the question set; NaN for the baseline itself.
     """
     names = list(measure_names(k))
     tables = []
     for (question_set, split), part in per_question.groupby(["question_set", "split"], sort=False):
-        methods, values = cell_values(part, "method", names)
+        methods, documents, values = cell_values(part, "method", names)
         baselines = _best_levels(values.mean(axis=0), methods, names, kinds)
-        table = _rows(methods, names, len(values), compare_cells(values, baselines, seed))
+        table = _rows(methods, names, documents, compare_cells(values, baselines, documents, seed))
         table = table.rename(columns={"name": "method", "p": "p_vs_best_fixed"})
         retrievers, of = ({m: kinds.get(m, ("", ""))[i] for m in methods} for i in (0, 1))
         tables.append(
@@ -226,9 +239,15 @@ def leaderboard(
     return [row for _, row in rows]
 
 
-def interval(value: float, low: float, high: float) -> str:
-    """`0.512 [0.480, 0.544]`."""
-    return f"{value:.3f} [{low:.3f}, {high:.3f}]"
+def interval(value: float, low: float, high: float, form: str = ".3f") -> str:
+    """`0.512 [0.480, 0.544]`; of one document, which has no interval, `0.512 [–]`."""
+    between = "–" if np.isnan(low) else f"{low:{form}}, {high:{form}}"
+    return f"{value:{form}} [{between}]"
+
+
+def on_documents(questions: int, documents: int) -> str:
+    """`103 questions on 19 documents`."""
+    return f"{questions:,} question{'s' * (questions != 1)} on {documents:,} document{'s' * (documents != 1)}"
 
 
 def p_text(p: float) -> str:

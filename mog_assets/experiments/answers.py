@@ -9,7 +9,6 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-from scipy.stats import binomtest
 
 from mog_assets.answering.notation import combinations, is_control
 from mog_assets.answering.rows import read_answers
@@ -31,7 +30,7 @@ from mog_assets.experiments.lab import (
 )
 from mog_assets.experiments.plots import turned_right_and_wrong
 from mog_assets.questions.sets import Question
-from mog_assets.significance import bootstrap_interval, holm
+from mog_assets.significance import bootstrap_interval, by_document, holm, permutation_p
 
 _DIFFERENCE = ("difference", "difference_low", "difference_high", "effect", "p", "detectable")
 # What the prompts of the map-reduce add to the input of one prompt, at most (BriefContext, section 5.2).
@@ -45,7 +44,7 @@ class Answered:
     """What the asset `answers` holds.
 
     Attributes:
-        answers: As `rows.read_answers` gives them.
+        answers: As `rows.read_answers` gives them, with the `document` that each question is about.
         questions: The test questions that have an answer, by question set; not all of them need have been asked.
         marks: As `evaluation.answers.mark` gives them, in the order of the answers.
     """
@@ -71,7 +70,8 @@ class Answered:
                 "that is named under `test`"
             )
         questions = lab.tested(evidence=False)
-        return cls(answers, questions, mark(answers, questions))
+        marks = mark(answers, questions)
+        return cls(answers.assign(document=marks["document"]), questions, marks)
 
     def parts(self) -> list[tuple[str, pd.DataFrame, pd.DataFrame]]:
         """Name, answers and marks of every question set."""
@@ -96,7 +96,7 @@ def paired_rows(
 
     Args:
         question_set: Name of the question set.
-        pairs: Cells with columns question, cell and the measures; a cell is second in one pair at most.
+        pairs: Cells with columns question, document, cell and the measures; a cell is second in one pair at most.
         measures: Those that are wanted.
         seed: Of the resamples.
 
@@ -106,17 +106,16 @@ def paired_rows(
     cells = {frame["cell"].iloc[0]: frame for pair in pairs for frame in pair}
     table = score_rows(question_set, list(cells.values()), measures, None, seed)
     names = list(measures)
+    keys = ["question", "document"]
     differences = [
-        (second.set_index("question")[names] - first.set_index("question")[names])
-        .reset_index()
-        .assign(cell=second["cell"].iloc[0])
+        (second.set_index(keys)[names] - first.set_index(keys)[names]).reset_index().assign(cell=second["cell"].iloc[0])
         for first, second in pairs
     ]
     none = differences[0].assign(cell="no difference", **dict.fromkeys(names, 0.0))
     found = score_rows(question_set, [none, *differences], names, "no difference", seed)
     compared = found.set_index(["cell", "measure"])[list(_DIFFERENCE)]
-    keys = pd.MultiIndex.from_frame(table[["cell", "measure"]])
-    table[list(_DIFFERENCE)] = compared.reindex(keys).to_numpy()
+    places = pd.MultiIndex.from_frame(table[["cell", "measure"]])
+    table[list(_DIFFERENCE)] = compared.reindex(places).to_numpy()
     partners = {second["cell"].iloc[0]: first["cell"].iloc[0] for first, second in pairs}
     table["against"] = table["cell"].map(partners).fillna("")
     return table
@@ -144,7 +143,7 @@ def flips(lab: Lab) -> Findings:
         asked = [q for q in stored.questions[name] if q.id in ids]
         measures = accuracy_measures(asked)
         scores.append(score_rows(name, list(cells.values()), measures, BASELINE, lab.seed))
-        rows = flip_rows(marks, {q.id: q.kind for q in asked})
+        rows = flip_rows(marks, {q.id: q.kind for q in asked}, lab.seed)
         tables[f"{name}: answers of {BASELINE} and of every other way"] = without(rows, "p value")
         whole = [row for row in rows if row["kind"] == "all"]
         plots[f"{name}: turned right and wrong"] = turned_right_and_wrong(whole, name)
@@ -159,29 +158,32 @@ def _flips_claim(lab: Lab, name: str, rows: Sequence[Mapping[str, Any]]) -> Clai
     if not rows:
         return untestable(paper, claim, f"{name}: no way among answering.methods retrieves by mog")
     figures = "; ".join(
-        f"{row['way']} {row['improved']} right, {row['degraded']} wrong of {row['n']} (McNemar's exact test, "
-        f"{p_said(row['p value'])})"
+        f"{row['way']} {row['improved']} right, {row['degraded']} wrong of {row['n']} (permutation test over "
+        f"documents, {p_said(row['p value'])})"
         for row in rows
     )
     better = all(row["improved"] > row["degraded"] and row["p value"] < ALPHA for row in rows)
     return of_model(lab, paper, claim, "seen" if better else "not seen", f"{name}: {figures}")
 
 
-def flip_rows(marks: pd.DataFrame, kinds: Mapping[str, str]) -> list[dict[str, Any]]:
+def flip_rows(marks: pd.DataFrame, kinds: Mapping[str, str], seed: int) -> list[dict[str, Any]]:
     """Answers that are right under one way and wrong under `cot`, and the other way round.
 
     Args:
         marks: Of a question set, as `evaluation.answers.mark` gives them.
         kinds: Of its questions.
+        seed: Of the signs.
 
     Returns:
         A row per way and kind of question (`all` first, the kinds where there are several): the four counts, how many
-        neither way answered, and McNemar's exact test of improved against degraded, Holm-corrected over the ways, and
-        by itself over all ways and kinds: these are parts of `all`, no further evidence.
+        neither way answered, and a permutation test over documents of improved against degraded, Holm-corrected over
+        the ways, and by itself over all ways and kinds: these are parts of `all`, no further evidence. With one
+        question a document it is McNemar's exact test.
     """
-    right = marks.pivot(index="question", columns="method", values="exact match").astype(bool)
-    answered = marks.pivot(index="question", columns="method", values="answered").astype(bool)
-    kind = right.index.map(kinds)
+    keys = ["question", "document"]
+    right = marks.pivot(index=keys, columns="method", values="exact match").astype(bool)
+    answered = marks.pivot(index=keys, columns="method", values="answered").astype(bool)
+    kind, documents = right.index.get_level_values(0).map(kinds), right.index.get_level_values(1).to_numpy(str)
     several = sorted(set(kind)) if len(set(kind)) > 1 else []
     rows: list[dict[str, Any]] = []
     for way in dict.fromkeys(marks["method"]):
@@ -191,7 +193,7 @@ def flip_rows(marks: pd.DataFrame, kinds: Mapping[str, str]) -> list[dict[str, A
             here = np.ones(len(right), bool) if group == "all" else np.asarray(kind == group)
             before, after = right.loc[here, BASELINE], right.loc[here, way]
             improved, degraded = int((~before & after).sum()), int((before & ~after).sum())
-            test = binomtest(improved, improved + degraded) if improved + degraded else None
+            changes = by_document(after.to_numpy(float) - before.to_numpy(float), documents[here])
             rows.append(
                 {
                     "way": way,
@@ -201,9 +203,10 @@ def flip_rows(marks: pd.DataFrame, kinds: Mapping[str, str]) -> list[dict[str, A
                     "remain correct": int((before & after).sum()),
                     "remain wrong": int((~before & ~after).sum()),
                     "n": int(here.sum()),
+                    "documents": len(changes.sizes),
                     f"{BASELINE} without an answer": int((~answered.loc[here, BASELINE]).sum()),
                     "way without an answer": int((~answered.loc[here, way]).sum()),
-                    "p value": test.pvalue if test else 1.0,
+                    "p value": float(permutation_p(changes, seed=seed)[0]),
                 }
             )
     for family in ([row for row in rows if row["kind"] == "all"], [row for row in rows if row["kind"] != "all"]):
@@ -317,7 +320,7 @@ def map_reduce_relation(answers: pd.DataFrame, seed: int) -> list[dict[str, Any]
     was read beyond N_con + N_ins, as a share of that. Their intervals hold for all ways together: 95 % by Bonferroni.
 
     Args:
-        answers: Of a question set, as `rows.read_answers` gives them.
+        answers: Of a question set, as `Stored.answers`.
         seed: Of the resamples.
 
     Returns:
@@ -343,12 +346,14 @@ def map_reduce_relation(answers: pd.DataFrame, seed: int) -> list[dict[str, Any]
         read = part["tokens_in"].to_numpy(float)
         prompt, formula = context + instruction, context + parts * instruction
         shares = np.stack([read / formula - 1, read / prompt - 1], axis=1)
-        lows, highs = bootstrap_interval(shares, seed=seed, level=level)
+        totals = by_document(shares, part["document"].to_numpy(str))
+        lows, highs = bootstrap_interval(totals, seed=seed, level=level)
         beyond, extra = shares.mean(axis=0)
         rows.append(
             {
                 "way": str(way),
                 "n": len(part),
+                "documents": len(totals.sizes),
                 "unit": str(part["token_unit"].iloc[0]),
                 "M": parts.mean(),
                 "N_con": context.mean(),
@@ -385,7 +390,8 @@ EXPERIMENTS = (
         "flips",
         "Answers turned right and wrong",
         "Improved, degraded, remain-correct and remain-wrong answers of every way of answering against chain of "
-        "thought, by question set and kind, with McNemar's exact test (Mix-of-Granularity, appendix I, figure 6).",
+        "thought, by question set and kind, with a permutation test over documents (Mix-of-Granularity, appendix I, "
+        "figure 6).",
         flips,
         _against_cot,
         version="2",

@@ -14,7 +14,7 @@ import pandas as pd
 from mog_assets.answering.ask import all_answered, reader, side_by_side
 from mog_assets.config import EncoderSettings, QuestionSetSettings, Settings
 from mog_assets.experiments.catalogue import EXPERIMENTS
-from mog_assets.experiments.lab import Experiment, Findings, Lab, NothingToMeasure
+from mog_assets.experiments.lab import STATISTICS, Experiment, Findings, Lab, NothingToMeasure
 from mog_assets.experiments.results import Project, Told, verdicts
 from mog_assets.recipe import Recipe, Work
 from mog_assets.retrieval.corpora import Encode
@@ -177,6 +177,7 @@ def recipes(settings: Settings) -> list[Recipe]:
                 _identified(experiment.options(tools.settings)),
                 _searched(tools.settings),
                 tools.encoder.identity,
+                STATISTICS,
             ],
             on_demand=True,
             version=experiment.version,

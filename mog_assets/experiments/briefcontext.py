@@ -8,15 +8,13 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-from scipy.stats import binom, binomtest, fisher_exact
-from scipy.stats.contingency import odds_ratio
 
 from mog_assets.answering.answerers import PARTITIONS, briefcontext, one_step, split
 from mog_assets.answering.notation import combinations
 from mog_assets.answering.preflight import Confusion
 from mog_assets.config import Settings
-from mog_assets.evaluation.answers import normalised, preflight_quality
-from mog_assets.evaluation.scores import interval, p_said, p_text
+from mog_assets.evaluation.answers import normalised, preflight_cases
+from mog_assets.evaluation.scores import interval, on_documents, p_said, p_text
 from mog_assets.experiments.answers import (
     Answered,
     accuracy_measures,
@@ -47,6 +45,7 @@ from mog_assets.experiments.lab import (
     Experiment,
     Findings,
     Lab,
+    about,
     difference_text,
     greater,
     score_rows,
@@ -54,7 +53,17 @@ from mog_assets.experiments.lab import (
 )
 from mog_assets.experiments.plots import curves
 from mog_assets.questions.sets import Question
-from mog_assets.significance import detectable, holm, permutation_p, resampled_means
+from mog_assets.significance import (
+    RESAMPLES,
+    bootstrap_interval,
+    by_document,
+    detectable,
+    ends,
+    holm,
+    permutation_p,
+    resampled_means,
+    share_interval,
+)
 
 ONE, BOTH = "one prompt", "map-reduce"
 _WAYS: Mapping[str, Way] = {ONE: one_step, BOTH: partial(briefcontext, preflight=False)}
@@ -65,7 +74,6 @@ _MIDDLE = 50
 # BriefContext, supplementary table 4, and the share of conflicts that were resolved (section 1).
 _PAPER = Confusion(426, 423, 34, 235)
 _RESOLVED = 0.747
-_SAMPLES = 2000
 
 
 _PAPERS = {
@@ -173,7 +181,7 @@ def _position(lab: Lab, name: str, find: Any, top_k: int, percentile: int, way: 
 def _mean(cells: Sequence[pd.DataFrame], cell: str) -> pd.DataFrame:
     """Means over cells, question by question."""
     means = ["exact match", "F1", "answered"]
-    return pd.concat(cells).groupby("question", sort=False)[means].mean().reset_index().assign(cell=cell)
+    return pd.concat(cells).groupby(["question", "document"], sort=False)[means].mean().reset_index().assign(cell=cell)
 
 
 def _ends(positions: Sequence[int]) -> tuple[list[int], list[int]]:
@@ -225,7 +233,8 @@ def conflicts(lab: Lab) -> Findings:
 
     found, used = by_set(lab, max(sizes), ask)
     for name, made in found.items():
-        alone, marks = pd.concat(made, ignore_index=True), _answers_by_position(lab)
+        alone = about(pd.concat(made, ignore_index=True), candidates(lab)[name])
+        marks = _answers_by_position(lab)
         both = marks[marks["question_set"] == name].pivot(
             index=["question", "top_k", "position"], columns="way", values="exact match"
         )
@@ -335,15 +344,16 @@ def conflict_rows(found: pd.DataFrame, seed: int) -> list[dict[str, Any]]:
     """How conflicts ended: by size and position of the key document, then over all of them.
 
     Args:
-        found: A row per conflict: question, top_k, position, and 1 or 0 in the columns of both ways for right or wrong.
-        seed: Of the resamples.
+        found: A row per conflict: question, document (what the question is about), top_k, position, and 1 or 0 in the
+            columns of both ways for right or wrong.
+        seed: Of resamples and signs.
 
     Returns:
-        Rows with `conflicts`, `resolved` (answered correctly by the map-reduce), their share with a 95 % bootstrap
-        interval over questions, win, tie, lose of the map-reduce against one prompt, and p of win against lose: exact
-        sign test for a position, Holm-corrected over positions; over all, where a question may occur several times, a
-        permutation test over questions. `detectable` is the smallest mean difference of a question that would show; NaN
-        where there are too few questions, or none differs.
+        Rows with `conflicts`, on how many `documents`, `resolved` (answered correctly by the map-reduce), their share
+        with a 95 % interval, win, tie, lose of the map-reduce against one prompt, and p of win against lose by a
+        permutation test, Holm-corrected over positions. Both are over documents: a question may have a conflict at
+        several positions. `detectable` is the smallest mean difference of a conflict that would show; NaN where there
+        are too few documents, or none differs.
     """
     cells = [
         (top_k, position, found[(found["top_k"] == top_k) & (found["position"] == position)])
@@ -352,47 +362,32 @@ def conflict_rows(found: pd.DataFrame, seed: int) -> list[dict[str, Any]]:
     ]
     rows = []
     for top_k, position, part in [*cells, ("all", "all", found)]:
-        right, before = part[BOTH] > 0, part[ONE] > 0
-        win, lose = int((right & ~before).sum()), int((~right & before).sum())
-        by_question = (right.astype(float) - before).groupby(part["question"]).mean().to_numpy()[:, None]
-        low, high = _ratio_interval(right.groupby(part["question"]).agg(["sum", "count"]).to_numpy(float), seed)
-        p = binomtest(win, win + lose).pvalue if win + lose else 1.0
-        if position == "all":
-            (p,) = permutation_p(by_question, seed=seed)
+        right, before = (part[BOTH] > 0).to_numpy(float), (part[ONE] > 0).to_numpy(float)
+        win, lose = int((right > before).sum()), int((right < before).sum())
+        totals = by_document(np.stack([right, right - before], axis=1), part["document"].to_numpy(str))
+        resolved, changed = totals.columns(np.array([0])), totals.columns(np.array([1]))
+        (low,), (high,) = bootstrap_interval(resolved, seed=seed)
         rows.append(
             {
                 "top_k": top_k,
                 "position": position,
                 "of": len(part),
                 "conflicts": len(part),
+                "documents": len(totals.sizes),
                 "resolved": int(right.sum()),
                 "share": interval(right.mean(), low, high) if len(part) else "",
-                "low": low,
+                "low": float(low),
                 "win": win,
                 "tie": len(part) - win - lose,
                 "lose": lose,
-                "p value": float(p),
-                "detectable": float(detectable(by_question, ALPHA)[0]),
+                "p value": float(permutation_p(changed, seed=seed)[0]),
+                "detectable": float(detectable(changed, ALPHA)[0]),
             }
         )
     corrected = holm(np.array([row["p value"] for row in rows[:-1]]))
     for row, p in zip(rows, [*corrected, rows[-1]["p value"]], strict=True):
         row |= {"p value": float(p), "p": p_text(p)}
     return rows
-
-
-def _ratio_interval(counts: np.ndarray, seed: int) -> tuple[float, float]:
-    """95 % bootstrap interval over questions of a ratio of sums.
-
-    Args:
-        counts: float array of shape (questions, 2): what is divided, and by what.
-        seed: Of the resamples.
-    """
-    if not len(counts):
-        return float("nan"), float("nan")
-    drawn = resampled_means(counts, _SAMPLES, seed)
-    low, high = np.quantile(drawn[:, 0] / drawn[:, 1], [0.025, 0.975])
-    return float(low), float(high)
 
 
 def documents(lab: Lab) -> Findings:
@@ -488,9 +483,10 @@ def distractors(lab: Lab) -> Findings:
 def preflight(lab: Lab) -> Findings:
     """How well the preflight of the stored map-reduces foresees that the key document stands below the top."""
     stored, tables, claims = Answered.read(lab), {}, []
-    for row in preflight_quality(stored.answers, stored.questions):
-        name, counts = f"{row['question set']}, {row['method']}", Confusion(*(row[x] for x in ("tp", "fp", "fn", "tn")))
-        low, high = preflight_intervals(counts, lab.seed)
+    cases = preflight_cases(stored.answers, stored.questions)
+    for (question_set, method), part in cases.groupby(["question_set", "method"], sort=False):
+        name, counts = f"{question_set}, {method}", Confusion.of(part["foreseen"].tolist(), part["below"].tolist())
+        low, high = preflight_intervals(part, lab.seed)
         tables[f"{name}: preflight"] = [
             {
                 "measure": measure,
@@ -506,54 +502,59 @@ def preflight(lab: Lab) -> Findings:
             {"measure": key.upper(), "here": str(getattr(counts, key)), "in the paper": str(getattr(_PAPER, key))}
             for key in ("tp", "fp", "fn", "tn")
         ]
-        claims += _preflight_claims(name, counts)
+        claims += _preflight_claims(name, part, lab.seed)
     if not tables:
         because = "no map-reduce among the answers has a gold document among its passages"
         claims = [untestable(*_PAPERS[name], because) for name in ("foresees", "asks")]
     return Findings(tables=tables, claims=claims)
 
 
-def preflight_intervals(counts: Confusion, seed: int) -> tuple[np.ndarray, np.ndarray]:
-    """95 % bootstrap intervals over questions of precision, recall and F1, lower and upper ends, each of shape (3,)."""
-    cases = np.repeat(np.eye(4), [counts.tp, counts.fp, counts.fn, counts.tn], axis=0)
-    tp, fp, fn, _ = resampled_means(cases, _SAMPLES, seed).T
+def preflight_intervals(cases: pd.DataFrame, seed: int) -> tuple[np.ndarray, np.ndarray]:
+    """95 % intervals of precision, recall and F1, lower and upper ends, each of shape (3,).
+
+    Args:
+        cases: As `evaluation.answers.preflight_cases` gives them, of one way of answering.
+        seed: Of the resamples.
+    """
+    foreseen, below = cases["foreseen"].to_numpy(bool), cases["below"].to_numpy(bool)
+    counted = np.stack([foreseen & below, foreseen & ~below, ~foreseen & below], axis=1)
+    totals = by_document(counted, cases["document"].to_numpy(str))
+    tp, fp, fn = resampled_means(totals, RESAMPLES, seed).T
     with np.errstate(invalid="ignore"):
         found = np.stack([tp / (tp + fp), tp / (tp + fn), 2 * tp / (2 * tp + fp + fn)])
     # A resample that predicts nothing has no precision.
     kept = [row[~np.isnan(row)] if not np.isnan(row).all() else row for row in found]
-    low, high = np.array([np.quantile(row, [0.025, 0.975]) for row in kept]).T
+    low, high = np.array([ends(row, totals) for row in kept]).T
     return low, high
 
 
-def _preflight_claims(name: str, counts: Confusion) -> list[Claim]:
-    below, above = counts.tp + counts.fn, counts.fp + counts.tn
-    p = binomtest(counts.tp, below, 0.5, alternative="greater").pvalue if below else 1.0
-    table = [[counts.tp, counts.fn], [counts.fp, counts.tn]]
-    together = fisher_exact(table, alternative="greater").pvalue
-    foreseen, alarmed = counts.tp / max(below, 1), counts.fp / max(above, 1)
-    odds = odds_ratio(table)
-    low, high = odds.confidence_interval()
+def _preflight_claims(name: str, cases: pd.DataFrame, seed: int) -> list[Claim]:
+    documents, foreseen, below = (cases[column].to_numpy() for column in ("document", "foreseen", "below"))
+    most = by_document(foreseen[below] - 0.5, documents[below])
+    (p,), (least,) = permutation_p(most, seed=seed), detectable(most, ALPHA)
+    # Zero on average where the preflight asks as often whatever stands in the top: a score test of the two shares.
+    together = by_document((foreseen - foreseen.mean()) * (below - below.mean()), documents)
+    (p_together,) = permutation_p(together, seed=seed)
+    shares = [_share(foreseen[part], documents[part]) for part in (below, ~below)]
     return [
         Claim(
             *_PAPERS["foresees"],
-            "seen" if p < ALPHA else "not seen",
-            f"{name}: {counts.tp} of {below} ({foreseen:.1%}), {p_said(p)} against half of them"
-            + ("" if p < ALPHA else f"; {_shown(below):.0%} would have been shown"),
+            "seen" if p < ALPHA and most.mean[0] > 0 else "not seen",
+            f"{name}: {shares[0]}, {p_said(p)} against half of them"
+            + ("" if p < ALPHA or np.isnan(least) else f"; {0.5 + least:.0%} would have been shown"),
         ),
         Claim(
             *_PAPERS["asks"],
-            "seen" if together < ALPHA else "not seen",
-            f"{name}: for {foreseen:.1%} of {below} below the top and {alarmed:.1%} of {above} in it (Fisher's exact "
-            f"test, one-sided, {p_said(together)}); odds ratio {interval(odds.statistic, low, high)}",
+            "seen" if p_together < ALPHA and together.mean[0] > 0 else "not seen",
+            f"{name}: below the top for {shares[0]}, in it for {shares[1]}; {p_said(p_together)}",
         ),
     ]
 
 
-def _shown(n: int) -> float:
-    """The smallest share that n cases show to be more than a half, one-sided at `ALPHA` with power .8; 1 for none."""
-    shares = np.linspace(0.5, 1, 501)
-    power = binom.sf(binom.isf(ALPHA, n, 0.5), n, shares)
-    return float(shares[np.argmax(power >= 0.8)]) if (power >= 0.8).any() else 1.0
+def _share(hits: np.ndarray, documents: np.ndarray) -> str:
+    """`66.7% [10.1%, 98.0%] of 3 questions on 2 documents`."""
+    counts = on_documents(len(hits), len(set(documents)))
+    return f"{interval(hits.mean(), *share_interval(hits, documents), '.1%')} of {counts}" if len(hits) else f"{counts}"
 
 
 def _with_preflight(settings: Settings) -> Sequence[str]:

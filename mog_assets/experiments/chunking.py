@@ -20,7 +20,6 @@ from mog_assets.chunking.sentences import token_starts, units
 from mog_assets.chunking.training import Article, Source, articles, best_epoch, sources, train, within
 from mog_assets.config import ChunkerTraining, Settings
 from mog_assets.evaluation.measures import evaluate
-from mog_assets.evaluation.scores import p_said
 from mog_assets.experiments.conclusions import joined, over_sets, turned
 from mog_assets.experiments.lab import (
     ALPHA,
@@ -29,6 +28,7 @@ from mog_assets.experiments.lab import (
     Lab,
     NothingToMeasure,
     Verdict,
+    about,
     difference_text,
     greater,
     score_rows,
@@ -37,7 +37,7 @@ from mog_assets.experiments.lab import (
 from mog_assets.questions.sets import Evidence, Question, validation_rows
 from mog_assets.retrieval.corpora import Corpora
 from mog_assets.retrieval.methods import DEPTH
-from mog_assets.significance import permutation_p
+from mog_assets.significance import by_document, permutation_p
 
 _PAPER = "Learned Chunking, initial results and observations"
 # Every document is cut by a chunker that was trained on the documents of the other folds.
@@ -107,7 +107,7 @@ def chunkers(lab: Lab) -> Findings:
         cells["learned"] = _learned(lab, name, ground, "learned", training, mean)
         tables.append(score_rows(name, list(cells.values()), _MEASURES, best, lab.seed))
         row = told(tables[-1], name, "learned", _ALL)
-        claims[name] = _fewer(row, cells["learned"], cells[best], mean, lab.seed)
+        claims[name] = _fewer(row, cells["learned"], cells[best], mean)
         row = told(tables[-1], name, "learned", "ER")
         recall[name] = (greater(row), f"ER of learned against {best} {difference_text(row)}")
         by_article += _by_article(name, ground, cells, lab.seed)
@@ -152,43 +152,32 @@ def chunkers(lab: Lab) -> Findings:
     )
 
 
-def _fewer(row: pd.Series, learned: pd.DataFrame, best: pd.DataFrame, mean: float, seed: int) -> tuple[Verdict, str]:
-    """Whether a chunker needs fewer tokens by what is worth it, tested over questions and over documents.
+def _fewer(row: pd.Series, learned: pd.DataFrame, best: pd.DataFrame, mean: float) -> tuple[Verdict, str]:
+    """Whether a chunker needs fewer tokens by what is worth it.
 
     Args:
         row: Tokens to answer of the learned chunker, compared with the best heuristic.
         learned: Its cell.
         best: The cell of the heuristic.
         mean: Characters of a chunk that both should have.
-        seed: Of the signs.
     """
     tokens = float(best[_ALL].mean())
-    p_documents = _p_documents(_differences(learned, best), seed)
     text = (
         f"tokens to answer {row['value']:.0f}, of {best['cell'].iloc[0]} {tokens:.0f}: {difference_text(row)}; "
         f"{-row['difference'] / tokens:.1%} fewer [{-row['difference_high'] / tokens:.1%}, "
-        f"{-row['difference_low'] / tokens:.1%}]; {p_said(p_documents)} over documents"
+        f"{-row['difference_low'] / tokens:.1%}]"
     )
     if abs(learned["characters"].iloc[0] / mean - 1) > _EQUAL:
         return "undecided", f"{text}; chunks are not of one length"
-    if -row["difference"] >= _WORTH * tokens and max(row["p"], p_documents) < ALPHA:
+    if -row["difference"] >= _WORTH * tokens and row["p"] < ALPHA:
         return "seen", text
     return ("not seen" if -row["difference_low"] < _WORTH * tokens else "undecided"), text
 
 
 def _differences(learned: pd.DataFrame, other: pd.DataFrame) -> pd.Series:
-    """Tokens to answer of one cell minus those of another, by question."""
-    return learned.set_index("question")[_ALL] - other.set_index("question")[_ALL]
-
-
-def _documents(differences: pd.Series) -> pd.Index:
-    return differences.index.str.rsplit("#", n=1).str[0]
-
-
-def _p_documents(differences: pd.Series, seed: int) -> float:
-    """Two-sided, signs drawn by document: questions on one document are alike."""
-    sums = differences.groupby(_documents(differences)).sum().to_numpy()
-    return float(permutation_p(sums[:, None], seed=seed)[0])
+    """Tokens to answer of one cell minus those of another, by question and document."""
+    keys = ["question", "document"]
+    return learned.set_index(keys)[_ALL] - other.set_index(keys)[_ALL]
 
 
 def _grounds(lab: Lab) -> dict[str, _Ground]:
@@ -359,13 +348,14 @@ def _curve(lab: Lab, question_set: str, ground: _Ground, training: ChunkerTraini
 
 
 def _cell(lab: Lab, question_set: str, ground: _Ground, what: str, key: Any, cut: Callable[[], Cuts]) -> pd.DataFrame:
-    """What questions get of the chunks of one way to cut: columns question, cell, characters, and the measures."""
+    """What questions get of the chunks of a way to cut: question, document, cell, characters, and the measures."""
 
     def make() -> pd.DataFrame:
         cuts = cut()
         return _measured(lab, question_set, ground, cuts).assign(characters=_mean(ground, cuts))
 
-    return lab.cached(f"{question_set} {what}", ["chunker", lab.settings.finest_chars, key], make).assign(cell=what)
+    found = lab.cached(f"{question_set} {what}", ["chunker", lab.settings.finest_chars, key], make)
+    return about(found, ground.asked).assign(cell=what)
 
 
 def _measured(lab: Lab, question_set: str, ground: _Ground, cuts: Cuts) -> pd.DataFrame:
@@ -425,13 +415,14 @@ def _measured(lab: Lab, question_set: str, ground: _Ground, cuts: Cuts) -> pd.Da
 
 
 def _by_article(name: str, ground: _Ground, cells: dict[str, pd.DataFrame], seed: int) -> list[dict[str, Any]]:
-    """The learned chunker against each other one, with documents for units: questions on one document are alike."""
+    """The learned chunker against each other one, document by document."""
     rows = []
     for what, cell in cells.items():
         if what == "learned":
             continue
         difference = _differences(cells["learned"], cell)
-        means = difference.groupby(_documents(difference)).mean()
+        means = difference.groupby(level="document").mean()
+        totals = by_document(difference.to_numpy(), difference.index.get_level_values("document").to_numpy(str))
         rows.append(
             {
                 "question set": name,
@@ -440,7 +431,7 @@ def _by_article(name: str, ground: _Ground, cells: dict[str, pd.DataFrame], seed
                 "tokens to answer": f"{difference.mean():+.1f} ({difference.mean() / cell[_ALL].mean():+.1%})",
                 "median of documents": f"{means.median():+.1f}",
                 "documents with fewer": f"{int((means < 0).sum())} of {len(means)}",
-                "p, documents permuted": f"{_p_documents(difference, seed):.4f}",
+                "p": f"{permutation_p(totals, seed=seed)[0]:.4f}",
             }
         )
     return rows

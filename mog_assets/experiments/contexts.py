@@ -20,7 +20,7 @@ from mog_assets.answering.rows import AnswerRow, answer_table
 from mog_assets.arrays import places
 from mog_assets.config import Settings
 from mog_assets.evaluation.answers import mark
-from mog_assets.experiments.lab import Lab
+from mog_assets.experiments.lab import Lab, about
 from mog_assets.questions.sets import Question
 from mog_assets.retrieval.corpora import Corpora
 from mog_assets.retrieval.methods import Method, Passages, parse
@@ -238,7 +238,7 @@ def answered(
         table = answer_table(question_set, name, rows)
         return mark(table, {question_set: [case.question for case, _ in made]}).assign(answer=table["answer"])
 
-    return lab.cached(f"{question_set} {name}", key, make)
+    return about(lab.cached(f"{question_set} {name}", key, make), candidates(lab)[question_set])
 
 
 def by_set(

@@ -12,6 +12,7 @@ import pandas as pd
 
 from mog_assets.config import Settings
 from mog_assets.evaluation.measures import headline_measures
+from mog_assets.evaluation.scores import interval
 from mog_assets.experiments import plots
 from mog_assets.experiments.conclusions import every, joined, over_sets, turned, untestable
 from mog_assets.experiments.lab import (
@@ -28,9 +29,7 @@ from mog_assets.experiments.lab import (
 )
 from mog_assets.retrieval.methods import Passages, default_methods, parse
 from mog_assets.routing.retrieve import Retrieval, needs
-from mog_assets.significance import resampled_means
-
-_SAMPLES = 2000
+from mog_assets.significance import RESAMPLES, by_document, ends, resampled_means
 
 
 def k_r(lab: Lab) -> Findings:
@@ -137,15 +136,16 @@ def oracle_gap(lab: Lab) -> Findings:
     """
     rows = []
     for name, part in _scored(lab).items():
-        wide = part.pivot(index="question", columns="method", values="ER")
+        wide = part.pivot(index=["question", "document"], columns="method", values="ER")
         fixed = [f"fixed-{level}" for level in lab.settings.level_range if f"fixed-{level}" in wide]
         if not fixed or not {"mog", "oracle"} <= set(wide):
             continue
         values = wide[["mog", "oracle", *fixed]].to_numpy(np.float64)
-        means = resampled_means(values, _SAMPLES, lab.seed)
+        totals = by_document(values, wide.index.get_level_values("document").to_numpy(str))
+        means = resampled_means(totals, RESAMPLES, lab.seed)
         mog, oracle, floor = means[:, 0], means[:, 1], means[:, 2:].max(axis=1)
         # Where the gap may be none, its share means nothing.
-        gap = np.quantile(oracle - floor, [0.025, 0.975])
+        gap = ends(oracle - floor, totals)
         levels = wide[fixed].mean()
         row: dict[str, Any] = {
             "question set": name,
@@ -154,13 +154,13 @@ def oracle_gap(lab: Lab) -> Findings:
             "mog": float(wide["mog"].mean()),
             "oracle": float(wide["oracle"].mean()),
         }
-        row["gap"] = f"{row['oracle'] - row['level']:.3f} [{gap[0]:.3f}, {gap[1]:.3f}]"
+        row["gap"] = interval(row["oracle"] - row["level"], float(gap[0]), float(gap[1]))
         row["closed"] = "the gap may be none"
         if gap[0] > 0:
-            low, high = np.quantile((mog - floor) / (oracle - floor), [0.025, 0.975])
+            low, high = ends((mog - floor) / (oracle - floor), totals)
             share = (row["mog"] - row["level"]) / (row["oracle"] - row["level"])
             row["closed"] = f"{share:.0%} [{low:.0%}, {high:.0%}]"
-        rows.append(row | {"n": len(values)})
+        rows.append(row | {"n": len(values), "documents": len(totals.sizes)})
     return Findings(tables={"share of the gap between best single level and oracle that mog closes (ER)": rows})
 
 
@@ -210,7 +210,7 @@ EXPERIMENTS = (
         "oracle-gap",
         "How far from the best weights",
         "Share of the gap between the best single level and the soft labels of the test questions used as weights that "
-        "MoG closes, with a bootstrap interval over questions (ours).",
+        "MoG closes, with a bootstrap interval over documents (ours).",
         oracle_gap,
         lambda settings: _with("mog", "oracle", settings=settings),
         version="2",

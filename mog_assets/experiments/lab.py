@@ -6,7 +6,7 @@ with the asset, and found again by the next run, whether the one before was fini
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from typing import Any, Literal, Protocol
@@ -19,11 +19,12 @@ from mog_assets.answering.roles import Roles
 from mog_assets.config import EncoderSettings, Settings
 from mog_assets.evaluation.measures import evaluate
 from mog_assets.evaluation.runs import run_table
-from mog_assets.evaluation.scores import compare, interval, p_said, p_text
+from mog_assets.evaluation.scores import compare, interval, on_documents, p_said, p_text
 from mog_assets.questions.sets import Question, load_questions
 from mog_assets.retrieval.corpora import Encode, Read, Vectors
 from mog_assets.retrieval.methods import Passages, cut
 from mog_assets.routing.retrieve import Retrieval
+from mog_assets.significance import least_p
 from resources.errors import MogError
 
 Verdict = Literal["seen", "not seen", "undecided", "not testable here"]
@@ -31,6 +32,8 @@ Verdict = Literal["seen", "not seen", "undecided", "not testable here"]
 ALPHA = 0.05
 # Differences of measures in 0 … 1 that nobody would care about: claims that things do alike are decided by it.
 MARGIN = 0.02
+# Of how cells become figures and claims. Raised when that changes, experiments are due again, and their cells stay.
+STATISTICS = "documents"
 
 
 class NothingToMeasure(MogError):
@@ -174,11 +177,11 @@ class Lab:
             questions: Those that were asked; the test questions with evidence where none are given.
 
         Returns:
-            Columns question, cell, and the measures.
+            Columns question, document, cell, and the measures.
         """
+        asked = self.tested()[question_set] if questions is None else questions
 
         def make() -> pd.DataFrame:
-            asked = self.tested()[question_set] if questions is None else questions
             k, corpora = self.settings.k, self.retrieval(question_set).corpora
             table = run_table(question_set, asked, cell, cut(find(), k), corpora).to_pandas()
             found = evaluate(table, {question_set: asked}, k)
@@ -186,7 +189,7 @@ class Lab:
                 raise MogError(f"{cell}: expected passages for at least one question of {question_set}, found none")
             return found.drop(columns=["question_set", "split", "method"])
 
-        return self.cached(f"{question_set} {cell}", [self.settings.k, key], make).assign(cell=cell)
+        return about(self.cached(f"{question_set} {cell}", [self.settings.k, key], make), asked).assign(cell=cell)
 
     def reader(self) -> Roles:
         """Who answers."""
@@ -207,6 +210,11 @@ class Lab:
             return list(questions)
         chosen = np.random.default_rng(self.seed).choice(len(questions), most, replace=False)
         return [questions[i] for i in sorted(chosen)]
+
+
+def about(table: pd.DataFrame, questions: Iterable[Question]) -> pd.DataFrame:
+    """A table with column `question`, and with the document that each is about: cells may be older than that column."""
+    return table.assign(document=table["question"].map({q.id: q.document for q in questions}))
 
 
 @dataclass(frozen=True)
@@ -242,17 +250,17 @@ def score_rows(
 
     Args:
         question_set: Name of the question set.
-        cells: Tables with columns question, cell and the measures; all of the same questions.
+        cells: Tables with columns question, document, cell and the measures; all of the same questions.
         measures: Those that are wanted.
         baseline: Cell that the others are compared with; None for no comparison.
         seed: Of the resamples.
 
     Returns:
-        question_set, cell, measure, value, low, high, n, difference, difference_low, difference_high, effect, p,
-        detectable: see `evaluation.scores.compare`; and against, the baseline where there is a comparison. Where cells
-        have a column `answered`, also coverage: the mean of it.
+        question_set, cell, measure, value, low, high, n, documents, difference, difference_low, difference_high,
+        effect, p, detectable: see `evaluation.scores.compare`; and against, the baseline where there is a comparison.
+        Where cells have a column `answered`, also coverage: the mean of it.
     """
-    columns = ["question", "cell", *measures]
+    columns = ["question", "document", "cell", *measures]
     table = compare(pd.concat([cell[columns] for cell in cells], ignore_index=True), measures, baseline, seed)
     table["against"] = np.where(table["difference"].notna(), baseline or "", "")
     answered = [cell.groupby("cell")["answered"].mean() for cell in cells if "answered" in cell]
@@ -285,7 +293,7 @@ def board(scores: pd.DataFrame, question_set: str, measures: Sequence[str] | Non
             row |= dict.fromkeys(("difference", "against", *numbers), "")
         else:
             row |= {"difference": difference_interval(first), "against": str(first["against"]), **numbers}
-        row["n"] = str(int(first["n"]))
+        row |= {"n": str(int(first["n"])), "documents": str(int(first["documents"]))}
         if "coverage" in first:
             row["coverage"] = f"{first['coverage']:.1%}"
         rows.append(row)
@@ -310,12 +318,12 @@ def alike(row: Any, margin: float = MARGIN) -> Verdict:
     """Whether a row is as good as its baseline, by the interval of their difference.
 
     Seen where the interval lies within the margin, not seen where it lies outside, undecided where it does neither, or
-    where the questions are so few that no test could show a difference: a p-value above .05 shows no likeness.
+    where the documents are so few that no test could show a difference: a p-value above .05 shows no likeness.
 
     References: Schuirmann 1987 (two one-sided tests), by intervals.
     """
     low, high = row["difference_low"], row["difference_high"]
-    if 2.0 ** (1 - row["n"]) > ALPHA:
+    if least_p(row["documents"]) > ALPHA:
         return "undecided"
     if -margin <= low and high <= margin:
         return "seen"
@@ -338,12 +346,13 @@ def difference_text(row: pd.Series) -> str:
     text = f"{difference_interval(row)}, {p_said(row['p'])}"
     if row["p"] < ALPHA:
         return text
-    # All differences are the same, or there are too few.
+    counts = on_documents(int(row["n"]), int(row["documents"]))
+    # All differences are the same, or there are too few documents.
     if np.isnan(row["detectable"]):
-        return f"{text} ({int(row['n']):,} questions that show nothing)"
-    return f"{text} (on {int(row['n']):,} questions {row['detectable']:.3f} would have shown)"
+        return f"{text} ({counts} that show nothing)"
+    return f"{text} ({counts}: {row['detectable']:.3f} would have shown)"
 
 
 def difference_interval(row: Any) -> str:
     """`+0.012 [+0.003, +0.021]`."""
-    return f"{row['difference']:+.3f} [{row['difference_low']:+.3f}, {row['difference_high']:+.3f}]"
+    return interval(row["difference"], row["difference_low"], row["difference_high"], "+.3f")

@@ -35,7 +35,7 @@ from mog_assets.retrieval.methods import Passages, parse
 from mog_assets.routing import labels, router
 from mog_assets.routing.plots import weights_by_kind
 from mog_assets.routing.retrieve import needs
-from mog_assets.significance import holm, permutation_p, shift
+from mog_assets.significance import Totals, by_document, holm, permutation_p, shift
 from resources.errors import MogError
 
 ALL = "all"
@@ -194,31 +194,32 @@ def router_weights(lab: Lab) -> Findings:
     if not lab.tested():
         raise NothingToMeasure("no question of a test split has evidence to be found")
     rows, lines = [], {}
-    chosen: dict[str, np.ndarray] = {}
+    chosen: dict[str, Totals] = {}
     spread: dict[str, tuple[Verdict, str]] = {}
     finest: dict[str, tuple[Verdict, str]] = {}
     for name, questions in lab.tested().items():
         weights = lab.retrieval(name).weights("mog").astype(np.float64)
+        documents = np.array([q.document for q in questions])
         parts = {name: np.ones(len(questions), bool)}
         there = Counter(q.kind for q in questions)
         if len(there) > 1:
             parts |= {f"{name}: {kind or '(none)'}": np.array([q.kind == kind for q in questions]) for kind in there}
         for label, mask in parts.items():
             means = weights[mask].mean(axis=0)
-            counts = np.array(router.chosen_levels(weights[mask]))
+            totals = by_document(router.choices(weights[mask]), documents[mask])
             rows.append(
-                {"questions": label, "n": int(mask.sum())}
+                {"questions": label, "n": int(mask.sum()), "documents": len(totals.sizes)}
                 | {f"level {level}": float(mean) for level, mean in enumerate(means, 1)}
-                | {"chosen": " / ".join(str(count) for count in counts)}
+                | {"chosen": " / ".join(f"{count:.0f}" for count in totals.sums.sum(axis=0))}
             )
             lines[label] = means
             # The paper's question sets are kinds where several of them make one set here.
             if label != name or len(there) == 1:
-                chosen[label] = counts
-        spread[name] = _spread(weights, lab.seed)
+                chosen[label] = totals
+        spread[name] = _spread(weights, documents, lab.seed)
         of_pubmedqa = np.array(["pubmedqa" in f"{name} {q.kind}".lower() for q in questions])
         if of_pubmedqa.any():
-            finest[name] = _finest(weights[of_pubmedqa], lab.seed)
+            finest[name] = _finest(weights[of_pubmedqa], documents[of_pubmedqa], lab.seed)
     between = _pairs(chosen, lab.seed)
     figure4 = "Mix-of-Granularity, figure 4 and section 4.3"
     differ = "Question sets get different levels."
@@ -235,7 +236,7 @@ def router_weights(lab: Lab) -> Findings:
     return Findings(
         tables={
             "mean weights, and for how many questions each level was chosen": rows,
-            "do they choose alike? total variation distance, permutation test, Holm": [
+            "do they choose alike? total variation distance, permutation test over documents, Holm": [
                 {**row, "p": p_text(row["p"])} for row in between
             ],
         },
@@ -345,7 +346,7 @@ def _er(scores: pd.DataFrame, baseline: str) -> list[pd.Series]:
 
 def _pairwise(name: str, cells: Sequence[pd.DataFrame], pairs: Sequence[tuple[str, str]], seed: int) -> list[pd.Series]:
     """ER of the second cell of each pair against the first, as rows of `score_rows`; Holm corrects for all pairs."""
-    er = {str(cell["cell"].iloc[0]): cell.set_index("question")["ER"] for cell in cells}
+    er = {str(cell["cell"].iloc[0]): cell.set_index(["question", "document"])["ER"] for cell in cells}
     differences = [
         (er[cell] - er[against]).reset_index().assign(cell=f"{cell} against {against}") for against, cell in pairs
     ]
@@ -365,6 +366,7 @@ def _said(rows: Sequence[pd.Series]) -> list[dict[str, str]]:
             "p": p_text(row["p"]),
             "detectable": "" if np.isnan(row["detectable"]) else f"{row['detectable']:.3f}",
             "n": str(row["n"]),
+            "documents": str(row["documents"]),
         }
         for row in rows
     ]
@@ -399,7 +401,7 @@ def _no_best(paper: str, methods: Sequence[str], rows: Sequence[pd.Series]) -> C
     return Claim(paper, claim, verdict, f"Significantly better in ER: {figures}")
 
 
-def _spread(weights: np.ndarray, seed: int) -> tuple[Verdict, str]:
+def _spread(weights: np.ndarray, documents: np.ndarray, seed: int) -> tuple[Verdict, str]:
     """Whether the levels of greatest and of least mean weight differ."""
     means = weights.mean(axis=0)
     if len(means) < 2:
@@ -407,33 +409,34 @@ def _spread(weights: np.ndarray, seed: int) -> tuple[Verdict, str]:
     most, least = int(means.argmax()), int(means.argmin())
     # The largest of all differences between levels: corrected for their number.
     tests = len(means) * (len(means) - 1) // 2
-    p = min(float(permutation_p(weights[:, [most]] - weights[:, [least]], seed=seed)[0]) * tests, 1.0)
+    differences = by_document(weights[:, most] - weights[:, least], documents)
+    p = min(float(permutation_p(differences, seed=seed)[0]) * tests, 1.0)
     figures = f"mean weight {means[most]:.3f} of level {most + 1}, {means[least]:.3f} of level {least + 1}"
-    said = f"{figures}, {p_said(p)} (permutation test, corrected for {tests} pairs of levels)"
+    said = f"{figures}, {p_said(p)} (permutation test over documents, corrected for {tests} pairs of levels)"
     return "seen" if p < ALPHA else "undecided", said
 
 
-def _finest(weights: np.ndarray, seed: int) -> tuple[Verdict, str]:
+def _finest(weights: np.ndarray, documents: np.ndarray, seed: int) -> tuple[Verdict, str]:
     """Whether level 1 is chosen for more questions than the next level in number."""
     best = weights.argmax(axis=1)
     counts = np.bincount(best, minlength=weights.shape[1])
     if len(counts) < 2:
         return "not testable here", "there is one level"
     rival = 1 + int(counts[1:].argmax())
-    differences = (best == 0).astype(float) - (best == rival)
-    p = float(permutation_p(differences[:, None], seed=seed)[0])
+    differences = by_document((best == 0).astype(float) - (best == rival), documents)
+    p = float(permutation_p(differences, seed=seed)[0])
     said = f"level 1 is chosen for {counts[0]} questions, level {rival + 1} for {counts[rival]}, {p_said(p)}"
     if p >= ALPHA:
         return "undecided", said
     return "seen" if counts[0] > counts[rival] else "not seen", said
 
 
-def _pairs(chosen: Mapping[str, np.ndarray], seed: int) -> list[dict[str, Any]]:
+def _pairs(chosen: Mapping[str, Totals], seed: int) -> list[dict[str, Any]]:
     """Question sets, or kinds of question, against each other."""
     return _tested([(f"{a} against {b}", chosen[a], chosen[b]) for a, b in combinations(chosen, 2)], seed)
 
 
-def _tested(pairs: Sequence[tuple[str, np.ndarray, np.ndarray]], seed: int) -> list[dict[str, Any]]:
+def _tested(pairs: Sequence[tuple[str, Totals, Totals]], seed: int) -> list[dict[str, Any]]:
     """Distance of levels chosen for two lots of questions each; p-values corrected by Holm over the pairs."""
     found = [shift(one, other, seed=seed) for _, one, other in pairs]
     adjusted = holm(np.array([p for _, p in found]))

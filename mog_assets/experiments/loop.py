@@ -5,17 +5,17 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from operator import itemgetter
 from typing import Any
 
 import numpy as np
 import pandas as pd
-from scipy.stats import binomtest
 
 from mog_assets.answering.notation import combinations
 from mog_assets.answering.roles import SUPPORT, USEFULNESS
 from mog_assets.config import Settings
 from mog_assets.evaluation.answers import JUDGE
-from mog_assets.evaluation.scores import interval, p_said
+from mog_assets.evaluation.scores import interval, on_documents, p_said
 from mog_assets.experiments.answers import (
     Answered,
     accuracy_measures,
@@ -29,7 +29,7 @@ from mog_assets.experiments.contexts import gold_chunks
 from mog_assets.experiments.lab import ALPHA, MARGIN, Claim, Experiment, Findings, Lab, greater, score_rows
 from mog_assets.questions.sets import Question
 from mog_assets.retrieval.corpora import Corpora
-from mog_assets.significance import bootstrap_interval, detectable, permutation_p
+from mog_assets.significance import bootstrap_interval, by_document, detectable, permutation_p, share_interval
 from mog_assets.topics.assign import read_topics
 from mog_assets.topics.model import OUTLIER
 
@@ -132,44 +132,46 @@ def topic_hits(answers: pd.DataFrame, gold: Mapping[str, set[int]]) -> pd.DataFr
     """Whether the topics that questions were searched in are those of their evidence.
 
     Args:
-        answers: Of one way of answering.
+        answers: Of one way of answering, as `answers.Stored.answers`.
         gold: Topics of the evidence, by question; other questions are left out.
 
     Returns:
-        A row per question: `first` (the topic of the question as it was asked), `any` (of any round), and `chance`: the
-        share of the other questions whose first topic would have been one of this question's.
+        A row per question: `document` (what it is about), `first` (the topic of the question as it was asked), `any`
+        (of any round), and `chance`: the share of the other questions whose first topic would have been one of this
+        question's.
     """
     here = answers[answers["question"].isin(list(gold))]
     searched = [[query["topic"] for query in json.loads(queries)] for queries in here["queries"]]
     wanted = [gold[question] for question in here["question"]]
     counts = Counter(topics[0] for topics in searched if topics)
     rows = []
-    for topics, right in zip(searched, wanted, strict=True):
+    for document, topics, right in zip(here["document"], searched, wanted, strict=True):
         first = bool(topics) and topics[0] in right
         others = sum(counts[topic] for topic in right) - first
         rows.append(
             {
+                "document": document,
                 "first": float(first),
                 "any": float(bool(right & set(topics))),
                 "chance": others / max(len(searched) - 1, 1),
             }
         )
-    return pd.DataFrame(rows, columns=["first", "any", "chance"])
+    return pd.DataFrame(rows, columns=["document", "first", "any", "chance"])
 
 
 def _rounds_row(way: str, part: pd.DataFrame, hits: pd.DataFrame, seed: int) -> dict[str, Any]:
     queries = [query for text in part["queries"] for query in json.loads(text)]
-    passed = part["graded"].eq(True).to_numpy(float)
     counts = Counter(int(number) for number in part["rounds"])
     return {
         "way": way,
         "n": len(part),
-        "rounds": _mean(part["rounds"].to_numpy(float), seed),
+        "documents": part["document"].nunique(),
+        "rounds": _mean(part["rounds"], part["document"], seed),
         **{f"ended in round {number}": counts[number] for number in range(1, max(counts) + 1)},
-        "passed both graders": _mean(passed, seed),
+        "passed both graders": _mean(part["graded"].eq(True), part["document"], seed),
         "without an answer": int((part["failure"] != "").sum()),
-        "topic hit rate": _mean(hits["first"].to_numpy(), seed),
-        "in any round": _mean(hits["any"].to_numpy(), seed),
+        "topic hit rate": _mean(hits["first"], hits["document"], seed),
+        "in any round": _mean(hits["any"], hits["document"], seed),
         "by chance": f"{hits['chance'].mean():.3f}" if len(hits) else "",
         "of": len(hits),
         "searches": len(queries),
@@ -178,11 +180,12 @@ def _rounds_row(way: str, part: pd.DataFrame, hits: pd.DataFrame, seed: int) -> 
     }
 
 
-def _mean(values: np.ndarray, seed: int) -> str:
+def _mean(values: pd.Series, documents: pd.Series, seed: int) -> str:
     if not len(values):
         return ""
-    (low,), (high,) = bootstrap_interval(values[:, None].astype(float), seed=seed)
-    return interval(float(values.mean()), float(low), float(high))
+    totals = by_document(values.to_numpy(float), documents.to_numpy(str))
+    (mean,), ((low,), (high,)) = totals.mean, bootstrap_interval(totals, seed=seed)
+    return interval(float(mean), float(low), float(high))
 
 
 def grade_rows(way: str, part: pd.DataFrame) -> list[dict[str, Any]]:
@@ -214,15 +217,16 @@ def judge_rows(answers: pd.DataFrame, seed: int) -> list[dict[str, Any]]:
     """The judge's mean marks of every way that was judged, with intervals, and the share of answers it could mark."""
     rows = []
     for way, part in answers.groupby("method", sort=False):
-        texts = part["judgement"].dropna() if "judgement" in part else pd.Series(dtype=object)
-        judgements = [json.loads(text) for text in texts]
-        if not judgements:
+        judged = part[part["judgement"].notna()] if "judgement" in part else part[:0]
+        if judged.empty:
             continue
-        marked = [judgement for judgement in judgements if "overall" in judgement]
+        judgements = pd.Series(map(json.loads, judged["judgement"]), index=judged.index)
+        marked = judgements[["overall" in judgement for judgement in judgements]]
+        documents = judged.loc[marked.index, "document"]
         rows.append(
             {
                 "way": str(way),
-                **{c: _mean(np.array([judgement[c] for judgement in marked], float), seed) for c in _CRITERIA},
+                **{c: _mean(marked.map(itemgetter(c)), documents, seed) for c in _CRITERIA},
                 "marked": len(marked),
                 "of": len(judgements),
             }
@@ -233,17 +237,16 @@ def judge_rows(answers: pd.DataFrame, seed: int) -> list[dict[str, Any]]:
 def _topic_claim(name: str, way: str, hits: pd.DataFrame, seed: int) -> list[Claim]:
     if hits.empty:
         return []
-    differences = (hits["first"] - hits["chance"]).to_numpy()
-    (p,) = permutation_p(differences[:, None], seed=seed)
-    seen = bool(p < ALPHA and differences.mean() > 0)
-    (least,) = detectable(differences[:, None], ALPHA)
+    differences = by_document((hits["first"] - hits["chance"]).to_numpy(), hits["document"].to_numpy(str))
+    (p,), (least,) = permutation_p(differences, seed=seed), detectable(differences, ALPHA)
+    seen = bool(p < ALPHA and differences.mean[0] > 0)
     return [
         Claim(
             "AT-RAG, section 3.2.2",
             "The topic that the model assigns to a question is that of passages which answer it.",
             "seen" if seen else "not seen",
-            f"{name}, {way}: {_mean(hits['first'].to_numpy(), seed)} of {len(hits):,} questions with evidence, by "
-            f"chance {hits['chance'].mean():.3f}; {p_said(p)}"
+            f"{name}, {way}: {_mean(hits['first'], hits['document'], seed)} of "
+            f"{on_documents(len(hits), len(differences.sizes))}, by chance {hits['chance'].mean():.3f}; {p_said(p)}"
             + ("" if p < ALPHA or np.isnan(least) else f"; a difference of {least:.3f} would have been shown"),
         )
     ]
@@ -254,17 +257,17 @@ def _rewriting_claim(lab: Lab, name: str, way: str, part: pd.DataFrame) -> list[
     again = part[part["rounds"] > 1]
     if again.empty:
         return []
-    passed, rejected = int(again["graded"].eq(True).sum()), len(again)
-    p = binomtest(passed, rejected, _FEW, alternative="greater").pvalue
-    most = binomtest(passed, rejected).proportion_ci().high
+    passed, documents = again["graded"].eq(True).to_numpy(), again["document"].to_numpy(str)
+    low, high = share_interval(passed, documents)
+    counts = on_documents(len(again), len(set(documents)))
     return [
         of_model(
             lab,
             "AT-RAG, section 3.2.5",
             "Rewriting the query finds an answer that passes both graders where the first did not.",
-            "seen" if p < ALPHA else "not seen",
-            f"{name}, {way}: {passed:,} of {rejected:,} questions ({passed / rejected:.1%}) pass in a later round; "
-            f"{p_said(p)} against {_FEW:.0%} of them" + ("" if p < ALPHA else f"; {most:.1%} at most (95 %)"),
+            "seen" if low > _FEW else "not seen" if high < _FEW else "undecided",
+            f"{name}, {way}: of {counts} {interval(passed.mean(), low, high, '.1%')} pass in a later round, by whether "
+            f"it is more than {_FEW:.0%}",
         )
     ]
 

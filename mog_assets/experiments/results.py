@@ -12,11 +12,13 @@ from mog_assets.markdown import escaped, table
 
 _LEGEND = " ".join(
     f"""
-    A value stands with its 95 % bootstrap interval over questions. `difference` (with its interval), `p` and `d`
-    compare a row with the row it stands `against`: paired permutation test, two-sided, Holm-corrected over the
-    comparisons of the table; d is Cohen's d_z. `detectable` is the smallest difference that this number of
-    questions would have shown (two-sided, .05 corrected for the number of comparisons, power .8): what a p above
-    .05 does not rule out. They are of the first measure of the table. That one thing is better than another is seen
+    A value stands with its 95 % bootstrap interval. `difference` (with its interval), `p` and `d` compare a row with
+    the row it stands `against`: paired permutation test, two-sided, Holm-corrected over the comparisons of the
+    table; d is the mean difference over its standard deviation between documents. `detectable` is the smallest
+    difference that this number of documents would have shown (two-sided, .05 corrected for the number of
+    comparisons, power .8): what a p above .05 does not rule out. Questions about one document are not independent:
+    documents are resampled and permuted, not questions (a question without evidence is a document of its own). All
+    of these are of the first measure of the table. That one thing is better than another is seen
     where the test says so, not seen where the interval leaves no room for better by {MARGIN}, and undecided in
     between; that two do alike is seen where the interval of their difference lies within ±{MARGIN}, not seen where
     it lies outside, undecided in between.

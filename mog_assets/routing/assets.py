@@ -254,7 +254,7 @@ def recipes(settings: Settings) -> list[Recipe]:
                 ],
                 checks=(checks.soft_label_values(len(family.names)),),
                 kinds=("parquet",),
-                version="4",
+                version="5",
             )
         )
         if settings.trains_routers:

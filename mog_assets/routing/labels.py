@@ -99,7 +99,7 @@ def label_table(
             "kind": [q.kind for q in questions],
             "split": [q.split for q in questions],
             "train": [q.split in train for q in questions],
-            "group": [f"{q.evidence[0].corpus}/{q.evidence[0].doc}" if q.evidence else q.id for q in questions],
+            "group": [q.document for q in questions],
             "text": [q.question for q in questions],
             "label": list(labels),
         }

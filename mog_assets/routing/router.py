@@ -19,7 +19,7 @@ from scipy.special import expit
 
 from mog_assets.config import RouterSettings
 from mog_assets.questions.sets import validation_rows
-from mog_assets.significance import permutation_p
+from mog_assets.significance import by_document, permutation_p
 from mog_assets.tensors import decode, encode, read
 from resources.errors import MogError
 from resources.store import Artefact
@@ -158,6 +158,11 @@ def chosen_levels(outputs: np.ndarray) -> list[int]:
     return np.bincount(outputs.argmax(axis=1), minlength=outputs.shape[1]).tolist()
 
 
+def choices(outputs: np.ndarray) -> np.ndarray:
+    """1 at the level with the greatest weight of each question, 0 elsewhere: float64 of the shape of `outputs`."""
+    return np.eye(outputs.shape[1])[outputs.argmax(axis=1)]
+
+
 def losses(weights: Mapping[str, np.ndarray], vectors: np.ndarray, labels: np.ndarray) -> np.ndarray:
     """Binary cross-entropy summed over levels, in nats: float64 array of shape (n,), one for each question.
 
@@ -208,7 +213,7 @@ def compare(
 ) -> dict[str, float]:
     """Two routers on the same questions: mean loss of either, and how likely a difference this large is by chance.
 
-    Questions on one document are alike, so signs are permuted by group: paired permutation test on the sums of groups.
+    Questions on one document are alike: the paired permutation test draws signs of groups.
 
     Args:
         previous: Weights of one router.
@@ -222,14 +227,13 @@ def compare(
         questions, groups, previous and new (mean losses, NaN without questions) and p (two-sided).
     """
     before, after = (losses(weights, vectors, labels) for weights in (previous, new))
-    distinct, member = np.unique(np.asarray(groups, str), return_inverse=True)
-    sums = np.bincount(member, weights=after - before, minlength=len(distinct))
+    differences = by_document(after - before, np.asarray(groups, str))
     return {
         "questions": len(vectors),
-        "groups": len(distinct),
+        "groups": len(differences.sizes),
         "previous": float(before.mean()) if len(vectors) else np.nan,
         "new": float(after.mean()) if len(vectors) else np.nan,
-        "p": float(permutation_p(sums[:, None], seed=seed)[0]),
+        "p": float(permutation_p(differences, seed=seed)[0]),
     }
 
 
