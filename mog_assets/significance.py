@@ -240,8 +240,8 @@ def effect_size(differences: Totals) -> np.ndarray:
         differences: Of paired values.
 
     Returns:
-        float array of shape (m,): 0 where no difference is other than 0; NaN where the documents do not differ, which
-        leaves no spread to measure by, or where there are fewer than two.
+        float array of shape (m,): 0 where the mean is 0; NaN elsewhere where documents do not differ, which leaves no
+        spread to measure by, or where there are fewer than two.
 
     References:
         Cohen 1988, Statistical Power Analysis for the Behavioral Sciences, section 2.3.5; Hedges 2007, Effect Sizes in
@@ -250,7 +250,7 @@ def effect_size(differences: Totals) -> np.ndarray:
     spread = _standard_error(differences) * np.sqrt(differences.effective)
     effect = np.full(spread.shape, np.nan)
     np.divide(differences.mean, spread, out=effect, where=spread > 0)
-    effect[differences.scale == 0] = 0.0
+    effect[np.abs(differences.sums.sum(axis=0)) <= _TOLERANCE * differences.scale] = 0.0
     return effect
 
 

@@ -28,6 +28,7 @@ from mog_assets.evaluation.answers import (
     f1,
     mark,
     normalised,
+    preflight_cases,
     preflight_quality,
     score_answers,
 )
@@ -283,7 +284,7 @@ def test_preflight_is_judged_where_a_key_document_is_among_the_passages():
         }
 
     answers = pd.DataFrame([row(0, 4, True), row(1, 3, True), row(2, 8, False), row(3, 1, False), row(4, 99, True)])
-    (found,) = preflight_quality(answers, questions)
+    (found,) = preflight_quality(preflight_cases(answers, questions))
     assert [found[name] for name in ("n", "tp", "fp", "fn", "tn")] == [4, 1, 1, 1, 1]
     assert found["precision"] == found["recall"] == found["f1"] == 0.5
 

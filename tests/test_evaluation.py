@@ -15,12 +15,13 @@ import pytest
 
 from mog_assets import plan
 from mog_assets.arrays import places
+from mog_assets.chunking.plots import length_histogram
 from mog_assets.evaluation import assets as evaluation_assets
 from mog_assets.evaluation import history, plots
 from mog_assets.evaluation.measures import evaluate, headline_measures, measure_names
 from mog_assets.evaluation.runs import gold_passages, random_passages, read_runs
 from mog_assets.evaluation.scores import COLUMNS, leaderboard, score
-from mog_assets.plots import MAX_BYTES, length_histogram
+from mog_assets.plots import MAX_BYTES
 from mog_assets.questions.sets import Evidence, Question
 from mog_assets.recipe import Recipe, materialise
 from mog_assets.retrieval.corpora import Corpora
@@ -28,7 +29,7 @@ from mog_assets.retrieval.methods import CONTROLS, default_methods
 from mog_assets.routing import router
 from mog_assets.routing.plots import loss_curve, weights_by_kind
 from mog_assets.serving import search
-from mog_assets.significance import bootstrap_interval, holm, permutation_p, shift
+from mog_assets.significance import bootstrap_interval, by_document, holm, permutation_p, shift
 from mog_assets.tools import Tools
 from resources.errors import ConfigError, MogError
 
@@ -92,20 +93,25 @@ def test_holm_by_hand():
     assert np.isnan(holm(np.array([np.nan]))).all()
 
 
+def each(values):
+    """Every question on a document of its own."""
+    return by_document(values, np.arange(len(values)))
+
+
 def test_permutation_p_knows_nothing_something_and_chance():
     rng = np.random.default_rng(1)
     clear = rng.normal(1, 0.5, 200)
-    p = permutation_p(np.stack([np.zeros(200), clear, -clear], axis=1), samples=2000, seed=3)
+    p = permutation_p(each(np.stack([np.zeros(200), clear, -clear], axis=1)), samples=2000, seed=3)
     assert p[0] == 1
     assert p[1] == p[2] == 1 / 2001
-    chance = permutation_p(rng.normal(size=(60, 300)), samples=999, seed=4)
+    chance = permutation_p(each(rng.normal(size=(60, 300))), samples=999, seed=4)
     assert chance.mean() == pytest.approx(0.5, abs=0.06)
     assert (chance < 0.05).mean() < 0.1
 
 
 def test_permutation_p_is_exact_for_one_question():
     # One question: either sign is as extreme as the other.
-    assert permutation_p(np.array([[0.3]]), samples=100) == pytest.approx([1])
+    assert permutation_p(each(np.array([[0.3]])), samples=100) == pytest.approx([1])
 
 
 def test_interval_contains_the_mean_and_shrinks():
@@ -113,26 +119,32 @@ def test_interval_contains_the_mean_and_shrinks():
     widths = []
     for n in (30, 3000):
         values = rng.random((n, 4))
-        low, high = bootstrap_interval(values, seed=5)
+        low, high = bootstrap_interval(each(values), seed=5)
         assert (low <= values.mean(axis=0)).all()
         assert (values.mean(axis=0) <= high).all()
         widths.append(high - low)
     assert (widths[1] < widths[0] / 5).all()
-    low, high = bootstrap_interval(np.ones((7, 1)))
+    low, high = bootstrap_interval(each(np.ones((7, 1))))
     assert (low[0], high[0]) == pytest.approx((1, 1))
 
 
+def chosen(counts):
+    """So many questions of each class, every one on a document of its own."""
+    return each(np.repeat(np.eye(len(counts)), counts, axis=0))
+
+
 def test_shift_is_the_share_that_would_change_class_and_knows_chance():
-    distance, p = shift(np.array([60, 30, 10]), np.array([10, 30, 60]))
+    distance, p = shift(chosen([60, 30, 10]), chosen([10, 30, 60]))
     assert distance == pytest.approx(0.5)
     assert p == 1 / 10001
-    assert shift(np.array([50, 50]), np.array([5, 5])) == (0, 1)
-    assert shift(np.array([9, 9]), np.array([0, 0])) == (0, 1)
+    assert shift(chosen([50, 50]), chosen([5, 5])) == (0, 1)
+    assert shift(chosen([9, 9]), chosen([0, 0])) == (0, 1)
     # Three questions that differ altogether prove nothing.
-    distance, p = shift(np.array([3, 0]), np.array([0, 3]))
+    distance, p = shift(chosen([3, 0]), chosen([0, 3]))
     assert distance == 1 and p == pytest.approx(0.1, abs=0.02)
     rng = np.random.default_rng(6)
-    chance = [shift(*rng.multinomial(80, [0.5, 0.3, 0.2], size=2), samples=400)[1] for _ in range(150)]
+    drawn = [rng.multinomial(80, [0.5, 0.3, 0.2], size=2) for _ in range(150)]
+    chance = [shift(chosen(one), chosen(other), samples=400)[1] for one, other in drawn]
     assert np.mean(np.array(chance) < 0.05) < 0.12
 
 
@@ -223,11 +235,11 @@ def evaluation(level: dict[str, float], questions: int = 60, seed: int = 0, ques
     noise = rng.normal(0, 0.05, questions)
     return pd.DataFrame(
         [
-            (question_set, "test", method, f"q{i}", float(np.clip(mean + noise[i], 0, 1)))
+            (question_set, "test", method, f"q{i}", f"c/d{i}", float(np.clip(mean + noise[i], 0, 1)))
             for method, mean in level.items()
             for i in range(questions)
         ],
-        columns=["question_set", "split", "method", "question", "ER"],
+        columns=["question_set", "split", "method", "question", "document", "ER"],
     )
 
 
@@ -267,7 +279,7 @@ def test_worst_drop_is_named_first_with_its_figures():
     before = evaluation({"a": 0.6, "b": 0.6})
     found = history.drops(history.compare(evaluation({"a": 0.55, "b": 0.4}), before, 0))
     assert [text.split(":")[0] for text in found] == ["set/test b", "set/test a"]
-    assert "ER 0.6" in found[0] and " to 0.4" in found[0] and "on 60 questions (p = 0.000" in found[0]
+    assert "ER 0.6" in found[0] and " to 0.4" in found[0] and "on 60 questions on 60 documents (p = 0.000" in found[0]
 
 
 class Nights:
@@ -280,8 +292,8 @@ class Nights:
         """Scores of a night, then the history as a forced run makes it."""
         tools = Tools(self.settings.model_copy(update=changes))
         share = {method: round(1000 * mean) for method, mean in level.items()}
-        ranked = {(m, f"q{i}"): [("c", "d", 0, length - i)] for m, length in share.items() for i in range(30)}
-        members = {"set": [question(f"q{i}", ("c", "d", 0, 1000)) for i in range(30)]}
+        ranked = {(m, f"q{i}"): [("c", f"d{i}", 0, length - i)] for m, length in share.items() for i in range(30)}
+        members = {"set": [question(f"q{i}", ("c", f"d{i}", 0, 1000)) for i in range(30)]}
         measured = evaluate(run_of(ranked), members, 2)
 
         def build(work):
@@ -523,9 +535,15 @@ def test_forced_run_that_measures_what_cannot_be_is_refused(copied):
 def test_levels_chosen_otherwise_than_in_training_are_flagged_with_both_distributions(copied):
     def build(work):
         encoder = work.tools.encoder
-        weights = {"layer0.weight": np.zeros((2, 384), np.float32), "layer0.bias": np.array([0, 1], np.float32)}
-        training = {"animals": {"splits": ["train"], "questions": 18, "chosen": [17, 1]}}
-        made = router.sealed(weights, {"encoder": encoder.fingerprint, "levels": 2, "training": training})
+        # Level 1 for one text, level 2 for every other.
+        known = encoder.encode(["How is a boiler descaled?"])[0].astype(np.float32)
+        weights = {"layer0.weight": np.stack([known, 0 * known]), "layer0.bias": np.array([0, 0.99], np.float32)}
+        made = router.sealed(weights, {"encoder": encoder.fingerprint, "levels": 2, "training": {}})
+        texts = ["How is a boiler descaled?"] * 17 + ["Who rang?"]
+        asked = {"question_set": "animals", "group": [f"moor/d{i}" for i in range(18)], "text": texts}
+        path, _ = work.file("questions.parquet")
+        with work.writing(path) as temporary:
+            pd.DataFrame(asked).to_parquet(temporary)
         path, _ = work.file(router.WEIGHTS)
         with work.writing(path) as temporary:
             temporary.write_bytes(router.encoded(made))

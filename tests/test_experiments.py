@@ -124,7 +124,7 @@ def test_results_are_not_told_of_another_configuration(copied_project):
 
 
 def alike_row(low, high):
-    return {"difference": (low + high) / 2, "difference_low": low, "difference_high": high, "p": 0.5, "n": 100}
+    return {"difference": (low + high) / 2, "difference_low": low, "difference_high": high, "p": 0.5, "documents": 100}
 
 
 @pytest.mark.parametrize(
@@ -134,7 +134,7 @@ def alike_row(low, high):
 )
 def test_likeness_is_decided_by_the_interval_and_not_by_the_want_of_significance(low, high, verdict):
     assert alike(alike_row(low, high)) == verdict
-    assert alike(alike_row(low, high) | {"n": 5}) == "undecided"
+    assert alike(alike_row(low, high) | {"documents": 5}) == "undecided"
 
 
 def test_better_is_seen_ruled_out_or_undecided():

@@ -22,7 +22,7 @@ from mog_assets.answering.preflight import Confusion
 from mog_assets.answering.roles import Reply, Usage
 from mog_assets.answering.rows import read_answers
 from mog_assets.config import AnsweringSettings
-from mog_assets.evaluation.answers import exact_match, preflight_quality
+from mog_assets.evaluation.answers import exact_match, preflight_cases, preflight_quality
 from mog_assets.experiments import briefcontext, contexts, loop
 from mog_assets.experiments.answers import flip_rows, map_reduce_relation, paired_rows
 from mog_assets.experiments.assets import findings, offered
@@ -360,7 +360,7 @@ def test_a_question_set_without_answers_is_skipped_with_a_reason(done, monkeypat
 
 def test_a_conflict_is_resolved_where_the_reduce_is_right():
     right = [("a", 1, 0), ("b", 1, 1), ("c", 0, 1), ("d", 0, 0), ("e", 1, 0)]
-    found = pd.DataFrame(right, columns=["question", "map-reduce", "one prompt"]).assign(top_k=8, position=50)
+    found = pd.DataFrame(right, columns=["document", "map-reduce", "one prompt"]).assign(top_k=8, position=50)
     row, whole = briefcontext.conflict_rows(found, 0)
     expected = {"conflicts": 5, "resolved": 3, "win": 2, "tie": 2, "lose": 1}
     assert {name: row[name] for name in expected} == {name: whole[name] for name in expected} == expected
@@ -399,12 +399,12 @@ def test_flips_are_tested_exactly_and_for_all_of_them_together():
     right = {"cot": [0] * 8 + [1, 1], "better": [1] * 8 + [1, 1], "other": [0] * 8 + [1, 0]}
     marks = pd.DataFrame(
         [
-            {"question": str(i), "method": method, "exact match": value, "answered": True}
+            {"question": str(i), "document": f"d{i}", "method": method, "exact match": value, "answered": True}
             for method, values in right.items()
             for i, value in enumerate(values)
         ]
     )
-    better, other = flip_rows(marks, dict.fromkeys(map(str, range(10)), "open"))
+    better, other = flip_rows(marks, dict.fromkeys(map(str, range(10)), "open"), 0)
     assert (better["improved"], better["degraded"], other["improved"], other["degraded"]) == (8, 0, 0, 1)
     # Two-sided sign test of 8 to 0, doubled by Holm for two ways.
     assert better["p value"] == pytest.approx(2 * 2 * 0.5**8) and other["p value"] == 1
@@ -413,19 +413,20 @@ def test_flips_are_tested_exactly_and_for_all_of_them_together():
 def test_kinds_of_questions_make_the_test_of_all_questions_no_weaker():
     marks = pd.DataFrame(
         [
-            {"question": str(i), "method": method, "exact match": float(method == "way"), "answered": True}
+            {"question": str(i), "document": f"d{i}", "method": method}
+            | {"exact match": float(method == "way"), "answered": True}
             for method in ("cot", "way")
             for i in range(8)
         ]
     )
     kinds = {str(i): "ab"[i % 2] for i in range(8)}
-    whole, *parts = flip_rows(marks, kinds)
+    whole, *parts = flip_rows(marks, kinds, 0)
     assert whole["p value"] == pytest.approx(2 * 0.5**8)
     assert [row["p value"] for row in parts] == pytest.approx([2 * 2 * 0.5**4] * 2)
 
 
 def test_preflight_is_what_the_evaluation_says_with_intervals_around_it(done):
-    (row,) = preflight_quality(done.answers, {SET: list(done.questions.values())})
+    (row,) = preflight_quality(preflight_cases(done.answers, {SET: list(done.questions.values())}))
     shown = {r["measure"]: r for r in rows(done, "preflight", f"{SET}, {row['method']}")}
     assert [shown[x]["here"] for x in ("TP", "FP", "FN", "TN")] == [str(row[x]) for x in ("tp", "fp", "fn", "tn")]
     assert [shown[x]["in the paper"] for x in ("precision", "recall", "F1")] == ["0.5018", "0.9261", "0.6509"]
@@ -435,7 +436,10 @@ def test_preflight_is_what_the_evaluation_says_with_intervals_around_it(done):
 
 def test_intervals_of_the_preflight_are_those_of_resampled_questions():
     counts = Confusion(40, 20, 10, 30)
-    low, high = briefcontext.preflight_intervals(counts, 0)
+    below = np.repeat([True, False, True, False], [40, 20, 10, 30])
+    foreseen = np.repeat([True, True, False, False], [40, 20, 10, 30])
+    each = pd.DataFrame({"document": np.arange(100), "foreseen": foreseen, "below": below})
+    low, high = briefcontext.preflight_intervals(each, 0)
     cases = np.repeat([[1, 1], [1, 0], [0, 1], [0, 0]], [40, 20, 10, 30], axis=0)
     rng, found = np.random.default_rng(1), []
     for _ in range(2000):
@@ -465,6 +469,7 @@ def answers_of(way, number, words, read, extractions):
     return pd.DataFrame(
         {
             "method": way,
+            "document": [f"{way} {i}" for i in range(number)],
             "passages": [json.dumps([{"text": "w " * (words + i)}]) for i in range(number)],
             "tokens_in": [read(words + i) for i in range(number)],
             "token_unit": "tokens",
@@ -531,7 +536,11 @@ def test_topics_by_chance_are_those_of_other_questions():
     gold = {"a": {1}, "b": {2}, "c": {1, 2}}
     asked = {"a": [1], "b": [1, 2], "c": [-1]}
     answers = pd.DataFrame(
-        {"question": list(asked), "queries": [json.dumps([{"topic": t} for t in ts]) for ts in asked.values()]}
+        {
+            "question": list(asked),
+            "document": list(asked),
+            "queries": [json.dumps([{"topic": t} for t in ts]) for ts in asked.values()],
+        }
     )
     hits = loop.topic_hits(answers, gold)
     assert hits["first"].tolist() == [1, 0, 0] and hits["any"].tolist() == [1, 1, 0]
@@ -541,14 +550,15 @@ def test_topics_by_chance_are_those_of_other_questions():
 def test_marks_of_a_judge_that_could_not_be_read_lower_the_coverage_only():
     marks = {"correctness": 4.0, "completeness": 6.0, "relevance": 8.0, "overall": 6.0}
     texts = [json.dumps(marks), json.dumps({"failure": "no marks"}), None]
-    (row,) = loop.judge_rows(pd.DataFrame({"method": "w", "judgement": texts}), 0)
-    assert row["overall"].startswith("6.000 [") and (row["marked"], row["of"]) == (1, 2)
-    assert loop.judge_rows(pd.DataFrame({"method": ["w"], "judgement": [None]}), 0) == []
+    (row,) = loop.judge_rows(pd.DataFrame({"method": "w", "document": list("abc"), "judgement": texts}), 0)
+    assert row["overall"] == "6.000 [–]" and (row["marked"], row["of"]) == (1, 2)
+    assert loop.judge_rows(pd.DataFrame({"method": ["w"], "document": ["a"], "judgement": [None]}), 0) == []
 
 
 def cell_of(way, exact, judged=None):
     """A way's marks: right or wrong of each question, and the judge's marks where there are some."""
     marks = pd.DataFrame({"question": [str(i) for i in range(len(exact))], "cell": way, "exact match": exact})
+    marks["document"] = marks["question"]
     given = np.full(len(exact), np.nan) if judged is None else np.array(judged, float)
     return marks.assign(answered=True, judge=given, **{"asked judge": judged is not None})
 
@@ -575,7 +585,7 @@ def test_marks_of_the_judge_are_compared_where_every_way_has_one():
 
 
 def test_a_way_that_asks_for_no_topic_has_no_hits():
-    answers = pd.DataFrame({"question": ["a"], "queries": [json.dumps([{"topic": None}])]})
+    answers = pd.DataFrame({"question": ["a"], "document": ["a"], "queries": [json.dumps([{"topic": None}])]})
     assert loop.topic_hits(answers, {}).empty and loop._topic_claim("s", "w", loop.topic_hits(answers, {}), 0) == []
 
 
@@ -609,7 +619,8 @@ def test_pairs_of_cells_are_compared_with_their_own_first():
     base = rng.random(60)
 
     def cell(name, values):
-        return pd.DataFrame({"question": [str(i) for i in range(60)], "cell": name, "F1": values})
+        names = [str(i) for i in range(60)]
+        return pd.DataFrame({"question": names, "document": names, "cell": name, "F1": values})
 
     pairs = [(cell("a", base), cell("b", base + 0.2)), (cell("c", base * 0), cell("d", base - base.mean()))]
     table = paired_rows("s", pairs, ["F1"], 0).set_index("cell")

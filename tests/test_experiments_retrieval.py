@@ -23,7 +23,7 @@ from mog_assets.experiments.conclusions import denied, over_sets, turned
 from mog_assets.experiments.lab import NothingToMeasure, Verdict, alike, greater
 from mog_assets.retrieval.corpora import Corpora
 from mog_assets.retrieval.methods import LevelChunks
-from mog_assets.significance import resampled_means
+from mog_assets.significance import by_document, ends, resampled_means
 from mog_assets.tools import Tools
 from resources.encoder import Encoder
 from resources.errors import MogError
@@ -343,10 +343,10 @@ def test_claim_is_seen_only_where_every_question_set_shows_it():
 def cells_of(means, n=400, spread=0.2, shared=0.3, seed=5):
     """A cell of n questions for each name, with about these means of ER."""
     random = np.random.default_rng(seed)
-    level = shared * random.normal(size=n)
+    level, names = shared * random.normal(size=n), [f"q{i}" for i in range(n)]
     return [
         pd.DataFrame(
-            {"question": [f"q{i}" for i in range(n)], "ER": level + mean + spread * random.normal(size=n)}
+            {"question": names, "document": names, "ER": level + mean + spread * random.normal(size=n)}
         ).assign(cell=name)
         for name, mean in means.items()
     ]
@@ -392,7 +392,11 @@ def lab_of_weights(**sets):
     """A lab of question sets: for each kind of question, for how many questions the router chooses each level."""
     questions, weights = {}, {}
     for name, kinds in sets.items():
-        questions[name] = [SimpleNamespace(kind=kind) for kind, counts in kinds.items() for _ in range(sum(counts))]
+        questions[name] = [
+            SimpleNamespace(kind=kind, document=f"{kind} {i}")
+            for kind, counts in kinds.items()
+            for i in range(sum(counts))
+        ]
         chosen = np.concatenate([np.repeat(np.arange(len(c)), c) for c in kinds.values()])
         weights[name] = np.full((len(chosen), 3), 0.1) + 0.6 * np.eye(3)[chosen]
     return SimpleNamespace(
@@ -405,7 +409,7 @@ def lab_of_weights(**sets):
 def test_kinds_are_the_question_sets_of_figure_4_where_a_set_has_several():
     lab = lab_of_weights(mirage={"pubmedqa": (8, 0, 92), "bioasq": (60, 20, 20)})
     found = labels.router_weights(lab)
-    (row,) = found.tables["do they choose alike? total variation distance, permutation test, Holm"]
+    (row,) = found.tables["do they choose alike? total variation distance, permutation test over documents, Holm"]
     assert row["questions"] == "mirage: pubmedqa against mirage: bioasq"
     assert row["distance"] == pytest.approx(0.72)
     # One pair is one test.
@@ -456,12 +460,13 @@ def test_best_level_is_chosen_anew_in_every_resample(scores_of):
     lab, table = scores_of({"fixed-1": 0.4, "fixed-2": 0.4, "mog": 0.5, "oracle": 0.7})
     ((row,),) = granularity.oracle_gap(lab).tables.values()
     wide = table.pivot(index="question", columns="method", values="ER")
-    means = resampled_means(wide.to_numpy(), 2000, 0)
+    totals = by_document(wide.to_numpy(), wide.index.to_numpy(str))
+    means = resampled_means(totals, 2000, 0)
     drawn = pd.DataFrame(means, columns=wide.columns)
     best = drawn[["fixed-1", "fixed-2"]].max(axis=1)
-    low, high = np.quantile(drawn["oracle"] - best, [0.025, 0.975])
+    low, high = ends((drawn["oracle"] - best).to_numpy(), totals)
     assert row["gap"].endswith(f" [{low:.3f}, {high:.3f}]")
-    low, high = np.quantile((drawn["mog"] - best) / (drawn["oracle"] - best), [0.025, 0.975])
+    low, high = ends(((drawn["mog"] - best) / (drawn["oracle"] - best)).to_numpy(), totals)
     assert row["closed"].endswith(f" [{low:.0%}, {high:.0%}]")
     assert (best > drawn[row["best level"]]).any()
 

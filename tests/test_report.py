@@ -63,6 +63,8 @@ def made_runs() -> pd.DataFrame:
 def measured():
     """What every method is worth on every question, and the scores."""
     per_question = evaluate(made_runs(), {"set": QUESTIONS}, 2)
+    # The text is one for all questions: as if each had a copy of its own.
+    per_question = per_question.assign(document=per_question["question"])
     scores = score(per_question, 2, 0, KINDS)
     return per_question, scores.drop(columns=list(STATISTICS), errors="ignore")
 

@@ -11,6 +11,7 @@ from mog_assets.evaluation.scores import compare, leaderboard, score, side_by_si
 from mog_assets.retrieval.methods import CONTROLS
 from mog_assets.significance import (
     bootstrap_interval,
+    by_document,
     compare_cells,
     detectable,
     effect_size,
@@ -26,12 +27,17 @@ def differences_of(n=80, columns=5, seed=0):
     return rng.normal(np.linspace(0, 0.6, columns), 1, (n, columns))
 
 
+def each(values):
+    """Every question on a document of its own."""
+    return by_document(values, np.arange(len(values)))
+
+
 # Against scipy
 
 
 def test_permutation_p_is_that_of_scipy():
     differences = differences_of()
-    ours = permutation_p(differences, samples=20_000)
+    ours = permutation_p(each(differences), samples=20_000)
     for column, p in zip(differences.T, ours, strict=True):
         theirs = stats.permutation_test(
             (column,), np.mean, permutation_type="samples", n_resamples=20_000, vectorized=True, rng=1
@@ -44,14 +50,16 @@ def test_permutation_p_is_that_of_scipy():
 def test_permutation_p_of_a_few_questions_is_the_exact_one_of_scipy():
     differences = np.array([[0.4], [0.1], [-0.2], [0.5], [0.3], [0.2]])
     exact = stats.permutation_test((differences[:, 0],), np.mean, permutation_type="samples", n_resamples=np.inf)
-    assert permutation_p(differences, samples=50_000)[0] == pytest.approx(exact.pvalue, abs=0.01)
+    assert permutation_p(each(differences))[0] == pytest.approx(exact.pvalue, abs=1e-12)
 
 
-def test_interval_is_the_percentile_bootstrap_of_scipy():
+def test_interval_is_the_percentile_bootstrap_of_scipy_at_the_level_that_student_t_asks_for():
     values = np.random.default_rng(3).exponential(1, (60, 3))
-    low, high = bootstrap_interval(values, samples=20_000)
+    low, high = bootstrap_interval(each(values), samples=20_000)
+    level = 1 - 2 * stats.norm.cdf(-np.sqrt(60 / 59) * stats.t.ppf(0.975, 59))
+    options = {"method": "percentile", "n_resamples": 20_000, "confidence_level": level, "rng": 4}
     for j, column in enumerate(values.T):
-        theirs = stats.bootstrap((column,), np.mean, method="percentile", n_resamples=20_000, rng=4).confidence_interval
+        theirs = stats.bootstrap((column,), np.mean, **options).confidence_interval
         assert (low[j], high[j]) == pytest.approx((theirs.low, theirs.high), abs=0.02)
 
 
@@ -59,16 +67,17 @@ def test_effect_size_is_the_t_statistic_of_scipy_over_root_n():
     rng = np.random.default_rng(5)
     first, second = rng.normal(size=(2, 40, 4))
     t = stats.ttest_rel(first, second).statistic
-    assert effect_size(first - second) == pytest.approx(t / np.sqrt(40))
+    assert effect_size(each(first - second)) == pytest.approx(t / np.sqrt(40))
 
 
 def test_effect_and_detectable_difference_know_when_there_is_no_spread():
     n = 9
     columns = np.stack([np.zeros(n), np.full(n, 0.1), np.linspace(-1, 1, n)], axis=1)
-    assert effect_size(columns) == pytest.approx([0, np.nan, 0], nan_ok=True)
-    assert np.isnan(detectable(columns)).tolist() == [True, True, False]
-    assert np.isnan(effect_size(np.ones((1, 1)))).all() and np.isnan(detectable(np.ones((1, 1)))).all()
-    assert np.isnan(detectable(np.empty((0, 2)))).all()
+    assert effect_size(each(columns)) == pytest.approx([0, np.nan, 0], nan_ok=True)
+    assert np.isnan(detectable(each(columns))).tolist() == [True, True, False]
+    alone = each(np.ones((1, 1)))
+    assert np.isnan(effect_size(alone)).all() and np.isnan(detectable(alone)).all()
+    assert np.isnan(detectable(each(np.empty((0, 2))))).all()
 
 
 # Against simulation
@@ -77,7 +86,7 @@ def test_effect_and_detectable_difference_know_when_there_is_no_spread():
 def test_interval_covers_the_truth_about_as_often_as_it_says():
     # Each column is a study of its own, of 50 skewed values with mean .3.
     studies = np.random.default_rng(6).beta(0.6, 1.4, (50, 500))
-    low, high = bootstrap_interval(studies, samples=1000)
+    low, high = bootstrap_interval(each(studies), samples=1000)
     assert np.mean((low <= 0.3) & (high >= 0.3)) == pytest.approx(0.94, abs=0.03)
 
 
@@ -85,20 +94,21 @@ def test_interval_covers_the_truth_about_as_often_as_it_says():
 def test_a_difference_as_large_as_the_detectable_one_is_shown_four_times_in_five(n, alpha):
     rng = np.random.default_rng(n)
     null = rng.standard_t(9, (n, 400))
-    smallest = detectable(null, alpha).mean()
-    p = permutation_p(rng.standard_t(9, (n, 400)) + smallest, samples=1999)
+    smallest = detectable(each(null), alpha).mean()
+    p = permutation_p(each(rng.standard_t(9, (n, 400)) + smallest), samples=1999)
     assert np.mean(p <= alpha) == pytest.approx(0.8, abs=0.06)
-    chance = permutation_p(null, samples=1999)
+    chance = permutation_p(each(null), samples=1999)
     assert np.mean(chance <= alpha) <= alpha + 0.03
 
 
 def test_detectable_difference_shrinks_with_the_root_of_n_and_grows_with_demands():
     differences = np.tile(differences_of(columns=1), (4, 1))
-    quarter = detectable(differences[:80])
-    assert detectable(differences) == pytest.approx(quarter / 2, rel=0.01)
+    quarter = detectable(each(differences[:80]))
+    differences = each(differences)
+    assert detectable(differences) == pytest.approx(quarter / 2, rel=0.02)
     assert detectable(differences, alpha=0.01) > detectable(differences, alpha=0.05)
     assert detectable(differences, power=0.9) > detectable(differences, power=0.8)
-    both = detectable(np.repeat(differences, 2, axis=1), alpha=np.array([0.05, 0.01]))
+    both = detectable(differences.columns(np.array([0, 0])), alpha=np.array([0.05, 0.01]))
     assert both == pytest.approx([detectable(differences, 0.05)[0], detectable(differences, 0.01)[0]])
 
 
@@ -108,10 +118,10 @@ def test_detectable_difference_shrinks_with_the_root_of_n_and_grows_with_demands
 def per_question(n=60, seed=7):
     """An experiment of three cells, `small` the baseline; `same` has its values, `large` more of them."""
     rng = np.random.default_rng(seed)
-    small = rng.random((n, 2)) * 0.5
+    small, names = rng.random((n, 2)) * 0.5, [f"q{i}" for i in range(n)]
     cells = {"large": small + rng.random((n, 2)) * 0.2, "small": small, "same": small}
     tables = [
-        pd.DataFrame({"question": [f"q{i}" for i in range(n)], "cell": name, "ER": v[:, 0], "MRR": v[:, 1]})
+        pd.DataFrame({"question": names, "document": names, "cell": name, "ER": v[:, 0], "MRR": v[:, 1]})
         for name, v in cells.items()
     ]
     return pd.concat(tables, ignore_index=True)
@@ -120,7 +130,7 @@ def per_question(n=60, seed=7):
 def test_cells_are_compared_with_the_baseline_on_the_same_questions():
     table = per_question()
     found = compare(table.sample(frac=1, random_state=0), ["ER", "MRR"], "small", seed=3)
-    assert set(found["cell"]) == {"large", "small", "same"} and (found["n"] == 60).all()
+    assert set(found["cell"]) == {"large", "small", "same"} and (found[["n", "documents"]] == 60).all(axis=None)
     wide = table.pivot(index="question", columns="cell")
     for measure in ("ER", "MRR"):
         rows = found[found["measure"] == measure].set_index("cell")
@@ -130,12 +140,12 @@ def test_cells_are_compared_with_the_baseline_on_the_same_questions():
         assert large["value"] == pytest.approx(wide[measure]["large"].mean())
         assert large["difference"] == pytest.approx(difference.mean())
         # The same resamples and signs as if the differences were alone.
-        low, high = bootstrap_interval(difference, seed=3)
+        low, high = bootstrap_interval(each(difference), seed=3)
         assert (large["difference_low"], large["difference_high"]) == pytest.approx((low[0], high[0]))
-        assert large["effect"] == pytest.approx(effect_size(difference)[0])
-        p = permutation_p(np.hstack([difference, np.zeros_like(difference)]), seed=3)
+        assert large["effect"] == pytest.approx(effect_size(each(difference))[0])
+        p = permutation_p(each(np.hstack([difference, np.zeros_like(difference)])), seed=3)
         assert [large["p"], rows.loc["same", "p"]] == pytest.approx(holm(p))
-        assert large["detectable"] == pytest.approx(detectable(difference, 0.05 / 2)[0])
+        assert large["detectable"] == pytest.approx(detectable(each(difference), 0.05 / 2)[0])
         assert (rows.loc["same", "difference"], rows.loc["same", "effect"], rows.loc["same", "p"]) == (0, 0, 1)
 
 
@@ -195,6 +205,7 @@ def measured(methods, n=60):
         values = np.clip(levels[method] + noise + rng.normal(0, 0.05, noise.shape), 0, 1)
         frame = pd.DataFrame(values, columns=names)
         keys = {"question_set": "s", "split": "dev", "method": method, "question": [f"q{i}" for i in range(n)]}
+        keys["document"] = keys["question"]
         tables.append(frame.assign(**keys, answered=True))
     return pd.concat(tables, ignore_index=True)
 
@@ -224,7 +235,7 @@ def test_the_best_level_of_a_measure_where_less_is_better_has_the_least_mean(mon
 
 def test_cells_may_have_baselines_of_their_own_for_each_measure():
     values = np.random.default_rng(9).random((40, 3, 2))
-    found = compare_cells(values, np.array([[-1, 1], [0, 1], [1, 0]]), seed=0)
+    found = compare_cells(values, np.array([[-1, 1], [0, 1], [1, 0]]), np.arange(40), seed=0)
     assert np.isnan(found["p"]).tolist() == [[True, False], [False, True], [False, False]]
     means = values.mean(axis=0)
     assert found["difference"][2] == pytest.approx([means[2, 0] - means[1, 0], means[2, 1] - means[0, 1]])
@@ -241,6 +252,7 @@ def scored(questions, **values):
             "split": "dev",
             "method": method,
             "question": q,
+            "document": q,
             "ER": value if np.isscalar(value) else value[i],
         }
         for method, value in values.items()

@@ -61,7 +61,7 @@ def print_leaderboard(settings: config.Settings) -> None:
             print_table(f"{name}{what}: {counts}, value [95 % interval]", rows)
 
 
-def _current(table: pd.DataFrame, column: str, what: str) -> None:
+def _current(table: Any, column: str, what: str) -> None:
     if column not in table:
         raise MogError(f"{what}: scores of an earlier version, with intervals over questions: run `mog run`")
 

@@ -89,10 +89,11 @@ def by_group(
             members.setdefault(("corpus", corpus), []).append(row)
     columns = [(measure, method) for measure in measures for method in methods]
     values = np.stack([cells[column].to_numpy(np.float64) for column in columns], axis=1) if len(cells) else None
+    documents = here.drop_duplicates("question").set_index("question")["document"].loc[cells.index].to_numpy(str)
     rows = []
     for (by, group), own in sorted(members.items(), key=lambda item: (item[0][0] == "corpus", -len(item[1]), item[0])):
         assert values is not None
-        totals = by_document(values[own], [known[cells.index[row]].document for row in own])
+        totals = by_document(values[own], documents[own])
         low, high = bootstrap_interval(totals, seed=seed)
         counts = (len(own), len(totals.sizes))
         for i, ((measure, method), value) in enumerate(zip(columns, totals.mean, strict=True)):
