@@ -160,15 +160,14 @@ KINDS = {
 
 def made_scores(name: str = "set", questions: int = 40) -> pd.DataFrame:
     """Scores of runs where mog finds everything, level 2 most, level 1 some."""
-    gold = ("c", "d", 0, 1000)
     share = {"fixed-1": 200, "fixed-2": 500, "fused-1": 600, "mog": 1000, "oracle": 1000, "hybrid:mog": 900}
     ranked = {
-        (method, f"q{i}"): [("c", "d", 0, length - i)]
+        (method, f"q{i}"): [("c", f"d{i}", 0, length - i)]
         for method, length in share.items()
         for i in range(questions)
         if (method, i) != ("fixed-1", 0)
     }
-    members = [question(f"q{i}", gold) for i in range(questions)]
+    members = [question(f"q{i}", ("c", f"d{i}", 0, 1000)) for i in range(questions)]
     return score(evaluate(run_of(ranked, name), {name: members}, 2), 2, 0, KINDS)
 
 

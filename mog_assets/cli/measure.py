@@ -122,8 +122,8 @@ def _compared(table: Any, measures: Sequence[str]) -> list[dict[str, str]]:
             one = part.set_index("measure").loc[name]
             digits = 0 if one["value"] > 10 else 3
             row[name] = f"{one['value']:.{digits}f} → {one['other']:.{digits}f}"
-            ends = (float(one[key]) for key in ("difference", "difference_low", "difference_high"))
-            row[f"difference of {name}"] = f"{interval(*ends, form=f'+.{digits}f')}, {p_text(one['p'])}"
+            value, low, high = (float(one[key]) for key in ("difference", "difference_low", "difference_high"))
+            row[f"difference of {name}"] = f"{interval(value, low, high, f'+.{digits}f')}, {p_text(one['p'])}"
         rows.append(row)
     return rows
 

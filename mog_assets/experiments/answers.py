@@ -320,7 +320,7 @@ def map_reduce_relation(answers: pd.DataFrame, seed: int) -> list[dict[str, Any]
     was read beyond N_con + N_ins, as a share of that. Their intervals hold for all ways together: 95 % by Bonferroni.
 
     Args:
-        answers: Of a question set, as `Stored.answers`.
+        answers: Of a question set, as `Answered.answers`.
         seed: Of the resamples.
 
     Returns:

@@ -132,7 +132,7 @@ def topic_hits(answers: pd.DataFrame, gold: Mapping[str, set[int]]) -> pd.DataFr
     """Whether the topics that questions were searched in are those of their evidence.
 
     Args:
-        answers: Of one way of answering, as `answers.Stored.answers`.
+        answers: Of one way of answering, as `answers.Answered.answers`.
         gold: Topics of the evidence, by question; other questions are left out.
 
     Returns:
