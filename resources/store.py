@@ -308,9 +308,16 @@ class Store:
             asset, partition, version, recipe, inputs, counts, files, info, seconds, time.time(), picture
         )
         self._write_manifest(draft.folder, manifest)
-        _sweep(draft.folder, {MANIFEST, *_LOCKS, *(entry["file"] for _, entry in manifest.entries())})
+        artefact = Artefact(manifest, draft.folder)
+        for path in self.orphans(artefact):
+            path.unlink(missing_ok=True)
         reach("swept")
-        return Artefact(manifest, draft.folder)
+        return artefact
+
+    def orphans(self, artefact: Artefact) -> list[Path]:
+        """Files in the folder of an artefact that are no part of it; call while holding its lock."""
+        own = {entry["file"] for _, entry in artefact.manifest.entries()}
+        return _orphans(artefact.folder, {MANIFEST, *_LOCKS, *own})
 
     def doubt(self, artefact: Artefact) -> None:
         """Have an artefact no longer count as up to date, before something outside the store that it names changes."""
@@ -421,11 +428,10 @@ def _keep_damaged(folder: Path) -> None:
     set_aside(place)
 
 
-def _sweep(folder: Path, keep: Iterable[str]) -> None:
+def _orphans(folder: Path, keep: Iterable[str]) -> list[Path]:
+    """Files of a folder that are not among these, and that no living process is writing."""
     keep = set(keep)
-    for entry in folder.iterdir():
-        if entry.name not in keep and entry.is_file() and not _being_written(entry.name):
-            entry.unlink(missing_ok=True)
+    return [p for p in folder.iterdir() if p.name not in keep and p.is_file() and not _being_written(p.name)]
 
 
 def sweep_orphans(folder: Path) -> None:
