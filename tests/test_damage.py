@@ -14,6 +14,7 @@ import pytest
 from mog_assets import config
 from mog_assets.cli import main
 from mog_assets.plan import graph, stale
+from mog_assets.recipe import materialise
 from mog_assets.tools import Tools
 from mog_assets.verification import verify
 from resources.errors import MogError
@@ -152,58 +153,81 @@ def test_build_that_fails_on_a_damaged_input_names_it_and_the_next_run_mends_it(
 # History: the only artefact that cannot be made again
 
 
-@pytest.fixture
-def nights(copied, materialise_project):
-    """That project with three evaluations in its history."""
+@pytest.fixture(scope="module")
+def three(moor, tmp_path_factory):
+    """That project with three evaluations in its history. Not to be changed."""
+    folder = tmp_path_factory.mktemp("three") / "moor"
+    subprocess.run(["cp", "-a", "--sparse=always", moor.folder, folder], check=True)
     for _ in range(2):
-        materialise_project(copied.settings, force=["runs", "scores", "history"])
-    copied.history = lambda: pd.read_parquet(Store(copied.settings.home).read("history").path("history.parquet"))
-    assert copied.history()["time"].nunique() == 3
-    return copied
+        evaluate_again(config.load(folder / "mog.yaml"))
+    return folder
 
 
-def damaged_history(report):
-    return next(step["damage"] for step in report.steps if step["asset"] == "history")
+@pytest.fixture
+def nights(three, tmp_path):
+    """Settings and store of a copy of it."""
+    subprocess.run(["cp", "-a", "--sparse=always", three, tmp_path / "moor"], check=True)
+    settings = config.load(tmp_path / "moor" / "mog.yaml")
+    store = Store(settings.home)
+    return SimpleNamespace(
+        settings=settings,
+        store=store,
+        history=lambda: pd.read_parquet(store.read("history").path("history.parquet")),
+    )
+
+
+def bring_up_to_date(settings, *keys, force=False):
+    """Materialise assets of all corpora; gives what came of the last one."""
+    tools, recipes = Tools(settings), graph(settings)
+    return [materialise(recipes[key], None, tools, recipes, force=force) for key in keys][-1]
+
+
+def evaluate_again(settings):
+    bring_up_to_date(settings, "scores", "history", force=True)
+
+
+def mended(settings):
+    """Mends the history; gives what is said of its damage."""
+    told = bring_up_to_date(settings, "history").damage
+    assert verify(settings)[1] == []
+    return told
 
 
 @pytest.mark.parametrize("harm", [damage.delete, damage.flip, damage.truncate, damage.folder_instead])
 @pytest.mark.parametrize("name", ["history.parquet", "history.jsonl", "manifest.json"])
-def test_damage_to_a_file_of_history_loses_no_evaluation(nights, materialise_project, harm, name):
+def test_damage_to_a_file_of_history_loses_no_evaluation(nights, harm, name):
     before, version = nights.history(), nights.store.read("history").manifest.version
     stored = nights.store.read("history")
     harm(stored.folder / name if name == "manifest.json" else stored.path(name))
-    report = materialise_project(nights.settings)
-    assert report.failures == []
-    assert damaged_history(report).endswith("; earlier evaluations kept: 3, nothing known of is lost")
+    assert mended(nights.settings).endswith("; earlier evaluations kept: 3, nothing known of is lost")
     pd.testing.assert_frame_equal(nights.history(), before)
     assert nights.store.read("history").manifest.version == version
-    assert verify(nights.settings)[1] == []
 
 
-def test_lost_evaluations_are_told_by_date_and_the_others_stay(nights, materialise_project):
+def test_lost_evaluations_are_told_by_date_and_the_others_stay(nights):
     before, stored = nights.history(), nights.store.read("history")
     first, second, third = stored.manifest.info["evaluations"]
     damage.truncate(stored.path("history.parquet"))
     lines = stored.path("history.jsonl").read_text().splitlines()
     stored.path("history.jsonl").write_text("\n".join([lines[0], lines[1].replace("0", "1"), *lines[2:]]))
-    told = damaged_history(materialise_project(nights.settings))
+    told = mended(nights.settings)
     assert told.endswith(f"; earlier evaluations kept: 2, lost: the evaluation of {second}")
     left = before[before["time"] != pd.Timestamp(second)].reset_index(drop=True)
     pd.testing.assert_frame_equal(nights.history(), left)
     # The damaged files are there for whoever can read more of them.
     assert {path.name.split("-")[0] for path in stored.folder.glob("damaged.set-aside-1/*")} >= {"history", "accepted"}
-    materialise_project(nights.settings, force=["scores", "history"])
+    evaluate_again(nights.settings)
     assert nights.history()["time"].nunique() == 3
     assert nights.store.read("history").manifest.info["lost"] == [f"the evaluation of {second}"]
     assert first != third
 
 
-def test_history_without_a_table_that_can_be_read_is_begun_anew_and_says_what_is_lost(nights, materialise_project):
+def test_history_without_a_table_that_can_be_read_is_begun_anew_and_says_what_is_lost(nights):
     stored = nights.store.read("history")
     times = stored.manifest.info["evaluations"]
     for name in ("history.parquet", "history.jsonl", "accepted.parquet"):
         damage.delete(stored.path(name))
-    told = damaged_history(materialise_project(nights.settings))
+    told = mended(nights.settings)
     # The last one is still in the scores.
     assert told.endswith(
         f"kept: 0, lost: the evaluation of {times[0]}, the evaluation of {times[1]}, the scores accepted last"
@@ -211,7 +235,7 @@ def test_history_without_a_table_that_can_be_read_is_begun_anew_and_says_what_is
     assert nights.store.read("history").manifest.info["evaluations"] == times[2:]
 
 
-def test_history_made_before_the_lines_were_keeps_what_its_table_has(nights, materialise_project):
+def test_history_made_before_the_lines_were_keeps_what_its_table_has(nights):
     stored = nights.store.read("history")
     old = json.loads((stored.folder / "manifest.json").read_text())
     for key in ("seal", "shown"):
@@ -223,7 +247,7 @@ def test_history_made_before_the_lines_were_keeps_what_its_table_has(nights, mat
     assert verify(nights.settings)[1] == []
     assert nights.store.read("history").shown() == {"accepted": "a table"}
     damage.delete(stored.path("accepted.parquet"))
-    told = damaged_history(materialise_project(nights.settings))
+    told = mended(nights.settings)
     assert told.endswith("kept: 3, lost: the scores accepted last")
     assert nights.history()["time"].nunique() == 3
 

@@ -17,8 +17,8 @@ from mog_assets.verification import verify
 from resources.encoder import Encoder
 
 
-def prune(copied, *options):
-    done = CliRunner().invoke(main, ["prune", "--config", str(copied.folder / "mog.yaml"), *options])
+def prune(project, *options):
+    done = CliRunner().invoke(main, ["prune", "--config", str(project.folder / "mog.yaml"), *options])
     assert done.exception is None or isinstance(done.exception, SystemExit), done.exception
     return done
 
