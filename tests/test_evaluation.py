@@ -30,7 +30,7 @@ from mog_assets.routing.plots import loss_curve, weights_by_kind
 from mog_assets.serving import search
 from mog_assets.significance import bootstrap_interval, holm, permutation_p, shift
 from mog_assets.tools import Tools
-from resources.errors import ConfigError, MogError
+from resources.errors import ConfigError
 
 RUN_COLUMNS = ["question_set", "split", "question", "method", "rank", "corpus", "doc", "start", "end"]
 RUN_COLUMNS += ["tokens", "level", "score"]

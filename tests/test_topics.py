@@ -217,7 +217,7 @@ def test_what_is_shown_has_labels_counts_and_pictures(built):
     assert 0.7 * counts["sample"] <= counts["sample: assigned as by HDBSCAN"] <= counts["sample"]
     assert built.model().labels[0] in shown["topics"]
     assert "data:image/png" in shown["topics by corpus"]
-    assert info["fitted"] == "fitted for the first time"
+    assert built.fitted.artefact.manifest.info["fitted"] == "fitted for the first time"
 
 
 def test_same_chunks_give_the_same_bytes_in_whatever_buckets(built, fitting, tmp_path):
