@@ -327,12 +327,15 @@ def as_asset(
 def _metadata(outcome: Materialised) -> dict[str, Any]:
     assert outcome.artefact is not None
     manifest = outcome.artefact.manifest
-    recomputed = manifest.info["recomputed"] if outcome.built else dict.fromkeys(manifest.info["recomputed"], 0)
+    made = manifest.info.get("recomputed", {})
+    recomputed = made if outcome.built else dict.fromkeys(made, 0)
     metadata: dict[str, Any] = dict(manifest.counts)
     metadata["bytes"] = sum(entry["bytes"] for entry in manifest.files.values())
     metadata["seconds to build"] = round(manifest.seconds, 3)
     metadata["built now"] = outcome.built
     metadata["recomputed"] = dg.MetadataValue.json(recomputed)
-    for title, text in manifest.info["shown"].items():
+    if outcome.damage:
+        metadata["damage"] = outcome.damage
+    for title, text in outcome.artefact.shown().items():
         metadata[title] = dg.MetadataValue.md(text)
     return metadata

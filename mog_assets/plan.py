@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Collection, Sequence
 
 from mog_assets.answering import assets as answering_assets
@@ -66,6 +67,8 @@ def stale(
 ) -> dict[str | None, list[str]]:
     """What has to be materialised, by corpus (None: assets of all corpora): the stale, and all that follows."""
     plan: dict[str | None, list[str]] = {}
+    # An artefact is read by many others, and looked at once.
+    find = functools.cache(tools.store.sound)
     doubtful: set[tuple[str, str | None]] = set()
     for recipe in recipes.values():
         for corpus in corpora if recipe.partitioned else [None]:
@@ -75,7 +78,7 @@ def stale(
                 for c in (corpora if recipes[dep].partitioned and corpus is None else [corpus])
             ]
             above = [(dep, c if recipes[dep].partitioned else None) for dep, c in above]
-            if any(a in doubtful for a in above) or not is_fresh(recipe, corpus, tools, recipes):
+            if any(a in doubtful for a in above) or not is_fresh(recipe, corpus, tools, recipes, find):
                 doubtful.add((recipe.key, corpus))
                 if recipe.key in keys:
                     plan.setdefault(corpus, []).append(recipe.key)

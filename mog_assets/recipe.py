@@ -18,6 +18,7 @@ from mog_assets import markdown
 from mog_assets.config import Settings
 from mog_assets.tools import Tools
 from resources.errors import MissingArtefact, MogError
+from resources.files import make_way
 from resources.progress import Advance, Log, track
 from resources.store import Artefact, Draft, atomic, digest, file_digest, label
 
@@ -27,6 +28,8 @@ FORCE = "mog/force"
 _WIDEST = 160
 
 Checker = Callable[["Work"], str | None]
+# Looks an artefact up by asset and corpus.
+Find = Callable[[str, str | None], Artefact | None]
 
 
 @dataclass(frozen=True)
@@ -56,6 +59,8 @@ class Recipe:
         outside: Name of the external asset that stands for `source` in Dagster, where there is one.
         repeatable: Whether a forced run builds it again although it is up to date: for what is worth measuring twice.
         on_demand: Whether it is made only when somebody asks for it by name.
+        irreplaceable: Whether it holds what cannot be made again. Damaged files of it are never removed, and `build`
+            keeps what is left of them.
         intact: Whether what an artefact names outside the store is there (cheap: it is asked of every artefact).
         version: Of the code; raised when the same inputs give another content.
         pool: Dagster concurrency pool.
@@ -72,6 +77,7 @@ class Recipe:
     outside: str | None = None
     repeatable: bool = False
     on_demand: bool = False
+    irreplaceable: bool = False
     checks: tuple[Check, ...] = ()
     intact: Callable[[Tools, Artefact], bool] = lambda tools, artefact: True
     version: str = "1"
@@ -86,6 +92,7 @@ class Work:
     Attributes:
         corpus: The partition, None for an unpartitioned asset.
         repeats: The artefact that is up to date and is built again all the same; None unless the run is forced.
+        damage: What was wrong with the artefact that is replaced, in a few words; None where nothing was.
         counts: Figures about the artefact, kept in the manifest.
         recomputed: What had to be done this time (documents split, texts encoded, …).
         info: Further facts for readers of the artefact, as JSON values.
@@ -98,6 +105,7 @@ class Work:
     draft: Draft
     log: Log | None = None
     repeats: Artefact | None = None
+    damage: str | None = None
     counts: dict[str, float] = field(default_factory=dict)
     recomputed: dict[str, float] = field(default_factory=dict)
     info: dict[str, Any] = field(default_factory=dict)
@@ -126,6 +134,7 @@ class Work:
     @contextmanager
     def writing(self, path: Path) -> Iterator[Path]:
         """A path beside `path` to write to, moved into place when complete."""
+        make_way(path)
         with atomic(path) as temporary:
             yield temporary
 
@@ -178,14 +187,13 @@ class Work:
 
 
 def input_versions(
-    recipe: Recipe, partition: str | None, tools: Tools, recipes: dict[str, Recipe]
+    recipe: Recipe, partition: str | None, tools: Tools, recipes: dict[str, Recipe], find: Find
 ) -> dict[str, str] | None:
-    """Versions of the artefacts that a recipe reads, None where one is missing."""
+    """Versions of the artefacts that a recipe reads, None where one is missing or damaged."""
     versions = {}
-    for key in recipe.deps:
-        corpora = [partition] if recipe.partitioned else list(tools.settings.corpora)
-        for corpus in corpora if recipes[key].partitioned else [None]:
-            artefact = tools.store.find(key, corpus)
+    for dep in recipe.deps:
+        for key, corpus in _places(dep, recipe, partition, tools, recipes):
+            artefact = find(key, corpus)
             if artefact is None:
                 return None
             versions[label(key, corpus)] = artefact.manifest.version
@@ -198,17 +206,36 @@ def fingerprint(recipe: Recipe, partition: str | None, tools: Tools, inputs: dic
     return digest(recipe.key, recipe.version, recipe.settings(tools), source, inputs)
 
 
-def is_fresh(recipe: Recipe, partition: str | None, tools: Tools, recipes: dict[str, Recipe]) -> bool:
-    """Whether the artefact is there and nothing that it was made from has changed."""
-    artefact = tools.store.find(recipe.key, partition)
+def is_fresh(
+    recipe: Recipe, partition: str | None, tools: Tools, recipes: dict[str, Recipe], find: Find | None = None
+) -> bool:
+    """Whether the artefact is there and nothing that it was made from has changed.
+
+    Args:
+        recipe: What makes it.
+        partition: Its corpus, None for an asset of all corpora.
+        tools: The resources.
+        recipes: All recipes, by key.
+        find: Looks artefacts up; `Store.sound`, unless a plan that asks for each many times keeps what it found.
+    """
+    find = find or tools.store.sound
+    artefact = find(recipe.key, partition)
     if artefact is None:
         return False
-    inputs = input_versions(recipe, partition, tools, recipes)
+    inputs = input_versions(recipe, partition, tools, recipes, find)
     try:
         wanted = None if inputs is None else fingerprint(recipe, partition, tools, inputs)
-        return artefact.manifest.recipe == wanted and recipe.intact(tools, artefact)
+        return artefact.manifest.recipe == wanted and _is_intact(recipe, tools, artefact)
     except MogError:
         # A source that cannot be read: building it says so, and keeps no other corpus from being built.
+        return False
+
+
+def _is_intact(recipe: Recipe, tools: Tools, artefact: Artefact) -> bool:
+    try:
+        return recipe.intact(tools, artefact)
+    except LookupError:
+        # A manifest without a seal that somebody has edited.
         return False
 
 
@@ -216,12 +243,14 @@ def is_fresh(recipe: Recipe, partition: str | None, tools: Tools, recipes: dict[
 class Materialised:
     """What materialising came to: the artefact, whether it was built now, and what checks found, by their names.
 
-    Of `faults`, one of a blocking check means that the artefact is the previous one.
+    Of `faults`, one of a blocking check means that the artefact is the previous one. `damage` says what was wrong with
+    the artefact before.
     """
 
     artefact: Artefact | None
     built: bool
     faults: dict[str, str] = field(default_factory=dict)
+    damage: str | None = None
 
 
 def materialise(
@@ -247,27 +276,32 @@ def materialise(
         MogError: whatever `build` says.
     """
     store = tools.store
+    # Before the lock, which moves aside what stands in its way.
+    damage = store.damage(recipe.key, partition)
     with store.lock(recipe.key, partition):
-        inputs = input_versions(recipe, partition, tools, recipes)
+        inputs = input_versions(recipe, partition, tools, recipes, store.sound)
         if inputs is None:
             missing = [key for key in recipe.deps if not _there(key, recipe, partition, tools, recipes)]
             raise MissingArtefact(
-                f"{label(recipe.key, partition)} is made from {', '.join(missing)}, not materialised yet: "
+                f"{label(recipe.key, partition)} is made from {', '.join(missing)}, not materialised yet or damaged: "
                 "materialise that first, or run `mog run`"
             )
         wanted = fingerprint(recipe, partition, tools, inputs)
-        previous = store.find(recipe.key, partition)
-        fresh = previous is not None and previous.manifest.recipe == wanted and recipe.intact(tools, previous)
+        previous = store.sound(recipe.key, partition)
+        fresh = previous is not None and previous.manifest.recipe == wanted and _is_intact(recipe, tools, previous)
         if fresh and not force:
             assert previous is not None
-            return Materialised(previous, built=False, faults=previous.manifest.info["faults"])
+            return Materialised(previous, built=False, faults=previous.manifest.info.get("faults", {}), damage=damage)
+        if damage and log:
+            log(f"{label(recipe.key, partition)} is damaged ({damage}): building it again")
         started = time.monotonic()
         repeats = previous if fresh else None
-        work = Work(tools, recipe, partition, store.draft(recipe.key, partition), log, repeats)
-        recipe.build(work)
+        draft = store.draft(recipe.key, partition, recipe.irreplaceable)
+        work = Work(tools, recipe, partition, draft, log, repeats, damage)
+        _build(work, recipes)
         faults = {check.name: fault for check in recipe.checks if (fault := check.run(work)) is not None}
         if any(check.blocking and check.name in faults for check in recipe.checks):
-            return Materialised(previous, built=True, faults=faults)
+            return Materialised(previous, built=True, faults=faults, damage=work.damage)
         artefact = store.commit(
             work.draft,
             recipe.key,
@@ -275,12 +309,44 @@ def materialise(
             recipe=wanted,
             inputs=inputs,
             counts=work.counts,
-            info={**work.info, "recomputed": work.recomputed, "shown": work.shown, "faults": faults},
+            info={**work.info, "recomputed": work.recomputed, "faults": faults},
             seconds=time.monotonic() - started,
+            shown=work.shown,
         )
-        return Materialised(artefact, built=True, faults=faults)
+        return Materialised(artefact, built=True, faults=faults, damage=work.damage)
+
+
+def _build(work: Work, recipes: dict[str, Recipe]) -> None:
+    """Build; where that fails in a way that says nothing to people, look whether what it reads is damaged.
+
+    Raises:
+        MogError: it is, or `build` says so.
+    """
+    try:
+        work.recipe.build(work)
+    except MogError:
+        raise
+    # Whatever a library makes of bytes that are not what was written.
+    except Exception as error:
+        store, recipe = work.tools.store, work.recipe
+        read = [
+            store.find(key, c)
+            for dep in recipe.deps
+            for key, c in _places(dep, recipe, work.corpus, work.tools, recipes)
+        ]
+        faults = [fault for artefact in (*read, work.draft.previous) if artefact for fault in store.verify(artefact)]
+        if faults:
+            raise MogError(f"{label(recipe.key, work.corpus)} could not be built: {'; '.join(faults)}") from error
+        raise
+
+
+def _places(
+    dep: str, recipe: Recipe, partition: str | None, tools: Tools, recipes: dict[str, Recipe]
+) -> list[tuple[str, str | None]]:
+    """Key and corpus of the artefacts of an asset that a recipe reads."""
+    corpora = [partition] if recipe.partitioned else list(tools.settings.corpora)
+    return [(dep, corpus) for corpus in (corpora if recipes[dep].partitioned else [None])]
 
 
 def _there(key: str, recipe: Recipe, partition: str | None, tools: Tools, recipes: dict[str, Recipe]) -> bool:
-    corpora = [partition] if recipe.partitioned else list(tools.settings.corpora)
-    return all(tools.store.find(key, corpus) for corpus in (corpora if recipes[key].partitioned else [None]))
+    return all(tools.store.sound(*place) for place in _places(key, recipe, partition, tools, recipes))

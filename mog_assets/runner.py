@@ -10,6 +10,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from importlib.resources import files
 from pathlib import Path
+from typing import Any
 
 import dagster as dg
 from dagster._core.storage.dagster_run import FINISHED_STATUSES, NOT_FINISHED_STATUSES
@@ -51,11 +52,12 @@ class RunReport:
     """What a run came to.
 
     Attributes:
-        steps: Per materialised artefact: asset, corpus, seconds (0 where it was up to date), what was recomputed.
+        steps: Per materialised artefact: asset, corpus, seconds (0 where it was up to date), what was recomputed, and
+            what was wrong with the one before (`damage`, None where nothing was).
         failures: What went wrong, a sentence each.
     """
 
-    steps: list[dict[str, object]] = field(default_factory=list)
+    steps: list[dict[str, Any]] = field(default_factory=list)
     failures: list[str] = field(default_factory=list)
 
 
@@ -192,6 +194,7 @@ def _execute(
                 "corpus": corpus,
                 "seconds": metadata["seconds to build"].value if metadata["built now"].value else 0.0,
                 "recomputed": metadata["recomputed"].value,
+                "damage": metadata["damage"].value if "damage" in metadata else None,
             }
         )
     return {"/".join(event.asset_key.path) for event in result.get_asset_materialization_events() if event.asset_key}

@@ -16,12 +16,12 @@ def verify(settings: Settings) -> tuple[int, list[str]]:
     tools, checked, faults = Tools(settings), 0, []
     for recipe in graph(settings).values():
         for corpus in settings.corpora if recipe.partitioned else [None]:
-            artefact = tools.store.find(recipe.key, corpus)
-            if artefact is None and recipe.on_demand:
+            artefact, damage = tools.store.find(recipe.key, corpus), tools.store.damage(recipe.key, corpus)
+            if artefact is None and damage is None and recipe.on_demand:
                 continue
             checked += 1
-            if artefact is None:
-                faults.append(f"{label(recipe.key, corpus)}: not materialised, or files are missing: run `mog run`")
+            if artefact is None or damage is not None:
+                faults.append(f"{label(recipe.key, corpus)}: {damage or 'not materialised'}: run `mog run`")
                 continue
             faults += tools.store.verify(artefact)
             if recipe.key.startswith("collections/") and corpus is not None:

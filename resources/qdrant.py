@@ -18,6 +18,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from resources.errors import MissingArtefact, MogError
+from resources.files import make_folder
 from resources.points import reach
 from resources.store import FULL, disk_full, hold
 
@@ -157,6 +158,7 @@ class EmbeddedQdrant:
     @contextmanager
     def _held(self, name: str) -> Iterator[None]:
         """Nobody else has the collection open; a damaged one is discarded, so that the next run makes it anew."""
+        make_folder(self.folder, self.folder.parent)
         with hold(self.folder / f"{name}.lock", f"collection {name!r}", self.lock_seconds):
             try:
                 yield
@@ -263,8 +265,8 @@ def _loaded(path: Path) -> Iterator[tuple[Any, int]]:
 
 def _stamp(path: Path) -> list[tuple[str, int, int]]:
     """Changes with the files of a collection."""
-    files = sorted(file for file in path.rglob("*") if file.is_file())
-    return [(str(file), file.stat().st_size, file.stat().st_mtime_ns) for file in files]
+    files = sorted(os.path.join(folder, name) for folder, _, names in os.walk(path) for name in names)
+    return [(file, found.st_size, found.st_mtime_ns) for file in files for found in [os.lstat(file)]]
 
 
 def _require_room(path: Path) -> None:

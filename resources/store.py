@@ -13,49 +13,32 @@ import json
 import os
 import re
 import shutil
+import stat
 import time
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from filelock import FileLock, Timeout
 
 from resources.errors import MissingArtefact, MogError
+from resources.files import is_aside, make_folder, make_way, not_writable, set_aside
+from resources.manifest import MANIFEST, Manifest, decode, describe, digest, encode, label
 from resources.points import reach
 
-_MANIFEST = "manifest.json"
+_LOCKS = (".lock", ".lock.holder")
+# Numbers of the errors of a write that is not allowed.
+_FORBIDDEN = (errno.EACCES, errno.EPERM, errno.EROFS)
 # Numbers of the errors that a write meets where there is no room for it.
 FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
-
-
-def digest(*parts: Any) -> str:
-    """SHA-256 in hexadecimal of JSON values, equal for equal values whatever the order of their keys."""
-    text = json.dumps(parts, sort_keys=True, ensure_ascii=False, separators=(",", ":"), default=str)
-    return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
 
 
 def file_digest(path: Path) -> str:
     """SHA-256 in hexadecimal of a file's bytes."""
     with path.open("rb") as stream:
         return hashlib.file_digest(stream, "sha256").hexdigest()
-
-
-@dataclass(frozen=True)
-class Manifest:
-    """What an artefact is: its content (`version`), the `recipe` it was made by, and its files with their checksums."""
-
-    asset: str
-    partition: str | None
-    version: str
-    recipe: str
-    inputs: dict[str, str]
-    counts: dict[str, float]
-    files: dict[str, dict[str, Any]]
-    info: dict[str, Any] = field(default_factory=dict)
-    seconds: float = 0.0
-    created: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -76,19 +59,20 @@ class Artefact:
         """Logical names that start with `prefix`, sorted."""
         return sorted(name for name in self.manifest.files if name.startswith(prefix))
 
-
-def describe(manifest: Manifest) -> str:
-    """`chunks/level_1 of corpus niddk`, or `router`."""
-    return label(manifest.asset, manifest.partition)
-
-
-def label(asset: str, partition: str | None) -> str:
-    """How messages name an artefact."""
-    return f"{asset} of corpus {partition}" if partition else asset
+    def shown(self) -> dict[str, str]:
+        """What people look at: Markdown by title."""
+        if self.manifest.shown is None:
+            # Where artefacts that were made before 2026-12 hold it.
+            return dict(self.manifest.info.get("shown", {}))
+        try:
+            found: dict[str, str] = json.loads((self.folder / self.manifest.shown["file"]).read_bytes())
+            return found
+        except (OSError, ValueError) as error:
+            return {"damaged": f"The pictures and tables cannot be read ({error}): `mog verify` says what to do."}
 
 
 class Draft:
-    """The artefact being written. Nothing of it is visible to readers before `Store.write` ends."""
+    """The artefact being written. Nothing of it is visible to readers before `Store.commit` ends."""
 
     def __init__(self, folder: Path, previous: Artefact | None) -> None:
         self.folder = folder
@@ -104,6 +88,7 @@ class Draft:
         filename = f"{stem}-{key[:16]}{dot}{suffix}"
         self.files[name] = filename
         path = self.folder / filename
+        make_way(path)
         return path, path.exists()
 
     def path(self, name: str) -> Path:
@@ -131,6 +116,8 @@ def atomic(path: Path, what: str = "file", wanted: int | None = None) -> Iterato
                 os.fsync(stream.fileno())
         # Writers raise OSError, or what their library makes of it.
         except Exception as error:
+            if isinstance(error, OSError) and error.errno in _FORBIDDEN:
+                raise not_writable(path, error) from error
             if not _says_full(error):
                 raise
             if wanted is None:
@@ -184,6 +171,7 @@ class Store:
     def __init__(self, home: Path, lock_seconds: float = 600.0) -> None:
         self.home = home
         self.lock_seconds = lock_seconds
+        self._manifests: dict[Path, tuple[tuple[int, int, int], Manifest]] = {}
 
     def folder(self, asset: str, partition: str | None = None) -> Path:
         """Where an artefact lives, whether or not it is there."""
@@ -192,16 +180,53 @@ class Store:
 
     def find(self, asset: str, partition: str | None = None) -> Artefact | None:
         """The artefact, or None where there is no valid manifest or a file it names is missing or has another size."""
+        found = self._look(asset, partition, written_to=False)
+        return found if isinstance(found, Artefact) else None
+
+    def sound(self, asset: str, partition: str | None = None) -> Artefact | None:
+        """As `find`, and None as well where a file was written to since and holds other bytes than it did."""
+        found = self._look(asset, partition, written_to=True)
+        return found if isinstance(found, Artefact) else None
+
+    def damage(self, asset: str, partition: str | None = None) -> str | None:
+        """What is wrong with an artefact, in a few words; None where it is sound, and where there is none."""
+        found = self._look(asset, partition, written_to=True)
+        return found if isinstance(found, str) else None
+
+    def _look(self, asset: str, partition: str | None, written_to: bool) -> Artefact | str | None:
+        """The artefact, what is wrong with it, or None where there is none."""
         folder = self.folder(asset, partition)
         try:
-            manifest = Manifest(**json.loads((folder / _MANIFEST).read_text(encoding="utf-8")))
-        except (OSError, ValueError, TypeError):
+            manifest = self._manifest(folder / MANIFEST)
+        except FileNotFoundError:
             return None
-        for entry in manifest.files.values():
-            path = folder / entry["file"]
-            if not path.is_file() or path.stat().st_size != entry["bytes"]:
-                return None
+        except NotADirectoryError:
+            blocking = next(p for p in (folder, *folder.parents) if os.path.lexists(p))
+            return f"{blocking} is a file, expected a folder"
+        except OSError as error:
+            return f"{MANIFEST} cannot be read ({error.strerror})"
+        except ValueError as error:
+            return f"{MANIFEST}: {error}"
+        if (manifest.asset, manifest.partition) != (asset, partition):
+            return f"{MANIFEST} is that of {describe(manifest)}"
+        for name, entry in manifest.entries():
+            if fault := _file_fault(folder / entry["file"], entry, manifest.created if written_to else None):
+                return f"{name} {fault}"
+        lock = folder / _LOCKS[0]
+        if os.path.lexists(lock) and not lock.is_file():
+            return f"{lock.name} is a folder, expected a file"
         return Artefact(manifest, folder)
+
+    def _manifest(self, path: Path) -> Manifest:
+        """The manifest in a file, parsed once for as long as the file is the same."""
+        held = self._manifests.get(path)
+        if held is not None and held[0] == _stamp(path.stat()):
+            return held[1]
+        with path.open("rb") as stream:
+            stamp = _stamp(os.fstat(stream.fileno()))
+            manifest = decode(stream.read())
+        self._manifests[path] = stamp, manifest
+        return manifest
 
     def read(self, asset: str, partition: str | None = None) -> Artefact:
         """The artefact.
@@ -217,23 +242,45 @@ class Store:
     def partitions(self, asset: str) -> list[str]:
         """Partitions of an asset that have a folder, sorted."""
         folder = self.folder(asset) / "corpus"
-        return sorted(entry.name for entry in folder.iterdir()) if folder.is_dir() else []
+        return sorted(entry.name for entry in folder.iterdir() if entry.is_dir()) if folder.is_dir() else []
 
     @contextmanager
     def lock(self, asset: str, partition: str | None = None) -> Iterator[None]:
         """Hold the right to write an artefact; a second writer waits, then fails naming the holder."""
         folder = self.folder(asset, partition)
-        folder.mkdir(parents=True, exist_ok=True)
-        with hold(folder / ".lock", label(asset, partition), self.lock_seconds):
+        make_folder(folder, self.home)
+        with hold(folder / _LOCKS[0], label(asset, partition), self.lock_seconds):
             yield
 
-    def draft(self, asset: str, partition: str | None = None) -> Draft:
-        """Begin a new version of an artefact; call while holding `lock`."""
+    def draft(self, asset: str, partition: str | None = None, irreplaceable: bool = False) -> Draft:
+        """Begin a new version of an artefact; call while holding `lock`.
+
+        Args:
+            asset: Its key.
+            partition: Its corpus.
+            irreplaceable: Files of a damaged artefact are moved into a folder beside them (`set_aside`), not removed.
+        """
         folder = self.folder(asset, partition)
-        previous = self.find(asset, partition)
-        if previous is None:
-            _discard_damaged(folder)
-        return Draft(folder, previous)
+        found = self._look(asset, partition, written_to=True)
+        if isinstance(found, str):
+            if irreplaceable:
+                _keep_damaged(folder)
+            else:
+                self._remove_damaged(folder)
+        return Draft(folder, found if isinstance(found, Artefact) else None)
+
+    def _remove_damaged(self, folder: Path) -> None:
+        """Remove files that are not as the manifest says, so that no draft takes them for complete."""
+        try:
+            manifest = self._manifest(folder / MANIFEST)
+            wrong = [folder / entry["file"] for _, entry in manifest.entries() if not _holds(folder, entry)]
+        except (OSError, ValueError):
+            # Nothing tells which of them are complete.
+            wrong = [path for path in folder.iterdir() if path.name not in _LOCKS]
+        for path in wrong:
+            if path.is_file() or path.is_symlink():
+                path.unlink()
+                reach("damaged removed")
 
     def commit(
         self,
@@ -246,75 +293,145 @@ class Store:
         counts: dict[str, float],
         info: dict[str, Any],
         seconds: float,
+        shown: dict[str, str] | None = None,
     ) -> Artefact:
-        """Make a draft the artefact: checksums, then the manifest, then the sweep of files that no longer count."""
+        """Make a draft the artefact: checksums, then the manifest, then the sweep of files that no longer count.
+
+        What is `shown` to people (Markdown by title) goes into a file of its own, which is no part of the content.
+        """
         # A name is never used for other bytes, so what the previous version has checksummed need not be read again.
         known = {e["file"]: e for e in draft.previous.manifest.files.values()} if draft.previous else {}
-        files = {}
-        for name, filename in sorted(draft.files.items()):
-            path = draft.folder / filename
-            files[name] = known.get(filename) or {
-                "file": filename,
-                "bytes": path.stat().st_size,
-                "sha256": file_digest(path),
-            }
+        files = {name: known.get(file) or _entry(draft.folder, file) for name, file in sorted(draft.files.items())}
         version = digest({name: entry["sha256"] for name, entry in files.items()}, info.get("content"))
-        manifest = Manifest(asset, partition, version, recipe, inputs, counts, files, info, seconds, time.time())
-        _write_manifest(draft.folder, manifest)
-        _sweep(draft.folder, {_MANIFEST, ".lock", ".lock.holder", *draft.files.values()})
+        picture = _write_shown(draft.folder, shown) if shown else None
+        manifest = Manifest(
+            asset, partition, version, recipe, inputs, counts, files, info, seconds, time.time(), picture
+        )
+        self._write_manifest(draft.folder, manifest)
+        artefact = Artefact(manifest, draft.folder)
+        for path in self.orphans(artefact):
+            path.unlink(missing_ok=True)
         reach("swept")
-        return Artefact(manifest, draft.folder)
+        return artefact
+
+    def orphans(self, artefact: Artefact) -> list[Path]:
+        """Files in the folder of an artefact that are no part of it; call while holding its lock."""
+        own = {entry["file"] for _, entry in artefact.manifest.entries()}
+        return _orphans(artefact.folder, {MANIFEST, *_LOCKS, *own})
 
     def doubt(self, artefact: Artefact) -> None:
         """Have an artefact no longer count as up to date, before something outside the store that it names changes."""
-        _write_manifest(artefact.folder, replace(artefact.manifest, recipe=""))
+        self._write_manifest(artefact.folder, replace(artefact.manifest, recipe=""))
 
     def remove(self, asset: str, partition: str | None = None) -> None:
         """Remove an artefact, its manifest first."""
         folder = self.folder(asset, partition)
-        (folder / _MANIFEST).unlink(missing_ok=True)
+        make_way(folder / MANIFEST)
+        (folder / MANIFEST).unlink(missing_ok=True)
         reach("manifest removed")
         shutil.rmtree(folder, ignore_errors=True)
 
     def verify(self, artefact: Artefact) -> list[str]:
-        """What is wrong with an artefact's files, a sentence each; empty when every checksum holds."""
+        """What is wrong with an artefact's files, a sentence each; empty when every checksum holds.
+
+        A file that is damaged gets the time of now, so that the next plan sees it without reading every file.
+        """
         faults = []
-        for name, entry in artefact.manifest.files.items():
-            if file_digest(artefact.folder / entry["file"]) != entry["sha256"]:
+        for name, entry in artefact.manifest.entries():
+            if not _holds(artefact.folder, entry):
+                path = artefact.folder / entry["file"]
+                with suppress(OSError):
+                    os.utime(path)
                 faults.append(
-                    f"{describe(artefact.manifest)}: the bytes of {name} are not those of its manifest: delete "
-                    f"{artefact.folder / entry['file']} and run `mog run`"
+                    f"{describe(artefact.manifest)}: {name} has other bytes than it was written with: run `mog run`"
                 )
         return faults
 
+    def _write_manifest(self, folder: Path, manifest: Manifest) -> None:
+        data, path = encode(manifest), folder / MANIFEST
+        # No manifest may outlast files that it names, and nobody is told of an artefact that may yet be lost.
+        _sync_folder(folder)
+        make_way(path)
+        with atomic(path, "manifest", len(data)) as temporary:
+            temporary.write_bytes(data)
+        self._manifests.pop(path, None)
+        _sync_folder(folder)
 
-def _write_manifest(folder: Path, manifest: Manifest) -> None:
-    text = json.dumps(asdict(manifest), ensure_ascii=False, indent=1, sort_keys=True).encode("utf-8")
-    # No manifest may outlast files that it names, and nobody is told of an artefact that may yet be lost.
-    _sync_folder(folder)
-    with atomic(folder / _MANIFEST, "manifest", len(text)) as temporary:
-        temporary.write_bytes(text)
-    _sync_folder(folder)
+
+def _stamp(found: os.stat_result) -> tuple[int, int, int]:
+    """Changes with a file."""
+    return found.st_ino, found.st_mtime_ns, found.st_size
 
 
-def _discard_damaged(folder: Path) -> None:
-    """Remove files that are not as the manifest says, so that no draft takes them for complete."""
+def _entry(folder: Path, file: str) -> dict[str, Any]:
+    """What a manifest says of a file."""
+    path = folder / file
+    return {"file": file, "bytes": path.stat().st_size, "sha256": file_digest(path)}
+
+
+def _holds(folder: Path, entry: dict[str, Any]) -> bool:
+    """Whether a file has the bytes that its manifest says."""
     try:
-        entries = list(json.loads((folder / _MANIFEST).read_text(encoding="utf-8"))["files"].values())
-    except (OSError, ValueError, TypeError, KeyError, AttributeError):
-        entries = []
-    for entry in entries:
-        path = folder / str(entry["file"])
-        if path.is_file() and file_digest(path) != entry["sha256"]:
-            path.unlink()
-            reach("damaged removed")
+        return file_digest(folder / entry["file"]) == entry["sha256"]
+    except OSError:
+        return False
 
 
-def _sweep(folder: Path, keep: Iterable[str]) -> None:
+def _file_fault(path: Path, entry: dict[str, Any], written: float | None) -> str | None:
+    """What is wrong with a file of an artefact.
+
+    Args:
+        path: Of the file.
+        entry: What the manifest says of it.
+        written: When the manifest was written; a file that was written to since has its bytes compared. None to
+            compare none.
+    """
+    try:
+        found = path.stat()
+    except FileNotFoundError:
+        return "is missing"
+    except OSError as error:
+        return f"cannot be read ({error.strerror})"
+    if not stat.S_ISREG(found.st_mode):
+        return "is a folder, expected a file" if stat.S_ISDIR(found.st_mode) else "is no regular file"
+    if found.st_size != entry["bytes"]:
+        return f"has {found.st_size} bytes, expected {entry['bytes']}"
+    if not os.access(path, os.R_OK):
+        return "cannot be read (Permission denied)"
+    if written is None or found.st_mtime <= written:
+        return None
+    if not _holds(path.parent, entry):
+        return "has other bytes than it was written with"
+    # A copy, for instance: now it need not be read again by the next who asks.
+    with suppress(OSError):
+        os.utime(path, (found.st_atime, int(written)))
+    return None
+
+
+def _write_shown(folder: Path, shown: dict[str, str]) -> dict[str, Any]:
+    data = json.dumps(shown, ensure_ascii=False, sort_keys=False).encode("utf-8", "backslashreplace")
+    path = folder / f"shown-{hashlib.sha256(data).hexdigest()[:16]}.json"
+    make_way(path)
+    with atomic(path, wanted=len(data)) as temporary:
+        temporary.write_bytes(data)
+    return _entry(folder, path.name)
+
+
+def _keep_damaged(folder: Path) -> None:
+    """Move all files of a damaged artefact into one folder beside them."""
+    held = [path for path in folder.iterdir() if path.name not in _LOCKS and not is_aside(path)]
+    place = folder / "damaged"
+    place.mkdir(exist_ok=True)
+    for path in held:
+        if path != place:
+            path.rename(place / path.name)
+    set_aside(place)
+
+
+def _orphans(folder: Path, keep: Iterable[str]) -> list[Path]:
+    """Files of a folder that are not among these, and that no living process is writing."""
     keep = set(keep)
-    for entry in folder.iterdir():
-        if entry.name not in keep and entry.is_file() and not _being_written(entry.name):
-            entry.unlink(missing_ok=True)
+    return [p for p in folder.iterdir() if p.name not in keep and p.is_file() and not _being_written(p.name)]
 
 
 def sweep_orphans(folder: Path) -> None:
@@ -346,20 +463,29 @@ def hold(path: Path, what: str, seconds: float) -> Iterator[None]:
     """Hold a lock file across processes; whoever waits longer than `seconds` is told which process holds it.
 
     The lock ends with the process that holds it, however that ends.
+
+    Raises:
+        MogError: somebody else holds it, or the file cannot be made.
     """
-    path.parent.mkdir(parents=True, exist_ok=True)
-    holder = path.with_name(path.name + ".holder")
+    holder, lock = path.with_name(path.name + ".holder"), FileLock(path, timeout=seconds)
     try:
-        with FileLock(path, timeout=seconds):
-            # It tells who has the lock and is not the lock: a full disk is met, and told, where it matters.
-            with suppress(OSError):
-                holder.write_text(f"{os.getpid()} {time.time():.0f}", encoding="ascii")
-            try:
-                yield
-            finally:
-                holder.unlink(missing_ok=True)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        for file in (path, holder):
+            make_way(file)
+        lock.acquire()
     except Timeout:
         raise MogError(f"{what} is being written by {_named(holder)}: wait for it or stop it, then run again") from None
+    except OSError as error:
+        raise not_writable(path, error) from error
+    try:
+        # It tells who has the lock and is not the lock: a full disk is met, and told, where it matters.
+        with suppress(OSError):
+            holder.write_text(f"{os.getpid()} {time.time():.0f}", encoding="ascii")
+        yield
+    finally:
+        with suppress(OSError):
+            holder.unlink(missing_ok=True)
+        lock.release()
 
 
 def _named(holder: Path) -> str:

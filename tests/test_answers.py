@@ -309,7 +309,7 @@ def test_every_test_question_is_answered_in_every_way_by_the_declared_reader(sam
     assert {method: set(part["question"]) for method, part in answers.groupby("method")} == dict.fromkeys(names, asked)
     assert not answers.duplicated(["question", "method"]).any()
     (reader,) = set(answers["reader"])
-    assert reader.startswith("extractive-") and reader == artefact.manifest.info["shown"]["reader"]
+    assert reader.startswith("extractive-") and reader == artefact.shown()["reader"]
     assert ((answers["answer"].isna()) == (answers["failure"] != "")).all() and answers["answer"].notna().any()
     rounds = answers[answers["method"].str.endswith("at-rag")]
     assert rounds["rounds"].between(1, 5).all() and (rounds["graded"].notna() | rounds["answer"].isna()).all()
@@ -325,7 +325,7 @@ def test_scores_of_answers_are_the_means_of_their_marks(sample_project):
         assert row["value"] == pytest.approx(own[row["measure"]].mean())
         assert row["low"] <= row["value"] <= row["high"] and row["n"] == len(own)
         assert np.isnan(row["p_vs_cot"]) == (row["method"] in ("cot", "gold → one-step", "random → one-step"))
-    assert any("data:image/png" in text for text in artefact.manifest.info["shown"].values())
+    assert any("data:image/png" in text for text in artefact.shown().values())
 
 
 def test_gold_and_random_passages_are_answered_from_and_land_at_the_ends(sample_project):

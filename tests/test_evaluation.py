@@ -31,7 +31,7 @@ from mog_assets.routing.plots import loss_curve, weights_by_kind
 from mog_assets.serving import search
 from mog_assets.significance import bootstrap_interval, by_document, holm, permutation_p, shift
 from mog_assets.tools import Tools
-from resources.errors import ConfigError, MogError
+from resources.errors import ConfigError
 
 RUN_COLUMNS = ["question_set", "split", "question", "method", "rank", "corpus", "doc", "start", "end"]
 RUN_COLUMNS += ["tokens", "level", "score"]
@@ -385,14 +385,15 @@ def test_where_and_when_things_run_is_no_change_of_the_configuration(nights):
 
 
 @pytest.mark.parametrize("kept", [1, 0.5])
-def test_history_that_cannot_be_read_is_an_error_and_nothing_takes_its_place(nights, kept):
-    outcome, _ = nights.evaluate(GOOD, False)
+def test_history_that_cannot_be_read_is_kept_as_far_as_it_can_and_never_begun_anew_in_silence(nights, kept):
+    outcome, before = nights.evaluate(GOOD, False)
     path = outcome.artefact.path("history.parquet")
     path.write_bytes(b"x" * int(kept * path.stat().st_size))
-    manifest = (path.parent / "manifest.json").read_bytes()
-    with pytest.raises(MogError, match="put the folder back from a backup, or remove it"):
-        nights.evaluate(BAD, True)
-    assert (path.parent / "manifest.json").read_bytes() == manifest
+    told, after = nights.evaluate(BAD, True)
+    assert told.damage.endswith("; earlier evaluations kept: 1, nothing known of is lost")
+    pd.testing.assert_frame_equal(after.head(len(before)), before)
+    assert after["time"].nunique() == 2
+    # Who removes the folder wants a new one.
     shutil.rmtree(path.parent)
     assert nights.evaluate(BAD, True)[1]["time"].nunique() == 1
 
@@ -554,7 +555,7 @@ def test_levels_chosen_otherwise_than_in_training_are_flagged_with_both_distribu
     said = outcome.faults["levels_as_in_training"]
     assert "animals, mog: 0% / 100% of 6 test questions against 94% / 6% of 18 training" in said
     assert "(distance 0.94" in said
-    shown = outcome.artefact.manifest.info["shown"]
+    shown = outcome.artefact.shown()
     assert any("data:image/png" in text for text in shown.values())
     assert "| animals | mog | level 2 | 1 | 6 |" in shown["levels chosen"]
 

@@ -437,7 +437,7 @@ def test_nothing_is_built_while_nothing_changes(build_graph):
 def test_only_what_belongs_to_the_graph_stays_on_disk(build_graph):
     outcome, *_ = build_graph(TEXTS)
     files = {path.name for path in outcome.artefact.folder.iterdir() if not path.name.startswith(".lock")}
-    assert files == {"manifest.json", *(entry["file"] for entry in outcome.artefact.manifest.files.values())}
+    assert files == {"manifest.json", *(entry["file"] for _, entry in outcome.artefact.manifest.entries())}
     assert not outcome.artefact.names("found") + outcome.artefact.names("index")
 
 
@@ -450,7 +450,7 @@ def test_people_see_counts_pictures_and_an_example(build_graph):
     assert manifest.counts["edges across documents, %"] == round(100 * (document[:, 0] != document[:, 1]).mean(), 1) > 0
     assert manifest.counts["components"] == len(set(graph.components.tolist()))
     assert manifest.counts["nodes without neighbours"] == (graph.degrees == 0).sum() > 0
-    shown = manifest.info["shown"]
+    shown = outcome.artefact.shown()
     for picture in ("neighbours", "a neighbourhood"):
         assert shown[picture].startswith("![")
     assert re.match(r"\| 0 \| 0 \| \w+ \| \w+", shown["its nodes"].splitlines()[2])
@@ -490,7 +490,7 @@ def test_the_graph_of_a_question_set_joins_the_nodes_of_its_corpora(tmp_path, ma
         assert indices[: indptr[1]].tolist() == sorted(around)
         corpus_of = np.repeat(np.arange(len(corpora)), [len(within[corpus]) for corpus in corpora])
         assert (np.diff(corpus_of[expected.edges]) != 0).any() == (len(corpora) > 1)
-    assert {"all_of: a neighbourhood", "one: its nodes"} <= outcome.artefact.manifest.info["shown"].keys()
+    assert {"all_of: a neighbourhood", "one: its nodes"} <= outcome.artefact.shown().keys()
 
 
 def test_edges_across_a_question_set_need_one(tmp_path, make_project):

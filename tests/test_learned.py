@@ -365,7 +365,7 @@ def test_the_graph_runs_on_learned_chunks(valleys, materialise_project):
     assert recomputed["chunker"] == {"epochs trained": 3}
     assert {"soft_labels", "router", "collections/level_2", "topics/assigned", "sentence_graph"} <= set(recomputed)
     artefact = Store(valleys.home).read("chunker")
-    assert set(artefact.manifest.info["shown"]) == {"training", "facts"}
+    assert set(artefact.shown()) == {"training", "facts"}
     (found,) = search.find(valleys.settings, sources()[2].questions[0], "mog", 1, ["valleys"]).passages
     text = article_text(int(found["doc"]))
     assert found["text"] == text[found["start"] : found["end"]] and "The heron" in found["text"]

@@ -614,8 +614,8 @@ def test_training_that_fails_leaves_the_previous_router_in_use_and_says_why(
     assert (manifest.version, manifest.files) == (first.artefact.manifest.version, first.artefact.manifest.files)
     assert manifest.info["router"] == opened(tools()).facts == first.artefact.manifest.info["router"]
     assert manifest.info["faults"] == outcome.faults
-    assert "stays in use" in manifest.info["shown"]["which router"]
-    assert "<b>" not in manifest.info["shown"]["which router"]
+    assert "stays in use" in outcome.artefact.shown()["which router"]
+    assert "<b>" not in outcome.artefact.shown()["which router"]
     # Only what may have passed is tried again.
     assert fresh is not retried
     monkeypatch.setattr(router, "train", TRAIN)
@@ -636,7 +636,7 @@ def test_previous_router_for_other_levels_does_not_stand_in(first, tools):
     labels = label_table(np.array([0.8, 0.2, 0], np.float32), np.array([0, 0.2, 0.8], np.float32))
     outcome, _ = use(Tools(settings), labels)
     assert outcome.faults == {} and outcome.artefact.manifest.info["router"]["levels"] == 3
-    assert "number of levels 2, the configuration gives 3" in outcome.artefact.manifest.info["shown"]["previous router"]
+    assert "number of levels 2, the configuration gives 3" in outcome.artefact.shown()["previous router"]
     with pytest.raises(MogError, match="at least 10 training questions"):
         use(tools(), label_table(questions=6))
 

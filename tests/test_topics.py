@@ -211,13 +211,13 @@ def test_chunks_of_every_level_get_topics_of_their_own_vectors(built):
 
 
 def test_what_is_shown_has_labels_counts_and_pictures(built):
-    info, counts = built.fitted.artefact.manifest.info, built.fitted.artefact.manifest.counts
+    shown, counts = built.fitted.artefact.shown(), built.fitted.artefact.manifest.counts
     assert counts["topics"] == len(built.model().centroids) >= 3
     assert counts["sample"] == len(built.model().seen)
     assert 0.7 * counts["sample"] <= counts["sample: assigned as by HDBSCAN"] <= counts["sample"]
-    assert built.model().labels[0] in info["shown"]["topics"]
-    assert "data:image/png" in info["shown"]["topics by corpus"]
-    assert info["fitted"] == "fitted for the first time"
+    assert built.model().labels[0] in shown["topics"]
+    assert "data:image/png" in shown["topics by corpus"]
+    assert built.fitted.artefact.manifest.info["fitted"] == "fitted for the first time"
 
 
 def test_same_chunks_give_the_same_bytes_in_whatever_buckets(built, fitting, tmp_path):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-from mog_assets.cli import build, experiment, measure, search
+from mog_assets.cli import build, experiment, measure, prune, search
 
 
 @click.group()
@@ -24,6 +24,7 @@ for command in (
     experiment.experiment,
     experiment.results,
     build.verify,
+    prune.prune,
     build.ui,
 ):
     main.add_command(command)

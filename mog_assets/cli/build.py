@@ -30,6 +30,7 @@ def run(
 ) -> None:
     """Materialise what is stale and print the leaderboard."""
     from resources.progress import bars
+    from resources.store import label
 
     settings = settings_of(path)
     started = time.monotonic()
@@ -45,6 +46,10 @@ def run(
         if report.steps or not report.failures:
             _print_steps(report.steps, seconds)
         _print_passed_over(settings, corpora)
+    for step in report.steps:
+        if step["damage"]:
+            what = label(str(step["asset"]), step["corpus"])
+            click.echo(f"mog: {what} was damaged ({step['damage']}) and has been rebuilt", err=True)
     for failure in report.failures:
         click.echo(f"mog: {failure}", err=True)
     if report.failures:

@@ -104,7 +104,9 @@ def leftovers(store: Store, corpora: Iterable[str]) -> dict[str, list[str]]:
     root = store.folder("")
     # An asset's key has one part or two.
     for folder in sorted([*root.glob("*/corpus/*"), *root.glob("*/*/corpus/*")]):
-        found.setdefault(folder.name, []).append(folder.parent.parent.relative_to(root).as_posix())
+        # A file there was moved aside, and is nobody's corpus.
+        if folder.is_dir():
+            found.setdefault(folder.name, []).append(folder.parent.parent.relative_to(root).as_posix())
     return {corpus: assets for corpus, assets in found.items() if corpus not in set(corpora)}
 
 

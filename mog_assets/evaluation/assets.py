@@ -15,7 +15,7 @@ import pyarrow as pa
 from mog_assets.answering.notation import combinations
 from mog_assets.answering.rows import read_answers
 from mog_assets.config import Settings
-from mog_assets.evaluation import browse, checks, history, plots
+from mog_assets.evaluation import browse, checks, history, plots, salvage
 from mog_assets.evaluation.answers import answer_board, mark, preflight_cases, preflight_quality, score_answers
 from mog_assets.evaluation.measures import evaluate, headline_measures, measure_names
 from mog_assets.evaluation.report import Report, environment, render
@@ -28,8 +28,7 @@ from mog_assets.routing import router
 from mog_assets.routing.families import Family, families
 from mog_assets.routing.retrieve import Needs, Retrieval, needs
 from mog_assets.significance import by_document, shift
-from resources.errors import MogError
-from resources.store import Artefact, digest
+from resources.store import digest
 
 GROUP = "evaluation"
 # The levels chosen for test questions differ from those in training where this share of questions would have to change
@@ -358,12 +357,10 @@ def build_history(work: Work) -> None:
     that of the accepted one: who changes it has chosen the trade, is told once what it costs, and later evaluations are
     compared with the new scores.
 
-    Raises:
-        MogError: there is a history that cannot be read.
+    Of a damaged history what is left is kept, and what is lost is said.
     """
     settings, stored, previous = work.settings, work.input("scores"), work.draft.previous
-    if previous is None and (work.draft.folder / "manifest.json").exists():
-        raise _lost(work.draft.folder, "files of it are missing or damaged")
+    past = _past(work)
     measured = pd.read_parquet(stored.path("per_question.parquet"))
     # What is random or gold by construction tells nothing about the system.
     now = history.leading(measured[~measured["method"].isin(CONTROLS)])
@@ -373,9 +370,9 @@ def build_history(work: Work) -> None:
         "scores": stored.manifest.version,
         "configuration": _configuration(settings),
     }
-    earlier = _read_earlier(previous, "history.parquet") if previous else None
-    basis = previous.manifest.info["accepted"] if previous else this
-    accepted = _read_earlier(previous, "accepted.parquet") if previous else now
+    earlier, basis, accepted = past.table, past.basis, past.accepted
+    if basis is None or accepted is None:
+        basis, accepted = this, now
     with work.progress(0, "compared with the accepted scores"):
         comparison = history.compare(now, accepted, settings.seed)
     dropped = history.drops(comparison)
@@ -389,9 +386,20 @@ def build_history(work: Work) -> None:
             earlier, history.rows(scores, measures, when, this["scores"], this["configuration"], comparison)
         )
     assert table is not None
-    _write_or_keep(work, "history.parquet", table if added else None, this, len(table))
-    _write_or_keep(work, "accepted.parquet", now if changed or not dropped else None, this)
-    work.info |= {"accepted": basis if dropped and not changed else this, "drop": _explained(dropped, basis, changed)}
+    stands = basis if dropped and not changed else this
+    _write_or_keep(work, salvage.TABLE, table if added else None, this, len(table), otherwise=table)
+    _write_or_keep(work, salvage.ACCEPTED, now if stands is this else None, stands, otherwise=accepted)
+    path, there = work.file(salvage.LINES, this, len(table), stands)
+    if not there:
+        with work.writing(path) as temporary:
+            temporary.write_text(salvage.lines(table, stands), encoding="utf-8")
+    work.info |= {"accepted": stands, "drop": _explained(dropped, basis, changed), "evaluations": salvage.times(table)}
+    before = previous.manifest.info.get("lost", []) if previous else []
+    work.info["lost"] = [*before, *([] if previous else past.lost(table))]
+    if previous is None and (work.damage or set(past.known) - {pd.Timestamp(when).isoformat()}):
+        kept = 0 if earlier is None else earlier["time"].nunique()
+        lost = f"lost: {', '.join(work.info['lost'])}" if work.info["lost"] else "nothing known of is lost"
+        work.damage = f"{work.damage or 'manifest.json is missing'}; earlier evaluations kept: {kept}, {lost}"
     evaluations = table["time"].nunique()
     work.counts |= {"evaluations": evaluations, "rows": len(table), "methods that dropped": len(dropped)}
     work.recomputed["evaluations added"] = int(added)
@@ -399,31 +407,32 @@ def build_history(work: Work) -> None:
         work.show_plot(f"ER over time: {name}", plots.er_over_time(table, name))
     work.show_table("accepted", [work.info["accepted"]])
     work.show_table("significant drops", [{"drop": drop} for drop in dropped])
+    work.show_table("lost by damage", [{"lost": lost} for lost in work.info["lost"]])
 
 
-def _read_earlier(previous: Artefact, name: str) -> pd.DataFrame:
-    try:
-        return pd.read_parquet(previous.path(name))
-    except (OSError, ValueError) as error:
-        raise _lost(previous.folder, f"{name}: {error}") from error
-
-
-def _lost(folder: Path, reason: str) -> MogError:
-    # To begin anew without being asked would lose what nothing can measure again.
-    return MogError(
-        f"history: expected the tables of earlier evaluations in {folder} ({reason}): put the folder back from a "
-        "backup, or remove it to begin a new history"
+def _past(work: Work) -> salvage.Remains:
+    """The history so far, or what is left of it."""
+    previous = work.draft.previous
+    if previous is None:
+        return salvage.remains(work.draft.folder)
+    return salvage.Remains(
+        pd.read_parquet(previous.path(salvage.TABLE)),
+        pd.read_parquet(previous.path(salvage.ACCEPTED)),
+        previous.manifest.info["accepted"],
     )
 
 
-def _write_or_keep(work: Work, name: str, table: pd.DataFrame | None, *key: Any) -> None:
-    """Write a table, or take that of the previous artefact over."""
-    if table is None:
-        assert work.draft.previous is not None
+def _write_or_keep(
+    work: Work, name: str, table: pd.DataFrame | None, *key: Any, otherwise: pd.DataFrame | None = None
+) -> None:
+    """Write a table; where there is none, take that of the previous artefact over, or write what is left of it."""
+    if table is None and work.draft.previous is not None:
         work.keep(work.draft.previous, name)
         return
     path, there = work.file(name, *key)
     if not there:
+        table = otherwise if table is None else table
+        assert table is not None
         with work.writing(path) as temporary:
             table.to_parquet(temporary)
 
@@ -508,7 +517,8 @@ def recipes(settings: Settings) -> list[Recipe]:
             partitioned=False,
             settings=lambda tools: [_configuration(tools.settings)],
             repeatable=True,
-            checks=(checks.NO_SIGNIFICANT_DROP,),
+            irreplaceable=True,
+            checks=(checks.NO_SIGNIFICANT_DROP, checks.NOTHING_LOST),
             kinds=("parquet",),
             version="2",
         ),

@@ -105,3 +105,15 @@ NO_SIGNIFICANT_DROP = Check(
     _no_drop,
     blocking=False,
 )
+
+
+def _lost(work: Work) -> str | None:
+    return f"lost by damage: {'; '.join(work.info['lost'])}" if work.info["lost"] else None
+
+
+NOTHING_LOST = Check(
+    "nothing_is_lost",
+    "Every evaluation that was added to the history is still there.",
+    _lost,
+    blocking=False,
+)

@@ -1,0 +1,37 @@
+"""The command `prune`."""
+
+from __future__ import annotations
+
+import click
+
+from mog_assets.cli.common import config_option, guarded, settings_of
+
+
+@click.command()
+@config_option
+@click.option("--dry-run", is_flag=True, help="List what would go, and how many bytes, and remove nothing.")
+@click.option("--answers", is_flag=True, help="Also the cached answers of language models, which were paid for.")
+@click.option(
+    "--runs-older-than", "days", type=click.IntRange(min=0), help="Dagster runs that began DAYS ago or earlier."
+)
+@guarded
+def prune(path: str | None, dry_run: bool, answers: bool, days: int | None) -> None:
+    """Remove what nothing needs any more: old vectors, interrupted trainings, unused files of the store.
+
+    Nothing has to be built again afterwards. Runs that hold the latest materialisation of an asset stay.
+    """
+    from mog_assets.pruning import alone, removable
+
+    settings = settings_of(path)
+    verb = "would remove" if dry_run else "removed"
+    with alone(settings):
+        found = removable(settings, answers)
+        for one in found:
+            if not dry_run:
+                one.remove()
+            click.echo(f"{verb} {one.what}: {one.bytes:,} bytes")
+    click.echo(f"{verb} {sum(one.bytes for one in found):,} bytes")
+    if days is not None:
+        from mog_assets.run_records import remove_old_runs
+
+        click.echo(f"{verb} {remove_old_runs(settings, days, dry_run):,} Dagster runs")

@@ -1,0 +1,169 @@
+"""What a home holds that nothing needs any more, and its removal."""
+
+from __future__ import annotations
+
+import hashlib
+import sqlite3
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, closing, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from mog_assets.chunking.chunkers import takes_vectors
+from mog_assets.chunking.chunks import bucket_units
+from mog_assets.chunking.layouts import bucket_layout
+from mog_assets.config import Settings
+from mog_assets.plan import graph, up_to_date
+from mog_assets.questions.sets import load_questions
+from mog_assets.retrieval.vectors import bucket_texts
+from mog_assets.tools import Tools
+from resources.encoder import Encoder
+from resources.errors import MogError
+from resources.sqlite import connect
+from resources.store import Store
+
+
+@dataclass(frozen=True)
+class Removable:
+    """Something that nothing needs.
+
+    Attributes:
+        what: A line for people.
+        bytes: That go with it, as far as that is known before.
+        remove: Removes it.
+    """
+
+    what: str
+    bytes: int
+    remove: Callable[[], object]
+
+
+@contextmanager
+def alone(settings: Settings) -> Iterator[None]:
+    """Nobody else writes an artefact of this home meanwhile; a run that starts waits.
+
+    Raises:
+        MogError: somebody does; names the process.
+    """
+    store = Store(settings.home, lock_seconds=0)
+    with ExitStack() as held:
+        for recipe in graph(settings).values():
+            for corpus in settings.corpora if recipe.partitioned else [None]:
+                if store.folder(recipe.key, corpus).is_dir():
+                    held.enter_context(store.lock(recipe.key, corpus))
+        yield
+
+
+def removable(settings: Settings, answers: bool = False) -> list[Removable]:
+    """What can go without anything being built again: call it, and what it gives, within `alone`.
+
+    Args:
+        settings: Of the project.
+        answers: Also the cache of language models' answers, which were paid for.
+    """
+    tools, cache = Tools(settings), settings.home / "cache"
+    found = [*_orphans(tools), *_training_states(tools, cache), *_vectors(tools, cache)]
+    if answers and (held := _with_logs(cache / "llm.sqlite")):
+        found.append(_files(f"answers of language models, {cache / 'llm.sqlite'}", held))
+    return found
+
+
+def _files(what: str, paths: list[Path]) -> Removable:
+    def remove() -> None:
+        for path in paths:
+            path.unlink(missing_ok=True)
+
+    return Removable(what, sum(path.stat().st_size for path in paths), remove)
+
+
+def _with_logs(path: Path) -> list[Path]:
+    """A SQLite file and its logs, those of them that are there."""
+    return [p for p in (path.with_name(path.name + suffix) for suffix in ("-wal", "-shm", "")) if p.is_file()]
+
+
+def _orphans(tools: Tools) -> Iterator[Removable]:
+    """Files in folders of artefacts that no manifest names: interrupted writes left them."""
+    for recipe in graph(tools.settings).values():
+        for corpus in tools.settings.corpora if recipe.partitioned else [None]:
+            # Without an artefact they are what the next run goes on from.
+            if (artefact := tools.store.sound(recipe.key, corpus)) is not None:
+                for path in tools.store.orphans(artefact):
+                    yield _files(f"unused file {path}", [path])
+
+
+def _training_states(tools: Tools, cache: Path) -> Iterator[Removable]:
+    """States of the chunker's training, but for the latest where training was interrupted and will go on."""
+    states = sorted(cache.glob("chunker-*.safetensors"), key=lambda path: path.stat().st_mtime)
+    if "chunker" in graph(tools.settings) and up_to_date(tools.settings, ["chunker"])["chunker"] != "up to date":
+        states = states[:-1]
+    for path in states:
+        yield _files(f"interrupted training of the chunker, {path}", [path])
+
+
+def _vectors(tools: Tools, cache: Path) -> Iterator[Removable]:
+    """Caches of encoders that the settings no longer name; of the encoder's own, vectors of texts that are gone."""
+    settings = tools.settings
+    named = [settings.encoder]
+    for other in settings.experiments.encoders.values():
+        named += [other, other.of_questions]
+    try:
+        known = {Encoder(chosen).fingerprint for chosen in named}
+    except MogError:
+        # Which file is that of an encoder which cannot be read now, nothing tells: all stay.
+        known = None
+    for path in sorted(cache.glob("vectors-*.sqlite")):
+        if known is not None and path.stem.removeprefix("vectors-") not in known:
+            yield _files(f"vectors of an encoder that is no longer configured, {path}", _with_logs(path))
+    own = cache / f"vectors-{tools.encoder.fingerprint}.sqlite"
+    if own.is_file() and (texts := _texts(tools)) is not None:
+        try:
+            rows, size = _unused(own, texts, remove=False)
+        except sqlite3.DatabaseError:
+            # The encoder discards a damaged cache when it needs it next.
+            return
+        if rows:
+            again = _texts(tools)
+            assert again is not None
+            yield Removable(
+                f"{rows:,} vectors of texts that are gone, {own}", size, lambda: _unused(own, again, remove=True)
+            )
+
+
+def _texts(tools: Tools) -> Iterator[str] | None:
+    """Texts that may be encoded again: chunks of all levels, sentences and questions. None where some are not made."""
+    settings, store = tools.settings, tools.store
+    stored = {c: (store.sound("documents", c), store.sound("chunks/level_1", c)) for c in settings.corpora}
+    asked = store.sound("questions") if settings.question_sets else None
+    pairs = [(documents, chunks) for documents, chunks in stored.values() if documents and chunks]
+    if len(pairs) < len(stored) or (settings.question_sets and asked is None):
+        return None
+
+    def texts() -> Iterator[str]:
+        for documents, chunks in pairs:
+            for name in documents.names("bucket"):
+                layout = bucket_layout(documents.path(name), chunks.path(name))
+                for level in settings.level_range:
+                    yield from bucket_texts(documents.path(name), layout, level)
+                if takes_vectors(settings.chunker):
+                    yield from bucket_units(documents.path(name), settings.finest_chars)
+        for name in asked.names() if asked else ():
+            yield from (question.question for question in load_questions(asked.path(name)))
+
+    return texts()
+
+
+def _unused(path: Path, texts: Iterator[str], remove: bool) -> tuple[int, int]:
+    """Number and bytes of the vectors of a cache that are of other texts than these; removes them where asked to."""
+    with closing(connect(path)) as cache:
+        cache.execute("CREATE TEMP TABLE wanted (key BLOB PRIMARY KEY) WITHOUT ROWID")
+        keys = ((hashlib.sha256(text.encode("utf-8", "surrogatepass")).digest(),) for text in texts)
+        cache.executemany("INSERT OR IGNORE INTO wanted VALUES (?)", keys)
+        unused = "FROM vectors WHERE key NOT IN (SELECT key FROM wanted)"
+        rows, size = cache.execute(
+            f"SELECT count(*), coalesce(sum(length(key) + length(vector)), 0) {unused}"
+        ).fetchone()
+        if remove:
+            cache.execute(f"DELETE {unused}")
+            cache.commit()
+            cache.execute("VACUUM")
+        return rows, size
