@@ -11,9 +11,9 @@ import logging
 import os
 import sqlite3
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import closing
+from contextlib import ExitStack, closing
 from dataclasses import dataclass
 from functools import cached_property
 from importlib.metadata import PackageNotFoundError, distribution
@@ -232,7 +232,7 @@ class Encoder:
         connection.execute("CREATE TABLE IF NOT EXISTS vectors (key BLOB PRIMARY KEY, vector BLOB) WITHOUT ROWID")
         return connection
 
-    def _encode_groups(self, items: list[tuple[bytes, str]]) -> Iterator[list[tuple[bytes, bytes]]]:
+    def _encode_groups(self, items: list[tuple[bytes, str]]) -> Generator[list[tuple[bytes, bytes]]]:
         """Keys and vectors of texts, some seconds' worth at a time.
 
         A vector must depend on its text alone, to the byte, or an updated project would differ from a rebuilt one. How
@@ -259,21 +259,17 @@ class Encoder:
             return self._group_vectors([tokens[i] for i in group.texts], group.rows, group.length)
 
         pending, committed = [], time.monotonic()
-        try:
-            with (
-                ThreadPoolExecutor(min(threads, len(groups)), initializer=torch.set_num_threads, initargs=(1,)) as pool,
-                # Closed first, which cancels what has not begun.
-                closing(pool.map(vectors, groups)) as found,
-            ):
-                for group, unit in zip(groups, found, strict=True):
-                    pending += [(items[i][0], row.tobytes()) for i, row in zip(group.texts, unit, strict=True)]
-                    # A kill costs at most some seconds of encoding.
-                    if time.monotonic() - committed > 2:
-                        yield pending
-                        pending, committed = [], time.monotonic()
-        finally:
+        with ExitStack() as leaving:
             # What the threads of the pool set is also the number that later threads begin with.
-            torch.set_num_threads(torch.get_num_threads())
+            leaving.callback(torch.set_num_threads, torch.get_num_threads())
+            pool = ThreadPoolExecutor(min(threads, len(groups)), initializer=torch.set_num_threads, initargs=(1,))
+            leaving.callback(pool.shutdown, cancel_futures=True)
+            for group, unit in zip(groups, pool.map(vectors, groups), strict=True):
+                pending += [(items[i][0], row.tobytes()) for i, row in zip(group.texts, unit, strict=True)]
+                # A kill costs at most some seconds of encoding.
+                if time.monotonic() - committed > 2:
+                    yield pending
+                    pending, committed = [], time.monotonic()
         if pending:
             yield pending
 
