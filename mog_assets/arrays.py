@@ -38,8 +38,24 @@ def running(values: np.ndarray, groups: np.ndarray) -> np.ndarray:
 
 
 def pairs(first: np.ndarray, second: np.ndarray) -> np.ndarray:
-    """Two numbers below 2^23 and 2^40 as one, in the same order: much faster to sort than rows of two."""
-    return (first << 40) | second
+    """Two numbers as one int64, in the same order: much faster to sort than rows of two. `unpaired` undoes it.
+
+    Args:
+        first: Integers from −2^31 to 2^31 − 1.
+        second: Integers from 0 to 2^32 − 1.
+
+    Raises:
+        OverflowError: a number lies outside.
+    """
+    for name, numbers, least, most in (("first", first, -(2**31), 2**31 - 1), ("second", second, 0, 2**32 - 1)):
+        if numbers.size and not least <= numbers.min() <= numbers.max() <= most:
+            raise OverflowError(f"{name} must be from {least} to {most}, got {numbers.min()} to {numbers.max()}")
+    return (first.astype(np.int64, copy=False) << 32) | second.astype(np.int64, copy=False)
+
+
+def unpaired(keys: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """First and second number of each of `pairs`."""
+    return keys >> 32, keys & (2**32 - 1)
 
 
 def first_of_each(first: np.ndarray, second: np.ndarray) -> np.ndarray:

@@ -11,11 +11,13 @@ import logging
 import os
 import sqlite3
 import time
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import closing
+from collections.abc import Callable, Generator, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack, closing
 from dataclasses import dataclass
 from functools import cached_property
 from importlib.metadata import PackageNotFoundError, distribution
+from itertools import groupby
 from pathlib import Path
 from typing import Any, Literal
 
@@ -37,6 +39,11 @@ _log = logging.getLogger(__name__)
 # What SQLite says of a file that is no database, was overwritten, or ends too early.
 _DAMAGED = (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_IOERR_SHORT_READ)
 
+# Part of every fingerprint: raised when the same settings and files give other vectors.
+_COMPUTATION = "a text at a time"
+# On a GPU, tokens of a group, and what the lengths of groups are multiples of.
+_GROUP_TOKENS, _STEP = 8192, 32
+
 Vectors = np.ndarray  # float16, shape (n, size), rows of length 1
 Advance = Callable[[int], None]
 
@@ -55,7 +62,6 @@ class EncoderSettings(SettingsModel):
     device: Literal["auto", "cpu", "cuda"] = "auto"
     dtype: Literal["auto", "float32", "bfloat16"] = "auto"
     max_length: PositiveInt = 256
-    batch_tokens: PositiveInt = 8192
     # "pooled" encodes level 1 only; coarser vectors are means weighted by length. benchmarks/README.md has the trade.
     levels: Literal["pooled", "direct"] = "pooled"
 
@@ -74,12 +80,32 @@ class _Loaded:
     max_length: int
 
 
+@dataclass(frozen=True)
+class _Group:
+    """Texts, by position, that are computed together in a batch of `rows` times `length` tokens."""
+
+    texts: Sequence[int]
+    rows: int
+    length: int
+
+
+def _groups(lengths: Sequence[int], device: str) -> Iterator[_Group]:
+    """Groups of texts of these lengths in tokens; the shape of a text's group depends on its own length alone."""
+    order = sorted(range(len(lengths)), key=lambda i: lengths[i])
+    if device == "cpu":
+        yield from (_Group([i], 1, max(lengths[i], 1)) for i in order)
+        return
+    for length, texts in groupby(order, key=lambda i: -(-max(lengths[i], 1) // _STEP) * _STEP):
+        alike, rows = list(texts), max(_GROUP_TOKENS // length, 1)
+        yield from (_Group(alike[start : start + rows], rows, length) for start in range(0, len(alike), rows))
+
+
 class Encoder:
     """Turns texts into unit vectors of float16.
 
     Args:
-        settings: Model, pooling, device, precision, `max_length` in tokens (longer texts are cut), tokens per batch. A
-            `query_model` is not for it: `settings.of_questions` makes its encoder.
+        settings: Model, pooling, device, precision, `max_length` in tokens (longer texts are cut). A `query_model`
+            is not for it: `settings.of_questions` makes its encoder.
         cache: Folder of the vector cache; None encodes every time.
         setting: Names the model in errors.
 
@@ -95,14 +121,12 @@ class Encoder:
     @cached_property
     def identity(self) -> list[Any]:
         """What tells, without reading weights, whether vectors may have changed: settings, files of a local folder."""
-        # Device and batch size change no vector. What was made before there was another pooling stays as it is.
-        silent = {"device", "batch_tokens", "levels", "query_model"}
-        chosen = self.settings.model_dump(exclude=silent | ({"pooling"} if self.settings.pooling == "mean" else set()))
+        chosen = self.settings.model_dump(exclude={"device", "levels", "query_model"})
         folder = Path(self.settings.model).expanduser()
         if self.settings.model == EMBEDDED:
-            return [chosen, _EMBEDDED_SHA256]
+            return [chosen, _EMBEDDED_SHA256, _COMPUTATION]
         files = sorted(folder.iterdir()) if folder.is_dir() else []
-        return [chosen, [[f.name, f.stat().st_size, f.stat().st_mtime_ns] for f in files]]
+        return [chosen, [[f.name, f.stat().st_size, f.stat().st_mtime_ns] for f in files], _COMPUTATION]
 
     @cached_property
     def fingerprint(self) -> str:
@@ -113,7 +137,7 @@ class Encoder:
         else:
             names = ("config.json", "model.safetensors", "tokenizer.json", "tokenizer_config.json", "vocab.txt")
             identity = [[name, file_digest(folder / name)] for name in names if (folder / name).is_file()]
-        return digest(f"{self.settings.pooling}-pooling", identity, self.settings.max_length, self.dtype)[:16]
+        return digest(_COMPUTATION, self.settings.pooling, identity, self.settings.max_length, self.dtype)[:16]
 
     @cached_property
     def dtype(self) -> str:
@@ -181,14 +205,15 @@ class Encoder:
             missing = [(key, text) for key, text in first.items() if key not in known]
             if advance and len(missing) < len(texts):
                 advance(len(texts) - len(missing))
-            for done in self._encode_batches(missing):
-                with cache:
-                    cache.executemany("INSERT OR REPLACE INTO vectors VALUES (?, ?)", done)
-                reach("vectors cached")
-                known.update(done)
-                self.encoded += len(done)
-                if advance:
-                    advance(len(done))
+            with closing(self._encode_groups(missing)) as groups:
+                for done in groups:
+                    with cache:
+                        cache.executemany("INSERT OR REPLACE INTO vectors VALUES (?, ?)", done)
+                    reach("vectors cached")
+                    known.update(done)
+                    self.encoded += len(done)
+                    if advance:
+                        advance(len(done))
         if not texts:
             return np.zeros((0, self.size), np.float16)
         return np.stack([np.frombuffer(known[key], np.float16) for key in keys])
@@ -207,7 +232,14 @@ class Encoder:
         connection.execute("CREATE TABLE IF NOT EXISTS vectors (key BLOB PRIMARY KEY, vector BLOB) WITHOUT ROWID")
         return connection
 
-    def _encode_batches(self, items: list[tuple[bytes, str]]) -> Iterator[list[tuple[bytes, bytes]]]:
+    def _encode_groups(self, items: list[tuple[bytes, str]]) -> Generator[list[tuple[bytes, bytes]]]:
+        """Keys and vectors of texts, some seconds' worth at a time.
+
+        A vector must depend on its text alone, to the byte, or an updated project would differ from a rebuilt one. How
+        a matrix product rounds depends on its shape and on the number of threads that share it. So a text meets the
+        same shapes whatever is encoded with it: on a CPU it is computed by itself, without padding, by one thread, and
+        the threads take one text each (which is as fast as batches); on a GPU, in a group of fixed length and size.
+        """
         if not items:
             return
         import torch
@@ -220,31 +252,48 @@ class Encoder:
             return_attention_mask=False,
             return_token_type_ids=False,
         )["input_ids"]
-        # Neighbours in length share a batch, so that next to nothing is spent on padding.
-        order = sorted(range(len(items)), key=lambda i: len(tokens[i]))
-        start, pending, committed = 0, [], time.monotonic()
-        while start < len(order):
-            stop = start + 1
-            while stop < len(order) and (stop + 1 - start) * len(tokens[order[stop]]) <= self.settings.batch_tokens:
-                stop += 1
-            batch = order[start:stop]
-            start = stop
-            inputs = loaded.tokenizer.pad({"input_ids": [tokens[i] for i in batch]}, return_tensors="pt")
-            with torch.inference_mode():
-                inputs = inputs.to(loaded.device)
-                hidden = loaded.model(**inputs).last_hidden_state.float()
-                mask = inputs["attention_mask"].unsqueeze(-1)
-                if self.settings.pooling == "cls":
-                    # The first token that is there: some tokenizers pad on the left.
-                    pooled = hidden[torch.arange(len(batch)), mask[:, :, 0].argmax(1)]
-                else:
-                    pooled = (hidden * mask).sum(1) / mask.sum(1).clamp(min=1)
-                unit = torch.nn.functional.normalize(pooled, dim=1).half().cpu().numpy()
-            pending += [(items[i][0], row.tobytes()) for i, row in zip(batch, unit, strict=True)]
-            # A kill costs at most some seconds of encoding.
-            if time.monotonic() - committed > 2 or start == len(order):
-                yield pending
-                pending, committed = [], time.monotonic()
+        groups = list(_groups([len(row) for row in tokens], loaded.device))
+        threads = torch.get_num_threads() if loaded.device == "cpu" else 1
+
+        def vectors(group: _Group) -> Vectors:
+            return self._group_vectors([tokens[i] for i in group.texts], group.rows, group.length)
+
+        pending, committed = [], time.monotonic()
+        with ExitStack() as leaving:
+            # What the threads of the pool set is also the number that later threads begin with.
+            leaving.callback(torch.set_num_threads, torch.get_num_threads())
+            pool = ThreadPoolExecutor(min(threads, len(groups)), initializer=torch.set_num_threads, initargs=(1,))
+            leaving.callback(pool.shutdown, cancel_futures=True)
+            for group, unit in zip(groups, pool.map(vectors, groups), strict=True):
+                pending += [(items[i][0], row.tobytes()) for i, row in zip(group.texts, unit, strict=True)]
+                # A kill costs at most some seconds of encoding.
+                if time.monotonic() - committed > 2:
+                    yield pending
+                    pending, committed = [], time.monotonic()
+        if pending:
+            yield pending
+
+    def _group_vectors(self, tokens: Sequence[Sequence[int]], rows: int, length: int) -> Vectors:
+        """Vectors of texts given as tokens, computed in a batch of `rows` times `length`, filled up with padding."""
+        import torch
+
+        loaded = self._loaded
+        ids = torch.full((rows, length), getattr(loaded.tokenizer, "pad_token_id", None) or 0)
+        mask = torch.zeros((rows, length), dtype=torch.int64)
+        # Attention to nothing at all has no value.
+        mask[len(tokens) :, 0] = 1
+        for row, own in enumerate(tokens):
+            ids[row, : len(own)] = torch.tensor(own, dtype=torch.int64)
+            mask[row, : len(own)] = 1
+        with torch.inference_mode():
+            ids, mask = ids.to(loaded.device), mask.to(loaded.device)
+            hidden = loaded.model(input_ids=ids, attention_mask=mask).last_hidden_state.float()
+            if self.settings.pooling == "cls":
+                pooled = hidden[:, 0]
+            else:
+                pooled = (hidden * mask.unsqueeze(-1)).sum(1) / mask.sum(1, keepdim=True).clamp(min=1)
+            unit = torch.nn.functional.normalize(pooled, dim=1).half().cpu().numpy()
+        return unit[: len(tokens)]
 
     @cached_property
     def _loaded(self) -> _Loaded:

@@ -12,9 +12,9 @@ import numpy as np
 import pytest
 
 from mog_assets.config import EncoderSettings, load
-from resources.encoder import Encoder
+from resources.encoder import Encoder, _groups
 from resources.errors import ConfigError, MogError
-from resources.store import digest, file_digest
+from resources.store import digest
 
 TEXTS = [
     "The cat sleeps on the sofa.",
@@ -83,7 +83,7 @@ def test_damaged_cache_is_made_again(tmp_path, caplog, damage):
             stream.seek(4096)
             stream.write(np.random.default_rng(0).bytes(size - 4096))
     again = Encoder(settings, tmp_path)
-    np.testing.assert_allclose(again.encode(texts), vectors, atol=2e-3)
+    np.testing.assert_array_equal(again.encode(texts), vectors)
     assert again.encoded == len(texts)
     assert f"the vector cache {path} was damaged" in caplog.text
     third = Encoder(settings, tmp_path)
@@ -125,11 +125,55 @@ def test_another_length_never_reads_the_same_cache(tmp_path):
     assert long.encoded == 1
 
 
-def test_neighbours_in_a_batch_hardly_change_a_vector(encoder):
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+def test_vector_depends_on_its_text_alone(dtype):
+    import torch
+
+    encoder = Encoder(EncoderSettings(device="cpu", dtype=dtype))
     texts = [f"{text} {'And so on. ' * n}" for n, text in enumerate(TEXTS * 4)]
-    together = encoder.encode(texts).astype(np.float32)
-    alone = np.concatenate([encoder.encode([text]) for text in texts]).astype(np.float32)
-    assert ((together * alone).sum(axis=1) > 0.98).all()
+    together = encoder.encode(texts)
+    np.testing.assert_array_equal(encoder.encode(texts[::-2]), together[::-2])
+    np.testing.assert_array_equal(np.concatenate([encoder.encode([text]) for text in texts]), together)
+    threads = torch.get_num_threads()
+    for number in (1, 3):
+        torch.set_num_threads(number)
+        np.testing.assert_array_equal(encoder.encode(texts), together)
+        assert torch.get_num_threads() == number
+    torch.set_num_threads(threads)
+
+
+def test_groups_of_a_gpu_have_the_same_shape_whatever_is_in_them():
+    lengths = [5, 32, 33, 0, 250] + [64] * 200
+    groups = list(_groups(lengths, "cuda"))
+    assert sorted(i for group in groups for i in group.texts) == list(range(len(lengths)))
+    shapes = {(group.rows, group.length) for group in groups}
+    assert shapes == {(256, 32), (128, 64), (32, 256)}
+    assert all(len(group.texts) <= group.rows for group in groups)
+    assert all(group.length - 32 < max(lengths[i], 1) <= group.length for group in groups for i in group.texts)
+
+
+@pytest.mark.parametrize("pooling", ["mean", "cls"])
+def test_padding_of_a_group_hardly_changes_a_vector(tiny, monkeypatch, pooling):
+    settings = EncoderSettings(model=str(tiny["article"]), device="cpu", dtype="float32", pooling=pooling)
+    exact = Encoder(settings).encode(TEXTS)
+    monkeypatch.setattr("resources.encoder._groups", lambda lengths, _: _groups(lengths, "cuda"))
+    np.testing.assert_allclose(Encoder(settings).encode(TEXTS), exact, atol=2e-3)
+
+
+def test_encoding_that_is_interrupted_leaves_the_rest(tiny, monkeypatch):
+    encoder = Encoder(EncoderSettings(model=str(tiny["article"]), device="cpu"))
+    compute, begun = encoder._group_vectors, []
+
+    def interrupted(*group):
+        begun.append(group)
+        if len(begun) == 3:
+            raise KeyboardInterrupt
+        return compute(*group)
+
+    monkeypatch.setattr(encoder, "_group_vectors", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        encoder.encode([f"text {n}" for n in range(1000)])
+    assert len(begun) < 100
 
 
 def test_folder_that_holds_no_model_is_named(tmp_path):
@@ -196,16 +240,15 @@ def test_cls_is_the_vector_of_the_first_token_and_mean_that_of_all(tiny):
             np.testing.assert_allclose(found, expected / np.linalg.norm(expected), atol=2e-3)
 
 
-def test_pooling_changes_the_fingerprint_and_mean_keeps_the_one_it_had(tiny):
-    folder = tiny["article"]
-    mean, cls = (EncoderSettings(model=str(folder), device="cpu", dtype="float32", pooling=p) for p in ("mean", "cls"))
-    assert Encoder(mean).fingerprint != Encoder(cls).fingerprint
-    names = ("config.json", "model.safetensors", "tokenizer.json", "tokenizer_config.json")
-    files = [[name, file_digest(folder / name)] for name in names]
-    # As it was before there was a choice: vectors in caches and stores carry it.
-    assert Encoder(mean).fingerprint == digest("mean-pooling", files, 256, "float32")[:16]
-    assert Encoder(mean).identity[0] == {"model": str(folder), "dtype": "float32", "max_length": 256}
-    assert Encoder(cls).identity[0]["pooling"] == "cls"
+def test_fingerprint_and_identity_change_with_pooling_and_with_how_vectors_are_computed(tiny, monkeypatch):
+    def names():
+        made = [Encoder(EncoderSettings(model=str(tiny["article"]), device="cpu", pooling=p)) for p in ("mean", "cls")]
+        return [encoder.fingerprint for encoder in made] + [digest(encoder.identity) for encoder in made]
+
+    before = names()
+    assert len(set(before)) == 4
+    monkeypatch.setattr("resources.encoder._COMPUTATION", "otherwise")
+    assert not set(before) & set(names())
 
 
 def test_questions_of_a_query_model_are_encoded_by_it_and_chunks_are_not(tiny, tmp_path):
@@ -226,7 +269,7 @@ def test_encoding_that_keeps_nothing_leaves_the_cache_alone(tiny, tmp_path):
     (path,) = tmp_path.glob("*.sqlite")
     again = encoder.encode(TEXTS, keep=False)
     assert encoder.encoded == 2 + 3
-    np.testing.assert_allclose(again[:2], vectors, atol=2e-3)
+    np.testing.assert_array_equal(again[:2], vectors)
     with closing(sqlite3.connect(path)) as cache:
         assert cache.execute("SELECT count(*) FROM vectors").fetchone() == (2,)
 

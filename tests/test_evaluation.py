@@ -377,7 +377,7 @@ def test_change_of_the_configuration_accepts_the_scores_that_are_there(nights):
 def test_where_and_when_things_run_is_no_change_of_the_configuration(nights):
     settings = nights.settings
     automation_settings = settings.automation.model_copy(update={"nightly": "5 4 * * *", "interval_seconds": 7})
-    encoder = settings.encoder.model_copy(update={"batch_tokens": 64})
+    encoder = settings.encoder.model_copy(update={"device": "cpu"})
     same = settings.model_copy(update={"automation": automation_settings, "encoder": encoder})
     assert evaluation_assets._configuration(same) == evaluation_assets._configuration(settings)
     other = settings.model_copy(update={"k": 3})

@@ -57,7 +57,7 @@ def nothing_is_drawn(monkeypatch):
 class Project:
     """Two corpora, one a file and one a folder, in a home of their own; `documents` is what their sources hold."""
 
-    def __init__(self, folder, encoder, home="home", **options):
+    def __init__(self, folder, encoder, /, home="home", **options):
         self.folder, self.encoder, self.options = folder, encoder, options
         self.documents = {"file": {}, "folder": {}}
         (folder / "folder").mkdir(parents=True, exist_ok=True)
@@ -77,6 +77,12 @@ class Project:
         tools = Tools(self.settings)
         vars(tools)["encoder"] = self.encoder
         return tools
+
+    def set(self, **options):
+        """Change settings; `encoder` gets the vector cache that the encoder had."""
+        changed = Project(self.folder, self.encoder, self.settings.home.name, **{**self.options, **options})
+        self.options, self.settings = changed.options, changed.settings
+        self.encoder = Encoder(self.settings.encoder, self.encoder.cache)
 
     def put(self, corpus, name, text, title="", metadata=None):
         """Add a document, or change it."""
@@ -211,19 +217,28 @@ def two_corpora(folder, encoder):
 SEED = int(os.environ.get("MOG_TEST_SEED") or random.SystemRandom().randrange(2**32))
 NAMES = st.sampled_from("abcd")
 CORPORA = st.sampled_from(["file", "folder"])
+# The first is what it was at the start; the second gives the same vectors of short texts.
+SAME = {"max_length": 300}
+ENCODERS = st.sampled_from([{"max_length": 256}, SAME, {"max_length": 8}, {"levels": "direct"}])
 CHANGES = st.one_of(
     st.tuples(st.just("put"), CORPORA, NAMES, st.sampled_from(TEXTS)),
     st.tuples(st.just("remove"), CORPORA, NAMES),
     st.tuples(st.just("rename"), CORPORA, NAMES, NAMES),
     st.tuples(st.just("move"), CORPORA, NAMES),
     st.tuples(st.just("bring back"), CORPORA, NAMES),
+    st.tuples(st.just("set"), st.just("encoder"), ENCODERS),
+    st.tuples(st.just("set"), st.just("finest_chars"), st.sampled_from([60, 90])),
 )
 # A number that a run does not come to leaves it uninterrupted.
 INTERRUPTIONS = st.tuples(st.sampled_from(sorted(POINTS)), st.sampled_from([1, 2, 3, 5, 8, 13]))
 
 
 def change(project, removed, kind, corpus, name, *more):
-    """Apply a change to the sources, where it can be: a corpus always keeps a document."""
+    """Apply a change to the settings, or to the sources where it can be: a corpus always keeps a document."""
+    if kind == "set":
+        project.set(**{corpus: name})
+        event(f"set {corpus}")
+        return
     here, there = project.documents[corpus], {"file": "folder", "folder": "file"}[corpus]
     if kind == "put":
         project.put(corpus, name, more[0])
@@ -246,6 +261,9 @@ def change(project, removed, kind, corpus, name, *more):
 # Interrupted with points of the edit in Qdrant, then undone: the manifests of before hold again, the points do not.
 @example(None, [([("put", "file", "a", OTTER)], ("points upserted", 1)), ([("put", "file", "a", HERON)], None)])
 @example(None, [([("remove", "folder", "a")], ("points deleted", 1)), ([("bring back", "folder", "a")], ("swept", 1))])
+# A run with other settings of the encoder gets as far as level 1, then they are put back.
+@example(None, [([("set", "encoder", SAME)], None), ([("set", "encoder", {"max_length": 256})], ("manifest moved", 5))])
+@example(None, [([("set", "encoder", {"max_length": 8})], ("points upserted", 1)), ([("set", "encoder", SAME)], None)])
 @example(("points flushed", 1), [([("move", "file", "b"), ("rename", "folder", "a", "c")], ("manifest moved", 2))])
 @seed(SEED)
 @settings(

@@ -36,7 +36,7 @@ GROUP = "evaluation"
 SHIFTED = 0.15
 ALPHA = 0.05
 # Settings that say when and on what something runs.
-_NO_MATTER = {"automation": ("interval_seconds", "nightly", "timezone"), "encoder": ("device", "batch_tokens")}
+_NO_MATTER = {"automation": ("interval_seconds", "nightly", "timezone"), "encoder": ("device",)}
 
 Board = tuple[str, str]
 """Question set and split."""

@@ -121,12 +121,9 @@ def build_collection(level: int, work: Work) -> None:
     embeddings = work.input(f"embeddings/level_{level}")
     names = documents.names("bucket")
     parts = [bucket_layout(documents.path(name), chunks.path(name)) for name in names]
-    texts = [
-        t for name, part in zip(names, parts, strict=True) for t in bucket_texts(documents.path(name), part, level)
-    ]
     layout = join_layouts(corpus, parts)
-    ids = point_ids(corpus, layout, level, texts, embeddings.manifest.info["made by"])
     vectors = VectorTable([embeddings.path(n) for n in embeddings.names("bucket")])
+    ids = point_ids(corpus, layout, level, vectors)
     size = int(embeddings.manifest.counts["size"])
     document, start, end = layout.chunk_spans(np.arange(len(ids)), level)
     with work.tools.qdrant.open(f"level_{level}", size) as collection:
@@ -178,7 +175,7 @@ def recipes(settings: Settings) -> list[Recipe]:
             group=GROUP,
             deps=("documents", "chunks/level_1"),
             settings=lambda tools: TOKENIZER,
-            version="2",
+            version="3",
             kinds=("parquet",),
         )
     ]
@@ -227,7 +224,7 @@ def recipes(settings: Settings) -> list[Recipe]:
                 ),
                 settings=lambda tools: tools.qdrant.place,
                 checks=(checks.qdrant_holds(level),),
-                version="2",
+                version="3",
                 intact=checks.counts_hold(level),
                 kinds=("qdrant",),
             )

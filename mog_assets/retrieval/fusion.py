@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from mog_assets.arrays import pairs, places
+from mog_assets.arrays import pairs, places, unpaired
 
 CONSTANT = 100
 
@@ -27,6 +27,6 @@ def reciprocal_rank_fusion(
     gains = np.concatenate([1 / (CONSTANT + 1 + places(question)) for question, _ in rankings])
     distinct, where = np.unique(keys, return_inverse=True)
     scores = np.bincount(where, gains, len(distinct))
-    question, thing = distinct >> 40, distinct & (2**40 - 1)
+    question, thing = unpaired(distinct)
     order = np.lexsort((-scores, question))
     return question[order], thing[order], scores[order]

@@ -13,7 +13,7 @@ from typing import Protocol
 
 import numpy as np
 
-from mog_assets.arrays import first_of_each, pairs
+from mog_assets.arrays import first_of_each, pairs, unpaired
 from mog_assets.retrieval.search import Hits
 
 
@@ -73,7 +73,7 @@ def candidates(hits: Sequence[Hits], made_of: Granularities) -> Candidates:
     ):
         scores[place, column] = found.score[row]
         chunks[place, column] = found.chunk[row]
-    return Candidates(distinct >> 40, distinct & (2**40 - 1), scores, chunks)
+    return Candidates(*unpaired(distinct), scores, chunks)
 
 
 def emission_levels(weights: np.ndarray) -> np.ndarray:

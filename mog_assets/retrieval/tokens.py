@@ -1,13 +1,13 @@
 """Term counts: one tokenisation of every document serves the BM25 indexes of all levels.
 
-No token spans two level-1 chunks, because those end at white space or after a sentence (but for a run of characters
-without white space that is longer than the finest size, which is cut anywhere); so the counts of a coarser
-chunk are sums of the counts of the level-1 chunks it covers.
+A word belongs to the level-1 chunk that it starts in, also where the text is cut inside it. So the counts of a coarser
+chunk are sums of the counts of the level-1 chunks it covers, whatever the chunker.
 """
 
 from __future__ import annotations
 
 import hashlib
+import re
 from collections.abc import Sequence
 from functools import cache
 from itertools import pairwise
@@ -24,7 +24,11 @@ from mog_assets.chunking.layouts import bucket_layout
 from mog_assets.chunking.reuse import write_rows
 
 # Part of the recipe of everything that is counted.
-TOKENIZER = "words of two characters and more, lower case, English stop words, Snowball English stems; bm25s"
+TOKENIZER = (
+    "words of two characters and more, counted where they start, lower case, no final sigma, English stop words, "
+    "Snowball English stems; bm25s"
+)
+_REST_OF_WORD = re.compile(r"(?<=\w)\w+")
 
 
 @cache
@@ -38,8 +42,10 @@ def tokenise(texts: Sequence[str]) -> tuple[list[list[int]], list[str]]:
     """Token ids of each text, and the terms that the ids stand for."""
     import bm25s
 
+    # Which of the two small sigmas a capital one becomes depends on what stands beyond the word.
+    lower = [text.lower().replace("ς", "σ") for text in texts]
     tokens = bm25s.tokenize(
-        list(texts), stopwords="en", stemmer=_stemmer(), return_ids=True, show_progress=False, allow_empty=True
+        lower, lower=False, stopwords="en", stemmer=_stemmer(), return_ids=True, show_progress=False, allow_empty=True
     )
     terms = [""] * len(tokens.vocab)
     for term, number in tokens.vocab.items():
@@ -51,6 +57,21 @@ def query_terms(questions: Sequence[str]) -> list[list[str]]:
     """Terms of each question, in order, repetitions included."""
     ids, terms = tokenise(questions)
     return [[terms[i] for i in row] for row in ids]
+
+
+def whole_words(text: str, spans: np.ndarray) -> list[str]:
+    """The texts of spans, each with the words that start in it whole, and no others.
+
+    Args:
+        text: The text.
+        spans: Int array of shape (n, 2): start and end offsets.
+    """
+
+    def moved(offset: int) -> int:
+        rest = _REST_OF_WORD.match(text, offset)
+        return rest.end() if rest else offset
+
+    return [text[moved(start) : moved(end)] for start, end in spans.tolist()]
 
 
 def count_bucket(documents: str, spans: str, out: str, previous: str | None = None) -> int:
@@ -75,7 +96,7 @@ def count_bucket(documents: str, spans: str, out: str, previous: str | None = No
         pieces = []
         for position in positions:
             text = table["text"][position].as_py()
-            pieces += [table["title"][position].as_py(), *(text[start:end] for start, end in cuts[position])]
+            pieces += [table["title"][position].as_py(), *whole_words(text, cuts[position])]
         ids, terms = tokenise(pieces)
         order = sorted(range(len(terms)), key=terms.__getitem__)
         rank = np.empty(len(terms), np.int64)

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import hashlib
 import uuid
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import chain
 from pathlib import Path
 
 import numpy as np
@@ -76,6 +77,10 @@ class VectorTable:
     def __len__(self) -> int:
         return int(self._offsets[-1])
 
+    def __iter__(self) -> Iterator[np.ndarray]:
+        # Rows of a mapped array as such are slow to make.
+        return chain.from_iterable(map(np.asarray, self._parts))
+
     @property
     def size(self) -> int:
         """Entries of a vector."""
@@ -91,27 +96,24 @@ class VectorTable:
         return result
 
 
-def point_ids(corpus: str, layout: Layout, level: int, texts: Iterable[str], made_by: str) -> list[str]:
-    """Ids of the points of a level: all that payload and vector follow from, so that a point is never stale.
+def point_ids(corpus: str, layout: Layout, level: int, vectors: Iterable[np.ndarray]) -> list[str]:
+    """Ids of the points of a level: all of payload and vector, so that a point is never stale.
+
+    What made a vector is no part of it: a project in which settings went there and back has the ids of a rebuilt one.
 
     Args:
         corpus: Name of the corpus.
         layout: Its layout.
         level: The level.
-        texts: What each chunk's vector stands for, in order.
-        made_by: What makes vectors of texts: encoder and code.
+        vectors: Of each chunk, in order.
 
     Returns:
-        uuid5 of corpus, document, level, span, text hash and `made_by`. The hash is of the text and of the level-1
-        spans inside it, because those weigh in a pooled vector.
+        uuid5 of corpus, document, level, span and vector.
     """
-    chunks = np.arange(layout.count(level))
-    documents, starts, ends = layout.chunk_spans(chunks, level)
+    rows = zip(*layout.chunk_spans(np.arange(layout.count(level)), level), vectors, strict=True)
     ids = []
-    for document, start, end, first, last, text in zip(
-        documents, starts, ends, *layout.covered(chunks, level), texts, strict=True
-    ):
-        sha = hashlib.sha256(text.encode() + layout.spans[first:last].tobytes()).hexdigest()
-        name = f"{corpus}\0{layout.documents[document]}\0{level}\0{start}\0{end}\0{sha}\0{made_by}"
+    for document, start, end, vector in rows:
+        sha = hashlib.sha256(vector.tobytes()).hexdigest()
+        name = f"{corpus}\0{layout.documents[document]}\0{level}\0{start}\0{end}\0{sha}"
         ids.append(str(uuid.uuid5(_NAMESPACE, name)))
     return ids

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from mog_assets.arrays import pairs
 from mog_assets.config import RetrieverName, Settings
 from mog_assets.graph.search import Neighbourhoods
 from mog_assets.retrieval.corpora import Corpora, Encode, Read, Vectors
@@ -246,9 +247,8 @@ class Retrieval:
         for chunks, nodes, topics in zip(
             self.corpora.layouts, self.neighbourhoods.layouts, self._chunk_topics(1), strict=True
         ):
-            # Spans of a document ascend, documents are far shorter than 2^40 characters.
-            starts = (chunks.document_of << 40) | chunks.spans[:, 0]
-            begin = (nodes.document_of << 40) | nodes.spans[:, 0]
+            # Spans of a document ascend.
+            starts, begin = (pairs(layout.document_of, layout.spans[:, 0]) for layout in (chunks, nodes))
             found.append(topics[np.searchsorted(starts, begin, side="right") - 1])
         return found
 

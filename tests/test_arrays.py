@@ -1,0 +1,39 @@
+"""Pairs of numbers as one: in the same order, without overflow."""
+
+import numpy as np
+import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+from mog_assets.arrays import first_of_each, pairs, unpaired
+
+FIRST, SECOND = st.integers(-(2**31), 2**31 - 1), st.integers(0, 2**32 - 1)
+
+
+def columns(rows, dtype=np.int64):
+    return np.array([first for first, _ in rows], dtype), np.array([second for _, second in rows], dtype)
+
+
+@given(st.lists(st.tuples(FIRST, SECOND)))
+@example([(2**23 - 1, 5), (2**23, 0), (2**31 - 1, 2**31)])
+def test_pairs_are_ordered_as_rows_of_two_and_give_them_back(rows):
+    first, second = columns(rows)
+    keys = pairs(first, second)
+    assert [rows[i] for i in np.argsort(keys, kind="stable")] == sorted(rows)
+    assert list(zip(*(column.tolist() for column in unpaired(keys)), strict=True)) == rows
+
+
+def test_document_beyond_the_eight_millionth_is_not_taken_for_another():
+    first, second = columns([(1, 7), (2**24 + 1, 7), (1, 7)])
+    assert first_of_each(first, second).tolist() == [0, 1]
+
+
+def test_numbers_of_narrow_types_do_not_overflow():
+    first, second = columns([(3, 1), (5, 1)], np.int32)
+    assert unpaired(pairs(first, second))[0].tolist() == [3, 5]
+
+
+@pytest.mark.parametrize("row", [(2**31, 0), (-(2**31) - 1, 0), (0, 2**32), (0, -1)])
+def test_number_that_does_not_fit_is_an_error(row):
+    with pytest.raises(OverflowError, match=r"(first|second) must be from .* to .*, got"):
+        pairs(*columns([row]))
