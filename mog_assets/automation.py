@@ -16,6 +16,7 @@ from mog_assets import config
 from mog_assets.config import Settings
 from mog_assets.plan import REGISTRY, graph
 from mog_assets.recipe import FORCE, Materialised, Recipe, materialise
+from mog_assets.records import end_killed
 from mog_assets.tools import Tools
 from mog_assets.topics import assets as topics_assets
 from resources.errors import ConfigError, MogError
@@ -201,6 +202,8 @@ def _corpora_sensor(settings: Settings, recipes: dict[str, Recipe]) -> dg.Sensor
             fresh = config.load()
         except ConfigError as error:
             return dg.SkipReason(str(error))
+        # Nobody else says that a `mog run` was killed, and runs of this instance would wait for its place in a pool.
+        end_killed(context.instance)
         there = set(context.instance.get_dynamic_partitions("corpus"))
         if added := sorted(set(fresh.corpora) - there):
             # An observation of a partition that is not there yet would be lost: all are for the next tick.
@@ -299,7 +302,8 @@ def as_asset(
                 allow_retries=False,
             )
         try:
-            force = recipe.repeatable and context.run.tags.get(FORCE) == "true"
+            forced = context.run.tags.get(FORCE, "").split(",")
+            force = recipe.repeatable and ("true" in forced or recipe.key in forced)
             outcome = materialise(recipe, partition, tools, recipes, context.log.info, force)
         except MogError as error:
             # A message for people needs no retry and no traceback of ours.

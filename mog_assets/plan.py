@@ -59,7 +59,12 @@ def needed(recipes: dict[str, Recipe], keys: Collection[str]) -> list[str]:
     wanted = set(keys)
     for key in reversed(recipes):
         wanted |= set(recipes[key].deps) if key in wanted else set()
-    return [key for key in recipes if key in wanted]
+    return in_order(recipes, wanted)
+
+
+def in_order(recipes: dict[str, Recipe], keys: Collection[str]) -> list[str]:
+    """Some assets, each once and after all that it is made from."""
+    return [key for key in recipes if key in keys]
 
 
 def stale(

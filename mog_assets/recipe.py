@@ -22,7 +22,8 @@ from resources.files import make_way
 from resources.progress import Advance, Log, track
 from resources.store import Artefact, Draft, atomic, digest, file_digest, label
 
-# Tag of a run that builds repeatable assets also where they are up to date.
+# Tag of a run that builds repeatable assets also where they are up to date: their keys with commas between, or `true`
+# for all of them.
 FORCE = "mog/force"
 # Characters of a cell of a table that is shown with an artefact.
 _WIDEST = 160

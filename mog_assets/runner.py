@@ -1,39 +1,50 @@
-"""Runs that the command line starts, and what Dagster records of them."""
+"""Runs that the command line starts."""
 
 from __future__ import annotations
 
 import contextlib
 import os
-import socket
+import uuid
 from collections.abc import Collection, Iterator, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass, field
 from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
 import dagster as dg
-from dagster._core.storage.dagster_run import FINISHED_STATUSES, NOT_FINISHED_STATUSES
+from dagster._core.instance.ref import InstanceRef
 
 from mog_assets.automation import build
 from mog_assets.config import Settings
-from mog_assets.plan import REGISTRY, graph, needed, phases, stale, waits
+from mog_assets.plan import REGISTRY, graph, in_order, needed, phases, stale, waits
 from mog_assets.recipe import FORCE, Recipe
+from mog_assets.records import cancel, end_killed, process_tags, readable_errors, sleep_in_claims
+from mog_assets.stopping import on_stop
 from mog_assets.tools import Tools
-from resources.errors import ConfigError, MogError
-from resources.store import alive, atomic, label, sweep_orphans
+from resources.errors import ConfigError
+from resources.progress import note
+from resources.store import atomic, file_digest, label, sweep_orphans
 
-_TAG = "mog/process"
+# SHA-256 of the files `dagster.yaml` that earlier versions wrote; the last is that of an empty one.
+_EARLIER_DEFAULTS = {
+    "6726d17438a617d795a3710ef0d5a08212d1f7427c2c19c55d8b6d79fba423be",
+    "6dcbf3c5636d7456a813475375d80a1e645b180fe7a1b3ffeaf6a7b628791653",
+    "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855",
+}
+# What `mog run` prints goes to its terminal. To capture it as well, Dagster would start four processes for every run.
+_NO_CAPTURE = {
+    "compute_logs": {"module": "dagster._core.storage.noop_compute_log_manager", "class": "NoOpComputeLogManager"}
+}
 
 
 def prepare_home(settings: Settings) -> Path:
-    """The folder of the Dagster instance, made with the project's `dagster.yaml` where there is none."""
+    """The folder of the Dagster instance, with the package's `dagster.yaml` unless the user wrote or changed it."""
     home = Path(os.environ.get("DAGSTER_HOME") or settings.home / "dagster").resolve()
     home.mkdir(parents=True, exist_ok=True)
-    own = Path(str(files("mog_assets"))).parent / "dagster.yaml"
-    if not (home / "dagster.yaml").exists():
-        with atomic(home / "dagster.yaml") as temporary:
-            temporary.write_bytes(own.read_bytes() if own.exists() else b"")
+    used = home / "dagster.yaml"
+    if not used.exists() or file_digest(used) in _EARLIER_DEFAULTS:
+        with atomic(used) as temporary:
+            temporary.write_bytes((files("mog_assets") / "dagster.yaml").read_bytes())
     return home
 
 
@@ -41,7 +52,8 @@ def prepare_home(settings: Settings) -> Path:
 def instance(settings: Settings) -> Iterator[dg.DagsterInstance]:
     """The Dagster instance of the home folder (or of DAGSTER_HOME), its partitions those of the settings."""
     home = prepare_home(settings)
-    with readable_errors(home), dg.DagsterInstance.from_config(str(home)) as opened:
+    reference = InstanceRef.from_dir(str(home), overrides=_NO_CAPTURE)
+    with readable_errors(home), dg.DagsterInstance.from_ref(reference) as opened:
         there = set(opened.get_dynamic_partitions("corpus"))
         opened.add_dynamic_partitions("corpus", sorted(set(settings.corpora) - there))
         yield opened
@@ -108,28 +120,33 @@ def run(
     repeatable = [key for key, recipe in recipes.items() if recipe.repeatable]
     if unknown := [key for key in force if key not in repeatable]:
         raise ConfigError(f"--force: expected one of {', '.join(repeatable)}, got {unknown[0]!r}")
-    plan = stale(tools, recipes, keys, named)
-    for key in force:
-        # The check above leaves assets of all corpora.
-        if key not in plan.setdefault(None, []):
-            plan[None].append(key)
-    if not plan:
+    plan, forced = stale(tools, recipes, keys, named), set(force)
+    if not plan and not forced:
         return report
     definitions = build(settings)
     with instance(settings) as opened:
         end_killed(opened)
+        sleep_in_claims(opened, note)
         sweep_orphans(settings.home / "cache")
         # What belongs to removed corpora goes first, and does not wait for corpora that fail.
         if REGISTRY in plan.get(None, ()):
             _execute(definitions, opened, tools, [REGISTRY], None, report)
             plan[None].remove(REGISTRY)
         undone: set[tuple[str, str | None]] = set()
-        turns = phases(recipes)
-        for phase in range(max(turns.values()) + 1):
+        tried: set[tuple[str, str | None]] = set()
+        phase_of = phases(recipes)
+        # What follows from a forced asset in the asset's own phase gets a second turn.
+        turns = sorted([*range(max(phase_of.values()) + 1), *{phase_of[key] for key in forced}])
+        for turn, phase in enumerate(turns):
             # What all corpora are made into may have come out as it was: a topic model that is kept touches no chunk.
-            plan = stale(tools, recipes, keys, named) if phase > 1 and not force else plan
+            # What was forced may have come out as another.
+            if phase > 1 or phase in turns[:turn]:
+                plan = stale(tools, recipes, keys, named)
+            # Only assets of all corpora are repeatable.
+            plan[None] = in_order(recipes, [*plan.get(None, []), *forced])
             for corpus, stale_keys in plan.items():
-                planned = [key for key in stale_keys if turns[key] == phase]
+                planned = [key for key in stale_keys if phase_of[key] == phase and (key, corpus) not in tried]
+                tried |= {(key, corpus) for key in planned}
                 due = [key for key in planned if not waits(recipes[key], corpus, recipes, undone)]
                 waiting = [c for c in settings.corpora if tools.store.find("documents", c) is None]
                 if due and corpus is None and waiting and not select:
@@ -137,7 +154,8 @@ def run(
                         names = ", ".join(waiting)
                         report.failures.append(f"what is made from all corpora waits for {names}: run `mog run`")
                     due = []
-                tags = {FORCE: "true"} if set(force) & set(due) else {}
+                tags = {FORCE: ",".join(forced & set(due))} if forced & set(due) else {}
+                forced -= set(planned)
                 done = _execute(definitions, opened, tools, due, corpus, report, tags) if due else set()
                 undone |= {(key, corpus) for key in planned if key not in done}
     return report
@@ -163,15 +181,17 @@ def _execute(
     tags: dict[str, str] | None = None,
 ) -> set[str]:
     """Materialise some assets in one Dagster run; returns those that were."""
-    job = definitions.resolve_implicit_global_asset_job_def()
-    result = job.execute_in_process(
-        instance=opened,
-        asset_selection=[dg.AssetKey(key.split("/")) for key in keys],
-        partition_key=corpus,
-        raise_on_error=False,
-        tags={**process_tags(), **(tags or {})},
-        run_config={"loggers": {"console": {"config": {"log_level": "CRITICAL"}}}},
-    )
+    job, run_id = definitions.resolve_implicit_global_asset_job_def(), str(uuid.uuid4())
+    with on_stop(lambda: cancel(opened, run_id)):
+        result = job.execute_in_process(
+            instance=opened,
+            asset_selection=[dg.AssetKey(key.split("/")) for key in keys],
+            partition_key=corpus,
+            raise_on_error=False,
+            run_id=run_id,
+            tags={**process_tags(), **(tags or {})},
+            run_config={"loggers": {"console": {"config": {"log_level": "CRITICAL"}}}},
+        )
     for event in result.all_events:
         if event.is_step_failure:
             error = event.step_failure_data.error
@@ -198,54 +218,3 @@ def _execute(
             }
         )
     return {"/".join(event.asset_key.path) for event in result.get_asset_materialization_events() if event.asset_key}
-
-
-@contextmanager
-def readable_errors(home: Path) -> Iterator[None]:
-    """Turn errors of the databases under an instance's folder into one for people."""
-    from sqlalchemy.exc import DBAPIError
-
-    try:
-        yield
-    except DBAPIError as error:
-        raise MogError(
-            f"Dagster's records under {home} cannot be read or written ({error.orig}): make room there and see that "
-            "this process may write it, or move it away, since it holds only the history of runs; then run again"
-        ) from error
-
-
-def process_tags() -> dict[str, str]:
-    """Tags of a run that happens in this process."""
-    return {_TAG: _process(os.getpid())}
-
-
-def end_killed(instance: dg.DagsterInstance) -> list[str]:
-    """Report runs of this machine as failed whose process is gone, and give back what they hold of pools.
-
-    Nobody else says that they ended, and the next run would wait for their place in a pool for ever.
-
-    Returns:
-        Ids of the runs that were reported.
-    """
-    ended = []
-    for run in instance.get_runs(dg.RunsFilter(statuses=NOT_FINISHED_STATUSES)):
-        tag = run.tags.get(_TAG, "")
-        host, _, pid = tag.partition(" ")
-        if host == socket.gethostname() and _process(int(pid.split()[0])) != tag:
-            instance.report_run_failed(run, f"The process of this run ({tag}) was killed.")
-            ended.append(run.run_id)
-    events = instance.event_log_storage
-    if waiting := list(events.get_concurrency_run_ids()):
-        for run in instance.get_runs(dg.RunsFilter(run_ids=waiting, statuses=FINISHED_STATUSES)):
-            events.free_concurrency_slots_for_run(run.run_id)
-    return ended
-
-
-def _process(pid: int) -> str:
-    """Host, id and start of a process: another process that gets the id later has another start."""
-    try:
-        start = Path(f"/proc/{pid}/stat").read_text(encoding="ascii", errors="replace").rpartition(")")[2].split()[19]
-    except OSError:
-        # Gone, or a system without /proc.
-        start = "running" if alive(pid) else "gone"
-    return f"{socket.gethostname()} {pid} {start}"

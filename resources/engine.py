@@ -8,7 +8,6 @@ where it runs.
 from __future__ import annotations
 
 import importlib
-import multiprocessing
 from collections.abc import Iterator
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from pathlib import Path
@@ -16,6 +15,7 @@ from typing import Any, Literal
 
 from pydantic import PositiveInt
 
+from resources.processes import SPAWN, deaf_children, end_with_parent
 from resources.settings import SettingsModel
 from resources.store import atomic
 
@@ -54,10 +54,9 @@ class Engine:
             for job in jobs:
                 yield _call(target, job)
             return
-        # "spawn": a forked child would inherit torch's and Dagster's threads in an unknown state.
-        context = multiprocessing.get_context("spawn")
-        with ProcessPoolExecutor(self.settings.workers, mp_context=context) as pool:
-            futures = [pool.submit(_call, target, job) for job in jobs]
+        with ProcessPoolExecutor(self.settings.workers, SPAWN, end_with_parent) as pool:
+            with deaf_children():
+                futures = [pool.submit(_call, target, job) for job in jobs]
             try:
                 for future in as_completed(futures):
                     yield future.result()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -41,6 +42,21 @@ def bars() -> Iterator[None]:
             yield
         finally:
             _console = None
+
+
+def clear() -> None:
+    """Take the bars away, and give the terminal back as it was."""
+    # Where there is no terminal, there are no bars to take away, and it would write an empty line.
+    if _console is not None and _console.console.is_terminal:
+        _console.stop()
+
+
+def note(text: str) -> None:
+    """Say something on standard error, above the bars where there are some."""
+    if _console is not None:
+        _console.console.print(text, markup=False, highlight=False)
+    else:
+        print(text, file=sys.stderr, flush=True)  # noqa: T201  # There is nothing else in this process that prints.
 
 
 @contextmanager

@@ -3,12 +3,9 @@
 from __future__ import annotations
 
 import json
-import os
-import subprocess
 import sys
 import time
 from collections.abc import Sequence
-from importlib.resources import files
 from typing import Any
 
 import click
@@ -16,6 +13,7 @@ import click
 from mog_assets import config
 from mog_assets.cli.common import FAILED, config_option, guarded, settings_of
 from mog_assets.cli.measure import print_leaderboard
+from mog_assets.stopping import on_stop, stoppable
 
 
 @click.command()
@@ -29,12 +27,18 @@ def run(
     path: str | None, corpora: tuple[str, ...], select: tuple[str, ...], force: tuple[str, ...], as_json: bool
 ) -> None:
     """Materialise what is stale and print the leaderboard."""
-    from resources.progress import bars
+    settings = settings_of(path)
+    stoppable(lambda: _run(settings, corpora, select, force, as_json), settings.home, "mog run")
+
+
+def _run(
+    settings: config.Settings, corpora: Sequence[str], select: Sequence[str], force: Sequence[str], as_json: bool
+) -> None:
+    from resources import progress
     from resources.store import label
 
-    settings = settings_of(path)
     started = time.monotonic()
-    with bars():
+    with progress.bars(), on_stop(progress.clear):
         from mog_assets.runner import run as materialise
 
         report = materialise(settings, corpora, select, force)
@@ -124,12 +128,11 @@ def verify(path: str | None) -> None:
 @guarded
 def ui(path: str | None, port: int, host: str) -> None:
     """Open the Dagster UI on this project's home (Ctrl-C ends it)."""
-    settings = settings_of(path)
+    from mog_assets.cli.ui import serve
     from mog_assets.runner import instance, prepare_home
 
+    settings = settings_of(path)
     with instance(settings):
         pass
     click.echo(f"http://{host}:{port}")
-    command = [sys.executable, "-m", "dagster", "dev", "-p", str(port), "-h", host]
-    command += ["-f", str(files("mog_assets") / "definitions.py")]
-    sys.exit(subprocess.call(command, env={**os.environ, "DAGSTER_HOME": str(prepare_home(settings))}))
+    sys.exit(serve(prepare_home(settings), host, port))

@@ -13,6 +13,7 @@ import click
 
 from mog_assets import config
 from mog_assets.cli.common import FAILED, config_option, guarded, settings_of
+from mog_assets.stopping import on_stop, stoppable
 from resources.errors import ConfigError, MogError
 
 
@@ -24,7 +25,7 @@ from resources.errors import ConfigError, MogError
 @guarded
 def experiment(names: tuple[str, ...], path: str | None, every: bool, as_json: bool) -> None:
     """Do the experiments NAMES and print what they found; list them where none is named."""
-    from mog_assets.experiments.assets import PREFIX, findings, offered
+    from mog_assets.experiments.assets import offered
 
     settings = settings_of(path)
     there = {found.name: found for found in offered(settings)}
@@ -34,12 +35,18 @@ def experiment(names: tuple[str, ...], path: str | None, every: bool, as_json: b
     if not wanted:
         _list_experiments(settings, list(there.values()), as_json)
         return
+    command = "mog experiment " + ("--all" if every else " ".join(wanted))
+    stoppable(lambda: _experiment(settings, wanted, as_json), settings.home, command)
+
+
+def _experiment(settings: config.Settings, wanted: Sequence[str], as_json: bool) -> None:
+    from mog_assets.experiments.assets import PREFIX, findings
     from mog_assets.plan import up_to_date
     from mog_assets.runner import experiment as do
-    from resources.progress import bars
+    from resources import progress
     from resources.store import Store
 
-    with bars():
+    with progress.bars(), on_stop(progress.clear):
         report = do(settings, [f"{PREFIX}{name}" for name in wanted])
     store, states = Store(settings.home), up_to_date(settings, [f"{PREFIX}{name}" for name in wanted])
     done = [name for name in wanted if states[f"{PREFIX}{name}"] == "up to date"]

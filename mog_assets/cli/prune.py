@@ -32,6 +32,8 @@ def prune(path: str | None, dry_run: bool, answers: bool, days: int | None) -> N
             click.echo(f"{verb} {one.what}: {one.bytes:,} bytes")
     click.echo(f"{verb} {sum(one.bytes for one in found):,} bytes")
     if days is not None:
-        from mog_assets.run_records import remove_old_runs
+        from mog_assets.records import remove_old_runs
+        from mog_assets.runner import instance
 
-        click.echo(f"{verb} {remove_old_runs(settings, days, dry_run):,} Dagster runs")
+        with instance(settings) as opened:
+            click.echo(f"{verb} {remove_old_runs(opened, days, dry_run):,} Dagster runs")

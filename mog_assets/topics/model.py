@@ -9,7 +9,6 @@ References: Grootendorst 2022 (BERTopic), sections 3.1 to 3.3; Rezaei et al. 202
 from __future__ import annotations
 
 import hashlib
-import multiprocessing
 import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -23,6 +22,7 @@ from mog_assets.config import TopicSettings
 from mog_assets.retrieval.vectors import bucket_texts
 from mog_assets.tensors import decode, encode, read
 from resources.errors import MogError
+from resources.processes import SPAWN, deaf_children, end_with_parent
 from resources.store import Artefact
 
 # Logical name of the model among its artefact's files.
@@ -185,11 +185,10 @@ def fit_apart(arguments: Mapping[str, Any]) -> None:
     Raises:
         MogError: that process failed, or was ended from outside.
     """
-    # "spawn": a forked child would inherit torch's and Dagster's threads in an unknown state.
-    context = multiprocessing.get_context("spawn")
-    answers, answer = context.Pipe(duplex=False)
-    process = context.Process(target=_fit_and_tell, args=(answer, dict(arguments)))
-    process.start()
+    answers, answer = SPAWN.Pipe(duplex=False)
+    process = SPAWN.Process(target=_fit_and_tell, args=(answer, dict(arguments)))
+    with deaf_children():
+        process.start()
     # Where the process ends without an answer, the pipe then ends as well.
     answer.close()
     try:
@@ -203,6 +202,7 @@ def fit_apart(arguments: Mapping[str, Any]) -> None:
 
 
 def _fit_and_tell(answer: Any, arguments: dict[str, Any]) -> None:
+    end_with_parent()
     fault = ""
     try:
         fit_buckets(**arguments)

@@ -1,0 +1,80 @@
+"""Dagster's UI as a child of `mog ui`, which ends with it."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from importlib.resources import files
+from pathlib import Path
+from queue import SimpleQueue
+
+# How long Dagster's processes may take to end by themselves.
+_END_SECONDS = 5.0
+_PR_SET_PDEATHSIG = 1
+
+
+def serve(home: Path, host: str, port: int) -> int:
+    """Serve the UI of a Dagster home until it ends, or SIGINT, SIGTERM or SIGHUP ends it; returns the exit code.
+
+    All processes that `dagster dev` starts are ended with it. Call in the main thread, which receives signals.
+
+    Args:
+        home: The folder of the Dagster instance.
+        host: Address to listen on.
+        port: Port to listen on.
+    """
+    happened: SimpleQueue[int] = SimpleQueue()
+    for each in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        signal.signal(each, lambda number, _: happened.put(number))
+    command = [sys.executable, "-m", "dagster", "dev", "-p", str(port), "-h", host]
+    command += ["-w", str(files("mog_assets") / "workspace.yaml")]
+    # A session of its own: a signal to its group then reaches all of Dagster's processes, and each only once.
+    process = subprocess.Popen(
+        command,
+        env={**os.environ, "DAGSTER_HOME": str(home)},
+        start_new_session=True,
+        preexec_fn=_end_with(os.getpid()),
+    )
+
+    def wait() -> None:
+        process.wait()
+        happened.put(0)
+
+    threading.Thread(target=wait, daemon=True).start()
+    number = happened.get()
+    _end_group(process.pid)
+    return 128 + number if number else process.wait()
+
+
+def _end_group(group: int) -> None:
+    """End a group of processes: with SIGINT as Ctrl-C does, and those that take too long with SIGKILL."""
+    deadline = time.monotonic() + _END_SECONDS
+    # macOS refuses to signal a group of which only ended processes are left.
+    with suppress(ProcessLookupError, PermissionError):
+        os.killpg(group, signal.SIGINT)
+        while time.monotonic() < deadline:
+            time.sleep(0.05)
+            os.killpg(group, 0)
+        os.killpg(group, signal.SIGKILL)
+
+
+def _end_with(parent: int) -> Callable[[], None] | None:
+    """What a child does before it runs its program, so that it gets SIGTERM when its parent is killed; Linux only."""
+    if sys.platform != "linux":
+        return None
+    prctl = ctypes.CDLL(None, use_errno=True).prctl
+
+    def ask() -> None:
+        prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)
+        # Killed before it was asked for.
+        if os.getppid() != parent:
+            os._exit(1)
+
+    return ask

@@ -1,0 +1,38 @@
+"""Child processes that never outlive their parent, however that ends, and do not see the Ctrl-C of a terminal."""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import signal
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from multiprocessing import resource_tracker
+
+# A forked child would inherit torch's and Dagster's threads in an unknown state.
+SPAWN = multiprocessing.get_context("spawn")
+
+
+@contextmanager
+def deaf_children() -> Iterator[None]:
+    """Processes started in this context do not see SIGINT, which a terminal sends to all: their parent ends them."""
+    # Started inside, it would have the signal seen again.
+    resource_tracker.ensure_running()
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
+def end_with_parent() -> None:
+    """Have this process end when the one that started it has ended. Call first in a child process."""
+    parent = multiprocessing.parent_process()
+    assert parent is not None
+
+    def wait() -> None:
+        parent.join()
+        os._exit(1)
+
+    threading.Thread(target=wait, name="parent", daemon=True).start()

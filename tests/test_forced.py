@@ -1,0 +1,62 @@
+"""What follows from an asset that was forced is planned again after it, and made again where the asset changed."""
+
+import random
+
+import pytest
+
+from mog_assets.plan import graph, stale
+from mog_assets.tools import Tools
+
+WORDS = {
+    "sky": "telescope galaxy planet comet orbit nebula asteroid moon star eclipse meteor astronomer",
+    "bread": "flour yeast dough oven loaf sourdough baker crust knead rye bake starter",
+}
+
+
+def documents(numbers):
+    chosen = random.Random(1)
+    return [
+        (
+            f"{name}{i}",
+            " ".join("The {} and the {} come with a {}.".format(*chosen.sample(words.split(), 3)) for _ in range(4)),
+        )
+        for name, words in WORDS.items()
+        for i in numbers
+    ]
+
+
+@pytest.fixture(scope="module")
+def forced(tmp_path_factory, make_project, write_documents, materialise_project):
+    """A project with a topic model that was kept when documents came, and the report of a run that forced it."""
+    folder = tmp_path_factory.mktemp("forced")
+    write_documents(folder / "one.jsonl", documents(range(8)))
+    project = make_project(
+        folder,
+        {
+            "corpora": {"one": {"path": "one.jsonl"}},
+            "levels": 2,
+            "buckets": 4,
+            "topics": {"min_topic_size": 4, "refit_share": 1.0},
+        },
+    )
+    assert materialise_project(project.settings).failures == []
+    write_documents(folder / "one.jsonl", documents(range(12)))
+    assert materialise_project(project.settings).failures == []
+    before = Tools(project.settings).store.read("topics/model").manifest.version
+    report = materialise_project(project.settings, force=["topics/model"])
+    assert report.failures == []
+    assert Tools(project.settings).store.read("topics/model").manifest.version != before
+    return project, report
+
+
+def test_what_follows_from_it_is_made_again(forced):
+    _, report = forced
+    built = [step["asset"] for step in report.steps if step["seconds"]]
+    assert built[:2] == ["topics/model", "topics/assigned"]
+
+
+def test_nothing_is_stale_after_it(forced):
+    project, _ = forced
+    recipes = graph(project.settings)
+    keys = {key for key, recipe in recipes.items() if not recipe.on_demand}
+    assert stale(Tools(project.settings), recipes, keys, list(project.settings.corpora)) == {}
