@@ -53,7 +53,9 @@ class Bert:
         """
         table, length = "embeddings.{}_embeddings.weight", input_ids.shape[1]
         hidden = f.embedding(input_ids, self._weights[table.format("word")])
-        hidden = hidden + self._weights[table.format("token_type")][0] + self._weights[table.format("position")][:length]
+        hidden = (
+            hidden + self._weights[table.format("token_type")][0] + self._weights[table.format("position")][:length]
+        )
         hidden = self._norm("embeddings", hidden)
         # Without padding no mask at all, as transformers has it: attention without one takes another kernel.
         mask = None if bool(attention_mask.all()) else attention_mask.bool()[:, None, None, :].expand(-1, 1, length, -1)

