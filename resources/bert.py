@@ -1,7 +1,7 @@
 """The embedded encoder's network and tokenizer, in torch and `tokenizers` alone.
 
-`transformers` gives the same vectors to the bit (the tests compare them), but importing it takes longer than answering a
-question. Any other model is loaded by `transformers`.
+`transformers` gives the same vectors to the bit (the tests compare them), but importing it takes longer than answering
+a question. Any other model is loaded by `transformers`.
 
 References: Devlin et al. 2019.
 """
