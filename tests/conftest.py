@@ -16,7 +16,7 @@ import yaml
 from filelock import FileLock
 
 ROOT = Path(__file__).resolve().parent.parent
-SAMPLES = ROOT / "samples"
+SAMPLES = ROOT / "mog_assets" / "samples"
 VARIABLES = ("DAGSTER_HOME", "MOG_CONFIG", "QDRANT_URL")
 # A third of the questions trains and measures the same way in a third of the time.
 EVERY = 3

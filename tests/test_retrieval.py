@@ -22,7 +22,7 @@ from mog_assets.retrieval.vectors import bucket_texts
 from resources.errors import ConfigError
 
 SETTINGS = Settings.model_validate({"corpora": {"c": {"path": "x"}}})
-SAMPLES = Path(__file__).parent.parent / "samples"
+SAMPLES = Path(__file__).parent.parent / "mog_assets" / "samples"
 
 
 # BM25

@@ -68,7 +68,7 @@ def wait_until_launched(url):
 @pytest.fixture
 def settings(tmp_path, monkeypatch):
     file = tmp_path / "mog.yaml"
-    corpora = {"garden": {"path": str(ROOT / "samples" / "garden.jsonl")}}
+    corpora = {"garden": {"path": str(ROOT / "mog_assets" / "samples" / "garden.jsonl")}}
     # What is to be clicked must not happen by itself.
     automatic = {"enabled": False}
     file.write_text(json.dumps({"home": str(tmp_path / "home"), "corpora": corpora, "automation": automatic}))
@@ -158,7 +158,7 @@ def test_documents_are_materialised_by_clicks(served, browser, settings, tmp_pat
         expect(page.get_by_text("Success", exact=True).first).to_be_visible(timeout=RUN_MS)
 
         page.goto(f"{served}/assets/documents")
-        lines = len((ROOT / "samples" / "garden.jsonl").read_text(encoding="utf-8").splitlines())
+        lines = len((ROOT / "mog_assets" / "samples" / "garden.jsonl").read_text(encoding="utf-8").splitlines())
         row = page.get_by_role("row").filter(has=page.get_by_text("documents", exact=True))
         expect(row.get_by_text(str(lines), exact=True)).to_be_visible()
 

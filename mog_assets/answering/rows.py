@@ -5,9 +5,10 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import pandas as pd
+if TYPE_CHECKING:
+    import pandas as pd
 
 
 @dataclass(frozen=True)
@@ -80,6 +81,8 @@ def answer_table(question_set: str, method: str, rows: Sequence[AnswerRow]) -> p
         method: What the column `method` says of all of them.
         rows: The answers.
     """
+    import pandas as pd
+
     values = [{**row.to_json(), "question_set": question_set, "method": method} for row in rows]
     nested = {key for row in values for key, value in row.items() if isinstance(value, list | dict)}
     return pd.DataFrame(
@@ -97,5 +100,7 @@ def read_answers(path: Callable[[str], Any], names: Sequence[str]) -> pd.DataFra
         path: Where a file of the asset `answers` lies, by its name.
         names: Of its files.
     """
+    import pandas as pd
+
     parts = [pd.read_parquet(path(name)) for name in names]
     return pd.concat(parts, ignore_index=True) if parts else pd.DataFrame({"failure": []})

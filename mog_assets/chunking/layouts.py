@@ -7,9 +7,9 @@ from functools import lru_cache
 from pathlib import Path
 
 import numpy as np
-import pyarrow.parquet as pq
 
 from mog_assets.chunking.chunks import Layout
+from mog_assets.tables import read_table
 from resources.store import Artefact
 
 
@@ -22,8 +22,8 @@ def bucket_layout(documents: Path, spans: Path) -> Layout:
 # Every asset of a corpus opens the same layout, and some open those of all corpora one after the other.
 @lru_cache(maxsize=4096)
 def _bucket_layout(documents: Path, spans: Path, *_: tuple[int, int]) -> Layout:
-    ids = pq.read_table(documents, columns=["id"])["id"].to_pylist()
-    table = pq.read_table(spans)
+    ids = read_table(documents, columns=["id"])["id"].to_pylist()
+    table = read_table(spans)
     counts = np.bincount(table["document"].to_numpy(), minlength=len(ids))
     both = np.stack([table["start"].to_numpy(), table["end"].to_numpy()], axis=1).astype(np.int64)
     return Layout("", ids, np.concatenate([[0], np.cumsum(counts)]), both)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-from mog_assets.cli import build, experiment, measure, prune, search
+from mog_assets.cli import build, doctor, experiment, measure, project, prune, search
 
 
 @click.group()
@@ -14,6 +14,8 @@ def main() -> None:
 
 
 for command in (
+    project.init,
+    doctor.doctor,
     build.run,
     search.retrieve,
     search.ask,

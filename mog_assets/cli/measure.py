@@ -17,11 +17,12 @@ from resources.errors import ConfigError, MogError
 
 @click.command()
 @config_option
+@click.option("--all", "every", is_flag=True, help="Every method, not only those that matter most.")
 @click.option("--json", "as_json", is_flag=True, help="Every measure of every method as JSON.")
 @click.option("--answers", is_flag=True, help="With --json: the scores of answers, not of retrieval.")
 @guarded
-def scores(path: str | None, as_json: bool, answers: bool) -> None:
-    """Print the scores that were measured last."""
+def scores(path: str | None, every: bool, as_json: bool, answers: bool) -> None:
+    """Print which method to use, and the scores of those that matter most, as they were measured last."""
     from resources.store import Store
 
     settings = settings_of(path)
@@ -33,32 +34,40 @@ def scores(path: str | None, as_json: bool, answers: bool) -> None:
         rows = frame.where(frame.notna(), None).to_dict("records")
         click.echo(json.dumps(rows, ensure_ascii=False, indent=1))
     else:
-        print_leaderboard(settings)
+        print_leaderboard(settings, every)
 
 
-def print_leaderboard(settings: config.Settings) -> None:
-    """Print the scores of every question set that was measured, and those of answers."""
+def print_leaderboard(settings: config.Settings, every: bool = False) -> None:
+    """Print which method to use for every question set, and the scores of those that matter, or of all methods."""
     import pandas as pd
 
     from mog_assets.evaluation.answers import answer_board
+    from mog_assets.evaluation.leaderboard import MOST_ROWS, leaderboards
     from mog_assets.evaluation.measures import headline_measures
     from mog_assets.evaluation.scores import leaderboard, on_documents
     from resources.store import Store
 
     store = Store(settings.home)
-    boards: list[tuple[str, Callable[[pd.DataFrame, str], list[dict[str, Any]]], str]] = [
-        ("scores", lambda scores, name: leaderboard(scores, name, headline_measures(settings.k)), ""),
-        ("answer_scores", answer_board, ", answers"),
-    ]
-    for key, board, what in boards:
-        artefact = store.find(key)
-        scores = pd.read_parquet(artefact.path("scores.parquet")) if artefact else pd.DataFrame()
-        for name in sorted(set(scores["question_set"])) if len(scores) else ():
-            rows = board(scores, name)
+    if (stored := store.find("scores")) is not None:
+        scores, asked = (pd.read_parquet(stored.path(f"{name}.parquet")) for name in ("scores", "per_question"))
+        _current(scores, "documents", "scores")
+        for board in leaderboards(scores, asked, settings.retriever, settings.k, settings.seed):
+            click.echo(board.advice)
+            if not every:
+                print_table(board.title, board.rows)
+        for name in sorted(set(scores["question_set"])) if every else ():
+            title = f"{name}: all methods, value [95 % interval]"
+            print_table(title, leaderboard(scores, name, headline_measures(settings.k)))
+        if not every:
+            click.echo("`mog scores --all` prints all methods and measures.")
+    if (stored := store.find("answer_scores")) is not None:
+        scores = pd.read_parquet(stored.path("scores.parquet"))
+        for name in sorted(set(scores["question_set"])):
             own = scores[scores["question_set"] == name]
-            _current(own, "documents", key)
+            _current(own, "documents", "answer_scores")
             counts = on_documents(int(own["n"].max()), int(own["documents"].max()))
-            print_table(f"{name}{what}: {counts}, value [95 % interval]", rows)
+            rows = answer_board(scores, name)[: None if every else MOST_ROWS]
+            print_table(f"{name}, answers: {counts}, value [95 % interval]", rows)
 
 
 def _current(table: Any, column: str, what: str) -> None:

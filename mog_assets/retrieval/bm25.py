@@ -18,6 +18,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from safetensors.numpy import load_file, save_file
 
+from mog_assets.tables import read_table
+
 # Ties at the last place are decided by chunk number only among this many more than were asked for.
 _SLACK = 8
 # Compiling numba's kernel takes longer than this many questions take without it.
@@ -62,7 +64,7 @@ def save_terms(terms: Sequence[str], path: Path) -> None:
 
 def load_terms(path: Path) -> list[str]:
     """Read a vocabulary."""
-    return pq.read_table(path)["term"].to_pylist()
+    return read_table(path)["term"].to_pylist()
 
 
 def save_counts(matrix: Any, path: Path) -> None:

@@ -11,18 +11,19 @@ import hashlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import pandas as pd
 from scipy.special import expit
 
 from mog_assets.config import RouterSettings
 from mog_assets.questions.sets import validation_rows
-from mog_assets.significance import by_document, permutation_p
 from mog_assets.tensors import decode, encode, read
 from resources.errors import MogError
 from resources.store import Artefact
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 # Logical name of the weights among a router's files.
 WEIGHTS = "router.safetensors"
@@ -226,6 +227,9 @@ def compare(
     Returns:
         questions, groups, previous and new (mean losses, NaN without questions) and p (two-sided).
     """
+    # It imports scipy.stats, which takes longer than answering a question with a router.
+    from mog_assets.significance import by_document, permutation_p
+
     before, after = (losses(weights, vectors, labels) for weights in (previous, new))
     differences = by_document(after - before, np.asarray(groups, str))
     return {

@@ -1,0 +1,385 @@
+"""`mog doctor`: what is installed and reachable here, and what to do about what is missing."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import resource
+import shutil
+import socket
+import sys
+import tempfile
+import urllib.error
+import urllib.request
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import asdict, dataclass
+from importlib import metadata
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+import click
+import yaml
+
+from mog_assets import config
+from mog_assets.cli.common import FAILED, config_option, guarded
+from mog_assets.config import Settings
+from resources.errors import ConfigError, MogError
+
+OK, WARNING, PROBLEM = "ok", "warning", "problem"
+
+DISTRIBUTION = "mog-assets"
+_SECONDS = 4.0
+_GIB = 2**30
+# Roughly what the home folder takes for each byte of text at chunks of 500 characters: vectors of 384 entries, twice as
+# float16 and once as float32 in Qdrant, term counts of five levels, the graph; and what an empty project takes.
+_BYTES_PER_BYTE, _BYTES_OF_A_PROJECT = 25, 300_000_000
+# Each collection of the embedded Qdrant and each bucket that is read holds some files open.
+_FILES = 1024
+
+
+@dataclass(frozen=True)
+class Finding:
+    """What was found out about one item.
+
+    Attributes:
+        state: `ok`, `warning` or `problem`.
+        found: What is there.
+        remedy: What to do; empty where nothing is to be done.
+    """
+
+    item: str
+    state: str
+    found: str
+    remedy: str = ""
+
+    def __str__(self) -> str:
+        return f"{self.state:8} {self.item:14} {self.found}" + (f": {self.remedy}" if self.remedy else "")
+
+
+@click.command()
+@config_option
+@click.option("--json", "as_json", is_flag=True, help="Item, state, what was found and remedy of each, as JSON.")
+@guarded
+def doctor(path: str | None, as_json: bool) -> None:
+    """Check the installation, the configuration and what it needs; exit with 1 where there is a problem."""
+    findings = []
+    for finding in examine(path):
+        findings.append(finding)
+        if not as_json:
+            colour = {OK: "green", WARNING: "yellow", PROBLEM: "red"}[finding.state]
+            click.echo(click.style(f"{finding.state:8}", fg=colour) + str(finding)[8:])
+    if as_json:
+        click.echo(json.dumps([asdict(finding) for finding in findings], indent=1))
+    if any(finding.state == PROBLEM for finding in findings):
+        sys.exit(FAILED)
+
+
+def examine(path: str | None = None) -> Iterator[Finding]:
+    """All findings, those about the machine first; `path` names the configuration as `--config` does."""
+    yield from _tried("python", python)
+    yield from _tried("packages", packages)
+    settings: Settings | None = None
+    source = config.file(path)
+    if source.exists() or path or os.environ.get(config.CONFIG_VARIABLE):
+        try:
+            settings = config.load(path)
+            yield Finding("configuration", OK, str(source))
+        except ConfigError as error:
+            yield Finding("configuration", PROBLEM, str(error), "correct the file")
+    else:
+        yield Finding("configuration", WARNING, f"no {source.name} here", "`mog init FOLDER` writes one")
+    yield from _tried("torch", lambda: torch_build(settings))
+    yield from _tried("encoder", lambda: encoder(settings))
+    if settings is not None:
+        yield from _tried("documents", lambda: documents(settings))
+    yield from _tried("home", lambda: home(settings, source.parent))
+    yield from _tried("qdrant", qdrant)
+    yield from _tried("model", lambda: model(settings))
+    yield from _tried("dagster", dagster)
+    yield from _tried("open files", open_files)
+
+
+def _tried(item: str, check: Callable[[], Iterator[Finding]]) -> Iterator[Finding]:
+    try:
+        yield from check()
+    # What a check did not foresee is a finding as well, and must not hide the other findings.
+    except Exception as error:
+        said = " ".join(str(error).split()) or type(error).__name__
+        yield Finding(item, PROBLEM, said if isinstance(error, MogError) else f"{type(error).__name__}: {said}")
+
+
+def python() -> Iterator[Finding]:
+    """The version of Python against what the package asks for."""
+    from packaging.specifiers import SpecifierSet
+
+    version = ".".join(map(str, sys.version_info[:3]))
+    wanted = metadata.metadata(DISTRIBUTION).get("Requires-Python") or ">=3.11"
+    if version in SpecifierSet(wanted):
+        yield Finding("python", OK, f"{version} ({sys.executable})")
+    else:
+        yield Finding("python", PROBLEM, f"{version}, expected {wanted}", "make a virtual environment of such a Python")
+
+
+def packages() -> Iterator[Finding]:
+    """Installed packages against the versions that the package asks for; those of extras are left out."""
+    from packaging.requirements import Requirement
+
+    asked = [Requirement(text) for text in metadata.requires(DISTRIBUTION) or ()]
+    asked = [r for r in asked if r.marker is None or r.marker.evaluate({"extra": ""})]
+    wrong = []
+    for requirement in asked:
+        plain = _asked(requirement)
+        try:
+            version = metadata.version(requirement.name)
+        except metadata.PackageNotFoundError:
+            wrong.append(Finding("packages", PROBLEM, f"{requirement.name} is missing", f"pip install '{plain}'"))
+            continue
+        if not requirement.specifier.contains(version, prereleases=True):
+            said = f"{requirement.name} {version}, expected {requirement.specifier}"
+            wrong.append(Finding("packages", PROBLEM, said, f"pip install '{plain}'"))
+    yield from wrong
+    if not wrong:
+        yield Finding("packages", OK, f"mog-assets {metadata.version(DISTRIBUTION)} and {len(asked)} that it needs")
+
+
+def _asked(requirement: Any) -> str:
+    """A requirement as pip takes it, without its marker."""
+    extras = f"[{','.join(sorted(requirement.extras))}]" if requirement.extras else ""
+    return f"{requirement.name}{extras}{requirement.specifier}"
+
+
+def torch_build(settings: Settings | None) -> Iterator[Finding]:
+    """The build of torch, and the device that it finds."""
+    import torch
+
+    build = f"CUDA {torch.version.cuda}" if torch.version.cuda else "CPU build"
+    if torch.cuda.is_available():
+        yield Finding("torch", OK, f"{torch.__version__} ({build}), device {torch.cuda.get_device_name(0)}")
+        return
+    said = f"{torch.__version__} ({build}), device CPU with {torch.get_num_threads()} threads"
+    version = torch.__version__.split("+")[0]
+    remedy = f"pip install torch=={version} --index-url https://download.pytorch.org/whl/cu130"
+    if settings is not None and settings.encoder.device == "cuda":
+        yield Finding("torch", PROBLEM, f"{said}, but encoder.device is cuda", f"set it to auto, or {remedy}")
+    elif Path("/proc/driver/nvidia/version").exists() and not torch.version.cuda:
+        yield Finding("torch", WARNING, f"{said}, but there is an NVIDIA GPU", remedy)
+    else:
+        yield Finding("torch", OK, said)
+
+
+def encoder(settings: Settings | None) -> Iterator[Finding]:
+    """Whether the sentence encoder loads; one that would have to be fetched is not fetched."""
+    from resources.encoder import EMBEDDED, Encoder, EncoderSettings
+
+    chosen = settings.encoder if settings is not None else EncoderSettings()
+    if chosen.model != EMBEDDED and not Path(chosen.model).expanduser().is_dir():
+        from huggingface_hub import try_to_load_from_cache
+
+        if not isinstance(try_to_load_from_cache(chosen.model, "config.json"), str):
+            offline = bool(os.environ.get("HF_HUB_OFFLINE"))
+            remedy = "unset HF_HUB_OFFLINE, or name a folder" if offline else "`mog run` fetches it; that needs network"
+            state = PROBLEM if offline else WARNING
+            yield Finding("encoder", state, f"{chosen.model} is no folder here and not yet fetched", remedy)
+            return
+    one = Encoder(chosen)
+    one.encode(["Does it load?"])
+    yield Finding("encoder", OK, f"{chosen.model}: vectors of {one.size}, {one.dtype} on {one.device}")
+
+
+def documents(settings: Settings) -> Iterator[Finding]:
+    """Whether corpora and question sets are where the configuration says."""
+    places = {f"corpora.{name}": corpus.path for name, corpus in settings.corpora.items()}
+    places |= {f"question_sets.{name}": questions.path for name, questions in settings.question_sets.items()}
+    missing = {key: place for key, place in places.items() if not os.access(place, os.R_OK)}
+    for key, place in missing.items():
+        yield Finding("documents", PROBLEM, f"{key}: {place} is missing or not readable", "correct its path")
+    if not missing:
+        yield Finding("documents", OK, f"{len(settings.corpora)} corpora, {len(settings.question_sets)} question sets")
+
+
+def home(settings: Settings | None, base: Path) -> Iterator[Finding]:
+    """Whether the home folder can be written to, and whether the disk has room for what the corpora will take."""
+    folder = settings.home if settings is not None else base
+    there = next(parent for parent in (folder, *folder.parents) if parent.exists())
+    try:
+        with tempfile.TemporaryFile(dir=there) as stream:
+            stream.write(b"mog")
+    except OSError as error:
+        said = f"{folder} cannot be written to ({error.strerror})"
+        yield Finding("home", PROBLEM, said, "change its owner, or set another `home`")
+        return
+    free = shutil.disk_usage(there).free
+    texts = sum(_bytes(corpus.path) for corpus in settings.corpora.values()) if settings is not None else 0
+    need = texts * _BYTES_PER_BYTE + _BYTES_OF_A_PROJECT
+    said = f"{folder}: {_gib(free)} free"
+    if settings is not None:
+        said += f"; {_gib(texts)} of documents take about {_gib(need)}"
+    if free >= need:
+        yield Finding("home", OK, said)
+    elif (folder / "store").exists():
+        yield Finding("home", WARNING, f"{said}, part of which is there", "free some space before you add documents")
+    else:
+        yield Finding("home", PROBLEM, said, "free some space, or set another `home`")
+
+
+def _bytes(path: Path) -> int:
+    if path.is_file():
+        # Compressed text grows about fourfold.
+        return path.stat().st_size * (4 if path.suffix == ".gz" else 1)
+    return sum(
+        (Path(folder) / name).lstat().st_size
+        for folder, _, names in os.walk(path)
+        for name in names
+        if (Path(folder) / name).is_file()
+    )
+
+
+def _gib(size: float) -> str:
+    return f"{size / _GIB:,.1f} GiB" if size >= _GIB / 10 else f"{size / 2**20:,.1f} MiB"
+
+
+def qdrant() -> Iterator[Finding]:
+    """The vector store that the environment asks for."""
+    from resources.qdrant import EmbeddedQdrant
+
+    url, key = os.environ.get("QDRANT_URL"), os.environ.get("QDRANT_API_KEY")
+    if not url:
+        import numpy as np
+
+        with tempfile.TemporaryDirectory() as folder, EmbeddedQdrant(Path(folder)).open("doctor", 2) as collection:
+            identity = "00000000-0000-4000-8000-000000000000"
+            collection.upsert([identity], np.array([[1, 0]], np.float32), [{"corpus": "doctor"}])
+            ((hit, _),) = collection.search("doctor", np.array([[1, 0]], np.float32), 1)[0]
+            assert hit == identity
+        yield Finding("qdrant", OK, f"embedded engine {metadata.version('qdrant-edge-py')}: writes and searches")
+        return
+    # qdrant-client takes 6333 where a URL names no port.
+    parts = urlsplit(url)
+    place = f"{parts.scheme}://{parts.hostname}:{parts.port or 6333}{parts.path.rstrip('/')}"
+    headers = {"api-key": key} if key else {}
+    status, body = _get(f"{place}/collections", headers)
+    if status in (401, 403):
+        said = "does not accept QDRANT_API_KEY" if key else "asks for a key, and QDRANT_API_KEY is not set"
+        yield Finding("qdrant", PROBLEM, f"{place} {said} ({status})", "set QDRANT_API_KEY to one of its keys")
+    elif status != 200:
+        remedy = "start it, correct QDRANT_URL, or unset it for the embedded engine"
+        yield Finding("qdrant", PROBLEM, f"{place}: {body if status is None else f'status {status}'}", remedy)
+    else:
+        _, root = _get(place, headers)
+        version = re.search(r'"version":\s*"([^"]+)"', root)
+        yield Finding("qdrant", OK, f"server {version[1] if version else 'of unknown version'} at {place}")
+
+
+def model(settings: Settings | None) -> Iterator[Finding]:
+    """The endpoint of the language model: whether it answers and takes the key. Nothing is asked that costs money."""
+    from resources.llm import LlmSettings, OpenAIModel
+
+    wanted = settings is not None and settings.answering.reader == "openai"
+    key = os.environ.get("OPENAI_API_KEY")
+    if not wanted and not key and not os.environ.get("OPENAI_BASE_URL"):
+        yield Finding("model", OK, "none is used: answers come from the extractive reader")
+        return
+    state = PROBLEM if wanted else WARNING
+    chosen = settings.llm if settings is not None else LlmSettings()
+    place = OpenAIModel(chosen, 0, None).endpoint
+    if not key:
+        remedy = "set OPENAI_API_KEY; an endpoint without keys takes any text"
+        yield Finding("model", state, f"{place}: no OPENAI_API_KEY", remedy)
+        return
+    status, body = _get(f"{place}/models", {"Authorization": f"Bearer {key}"})
+    if status == 200:
+        names = re.findall(r'"id":\s*"([^"]+)"', body)
+        if names and chosen.model not in names:
+            remedy = f"set llm.model to one of {', '.join(sorted(names)[:5])}"
+            yield Finding("model", state, f"{place} takes the key, but does not list {chosen.model}", remedy)
+        else:
+            yield Finding("model", OK, f"{chosen.model} at {place}: the key is accepted")
+    elif status in (401, 403):
+        yield Finding("model", state, f"{place} does not accept OPENAI_API_KEY ({status})", "set it to one of its keys")
+    elif status in (404, 405):
+        said = f"{place} answers but lists no models ({status}): the key was not checked"
+        yield Finding("model", WARNING, said, "OPENAI_BASE_URL mostly ends in /v1")
+    else:
+        remedy = "start it, or correct OPENAI_BASE_URL"
+        yield Finding("model", state, f"{place}: {body if status is None else f'status {status}'}", remedy)
+
+
+def _get(url: str, headers: Mapping[str, str]) -> tuple[int | None, str]:
+    """Status and body of what a URL answers within a few seconds; None and the reason where it does not answer."""
+    try:
+        request = urllib.request.Request(url, headers=dict(headers))  # noqa: S310 - the user's own endpoint
+        with urllib.request.urlopen(request, timeout=_SECONDS) as response:  # noqa: S310
+            return response.status, response.read(1_000_000).decode("utf-8", "replace")
+    except urllib.error.HTTPError as error:
+        return error.code, ""
+    except (OSError, ValueError) as error:
+        reason = getattr(error, "reason", None) or error
+        return None, f"no answer ({' '.join(str(reason).split())})"
+
+
+def dagster() -> Iterator[Finding]:
+    """The Dagster instance, where it is not the one in the home folder, and the executor's package."""
+    executor = {"k8s_job": "dagster_k8s", "ray": "dagster_ray"}.get(os.environ.get("MOG_EXECUTOR", ""))
+    if executor and find_spec(executor) is None:
+        remedy = f"pip install {executor.replace('_', '-')}"
+        yield Finding("dagster", PROBLEM, f"MOG_EXECUTOR={os.environ['MOG_EXECUTOR']} needs {executor}", remedy)
+    named = os.environ.get("DAGSTER_HOME")
+    if not named:
+        yield Finding("dagster", OK, f"{metadata.version('dagster')}, instance in the home folder")
+        return
+    folder = Path(named)
+    if not folder.is_absolute() or not folder.is_dir() or not os.access(folder, os.W_OK):
+        said = f"DAGSTER_HOME={named} is no absolute path of a folder that can be written to"
+        yield Finding("dagster", PROBLEM, said, "make the folder, or unset DAGSTER_HOME")
+        return
+    yield from _instance(folder)
+
+
+def _instance(folder: Path) -> Iterator[Finding]:
+    source = folder / "dagster.yaml"
+    try:
+        raw = yaml.safe_load(source.read_text(encoding="utf-8")) if source.exists() else {}
+    except (OSError, yaml.YAMLError) as error:
+        yield Finding("dagster", PROBLEM, f"{source}: {' '.join(str(error).split())}", "correct the file")
+        return
+    storage = raw.get("storage") if isinstance(raw, dict) else None
+    postgres = storage.get("postgres") if isinstance(storage, dict) else None
+    if not isinstance(postgres, dict):
+        yield Finding("dagster", OK, f"{metadata.version('dagster')}, instance in {folder}")
+        return
+    if find_spec("dagster_postgres") is None:
+        said = f"{source} names Postgres, but dagster_postgres is not installed"
+        yield Finding("dagster", PROBLEM, said, "pip install dagster-postgres")
+        return
+    host, port = _postgres(postgres)
+    try:
+        socket.create_connection((host, port), _SECONDS).close()
+    except OSError as error:
+        said = f"Postgres at {host}:{port} does not answer ({error})"
+        yield Finding("dagster", PROBLEM, said, f"start it, or correct {source}")
+    else:
+        yield Finding("dagster", OK, f"{metadata.version('dagster')}, Postgres at {host}:{port} answers")
+
+
+def _postgres(values: Mapping[str, Any]) -> tuple[str, int]:
+    def plain(value: Any) -> str:
+        return os.environ.get(value["env"], "") if isinstance(value, dict) and "env" in value else str(value or "")
+
+    if values.get("postgres_url"):
+        url = urlsplit(plain(values["postgres_url"]))
+        return url.hostname or "localhost", url.port or 5432
+    parts = values.get("postgres_db") or {}
+    return plain(parts.get("hostname")) or "localhost", int(plain(parts.get("port")) or 5432)
+
+
+def open_files() -> Iterator[Finding]:
+    """How many files a process may have open."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if soft == resource.RLIM_INFINITY or soft >= _FILES:
+        yield Finding("open files", OK, "no limit" if soft == resource.RLIM_INFINITY else f"{soft:,} a process")
+    else:
+        remedy = f"ulimit -n {_FILES}" if hard == resource.RLIM_INFINITY or hard >= _FILES else "ask for a higher limit"
+        yield Finding("open files", WARNING, f"{soft:,} a process, expected at least {_FILES:,}", remedy)

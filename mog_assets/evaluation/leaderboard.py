@@ -1,0 +1,167 @@
+"""What `mog run` prints of the scores: which method to use and by how much, and at most ten rows that matter."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import pandas as pd
+
+from mog_assets.evaluation.measures import measure_names
+from mog_assets.evaluation.scores import compare, interval, p_said, p_text
+from mog_assets.retrieval.methods import CONTROLS
+
+MEASURE = "ER"
+ALPHA = 0.05
+MOST_ROWS = 10
+# Uses gold evidence: nobody can ask with it.
+_ORACLE = "oracle"
+# The method of `mog retrieve` where none is named.
+_DEFAULT = "mog"
+
+
+@dataclass(frozen=True)
+class Leaderboard:
+    """The scores of a question set's split.
+
+    Attributes:
+        title: Question set, and how much was measured.
+        advice: One sentence: which method to use, and by how much it is better.
+        rows: At most ten dicts of text, best first: method, what it is, some measures as `value [low, high]`, and p of
+            the difference in `MEASURE` from the best fixed level of all retrievers, Holm-corrected over all methods.
+    """
+
+    title: str
+    advice: str
+    rows: list[dict[str, str]]
+
+
+def leaderboards(
+    scores: pd.DataFrame, per_question: pd.DataFrame, retriever: str, k: int, seed: int
+) -> list[Leaderboard]:
+    """The leaderboard of each question set and split.
+
+    Args:
+        scores: As `scores.score` gives them.
+        per_question: What they were made from.
+        retriever: The one that methods use where they name none.
+        k: Number of passages that are passed on.
+        seed: Of resamples and random signs.
+    """
+    boards = []
+    for (question_set, split), part in scores.groupby(["question_set", "split"], sort=False):
+        asked = per_question[(per_question["question_set"] == question_set) & (per_question["split"] == split)]
+        splits = scores.loc[scores["question_set"] == question_set, "split"].nunique()
+        name = f"{question_set}, {split}" if splits > 1 else str(question_set)
+        boards.append(_leaderboard(name, part, asked, retriever, k, seed))
+    return boards
+
+
+def _leaderboard(
+    name: str, scores: pd.DataFrame, per_question: pd.DataFrame, retriever: str, k: int, seed: int
+) -> Leaderboard:
+    means = scores[scores["measure"] == MEASURE].set_index("method")
+    means = means.sort_values("value", ascending=False, kind="stable")
+    usable = means[~means["kind"].isin([*CONTROLS, _ORACLE, f"{_ORACLE}+topics"])]
+    fixed = usable[usable["kind"] == "fixed"]
+    compared = None
+    if len(fixed) and len(usable) > 1:
+        cells = per_question[per_question["method"].isin(usable.index)].rename(columns={"method": "cell"})
+        compared = compare(cells, [MEASURE], str(fixed.index[0]), seed).set_index("cell")
+    chosen, advice = _advice(usable, fixed, compared, retriever)
+    rows = _rows(means, usable, fixed, chosen)
+    shown = [MEASURE, f"{MEASURE}@1000", f"hit@{k}", "nDCG@10"]
+    assert set(shown) <= set(measure_names(k))
+    by_measure = {measure: scores[scores["measure"] == measure].set_index("method") for measure in shown}
+    n = int(means["n"].max())
+    documents = f" on {int(means['documents'].max()):,} documents" if "documents" in means else ""
+    return Leaderboard(
+        f"{name}: {n:,} questions{documents}, value [95 % interval]",
+        advice,
+        [
+            {
+                "method": method,
+                "what it is": what,
+                **{m: interval(*table.loc[method, ["value", "low", "high"]]) for m, table in by_measure.items()},
+                **({} if compared is None else {f"p vs {fixed.index[0]}": _p(compared, method)}),
+            }
+            for method, what in rows.items()
+        ],
+    )
+
+
+def _advice(
+    usable: pd.DataFrame, fixed: pd.DataFrame, compared: pd.DataFrame | None, retriever: str
+) -> tuple[str, str]:
+    """The method to use, and the sentence that says so."""
+    if compared is None:
+        best = str(usable.index[0]) if len(usable) else ""
+        return best, f"Use `{best}`: it is the only method that was measured." if best else "No method was measured."
+    yardstick = str(fixed.index[0])
+    better = compared[(compared["p"] < ALPHA) & (compared["difference"] > 0)].sort_values("value", ascending=False)
+    if len(better):
+        best = str(better.index[0])
+        row = better.iloc[0]
+        return best, (
+            f"Use `{best}`: {MEASURE} {row['value']:.3f}, {_by(row)} `{yardstick}`, the best fixed level of all "
+            f"retrievers ({_sure(row)})."
+        )
+    value = fixed.iloc[0]["value"]
+    none = f"no method is significantly better than `{yardstick}`"
+    own = fixed[fixed["retriever"] == retriever]
+    if not len(own) or str(own.index[0]) == yardstick:
+        return yardstick, f"Use `{yardstick}` ({MEASURE} {value:.3f}): {none}, the best fixed level of all retrievers."
+    default = str(own.index[0])
+    row = compared.loc[default]
+    if row["p"] < ALPHA:
+        turned = {"difference": -row["difference"], "difference_low": -row["difference_high"]}
+        turned |= {"difference_high": -row["difference_low"], "p": row["p"]}
+        return yardstick, (
+            f"Use `{yardstick}`: {MEASURE} {value:.3f}, {_by(turned)} `{default}`, the default retriever's best level "
+            f"({_sure(turned)}); {none}."
+        )
+    return default, (
+        f"Use `{default}` ({MEASURE} {row['value']:.3f}): no method is significantly better than it or than "
+        f"`{yardstick}` ({MEASURE} {value:.3f}), the best fixed level of all retrievers."
+    )
+
+
+def _p(compared: pd.DataFrame, method: str) -> str:
+    return p_text(compared.loc[method, "p"]) if method in compared.index else ""
+
+
+def _by(row: pd.Series | dict[str, float]) -> str:
+    return f"{row['difference']:.3f} above"
+
+
+def _sure(row: pd.Series | dict[str, float]) -> str:
+    ends = (row["difference_low"], row["difference_high"])
+    between = "" if any(map(np.isnan, ends)) else f"95 % [{ends[0]:.3f}, {ends[1]:.3f}], "
+    return f"{between}{p_said(row['p'])}"
+
+
+def _rows(means: pd.DataFrame, usable: pd.DataFrame, fixed: pd.DataFrame, chosen: str) -> dict[str, str]:
+    """The methods that matter with what each is, best first; of more than ten, those that matter least are left out."""
+    wanted: dict[str, list[str]] = {}
+
+    def want(methods: Sequence[str], what: str) -> None:
+        for method in methods[:1]:
+            wanted.setdefault(method, []).append(what)
+
+    want([chosen] if chosen else [], "recommended")
+    for retriever in fixed["retriever"].unique():
+        want(list(fixed.index[fixed["retriever"] == retriever]), f"best fixed level of {retriever}")
+    want([name for name in usable.index if name == _DEFAULT], "what `mog retrieve` uses")
+    families = {
+        "mog": "levels weighed by the router",
+        "fused": "levels with equal weights",
+        ("hop", "mogg", "mogg-uniform"): "best of the sentence graph",
+    }
+    for kinds, what in families.items():
+        of = usable["kind"].str.removesuffix("+topics").isin([kinds] if isinstance(kinds, str) else kinds)
+        want(list(usable.index[of]), what)
+    want([name for name in means.index if means.loc[name, "kind"] == "gold"], "control: the evidence itself")
+    want([name for name in means.index if means.loc[name, "kind"] == "random"], "control: drawn at random")
+    kept = list(wanted)[:MOST_ROWS]
+    return {method: ", ".join(wanted[method]) for method in means.index if method in kept}

@@ -1,0 +1,100 @@
+"""The embedded encoder's network and tokenizer, in torch and `tokenizers` alone.
+
+`transformers` gives the same vectors to the bit (the tests compare them), but importing it takes longer than answering
+a question. Any other model is loaded by `transformers`.
+
+References: Devlin et al. 2019.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+from torch import Tensor
+from torch.nn import functional as f
+
+
+@dataclass(frozen=True)
+class Output:
+    """What the network gives: float tensor of shape (texts, tokens, size)."""
+
+    last_hidden_state: Tensor
+
+
+class Bert:
+    """A BERT encoder in evaluation mode, called as a `transformers` model is.
+
+    Args:
+        folder: Holds config.json and model.safetensors.
+        dtype: Of the weights.
+        device: Where they go.
+    """
+
+    def __init__(self, folder: Path, dtype: Any, device: str) -> None:
+        from safetensors.torch import load_file
+
+        self.config = SimpleNamespace(**json.loads((folder / "config.json").read_text(encoding="utf-8")))
+        self._weights = {
+            name: weight.to(device, dtype if weight.is_floating_point() else None)
+            for name, weight in load_file(folder / "model.safetensors").items()
+        }
+
+    def __call__(self, input_ids: Tensor, attention_mask: Tensor) -> Output:
+        """Hidden states of the last layer.
+
+        Args:
+            input_ids: Tokens, int64 of shape (texts, tokens).
+            attention_mask: 1 for a token, 0 for padding, of the same shape.
+        """
+        table, length = "embeddings.{}_embeddings.weight", input_ids.shape[1]
+        hidden = f.embedding(input_ids, self._weights[table.format("word")])
+        hidden = (
+            hidden + self._weights[table.format("token_type")][0] + self._weights[table.format("position")][:length]
+        )
+        hidden = self._norm("embeddings", hidden)
+        # Without padding no mask at all, as transformers has it: attention without one takes another kernel.
+        mask = None if bool(attention_mask.all()) else attention_mask.bool()[:, None, None, :].expand(-1, 1, length, -1)
+        for layer in range(self.config.num_hidden_layers):
+            hidden = self._layer(f"encoder.layer.{layer}", hidden, mask)
+        return Output(hidden)
+
+    def _layer(self, name: str, hidden: Tensor, mask: Tensor | None) -> Tensor:
+        heads = (*hidden.shape[:2], self.config.num_attention_heads, -1)
+        query, key, value = (
+            self._linear(f"{name}.attention.self.{part}", hidden).view(heads).transpose(1, 2)
+            for part in ("query", "key", "value")
+        )
+        attended = f.scaled_dot_product_attention(query, key, value, mask).transpose(1, 2).reshape(hidden.shape)
+        attended = self._linear(f"{name}.attention.output.dense", attended)
+        hidden = self._norm(f"{name}.attention.output", attended + hidden)
+        wide = f.gelu(self._linear(f"{name}.intermediate.dense", hidden))
+        return self._norm(f"{name}.output", self._linear(f"{name}.output.dense", wide) + hidden)
+
+    def _linear(self, name: str, x: Tensor) -> Tensor:
+        return f.linear(x, self._weights[f"{name}.weight"], self._weights[f"{name}.bias"])
+
+    def _norm(self, name: str, x: Tensor) -> Tensor:
+        weight, bias = (self._weights[f"{name}.LayerNorm.{part}"] for part in ("weight", "bias"))
+        return f.layer_norm(x, weight.shape, weight, bias, self.config.layer_norm_eps)
+
+
+class WordPieces:
+    """The tokenizer of a folder's tokenizer.json, called as a `transformers` tokenizer is; it never pads."""
+
+    pad_token_id = 0
+
+    def __init__(self, folder: Path) -> None:
+        from tokenizers import Tokenizer
+
+        self._tokenizer = Tokenizer.from_file(str(folder / "tokenizer.json"))
+        self._tokenizer.no_padding()
+
+    def __call__(self, texts: Sequence[str], *, max_length: int, **_: Any) -> dict[str, list[list[int]]]:
+        """Tokens of each text, those after `max_length` cut off."""
+        self._tokenizer.enable_truncation(max_length)
+        return {"input_ids": [found.ids for found in self._tokenizer.encode_batch(list(texts))]}

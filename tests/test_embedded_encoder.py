@@ -1,0 +1,51 @@
+"""The embedded encoder's own network and tokenizer against those of `transformers`: the same to the bit."""
+
+from pathlib import Path
+
+import pytest
+import torch
+import transformers
+
+from resources.bert import Bert, WordPieces
+from resources.encoder import Encoder, EncoderSettings
+
+TEXTS = [
+    "The cat sleeps on the sofa.",
+    "",
+    "Größe ﬁ naïve 日本語 <s> [MASK] [SEP] ~~ \x00 \u200b 👩‍🚀 don't U.S.A. 3.14",
+    "word " * 900,
+    "The quick brown fox jumps over the lazy dog. " * 12,
+]
+
+
+@pytest.fixture(scope="module")
+def folder():
+    return Path(Encoder(EncoderSettings()).source)
+
+
+@pytest.fixture(scope="module")
+def tokens(folder):
+    return WordPieces(folder)(TEXTS, max_length=256)["input_ids"]
+
+
+def test_the_tokens_are_those_of_transformers(folder, tokens):
+    theirs = transformers.AutoTokenizer.from_pretrained(folder)
+    assert tokens == theirs(TEXTS, truncation=True, max_length=256)["input_ids"]
+    assert max(map(len, tokens)) == 256
+    assert WordPieces.pad_token_id == theirs.pad_token_id
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_hidden_states_are_those_of_transformers_to_the_bit(folder, tokens, dtype):
+    theirs = transformers.AutoModel.from_pretrained(folder, dtype=dtype, use_safetensors=True).eval()
+    ours = Bert(folder, dtype, "cpu")
+    with torch.inference_mode():
+        for row in tokens:
+            ids = torch.tensor([row])
+            mask = torch.ones_like(ids)
+            expected = theirs(input_ids=ids, attention_mask=mask).last_hidden_state
+            assert torch.equal(ours(input_ids=ids, attention_mask=mask).last_hidden_state, expected)
+        ids = torch.nn.utils.rnn.pad_sequence([torch.tensor(row) for row in tokens], batch_first=True)
+        mask = torch.nn.utils.rnn.pad_sequence([torch.ones(len(row)).long() for row in tokens], batch_first=True)
+        expected = theirs(input_ids=ids, attention_mask=mask).last_hidden_state
+        assert torch.equal(ours(input_ids=ids, attention_mask=mask).last_hidden_state, expected)

@@ -1,0 +1,164 @@
+"""`mog init`: a configuration for what is there, that loads and runs."""
+
+import gzip
+import json
+import os
+import shutil
+from pathlib import Path
+
+import pytest
+import yaml
+from click.testing import CliRunner
+
+from mog_assets import config
+from mog_assets.cli import main
+from mog_assets.cli.project import find_documents, find_questions, written
+
+ROOT = Path(__file__).parent.parent
+
+
+def init(*arguments):
+    result = CliRunner().invoke(main, ["init", *map(str, arguments)])
+    assert result.exception is None or isinstance(result.exception, SystemExit), result.exception
+    return result
+
+
+def question(identity, split, corpus=None, **more):
+    evidence = [{"corpus": corpus, "doc": "a.txt", "start": 0, "end": 3}] if corpus else []
+    return json.dumps({"id": identity, "question": "Why?", "split": split, "evidence": evidence, **more})
+
+
+@pytest.fixture
+def folder(tmp_path, monkeypatch):
+    """An empty working folder with a folder of two documents, and one that cannot be read."""
+    monkeypatch.chdir(tmp_path)
+    docs = tmp_path / "docs"
+    docs.mkdir()
+    (docs / "a.txt").write_text("Yeast makes dough rise.", encoding="utf-8")
+    (docs / "b.md").write_text("# Salt\n\nSalt slows it down.", encoding="utf-8")
+    (docs / "c.pdf").write_bytes(b"%PDF-1.7")
+    return tmp_path
+
+
+def test_a_folder_of_documents_becomes_a_corpus_and_what_is_not_read_is_said(folder):
+    result = init("docs/")
+    assert result.exit_code == 0, result.stderr
+    assert "documents docs: docs (1 .txt, 1 .md; not read: c.pdf (of unknown kind .pdf" in result.stdout
+    settings = config.load(folder / "mog.yaml")
+    assert {name: corpus.path for name, corpus in settings.corpora.items()} == {"docs": folder / "docs"}
+    assert settings.question_sets == {} and settings.home == folder / ".mog"
+
+
+def test_the_settings_in_comments_are_the_defaults(folder):
+    assert init("docs").exit_code == 0
+    text = (folder / "mog.yaml").read_text(encoding="utf-8")
+    head, more = text.split("# Further settings")
+    keys = [line[2:] for line in more.splitlines() if line.startswith("# ") and ":" in line and " with " not in line]
+    # Prose has spaces before its colons.
+    shown = yaml.safe_load("\n".join(line for line in keys if " " not in line.split(":")[0].strip()))
+    assert set(shown) == {"retriever", "k", "finest_chars", "levels", "encoder", "answering", "llm"}
+    defaults = config.load(folder / "mog.yaml").model_dump(mode="json")
+    for key, value in shown.items():
+        for name, given in value.items() if isinstance(value, dict) else [(None, value)]:
+            assert given == (defaults[key][name] if name else defaults[key]), (key, name)
+    example = "\n".join(line[2:] for line in head.splitlines() if line.startswith(("# question_sets", "#   ")))
+    (folder / "mog.yaml").write_text(text + example, encoding="utf-8")
+    assert config.load(folder / "mog.yaml").question_sets["support"].test == ["test"]
+
+
+def test_a_configuration_is_not_overwritten_without_force(folder):
+    (folder / "mog.yaml").write_text("mine", encoding="utf-8")
+    result = init("docs")
+    assert result.exit_code == 2
+    assert f"{folder / 'mog.yaml'}: expected no configuration yet, found one" in result.stderr
+    assert (folder / "mog.yaml").read_text(encoding="utf-8") == "mine"
+    assert init("docs", "--force").exit_code == 0
+    assert config.load(folder / "mog.yaml").corpora
+
+
+def test_question_files_beside_it_are_found_by_what_they_hold(folder):
+    lines = [question("1", "train", "docs"), question("2", "test", "docs"), question("3", "test", "docs")]
+    (folder / "ask.jsonl").write_text("\n".join(lines), encoding="utf-8")
+    (folder / "more.jsonl").write_text('{"id": "x", "title": "No", "text": "A document"}\n', encoding="utf-8")
+    result = init("docs")
+    assert "questions ask: ask.jsonl (2 test, 1 train)" in result.stdout
+    (name,), (found,) = zip(*config.load(folder / "mog.yaml").question_sets.items(), strict=True)
+    assert (name, found.path) == ("ask", folder / "ask.jsonl")
+    assert (found.corpora, found.train, found.test) == (["docs"], ["train"], ["test"])
+
+
+def test_questions_that_are_all_for_training_are_measured_on(folder):
+    with gzip.open(folder / "q.jsonl.gz", "wt", encoding="utf-8") as stream:
+        stream.write(question("1", "train"))
+    assert init("docs", "--questions", folder / "q.jsonl.gz").exit_code == 0
+    found = config.load(folder / "mog.yaml").question_sets["q"]
+    assert (found.train, found.test) == ([], ["train"])
+
+
+def test_a_single_corpus_has_the_name_that_evidence_has_for_it(folder):
+    (folder / "questions.jsonl").write_text(question("1", "test", "handbook"), encoding="utf-8")
+    assert init("docs").exit_code == 0
+    assert list(config.load(folder / "mog.yaml").corpora) == ["handbook"]
+
+
+def test_evidence_in_corpora_that_are_not_there_is_said(folder):
+    lines = [question("1", "test", "docs"), question("2", "test", "elsewhere")]
+    (folder / "ask.jsonl").write_text("\n".join(lines), encoding="utf-8")
+    result = init("docs")
+    assert result.exit_code == 0 and "evidence lies in elsewhere, but no corpus has that name" in result.stderr
+
+
+def test_questions_among_the_documents_are_said(folder):
+    (folder / "docs" / "ask.jsonl").write_text(question("1", "test", "docs"), encoding="utf-8")
+    result = init("docs")
+    assert "questions ask" in result.stdout and "lies among the documents of docs" in result.stderr
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        ([], "expected a folder of documents (here: `mog init docs`), or --samples"),
+        (["nowhere"], "nowhere: expected a file"),
+        (["docs/a.txt"], "expected a folder, or a file that ends in .jsonl"),
+        (["only"], "expected documents (.txt, .md, .html, .jsonl, .jsonl.gz) in only, found none; the first: x.pdf"),
+        (["docs", "--questions", "docs/b.md"], "expected lines with id, question and split"),
+        (["docs", "--samples"], "--samples: expected no FOLDER"),
+    ],
+)
+def test_what_cannot_be_a_project_is_one_line_and_nothing_is_written(folder, arguments, said):
+    (folder / "only").mkdir()
+    (folder / "only" / "x.pdf").write_bytes(b"%PDF")
+    result = init(*arguments)
+    assert result.exit_code == 2
+    (line,) = result.stderr.strip().splitlines()
+    assert said in line
+    assert sorted(os.listdir(folder)) == ["docs", "only"]
+
+
+def test_odd_names_become_names_of_corpora_and_yaml_keeps_paths(folder):
+    for name in ("no", "Größe: 1 # ab", "...", "a b"):
+        shutil.copytree(folder / "docs", folder / name)
+    assert init("no", "Größe: 1 # ab", "...", "a b", folder / "docs", folder / "a b" / ".." / "docs").exit_code == 0
+    corpora = config.load(folder / "mog.yaml").corpora
+    assert [corpus.path.name for corpus in corpora.values()] == ["no", "Größe: 1 # ab", "...", "a b", "docs", "docs"]
+    assert list(corpora) == ["no", "Gr-e-1-ab", "documents", "a-b", "docs", "docs-2"]
+
+
+def test_the_samples_are_copied_and_make_the_project_of_the_repository(folder):
+    result = init("--samples")
+    assert result.exit_code == 0, result.stderr
+    ours, theirs = config.load(folder / "mog.yaml"), config.load(ROOT / "mog.yaml")
+    assert list(ours.corpora) == list(theirs.corpora) and list(ours.question_sets) == list(theirs.question_sets)
+    names = [path.relative_to(folder / "samples") for path in sorted((folder / "samples").rglob("*")) if path.is_file()]
+    samples = ROOT / "mog_assets" / "samples"
+    assert names == [path.relative_to(samples) for path in sorted(samples.rglob("*")) if path.is_file()]
+    assert all((folder / "samples" / name).read_bytes() == (samples / name).read_bytes() for name in names)
+    again = init("--samples", "--config", "other.yaml")
+    assert again.exit_code == 2 and "--samples: expected nothing at" in again.stderr
+
+
+def test_the_configuration_of_the_repository_is_what_init_writes():
+    samples = ROOT / "mog_assets" / "samples"
+    corpora = [find_documents(samples / name, Path(name).stem) for name in ("garden.jsonl", "workshop", "sky")]
+    questions = [find_questions(samples / "questions.jsonl", "samples")]
+    assert (ROOT / "mog.yaml").read_text(encoding="utf-8") == written(corpora, questions, ROOT)
