@@ -18,8 +18,8 @@ run: install
 ui: install
 	$(BIN)/mog ui
 
-# Tests that share a fixture of their module are a group, and groups start first.
-PYTEST := $(BIN)/python -m pytest -n 2 --dist loadgroup
+# tests/conftest.py makes the groups and their order.
+PYTEST := $(BIN)/python -m pytest -n 2 --dist loadgroup --no-loadscope-reorder
 
 test: install lint
 	$(PYTEST)

@@ -51,11 +51,24 @@ def pytest_configure(config):
 
 
 def pytest_collection_modifyitems(items):
-    """Those that share a fixture of their module are one group for `--dist loadgroup`."""
+    """Group and order the tests for `--dist loadgroup --no-loadscope-reorder`.
+
+    Tests that share a fixture of their module, or start a server, are a group. Groups come before single tests, which
+    fill what time is left. Where the sample project is needed comes last, but for one group that comes first of all:
+    while one worker makes the project, the other does what does not need it.
+    """
+    groups, needing = {}, set()
     for item in items:
         fixtures = [found[-1] for found in item._fixtureinfo.name2fixturedefs.values()]
-        if any(fixture.scope == "module" and fixture.baseid == item.parent.nodeid for fixture in fixtures):
+        of_module = any(f.scope == "module" and f.baseid == item.parent.nodeid for f in fixtures)
+        if of_module or "start_dagster" in item.fixturenames:
+            groups[item] = item.path.stem
             item.add_marker(pytest.mark.xdist_group(item.path.stem))
+        if "sample_project" in item.fixturenames:
+            needing.add(groups.get(item, item))
+    unit = {item: groups.get(item, item) for item in items}
+    first = next((unit[item] for item in items if item in groups and unit[item] in needing), None)
+    items.sort(key=lambda item: (unit[item] != first, item not in groups, unit[item] in needing))
 
 
 # A PNG of one white pixel.

@@ -16,12 +16,13 @@ from conftest import copy_folder
 
 from mog_assets import plan
 from mog_assets.arrays import places
+from mog_assets.chunking.plots import length_histogram
 from mog_assets.evaluation import assets as evaluation_assets
 from mog_assets.evaluation import history, plots
 from mog_assets.evaluation.measures import evaluate, headline_measures, measure_names
 from mog_assets.evaluation.runs import gold_passages, random_passages, read_runs
 from mog_assets.evaluation.scores import COLUMNS, leaderboard, score
-from mog_assets.plots import MAX_BYTES, length_histogram
+from mog_assets.plots import MAX_BYTES
 from mog_assets.questions.sets import Evidence, Question
 from mog_assets.recipe import Recipe, materialise
 from mog_assets.retrieval.corpora import Corpora
