@@ -2,7 +2,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 STAMP := .venv/.installed
 
-.PHONY: install run ui test lint format docs docs-links
+.PHONY: install run ui test test-all lint format docs docs-links
 
 install: $(STAMP)
 
@@ -18,8 +18,15 @@ run: install
 ui: install
 	$(BIN)/mog ui
 
+# tests/conftest.py makes the groups and their order.
+PYTEST := $(BIN)/python -m pytest -n 2 --dist loadgroup --no-loadscope-reorder
+
 test: install lint
-	$(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder
+	$(PYTEST)
+
+# Every kill point of whole runs, and more examples of every property.
+test-all: install lint
+	$(PYTEST) -m "" --hypothesis-profile full
 
 lint: install
 	$(BIN)/ruff check .

@@ -1,5 +1,12 @@
-"""A project over the sample corpora, materialised once; every test that changes something works on a copy."""
+"""What tests share: a project over the sample corpora, made once; a test that changes something works on a copy.
 
+Four things keep them fast. Temporary folders are in memory where there is room: every write of the store and of Dagster
+waits for the disk, which takes longer than what is tested. Copies keep holes: an embedded Qdrant collection is almost
+nothing else. Tests that share a fixture of their module stay with one worker; all others go to the next free one. And
+the long ones (`full`) run under `make test-all` alone.
+"""
+
+import base64
 import contextlib
 import json
 import os
@@ -14,6 +21,7 @@ from types import SimpleNamespace
 import pytest
 import yaml
 from filelock import FileLock
+from hypothesis import settings as hypothesis
 
 ROOT = Path(__file__).resolve().parent.parent
 SAMPLES = ROOT / "mog_assets" / "samples"
@@ -21,6 +29,77 @@ VARIABLES = ("DAGSTER_HOME", "MOG_CONFIG", "QDRANT_URL")
 # A third of the questions trains and measures the same way in a third of the time.
 EVERY = 3
 STOP_SECONDS = 10
+MEMORY = Path("/dev/shm")
+MEMORY_BYTES = 4 << 30
+BLOCK = 1 << 16
+
+
+USUAL_EXAMPLES = 100
+hypothesis.register_profile("full", max_examples=5 * USUAL_EXAMPLES, deadline=None)
+
+
+def examples(number):
+    """So many examples of a property, and five times as many with `--hypothesis-profile full`."""
+    return number * hypothesis.default.max_examples // USUAL_EXAMPLES
+
+
+def pytest_configure(config):
+    """Set where temporary folders are, and one thread a process (the workers use the cores), before anything asks."""
+    os.environ.setdefault("OMP_NUM_THREADS", "1")
+    if MEMORY.is_dir() and os.access(MEMORY, os.W_OK) and shutil.disk_usage(MEMORY).free > MEMORY_BYTES:
+        os.environ.setdefault("PYTEST_DEBUG_TEMPROOT", str(MEMORY))
+
+
+def pytest_collection_modifyitems(items):
+    """Group and order the tests for `--dist loadgroup --no-loadscope-reorder`.
+
+    Tests that share a fixture of their module, or start a server, are a group. Groups come before single tests, which
+    fill what time is left. Where the sample project is needed comes last, but for one group that comes first of all:
+    while one worker makes the project, the other does what does not need it.
+    """
+    groups, needing = {}, set()
+    for item in items:
+        fixtures = [found[-1] for found in item._fixtureinfo.name2fixturedefs.values()]
+        of_module = any(f.scope == "module" and f.baseid == item.parent.nodeid for f in fixtures)
+        if of_module or "start_dagster" in item.fixturenames:
+            groups[item] = item.path.stem
+            item.add_marker(pytest.mark.xdist_group(item.path.stem))
+        if "sample_project" in item.fixturenames:
+            needing.add(groups.get(item, item))
+    unit = {item: groups.get(item, item) for item in items}
+    first = next((unit[item] for item in items if item in groups and unit[item] in needing), None)
+    items.sort(key=lambda item: (unit[item] != first, item not in groups, unit[item] in needing))
+
+
+# A PNG of one white pixel.
+PIXEL = base64.b64decode("iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAIAAACQd1PeAAAADElEQVR4nGP4//8/AAX+Av4N70a4AAAAAElFTkSuQmCC")
+
+
+@contextlib.contextmanager
+def blank_pictures():
+    """Pictures are composed and not drawn: drawing takes more time than making most artefacts, and changes none."""
+    from matplotlib.figure import Figure
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Figure, "savefig", lambda figure, stream, **options: stream.write(PIXEL))
+        yield
+
+
+def copy_file(source, target):
+    """Copies a file and leaves out what is zero in it."""
+    with open(source, "rb") as old, open(target, "wb") as new:
+        while block := old.read(BLOCK):
+            if block.count(0) == len(block):
+                new.seek(len(block), os.SEEK_CUR)
+            else:
+                new.write(block)
+        new.truncate()
+    shutil.copystat(source, target)
+
+
+def copy_folder(source, target):
+    """Copies a folder, its files with their holes; returns the copy."""
+    return Path(shutil.copytree(source, target, copy_function=copy_file))
 
 
 @pytest.fixture(autouse=True)
@@ -48,11 +127,20 @@ def run_alone(settings, **options):
                 os.environ[name] = value
 
 
+def quiet_instance(home):
+    """A Dagster instance that keeps no output of runs: that takes four processes a run, and no test reads it."""
+    quiet = "compute_logs: {module: dagster._core.storage.noop_compute_log_manager, class: NoOpComputeLogManager}"
+    (home / "dagster").mkdir(parents=True, exist_ok=True)
+    own = (ROOT / "dagster.yaml").read_text(encoding="utf-8")
+    (home / "dagster" / "dagster.yaml").write_text(f"{own}\n{quiet}\n", encoding="utf-8")
+
+
 def new_project(folder, values):
     """Settings and paths of a `mog.yaml` with these values, `home` beside it."""
     from mog_assets import config
 
     folder.mkdir(parents=True, exist_ok=True)
+    quiet_instance(folder / "home")
     path = folder / "mog.yaml"
     path.write_text(yaml.safe_dump({"home": "home", **values}, sort_keys=False), encoding="utf-8")
     settings = config.load(path)
@@ -87,7 +175,7 @@ def sample_project(tmp_path_factory):
             report = made_samples(made)
             told.write_text(json.dumps([report.steps, report.failures]), encoding="utf-8")
     folder = tmp_path_factory.mktemp("samples") / "project"
-    shutil.copytree(made, folder)
+    copy_folder(made, folder)
     settings = config.load(folder / "mog.yaml")
     report = runner.RunReport(*json.loads(told.read_text(encoding="utf-8")))
     return SimpleNamespace(
@@ -128,7 +216,7 @@ def copied_project(sample_project, tmp_path):
     from mog_assets import config
 
     folder = tmp_path / "copy"
-    shutil.copytree(sample_project.folder, folder)
+    copy_folder(sample_project.folder, folder)
     settings = config.load(folder / "mog.yaml")
     return SimpleNamespace(folder=folder, config=folder / "mog.yaml", settings=settings, home=settings.home)
 

@@ -1,38 +1,65 @@
 """Runs `mog` in processes that can be killed, forked from one that has everything imported and nothing started.
 
-Each line of standard input is a JSON object: `arguments` of `mog`; the `point` and the `occurrence` at which the
-process sends itself the `signal`, or null; `fsize`, the most bytes that a file may have, or null. Each line of standard
-output tells how the process ended (negative: by that signal), which points it reached how often, and what it said; or
-that it stopped, and then a further line resumes it.
+Each line of standard input is a JSON object: `arguments` of `mog`, the first of which may also be `build`: what `run`
+makes, without Dagster and without pictures; the `point` and the `occurrence` at which the process sends itself the
+`signal`, or null; `fsize`, the most bytes that a file may have, or null. Each line of standard output tells how the
+process ended (negative: by that signal), which points it reached how often, and what it said; or that it stopped, and
+then a further line resumes it.
 """
 
+import importlib
 import json
 import os
 import resource
 import signal
 import sys
 import tempfile
+import traceback
 from collections import Counter
+from pathlib import Path
 
-import dagster._core.launcher.default_run_launcher
-import dagster._core.storage.local_compute_log_manager
-import dagster._core.storage.sqlite_storage
-import matplotlib.pyplot
-import numba
-import pyarrow.parquet
-import qdrant_edge
-import torch
-import transformers
+# What a run needs.
+PRELOADED = (
+    "conftest",
+    "dagster._core.launcher.default_run_launcher",
+    "dagster._core.storage.local_compute_log_manager",
+    "dagster._core.storage.sqlite_storage",
+    "matplotlib.pyplot",
+    "numba",
+    "pyarrow.parquet",
+    "qdrant_edge",
+    "torch",
+    "transformers",
+    "mog_assets.cli",
+    "mog_assets.runner",
+    "mog_assets.serving.search",
+)
 
-from mog_assets import cli, runner
-from mog_assets.serving import search
-from resources.points import interrupt_with
 
-PRELOADED = (dagster, matplotlib.pyplot, numba, pyarrow.parquet, qdrant_edge, torch, transformers, search, runner)
+def build(path: Path) -> None:
+    """Materialise everything, each artefact after what it is made from."""
+    from conftest import blank_pictures
+
+    from mog_assets import config, plan
+    from mog_assets.recipe import materialise
+    from mog_assets.tools import Tools
+    from resources.store import sweep_orphans
+
+    settings = config.load(path)
+    tools, recipes = Tools(settings), plan.graph(settings)
+    sweep_orphans(settings.home / "cache")
+    with blank_pictures():
+        for recipe in recipes.values():
+            for corpus in settings.corpora if recipe.partitioned else [None]:
+                if not recipe.on_demand:
+                    materialise(recipe, corpus, tools, recipes)
 
 
 def child(order: dict, reached_by: int) -> None:
     """Be `mog` until the end, or until the point."""
+    from mog_assets import cli
+    from resources.points import interrupt_with
+
     reached: Counter[str] = Counter()
 
     def interrupt(point: str) -> None:
@@ -44,10 +71,17 @@ def child(order: dict, reached_by: int) -> None:
     interrupt_with(interrupt)
     if order["fsize"]:
         resource.setrlimit(resource.RLIMIT_FSIZE, (order["fsize"], order["fsize"]))
+    code = 0
     try:
-        cli.main(order["arguments"])
+        if order["arguments"][0] == "build":
+            build(Path(order["arguments"][-1]))
+        else:
+            cli.main(order["arguments"])
     except SystemExit as end:
         code = end.code
+    except Exception:
+        traceback.print_exc()
+        code = 1
     sys.stdout.flush()
     sys.stderr.flush()
     os._exit(int(code or 0))
@@ -61,6 +95,9 @@ def tell(value: dict) -> None:
 
 def main() -> None:
     """Fork a process per line."""
+    # Here, since what a run starts imports this file as well, and needs none of it.
+    for name in PRELOADED:
+        importlib.import_module(name)
     for line in sys.stdin:
         order = json.loads(line)
         with tempfile.TemporaryFile() as said, tempfile.TemporaryFile() as reached:

@@ -13,6 +13,7 @@ import dagster as dg
 import pytest
 import yaml
 from click.testing import CliRunner
+from conftest import blank_pictures, copy_folder, quiet_instance
 
 from mog_assets import automation, cli, config, plan, runner
 from mog_assets.tools import Tools
@@ -140,6 +141,12 @@ def configure(folder, **changes):
     (folder / "mog.yaml").write_text(yaml.safe_dump(values), encoding="utf-8")
 
 
+@pytest.fixture(scope="module", autouse=True)
+def nothing_is_drawn():
+    with blank_pictures():
+        yield
+
+
 @pytest.fixture(scope="module")
 def built(tmp_path_factory):
     """Two corpora and a question set, built by the daemon alone. Not to be changed."""
@@ -150,9 +157,10 @@ def built(tmp_path_factory):
     question = {"id": "q", "question": "Who waits for a fish?", "kind": "who", "split": "test", "evidence": [evidence]}
     (folder / "questions.jsonl").write_text(json.dumps(question) + "\n", encoding="utf-8")
     configure(folder)
+    quiet_instance(folder / "home")
     daemon = Daemon(folder)
     daemon.runs = daemon.settle()
-    shutil.copytree(folder, folder.with_name("saved"))
+    copy_folder(folder, folder.with_name("saved"))
     return daemon
 
 
@@ -160,7 +168,7 @@ def built(tmp_path_factory):
 def daemon(built):
     """A daemon that goes on from there, in the same folder: its path is among the settings."""
     shutil.rmtree(built.folder)
-    shutil.copytree(built.folder.with_name("saved"), built.folder)
+    copy_folder(built.folder.with_name("saved"), built.folder)
     return Daemon(built.folder, built.sensor_cursor, built.cursor)
 
 

@@ -1,4 +1,8 @@
-"""Real `mog` processes killed at every point of every write, and what the next run makes of what they left."""
+"""Real processes killed at every point of every write, and what the next run makes of what they left.
+
+Every point kills a process that builds without Dagster, since what survives is the store's, the cache's and Qdrant's.
+A whole `mog run` is killed at three points, and under `make test-all` at all of them.
+"""
 
 import json
 import os
@@ -18,13 +22,14 @@ import numpy as np
 import pytest
 import qdrant_edge as edge
 import yaml
+from conftest import VARIABLES, copy_folder
 
 from mog_assets import config
 from mog_assets.tools import Tools
+from mog_assets.verification import verify
 from resources.points import POINTS
 
 ROOT = Path(__file__).parent.parent
-VARIABLES = {"DAGSTER_HOME", "MOG_CONFIG", "QDRANT_URL"}
 LEVELS = 2
 CORPORA = {
     "pond": {
@@ -93,12 +98,6 @@ def write_project(folder, corpora, **values):
     (folder / "mog.yaml").write_text(yaml.safe_dump(settings), encoding="utf-8")
 
 
-def copied(project, folder):
-    # The engine's files are mostly holes.
-    subprocess.run(["cp", "-a", "--sparse=always", str(project), str(folder)], check=True)
-    return folder
-
-
 def artefacts(folder):
     """Every artefact that a reader finds, by asset and corpus, its bytes checked; removed corpora as well."""
     store = Tools(config.load(folder / "mog.yaml")).store
@@ -158,7 +157,7 @@ def before(mog, tmp_path_factory):
 @pytest.fixture(scope="module")
 def after(mog, before):
     """The project after a change and a run that nothing interrupted."""
-    folder = copied(before.folder, before.folder.with_name("after"))
+    folder = copy_folder(before.folder, before.folder.with_name("after"))
     change(folder)
     done = mog(folder, "run")
     assert done.code == 0, done.said
@@ -171,11 +170,28 @@ def test_the_change_reaches_every_point(after):
     assert set(after.reached) == set(POINTS)
 
 
+# One of the cache, one of Qdrant, one of the store.
+OF_WHOLE_RUNS = ("vectors cached", "points upserted", "manifest moved")
+
+
 @pytest.mark.parametrize("point", POINTS)
-def test_killed_at_a_point_leaves_old_or_new_and_the_next_run_equals_an_uninterrupted_one(
+def test_killed_at_a_point_leaves_old_or_new_and_the_next_build_equals_an_uninterrupted_one(
     mog, before, after, point, tmp_path
 ):
-    folder = copied(before.folder, tmp_path / "project")
+    assert_killed_and_repaired(mog, "build", before, after, point, tmp_path / "project")
+
+
+@pytest.mark.parametrize(
+    "point", [pytest.param(p, marks=() if p in OF_WHOLE_RUNS else pytest.mark.full) for p in POINTS]
+)
+def test_run_killed_at_a_point_leaves_old_or_new_and_the_next_run_equals_an_uninterrupted_one(
+    mog, before, after, point, tmp_path
+):
+    assert_killed_and_repaired(mog, "run", before, after, point, tmp_path / "project")
+
+
+def assert_killed_and_repaired(mog, command, before, after, point, folder):
+    copy_folder(before.folder, folder)
     change(folder)
     if point != "vectors cached":
         # Nothing has to be encoded, which spares loading the model.
@@ -184,25 +200,25 @@ def test_killed_at_a_point_leaves_old_or_new_and_the_next_run_equals_an_uninterr
     there = artefacts(folder)
     assert {key: before.artefacts[key] for key in there} == there
     # In the middle of the writes of its kind.
-    killed = mog(folder, "run", kill_at=(point, (after.reached[point] + 1) // 2))
-    assert killed.code == -9, killed.said
+    killed = mog(folder, command, kill_at=(point, (after.reached[point] + 1) // 2))
+    assert killed.code == -signal.SIGKILL, killed.said
     for key, version in artefacts(folder).items():
         assert version in {before.artefacts.get(key), after.artefacts.get(key)}, key
-    assert_repaired(mog, folder, after)
+    assert_repaired(mog, folder, after, command)
     assert temporary(folder) == []
 
 
-def assert_repaired(mog, folder, expected):
+def assert_repaired(mog, folder, expected, command="run"):
     """One run makes the project what it is without any fault."""
-    done = mog(folder, "run")
+    done = mog(folder, command)
     assert done.code == 0, done.said
-    verified = mog(folder, "verify")
-    assert verified.code == 0, verified.said
+    assert verify(config.load(folder / "mog.yaml"))[1] == []
     assert artefacts(folder) == expected.artefacts
     assert points(folder) == expected.points
 
 
-def test_killed_in_training_and_evaluation_equals_an_uninterrupted_run(mog, tmp_path):
+@pytest.mark.parametrize("command", ["build", pytest.param("run", marks=pytest.mark.full)])
+def test_killed_in_training_and_evaluation_equals_an_uninterrupted_run(mog, command, tmp_path):
     corpora = {name: CORPORA[name] for name in ("pond", "hill")}
     rows = [
         {
@@ -227,22 +243,22 @@ def test_killed_in_training_and_evaluation_equals_an_uninterrupted_run(mog, tmp_
     folder = tmp_path / "project"
     write_project(folder, corpora, **values)
     (folder / "q.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
-    clean = copied(folder, tmp_path / "clean")
-    done = mog(clean, "run")
+    clean = copy_folder(folder, tmp_path / "clean")
+    done = mog(clean, command)
     assert done.code == 0, done.said
     assert {"soft_labels", "router", "runs", "scores"} <= {asset for asset, _ in artefacts(clean)}
     # The first kill comes among the artefacts of all corpora, each later one in what is then still missing.
     last = done.reached["manifest moved"]
     for kill_at in [("manifest moved", last - 4), ("file written", 1), ("file moved", 2), ("manifest written", 2)]:
-        killed = mog(folder, "run", kill_at=kill_at)
+        killed = mog(folder, command, kill_at=kill_at)
         assert killed.code == -signal.SIGKILL, killed.said
         for key, version in artefacts(folder).items():
             assert version == artefacts(clean)[key], key
-    assert_repaired(mog, folder, SimpleNamespace(artefacts=artefacts(clean), points=points(clean)))
+    assert_repaired(mog, folder, SimpleNamespace(artefacts=artefacts(clean), points=points(clean)), command)
 
 
 def test_lost_collections_are_noticed_and_made_again(mog, before, tmp_path):
-    folder = copied(before.folder, tmp_path / "project")
+    folder = copy_folder(before.folder, tmp_path / "project")
     shutil.rmtree(folder / "home/qdrant")
     verified = mog(folder, "verify")
     assert verified.code == 1
@@ -251,7 +267,7 @@ def test_lost_collections_are_noticed_and_made_again(mog, before, tmp_path):
 
 
 def test_missing_and_foreign_points_are_counted_and_mended(mog, before, tmp_path):
-    folder = copied(before.folder, tmp_path / "project")
+    folder = copy_folder(before.folder, tmp_path / "project")
     tools = Tools(config.load(folder / "mog.yaml"))
     with tools.qdrant.open("level_1", 384) as collection:
         collection.delete(sorted(collection.ids("pond"))[:2])
@@ -266,7 +282,7 @@ def test_missing_and_foreign_points_are_counted_and_mended(mog, before, tmp_path
 
 
 def test_exchanged_points_and_those_of_unknown_corpora_are_mended_as_verify_says(mog, before, tmp_path):
-    folder = copied(before.folder, tmp_path / "project")
+    folder = copy_folder(before.folder, tmp_path / "project")
     tools = Tools(config.load(folder / "mog.yaml"))
     with tools.qdrant.open("level_1", 384) as collection:
         collection.delete(sorted(collection.ids("pond"))[:1])
@@ -284,7 +300,7 @@ def test_exchanged_points_and_those_of_unknown_corpora_are_mended_as_verify_says
 
 @pytest.mark.parametrize("pattern", ["segments/*/segment.json", "segments/*/vector_storage/vectors/status.dat"])
 def test_damaged_collection_is_made_again(mog, before, tmp_path, pattern):
-    folder = copied(before.folder, tmp_path / "project")
+    folder = copy_folder(before.folder, tmp_path / "project")
     (file,) = (folder / "home/qdrant/level_1").glob(pattern)
     os.truncate(file, 3)
     done = mog(folder, "run")
@@ -294,7 +310,7 @@ def test_damaged_collection_is_made_again(mog, before, tmp_path, pattern):
 
 
 def test_second_run_on_one_home_waits_for_the_first(mog, before, after, tmp_path):
-    folder = copied(before.folder, tmp_path / "project")
+    folder = copy_folder(before.folder, tmp_path / "project")
     change(folder)
     assert mog(folder, "run", stop_at=("file written", 1)).stopped > 0
     with forking() as other, ThreadPoolExecutor() as pool:
@@ -308,7 +324,7 @@ def test_second_run_on_one_home_waits_for_the_first(mog, before, after, tmp_path
 
 
 def test_run_that_cannot_record_what_it_does_says_so_in_a_line(mog, before, after, tmp_path):
-    folder = copied(before.folder, tmp_path / "project")
+    folder = copy_folder(before.folder, tmp_path / "project")
     change(folder)
     limited = mog(folder, "run", fsize=1_000)
     assert limited.code == 1
@@ -318,7 +334,7 @@ def test_run_that_cannot_record_what_it_does_says_so_in_a_line(mog, before, afte
 
 
 def test_run_on_a_full_disk_says_what_it_wanted_and_the_next_is_whole(mog, before, tmp_path):
-    folder = copied(before.folder, tmp_path / "project")
+    folder = copy_folder(before.folder, tmp_path / "project")
     store = folder / "home/store"
     store.rename(tmp_path / "store")
     store.mkdir()

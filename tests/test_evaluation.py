@@ -12,6 +12,7 @@ from types import SimpleNamespace
 import numpy as np
 import pandas as pd
 import pytest
+from conftest import copy_folder
 
 from mog_assets import plan
 from mog_assets.arrays import places
@@ -450,7 +451,7 @@ def copied(moor, tmp_path):
     """Settings of a copy of that project."""
     from mog_assets import config
 
-    shutil.copytree(moor.folder, tmp_path / "moor")
+    copy_folder(moor.folder, tmp_path / "moor")
     return config.load(tmp_path / "moor" / "mog.yaml")
 
 

@@ -3,7 +3,6 @@
 import contextlib
 import functools
 import json
-import shutil
 from dataclasses import replace
 from types import SimpleNamespace
 
@@ -11,7 +10,7 @@ import numpy as np
 import pandas as pd
 import pytest
 import yaml
-from conftest import VARIABLES
+from conftest import VARIABLES, copy_folder
 
 from mog_assets import config, runner
 from mog_assets.answering.answerers import serial
@@ -45,7 +44,7 @@ SET = "samples"
 def done(sample_project, tmp_path_factory):
     """A copy of the sample project with every experiment on answering, the first of which was interrupted once."""
     folder = tmp_path_factory.mktemp("experiments") / "copy"
-    shutil.copytree(sample_project.folder, folder)
+    copy_folder(sample_project.folder, folder)
     values = yaml.safe_load((folder / "mog.yaml").read_text(encoding="utf-8"))
     values["experiments"] = {"positions": POSITIONS, "top_k": TOP_K, "documents": DOCUMENTS}
     (folder / "mog.yaml").write_text(yaml.safe_dump(values), encoding="utf-8")

@@ -1,7 +1,6 @@
 """The experiments on retrieval, all done once on a copy of the sample project; figures are those of `scores`."""
 
 import json
-import shutil
 import sqlite3
 from contextlib import closing, nullcontext
 from types import SimpleNamespace
@@ -12,6 +11,7 @@ import pandas as pd
 import pytest
 import yaml
 from click.testing import CliRunner
+from conftest import copy_folder
 from test_encoder import tiny_encoder
 
 from mog_assets import config, plan
@@ -53,7 +53,7 @@ def do(settings, materialise, *names):
 def done(sample_project, tmp_path_factory, materialise_project):
     """A copy of the sample project with every experiment done; two encoders of random weights stand for MedCPT."""
     folder = tmp_path_factory.mktemp("experiments") / "copy"
-    shutil.copytree(sample_project.folder, folder)
+    copy_folder(sample_project.folder, folder)
     for number, name in enumerate(("article", "query")):
         tiny_encoder(folder / name, seed=number)
     path = folder / "mog.yaml"

@@ -13,6 +13,7 @@ import numpy as np
 import pyarrow.parquet as pq
 import pytest
 import yaml
+from conftest import copy_folder, examples
 from hypothesis import HealthCheck, Phase, event, example, given, note, seed, settings
 from hypothesis import strategies as st
 
@@ -267,7 +268,7 @@ def change(project, removed, kind, corpus, name, *more):
 @example(("points flushed", 1), [([("move", "file", "b"), ("rename", "folder", "a", "c")], ("manifest moved", 2))])
 @seed(SEED)
 @settings(
-    max_examples=6,
+    max_examples=examples(6),
     deadline=None,
     print_blob=True,
     derandomize=False,
@@ -414,7 +415,7 @@ def test_an_interrupted_change_of_points_goes_on_where_it_stopped(ponds, monkeyp
     for name in "def":
         ponds.put("file", name, "The kingfisher dives. " + ponds.documents["file"][name]["text"], title="Ponds")
     wanted = SimpleNamespace(folder=ponds.folder / "uninterrupted")
-    shutil.copytree(ponds.settings.home, wanted.folder)
+    copy_folder(ponds.settings.home, wanted.folder)
     assert ponds.run((point, 2)) is None
     undisturbed = Project(ponds.folder, ponds.encoder, "uninterrupted").run()["collections/level_1"]
     rest = ponds.run()["collections/level_1"]

@@ -1,7 +1,6 @@
 """The whole graph over the sample corpora: real Dagster instance, embedded Qdrant, real encoder."""
 
 import json
-import shutil
 from dataclasses import replace
 
 import numpy as np
@@ -9,6 +8,7 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from conftest import copy_folder
 
 from mog_assets import plan, runner, verification
 from mog_assets.corpus.documents import bucket_of
@@ -125,7 +125,7 @@ def test_the_split_that_was_trained_on_is_never_ranked_or_scored(sample_project)
 def edited(sample_project, tmp_path_factory, materialise_project):
     """The sample project with one document of garden edited, then materialised up to the collections."""
     folder = tmp_path_factory.mktemp("edited") / "project"
-    shutil.copytree(sample_project.folder, folder)
+    copy_folder(sample_project.folder, folder)
     source = folder / "samples/garden.jsonl"
     rows = [json.loads(line) for line in source.read_text(encoding="utf-8").splitlines()]
     row = next(row for row in rows if row["id"] == EDITED)

@@ -4,7 +4,6 @@ import hashlib
 import json
 import math
 import re
-import shutil
 from collections import Counter
 from dataclasses import replace
 from types import SimpleNamespace
@@ -12,6 +11,7 @@ from types import SimpleNamespace
 import numpy as np
 import pandas as pd
 import pytest
+from conftest import copy_folder
 from safetensors.numpy import save
 from scipy import sparse
 
@@ -538,7 +538,7 @@ def first(tmp_path_factory, make_project):
 @pytest.fixture
 def tools(first, tmp_path):
     """Resources of a copy of that project, and a function that changes its router settings."""
-    shutil.copytree(first.home, tmp_path / "home")
+    copy_folder(first.home, tmp_path / "home")
 
     def changed(**router_settings):
         chosen = first.settings.router.model_copy(update=router_settings)

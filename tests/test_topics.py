@@ -4,7 +4,6 @@ import json
 import multiprocessing
 import os
 import random
-import shutil
 import signal
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import asdict, replace
@@ -12,6 +11,7 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
+from conftest import copy_folder
 from safetensors.numpy import load_file
 
 from mog_assets import config
@@ -173,7 +173,7 @@ def built(tmp_path_factory, make_project, write_documents, encoder, fitting):
 def project(built, tmp_path, monkeypatch, fitting):
     """A copy of the project that is built."""
     monkeypatch.setattr(assets, "fit_apart", fitting)
-    shutil.copytree(built.folder, tmp_path / "copy")
+    copy_folder(built.folder, tmp_path / "copy")
     return Project(tmp_path / "copy", built.write, built.encoder)
 
 

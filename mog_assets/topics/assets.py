@@ -19,8 +19,10 @@ from mog_assets.topics.model import (
     TopicModel,
     decoded,
     fit_apart,
+    fit_buckets,
     is_intact,
     made_with,
+    may_have_topics,
     open_model,
     share_unseen,
     vector_hashes,
@@ -98,14 +100,17 @@ def _fit(work: Work, buckets: list[Bucket], wanted: dict[str, Any]) -> TopicMode
     path, there = work.file(MODEL, wanted, versions)
     if not there:
         with work.progress(1, "models fitted") as advance, work.writing(path) as temporary:
-            fit_apart(
-                {
-                    "buckets": [asdict(bucket) for bucket in buckets],
-                    **wanted,
-                    "settings": work.settings.topics.model_dump(),
-                    "out": str(temporary),
-                }
-            )
+            arguments = {
+                "buckets": [asdict(bucket) for bucket in buckets],
+                **wanted,
+                "settings": work.settings.topics.model_dump(),
+                "out": str(temporary),
+            }
+            # A process of its own takes seconds to start, and is for UMAP.
+            if may_have_topics(buckets, work.settings.topics):
+                fit_apart(arguments)
+            else:
+                fit_buckets(**arguments)
             advance(1)
     model = decoded(path.read_bytes(), path)
     work.recomputed["chunks fitted on"] = model.facts["sample"]

@@ -164,6 +164,11 @@ def fit_buckets(
     Path(out).write_bytes(encoded(model))
 
 
+def may_have_topics(buckets: Sequence[Bucket], settings: TopicSettings) -> bool:
+    """Whether there are as many chunks as HDBSCAN needs: two clusters of the smallest size, to find any."""
+    return sum(len(np.load(bucket.vectors, mmap_mode="r")) for bucket in buckets) >= 2 * settings.min_topic_size
+
+
 def made_with(level: int, settings: TopicSettings, seed: int, encoder: str, made_by: str) -> dict[str, Any]:
     """The part of a model's facts that, when it is another, makes another model of the same chunks."""
     # When to fit again is no part of what comes of it.
