@@ -26,7 +26,7 @@ from pydantic import (
 from resources.encoder import EncoderSettings
 from resources.engine import EngineSettings
 from resources.errors import ConfigError
-from resources.llm import LlmSettings
+from resources.chat import LlmSettings
 from resources.settings import SettingsModel
 
 CONFIG_VARIABLE = "MOG_CONFIG"

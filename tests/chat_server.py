@@ -145,6 +145,34 @@ def status(code: int, message: str = "it is broken", error_code: str | None = No
     return lambda messages: Reply(body, code, {name.replace("_", "-"): value for name, value in headers.items()})
 
 
+def refused_parameter(name: str, said: str, error_code: str | None) -> Reply:
+    """400 as OpenAI's API says that a model does not take a parameter, or not its value."""
+    error = {"message": said, "type": "invalid_request_error", "param": name, "code": error_code}
+    return Reply(json.dumps({"error": error}).encode(), 400)
+
+
+def extra_input(name: str) -> Reply:
+    """422 as servers made with FastAPI say that they do not know a parameter."""
+    detail = [{"type": "extra_forbidden", "loc": ["body", name], "msg": "Extra inputs are not permitted"}]
+    return Reply(json.dumps({"detail": detail}).encode(), 422)
+
+
+# What a reasoning model of OpenAI answers where a parameter is sent that it does not take.
+REASONING = {
+    "max_tokens": refused_parameter(
+        "max_tokens",
+        "Unsupported parameter: 'max_tokens' is not supported with this model. Use 'max_completion_tokens' instead.",
+        "unsupported_parameter",
+    ),
+    "temperature": refused_parameter(
+        "temperature",
+        "Unsupported value: 'temperature' does not support 0.0 with this model. Only the default (1) value is "
+        "supported.",
+        "unsupported_value",
+    ),
+}
+
+
 def rate_limited(retry_after: str | None = None, date_in: float | None = None) -> Behaviour:
     """429, with a Retry-After as it is given, with the HTTP date in `date_in` seconds, or without."""
 
@@ -167,6 +195,7 @@ class ChatServer:
         calls: Every request for a completion, in the order of arrival.
         most_at_once: Most requests that were under way at the same time.
         on_call: Called with each call before it is answered.
+        refuses: The reply to requests that have a parameter of this name.
     """
 
     def __init__(self, answer: Callable[[Messages], str] = lambda messages: "yes", seconds: float = 0.0) -> None:
@@ -175,6 +204,7 @@ class ChatServer:
         self.calls: list[Call] = []
         self.most_at_once = 0
         self.on_call: Callable[[Call], None] = lambda call: None
+        self.refuses: dict[str, Reply] = {}
         self._at_once = 0
         self._script: list[tuple[str, Behaviour]] = []
         self._lock = threading.Lock()
@@ -225,7 +255,8 @@ class ChatServer:
             self.most_at_once = max(self.most_at_once, self._at_once)
         try:
             self.on_call(call)
-            reply = self._reply(body["messages"])
+            refused = [reply for name, reply in self.refuses.items() if name in body]
+            reply = refused[0] if refused else self._reply(body["messages"])
             self._closing.wait(reply.wait)
         finally:
             # What the client sees next may make it ask again before this thread goes on.

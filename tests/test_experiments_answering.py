@@ -33,7 +33,7 @@ from mog_assets.routing.retrieve import Retrieval
 from mog_assets.tools import Tools
 from mog_assets.topics.assign import read_topics
 from resources.errors import MogError
-from resources.llm import Usage as LlmUsage
+from resources.llm import Tally
 
 NAMES = ("key-position", "conflicts", "documents", "distractors", "preflight", "at-rag", "flips", "cost")
 POSITIONS, TOP_K, DOCUMENTS = [0, 50, 100], [4, 8], [1, 2, 4, 8]
@@ -592,11 +592,11 @@ def test_a_way_that_asks_for_no_topic_has_no_hits():
 
 
 def test_work_of_which_requests_were_not_answered_is_not_kept():
-    tools = SimpleNamespace(llm=SimpleNamespace(usage=LlmUsage(unanswered=2)))
+    tools = SimpleNamespace(llm=SimpleNamespace(usage=Tally(unanswered=2)))
     with all_answered(tools, "cell"):
-        tools.llm.usage = LlmUsage(unanswered=2, failures=5)
+        tools.llm.tally = Tally(unanswered=2, failures=5)
     with pytest.raises(MogError, match="cell: .*got none to 3: .*run again"), all_answered(tools, "cell"):
-        tools.llm.usage = LlmUsage(unanswered=5)
+        tools.llm.tally = Tally(unanswered=5)
 
 
 def test_a_reader_encodes_a_text_once_until_there_are_too_many():

@@ -37,7 +37,9 @@ from chat_server import (
 from mog_assets import config
 from mog_assets.config import LlmSettings
 from resources.errors import ConfigError, MogError
-from resources.llm import Completion, Failure, OpenAIModel, RequestFailed, SpendCapReached, retry_after
+from resources.chat import Completion, Failure, RequestFailed, SpendCapReached
+from resources.endpoint import retry_after
+from resources.llm import OpenAIModel
 
 ROOT = Path(__file__).resolve().parent.parent
 KEY = "sk-loopback-0123456789"
@@ -75,7 +77,7 @@ def test_answer_comes_with_tokens_cost_and_parameters(server):
         "max_tokens": 50,
         "seed": 7,
     }
-    assert (llm.usage.calls, llm.usage.tokens_in, llm.usage.tokens_out, llm.usage.usd) == (1, 5, 2, 9)
+    assert (llm.tally.calls, llm.tally.tokens_in, llm.tally.tokens_out, llm.tally.usd) == (1, 5, 2, 9)
 
 
 PASSING = {
@@ -105,7 +107,7 @@ def test_fault_that_passes_is_tried_again(server, tmp_path, fault):
     server.script([PASSING[fault]] * 2)
     llm = client(tmp_path)
     assert llm.complete(ask("herons")).text == "about herons"
-    assert (llm.usage.calls, llm.usage.retries, llm.usage.failures) == (3, 2, 0)
+    assert (llm.tally.calls, llm.tally.retries, llm.tally.failures) == (3, 2, 0)
     assert len(server.calls) == 3
 
 
@@ -113,7 +115,7 @@ def test_attempt_that_takes_too_long_is_tried_again(server):
     server.script([hanging(5)])
     llm = client(timeout=0.3)
     assert llm.complete(ask("herons")).text == "about herons"
-    assert llm.usage.retries == 1
+    assert llm.tally.retries == 1
 
 
 def test_answer_that_trickles_ends_with_the_timeout(monkeypatch):
@@ -147,7 +149,7 @@ def test_attempts_end_and_the_error_says_what_happened_last(server, tmp_path):
     llm = client(tmp_path, attempts=3)
     with pytest.raises(RequestFailed, match=r"did not answer, attempts: 3, limit: 3 within 30 s; .*503.*no room"):
         llm.complete(ask("herons"))
-    assert (llm.usage.calls, llm.usage.retries, llm.usage.failures) == (3, 2, 1)
+    assert (llm.tally.calls, llm.tally.retries, llm.tally.failures) == (3, 2, 1)
     assert llm.complete(ask("herons")).text == "about herons"
 
 
@@ -240,7 +242,7 @@ def test_answer_that_cannot_be_used_is_a_failure_and_is_not_kept(server, tmp_pat
     llm = client(tmp_path)
     with pytest.raises(RequestFailed, match=reason):
         llm.complete(ask("herons"))
-    assert (llm.usage.calls, llm.usage.failures) == (1, 1)
+    assert (llm.tally.calls, llm.tally.failures) == (1, 1)
     assert not llm.complete(ask("herons")).cached
 
 
@@ -249,7 +251,7 @@ def test_tokens_of_a_refusal_are_counted(server):
     llm = client(price_in=1_000_000)
     with pytest.raises(RequestFailed):
         llm.complete(ask("herons"))
-    assert (llm.usage.tokens_in, llm.usage.usd) == (5, 5)
+    assert (llm.tally.tokens_in, llm.tally.usd) == (5, 5)
 
 
 def test_words_outside_a_vocabulary_are_given_as_they_are(server):
@@ -269,7 +271,7 @@ def test_answer_is_paid_once_whatever_asks_again(server, tmp_path):
     second = again.complete(ask("herons"))
     assert not first.cached and second.cached
     assert {**vars(first), "cached": True} == vars(second)
-    assert (again.usage.calls, again.usage.cached, again.usage.usd) == (0, 1, 0)
+    assert (again.tally.calls, again.tally.cached, again.tally.usd) == (0, 1, 0)
     assert len(server.calls) == 1
 
 
@@ -306,18 +308,18 @@ def test_many_come_in_order_concurrently_and_one_failure_loses_no_other(server, 
     assert [a.text for a in answers if isinstance(a, Completion)] == [f"about topic {i}" for i in range(9) if i != 4]
     assert done == [1] * 9
     assert 1 < server.most_at_once <= 3
-    assert (llm.usage.calls, llm.usage.cached, llm.usage.failures) == (9, 0, 1)
+    assert (llm.tally.calls, llm.tally.cached, llm.tally.failures) == (9, 0, 1)
 
 
 def test_many_are_resumed_from_what_is_there(server, tmp_path):
     client(tmp_path).complete_many([ask(f"topic {i}") for i in range(5)])
     done = []
     llm = client(tmp_path)
-    before = llm.usage
+    before = llm.tally
     answers = llm.complete_many([ask(f"topic {i}") for i in range(8)], done.append)
     assert [a.cached for a in answers] == [True] * 5 + [False] * 3
     assert done == [5, 1, 1, 1]
-    used = llm.usage - before
+    used = llm.tally - before
     assert (used.calls, used.cached) == (3, 5)
     assert set(server.asked.values()) == {1}
 
@@ -332,7 +334,7 @@ def test_equal_requests_of_a_batch_are_asked_once(server):
         ("about herons", True),
     ]
     assert sum(done) == 3
-    assert (llm.usage.calls, llm.usage.cached) == (2, 1)
+    assert (llm.tally.calls, llm.tally.cached) == (2, 1)
 
 
 def test_equal_requests_of_several_threads_at_once_are_asked_once(server):
@@ -430,12 +432,12 @@ def test_spend_cap_stops_cleanly_and_a_higher_one_resumes(server, tmp_path):
     paid = len(server.calls)
     # Five reach the cap, and one was under way beside the last of them.
     assert 5 <= paid <= 6
-    assert llm.usage.usd == 8 * paid
+    assert llm.tally.usd == 8 * paid
     assert f"has spent {8 * paid} USD" in str(raised.value)
     more = client(tmp_path, budget_usd=1000, **priced)
     answers = more.complete_many(requests)
     assert [a.cached for a in answers].count(True) == paid
-    assert more.usage.usd == 8 * (20 - paid)
+    assert more.tally.usd == 8 * (20 - paid)
     assert set(server.delivered.values()) == {1}
     nothing_left = client(tmp_path, budget_usd=0, **priced)
     assert nothing_left.complete_many(requests) == [
@@ -636,9 +638,9 @@ def test_real_model_server_answers_over_the_same_wire(model_server, tmp_path, mo
     assert [type(answer) for answer in answers] == [Completion] * 3, answers
     assert all(answer.text and answer.tokens_in > 10 and 0 < answer.tokens_out <= 12 for answer in answers)
     assert {answer.finish_reason for answer in answers} <= {"stop", "length"}
-    assert (llm.usage.calls, llm.usage.retries) == (2, 0)
+    assert (llm.tally.calls, llm.tally.retries) == (2, 0)
     again = client(tmp_path, model=model, max_tokens=12)
     assert [answer.text for answer in again.complete_many([ask("herons"), ask("otters")])] == [
         answer.text for answer in answers[:2]
     ]
-    assert again.usage.calls == 0
+    assert again.tally.calls == 0

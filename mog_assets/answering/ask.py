@@ -22,7 +22,7 @@ from mog_assets.retrieval.controls import gold_passages, random_passages
 from mog_assets.routing.retrieve import Retrieval
 from mog_assets.tools import Tools
 from resources.errors import MogError
-from resources.llm import RequestFailed
+from resources.chat import RequestFailed
 from resources.store import digest
 
 # Some 80 MB of vectors of 384 numbers.
@@ -90,9 +90,9 @@ def all_answered(tools: Tools, what: str) -> Iterator[None]:
     Raises:
         MogError: when the work is done, if requests of it were not answered. Refusals are answers.
     """
-    before = tools.llm.usage
+    before = tools.llm.tally
     yield
-    if lost := (tools.llm.usage - before).unanswered:
+    if lost := (tools.llm.tally - before).unanswered:
         raise MogError(
             f"{what}: expected an answer to every request, got none to {lost}: nothing of it is kept but the answers "
             "that came; run again when the endpoint is there, and they are not asked for again"

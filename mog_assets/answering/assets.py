@@ -43,7 +43,7 @@ def build_answers(work: Work) -> None:
     asked = {name: answered_questions(work, name) for name in settings.question_sets}
     asked = {name: questions for name, questions in asked.items() if questions}
     total = sum(map(len, asked.values())) * len(hows)
-    before, seconds = work.tools.llm.usage, dict[str, float]()
+    before, seconds = work.tools.llm.tally, dict[str, float]()
     with work.progress(total, "questions answered") as advance:
         for name, questions in asked.items():
             retrieval = Retrieval.open(work.tools, work.input, settings.question_sets[name].corpora, keep=True)
@@ -65,7 +65,7 @@ def build_answers(work: Work) -> None:
     work.counts |= {"rows": len(table), "methods": len(hows), "failures": int((table["failure"] != "").sum())}
     work.info["retry"] = None
     if settings.answering.reader == "openai":
-        spent = work.tools.llm.usage - before
+        spent = work.tools.llm.tally - before
         work.counts |= {"calls": spent.calls, "calls from the cache": spent.cached, "USD": round(spent.usd, 6)}
         # What the endpoint did not answer this time it may answer next time.
         work.info["retry"] = "some requests were not answered" if spent.unanswered else None

@@ -26,7 +26,6 @@ from mog_assets.answering.roles import (
     Asked,
     Complete,
     Judgement,
-    Message,
     Passage,
     Reply,
     Route,
@@ -34,6 +33,7 @@ from mog_assets.answering.roles import (
     Usage,
     Usefulness,
 )
+from resources.chat import Message
 from resources.errors import MogError
 
 T = TypeVar("T")

@@ -5,9 +5,10 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Generic, Literal, Protocol, TypedDict, TypeVar
+from typing import Generic, Literal, Protocol, TypeVar
 
 from mog_assets.questions.sets import Question
+from resources.chat import Completion, Message
 from resources.errors import MogError
 
 T = TypeVar("T")
@@ -24,30 +25,6 @@ NOTHING = "no relevant information"
 YES_NO_MAYBE = {"yes": "yes", "no": "no", "maybe": "maybe"}
 
 _KEY = re.compile(r"[A-Za-z0-9]{1,8}")
-
-
-class Message(TypedDict):
-    """One turn of a chat."""
-
-    role: Literal["system", "user", "assistant"]
-    content: str
-
-
-class Completion(Protocol):
-    """What a model answered: its name, tokens read and written, cost in dollars, wall time in seconds."""
-
-    @property
-    def text(self) -> str: ...  # noqa: D102
-    @property
-    def model(self) -> str: ...  # noqa: D102
-    @property
-    def tokens_in(self) -> int: ...  # noqa: D102
-    @property
-    def tokens_out(self) -> int: ...  # noqa: D102
-    @property
-    def cost(self) -> float: ...  # noqa: D102
-    @property
-    def seconds(self) -> float: ...  # noqa: D102
 
 
 # Raises MogError where the model gives no answer.

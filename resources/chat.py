@@ -1,0 +1,97 @@
+"""Chats with language models: settings, messages, answers, and what can go wrong. What every client agrees on."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Annotated, Literal, Protocol, TypedDict
+
+from pydantic import Field, model_validator
+
+from resources.errors import MogError
+from resources.settings import Count, SettingsModel
+
+MOST_THREADS = 1024
+
+
+class LlmSettings(SettingsModel):
+    """An OpenAI-compatible endpoint; base URL and key come from OPENAI_BASE_URL and OPENAI_API_KEY.
+
+    `temperature` and `max_tokens` are not sent where they are null, nor to a model that has refused them before.
+    `timeout` is of one attempt, in seconds; `price_in` and `price_out` are USD per million tokens, 0 where they are not
+    known. A run that has spent `budget_usd` asks nothing more.
+    """
+
+    model: Annotated[str, Field(min_length=1)] = "gpt-4o-mini"
+    temperature: float | None = Field(0.0, ge=0, le=100)
+    max_tokens: Count | None = 1024
+    timeout: float = Field(60.0, gt=0, le=86_400)
+    concurrency: Annotated[int, Field(ge=1, le=MOST_THREADS)] = 8
+    attempts: Count = 5
+    budget_usd: float | None = Field(None, ge=0)
+    price_in: float = Field(0.0, ge=0)
+    price_out: float = Field(0.0, ge=0)
+
+    @model_validator(mode="after")
+    def _priced(self) -> LlmSettings:
+        if self.budget_usd is not None and not self.price_in + self.price_out:
+            raise ValueError("price_in or price_out above 0 beside budget_usd, else the spend is not known")
+        return self
+
+
+class Message(TypedDict):
+    """One turn of a chat."""
+
+    role: Literal["system", "user", "assistant"]
+    content: str
+
+
+@dataclass(frozen=True)
+class Completion:
+    """What a model answered.
+
+    Attributes:
+        text: The answer, never empty.
+        model: As the endpoint names it.
+        tokens_in: Tokens of the chat; 0 where the endpoint does not say.
+        tokens_out: Tokens of the answer; 0 where the endpoint does not say.
+        finish_reason: Why it ended: `stop`, `length` (cut after `max_tokens`), ….
+        cost: USD that the answer cost when it was given, by the prices of the settings.
+        seconds: That the call took which gave the answer; earlier attempts and waits are not in it.
+        cached: Whether this time nothing was paid: the answer was there, or another request brought it.
+    """
+
+    text: str
+    model: str
+    tokens_in: int
+    tokens_out: int
+    finish_reason: str
+    cost: float = 0.0
+    seconds: float = 0.0
+    cached: bool = False
+
+
+@dataclass(frozen=True)
+class Failure:
+    """Why a request has no answer."""
+
+    reason: str
+
+
+class RequestFailed(MogError):
+    """One request has no answer; others may have one."""
+
+
+class SpendCapReached(MogError):
+    """A request was not sent because `llm.budget_usd` is spent."""
+
+
+class LanguageModel(Protocol):
+    """Anything that completes a chat."""
+
+    def complete(self, messages: Sequence[Message]) -> Completion:
+        """Answer a chat.
+
+        Raises:
+            MogError: the model cannot be reached, refused, or answered nothing that can be used.
+        """

@@ -1,0 +1,69 @@
+"""Answers of language models that were paid for, kept in SQLite by what was asked."""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+from collections.abc import Iterable, Iterator
+from contextlib import closing, contextmanager
+from dataclasses import asdict
+from pathlib import Path
+
+from resources.chat import Completion
+from resources.errors import MogError
+from resources.sqlite import connect
+from resources.store import disk_full
+
+_FILE = "llm.sqlite"
+
+
+class ChatCache:
+    """Answers by key, in a folder; without a folder nothing is kept.
+
+    Raises:
+        MogError: from any method: the file cannot be read or written.
+    """
+
+    def __init__(self, folder: Path | None) -> None:
+        self.folder = folder
+
+    def find(self, keys: Iterable[str]) -> dict[str, Completion]:
+        """What was answered before, by key."""
+        if self.folder is None:
+            return {}
+        found = {}
+        with _opened(self.folder / _FILE) as connection:
+            for key in keys:
+                row = connection.execute("SELECT answer FROM answers WHERE key = ?", (key,)).fetchone()
+                if row:
+                    found[key] = Completion(**json.loads(row[0]), cached=True)
+        return found
+
+    def keep(self, key: str, completion: Completion) -> None:
+        """Keep an answer; it is on disk when this returns."""
+        if self.folder is None:
+            return
+        answer = json.dumps({name: value for name, value in asdict(completion).items() if name != "cached"})
+        with _opened(self.folder / _FILE, len(answer)) as connection:
+            connection.execute("INSERT OR REPLACE INTO answers VALUES (?, ?)", (key, answer))
+
+
+@contextmanager
+def _opened(path: Path, wanted: int = 1) -> Iterator[sqlite3.Connection]:
+    """The cache in a transaction that writes `wanted` bytes; each has its connection, as processes cannot share one."""
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with closing(connect(path)) as connection:
+            # Not NORMAL, which can lose the last answers to a power cut: they were paid for.
+            connection.execute("PRAGMA synchronous=FULL")
+            connection.execute("CREATE TABLE IF NOT EXISTS answers (key TEXT PRIMARY KEY, answer TEXT) WITHOUT ROWID")
+            with connection:
+                yield connection
+    except sqlite3.DatabaseError as error:
+        code = error.sqlite_errorcode
+        if code == sqlite3.SQLITE_FULL or code & 0xFF == sqlite3.SQLITE_IOERR:
+            raise disk_full(path, wanted, f"cache of answers: {error}") from error
+        raise MogError(
+            f"the cache of answers {path} cannot be used ({error}): see that this process may write it, or put a copy "
+            "back; without it, every answer has to be paid for again"
+        ) from error

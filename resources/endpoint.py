@@ -1,0 +1,272 @@
+"""One call of the chat-completions protocol: what is sent, what is read, and what every error means."""
+
+from __future__ import annotations
+
+import email.utils
+import json
+import math
+import os
+import time
+from collections.abc import Callable, Mapping, Sequence
+from functools import cached_property
+from typing import Any
+from urllib.parse import urlsplit
+
+from pydantic import BaseModel, NonNegativeInt, ValidationError
+
+from resources.chat import Completion, LlmSettings, Message, RequestFailed
+from resources.chat_parameters import refused
+from resources.errors import MogError
+
+_DEFAULT_URL = "https://api.openai.com/v1"
+# Of every language that models write, a token is at most this many characters but for runs of white space.
+_CHARS_PER_TOKEN = 16
+_SLACK_CHARS = 1000
+# The longest answer that is read where no `max_tokens` is set: more than any model writes.
+_MOST_TOKENS = 2**18
+# A character may come as two JSON escapes of six bytes; around the answer an endpoint may tell what it likes to.
+_BYTES_PER_CHAR = 12
+_ENVELOPE_BYTES = 2**20
+_PASSING = (408, 409, 425, 429)
+_NO_CREDIT = ("insufficient_quota", "billing_hard_limit_reached")
+
+# Told of tokens read, tokens written and USD, also of answers that cannot be used.
+Charge = Callable[[int, int, float], None]
+
+
+class Again(Exception):
+    """A call failed for a reason that passes; `wait` is how many seconds the endpoint asked for, if it did."""
+
+    def __init__(self, reason: str, wait: float | None = None) -> None:
+        super().__init__(reason if wait is None else f"{reason}, and asked for a wait of {wait:.3g} s")
+        self.wait = wait
+
+
+class ParameterRefused(Exception):
+    """The model does not take a parameter; `name` is the one."""
+
+    def __init__(self, name: str) -> None:
+        super().__init__(name)
+        self.name = name
+
+
+class Endpoint:
+    """Where `OPENAI_BASE_URL` leads, asked one model with the key in `OPENAI_API_KEY`.
+
+    Args:
+        settings: Model, limits, prices.
+    """
+
+    def __init__(self, settings: LlmSettings) -> None:
+        self.settings = settings
+
+    @cached_property
+    def address(self) -> str:
+        """Where answers come from, without credentials: scheme, host, port and path.
+
+        Raises:
+            MogError: OPENAI_BASE_URL is no URL of the web.
+        """
+        try:
+            url = urlsplit(self._base_url)
+            host, port = url.hostname, url.port
+        except ValueError:
+            url, host, port = urlsplit(""), None, None
+        if url.scheme not in ("http", "https") or not host:
+            raise MogError(
+                "llm: expected OPENAI_BASE_URL to be a URL such as http://localhost:8000/v1, got another text"
+            )
+        return f"{url.scheme}://{host}{f':{port}' if port else ''}{url.path.rstrip('/')}"
+
+    @cached_property
+    def _base_url(self) -> str:
+        return os.environ.get("OPENAI_BASE_URL") or _DEFAULT_URL
+
+    @cached_property
+    def _client(self) -> Any:
+        import openai
+
+        # Naming the endpoint first reports a URL that is none.
+        endpoint, key = self.address, os.environ.get("OPENAI_API_KEY", "")
+        if not key:
+            raise MogError(
+                "llm: expected OPENAI_API_KEY (and OPENAI_BASE_URL for another endpoint) in the environment, got none "
+                f"for {endpoint}"
+            )
+        # HTTP libraries quote a header that they cannot send.
+        if not (key.isascii() and key.isprintable()) or " " in key:
+            raise MogError("llm: expected OPENAI_API_KEY to be ASCII without white space, got another text")
+        return openai.OpenAI(api_key=key, base_url=self._base_url, max_retries=0, timeout=self.settings.timeout)
+
+    def call(
+        self, messages: Sequence[Message], parameters: Mapping[str, Any], deadline: float, charge: Charge
+    ) -> Completion:
+        """Send a chat once.
+
+        Args:
+            messages: The chat.
+            parameters: Sent beside it, by name.
+            deadline: Moment of `time.monotonic` at which the answer has to be whole.
+            charge: Told what the answer cost, also where it cannot be used.
+
+        Raises:
+            Again: it failed for a reason that passes.
+            ParameterRefused: the model does not take one of the parameters.
+            RequestFailed: the model refused, or answered nothing that can be used.
+            MogError: no request can succeed.
+        """
+        started = time.monotonic()
+        body = self._post(messages, parameters, deadline)
+        seconds = time.monotonic() - started
+        try:
+            answer = _Answer.model_validate_json(body)
+        except ValidationError as error:
+            detail = error.errors(include_input=False)[0]
+            where = ".".join(map(str, detail["loc"]))
+            raise Again(f"expected a chat completion as JSON, got another body ({where} {detail['msg']})") from None
+        usage = answer.usage or _Usage()
+        cost = (
+            usage.prompt_tokens * self.settings.price_in + usage.completion_tokens * self.settings.price_out
+        ) / 1_000_000
+        charge(usage.prompt_tokens, usage.completion_tokens, cost)
+        text, model, reason = self._text(answer)
+        return Completion(
+            text=text,
+            model=model,
+            tokens_in=usage.prompt_tokens,
+            tokens_out=usage.completion_tokens,
+            finish_reason=reason,
+            cost=cost,
+            seconds=seconds,
+        )
+
+    def _text(self, answer: _Answer) -> tuple[str, str, str]:
+        """Text, model and reason of ending of an answer that can be used."""
+        if not answer.choices:
+            said = f" but an error: {json.dumps(answer.error)}" if answer.error else ""
+            raise Again(self.line(f"expected an answer, got no choices{said}"))
+        choice = answer.choices[0]
+        text, reason = choice.message.content or "", choice.finish_reason or ""
+        if choice.message.refusal:
+            raise RequestFailed(f"llm: {self.settings.model} refused: {self.line(choice.message.refusal)}")
+        if reason == "content_filter":
+            raise RequestFailed(
+                f"llm: {self.settings.model} refused: the endpoint's content filter held the answer back"
+            )
+        if not text.strip():
+            remedy = "raise llm.max_tokens" if reason == "length" else "choose another model"
+            raise RequestFailed(f"llm: {self.settings.model} answered without text (it ended by {reason!r}): {remedy}")
+        if len(text) > self._most_chars:
+            raise self._too_long()
+        return text, answer.model or self.settings.model, reason
+
+    def _post(self, messages: Sequence[Message], parameters: Mapping[str, Any], deadline: float) -> bytes:
+        import httpx2
+        import openai
+
+        fault: Exception
+        body = bytearray()
+        left = max(deadline - time.monotonic(), 0.001)
+        try:
+            with self._client.chat.completions.with_streaming_response.create(
+                model=self.settings.model, messages=list(messages), timeout=left, **parameters
+            ) as response:
+                # The client's timeout is of single reads: byte by byte, an answer could take for ever.
+                for part in response.iter_bytes():
+                    body += part
+                    if len(body) > _BYTES_PER_CHAR * self._most_chars + _ENVELOPE_BYTES:
+                        raise self._too_long()
+                    if time.monotonic() > deadline:
+                        raise Again(f"no whole answer within {left:.3g} s")
+            return bytes(body)
+        except openai.APIStatusError as error:
+            fault = self._status_fault(error, parameters)
+        except (openai.APITimeoutError, httpx2.TimeoutException):
+            fault = Again(f"no answer within {left:.3g} s")
+        except (openai.APIConnectionError, httpx2.RequestError) as error:
+            cause = error.__cause__ or error
+            fault = Again(f"the connection failed: {self.line(str(cause) or type(cause).__name__)}")
+        except UnicodeEncodeError as error:
+            fault = RequestFailed(f"llm: expected messages that UTF-8 can write, got one with {error.reason}")
+        # Not within the handlers: what the library raised may show headers, and logs print what an error came from.
+        raise fault
+
+    def _status_fault(self, error: Any, parameters: Mapping[str, Any]) -> Exception:
+        status, said = error.status_code, self.line(str(error))
+        model, endpoint = self.settings.model, self.address
+        if name := refused(parameters, status, error.param, error.code, str(error)):
+            return ParameterRefused(name)
+        if status == 402 or (status == 429 and error.code in _NO_CREDIT):
+            return MogError(f"llm: {endpoint} has no credit for OPENAI_API_KEY: add some, then run again ({said})")
+        if status in _PASSING or status >= 500:
+            return Again(said, retry_after(error.response.headers.get("retry-after")))
+        if status == 401:
+            # What the endpoint says may quote the key.
+            return MogError(f"llm: {endpoint} does not accept the key (401): set OPENAI_API_KEY to one of its keys")
+        if status == 403:
+            return MogError(
+                f"llm: {endpoint} does not let OPENAI_API_KEY use {model!r}: choose another llm.model, or a key "
+                f"that may use it ({said})"
+            )
+        if status == 404:
+            return MogError(
+                f"llm: {endpoint} has no model {model!r}, or is no chat-completions endpoint: check llm.model and "
+                f"OPENAI_BASE_URL (it mostly ends in /v1) ({said})"
+            )
+        return RequestFailed(f"llm: {model} at {endpoint} does not take the request ({said})")
+
+    @property
+    def _most_chars(self) -> int:
+        return _CHARS_PER_TOKEN * (self.settings.max_tokens or _MOST_TOKENS) + _SLACK_CHARS
+
+    def _too_long(self) -> RequestFailed:
+        return RequestFailed(
+            f"llm: expected an answer of at most {self._most_chars} characters "
+            f"({self.settings.max_tokens or _MOST_TOKENS} tokens), "
+            f"got a longer one from {self.settings.model}: choose an endpoint that honours max_tokens"
+        )
+
+    def line(self, text: str) -> str:
+        """A text of the endpoint as a line of a message, without the key."""
+        key = os.environ.get("OPENAI_API_KEY")
+        return " ".join((text.replace(key, "…") if key else text).split())[:300]
+
+
+def retry_after(header: str | None) -> float | None:
+    """Seconds that a Retry-After header asks to wait, given as seconds or as a date (RFC 9110, section 10.2.3).
+
+    None where there is no header, or none that says so.
+    """
+    try:
+        seconds = float(header or "nan")
+    except ValueError:
+        date = email.utils.parsedate_tz(header)
+        try:
+            seconds = email.utils.mktime_tz(date) - time.time() if date else math.nan
+        except (ValueError, OverflowError):
+            return None
+    return max(seconds, 0.0) if math.isfinite(seconds) else None
+
+
+class _Said(BaseModel):
+    content: str | None = None
+    refusal: str | None = None
+
+
+class _Choice(BaseModel):
+    message: _Said
+    finish_reason: str | None = None
+
+
+class _Usage(BaseModel):
+    prompt_tokens: NonNegativeInt = 0
+    completion_tokens: NonNegativeInt = 0
+
+
+class _Answer(BaseModel):
+    """What is read of a chat completion; some endpoints send `error` in place of `choices`, with status 200."""
+
+    choices: list[_Choice] | None = None
+    model: str | None = None
+    usage: _Usage | None = None
+    error: Any = None
