@@ -6,28 +6,24 @@ Every default is the paper's (Zhong et al. 2024, Mix-of-Granularity) unless the 
 from __future__ import annotations
 
 import difflib
+import json
 import os
 import re
-from collections.abc import Mapping
+import reprlib
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, TypeVar, get_args
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
-import yaml
-from pydantic import (
-    AfterValidator,
-    BaseModel,
-    Field,
-    PositiveInt,
-    ValidationError,
-    model_validator,
-)
+from pydantic import AfterValidator, BeforeValidator, Field, ValidationError, model_validator
 
+from mog_assets import config_file
+from mog_assets.config_file import check_home, encoder_source, resolved, shown
+from resources.chat import LlmSettings
 from resources.encoder import EncoderSettings
 from resources.engine import EngineSettings
 from resources.errors import ConfigError
-from resources.chat import LlmSettings
-from resources.settings import SettingsModel
+from resources.settings import MOST, Count, SettingsModel
 
 CONFIG_VARIABLE = "MOG_CONFIG"
 DEFAULT_CONFIG = "mog.yaml"
@@ -81,6 +77,18 @@ def _timezone(value: str) -> str:
 MOST_LEVELS = 8
 
 
+def _path(value: Any) -> Any:
+    # An empty path would be the folder of mog.yaml.
+    if isinstance(value, str) and not value.strip():
+        raise ValueError("a path")
+    return value
+
+
+EncoderT = TypeVar("EncoderT", bound=EncoderSettings)
+Place = Annotated[Path, BeforeValidator(_path)]
+# Of a layer of a network.
+Width = Annotated[int, Field(ge=1, le=65_536)]
+Rate = Annotated[float, Field(gt=0, le=10)]
 Name = Annotated[str, AfterValidator(_name)]
 RetrieverName = Literal["bm25", "dense", "hybrid"]
 
@@ -91,8 +99,8 @@ class CorpusSettings(SettingsModel):
     A document (a file, or a line of a `.jsonl` file) of more than `max_document_mb` megabytes is passed over.
     """
 
-    path: Path
-    max_document_mb: float = Field(20, gt=0)
+    path: Place
+    max_document_mb: float = Field(20, gt=0, le=1e6)
 
     @property
     def max_document_bytes(self) -> int:
@@ -113,17 +121,17 @@ class ChunkerTraining(SettingsModel):
 
     objective: Literal["regression", "preference"] = "regression"
     questions: Literal["each", "all"] = "all"
-    width: PositiveInt = 64
-    layers: PositiveInt = 2
-    learning_rate: float = Field(1e-3, gt=0)
+    width: Width = 64
+    layers: Annotated[int, Field(ge=1, le=64)] = 2
+    learning_rate: Rate = 1e-3
     encoder: str | None = None
-    encoder_learning_rate: float = Field(5e-5, gt=0)
+    encoder_learning_rate: Rate = 5e-5
     # 16 with an encoder.
-    batch_size: PositiveInt = 128
-    epochs: PositiveInt = 20
-    patience: PositiveInt = 5
+    batch_size: Count = 128
+    epochs: Count = 20
+    patience: Count = 5
     validation: float = Field(0.15, gt=0, lt=1)
-    spans: PositiveInt = 60_000
+    spans: Count = 60_000
 
     @model_validator(mode="before")
     @classmethod
@@ -140,7 +148,7 @@ class ChunkerSettings(SettingsModel):
     """
 
     name: Literal["sentences", "fixed", "recursive", "paragraphs", "semantic", "learned"] = "sentences"
-    tokens: PositiveInt | None = None
+    tokens: Count | None = None
     training: ChunkerTraining = ChunkerTraining()
 
     @model_validator(mode="before")
@@ -162,7 +170,7 @@ class QuestionSetSettings(SettingsModel):
     `kinds` leaves out questions of any other kind.
     """
 
-    path: Path
+    path: Place
     corpora: list[Name] = Field(min_length=1)
     kinds: list[str] | None = None
     train: list[str] = []
@@ -184,7 +192,7 @@ class RetrieverEncoderSettings(EncoderSettings):
 class Bm25Settings(SettingsModel):
     """BM25 in Lucene's form; `statistics` says over what document frequencies and lengths are counted."""
 
-    k1: float = Field(1.5, ge=0)
+    k1: float = Field(1.5, ge=0, le=1000)
     b: float = Field(0.75, ge=0, le=1)
     # Over all corpora that are searched together: benchmarks/README.md has the figures of both.
     statistics: Literal["corpus", "question_set"] = "question_set"
@@ -200,11 +208,11 @@ class GraphSettings(SettingsModel):
 
     across: Literal["corpus", "question_set"] = "corpus"
     sentences: Literal[1, 2] = 1
-    k: PositiveInt = 3
+    k: Count = 3
     # The paper gives no value. This leaves out the least alike twelfth of the edges of musique, and 2 % of nodes alone.
     threshold: float = Field(0.15, ge=0, le=1)
     hops: Annotated[int, Field(ge=0, le=16)] = 4
-    max_chars: PositiveInt = 8000
+    max_chars: Count = 8000
 
 
 class SoftLabelSettings(SettingsModel):
@@ -224,11 +232,11 @@ class SoftLabelSettings(SettingsModel):
 class RouterSettings(SettingsModel):
     """The multi-layer perceptron from query vector to level weights."""
 
-    hidden: list[PositiveInt] = [256]
-    learning_rate: float = Field(1e-3, gt=0)
-    epochs: PositiveInt = 1000
-    patience: PositiveInt = 20
-    batch_size: PositiveInt = 256
+    hidden: list[Width] = [256]
+    learning_rate: Rate = 1e-3
+    epochs: Count = 1000
+    patience: Count = 20
+    batch_size: Count = 256
     validation: float = Field(0.1, gt=0, lt=1)
 
 
@@ -241,7 +249,7 @@ class TopicSettings(SettingsModel):
     """
 
     min_topic_size: Annotated[int, Field(ge=2)] = 10
-    sample: PositiveInt = 20_000
+    sample: Count = 20_000
     refit_share: float = Field(0.2, ge=0, le=1)
     outlier_quantile: float = Field(0.05, ge=0, lt=1)
 
@@ -257,7 +265,7 @@ class AnsweringSettings(SettingsModel):
 
     reader: Literal["extractive", "openai"] = "extractive"
     methods: list[str] = ["cot", "one-step", "briefcontext", "at-rag", "adaptive"]
-    questions: PositiveInt | None = None
+    questions: Count | None = None
     judge: bool = False
 
 
@@ -269,17 +277,17 @@ class ExperimentSettings(SettingsModel):
     each question set at most. Positions are percentiles of the context.
     """
 
-    k_r: list[PositiveInt] = Field([3, 8, 16, 32], min_length=1)
+    k_r: list[Count] = Field([3, 8, 16, 32], min_length=1)
     label_methods: list[Literal["embedding", "tfidf", "hitrate"]] = Field(
         ["embedding", "tfidf", "hitrate"], min_length=1
     )
     label_values: list[tuple[float, float]] = Field([(0.8, 0.2), (0.7, 0.3)], min_length=2)
     encoders: dict[Name, RetrieverEncoderSettings] = {}
-    top_k: list[PositiveInt] = Field([8, 16], min_length=1)
+    top_k: list[Count] = Field([8, 16], min_length=1)
     positions: list[Annotated[int, Field(ge=0, le=100)]] = Field([0, 25, 50, 75, 100], min_length=1)
-    documents: list[PositiveInt] = Field([1, 2, 4, 8, 16], min_length=2)
-    questions: PositiveInt | None = None
-    repeats: PositiveInt = 3
+    documents: list[Count] = Field([1, 2, 4, 8, 16], min_length=2)
+    questions: Count | None = None
+    repeats: Count = 3
 
 
 class AutomationSettings(SettingsModel):
@@ -290,7 +298,7 @@ class AutomationSettings(SettingsModel):
     """
 
     enabled: bool = True
-    interval_seconds: PositiveInt = 30
+    interval_seconds: Count = 30
     nightly: Annotated[str, AfterValidator(_cron)] | None = "0 3 * * *"
     timezone: Annotated[str, AfterValidator(_timezone)] = "UTC"
 
@@ -298,18 +306,18 @@ class AutomationSettings(SettingsModel):
 class Settings(SettingsModel):
     """Everything a user can choose, with paths made absolute."""
 
-    home: Path = Path(".mog")
+    home: Place = Path(".mog")
     corpora: dict[Name, CorpusSettings] = Field(min_length=1)
     question_sets: dict[Name, QuestionSetSettings] = {}
     levels: Annotated[int, Field(ge=1, le=MOST_LEVELS)] = 5
-    finest_chars: Annotated[int, Field(ge=50)] = 500
+    finest_chars: Annotated[int, Field(ge=50, le=MOST)] = 500
     chunker: ChunkerSettings = ChunkerSettings()
     buckets: Annotated[int, Field(ge=1, le=4096)] = 32
     encoder: EncoderSettings = EncoderSettings()
     bm25: Bm25Settings = Bm25Settings()
     retriever: RetrieverName = "bm25"
-    k_r: PositiveInt = 3
-    k: PositiveInt = 2
+    k_r: Count = 3
+    k: Count = 2
     graph: GraphSettings = GraphSettings()
     soft_labels: SoftLabelSettings = SoftLabelSettings()
     router: RouterSettings = RouterSettings()
@@ -321,7 +329,7 @@ class Settings(SettingsModel):
     automation: AutomationSettings = AutomationSettings()
     # None: `default_methods` of retrieval/methods.py.
     methods: list[str] | None = None
-    seed: int = 0
+    seed: Annotated[int, Field(ge=0, le=2**32 - 1)] = 0
 
     @model_validator(mode="after")
     def _known_corpora(self) -> Settings:
@@ -343,10 +351,24 @@ class Settings(SettingsModel):
             )
         return self
 
+    @model_validator(mode="after")
+    def _chunker_is_trained(self) -> Settings:
+        if self.chunker.name == "learned" and not self.trains_routers:
+            raise ValueError(
+                "chunker.name: expected a chunker that needs no training, because no question set has a train split, "
+                "got 'learned'; name one under question_sets.NAME.train, or choose another chunker"
+            )
+        return self
+
     @property
     def trains_routers(self) -> bool:
         """Whether there are questions to train routers on."""
         return any(question_set.train for question_set in self.question_sets.values())
+
+    @property
+    def tests(self) -> bool:
+        """Whether there are questions to measure by."""
+        return any(question_set.test for question_set in self.question_sets.values())
 
     @property
     def level_range(self) -> range:
@@ -364,52 +386,65 @@ def load(path: str | Path | None = None) -> Settings:
 
     Raises:
         ConfigError: the file is missing, is not YAML, or a key in it is unknown or has a value that cannot be used.
-            The message has a line per key: the key, what is expected, what was given.
+            The message names each key, what is expected, and what was given.
     """
     source = file(path)
+    raw = config_file.read(source)
     try:
-        text = source.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        reason = getattr(error, "strerror", None) or str(error)
-        raise ConfigError(
-            f"configuration {source}: expected a readable UTF-8 YAML file ({reason}); "
-            f"name another with --config or {CONFIG_VARIABLE}"
-        ) from error
-    try:
-        raw = yaml.safe_load(text)
-    except yaml.YAMLError as error:
-        raise ConfigError(f"configuration {source}: expected YAML, got: {' '.join(str(error).split())}") from error
-    if not isinstance(raw, Mapping):
-        raise ConfigError(f"configuration {source}: expected keys with values, got {_shown(raw)}")
-    try:
-        settings = Settings.model_validate(raw)
+        # As JSON, strictly: "5" and true are no numbers, while a list becomes a tuple and a text a path.
+        settings = Settings.model_validate_json(json.dumps(raw), strict=True)
+        return _absolute(settings, source.parent)
     except ValidationError as error:
-        lines = [_explain(raw, detail) for detail in error.errors()]
-        raise ConfigError(f"configuration {source}: " + "; ".join(lines)) from error
-    return _absolute(settings, source.parent)
+        lines = "; ".join(_explain(detail) for detail in error.errors())
+        raise ConfigError(f"configuration {shown(source)}: {lines}") from error
+    except ConfigError as error:
+        raise ConfigError(f"configuration {shown(source)}: {error}") from error
 
 
 def _absolute(settings: Settings, base: Path) -> Settings:
-    def resolve(path: Path) -> Path:
-        return (base / path.expanduser()).resolve()
-
+    corpora = {name: resolved(f"corpora.{name}.path", c.path, base) for name, c in settings.corpora.items()}
+    sets = {name: resolved(f"question_sets.{name}.path", q.path, base) for name, q in settings.question_sets.items()}
+    home = resolved("home", settings.home, base)
+    check_home(home, corpora)
     return settings.model_copy(
         update={
-            "home": resolve(settings.home),
-            "corpora": {name: c.model_copy(update={"path": resolve(c.path)}) for name, c in settings.corpora.items()},
+            "home": home,
+            **_encoders(settings, base),
+            "corpora": {name: c.model_copy(update={"path": corpora[name]}) for name, c in settings.corpora.items()},
             "question_sets": {
-                name: q.model_copy(update={"path": resolve(q.path)}) for name, q in settings.question_sets.items()
+                name: q.model_copy(update={"path": sets[name]}) for name, q in settings.question_sets.items()
             },
         }
     )
 
 
-def _explain(raw: Mapping[str, Any], detail: Any) -> str:
-    location = [str(part) for part in detail["loc"] if part != "[key]"]
-    key = ".".join(location)
+def _encoders(settings: Settings, base: Path) -> dict[str, Any]:
+    """The settings that name encoders, folders made absolute."""
+
+    def placed(key: str, encoder: EncoderT) -> EncoderT:
+        named = {field: getattr(encoder, field) for field in ("model", "query_model")}
+        found = {f: encoder_source(f"{key}.{f}", model, base) for f, model in named.items() if model is not None}
+        return encoder.model_copy(update=found)
+
+    chunker, training = settings.chunker, settings.chunker.training
+    if training.encoder is not None:
+        source = encoder_source("chunker.training.encoder", training.encoder, base)
+        chunker = chunker.model_copy(update={"training": training.model_copy(update={"encoder": source})})
+    compared = settings.experiments.encoders
+    others = {name: placed(f"experiments.encoders.{name}", encoder) for name, encoder in compared.items()}
+    return {
+        "encoder": placed("encoder", settings.encoder),
+        "chunker": chunker,
+        "experiments": settings.experiments.model_copy(update={"encoders": others}),
+    }
+
+
+def _explain(detail: Any) -> str:
+    location = [part for part in detail["loc"] if part != "[key]"]
+    key = shown(".".join(map(str, location)))
     if detail["type"] == "extra_forbidden":
         model = _model_at(location[:-1])
-        close = difflib.get_close_matches(location[-1], model, n=1)
+        close = difflib.get_close_matches(str(location[-1]), model, n=1)
         hint = f"did you mean {close[0]!r}?" if close else f"known keys: {', '.join(model)}"
         return f"{key}: expected a known key, got {location[-1]!r}; {hint}"
     if detail["type"] == "missing":
@@ -417,21 +452,19 @@ def _explain(raw: Mapping[str, Any], detail: Any) -> str:
     expected = detail["msg"].removeprefix("Value error, ").removeprefix("Input should be ")
     if not key:
         return expected
-    return f"{key}: expected {expected}, got {_shown(detail['input'])}"
+    if detail["input"] is None:
+        return f"{key}: expected {expected}, got nothing; give it a value, or leave the key out"
+    return f"{key}: expected {expected}, got {reprlib.repr(detail['input'])}"
 
 
-def _model_at(location: list[str]) -> list[str]:
+def _model_at(location: Sequence[str | int]) -> list[str]:
     """The field names of the settings model that lies at a location such as ["corpora", "niddk"]."""
-    if location[:1] == ["corpora"]:
-        return list(CorpusSettings.model_fields)
-    if location[:1] == ["question_sets"]:
-        return list(QuestionSetSettings.model_fields)
-    model: type[BaseModel] = Settings
+    kind: Any = Settings
     for part in location:
-        model = model.model_fields[part].annotation  # type: ignore[assignment]
-    return list(model.model_fields)
+        # Names of corpora, and numbers of list items, are not fields.
+        kind = kind.model_fields[part].annotation if _is_model(kind) else get_args(kind)[-1]
+    return list(kind.model_fields)
 
 
-def _shown(value: Any) -> str:
-    text = repr(value)
-    return text if len(text) <= 80 else text[:77] + "..."
+def _is_model(kind: Any) -> bool:
+    return isinstance(kind, type) and issubclass(kind, SettingsModel)

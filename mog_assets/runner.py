@@ -40,11 +40,18 @@ _NO_CAPTURE = {
 def prepare_home(settings: Settings) -> Path:
     """The folder of the Dagster instance, with the package's `dagster.yaml` unless the user wrote or changed it."""
     home = Path(os.environ.get("DAGSTER_HOME") or settings.home / "dagster").resolve()
-    home.mkdir(parents=True, exist_ok=True)
     used = home / "dagster.yaml"
-    if not used.exists() or file_digest(used) in _EARLIER_DEFAULTS:
-        with atomic(used) as temporary:
-            temporary.write_bytes((files("mog_assets") / "dagster.yaml").read_bytes())
+    try:
+        home.mkdir(parents=True, exist_ok=True)
+        if not used.exists() or file_digest(used) in _EARLIER_DEFAULTS:
+            with atomic(used) as temporary:
+                temporary.write_bytes((files("mog_assets") / "dagster.yaml").read_bytes())
+    except OSError as error:
+        named = "DAGSTER_HOME" if os.environ.get("DAGSTER_HOME") else "home"
+        raise MogError(
+            f"{named}: expected a folder that this process may write to, got {home} ({error.strerror}): name another, "
+            "or let this process write there"
+        ) from error
     return home
 
 

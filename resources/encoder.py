@@ -19,14 +19,14 @@ from functools import cached_property
 from importlib.metadata import PackageNotFoundError, distribution
 from itertools import groupby
 from pathlib import Path
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 import numpy as np
-from pydantic import PositiveInt
+from pydantic import Field
 
 from resources.errors import MogError
 from resources.points import reach
-from resources.settings import SettingsModel
+from resources.settings import Count, SettingsModel
 from resources.sqlite import connect
 from resources.store import digest, disk_full, file_digest
 
@@ -56,12 +56,12 @@ class EncoderSettings(SettingsModel):
     """
 
     # The paper's encoder is FacebookAI/roberta-base; the embedded one needs no download.
-    model: str = "all-MiniLM-L6-v2"
+    model: Annotated[str, Field(min_length=1)] = "all-MiniLM-L6-v2"
     query_model: str | None = None
     pooling: Literal["mean", "cls"] = "mean"
     device: Literal["auto", "cpu", "cuda"] = "auto"
     dtype: Literal["auto", "float32", "bfloat16"] = "auto"
-    max_length: PositiveInt = 256
+    max_length: Count = 256
     # "pooled" encodes level 1 only; coarser vectors are means weighted by length. benchmarks/README.md has the trade.
     levels: Literal["pooled", "direct"] = "pooled"
 

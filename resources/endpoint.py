@@ -192,9 +192,12 @@ class Endpoint:
         raise fault
 
     def _status_fault(self, error: Any, parameters: Mapping[str, Any]) -> Exception:
-        status, said = error.status_code, self.line(str(error))
-        model, endpoint = self.settings.model, self.address
-        if name := refused(parameters, status, error.param, error.code, str(error)):
+        status, whole = error.status_code, str(error)
+        if not (isinstance(error.body, dict) and error.body.get("message")):
+            # The library shows OpenAI's field `message`; other servers say it elsewhere.
+            whole += f" {json.dumps(error.body, ensure_ascii=False)}" if error.body else ""
+        said, model, endpoint = self.line(whole), self.settings.model, self.address
+        if name := refused(parameters, status, error.param, error.code, whole):
             return ParameterRefused(name)
         if status == 402 or (status == 429 and error.code in _NO_CREDIT):
             return MogError(f"llm: {endpoint} has no credit for OPENAI_API_KEY: add some, then run again ({said})")

@@ -11,9 +11,9 @@ import importlib
 from collections.abc import Iterator
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from pathlib import Path
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
-from pydantic import PositiveInt
+from pydantic import Field
 
 from resources.processes import SPAWN, deaf_children, end_with_parent
 from resources.settings import SettingsModel
@@ -24,7 +24,7 @@ class EngineSettings(SettingsModel):
     """Where work on document buckets runs."""
 
     kind: Literal["inprocess", "processes"] = "inprocess"
-    workers: PositiveInt = 2
+    workers: Annotated[int, Field(ge=1, le=1024)] = 2
 
 
 def _call(target: str, arguments: dict[str, Any]) -> Any:

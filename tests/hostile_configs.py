@@ -60,7 +60,9 @@ def home(text: str, *says: str, prepare: Callable[[Path], None] = lambda folder:
 def corpus(text: str, *says: str, prepare: Callable[[Path], None] = lambda folder: None, code: int = 2) -> Case:
     """A project whose corpus lies here."""
     value = f"home: home\ncorpora: {{notes: {{path: {text}}}}}\n"
-    return Case(value, ("corpora.notes.path: expected ", *says), code, prepare, ("run", "--select", "documents"))
+    # What only reading it shows is said of the path, not of the key.
+    key = ("corpora.notes.path: expected ",) if code == 2 else ()
+    return Case(value, (*key, *says), code, prepare, ("run", "--select", "documents"))
 
 
 def questions(text: str, *says: str) -> Case:
@@ -123,7 +125,7 @@ CASES = {
     "words": Case("just words", ("expected keys with values",)),
     "null document": Case("null\n", ("expected keys with values",)),
     "unclosed brace": Case("corpora: {notes", ("expected YAML", "line")),
-    "tab": Case("corpora:\n\tnotes:\n\t\tpath: x\n", ("expected YAML", "tab")),
+    "tab": Case("corpora:\n\tnotes:\n\t\tpath: x\n", ("expected YAML", "'\\t'")),
     "bad indent": Case("home: home\n corpora: {}\n", ("expected YAML", "line")),
     "two documents": Case(BASE + "---\n" + BASE, ("expected", "one document")),
     "unknown alias": Case(BASE + "seed: *x\n", ("expected YAML", "alias")),
@@ -147,12 +149,12 @@ CASES = {
     "UTF-32": Case(BASE.encode("utf-32"), ("UTF-8",)),
     "UTF-8 with mark": Case(BASE.encode("utf-8-sig"), code=0),
     "gzip": Case(gzip.compress(BASE.encode()), ("UTF-8",)),
-    "NUL bytes": Case(b"\x00" * 64, ("expected YAML",)),
-    "NUL in a line": Case(BASE + "seed: \x00\n", ("expected YAML",)),
+    "NUL bytes": Case(b"\x00" * 64, ("NUL",)),
+    "NUL in a line": Case(BASE + "seed: \x00\n", ("NUL",)),
     "control character": Case(BASE + "seed: \x07\n", ("expected YAML",)),
     "deep lists": Case(BASE + "methods: " + "[" * 5000 + "]" * 5000, ("nested", "deep")),
     "deep mappings": Case(BASE + "encoder: " + "{a: " * 3000 + "1" + "}" * 3000, ("nested", "deep")),
-    "deep block": Case(BASE + "".join(" " * i + "a:\n" for i in range(1500)), ("nested", "deep")),
+    "deep block": Case(BASE + "".join(" " * i + "a:\n" for i in range(600)), ("nested", "deep")),
     "alias bomb": Case(BASE + a_bomb(9), ("aliases",)),
     "alias bomb as a value": Case(a_bomb(9) + BASE + "methods: *a8\n", ("aliases",)),
     "alias of itself": Case(BASE + "methods: &a [*a]\n", ("methods", "itself")),
@@ -173,9 +175,9 @@ CASES = {
         "chunker: {name: learned, training: {epoch: 3}}\n" + SETS, "chunker.training.epoch: expected", "'epochs'"
     ),
     "unknown key of automation": keyed("automation: {nightli: x}\n", "automation.nightli: expected", "'nightly'"),
-    "number as key": keyed("1: 2\n", "1: expected a known key"),
-    "null as key": keyed("null: 2\n", "null: expected a known key"),
-    "number as key of a section": keyed("encoder: {5: x}\n", "encoder.5: expected a known key"),
+    "number as key": keyed("1: 2\n", "1: expected", "quotes"),
+    "null as key": keyed("null: 2\n", "null: expected", "quotes"),
+    "number as key of a section": keyed("encoder: {5: x}\n", "encoder.5: expected", "quotes"),
     # Names
     "date as name": Case("home: home\ncorpora: {2024-01-01: {path: notes.jsonl}}\n", code=0),
     "number as name": Case(
@@ -271,11 +273,13 @@ CASES = {
     "no corpora": Case("home: home\ncorpora: {}\n", ("corpora: expected", "{}")),
     "trained router asked for without training questions": Case(
         BASE + SETS.replace("train: [train], ", "") + "methods: [mog]\n",
-        ("methods: expected", "'mog'", "train"),
+        ("methods: ", "'mog'", "train"),
+        command=("run",),
     ),
     "answers by a router without training questions": Case(
         BASE + SETS.replace("train: [train], ", "") + "answering: {methods: [mog → one-step]}\n",
-        ("answering.methods: expected", "mog → one-step", "train"),
+        ("answering.methods: ", "mog → one-step", "train"),
+        command=("run",),
     ),
     "split both trained on and scored": Case(
         BASE + SETS.replace("[dev]", "[train]"), ("question_sets.q: expected splits", "not for both (train)")
@@ -342,7 +346,7 @@ CASES = {
     ),
     "questions that are not there": Case(
         BASE + SETS.replace("questions.jsonl", "absent.jsonl"),
-        ("question_sets.q.path: expected", "absent.jsonl"),
+        ("question_sets.q.path: ", "absent.jsonl"),
         1,
         command=("run", "--select", "+questions"),
     ),
@@ -408,7 +412,7 @@ def complaint(case: Case, code: int, out: str, error: str) -> str:
     if "Traceback" in out + error:
         return "a traceback: " + (error.strip().splitlines() or [""])[-1][:160]
     if code != case.code:
-        return f"exit code {code}, not {case.code}: {error.strip()[:160]}"
+        return f"exit code {code}, not {case.code}: {error.strip()[:300]}"
     lines = error.strip().splitlines()
     if case.code == 0:
         return f"complains: {error[:160]}" if lines else ""

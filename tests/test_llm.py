@@ -36,9 +36,9 @@ from chat_server import (
 
 from mog_assets import config
 from mog_assets.config import LlmSettings
-from resources.errors import ConfigError, MogError
 from resources.chat import Completion, Failure, RequestFailed, SpendCapReached
 from resources.endpoint import retry_after
+from resources.errors import ConfigError, MogError
 from resources.llm import OpenAIModel
 
 ROOT = Path(__file__).resolve().parent.parent

@@ -1,4 +1,4 @@
-"""Models that do not take every parameter: what is sent is what they take, learned once, and told apart in the cache."""
+"""Models that refuse a parameter get what they take: learned once, remembered, and told apart in the cache."""
 
 import json
 

@@ -8,6 +8,7 @@ from dataclasses import asdict, replace
 from typing import Any
 
 import numpy as np
+import pandas as pd
 
 from mog_assets.answering.ask import answer, control, reader, side_by_side
 from mog_assets.answering.notation import Combination, combinations, controls, is_control
@@ -19,6 +20,7 @@ from mog_assets.recipe import Recipe, Work
 from mog_assets.routing.retrieve import Retrieval, needs
 from mog_assets.tools import Tools
 from resources.errors import MogError
+from resources.store import Artefact
 
 GROUP = "answering"
 # Questions that advance together.
@@ -62,6 +64,8 @@ def build_answers(work: Work) -> None:
                     table.to_parquet(temporary)
                 work.recomputed["questions answered"] = work.recomputed.get("questions answered", 0) + len(rows)
     table = read_answers(work.draft.path, sorted(work.draft.files))
+    if len(table) and not table["answer"].notna().any():
+        raise _all_failed(work, table)
     work.counts |= {"rows": len(table), "methods": len(hows), "failures": int((table["failure"] != "").sum())}
     work.info["retry"] = None
     if settings.answering.reader == "openai":
@@ -69,11 +73,27 @@ def build_answers(work: Work) -> None:
         work.counts |= {"calls": spent.calls, "calls from the cache": spent.cached, "USD": round(spent.usd, 6)}
         # What the endpoint did not answer this time it may answer next time.
         work.info["retry"] = "some requests were not answered" if spent.unanswered else None
+        work.info["parameters"] = work.tools.llm.parameters.sent
+        work.shown["parameters sent"] = work.tools.llm.parameters.told()
     timed = [{"answered": what, "seconds a question": mean} for what, mean in seconds.items()]
     work.show_table("seconds of all calls for a question, mean, of what was answered now", timed)
     work.shown["reader"] = reader(work.tools).reader.replace("<", "&lt;")
     shown = ["question", "method", "answer", "failure", "rounds", "tokens_in", "tokens_out"]
     work.show_table("sample", table[shown].head(10).to_dict("records") if len(table) else [])
+
+
+def _all_failed(work: Work, table: pd.DataFrame) -> MogError:
+    """Why there is no answer at all; nothing of the attempt is kept, so that the next run asks again."""
+    before = work.draft.previous
+    held = {entry["file"] for entry in before.manifest.files.values()} if before else set()
+    for name in work.draft.files:
+        if work.draft.files[name] not in held:
+            work.draft.path(name).unlink()
+    first = table.iloc[0]
+    return MogError(
+        f"answers: expected an answer to at least one question, got none to {len(table)}; the first error, of "
+        f"question {first['question']!r} by {first['method']}: {first['failure']}"
+    )
 
 
 def _answered(
@@ -144,9 +164,15 @@ def _key(work: Work, name: str, how: Combination) -> list[Any]:
     inputs = [work.input(key).manifest.version for key in needed.shared]
     inputs += [work.input(key, corpus).manifest.version for key in needed.per_corpus for corpus in corpora]
     before = work.draft.previous
-    again = before.manifest.created if before and before.manifest.info["retry"] else None
+    again = before.manifest.created if before and not _kept(before) else None
     drawn = [work.settings.seed] if is_control(how.name) else []
     return [how.name, *_options(work.tools), *drawn, name, inputs, again]
+
+
+def _kept(stored: Artefact) -> bool:
+    """Whether answers stand as they are: some are there, and none is missing that may come the next time."""
+    counts = stored.manifest.counts
+    return not stored.manifest.info["retry"] and not 0 < counts["rows"] == counts["failures"]
 
 
 def _options(tools: Tools) -> list[Any]:
@@ -158,7 +184,7 @@ def _options(tools: Tools) -> list[Any]:
 def recipes(settings: Settings) -> list[Recipe]:
     """The recipes of this stage; without test questions there is nothing to answer."""
     hows = [*combinations(settings), *controls(settings)]
-    if not hows or not any(question_set.test for question_set in settings.question_sets.values()):
+    if not hows or not settings.tests:
         return []
     methods = [how.retrieval for how in hows if how.retrieval]
     tested = {name: [q.corpora, q.test] for name, q in settings.question_sets.items()}
@@ -178,7 +204,7 @@ def recipes(settings: Settings) -> list[Recipe]:
                 tested,
                 *_options(tools),
             ],
-            intact=lambda tools, stored: not stored.manifest.info["retry"],
+            intact=lambda tools, stored: _kept(stored),
             kinds=("openai",) if settings.answering.reader == "openai" else ("python",),
             pool="llm" if settings.answering.reader == "openai" else None,
         )

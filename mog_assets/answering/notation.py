@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from mog_assets.answering.answerers import METHODS
 from mog_assets.config import Settings
-from mog_assets.retrieval.methods import CONTROLS, Method, parse
+from mog_assets.retrieval.methods import CONTROLS, Method, check_trained, parse
 from resources.errors import ConfigError
 
 ARROW = " → "
@@ -55,10 +55,21 @@ def combination(text: str, settings: Settings) -> Combination:
 
 
 def combinations(settings: Settings) -> list[Combination]:
-    """The ways that questions are answered in, in order, each once; routed ones only where routers are trained."""
+    """The ways that questions are answered in, in order, each once.
+
+    Raises:
+        ConfigError: one is none, or needs a router that this project cannot train.
+    """
     found = [combination(text, settings) for text in settings.answering.methods]
-    routed = settings.trains_routers
-    return list({c.name: c for c in found if routed or c.retrieval is None or not c.retrieval.routed}.values())
+    for how in found:
+        check_combination("answering.methods", how, settings)
+    return list({how.name: how for how in found}.values())
+
+
+def check_combination(key: str, how: Combination, settings: Settings) -> None:
+    """Refuse a way that retrieves by a router in a project that cannot train one; see `methods.check_trained`."""
+    if how.retrieval is not None and how.retrieval.routed:
+        check_trained(f"{key}: {how.name}", how.retrieval, settings)
 
 
 def controls(settings: Settings) -> list[Combination]:

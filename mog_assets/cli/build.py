@@ -50,6 +50,7 @@ def _run(
         if report.steps or not report.failures:
             _print_steps(report.steps, seconds)
         _print_passed_over(settings, corpora)
+        _print_unused_splits(settings)
     for step in report.steps:
         if step["damage"]:
             what = label(str(step["asset"]), step["corpus"])
@@ -60,6 +61,11 @@ def _run(
         sys.exit(FAILED)
     if not as_json:
         print_leaderboard(settings)
+        if not settings.tests:
+            click.echo(
+                "Nothing is measured, because no question set has a test split. "
+                'Search with `mog retrieve "…"`, ask with `mog ask "…"`.'
+            )
 
 
 def _peak_memory() -> int:
@@ -103,6 +109,15 @@ def _print_passed_over(settings: config.Settings, corpora: Sequence[str]) -> Non
             first = pq.read_table(artefact.path("quarantine.parquet")).slice(0, 1).to_pylist()[0]
             documents = "document was" if count == 1 else "documents were"
             click.echo(f"{corpus}: {count:,} {documents} passed over; the first: {first['place']}: {first['reason']}")
+
+
+def _print_unused_splits(settings: config.Settings) -> None:
+    """Say which questions the project has and does not use."""
+    from resources.store import Store
+
+    artefact = Store(settings.home).find("questions") if settings.question_sets else None
+    if artefact is not None and (fault := artefact.manifest.info["faults"].get("every_split_is_used")):
+        click.echo(fault)
 
 
 @click.command()

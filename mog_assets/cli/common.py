@@ -37,6 +37,19 @@ def settings_of(path: str | None) -> config.Settings:
     return config.load()
 
 
+def check_measured(settings: config.Settings, what: str) -> None:
+    """Refuse what needs test questions in a project that names none.
+
+    Raises:
+        ConfigError: as said.
+    """
+    if not settings.tests:
+        raise ConfigError(
+            f"{what}: this project has no question set with a test split, so that nothing is measured: name one under "
+            "question_sets.NAME.test, then run `mog run`"
+        )
+
+
 config_option = click.option("--config", "path", help="Configuration file instead of mog.yaml (or MOG_CONFIG).")
 
 

@@ -12,7 +12,7 @@ from typing import Any
 import click
 
 from mog_assets import config
-from mog_assets.cli.common import FAILED, config_option, guarded, settings_of
+from mog_assets.cli.common import FAILED, check_measured, config_option, guarded, settings_of
 from mog_assets.stopping import on_stop, stoppable
 from resources.errors import ConfigError, MogError
 
@@ -29,6 +29,8 @@ def experiment(names: tuple[str, ...], path: str | None, every: bool, as_json: b
 
     settings = settings_of(path)
     there = {found.name: found for found in offered(settings)}
+    if not there:
+        check_measured(settings, "experiment")
     if unknown := [name for name in names if name not in there]:
         raise ConfigError(f"NAMES: expected some of {', '.join(there) or 'none'}, got {unknown[0]!r}")
     wanted = list(there) if every else list(dict.fromkeys(names))
@@ -116,7 +118,10 @@ def results(configs: tuple[str, ...], to: Path | None) -> None:
     projects = []
     for path in configs or (config.file(),):
         settings = config.load(path)
-        states = up_to_date(settings, [f"{PREFIX}{found.name}" for found in offered(settings)])
+        there = offered(settings)
+        if not there:
+            check_measured(settings, f"results of {path}")
+        states = up_to_date(settings, [f"{PREFIX}{found.name}" for found in there])
         if stale := [key.removeprefix(PREFIX) for key, state in states.items() if state == "stale"]:
             raise MogError(
                 f"{path}: expected experiments that are up to date, but something has changed since "

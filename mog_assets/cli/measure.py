@@ -11,7 +11,7 @@ from typing import Any
 import click
 
 from mog_assets import config
-from mog_assets.cli.common import config_option, guarded, print_table, settings_of
+from mog_assets.cli.common import check_measured, config_option, guarded, print_table, settings_of
 from resources.errors import ConfigError, MogError
 
 
@@ -26,6 +26,9 @@ def scores(path: str | None, every: bool, as_json: bool, answers: bool) -> None:
     from resources.store import Store
 
     settings = settings_of(path)
+    check_measured(settings, "scores")
+    if answers and not settings.answering.methods:
+        raise ConfigError("--answers: answering.methods of this project is empty: name a way of answering there")
     stored = Store(settings.home).read("answer_scores" if answers else "scores")
     if as_json:
         import pandas as pd
@@ -92,6 +95,8 @@ def compare(base: str, other: str, measures: tuple[str, ...], to: Path | None, a
 
     wanted = list(dict.fromkeys(measures or ("ER", "nDCG@10", "tokens_to_answer")))
     both = [config.load(path) for path in (base, other)]
+    for path, settings in zip((base, other), both, strict=True):
+        check_measured(settings, path)
     tables = [pd.read_parquet(Store(s.home).read("scores").path("per_question.parquet")) for s in both]
     for path, table in zip((base, other), tables, strict=True):
         _current(table, "document", path)
@@ -154,6 +159,7 @@ def export(path: str | None, folder: Path | None) -> None:
     folder = folder or used.parent / "export"
     if folder.exists() and not folder.is_dir():
         raise ConfigError(f"--to: expected a folder, or a path where there is nothing, got the file {folder}")
+    check_measured(settings, "export")
     files = _exported(settings)
     try:
         for name, write in files.items():

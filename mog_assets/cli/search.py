@@ -16,7 +16,12 @@ from resources.errors import ConfigError
 @click.command()
 @click.argument("question")
 @config_option
-@click.option("--method", default="mog", show_default=True, help="How passages are ranked.")
+@click.option(
+    "--method",
+    default="auto",
+    show_default=True,
+    help="How passages are ranked. `auto` is `mog` where the project has a trained router, else `fused-1`.",
+)
 @click.option("--k", type=click.IntRange(min=1), help="How many passages (default: k of the configuration).")
 @click.option("--question-set", help="Search the corpora of this question set (default: all corpora).")
 @click.option("--json", "as_json", is_flag=True, help="Passages as JSON.")
@@ -31,14 +36,17 @@ def retrieve(
     from mog_assets.serving.search import find
 
     found = find(settings, question, method, k or settings.k, corpora_of(settings, question_set))
+    if found.because:
+        # Not on standard output, which may be JSON.
+        click.echo(f"method: {found.method} ({found.because})", err=True)
     if as_json:
         click.echo(json.dumps(found.passages, ensure_ascii=False, indent=1))
         return
     _print_routing(found.weights, found.topic)
     for rank, passage in enumerate(found.passages, 1):
         _print_passage(rank, passage, f"level {passage['level']}  score {passage['score']:.3f}")
-    if not found.passages:
-        click.echo("No passage has a word in common with the question.")
+    if found.nothing:
+        click.echo(found.nothing)
 
 
 @click.command()
@@ -107,6 +115,8 @@ def _print_told(told: Any, choices: dict[str, str]) -> None:
         text = f"{row.answer}. {choices[row.answer]}" if row.answer in choices else row.answer
         click.secho(text + "\n", bold=True)
     click.echo(f"{told.method}, {row.reader}")
+    if told.parameters:
+        click.echo(f"parameters: {told.parameters}")
     _print_routing(told.weights, None)
     if row.route:
         click.echo(f"route: {row.route}")

@@ -23,7 +23,7 @@ from mog_assets.evaluation.runs import rank_questions, read_runs, write_runs
 from mog_assets.evaluation.scores import leaderboard, score
 from mog_assets.questions.sets import Question, load_questions
 from mog_assets.recipe import Recipe, Work
-from mog_assets.retrieval.methods import CONTROLS, Method, default_methods, parse
+from mog_assets.retrieval.methods import CONTROLS, Method, check_trained, default_methods, parse
 from mog_assets.routing import router
 from mog_assets.routing.families import Family, families
 from mog_assets.routing.retrieve import Needs, Retrieval, needs
@@ -47,9 +47,13 @@ def methods_of(settings: Settings) -> list[Method]:
 
     The controls are always among them, at the ends where they belong: of equal means, tables show the first above.
     """
-    methods = [parse(name, settings) for name in settings.methods or default_methods(settings)]
-    if not settings.trains_routers:
-        methods = [m for m in methods if not m.routed]
+    if settings.methods:
+        methods = [parse(name, settings) for name in settings.methods]
+        for method in methods:
+            check_trained("methods", method, settings)
+    else:
+        found = [parse(name, settings) for name in default_methods(settings)]
+        methods = [m for m in found if settings.trains_routers or not m.routed]
     searching = {method.name: method for method in methods if not method.control}
     return [parse("gold", settings), *searching.values(), parse("random", settings)]
 
@@ -448,7 +452,7 @@ def _explained(dropped: list[str], basis: Mapping[str, str], changed: bool) -> s
 
 def recipes(settings: Settings) -> list[Recipe]:
     """The recipes of this stage; without test questions there is nothing to measure."""
-    if not any(question_set.test for question_set in settings.question_sets.values()):
+    if not settings.tests:
         return []
     methods = methods_of(settings)
     scored = {name: [q.corpora, q.test] for name, q in settings.question_sets.items()}

@@ -32,8 +32,7 @@ _PACKAGES = ("mog-assets", "dagster", "torch", "transformers", "bm25s", "qdrant-
 
 def offered(settings: Settings) -> list[Experiment]:
     """The experiments that a project can have."""
-    tested = any(question_set.test for question_set in settings.question_sets.values())
-    return [e for e in EXPERIMENTS if e.reads(settings) and (tested or not e.asks_test_questions)]
+    return [e for e in EXPERIMENTS if e.reads(settings) and (settings.tests or not e.asks_test_questions)]
 
 
 def build_experiment(experiment: Experiment, work: Work) -> None:

@@ -7,10 +7,12 @@ from pathlib import Path
 
 import pyarrow.parquet as pq
 
-from mog_assets.config import Settings
+from mog_assets.config import QuestionSetSettings, Settings
+from mog_assets.questions import checks
 from mog_assets.questions.sets import (
     KnownDocument,
     QuestionReading,
+    check_splits,
     read_questions,
     sharing_evidence,
     split_counts,
@@ -55,13 +57,30 @@ def build_questions(work: Work) -> None:
     work.recomputed["questions read"] = sum(n for name, n in work.counts.items() if name.endswith(": questions"))
     work.show_table("passed over", problems[:20])
     work.info["problems"] = problems[:1000]
+    work.info["splits"] = {name: dict(reading.splits) for name, reading in readings.items()}
+    rows = [
+        {"question set": name, "split": split, "questions in the file": n, "used for": _use(sets[name], split)}
+        for name, reading in readings.items()
+        for split, n in sorted(reading.splits.items())
+    ]
+    work.show_table("splits", rows)
+
+
+def _use(question_set: QuestionSetSettings, split: str) -> str:
+    uses = [use for use in ("train", "test") if split in getattr(question_set, use)]
+    return uses[0] if uses else "nothing"
 
 
 def _read_question_set(work: Work, name: str) -> QuestionReading:
     """The questions of the kinds that are wanted."""
     question_set = work.settings.question_sets[name]
     known = {corpus: _known_documents(work, corpus) for corpus in question_set.corpora}
-    reading = read_questions(question_set.path, known)
+    try:
+        reading = read_questions(question_set.path, known)
+    except MogError as error:
+        raise MogError(f"question_sets.{name}.path: {error}") from error
+    for use in ("train", "test"):
+        check_splits(f"question_sets.{name}.{use}", getattr(question_set, use), reading.splits)
     if question_set.kinds is not None:
         kept = [q for q in reading.questions if q.kind in question_set.kinds]
         if not kept:
@@ -109,7 +128,8 @@ def recipes(settings: Settings) -> list[Recipe]:
             },
             source=_question_sources,
             outside="question_files",
-            version="3",
+            version="4",
+            checks=(checks.EVERY_SPLIT_IS_USED,),
             kinds=("parquet",),
         )
     ]

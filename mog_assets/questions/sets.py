@@ -18,7 +18,8 @@ from mog_assets.corpus.documents import parse_line, printable, read_lines, shift
 from resources.errors import MogError
 
 _TEXTS = ("id", "question", "kind", "split", "answer", "long_answer")
-SPLITS = ("train", "dev", "test")
+# Splits are columns of tables and lines of messages.
+_LONGEST_SPLIT = 64
 
 
 @dataclass(frozen=True)
@@ -83,11 +84,13 @@ class QuestionReading:
     Attributes:
         problems: Questions that were passed over: file and line, id, reason.
         elsewhere: Number of questions left out because their evidence lies in none of the named corpora.
+        splits: Number of questions of each split in the file, whether they can be used or not.
     """
 
     questions: list[Question] = field(default_factory=list)
     problems: list[dict[str, str]] = field(default_factory=list)
     elsewhere: int = 0
+    splits: Counter[str] = field(default_factory=Counter)
 
 
 def read_questions(path: Path, documents: Mapping[str, Mapping[str, KnownDocument]]) -> QuestionReading:
@@ -118,6 +121,7 @@ def read_questions(path: Path, documents: Mapping[str, Mapping[str, KnownDocumen
             continue
         assert isinstance(record, dict)
         seen[identity] = place
+        reading.splits[record["split"]] += 1
         evidence, fault, elsewhere = _evidence(record.get("evidence") or [], documents)
         if fault:
             reading.problems.append({"place": place, "id": identity, "reason": fault})
@@ -198,8 +202,8 @@ def _fault(record: dict[str, Any]) -> str:
         value = record.get(key)
         if not isinstance(value, str) or not value.strip():
             return f"{key}: expected a string that is not blank, got {str(value)[:60]!r}"
-    if record["split"] not in SPLITS:
-        return f"split: expected one of {', '.join(SPLITS)}, got {record['split']!r}"
+    if len(record["split"]) > _LONGEST_SPLIT or record["split"] != printable(record["split"].strip()):
+        return f"split: expected a name of at most {_LONGEST_SPLIT} printable characters, got {record['split'][:80]!r}"
     if not isinstance(record.get("options") or {}, dict):
         return f"options: expected an object of letter to text, got {type(record['options']).__name__}"
     if not isinstance(record.get("aliases") or [], list):
@@ -236,6 +240,30 @@ def _evidence(
                 continue
         return (), f"evidence outside the text: {name} has {known.characters} characters, got {start}..{end}", False
     return tuple(evidence), "", bool(elsewhere and not evidence)
+
+
+def check_splits(key: str, named: Sequence[str], there: Mapping[str, int]) -> None:
+    """Refuse the name of a split that no question of a file has.
+
+    Args:
+        key: Names the setting.
+        named: Splits that it names.
+        there: Number of questions by split.
+
+    Raises:
+        MogError: as said.
+    """
+    if unknown := [split for split in named if split not in there]:
+        counts = ", ".join(f"{split}: {n}" for split, n in sorted(there.items()))
+        raise MogError(
+            f"{key}: expected splits that questions of the file have ({counts}), got {unknown[0]!r}: name one of "
+            "these, or write that split to the questions"
+        )
+
+
+def unused_splits(train: Sequence[str], test: Sequence[str], there: Mapping[str, int]) -> dict[str, int]:
+    """Number of questions of every split that a file has, and that is neither trained on nor scored."""
+    return {split: n for split, n in sorted(there.items()) if split not in (*train, *test)}
 
 
 def write_questions(questions: list[Question], path: Path) -> None:

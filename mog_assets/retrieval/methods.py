@@ -119,6 +119,30 @@ def _canonical(kind: str, number: str | None, retriever: str, default: str) -> s
     return f"dense-{int(number or 0)}" if (retriever, kind) == ("dense", "fixed") else f"{retriever}:{name}"
 
 
+def check_trained(key: str, method: Method, settings: Settings) -> None:
+    """Refuse a method that needs a router in a project that cannot train one.
+
+    Args:
+        key: Names the option or setting that asks for it.
+        method: The method.
+        settings: Of the project.
+
+    Raises:
+        ConfigError: as said; the message names what to use instead.
+    """
+    if method.routed and not settings.trains_routers:
+        plain = "mogg-uniform" if method.graph else equal_weights(settings).name
+        raise ConfigError(
+            f"{key}: {method.name!r} needs a trained router, and no question set of this project has a train split: "
+            f"name one under question_sets.NAME.train and run `mog run`, or use {plain!r}, which needs no training"
+        )
+
+
+def equal_weights(settings: Settings) -> Method:
+    """The method that needs no training: all levels with equal weights, passages of the finest."""
+    return parse("fused-1", settings)
+
+
 def default_methods(settings: Settings) -> list[str]:
     """Everything under the default retriever; fixed, fused and mog under the others; some of them within topics."""
     level_names = [f"{kind}-{level}" for kind in ("fixed", "fused") for level in settings.level_range]

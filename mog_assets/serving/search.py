@@ -9,24 +9,30 @@ from typing import Any
 import numpy as np
 
 from mog_assets.answering.ask import answer
-from mog_assets.answering.notation import combination, combinations
+from mog_assets.answering.notation import check_combination, combination, combinations
 from mog_assets.answering.retrieve import texts
 from mog_assets.answering.roles import Asked
 from mog_assets.answering.rows import AnswerRow
 from mog_assets.config import Settings
 from mog_assets.questions.sets import Question
-from mog_assets.retrieval.methods import Method, parse
+from mog_assets.retrieval.methods import Method, check_trained, equal_weights, parse
 from mog_assets.routing.families import families
-from mog_assets.routing.retrieve import Retrieval
+from mog_assets.routing.retrieve import ROUTERS, Retrieval
 from mog_assets.tools import Tools
 from resources.errors import ConfigError
+from resources.store import Store
+
+AUTO = "auto"
 
 
 @dataclass(frozen=True)
-class Found:
-    """What stands behind an answer, or is one.
+class SearchResult:
+    """The passages for a question.
 
     Attributes:
+        method: Canonical name of the method that ranked them.
+        because: Why that one, where the method was `auto`; else empty.
+        nothing: Why there is no passage; empty where there is one.
         passages: In rank order: corpus, doc, start, end, level (or hops), score and text; one that is put together from
             several spans begins with the first, and has all of them as `spans`: (corpus, doc, start, end).
         weights: Of the granularities by name, where a router weighed them.
@@ -34,31 +40,57 @@ class Found:
             its place; None where no topic was asked for.
     """
 
+    method: str
+    because: str
     passages: list[dict[str, Any]]
+    nothing: str
     weights: dict[str, float] | None
     topic: dict[str, Any] | None
 
 
-def find(settings: Settings, question: str, method_name: str, k: int, names: Sequence[str]) -> Found:
+def chosen(settings: Settings, store: Store) -> tuple[Method, str]:
+    """What `auto` stands for, and why: `mog` where there is a trained router, else all levels with equal weights."""
+    if not settings.trains_routers:
+        return equal_weights(settings), "all levels weigh the same, because no question set has a train split"
+    if store.find(ROUTERS["mog"]) is None:
+        return equal_weights(settings), "all levels weigh the same, because no router is trained yet: run `mog run`"
+    return parse("mog", settings), "the trained router weighs the levels"
+
+
+def find(settings: Settings, question: str, method_name: str, k: int, names: Sequence[str]) -> SearchResult:
     """The k best passages for a question.
+
+    Args:
+        settings: Of the project.
+        question: The question.
+        method_name: A method, or `auto`.
+        k: How many passages.
+        names: The corpora.
 
     Raises:
         ConfigError: no such method, or one that is of use in an evaluation only.
         MissingArtefact: something it needs has not been materialised.
         MogError: the router is damaged, or belongs to another encoder or other levels.
     """
-    method = parse(method_name, settings)
+    tools, because = Tools(settings), ""
+    if method_name == AUTO:
+        method, because = chosen(settings, tools.store)
+    else:
+        method = parse(method_name, settings)
     if method.evaluation_only:
         raise ConfigError(
             f"--method: expected a method that searches for questions without gold evidence, got {method.name!r}"
         )
-    tools = Tools(settings)
+    check_trained("--method", method, settings)
     retrieval = Retrieval.open(tools, tools.store.read, names, [question])
     found = retrieval.rank(method, k)
     found = found.at(found.rank < k)
     (passages,) = texts(retrieval.corpora, found, 1)
     _, first = np.unique(found.rank, return_index=True)
-    return Found(
+    weights = _weights(retrieval, method)
+    return SearchResult(
+        method.name,
+        because,
         [
             {
                 "corpus": passage.corpus,
@@ -72,9 +104,19 @@ def find(settings: Settings, question: str, method_name: str, k: int, names: Seq
             }
             for passage, row in zip(passages, first, strict=True)
         ],
-        _weights(retrieval, method),
+        "" if passages else _nothing(method, weights),
+        weights,
         _topic(retrieval, method, k),
     )
+
+
+def _nothing(method: Method, weights: dict[str, float] | None) -> str:
+    """Why a method found no passage."""
+    if weights is not None and not any(weights.values()):
+        return f"No passage: the router gives every {'hop' if method.graph else 'level'} the weight 0."
+    if method.retriever == "bm25":
+        return "No passage has a word in common with the question."
+    return "No passage: there is no vector to compare the question with."
 
 
 def _weights(retrieval: Retrieval, method: Method) -> dict[str, float] | None:
@@ -98,29 +140,32 @@ def _topic(retrieval: Retrieval, method: Method, k: int) -> dict[str, Any] | Non
 
 
 @dataclass(frozen=True)
-class Told:
+class AnswerResult:
     """An answer with all that it rests on.
 
     Attributes:
         row: The answer, its grades, rounds and cost.
         method: Canonical name of the way of answering.
         passages: Those it rests on: corpus, doc, title, spans and text.
-        weights: As `Found.weights`, for the question as it was asked.
+        weights: As `SearchResult.weights`, for the question as it was asked.
+        parameters: What was sent to the language model beside the messages; None where there was none.
     """
 
     row: AnswerRow
     method: str
     passages: list[dict[str, Any]]
     weights: dict[str, float] | None
+    parameters: str | None
 
     def to_json(self) -> dict[str, Any]:
         """As JSON values."""
-        return {**self.row.to_json(), "method": self.method, "passages": self.passages, "weights": self.weights}
+        own = {name: getattr(self, name) for name in ("method", "passages", "weights", "parameters")}
+        return {**self.row.to_json(), **own}
 
 
 def ask(
     settings: Settings, question: str, method_name: str | None, options: Mapping[str, str], names: Sequence[str]
-) -> Told:
+) -> AnswerResult:
     """Answer a question.
 
     Args:
@@ -135,12 +180,12 @@ def ask(
         MissingArtefact: something it needs has not been materialised.
         MogError: no reader can be reached, or an option is named otherwise than by letters and digits.
     """
-    hows = combinations(settings)
-    how = (
-        combination(method_name, settings)
-        if method_name
-        else next((how for how in hows if how.retrieval), combination("one-step", settings))
-    )
+    if method_name:
+        how = combination(method_name, settings)
+        check_combination("--method", how, settings)
+    else:
+        hows = combinations(settings)
+        how = next((how for how in hows if how.retrieval), combination("one-step", settings))
     tools = Tools(settings)
     asked = Asked.of(Question("question", question, "open", "test", options=dict(options)))
     retrieval = Retrieval.open(tools, tools.store.read, names, keep=True)
@@ -149,4 +194,5 @@ def ask(
     # A question that the classifier answers without retrieval was weighed by no router.
     if how.retrieval is not None and how.retrieval.routed and row.passages:
         weights = _weights(retrieval.again([question]), how.retrieval)
-    return Told(row, how.name, row.passages, weights)
+    parameters = tools.llm.parameters.told() if settings.answering.reader == "openai" else None
+    return AnswerResult(row, how.name, row.passages, weights, parameters)

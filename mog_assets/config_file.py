@@ -1,0 +1,258 @@
+"""`mog.yaml` as plain values: what YAML allows beyond texts, numbers, lists and keys is refused with key and line."""
+
+from __future__ import annotations
+
+import errno
+import os
+import re
+import reprlib
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import yaml
+from yaml.constructor import SafeConstructor
+
+from resources.errors import ConfigError
+
+MOST_BYTES = 1_000_000
+MOST_DEEP = 50
+# Values of a whole file, aliases written out.
+MOST_VALUES = 100_000
+_TAG = "tag:yaml.org,2002:"
+_SURROGATE = re.compile("[\ud800-\udfff]")
+
+
+class _Loader(yaml.SafeLoader):
+    """Reads dates, and a lone `=`, as the texts that they are."""
+
+    yaml_implicit_resolvers = {
+        first: [(tag, pattern) for tag, pattern in found if tag not in (f"{_TAG}timestamp", f"{_TAG}value")]
+        for first, found in yaml.SafeLoader.yaml_implicit_resolvers.items()
+    }
+
+
+class _Wrong(Exception):
+    """What is wrong, for a person; the caller names the file."""
+
+
+def read(source: Path) -> dict[str, Any]:
+    """The keys and values of a file, as JSON values.
+
+    Raises:
+        ConfigError: the file cannot be read, or holds something else; the message names file, key and line.
+    """
+    try:
+        with source.open("rb") as stream:
+            data = stream.read(MOST_BYTES + 1)
+        return _parsed(data)
+    except OSError as error:
+        raise ConfigError(
+            f"configuration {shown(source)}: expected a readable UTF-8 YAML file ({error.strerror}); "
+            "name another with --config or MOG_CONFIG"
+        ) from error
+    except _Wrong as error:
+        raise ConfigError(f"configuration {shown(source)}: {error}") from error
+
+
+def _parsed(data: bytes) -> dict[str, Any]:
+    if len(data) > MOST_BYTES:
+        raise _Wrong(f"expected a file of at most {MOST_BYTES:,} bytes, got more")
+    try:
+        text = data.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise _Wrong(f"expected a readable UTF-8 YAML file, got other bytes ({error}); save it as UTF-8") from error
+    if "\0" in text:
+        raise _Wrong("expected a readable UTF-8 YAML file, got NUL bytes, as UTF-16 has them; save it as UTF-8")
+    try:
+        _check_depth(text)
+        node = yaml.compose(text, _Loader)
+    except yaml.YAMLError as error:
+        raise _Wrong(f"expected YAML, got: {' '.join(str(error).split())}") from error
+    if not isinstance(node, yaml.MappingNode):
+        what = "nothing" if node is None else reprlib.repr(_Values().value(node, ""))
+        raise _Wrong(f"expected keys with values, got {what}")
+    found: dict[str, Any] = _Values().value(node, "")
+    return found
+
+
+def _check_depth(text: str) -> None:
+    """Refuse what the parsers that follow, which call themselves for each level, would not survive."""
+    depth = documents = 0
+    for event in yaml.parse(text, _Loader):
+        depth += isinstance(event, yaml.CollectionStartEvent) - isinstance(event, yaml.CollectionEndEvent)
+        documents += isinstance(event, yaml.DocumentStartEvent)
+        line = event.start_mark.line + 1
+        if depth > MOST_DEEP:
+            raise _Wrong(f"expected values nested at most {MOST_DEEP} deep, got more in line {line}")
+        if documents > 1:
+            raise _Wrong(f"expected one document, got a second one in line {line}: leave `---` out")
+
+
+class _Values:
+    """Makes values of the nodes of one file."""
+
+    def __init__(self) -> None:
+        self._count = 0
+        self._within: list[yaml.Node] = []
+        self._scalars = SafeConstructor()
+
+    def value(self, node: yaml.Node, key: str) -> Any:
+        """The value of a node.
+
+        Args:
+            node: As YAML composes it.
+            key: Names it, parts joined by dots.
+        """
+        self._count += 1
+        if self._count > MOST_VALUES:
+            raise _Wrong(f"expected at most {MOST_VALUES:,} values, got more when aliases are written out")
+        if isinstance(node, yaml.ScalarNode):
+            return self._scalar(node, key)
+        plain = {yaml.MappingNode: "map", yaml.SequenceNode: "seq"}
+        if node.tag != _TAG + plain[type(node)]:
+            raise _Wrong(f"{key}: expected plain YAML, got the tag {_short(node.tag)} in {_line(node)}: leave it out")
+        if any(node is outer for outer in self._within):
+            raise _Wrong(f"{key}: expected a value, got an alias in {_line(node)} of what it stands in itself")
+        self._within.append(node)
+        made: Any
+        if isinstance(node, yaml.MappingNode):
+            made = {name: self.value(held, _joined(key, name)) for name, held in self._keyed(node, key)}
+        else:
+            made = [self.value(held, _joined(key, str(i))) for i, held in enumerate(node.value)]
+        self._within.pop()
+        return made
+
+    def _keyed(self, node: yaml.MappingNode, key: str) -> Iterator[tuple[str, yaml.Node]]:
+        lines: dict[str, str] = {}
+        for name, held in node.value:
+            if not isinstance(name, yaml.ScalarNode):
+                raise _Wrong(f"{key or 'keys'}: expected keys that are texts, got a list or keys in {_line(name)}")
+            place = _joined(key, name.value)
+            if name.tag == f"{_TAG}merge":
+                raise _Wrong(f"{place}: expected YAML without merge keys, got one in {_line(name)}: write the keys out")
+            if name.tag != f"{_TAG}str":
+                kind = name.tag.removeprefix(_TAG)
+                raise _Wrong(
+                    f"{shown(place)}: expected a key that is a text, got one that YAML reads as {kind} in "
+                    f"{_line(name)}: write it in quotes, {shown(name.value)!r}"
+                )
+            self._scalar(name, place)
+            if name.value in lines:
+                both = f"{lines[name.value]} and {_line(name)}"
+                raise _Wrong(f"{place}: expected the key once, got it twice, in {both}: remove one")
+            lines[name.value] = _line(name)
+            yield name.value, held
+
+    def _scalar(self, node: yaml.ScalarNode, key: str) -> Any:
+        kind, text = node.tag.removeprefix(_TAG), node.value
+        if kind == "str":
+            wrong = "half of a surrogate pair" if _SURROGATE.search(text) else "NUL" if "\0" in text else ""
+            if wrong:
+                raise _Wrong(f"{shown(key)}: expected text, got {shown(text)!r} with {wrong} in {_line(node)}")
+            return text
+        if kind not in ("null", "bool", "int", "float"):
+            raise _Wrong(f"{key}: expected plain YAML, got the tag {_short(node.tag)} in {_line(node)}: leave it out")
+        try:
+            return None if kind == "null" else getattr(self._scalars, f"construct_yaml_{kind}")(node)
+        # A tag that the text does not fit, or more digits than Python reads.
+        except (ValueError, KeyError, IndexError) as error:
+            raise _Wrong(
+                f"{key}: expected a value of type {kind}, got {reprlib.repr(text)} in {_line(node)}"
+            ) from error
+
+
+def _joined(key: str, name: str) -> str:
+    return f"{key}.{name}" if key else name
+
+
+def _short(tag: str) -> str:
+    return tag.replace(_TAG, "!!")
+
+
+def _line(node: yaml.Node) -> str:
+    return f"line {node.start_mark.line + 1}"
+
+
+def shown(value: object) -> str:
+    """A text of any origin, as a line that every terminal can show."""
+    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in str(value))
+
+
+def resolved(key: str, path: Path, base: Path) -> Path:
+    """A path of the settings made absolute: `~` is expanded, links are followed.
+
+    Args:
+        key: Names the setting.
+        path: As it was written.
+        base: Folder that it is relative to.
+
+    Raises:
+        ConfigError: no such path can be.
+    """
+
+    def wrong(reason: str) -> ConfigError:
+        return ConfigError(f"{key}: expected a path, got {shown(path)[:200]!r}: {reason}")
+
+    try:
+        expanded = path.expanduser()
+    except RuntimeError:
+        raise wrong(f"{path.parts[0]} is the home of no user of this machine; write the path out") from None
+    try:
+        found = (base / expanded).resolve()
+        os.stat(found)
+    except RuntimeError:
+        raise wrong("its links lead in a circle") from None
+    except OSError as error:
+        if error.errno == errno.ELOOP:
+            raise wrong("its links lead in a circle") from None
+        if error.errno == errno.ENAMETOOLONG:
+            raise wrong("it is too long for this system") from None
+        # Whoever reads or makes it says what else is wrong.
+        found = (base / expanded).resolve()
+    return found
+
+
+def encoder_source(key: str, model: str, base: Path) -> str:
+    """What an encoder is loaded from: the name of a model, or a folder, made absolute, where a path was given.
+
+    Args:
+        key: Names the setting.
+        model: As it was written; a path begins with `.`, `/` or `~`.
+        base: Folder that a path is relative to.
+
+    Raises:
+        ConfigError: a path leads to no folder with a model in it.
+    """
+    if not model.startswith((".", "/", "~")):
+        return model
+    folder = resolved(key, Path(model), base)
+    files = {entry.name for entry in folder.iterdir()} if folder.is_dir() else set()
+    if "config.json" in files and any(name.endswith(".safetensors") for name in files):
+        return str(folder)
+    got = f"a folder with {len(files)} other files" if folder.is_dir() else "a file" if folder.exists() else "nothing"
+    raise ConfigError(
+        f"{key}: expected a folder with config.json, tokenizer.json and model.safetensors, got {shown(folder)}, where "
+        f"there is {got}; name another folder, or a model without a path"
+    )
+
+
+def check_home(home: Path, corpora: dict[str, Path]) -> None:
+    """Refuse a home that no folder can be, or whose files would be read as documents.
+
+    Raises:
+        ConfigError: as said.
+    """
+    there = next(place for place in (home, *home.parents) if os.path.lexists(place))
+    if not there.is_dir():
+        raise ConfigError(
+            f"home: expected a folder, or a path where one can be made, got {shown(home)}, but {shown(there)} is "
+            "a file: name another path"
+        )
+    for name, path in corpora.items():
+        inside = home == path or path in home.parents
+        if inside and path.is_dir() and not any(part.startswith(".") for part in home.relative_to(path).parts):
+            raise ConfigError(
+                f"home: expected a folder outside of every corpus, got {shown(home)} in corpora.{name}.path, whose "
+                "files would be read as documents: name another, or one whose name starts with a dot"
+            )
