@@ -87,7 +87,7 @@ def _path(value: Any) -> Any:
 EncoderT = TypeVar("EncoderT", bound=EncoderSettings)
 Place = Annotated[Path, BeforeValidator(_path)]
 # Of a layer of a network.
-Width = Annotated[int, Field(ge=1, le=65_536)]
+Width = Annotated[int, Field(gt=0, le=65_536)]
 Rate = Annotated[float, Field(gt=0, le=10)]
 Name = Annotated[str, AfterValidator(_name)]
 RetrieverName = Literal["bm25", "dense", "hybrid"]
@@ -450,11 +450,17 @@ def _explain(detail: Any) -> str:
     if detail["type"] == "missing":
         return f"{key}: expected a value, got none"
     expected = detail["msg"].removeprefix("Value error, ").removeprefix("Input should be ")
+    # The words of YAML for those of JSON.
+    expected = expected.replace("valid array", "valid list").replace("an object", "keys with values")
     if not key:
         return expected
     if detail["input"] is None:
         return f"{key}: expected {expected}, got nothing; give it a value, or leave the key out"
-    return f"{key}: expected {expected}, got {reprlib.repr(detail['input'])}"
+    return f"{key}: expected {expected}, got {_LIMITED.repr(detail['input'])}"
+
+
+_LIMITED = reprlib.Repr()
+_LIMITED.maxstring = _LIMITED.maxother = 80
 
 
 def _model_at(location: Sequence[str | int]) -> list[str]:

@@ -6,7 +6,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 # What arrays, files and other programs count in 32 bits.
 MOST = 2**31 - 1
-Count = Annotated[int, Field(ge=1, le=MOST)]
+Count = Annotated[int, Field(gt=0, le=MOST)]
 
 
 class SettingsModel(BaseModel):

@@ -226,6 +226,11 @@ class ChatServer:
         with self._lock:
             self._script += [(of, behaviour) for behaviour in behaviours]
 
+    def unscript(self) -> None:
+        """Have all calls get the usual answer again."""
+        with self._lock:
+            self._script.clear()
+
     @property
     def asked(self) -> Counter[str]:
         """How often each last message arrived."""

@@ -237,8 +237,10 @@ CASES = {
     "surrogate in a value": keyed('retriever: "bm\\ud800"\n', "retriever: expected", "surrogate"),
     "NUL in a value": keyed('encoder: {model: "a\\0b"}\n', "encoder.model: expected", "NUL"),
     "very long value": keyed(f"retriever: {'x' * 100_000}\n", "retriever: expected", "..."),
-    "unknown method": Case(BASE + SETS + "methods: [mogg-9]\n", ("method", "got 'mogg-9'")),
-    "unknown way of answering": Case(BASE + SETS + "answering: {methods: [guess]}\n", ("got 'guess'",)),
+    "unknown method": Case(BASE + SETS + "methods: [mogg-9]\n", ("method", "got 'mogg-9'"), command=("run",)),
+    "unknown way of answering": Case(
+        BASE + SETS + "answering: {methods: [guess]}\n", ("got 'guess'",), command=("run",)
+    ),
     "five stars are no cron": keyed('automation: {nightly: "99 * * * *"}\n', "automation.nightly: expected", "minute"),
     "unknown zone": keyed("automation: {timezone: Mars/Olympus}\n", "automation.timezone: expected", "Mars"),
     "zone that leads out": keyed("automation: {timezone: ../../etc/passwd}\n", "automation.timezone: expected"),

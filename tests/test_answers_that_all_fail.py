@@ -15,7 +15,7 @@ QUESTIONS = 4
 
 @pytest.fixture(scope="module")
 def server():
-    with ChatServer(lambda messages: "Answer: yeast") as running:
+    with ChatServer(lambda messages: "yeast") as running:
         yield running
 
 
@@ -57,7 +57,7 @@ def test_answers_fail_where_every_one_failed_and_come_when_the_model_answers(ser
     result = called("ask", "What makes gas?", "--method", "fixed-1 -> one-step", "--config", project.config)
     assert result.exit_code == 1 and "mog: no answer: answer: llm: reasons refused: No." in result.stderr
 
-    server._script.clear()
+    server.unscript()
     server.refuses = REASONING
     result = called("run", "--select", "+answers", "--config", project.config)
     assert result.exit_code == 0, result.output

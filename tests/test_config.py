@@ -47,7 +47,6 @@ def complaint(tmp_path):
         ("chunker: 3", "chunker", "", "3"),
         ("encoder: {device: gpu}", "encoder.device", "'auto', 'cpu' or 'cuda'", "'gpu'"),
         ("encoder: 3", "encoder", "", "3"),
-        ("corpora: {garden: {path: x, max_document_mb: 0}}", "corpora.garden.max_document_mb", "greater than 0", "0"),
         ("router: {hidden: [256, -1]}", "router.hidden.1", "greater than 0", "-1"),
         ("soft_labels: {values: [0.2, 0.8]}", "soft_labels", "1 >= first > second >= 0", "0.2, 0.8"),
         ("methods: mog", "methods", "a valid list", "'mog'"),
@@ -65,6 +64,11 @@ def test_wrong_value_names_key_and_what_was_expected_and_got(complaint, text, ke
     assert message.startswith(f"{key}: expected ")
     assert expected in message
     assert got in message.split(", got ", 1)[1]
+
+
+def test_wrong_value_of_a_corpus_names_the_corpus(complaint):
+    message = complaint("corpora: {garden: {path: x, max_document_mb: 0}}")
+    assert message == "corpora.garden.max_document_mb: expected greater than 0, got 0"
 
 
 @pytest.mark.parametrize("name", ["a/b", "..", "", "x" * 65, "é"])

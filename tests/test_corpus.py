@@ -572,7 +572,7 @@ def test_question_about_other_corpora_is_counted_and_left_out(jsonl):
 @pytest.mark.parametrize(
     ("wrong", "reason"),
     [
-        (question(split="validation"), "split: expected one of train, dev, test, got 'validation'"),
+        (question(split="x" * 65), "split: expected a name of at most 64 printable characters, got 'xxx"),
         (question(question=" "), "question: expected a string that is not blank"),
         (question(options=["x"]), "options: expected an object of letter to text, got list"),
         (question(evidence={"doc": "a"}), "evidence: expected a list, got dict"),
