@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -43,6 +44,13 @@ class Layout:
     documents: Sequence[str]
     offsets: np.ndarray
     spans: np.ndarray
+
+    @property
+    def nbytes(self) -> int:
+        """About as many bytes as it takes, with all that it remembers once that was asked for."""
+        offsets = MOST_LEVELS * self.offsets.nbytes
+        ids = sum(map(sys.getsizeof, self.documents))
+        return offsets + ids + self.spans.nbytes + self.spans.nbytes // 2
 
     @cached_property
     def _level_offsets(self) -> dict[int, np.ndarray]:
