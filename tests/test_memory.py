@@ -1,4 +1,4 @@
-"""What is in memory together does not grow with the corpus: four times as much of it takes at most half as much more."""
+"""What is in memory together does not grow with the corpus: four times the corpus needs at most half as much more."""
 
 import gc
 import json
@@ -8,21 +8,21 @@ import tracemalloc
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
-import pytest
 from scipy import sparse
 
 from mog_assets import config, plan
 from mog_assets.arrays import save_array
-from mog_assets.chunking import training
-from mog_assets.chunking.chunkers import unit_chars
+from mog_assets.chunking.articles import Source, encode_articles, packed
+from mog_assets.chunking.cuts import unit_chars
 from mog_assets.chunking.chunks import Layout
 from mog_assets.chunking.layouts import bucket_layout
+from mog_assets.chunking.tokens_to_answer import tokens_to_answer
 from mog_assets.config import Settings
 from mog_assets.corpus.documents import bucket_of, make_document, write_documents
 from mog_assets.graph.search import Neighbourhoods
+from mog_assets.recipe import materialise
 from mog_assets.retrieval.bm25 import Bm25Index, TermCounts, save_terms, statistics
 from mog_assets.retrieval.corpora import Corpora
-from mog_assets.recipe import materialise
 from mog_assets.tools import Tools
 
 MOST = 1.5
@@ -84,16 +84,6 @@ def test_documents_that_are_read_are_not_in_memory_together(tmp_path, monkeypatc
         return project.build("documents")
 
     assert grows(lambda: read(small), lambda: read(large)) < MOST
-
-
-def test_texts_of_chunks_are_not_in_memory_together_for_the_ids_of_their_points(tmp_path):
-    small = Project(tmp_path / "small", 4, 5, 40_000)
-    large = Project(tmp_path / "large", 16, 5, 40_000)
-    for project in (small, large):
-        for key in ("documents", "chunks/level_1", "embeddings/level_1"):
-            project.build(key)
-    key = "collections/level_1"
-    assert grows(lambda: small.build(key), lambda: large.build(key)) < MOST
 
 
 def test_layouts_that_were_opened_are_not_all_kept(tmp_path, monkeypatch):
@@ -194,23 +184,23 @@ def made_up_articles(count):
     sources = []
     for number in range(count):
         text = "".join(sentence.format(number, i) for i in range(40))
-        sources.append(training.Source(f"ponds/{number}", "", text, ["How often?"], np.array([[0, 9]])))
+        sources.append(Source(f"ponds/{number}", "", text, ["How often?"], np.array([[0, 9]])))
 
     def encode(texts):
         vectors = rng.standard_normal((len(texts), 64)).astype(np.float32)
         return (vectors / np.linalg.norm(vectors, axis=1, keepdims=True)).astype(np.float16)
 
-    return training.articles(sources, unit_chars(100), encode)
+    return encode_articles(sources, unit_chars(100), encode)
 
 
 def test_the_chunks_of_all_articles_are_not_copied_to_count_tokens_to_answer(monkeypatch):
-    monkeypatch.setattr("mog_assets.chunking.training._BLOCK", 500)
+    monkeypatch.setattr("mog_assets.chunking.tokens_to_answer._BLOCK", 20_000)
     articles = made_up_articles(200)
-    cuts = [training.packed(article, 100) for article in articles]
+    cuts = [packed(article, 100) for article in articles]
     for article in articles:
         _ = article.tokens, article.possible, article.number, article.similarities
 
     def count(some):
-        return training.tokens_to_answer(articles[:some], cuts[:some])
+        return tokens_to_answer(articles[:some], cuts[:some])
 
     assert grows(lambda: count(50), lambda: count(200)) < MOST

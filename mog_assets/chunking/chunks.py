@@ -47,10 +47,9 @@ class Layout:
 
     @property
     def nbytes(self) -> int:
-        """About as many bytes as it takes, with all that it remembers once that was asked for."""
-        offsets = MOST_LEVELS * self.offsets.nbytes
-        ids = sum(map(sys.getsizeof, self.documents))
-        return offsets + ids + self.spans.nbytes + self.spans.nbytes // 2
+        """About as many bytes as it takes, with `document_of` and the offsets of a few levels."""
+        of_documents = sum(map(sys.getsizeof, self.documents)) + 5 * self.offsets.nbytes
+        return of_documents + self.spans.nbytes + self.spans.nbytes // 2
 
     @cached_property
     def _level_offsets(self) -> dict[int, np.ndarray]:

@@ -81,8 +81,8 @@ def _packed(document: Document) -> str:
 
 
 def _unpacked(packed: str) -> Document:
-    *fields, shifts = packed.split("\0")
-    return Document(*fields, _shifts(json.loads(shifts)))
+    identity, title, text, sha256, metadata, shifts = packed.split("\0")
+    return Document(identity, title, text, sha256, metadata, _shifts(json.loads(shifts)))
 
 
 def _shifts(stored: Sequence[Sequence[int]]) -> tuple[tuple[int, int], ...]:
