@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from mog_assets import plan, tensors
 from mog_assets.chunking import text_encoder, training
+from mog_assets.chunking.articles import Source, encode_articles
 from mog_assets.chunking.chunkers import CHUNKERS, Options, takes_vectors
 from mog_assets.chunking.cuts import candidates, unit_chars
 from mog_assets.chunking.learned import Shape, joined, network, opened, scores, set_weights, spans_of, stored, windows
@@ -121,7 +122,7 @@ def sources(count=4):
         text = article_text(number)
         places = [text.index(f"seen {10 * number + i} times") for i in range(len(SUBJECTS))]
         asked = [f"How often was {subject} of valley {number} seen?" for subject in SUBJECTS]
-        found.append(training.Source(f"valleys/{number}", "", text, asked, np.array([(p, p + 7) for p in places])))
+        found.append(Source(f"valleys/{number}", "", text, asked, np.array([(p, p + 7) for p in places])))
     return found
 
 
@@ -134,7 +135,7 @@ def quick(folder, **options):
 
 
 def articles(encoder):
-    return training.articles(sources(), unit_chars(FINEST), encode, encoder)
+    return encode_articles(sources(), unit_chars(FINEST), encode, encoder)
 
 
 @pytest.fixture(scope="module")

@@ -7,10 +7,14 @@ import pytest
 
 from mog_assets import plan
 from mog_assets.chunking import training
+from mog_assets.chunking.articles import Source, encode_articles, packed, within
+from mog_assets.chunking.articles import sources as usable_sources
 from mog_assets.chunking.chunkers import paragraphs
 from mog_assets.chunking.cuts import WINDOW, candidates, least, unit_chars
 from mog_assets.chunking.learned import Shape, costs, network, opened, penalty_for, scores, spans_of, stored
+from mog_assets.chunking.preferences import preferences
 from mog_assets.chunking.sentences import units
+from mog_assets.chunking.tokens_to_answer import chunk_costs, distractors, tokens_to_answer
 from mog_assets.config import ChunkerTraining, EncoderSettings
 from mog_assets.questions.sets import Evidence, Question
 from mog_assets.serving import search
@@ -47,7 +51,7 @@ def sources(count=6):
             start = text.index(f"{10 * number + i} times")
             spans.append((start, start + len(f"{10 * number + i} times")))
             asked.append(f"How often was {subject.lower()} of valley {number} counted?")
-        found.append(training.Source(f"valleys/{number}", "", text, asked, np.array(spans)))
+        found.append(Source(f"valleys/{number}", "", text, asked, np.array(spans)))
     return found
 
 
@@ -58,7 +62,7 @@ def encode(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def articles(encode):
-    return training.articles(sources(), unit_chars(FINEST), encode)
+    return encode_articles(sources(), unit_chars(FINEST), encode)
 
 
 HELD_OUT = np.array([False, False, True, False, False, True])
@@ -149,8 +153,8 @@ def by_hand(articles, cuts, place, question):
 
 
 def test_tokens_to_answer_are_those_of_all_chunks_up_to_the_answer(articles):
-    cuts = [training.packed(article, 150) for article in articles]
-    found = training.tokens_to_answer(articles, cuts)
+    cuts = [packed(article, 150) for article in articles]
+    found = tokens_to_answer(articles, cuts)
     for place in (0, 3):
         expected = [by_hand(articles, cuts, place, question) for question in range(len(SUBJECTS))]
         assert found[place].tolist() == expected
@@ -158,7 +162,7 @@ def test_tokens_to_answer_are_those_of_all_chunks_up_to_the_answer(articles):
 
 def test_a_chunk_costs_more_where_more_has_to_be_read_to_find_the_answer(articles):
     """The answer alone in its chunk, or with a sentence beside it that nobody asked for."""
-    for article, cost in zip(articles, training.chunk_costs(articles, FINEST), strict=True):
+    for article, cost in zip(articles, chunk_costs(articles, FINEST), strict=True):
         asked = np.unique(article.answers[:, 0])
         alone = [cost[unit, 0] for unit in asked if unit + 1 < len(cost) and article.windows.possible[unit, 1]]
         wider = [cost[unit, 1] for unit in asked if unit + 1 < len(cost) and article.windows.possible[unit, 1]]
@@ -170,12 +174,9 @@ def test_a_chunk_costs_more_where_more_has_to_be_read_to_find_the_answer(article
 def test_a_preference_is_for_the_end_that_gives_fewer_tokens(articles):
     model = network(Shape(384, 16, 1))
     scored = [scores(model, article.windows, article.vectors) for article in articles]
-    cuts = [training.packed(article, FINEST) for article in articles]
-    vectors, tokens, owner = training._pool(articles, cuts)
-    others = [
-        training.Distractors.of(a.questions, vectors[owner != i], tokens[owner != i]) for i, a in enumerate(articles)
-    ]
-    pairs = training.preferences(articles, scored, others, 0.0, False, np.random.default_rng(0))
+    cuts = [packed(article, FINEST) for article in articles]
+    others = list(distractors(articles, cuts))
+    pairs = preferences(articles, scored, others, 0.0, False, np.random.default_rng(0))
     assert len(pairs) > 10
     for pair in pairs:
         article = articles[pair.article]
@@ -207,7 +208,7 @@ def test_the_scorer_tells_sentences_with_facts_from_others(articles, encode):
     import torch
 
     model.load_state_dict({name: torch.from_numpy(array) for name, array in fitted.scorer.weights.items()})
-    (article,) = training.articles(sources(8)[7:], unit_chars(FINEST), encode)
+    (article,) = encode_articles(sources(8)[7:], unit_chars(FINEST), encode)
     cost = costs(scores(model, article.windows, article.vectors), article.windows.possible, "regression")
     asked = np.unique(article.answers[:, 0])
     assert cost[asked, 0].min() > np.setdiff1d(cost[:, 0], cost[asked, 0]).max()
@@ -294,17 +295,17 @@ def test_questions_without_an_answer_that_a_chunk_holds_are_passed_over():
         Question("4", "in two?", "", "train", evidence=(Evidence("c", "a", 1, 2), Evidence("c", "b", 1, 2))),
         Question("5", "across?", "", "train", evidence=(Evidence("c", "a", 200, 300),)),
     ]
-    (found,) = training.sources(texts, asked, 240)
+    (found,) = usable_sources(texts, asked, 240)
     assert (found.name, found.questions, found.answers.tolist()) == ("c/a", ["short?"], [[3, 9]])
 
 
 def test_documents_are_taken_until_they_have_as_many_possible_chunks_as_asked():
     held = sources(6)
     chunks = [int(candidates(units(s.text, 240), 240)[1].sum()) for s in held]
-    kept = training.within(held, 240, sum(chunks[:3]))
+    kept = within(held, 240, sum(chunks[:3]))
     assert 2 <= len(kept) < 6
-    assert training.within(held, 240, sum(chunks)) == held
-    assert len(training.within(held, 240, 1)) == 2
+    assert within(held, 240, sum(chunks)) == held
+    assert len(within(held, 240, 1)) == 2
 
 
 # In the graph

@@ -14,6 +14,7 @@ import pyarrow.parquet as pq
 from mog_assets import tensors
 from mog_assets.arrays import save_array
 from mog_assets.chunking import checks, learned, plots, text_encoder, training
+from mog_assets.chunking.articles import Source, encode_articles, sources, within
 from mog_assets.chunking.chunkers import CHUNKERS, takes_vectors
 from mog_assets.chunking.chunks import bucket_units
 from mog_assets.chunking.cuts import unit_chars
@@ -71,8 +72,8 @@ def build_chunker(work: Work) -> None:
         for question in load_questions(work.input("questions").path(f"{name}.parquet"), question_set.train)
     ]
     documents = {(span.corpus, span.doc) for question in asked for span in question.evidence}
-    found = training.sources(_titles_and_texts(work, documents), asked, longest)
-    held = training.within(found, longest, options.spans)
+    found = sources(_titles_and_texts(work, documents), asked, longest)
+    held = within(found, longest, options.spans)
     if len(held) < 2:
         raise MogError(
             f"chunker.name: 'learned' expects training questions with evidence of at most {longest} characters in at "
@@ -118,7 +119,7 @@ def build_chunker(work: Work) -> None:
     work.show_table("facts", [{"fact": name, "value": str(value)} for name, value in scorer.facts.items()])
 
 
-def _train_chunker(work: Work, held: list[training.Source], longest: int, content: str) -> training.Trained:
+def _train_chunker(work: Work, held: list[Source], longest: int, content: str) -> training.TrainedScorer:
     settings, encoder = work.settings, work.tools.encoder
     options = settings.chunker.training
 
@@ -128,7 +129,7 @@ def _train_chunker(work: Work, held: list[training.Source], longest: int, conten
 
     own = _own_encoder(settings)
     reads = text_encoder.load(own.source, own.setting) if own else None
-    articles = training.articles(held, longest, encode, reads)
+    articles = encode_articles(held, longest, encode, reads)
     held_out = validation_rows([article.name for article in articles], options.validation, "chunker")
     # An epoch that was learned is not learned again: what training leaves here goes when it is over.
     left = settings.home / "cache" / f"chunker-{content}.safetensors"

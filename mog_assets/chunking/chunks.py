@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -43,6 +44,12 @@ class Layout:
     documents: Sequence[str]
     offsets: np.ndarray
     spans: np.ndarray
+
+    @property
+    def nbytes(self) -> int:
+        """About as many bytes as it takes, with `document_of` and the offsets of a few levels."""
+        of_documents = sum(map(sys.getsizeof, self.documents)) + 5 * self.offsets.nbytes
+        return of_documents + self.spans.nbytes + self.spans.nbytes // 2
 
     @cached_property
     def _level_offsets(self) -> dict[int, np.ndarray]:

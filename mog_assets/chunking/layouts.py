@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections import OrderedDict
 from collections.abc import Sequence
-from functools import lru_cache
 from pathlib import Path
+from threading import Lock
 
 import numpy as np
 
@@ -12,16 +13,50 @@ from mog_assets.chunking.chunks import Layout
 from mog_assets.tables import read_table
 from resources.store import Artefact
 
+# Layouts that stay in memory: those of two million chunks.
+_KEPT_BYTES = 64 << 20
+
+
+class _Opened:
+    """The layouts that were opened last, as many as `_KEPT_BYTES` have room for."""
+
+    def __init__(self) -> None:
+        self._layouts: OrderedDict[tuple[object, ...], Layout] = OrderedDict()
+        self._bytes = 0
+        self._lock = Lock()
+
+    def find(self, key: tuple[object, ...]) -> Layout | None:
+        with self._lock:
+            if key in self._layouts:
+                self._layouts.move_to_end(key)
+            return self._layouts.get(key)
+
+    def keep(self, key: tuple[object, ...], layout: Layout) -> None:
+        with self._lock:
+            if key not in self._layouts:
+                self._layouts[key] = layout
+                self._bytes += layout.nbytes
+            while self._bytes > _KEPT_BYTES:
+                _, oldest = self._layouts.popitem(last=False)
+                self._bytes -= oldest.nbytes
+
+
+# Every asset of a corpus opens the same layout, and some open those of all corpora one after the other.
+_OPENED = _Opened()
+
 
 def bucket_layout(documents: Path, spans: Path) -> Layout:
     """The layout of one bucket; one that was opened a short while ago is not read again."""
     states = (path.stat() for path in (documents, spans))
-    return _bucket_layout(documents, spans, *((s.st_mtime_ns, s.st_size) for s in states))
+    key = (documents, spans, *((s.st_mtime_ns, s.st_size) for s in states))
+    layout = _OPENED.find(key)
+    if layout is None:
+        layout = _read_layout(documents, spans)
+        _OPENED.keep(key, layout)
+    return layout
 
 
-# Every asset of a corpus opens the same layout, and some open those of all corpora one after the other.
-@lru_cache(maxsize=4096)
-def _bucket_layout(documents: Path, spans: Path, *_: tuple[int, int]) -> Layout:
+def _read_layout(documents: Path, spans: Path) -> Layout:
     ids = read_table(documents, columns=["id"])["id"].to_pylist()
     table = read_table(spans)
     counts = np.bincount(table["document"].to_numpy(), minlength=len(ids))

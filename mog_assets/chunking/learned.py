@@ -72,7 +72,7 @@ class Scorer:
 
 
 @dataclass(frozen=True)
-class Reading:
+class WindowTokens:
     """The tokens of the text of each window, from the first unit that is seen to the last, as far as an encoder reads.
 
     Attributes:
@@ -101,7 +101,7 @@ class Windows:
     seen: np.ndarray
     features: np.ndarray
     possible: np.ndarray
-    reading: Reading | None = None
+    reading: WindowTokens | None = None
 
 
 def windows(text: str, ends: np.ndarray, vectors: np.ndarray | None, longest: int, tokenizer: Any = None) -> Windows:
@@ -137,7 +137,7 @@ def windows(text: str, ends: np.ndarray, vectors: np.ndarray | None, longest: in
     return Windows(index, seen, np.concatenate([own[index], place], axis=2), possible, reading)
 
 
-def _reading(text: str, ends: np.ndarray, index: np.ndarray, seen: np.ndarray, tokenizer: Any) -> Reading:
+def _reading(text: str, ends: np.ndarray, index: np.ndarray, seen: np.ndarray, tokenizer: Any) -> WindowTokens:
     starts = np.concatenate([[0], ends[:-1]]).astype(np.int64)
     rows = np.arange(len(ends))
     first = seen.argmax(axis=1)
@@ -151,7 +151,7 @@ def _reading(text: str, ends: np.ndarray, index: np.ndarray, seen: np.ndarray, t
         # Columns follow the units, of which the start is in the second.
         unit = np.searchsorted(ends, begin[row] + place, side="right")
         column[row, : len(ids)] = np.where(place >= 0, unit - row + 1, -1)
-    return Reading(tokens, column)
+    return WindowTokens(tokens, column)
 
 
 def joined(parts: Sequence[Windows]) -> Windows:
@@ -160,7 +160,7 @@ def joined(parts: Sequence[Windows]) -> Windows:
     reading = None
     if readings := [part.reading for part in parts if part.reading is not None]:
         wide = max(one.tokens.shape[1] for one in readings)
-        reading = Reading(
+        reading = WindowTokens(
             *(
                 np.concatenate([np.pad(a, ((0, 0), (0, wide - a.shape[1])), constant_values=-1) for a in arrays])
                 for arrays in ([one.tokens for one in readings], [one.column for one in readings])

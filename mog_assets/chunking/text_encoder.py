@@ -147,7 +147,7 @@ def _kind(config: Any) -> Any:
 def joint(head: Any, encoder: TextEncoder) -> Any:
     """A torch module: `head`, given the vectors of units that the encoder reads, both of them trainable.
 
-    It takes ids of tokens and the columns of their units in place of vectors (see `Reading` of corpus/learned.py). A
+    It takes ids of tokens and the columns of their units in place of vectors (see `WindowTokens` of learned.py). A
     unit's vector is the mean of its tokens', scaled to length 1 as those of sentences are; one without tokens is zero.
     """
     import torch

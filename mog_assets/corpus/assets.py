@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import json
 import unicodedata
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from importlib.metadata import version
+from pathlib import Path
 from typing import Any
 
 import pyarrow.parquet as pq
@@ -14,6 +15,7 @@ from mog_assets.config import Settings
 from mog_assets.corpus.documents import (
     READER,
     Document,
+    Reading,
     into_buckets,
     load_documents,
     read_corpus,
@@ -44,23 +46,19 @@ def build_documents(work: Work) -> None:
     signature = digest(READER, source.max_document_bytes, *_LIBRARIES)
     memory = load_memory(remembered, signature)
     while True:
-        reading = read_corpus(source.path, source.max_document_bytes, memory)
+        reading = read_corpus(source.path, source.max_document_bytes, memory, remembered.parent)
         work.draft.files.clear()
-        wanted = {}
+        lost: set[str] = set()
+        # One bucket's texts are in memory at a time.
         for bucket, outcomes in into_buckets(reading.used, work.settings.buckets).items():
             name = f"bucket_{bucket:04d}.parquet"
             path, there = work.file(name, [outcome.digest for outcome in outcomes])
             if not there:
-                wanted[name] = path, outcomes
-        documents = {**_previous_documents(work, wanted), **reading.normalised}
-        lost = {o.digest for _, outcomes in wanted.values() for o in outcomes} - documents.keys()
+                lost |= _write_bucket(work, name, path, [outcome.digest for outcome in outcomes], reading)
         if not lost:
             break
         # Known, but in no artefact: it was interrupted, damaged, or another document had the same id.
         memory.forget(lost)
-    for path, outcomes in wanted.values():
-        with work.writing(path) as temporary:
-            write_documents([documents[outcome.digest] for outcome in outcomes], temporary)
     path, there = work.file("quarantine.parquet", [vars(q) for q in reading.quarantined])
     if not there:
         with work.writing(path) as temporary:
@@ -82,13 +80,21 @@ def build_documents(work: Work) -> None:
     work.show_table("quarantine", [vars(q) for q in reading.quarantined[:20]])
 
 
-def _previous_documents(work: Work, names: Iterable[str]) -> dict[str, Document]:
+def _write_bucket(work: Work, name: str, path: Path, digests: Sequence[str], reading: Reading) -> set[str]:
+    """Write a bucket of documents, given by their digests; nothing where some are lost, which are returned.
+
+    A document that was not read now is taken from the previous artefact.
+    """
     previous = work.draft.previous
-    found: dict[str, Document] = {}
-    for name in names:
-        if previous is not None and name in previous.manifest.files:
-            found |= load_documents(previous.path(name))
-    return found
+    held: dict[str, Document] = {}
+    if previous is not None and name in previous.manifest.files:
+        held = load_documents(previous.path(name))
+    lost = {digest for digest in digests if digest not in reading.normalised and digest not in held}
+    if not lost:
+        documents = [reading.document(d) if d in reading.normalised else held[d] for d in digests]
+        with work.writing(path) as temporary:
+            write_documents(documents, temporary)
+    return lost
 
 
 def _write_json(work: Work, name: str, value: Any) -> None:

@@ -27,6 +27,7 @@ import pyarrow.parquet as pq
 from mog_assets.corpus.folders import Found, opened, printable, scan, too_long
 from mog_assets.corpus.formats import decode, hidden_characters, other_encoding, parse_line, read_text, split_lines
 from mog_assets.corpus.memory import Journal, Memory, Outcome, Stamp
+from mog_assets.corpus.spool import Spool
 from resources.errors import MogError
 
 # Raised when the same bytes come to another document.
@@ -73,6 +74,21 @@ class Document:
         return hashlib.sha256(whole.encode()).hexdigest()
 
 
+def _packed(document: Document) -> str:
+    # No document holds a NUL.
+    shifts = json.dumps(document.shifts) if document.shifts else "[]"
+    return "\0".join((document.id, document.title, document.text, document.sha256, document.metadata, shifts))
+
+
+def _unpacked(packed: str) -> Document:
+    identity, title, text, sha256, metadata, shifts = packed.split("\0")
+    return Document(identity, title, text, sha256, metadata, _shifts(json.loads(shifts)))
+
+
+def _shifts(stored: Sequence[Sequence[int]]) -> tuple[tuple[int, int], ...]:
+    return tuple((position, gained) for position, gained in stored)
+
+
 @dataclass(frozen=True)
 class Quarantined:
     """A document that was passed over: where it lies, its id where it has one, and why. All three are printable."""
@@ -88,19 +104,23 @@ class Reading:
 
     Attributes:
         used: Outcomes of the documents of the corpus, in the order in which they were read.
-        normalised: Documents that were read now, by digest: all, unless a memory knew some.
+        normalised: Documents that were read now, by digest: all, unless a memory knew some. Their texts are on disk.
         journal: What to remember for the next reading.
     """
 
     used: list[Outcome] = field(default_factory=list)
     quarantined: list[Quarantined] = field(default_factory=list)
-    normalised: dict[str, Document] = field(default_factory=dict)
+    normalised: Spool = field(default_factory=Spool)
     journal: Journal = field(default_factory=Journal)
 
     @property
     def documents(self) -> list[Document]:
-        """The documents of a corpus that was read without a memory."""
-        return [self.normalised[outcome.digest] for outcome in self.used]
+        """The documents of a corpus that was read without a memory, all in memory."""
+        return [self.document(outcome.digest) for outcome in self.used]
+
+    def document(self, digest: str) -> Document:
+        """A document that was read now, by its digest."""
+        return _unpacked(self.normalised[digest])
 
 
 @dataclass(frozen=True)
@@ -110,10 +130,11 @@ class _Record:
     line: int
     raw: bytes
     outcome: Outcome
-    document: Document | None = None
 
 
-def read_corpus(path: Path, limit: int = 20_000_000, memory: Memory | None = None) -> Reading:
+def read_corpus(
+    path: Path, limit: int = 20_000_000, memory: Memory | None = None, folder: Path | None = None
+) -> Reading:
     """Read a corpus.
 
     Of documents with the same id, or with ids that are the same under NFC, the first is used.
@@ -122,17 +143,18 @@ def read_corpus(path: Path, limit: int = 20_000_000, memory: Memory | None = Non
         path: A `.jsonl[.gz]` file, or a folder.
         limit: Bytes that a document may have: a file, or a line of a `.jsonl` file.
         memory: What is known from an earlier reading with the same limit.
+        folder: Where the documents lie until the reading is let go; None: where the system keeps temporary files.
 
     Raises:
-        MogError: the path is missing, or holds no usable document.
+        MogError: the path is missing, or holds no usable document, or there is no room for the documents.
     """
-    reading = Reading()
+    reading = Reading(normalised=Spool(folder))
     seen: dict[str, tuple[str, str]] = {}
     for found in scan(path, limit):
         if found.refusal:
             reading.quarantined.append(Quarantined(found.place, found.place, found.refusal))
             continue
-        stamp, records = _read_file(found, limit, memory or Memory())
+        stamp, records = _read_file(found, limit, memory or Memory(), reading.normalised)
         whole = all(record.raw for record in records)
         for record in records:
             place = f"{found.place}:{record.line}" if record.line else found.place
@@ -152,8 +174,6 @@ def read_corpus(path: Path, limit: int = 20_000_000, memory: Memory | None = Non
                 reading.quarantined.append(Quarantined(place, printable(outcome.id), printable(reason)))
                 continue
             reading.used.append(outcome)
-            if record.document:
-                reading.normalised[outcome.digest] = record.document
     if not reading.used:
         first_reason = "".join(f"; the first: {q.place}: {q.reason}" for q in reading.quarantined[:1])
         raise MogError(
@@ -163,8 +183,11 @@ def read_corpus(path: Path, limit: int = 20_000_000, memory: Memory | None = Non
     return reading
 
 
-def _read_file(found: Found, limit: int, memory: Memory) -> tuple[Stamp | None, Sequence[_Record]]:
-    """The records of a file, and its stamp where that can be trusted from now on."""
+def _read_file(found: Found, limit: int, memory: Memory, spool: Spool) -> tuple[Stamp | None, Sequence[_Record]]:
+    """The records of a file, and its stamp where that can be trusted from now on; its documents go to the spool.
+
+    Those of a file that changes while it is read may stay there: nobody asks for them.
+    """
     assert found.status is not None
     now, stamp = time.time_ns(), Stamp.of(found.status)
     known = memory.of_file(found.name, stamp)
@@ -175,7 +198,7 @@ def _read_file(found: Found, limit: int, memory: Memory) -> tuple[Stamp | None, 
         for _ in range(2):
             with opened(found.path) as stream:
                 stamp = Stamp.of(os.fstat(stream.fileno()))
-                records = list(read(found, stream, limit, memory))
+                records = list(read(found, stream, limit, memory, spool))
                 if Stamp.of(os.fstat(stream.fileno())) == stamp:
                     return stamp if stamp.settled(now) else None, records
     except OSError as error:
@@ -183,7 +206,7 @@ def _read_file(found: Found, limit: int, memory: Memory) -> tuple[Stamp | None, 
     return None, [_refused(0, b"", found.place, "changed while it was read, twice")]
 
 
-def _read_whole(found: Found, stream: BinaryIO, limit: int, memory: Memory) -> Iterator[_Record]:
+def _read_whole(found: Found, stream: BinaryIO, limit: int, memory: Memory, spool: Spool) -> Iterator[_Record]:
     content = stream.read(limit + 1)
     if len(content) > limit:
         yield _refused(0, b"", found.place, too_long(os.fstat(stream.fileno()).st_size, limit))
@@ -196,12 +219,12 @@ def _read_whole(found: Found, stream: BinaryIO, limit: int, memory: Memory) -> I
         text, encoding = decode(content)
         title, text = read_text(found.place, text)
         notes = {} if encoding == "utf-8" else {"encoding": encoding}
-        yield _read(0, raw, make_document(found.place, title, text, {}, notes))
+        yield _read(0, raw, make_document(found.place, title, text, {}, notes), spool)
     except ValueError as error:
         yield _refused(0, raw, found.place, str(error))
 
 
-def _read_lines(found: Found, stream: BinaryIO, limit: int, memory: Memory) -> Iterator[_Record]:
+def _read_lines(found: Found, stream: BinaryIO, limit: int, memory: Memory, spool: Spool) -> Iterator[_Record]:
     try:
         lines = gzip.open(stream) if found.name.lower().endswith(".gz") else stream  # noqa: SIM115
         for number, line, size in split_lines(lines, limit):
@@ -216,12 +239,12 @@ def _read_lines(found: Found, stream: BinaryIO, limit: int, memory: Memory) -> I
             if raw in memory.outcomes:
                 yield _Record(number, raw, memory.outcomes[raw])
             else:
-                yield _read_line(number, raw, line)
+                yield _read_line(number, raw, line, spool)
     except (gzip.BadGzipFile, EOFError, zlib.error) as error:
         yield _refused(0, b"", "", f"expected a readable JSON Lines file, got: {error}")
 
 
-def _read_line(number: int, raw: bytes, line: bytes) -> _Record:
+def _read_line(number: int, raw: bytes, line: bytes, spool: Spool) -> _Record:
     record = parse_line(line)
     if isinstance(record, str):
         return _refused(number, raw, "", record)
@@ -233,14 +256,15 @@ def _read_line(number: int, raw: bytes, line: bytes) -> _Record:
         reason = f"expected strings id, title and text, got {given}"
         return _refused(number, raw, "" if identity is None else str(identity)[:100], reason)
     try:
-        return _read(number, raw, make_document(identity, title, text, record.get("metadata") or {}, {}))
+        return _read(number, raw, make_document(identity, title, text, record.get("metadata") or {}, {}), spool)
     except ValueError as error:
         return _refused(number, raw, identity[:100], str(error))
 
 
-def _read(line: int, raw: bytes, document: Document) -> _Record:
+def _read(line: int, raw: bytes, document: Document, spool: Spool) -> _Record:
     outcome = Outcome(document.id, document.digest, len(document.text), len(document.text.encode()))
-    return _Record(line, raw, outcome, document)
+    spool.add(outcome.digest, _packed(document))
+    return _Record(line, raw, outcome)
 
 
 def _refused(line: int, raw: bytes, identity: str, reason: str) -> _Record:
@@ -376,7 +400,7 @@ def load_documents(path: Path) -> dict[str, Document]:
         return {}
     loaded = []
     for row in rows:
-        shifts = tuple((position, gained) for position, gained in row.pop("shifts"))
+        shifts = _shifts(row.pop("shifts"))
         loaded.append(Document(**row, sha256=_sha256(row["title"], row["text"]), shifts=shifts))
     return {document.digest: document for document in loaded}
 

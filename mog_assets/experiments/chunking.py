@@ -11,13 +11,14 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from mog_assets.chunking.articles import Article, Source, encode_articles, sources, within
 from mog_assets.chunking.chunkers import CHUNKERS, Options, sentences
 from mog_assets.chunking.chunks import chunk_text
 from mog_assets.chunking.cuts import Spans, least, spans_to, unit_chars
 from mog_assets.chunking.learned import Shape, bisected, costs, network, penalty_for, scores, set_weights
 from mog_assets.chunking.plots import chunker_curves
 from mog_assets.chunking.sentences import token_starts, units
-from mog_assets.chunking.training import Article, Source, articles, best_epoch, sources, train, within
+from mog_assets.chunking.training import best_epoch, train
 from mog_assets.config import ChunkerTraining, Settings
 from mog_assets.evaluation.measures import evaluate
 from mog_assets.experiments.conclusions import joined, over_sets, turned
@@ -188,7 +189,7 @@ def _grounds(lab: Lab) -> dict[str, _Ground]:
         chosen = within(sources(_texts(lab, wanted), questions, longest), longest, lab.settings.chunker.training.spans)
         if len(chosen) < _FEWEST:
             continue
-        ready = articles(chosen, longest, _encoded(lab))
+        ready = encode_articles(chosen, longest, _encoded(lab))
         asked = [
             Question(f"{source.name}#{i}", text, "", "train", evidence=(Evidence(*_key(source), start, end),))
             for source in chosen

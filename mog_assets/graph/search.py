@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -18,13 +19,16 @@ from mog_assets.arrays import places, ranges
 from mog_assets.chunking.chunks import Layout
 from mog_assets.chunking.layouts import join_layouts, open_layout
 from mog_assets.graph.neighbourhoods import open_neighbourhoods
-from mog_assets.retrieval.bm25 import Bm25Index, TermCounts, load_terms
+from mog_assets.retrieval.bm25 import Bm25Index, IndexOnDisk, TermCounts, load_terms
 from mog_assets.retrieval.corpora import Corpora
 from mog_assets.retrieval.methods import DEPTH, Passages, seen
 from mog_assets.retrieval.search import Hits
 from mog_assets.retrieval.vectors import VectorTable
 from resources.errors import ConfigError
 from resources.store import Artefact
+
+# Counts of terms in neighbourhoods that are in memory at a time while they are weighted: 60 bytes each.
+_ENTRIES = 8_000_000
 
 
 @dataclass(frozen=True)
@@ -164,29 +168,32 @@ class Neighbourhoods:
             granularity: Of the neighbourhoods.
             only: Terms to count; all where there are none named. Lengths are of all terms in any case.
         """
+        counted = self._counted(granularity)
+        return counted.of(sorted(set(only)) if only is not None else counted.terms)
+
+    def _counted(self, granularity: int) -> _Counted:
         stored = [(load_terms(part.path("terms.parquet")), part) for part in self._graphs()]
         nodes, titles = (
             [(terms, sparse.load_npz(part.path(f"{name}.npz"))) for terms, part in stored]
             for name in ("nodes", "titles")
         )
-        lengths = np.concatenate([_sums(matrix) for _, matrix in nodes])
-        title_lengths = np.concatenate([_sums(matrix) for _, matrix in titles])
-        wanted = sorted(set(only)) if only is not None else sorted({term for terms, _ in stored for term in terms})
-        indptr, indices = self.members(granularity)
-        around = sparse.csr_matrix((np.ones(len(indices), np.int32), indices, indptr), (len(lengths), len(lengths)))
-        total = around @ lengths + title_lengths[self.nodes.document_of]
-        counts = around @ _over(nodes, wanted) + _over(titles, wanted)[self.nodes.document_of]
-        found = []
-        for start, layout in zip(self._starts, self.layouts, strict=True):
-            here = slice(start, start + layout.count(1))
-            part = counts[here].tocsc()
-            part.sort_indices()
-            found.append(TermCounts(wanted, part.indptr, part.indices, part.data, total[here].astype(np.int64)))
-        return found
+        return _Counted(self, nodes, titles, *self.members(granularity))
 
     def bm25(self, granularity: int, only: Sequence[str]) -> list[Bm25Index]:
-        """BM25 indexes of a granularity for questions of some terms, per corpus, weighted as the settings say."""
-        return self.corpora.weighted(self.counts(granularity, only))
+        """BM25 indexes of a granularity for questions of some terms, per corpus, weighted as the settings say.
+
+        Questions of a test set have most terms of a corpus. So that their counts in all neighbourhoods are not in
+        memory together, the index of many is put together on disk, from those of some of its terms.
+        """
+        counted = self._counted(granularity)
+        blocks = counted.blocks(sorted(set(only)), _ENTRIES)
+        if len(blocks) == 1:
+            return self.corpora.weighted(counted.of(blocks[0]))
+        found = [IndexOnDisk(self.corpora.settings.home / "cache") for _ in self.layouts]
+        for terms in blocks:
+            for whole, part in zip(found, self.corpora.weighted(counted.of(terms)), strict=True):
+                whole.add(part)
+        return [whole.index() for whole in found]
 
     def vectors(self, granularity: int, finest: VectorTable) -> NeighbourhoodVectors:
         """Vectors of neighbourhoods.
@@ -209,6 +216,77 @@ class Neighbourhoods:
         node, chunk = np.searchsorted(node_end, ends), np.searchsorted(chunk_end, ends)
         sizes = np.diff(np.concatenate([[0], ends])).astype(np.float32)
         return sparse.csr_matrix((sizes, (node, chunk)), (len(node_end), len(chunk_end)))
+
+
+@dataclass(frozen=True)
+class _Counted:
+    """Terms of nodes, to be summed over neighbourhoods.
+
+    Attributes:
+        around: The neighbourhoods.
+        nodes: Per corpus its terms, and the CSR matrix of its counts.
+        titles: Likewise, of the titles of documents.
+        indptr, indices: The nodes of every neighbourhood.
+    """
+
+    around: Neighbourhoods
+    nodes: Sequence[tuple[Sequence[str], Any]]
+    titles: Sequence[tuple[Sequence[str], Any]]
+    indptr: np.ndarray
+    indices: np.ndarray
+
+    @property
+    def terms(self) -> list[str]:
+        """All terms, sorted."""
+        return sorted({term for terms, _ in self.nodes for term in terms})
+
+    @cached_property
+    def _members(self) -> Any:
+        shape = (len(self.indptr) - 1, len(self.indptr) - 1)
+        return sparse.csr_matrix((np.ones(len(self.indices), np.int32), self.indices, self.indptr), shape)
+
+    @cached_property
+    def _document(self) -> np.ndarray:
+        return self.around.nodes.document_of
+
+    @cached_property
+    def _lengths(self) -> np.ndarray:
+        """Tokens of every neighbourhood."""
+        of_nodes, of_titles = (
+            np.concatenate([_sums(matrix) for _, matrix in parts]) for parts in (self.nodes, self.titles)
+        )
+        total: np.ndarray = self._members @ of_nodes + of_titles[self._document]
+        return total
+
+    def of(self, terms: Sequence[str]) -> list[TermCounts]:
+        """Counts of some terms in every neighbourhood, per corpus; lengths are of all terms."""
+        counts = self._members @ _over(self.nodes, terms) + _over(self.titles, terms)[self._document]
+        found, start = [], 0
+        for layout in self.around.layouts:
+            here = slice(start, start + layout.count(1))
+            part = counts[here].tocsc()
+            part.sort_indices()
+            lengths = self._lengths[here].astype(np.int64)
+            found.append(TermCounts(terms, part.indptr, part.indices, part.data, lengths))
+            start = here.stop
+        return found
+
+    def blocks(self, terms: Sequence[str], entries: int) -> list[list[str]]:
+        """Terms in order, as many to a block as occur about `entries` times in all neighbourhoods, at least one."""
+        number = {term: i for i, term in enumerate(terms)}
+        most = np.zeros(len(terms), np.int64)
+        reach, start = np.bincount(self.indices, minlength=len(self.indptr) - 1), 0
+        for own, matrix in self.nodes:
+            # A neighbourhood that holds a term in two nodes is counted twice.
+            weights = np.repeat(reach[start : start + matrix.shape[0]], np.diff(matrix.indptr))
+            times = np.bincount(matrix.indices, weights, len(own))
+            here = [(number[term], times[i]) for i, term in enumerate(own) if term in number]
+            for place, count in here:
+                most[place] += int(count)
+            start += matrix.shape[0]
+        block = np.cumsum(np.minimum(most, len(self.indptr))) // entries
+        cuts = np.flatnonzero(np.diff(block)) + 1
+        return [list(terms[a:b]) for a, b in pairwise([0, *cuts.tolist(), len(terms)])]
 
 
 @dataclass(frozen=True)

@@ -19,6 +19,7 @@ import pyarrow.parquet as pq
 from safetensors.numpy import load_file, save_file
 
 from mog_assets.tables import read_table
+from resources.scratch import Scratch
 
 # Ties at the last place are decided by chunk number only among this many more than were asked for.
 _SLACK = 8
@@ -161,13 +162,32 @@ class Bm25Index:
     """
 
     def __init__(self, counts: TermCounts, over: Statistics, k1: float, b: float) -> None:
-        self._number = {term: i for i, term in enumerate(counts.terms)}
         frequency = np.array([over.frequencies[t] for t in counts.terms], np.float64)
         lengths = counts.lengths[counts.indices]
         repeated = np.repeat(frequency, counts.frequencies)
         weights = term_weights(counts.counts, repeated, lengths, over.chunks, over.mean_length, k1, b)
-        self._chunks = len(counts.lengths)
-        self._index = open_bm25s(weights, counts.indices, counts.indptr, self._chunks)
+        self._hold(counts.terms, weights, counts.indices, counts.indptr, len(counts.lengths))
+
+    @classmethod
+    def of(
+        cls, terms: Sequence[str], weights: np.ndarray, indices: np.ndarray, indptr: np.ndarray, chunks: int
+    ) -> Bm25Index:
+        """An index of weights that are there already, as CSC arrays of shape (chunks, terms)."""
+        index = cls.__new__(cls)
+        index._hold(terms, weights, indices, indptr, chunks)
+        return index
+
+    def _hold(
+        self, terms: Sequence[str], weights: np.ndarray, indices: np.ndarray, indptr: np.ndarray, chunks: int
+    ) -> None:
+        self._number = {term: i for i, term in enumerate(terms)}
+        self._index = open_bm25s(weights, indices, indptr, chunks)
+        self.terms, self.chunks = terms, chunks
+
+    @property
+    def arrays(self) -> dict[str, np.ndarray]:
+        """`data` (float32 weights), `indices` and `indptr`, as those of a CSC matrix of shape (chunks, terms)."""
+        return {name: self._index.scores[name] for name in ("data", "indices", "indptr")}
 
     def search(self, queries: Sequence[Sequence[str]], k: int) -> tuple[np.ndarray, np.ndarray]:
         """The k best chunks for each query, best first; equal scores go to the smaller chunk number.
@@ -214,7 +234,7 @@ class Bm25Index:
         asked = [i for i, query in enumerate(ids) if query]
         if not asked:
             return chunks, scores
-        depth = min(k + _SLACK, self._chunks)
+        depth = min(k + _SLACK, self.chunks)
         if compiled:
             keep_kernel()
             # One thread: numba's OpenMP threads would load the system's libgomp, and with that instead of its own
@@ -224,9 +244,9 @@ class Bm25Index:
             )
             found, values = result.documents.astype(np.int64), result.scores
         else:
-            every = np.stack([self._index.get_scores_from_ids(ids[i], weight_mask=mask) for i in asked])
-            found = np.argpartition(-every, depth - 1, axis=1)[:, :depth]
-            values = np.take_along_axis(every, found, axis=1)
+            # One question's scores of all chunks are in memory at a time.
+            best = [self._best(ids[i], depth, mask) for i in asked]
+            found, values = (np.stack(columns) for columns in zip(*best, strict=True))
         order = np.lexsort((found, -values), axis=1)[:, :k]
         found, values = np.take_along_axis(found, order, 1), np.take_along_axis(values, order, 1)
         found[values <= 0] = -1
@@ -234,3 +254,37 @@ class Bm25Index:
         chunks[asked, :width] = found
         scores[asked, :width] = np.maximum(values, 0)
         return chunks, scores
+
+    def _best(self, query: list[int], depth: int, mask: np.ndarray | None) -> tuple[np.ndarray, np.ndarray]:
+        """The best chunks of a query in any order, and their scores."""
+        every = self._index.get_scores_from_ids(query, weight_mask=mask)
+        # A copy: a view would keep the positions of all chunks.
+        found = np.argpartition(-every, depth - 1)[:depth].copy()
+        return found, every[found]
+
+
+class IndexOnDisk:
+    """Puts an index of many terms together from indexes of some of them, one in memory at a time.
+
+    Args:
+        folder: Where its files lie; they have no name, and are gone when nobody uses the index any more.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self._weights, self._indices = Scratch(folder), Scratch(folder)
+        self._terms: list[str] = []
+        self._frequencies: list[np.ndarray] = []
+
+    def add(self, part: Bm25Index) -> None:
+        """Add the index of further terms over the same chunks."""
+        self._chunks = part.chunks
+        self._terms += part.terms
+        self._frequencies.append(np.diff(part.arrays["indptr"]))
+        self._weights.append([part.arrays["data"].data])
+        self._indices.append([part.arrays["indices"].astype(np.int32, copy=False).data])
+
+    def index(self) -> Bm25Index:
+        """The index of all terms, mapped from disk."""
+        indptr = np.concatenate([[0], np.cumsum(np.concatenate(self._frequencies))])
+        weights, indices = self._weights.mapped(np.float32), self._indices.mapped(np.int32)
+        return Bm25Index.of(self._terms, weights, indices, indptr, self._chunks)

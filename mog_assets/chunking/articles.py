@@ -1,0 +1,227 @@
+"""What the learned chunker is trained on: documents whose questions have known answer spans, encoded.
+
+References: "Train the Chunker End-to-End on Question Answering"; SYSTEMS.md, section 3.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import pairwise
+
+import numpy as np
+
+from mog_assets.chunking.chunks import chunk_text
+from mog_assets.chunking.cuts import WINDOW, candidates
+from mog_assets.chunking.learned import Windows, windows
+from mog_assets.chunking.sentences import token_starts, units
+from mog_assets.chunking.text_encoder import TextEncoder
+from mog_assets.questions.sets import Question
+
+
+@dataclass(frozen=True)
+class Article:
+    """A training document.
+
+    Attributes:
+        name: Of corpus and document.
+        text: Its text.
+        ends: Offsets of the ends of its n units.
+        vectors: Their unit vectors, float of shape (n, size); None with an encoder.
+        longest: Characters of the longest chunk.
+        questions: Unit vectors of its questions, float of shape (questions, size).
+        answers: int64 array of shape (questions, 2): first and last unit of each answer.
+        chunks: Unit vectors of its possible chunks in order of `possible`, float of shape (possible chunks, size).
+        encoder: Reads its windows, in place of vectors.
+    """
+
+    name: str
+    text: str
+    ends: np.ndarray
+    vectors: np.ndarray | None
+    longest: int
+    questions: np.ndarray
+    answers: np.ndarray
+    chunks: np.ndarray
+    encoder: TextEncoder | None = None
+
+    @cached_property
+    def windows(self) -> Windows:
+        """What a scorer is given of it. One that reads may not see the ends of all possible chunks."""
+        tokenizer = self.encoder and self.encoder.tokenizer
+        return windows(self.text, self.ends, self.vectors, self.longest, tokenizer)
+
+    @cached_property
+    def could(self) -> np.ndarray:
+        """Which starts and ends can be those of a chunk: bool array of shape (n, WINDOW)."""
+        return candidates(self.ends, self.longest)[1]
+
+    @cached_property
+    def possible(self) -> np.ndarray:
+        """int64 array of shape (possible chunks, 2): first unit, and the one behind the last."""
+        start, place = np.nonzero(self.could)
+        return np.stack([start, start + place + 1], axis=1)
+
+    @cached_property
+    def number(self) -> np.ndarray:
+        """int64 array of shape (n, WINDOW): number of the possible chunk of each start and end."""
+        mask = self.could
+        return np.where(mask, np.cumsum(mask).reshape(mask.shape) - 1, -1)
+
+    @cached_property
+    def tokens(self) -> np.ndarray:
+        """int64 array of shape (n + 1,): tokens before each unit."""
+        return np.searchsorted(token_starts(self.text), np.concatenate([[0], self.ends]))
+
+    @cached_property
+    def similarities(self) -> np.ndarray:
+        """float32 of shape (questions, possible chunks)."""
+        return self.questions.astype(np.float32) @ self.chunks.astype(np.float32).T
+
+    def numbers(self, taken: Sequence[int]) -> np.ndarray:
+        """Numbers of the chunks that end with these many units."""
+        after = np.asarray(taken, np.int64)
+        start = np.concatenate([[0], after[:-1]])
+        return self.number[start, after - start - 1]
+
+    def size(self, chunks: np.ndarray) -> np.ndarray:
+        """Tokens of some possible chunks."""
+        return self.tokens[self.possible[chunks, 1]] - self.tokens[self.possible[chunks, 0]]
+
+    def holding(self, chunks: np.ndarray) -> np.ndarray:
+        """Which of some possible chunks hold which answer whole: bool of shape (questions, chunks)."""
+        first, behind = self.possible[chunks].T
+        return (first <= self.answers[:, :1]) & (behind > self.answers[:, 1:])
+
+
+def packed(article: Article, chars: int) -> list[int]:
+    """Whole units packed up to `chars` characters, as numbers of units that chunks end with."""
+    taken: list[int] = []
+    start = 0
+    ends = article.ends
+    for unit in range(1, len(ends)):
+        if ends[unit] - start > chars or unit - (taken[-1] if taken else 0) >= WINDOW:
+            taken.append(unit)
+            start = int(ends[unit - 1])
+    return [*taken, len(ends)]
+
+
+@dataclass(frozen=True)
+class Source:
+    """A document that chunkers may be trained on: its name, title and text, and texts and answers of its questions.
+
+    Attributes:
+        questions: Texts of the n questions.
+        answers: int64 array of shape (n, 2): start and end of each answer in the text.
+    """
+
+    name: str
+    title: str
+    text: str
+    questions: Sequence[str]
+    answers: np.ndarray
+
+
+def encode_articles(
+    sources: Sequence[Source],
+    longest: int,
+    encode: Callable[[Sequence[str]], np.ndarray],
+    encoder: TextEncoder | None = None,
+) -> list[Article]:
+    """Encode what training needs of documents: units, questions, and every possible chunk.
+
+    Args:
+        sources: The documents, each with at least one question whose answer a chunk can hold.
+        longest: Characters of the longest chunk.
+        encode: Texts to unit vectors.
+        encoder: Reads the windows of the chunker, in place of the vectors of units.
+    """
+    ends = [units(source.text, longest) for source in sources]
+    starts = [np.concatenate([[0], behind]) for behind in ends]
+    possible = []
+    for behind in ends:
+        first, place = np.nonzero(candidates(behind, longest)[1])
+        possible.append((first, first + place + 1))
+    unit_texts = [
+        source.text[start:end]
+        for source, begin in zip(sources, starts, strict=True)
+        for start, end in pairwise(begin.tolist())
+    ]
+    chunk_texts = [
+        chunk_text(source.title, source.text[begin[first] : begin[behind]])
+        for source, begin, chunks in zip(sources, starts, possible, strict=True)
+        for first, behind in zip(*chunks, strict=True)
+    ]
+    question_texts = [text for source in sources for text in source.questions]
+
+    def vectors(texts: list[str], counts: list[int]) -> list[np.ndarray]:
+        return np.split(encode(texts), np.cumsum(counts)[:-1])
+
+    of_units: Sequence[np.ndarray | None] = [None] * len(sources)
+    if encoder is None:
+        of_units = vectors(unit_texts, [len(behind) for behind in ends])
+    of_chunks = vectors(chunk_texts, [len(first) for first, _ in possible])
+    of_questions = vectors(question_texts, [len(source.questions) for source in sources])
+    return [
+        Article(
+            source.name,
+            source.text,
+            behind,
+            of_units[i],
+            longest,
+            of_questions[i],
+            np.searchsorted(behind, source.answers - [0, 1], side="right"),
+            of_chunks[i],
+            encoder,
+        )
+        for i, (source, behind) in enumerate(zip(sources, ends, strict=True))
+    ]
+
+
+def sources(
+    texts: Mapping[tuple[str, str], tuple[str, str]], questions: Iterable[Question], longest: int
+) -> list[Source]:
+    """The documents that have questions with an answer that a chunk can hold, by name.
+
+    Args:
+        texts: Title and text of documents, by corpus and id.
+        questions: With their evidence; each of its spans is an answer. Passed over are those that no chunk can hold,
+            and questions with evidence in several documents: training and held-out articles would share them.
+        longest: Characters of the longest chunk.
+    """
+    held: dict[tuple[str, str], list[tuple[str, int, int]]] = {}
+    for question in questions:
+        documents = {(span.corpus, span.doc) for span in question.evidence}
+        if len(documents) == 1 and documents <= texts.keys():
+            spans = sorted({(span.start, span.end) for span in question.evidence})
+            held.setdefault(documents.pop(), []).extend((question.question, *span) for span in spans)
+    found = []
+    for key, asked in sorted(held.items()):
+        title, text = texts[key]
+        answers = np.array([span for _, *span in asked], np.int64)
+        ends = units(text, longest)
+        first, last = np.searchsorted(ends, answers - [0, 1], side="right").T
+        fits = (last >= first) & (last - first < WINDOW) & (last < len(ends))
+        possible = candidates(ends, longest)[1]
+        fits[fits] = possible[first[fits], (last - first)[fits]]
+        if fits.any():
+            kept = [asked[i][0] for i in np.flatnonzero(fits)]
+            found.append(Source("/".join(key), title, text, kept, answers[fits]))
+    return found
+
+
+def within(found: Sequence[Source], longest: int, spans: int) -> list[Source]:
+    """As many documents as have so many possible chunks, at least two, in an order that does not follow their names.
+
+    One that would make them too many is passed over, whatever comes after it.
+    """
+    kept: list[Source] = []
+    total = 0
+    for source in sorted(found, key=lambda one: hashlib.sha256(one.name.encode()).digest()):
+        own = int(candidates(units(source.text, longest), longest)[1].sum())
+        if total + own <= spans or len(kept) < 2:
+            total += own
+            kept.append(source)
+    return sorted(kept, key=lambda one: one.name)

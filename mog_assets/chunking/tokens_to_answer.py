@@ -1,0 +1,162 @@
+"""How many tokens are read until an answer is found, in chunks of training documents: what good chunks keep low.
+
+A question is asked of chunks by the similarity of vectors. Its tokens to answer are those of all chunks, best first, up
+to and including the one that holds the answer. Chunks of other documents, and the document's own elsewhere, are the
+same distractors whatever chunk the answer is in.
+
+References: "Optimizing Retrieval Augmented Generation with Learned Chunking" (Markowitz and Galiya); SYSTEMS.md,
+section 3.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from mog_assets.chunking.articles import Article, packed
+
+# A question's cost in a chunk, against its mean over chunks, is at most so many times as much, or as little.
+_EXTREME = np.exp(3)
+# Similarities of questions and chunks that are in memory at a time.
+_BLOCK = 4_000_000
+
+
+@dataclass(frozen=True)
+class Distractors:
+    """Chunks that questions of one article meet besides its own: sorted by similarity, with tokens summed up.
+
+    Attributes:
+        similarity: float32 of shape (questions, chunks), descending.
+        tokens: int64 of shape (questions, chunks + 1): tokens of the chunks before each place.
+    """
+
+    similarity: np.ndarray
+    tokens: np.ndarray
+
+    def before(self, question: int, similarity: np.ndarray) -> np.ndarray:
+        """Tokens of the chunks that are at least as similar to a question as each of these."""
+        return self.tokens[question, np.searchsorted(-self.similarity[question], -similarity, side="right")]
+
+
+def distractors(articles: Sequence[Article], cuts: Sequence[Sequence[int]]) -> Iterator[Distractors]:
+    """What the questions of each article meet in the chunks of the others.
+
+    Args:
+        articles: The articles.
+        cuts: How many units end with each chunk, for each article.
+    """
+    numbers = [article.numbers(taken) for article, taken in zip(articles, cuts, strict=True)]
+    pairs = list(zip(articles, numbers, strict=True))
+    vectors = np.concatenate([article.chunks[own] for article, own in pairs])
+    tokens = np.concatenate([article.size(own) for article, own in pairs])
+    first = 0
+    for article, own in pairs:
+        here = slice(first, first + len(own))
+        others = np.delete(vectors, here, axis=0).astype(np.float32)
+        similar = article.questions.astype(np.float32) @ others.T
+        order = np.argsort(-similar, axis=1, kind="stable")
+        summed = np.cumsum(np.pad(np.delete(tokens, here)[order], ((0, 0), (1, 0))), axis=1)
+        yield Distractors(np.take_along_axis(similar, order, axis=1), summed)
+        first = here.stop
+
+
+def tokens_to_answer(articles: Sequence[Article], cuts: Sequence[Sequence[int]]) -> list[np.ndarray]:
+    """Tokens to answer of every question over the chunks of all articles; infinite where no chunk holds its answer.
+
+    Args:
+        articles: The articles.
+        cuts: How many units end with each chunk, for each article.
+
+    Returns:
+        float64 of shape (questions,) for each article.
+    """
+    numbers = [article.numbers(taken) for article, taken in zip(articles, cuts, strict=True)]
+    asked = [len(article.questions) for article in articles]
+    questions = np.concatenate([article.questions.astype(np.float32) for article in articles])
+    similarity, read = (np.concatenate(column) for column in zip(*map(_within, articles, numbers), strict=True))
+    # The chunks of some articles at a time, for the questions of all others.
+    for some in _blocks([len(own) for own in numbers], _BLOCK // max(len(questions), 1)):
+        pairs = list(zip(articles[some], numbers[some], strict=True))
+        chunks = np.concatenate([article.chunks[own].astype(np.float32) for article, own in pairs])
+        tokens = [article.size(own) for article, own in pairs]
+        ahead = questions @ chunks.T >= similarity[:, None]
+        _leave_out_own(ahead, some.start, asked, [len(of_one) for of_one in tokens])
+        read += ahead @ np.concatenate(tokens).astype(np.float64)
+    return np.split(read, np.cumsum(asked)[:-1])
+
+
+def _blocks(sizes: Sequence[int], most: int) -> Iterator[slice]:
+    """Runs of things of some sizes that come to at most so much together, or are one thing."""
+    start = total = 0
+    for place, size in enumerate(sizes):
+        if total + size > most and place > start:
+            yield slice(start, place)
+            start, total = place, 0
+        total += size
+    yield slice(start, len(sizes))
+
+
+def _leave_out_own(ahead: np.ndarray, first: int, asked: Sequence[int], chunks: Sequence[int]) -> None:
+    """Clear what questions have in common with chunks of their own articles, of which the first has this number."""
+    row, column = sum(asked[:first]), 0
+    for questions, own in zip(asked[first:], chunks, strict=False):
+        ahead[row : row + questions, column : column + own] = False
+        row, column = row + questions, column + own
+
+
+def tokens_of_some(article: Article, chunks: np.ndarray, other: Distractors, asked: np.ndarray) -> np.ndarray:
+    """Tokens to answer of some questions of an article that is cut into some chunks, float64 of shape (asked,)."""
+    similarity, own = _within(article, chunks, asked)
+    ahead = (other.similarity[asked] >= similarity[:, None]).sum(axis=1)
+    return own + other.tokens[asked, ahead].astype(np.float64)
+
+
+def _within(
+    article: Article, chunks: np.ndarray, asked: np.ndarray | slice = slice(None)
+) -> tuple[np.ndarray, np.ndarray]:
+    """How similar the best chunk of the article is that holds each answer, and how many tokens are read in its own.
+
+    −∞ and infinitely many where no chunk holds it.
+    """
+    similar = article.similarities[asked][:, chunks]
+    holds = article.holding(chunks)[asked]
+    similarity = np.where(holds, similar, -np.inf).max(axis=1, initial=-np.inf)
+    own = (article.size(chunks) * (similar >= similarity[:, None])).sum(axis=1)
+    return similarity, np.where(holds.any(axis=1), own.astype(np.float64), np.inf)
+
+
+def chunk_costs(articles: Sequence[Article], finest_chars: int) -> list[np.ndarray]:
+    """What the possible chunks cost the questions whose answers they hold: float64 of shape (n, WINDOW) per article.
+
+    A question's tokens to answer, were its answer in a chunk and all else packed, are divided by their geometric mean
+    over the chunks that could hold the answer: how hard it is by itself is no matter of where the text is cut. All
+    questions of an article count together, scaled to one question a unit, so that articles that were asked more count
+    as others.
+    """
+    cuts = [packed(article, finest_chars) for article in articles]
+    found = []
+    for article, taken, other in zip(articles, cuts, distractors(articles, cuts), strict=True):
+        own = article.numbers(taken)
+        holds, every = article.holding(own), article.holding(np.arange(len(article.possible)))
+        size = article.size(np.arange(len(article.possible)))
+        total = np.zeros(len(article.possible))
+        for question in range(len(article.questions)):
+            could = np.flatnonzero(every[question])
+            if not len(could):
+                continue
+            similar = article.similarities[question]
+            # The packed chunk that has the answer now gives way to the one that would have it.
+            rivals = own[~holds[question]]
+            order = np.argsort(-similar[rivals], kind="stable")
+            summed = np.concatenate([[0], np.cumsum(article.size(rivals)[order])])
+            ahead = np.searchsorted(-similar[rivals][order], -similar[could], side="right")
+            read = other.before(question, similar[could]) + summed[ahead] + size[could]
+            # White space has no tokens.
+            cost = np.log(np.maximum(read, 1))
+            total[could] += np.clip(np.exp(cost - cost.mean()), 1 / _EXTREME, _EXTREME)
+        target = np.zeros(article.could.shape)
+        target[article.could] = total * len(article.ends) / max(len(article.questions), 1)
+        found.append(target)
+    return found
