@@ -17,7 +17,7 @@ import pytest
 from mog_assets import config, runner
 
 ROOT = Path(__file__).resolve().parent.parent
-START_SECONDS, END_SECONDS = 240, 8
+START_SECONDS, END_SECONDS = 240, 10
 # The last one that was written without the setting of the sign-up dialog.
 EARLIER_DEFAULT = """\
 # The Dagster instance. `mog ui` puts it into DAGSTER_HOME.

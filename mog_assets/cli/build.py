@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import sys
 import time
 from collections.abc import Sequence
@@ -150,4 +151,7 @@ def ui(path: str | None, port: int, host: str) -> None:
     with instance(settings):
         pass
     click.echo(f"http://{host}:{port}")
-    sys.exit(serve(prepare_home(settings), host, port))
+    code = serve(prepare_home(settings), host, port)
+    sys.stdout.flush()
+    # Not `sys.exit`: to tear down all that was imported takes seconds on a busy machine, and nothing is left to do.
+    os._exit(code)

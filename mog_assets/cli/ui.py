@@ -15,8 +15,8 @@ from importlib.resources import files
 from pathlib import Path
 from queue import SimpleQueue
 
-# How long Dagster's processes may take to end by themselves.
-_END_SECONDS = 5.0
+# How long Dagster's processes may take to end by themselves, and how long the system may take to remove killed ones.
+_END_SECONDS, _KILL_SECONDS = 4.0, 2.0
 _PR_SET_PDEATHSIG = 1
 
 
@@ -55,14 +55,14 @@ def serve(home: Path, host: str, port: int) -> int:
 
 def _end_group(group: int) -> None:
     """End a group of processes: with SIGINT as Ctrl-C does, and those that take too long with SIGKILL."""
-    deadline = time.monotonic() + _END_SECONDS
     # macOS refuses to signal a group of which only ended processes are left.
     with suppress(ProcessLookupError, PermissionError):
-        os.killpg(group, signal.SIGINT)
-        while time.monotonic() < deadline:
-            time.sleep(0.05)
-            os.killpg(group, 0)
-        os.killpg(group, signal.SIGKILL)
+        for number, seconds in ((signal.SIGINT, _END_SECONDS), (signal.SIGKILL, _KILL_SECONDS)):
+            os.killpg(group, number)
+            deadline = time.monotonic() + seconds
+            while time.monotonic() < deadline:
+                time.sleep(0.05)
+                os.killpg(group, 0)
 
 
 def _end_with(parent: int) -> Callable[[], None] | None:
