@@ -138,6 +138,8 @@ def _texts(tools: Tools) -> Iterator[str] | None:
     if len(pairs) < len(stored) or (settings.question_sets and asked is None):
         return None
 
+    questions = [asked.path(name) for name in asked.names()] if asked else []
+
     def texts() -> Iterator[str]:
         for documents, chunks in pairs:
             for name in documents.names("bucket"):
@@ -146,8 +148,8 @@ def _texts(tools: Tools) -> Iterator[str] | None:
                     yield from bucket_texts(documents.path(name), layout, level)
                 if takes_vectors(settings.chunker):
                     yield from bucket_units(documents.path(name), settings.finest_chars)
-        for name in asked.names() if asked else ():
-            yield from (question.question for question in load_questions(asked.path(name)))
+        for path in questions:
+            yield from (question.question for question in load_questions(path))
 
     return texts()
 
