@@ -65,7 +65,7 @@ def documents(tools):
 
 def asked(tools, corpora, *questions):
     encoder = tools.encoder
-    return Retrieval(corpora, questions, encoder.encode, encoder.fingerprint, tools.qdrant)
+    return Retrieval(corpora, questions, encoder.encode, lambda: encoder.fingerprint, tools.qdrant)
 
 
 # The sentence graph

@@ -10,7 +10,7 @@ from threading import Lock
 import numpy as np
 
 from mog_assets.chunking.chunks import Layout
-from mog_assets.tables import read_table
+from mog_assets.tables import numbers, read_table
 from resources.store import Artefact
 
 # Layouts that stay in memory: those of two million chunks.
@@ -59,8 +59,8 @@ def bucket_layout(documents: Path, spans: Path) -> Layout:
 def _read_layout(documents: Path, spans: Path) -> Layout:
     ids = read_table(documents, columns=["id"])["id"].to_pylist()
     table = read_table(spans)
-    counts = np.bincount(table["document"].to_numpy(), minlength=len(ids))
-    both = np.stack([table["start"].to_numpy(), table["end"].to_numpy()], axis=1).astype(np.int64)
+    counts = np.bincount(numbers(table, "document"), minlength=len(ids))
+    both = np.stack([numbers(table, "start"), numbers(table, "end")], axis=1).astype(np.int64)
     return Layout("", ids, np.concatenate([[0], np.cumsum(counts)]), both)
 
 

@@ -100,7 +100,7 @@ def _timed(lab: Lab, name: str) -> pd.DataFrame:
                 own = np.ascontiguousarray(weights[:, :levels]) if levels else None
 
                 def rank(corpora=corpora, method=method, own=own) -> None:  # type: ignore[no-untyped-def]
-                    asked = Retrieval(corpora, known.queries, lambda _: vectors, lab.encoder, lab.vector_store)
+                    asked = Retrieval(corpora, known.queries, lambda _: vectors, lambda: lab.encoder, lab.vector_store)
                     asked.rank(method, settings.k, own)
 
                 spent = each(rank)

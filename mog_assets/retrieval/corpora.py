@@ -24,7 +24,7 @@ from mog_assets.retrieval.bm25 import (
     statistics,
 )
 from mog_assets.retrieval.vectors import VectorTable
-from mog_assets.tables import read_table
+from mog_assets.tables import read_table, take
 
 Read = Callable[[str, str | None], Any]
 """Reads an asset of a corpus, or one of all corpora, from the store: an artefact with its manifest and files."""
@@ -136,7 +136,7 @@ class Corpora:
                 size = pq.read_metadata(stored.path(bucket)).num_rows
                 here = wanted[(wanted >= base) & (wanted < base + size)]
                 if len(here):
-                    table = read_table(stored.path(bucket), columns=["title", "text"]).take(here - base)
+                    table = take(read_table(stored.path(bucket), columns=["title", "text"]), here - base)
                     rows = zip(table["title"].to_pylist(), table["text"].to_pylist(), strict=True)
                     found.update(zip(here.tolist(), rows, strict=True))
                 base += size

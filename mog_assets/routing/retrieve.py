@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property, partial
 from typing import Any
@@ -74,7 +74,7 @@ class Retrieval:
         corpora: Those of the question set.
         queries: The questions alone, never their options.
         encode: Texts to vectors; called only where vectors are needed.
-        encoder: Fingerprint of what encodes.
+        encoder: Gives the fingerprint of what encodes; called only where vectors are needed.
         vector_store: Holds the collections.
         opened: What does not depend on the questions: the graph, the topic model.
     """
@@ -82,7 +82,7 @@ class Retrieval:
     corpora: Corpora
     queries: Sequence[str]
     encode: Encode
-    encoder: str
+    encoder: Callable[[], str]
     vector_store: Vectors
     opened: dict[str, Any] = field(default_factory=dict, repr=False)
     _known: dict[Any, Any] = field(default_factory=dict, repr=False)
@@ -104,7 +104,7 @@ class Retrieval:
             MissingArtefact: a corpus has not been materialised.
         """
         opened = Corpora.open(read, tools.settings, corpora, keep)
-        return cls(opened, queries, tools.encoder.encode, tools.encoder.fingerprint, tools.qdrant)
+        return cls(opened, queries, tools.encoder.encode, lambda: tools.encoder.fingerprint, tools.qdrant)
 
     def again(self, queries: Sequence[str]) -> Retrieval:
         """The same for other questions."""
@@ -131,7 +131,7 @@ class Retrieval:
     def topic_model(self) -> TopicModel:
         """The topic model."""
         if "topics" not in self.opened:
-            self.opened["topics"] = open_model(self.corpora.read("topics/model", None), self.encoder)
+            self.opened["topics"] = open_model(self.corpora.read("topics/model", None), self.encoder())
         found: TopicModel = self.opened["topics"]
         return found
 
@@ -152,7 +152,7 @@ class Retrieval:
         if kind not in self._known:
             settings = self.corpora.settings
             count = settings.levels if kind == "mog" else settings.graph.hops + 1
-            opened = router.open_router(self.corpora.read(ROUTERS[kind], None), self.encoder, count)
+            opened = router.open_router(self.corpora.read(ROUTERS[kind], None), self.encoder(), count)
             self._known[kind] = router.predict(opened.weights, self.vectors)
         found: np.ndarray = self._known[kind]
         return found

@@ -1,0 +1,208 @@
+"""`mog doctor`: each thing that may be missing is a line with a remedy; real endpoints, folders and limits."""
+
+import json
+import os
+import resource
+import socket
+import subprocess
+import sys
+import threading
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+
+import pytest
+import yaml
+from click.testing import CliRunner
+
+from mog_assets.cli import doctor, main
+
+KEY = "sk-right"
+
+
+class Server(BaseHTTPRequestHandler):
+    """Lists models and collections to those who have the key."""
+
+    def do_GET(self):
+        given = self.headers.get("api-key") or (self.headers.get("Authorization") or "").removeprefix("Bearer ")
+        pages = {
+            "/collections": {"result": {"collections": []}},
+            "/": {"title": "qdrant - vector search engine", "version": "1.15.4"},
+            "/v1/models": {"data": [{"id": "small"}, {"id": "gpt-4o-mini"}]},
+        }
+        status = 401 if given != KEY else 200 if self.path in pages else 404
+        body = json.dumps(pages.get(self.path, {})).encode() if status == 200 else b"wrong key " + given.encode()
+        self.send_response(status)
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+    def log_message(self, *_):
+        pass
+
+
+@pytest.fixture(scope="module")
+def server():
+    with ThreadingHTTPServer(("127.0.0.1", 0), Server) as running:
+        threading.Thread(target=running.serve_forever, daemon=True).start()
+        yield f"http://127.0.0.1:{running.server_address[1]}"
+        running.shutdown()
+
+
+@pytest.fixture
+def nobody():
+    """An address at which nothing listens."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return f"http://127.0.0.1:{probe.getsockname()[1]}"
+
+
+@pytest.fixture
+def project(tmp_path, make_project, write_documents):
+    source = write_documents(tmp_path / "notes.jsonl", [("a", "Bread dough rises.")])
+    return make_project(tmp_path, {"corpora": {"notes": {"path": str(source)}}})
+
+
+def states(findings):
+    return {finding.item: finding.state for finding in findings}
+
+
+def only(findings):
+    (finding,) = findings
+    return finding
+
+
+def test_a_sound_installation_without_a_configuration_has_no_problem(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    result = CliRunner().invoke(main, ["doctor", "--json"])
+    found = {row["item"]: row for row in json.loads(result.stdout)}
+    assert result.exit_code == 0, result.stdout
+    assert found.pop("configuration") == {
+        "item": "configuration",
+        "state": "warning",
+        "found": "no mog.yaml here",
+        "remedy": "`mog init FOLDER` writes one",
+    }
+    assert list(found) == ["python", "packages", "torch", "encoder", "home", "qdrant", "model", "dagster", "open files"]
+    assert {row["state"] for row in found.values()} == {"ok"}
+    assert os.listdir(tmp_path) == []
+
+
+def test_a_problem_is_a_line_with_a_remedy_and_exit_code_one(project):
+    project.config.write_text("corpora: {notes: {path: gone.jsonl}}\nretreiver: bm25\n", encoding="utf-8")
+    result = CliRunner().invoke(main, ["doctor", "--config", str(project.config)])
+    assert result.exit_code == 1
+    (line,) = (line for line in result.stdout.splitlines() if line.startswith("problem"))
+    assert "configuration" in line and "did you mean 'retriever'?" in line and line.endswith(": correct the file")
+
+
+def test_a_corpus_that_is_not_there_is_a_problem(project):
+    (project.folder / "notes.jsonl").unlink()
+    finding = only(doctor.documents(project.settings))
+    assert finding.state == "problem" and str(project.folder / "notes.jsonl") in finding.found
+
+
+def test_missing_and_old_packages_are_named_with_the_command(monkeypatch):
+    asked = ["numpy>=999", "no-such-package>=1", "click>=8", "nothing-either; extra == 'dev'"]
+    monkeypatch.setattr(doctor.metadata, "requires", lambda name: asked)
+    old, missing = doctor.packages()
+    assert old.state == missing.state == "problem"
+    assert old.found.startswith("numpy ") and old.remedy == "pip install 'numpy>=999'"
+    assert missing.found == "no-such-package is missing" and missing.remedy == "pip install 'no-such-package>=1'"
+
+
+def test_an_encoder_folder_without_a_model_is_a_problem(project):
+    (project.folder / "empty").mkdir()
+    encoder = project.settings.encoder.model_copy(update={"model": str(project.folder / "empty")})
+    settings = project.settings.model_copy(update={"encoder": encoder})
+    finding = only(doctor._tried("encoder", lambda: doctor.encoder(settings)))
+    assert finding.state == "problem" and "encoder.model: expected" in finding.found
+
+
+def test_an_encoder_that_would_be_fetched_is_not_fetched(project, monkeypatch):
+    encoder = project.settings.encoder.model_copy(update={"model": "nobody/has-this"})
+    settings = project.settings.model_copy(update={"encoder": encoder})
+    assert only(doctor.encoder(settings)).state == "warning"
+    monkeypatch.setenv("HF_HUB_OFFLINE", "1")
+    finding = only(doctor.encoder(settings))
+    assert finding.state == "problem" and finding.remedy.startswith("unset HF_HUB_OFFLINE")
+
+
+def test_a_home_in_a_file_or_without_room_is_a_problem(project, monkeypatch):
+    inside = project.settings.model_copy(update={"home": project.folder / "notes.jsonl" / "home"})
+    finding = only(doctor.home(inside, project.folder))
+    assert finding.state == "problem" and "cannot be written to (Not a directory)" in finding.found
+    monkeypatch.setattr(doctor, "_BYTES_OF_A_PROJECT", 2**60)
+    finding = only(doctor.home(project.settings, project.folder))
+    assert finding.state == "problem" and "of documents take about" in finding.found
+    (project.home / "store").mkdir(parents=True)
+    assert only(doctor.home(project.settings, project.folder)).state == "warning"
+
+
+def test_a_qdrant_server_is_asked_for_its_version_with_the_key(server, nobody, monkeypatch):
+    monkeypatch.setenv("QDRANT_URL", f"{server}/")
+    assert "asks for a key, and QDRANT_API_KEY is not set" in only(doctor.qdrant()).found
+    monkeypatch.setenv("QDRANT_API_KEY", "wrong-one")
+    finding = only(doctor.qdrant())
+    assert finding.state == "problem" and "does not accept QDRANT_API_KEY (401)" in finding.found
+    assert "wrong-one" not in str(finding)
+    monkeypatch.setenv("QDRANT_API_KEY", KEY)
+    assert str(only(doctor.qdrant())) == f"ok       qdrant         server 1.15.4 at {server}"
+    monkeypatch.setenv("QDRANT_URL", nobody)
+    finding = only(doctor.qdrant())
+    assert finding.state == "problem" and "no answer" in finding.found and "unset it" in finding.remedy
+
+
+def test_the_key_of_a_model_endpoint_is_checked_without_asking_anything(project, server, nobody, monkeypatch):
+    answering = project.settings.answering.model_copy(update={"reader": "openai"})
+    settings = project.settings.model_copy(update={"answering": answering})
+    monkeypatch.setenv("OPENAI_BASE_URL", f"{server}/v1")
+    assert only(doctor.model(settings)).remedy.startswith("set OPENAI_API_KEY")
+    monkeypatch.setenv("OPENAI_API_KEY", "sk-wrong")
+    finding = only(doctor.model(settings))
+    assert finding.state == "problem" and "does not accept OPENAI_API_KEY (401)" in finding.found
+    assert "sk-wrong" not in str(finding)
+    # Nobody asks it with this configuration.
+    assert only(doctor.model(project.settings)).state == "warning"
+    monkeypatch.setenv("OPENAI_API_KEY", KEY)
+    assert only(doctor.model(settings)).state == "ok"
+    other = settings.model_copy(update={"llm": settings.llm.model_copy(update={"model": "large"})})
+    assert only(doctor.model(other)).remedy == "set llm.model to one of gpt-4o-mini, small"
+    monkeypatch.setenv("OPENAI_BASE_URL", server)
+    assert only(doctor.model(settings)).remedy == "OPENAI_BASE_URL mostly ends in /v1"
+    monkeypatch.setenv("OPENAI_BASE_URL", nobody)
+    assert only(doctor.model(settings)).state == "problem"
+
+
+def test_a_dagster_home_must_be_there_and_its_postgres_must_answer(tmp_path, monkeypatch, nobody):
+    monkeypatch.setenv("DAGSTER_HOME", str(tmp_path / "none"))
+    assert only(doctor.dagster()).state == "problem"
+    monkeypatch.setenv("DAGSTER_HOME", str(tmp_path))
+    assert only(doctor.dagster()).state == "ok"
+    port = int(nobody.rsplit(":", 1)[1])
+    database = {"hostname": "127.0.0.1", "port": port, "username": {"env": "PG_USER"}}
+    text = yaml.safe_dump({"storage": {"postgres": {"postgres_db": database}}})
+    (tmp_path / "dagster.yaml").write_text(text, encoding="utf-8")
+    monkeypatch.setattr(doctor, "find_spec", lambda name: None)
+    assert only(doctor.dagster()).remedy == "pip install dagster-postgres"
+    monkeypatch.setattr(doctor, "find_spec", lambda name: True)
+    finding = only(doctor.dagster())
+    assert finding.state == "problem" and f"Postgres at 127.0.0.1:{port} does not answer" in finding.found
+    with socket.create_server(("127.0.0.1", port)):
+        assert only(doctor.dagster()).found.endswith(f"Postgres at 127.0.0.1:{port} answers")
+
+
+def test_a_low_limit_of_open_files_is_a_warning():
+    code = "from mog_assets.cli import doctor; print(*doctor.open_files())"
+    limit = lambda: resource.setrlimit(resource.RLIMIT_NOFILE, (200, 4096))  # noqa: E731
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, preexec_fn=limit, check=True)
+    assert done.stdout.strip() == "warning  open files     200 a process, expected at least 1,024: ulimit -n 1024"
+
+
+def test_a_check_that_fails_unforeseen_is_a_finding():
+    def broken():
+        yield doctor.Finding("torch", "ok", "so far")
+        raise ValueError("libcudart.so: cannot open")
+
+    assert [str(finding) for finding in doctor._tried("torch", broken)] == [
+        "ok       torch          so far",
+        "problem  torch          ValueError: libcudart.so: cannot open",
+    ]

@@ -1,0 +1,134 @@
+"""What `mog run` prints of the scores: the sentence on top follows the figures, and the rows are those that matter."""
+
+import numpy as np
+import pandas as pd
+import pytest
+from click.testing import CliRunner
+
+from mog_assets.cli import main
+from mog_assets.evaluation.leaderboard import MOST_ROWS, leaderboards
+from mog_assets.evaluation.measures import measure_names
+from mog_assets.evaluation.scores import score
+
+K = 2
+KINDS = {
+    "fixed-1": ("bm25", "fixed"),
+    "fixed-2": ("bm25", "fixed"),
+    "dense-1": ("dense", "fixed"),
+    "dense-2": ("dense", "fixed"),
+    "hybrid:fixed-1": ("hybrid", "fixed"),
+    "mog": ("bm25", "mog"),
+    "dense:mog": ("dense", "mog"),
+    "fused-1": ("bm25", "fused"),
+    "fused-2": ("bm25", "fused"),
+    "oracle": ("bm25", "oracle"),
+    "hop-0": ("bm25", "hop"),
+    "mogg": ("bm25", "mogg"),
+    "gold": ("", "gold"),
+    "random": ("", "random"),
+}
+LEVEL = {name: 0.5 for name in KINDS} | {"gold": 1.0, "random": 0.0, "oracle": 0.95}
+
+
+def board(levels, retriever="bm25", questions=60, noise=0.05, methods=None):
+    """The leaderboard of methods with these mean evidence recalls, each question about a document of its own."""
+    rng = np.random.default_rng(0)
+    rows = []
+    for method in methods or KINDS:
+        recall = np.clip(levels.get(method, LEVEL[method]) + rng.normal(0, noise, questions), 0, 1)
+        for n, value in enumerate(recall):
+            rows.append(
+                {
+                    "question_set": "s",
+                    "split": "test",
+                    "method": method,
+                    "question": f"q{n}",
+                    "document": f"d{n}",
+                    "answered": True,
+                    **dict.fromkeys(measure_names(K), value),
+                }
+            )
+    table = pd.DataFrame(rows)
+    (made,) = leaderboards(score(table, K, 0, KINDS), table, retriever, K, 0)
+    return made
+
+
+def methods(made):
+    return [row["method"] for row in made.rows]
+
+
+def what(made, method):
+    (row,) = (row for row in made.rows if row["method"] == method)
+    return row["what it is"]
+
+
+def test_a_mix_that_beats_every_fixed_level_is_advised_with_its_lead_over_the_best_of_all_retrievers():
+    made = board({"fixed-2": 0.55, "dense-1": 0.6, "mog": 0.58, "dense:mog": 0.75})
+    assert made.advice.startswith("Use `dense:mog`: ER 0.7")
+    assert "above `dense-1`, the best fixed level of all retrievers (95 % [0.1" in made.advice
+    assert made.advice.endswith("p = 0.001)." if "p = " in made.advice else "p < 0.001).")
+    assert what(made, "dense:mog").startswith("recommended")
+
+
+def test_a_lead_over_the_own_retrievers_levels_alone_is_no_lead():
+    # Better than every level of bm25, by far, and no better than a level of the dense retriever.
+    made = board({"fixed-2": 0.4, "fixed-1": 0.4, "mog": 0.6, "dense-1": 0.6})
+    assert "Use `mog`" not in made.advice and "no method is significantly better than" in made.advice
+
+
+def test_the_best_level_of_another_retriever_is_advised_over_the_default_retrievers():
+    made = board({"dense-1": 0.72})
+    assert made.advice.startswith("Use `dense-1`: ER 0.7")
+    assert ", the default retriever's best level (95 % [0.1" in made.advice
+    assert made.advice.endswith("; no method is significantly better than `dense-1`.")
+    # The default is another one here: nothing is left to be better than.
+    made = board({"dense-1": 0.72}, retriever="dense")
+    assert made.advice.startswith("Use `dense-1` (ER 0.7")
+    assert made.advice.endswith("significantly better than `dense-1`, the best fixed level of all retrievers.")
+
+
+def test_without_a_significant_difference_the_default_retrievers_best_level_is_kept():
+    made = board({"dense-1": 0.503, "fixed-2": 0.502}, noise=0.2, questions=12)
+    assert "no method is significantly better than" in made.advice
+    assert made.advice.startswith(("Use `fixed-1`", "Use `fixed-2`"))
+
+
+@pytest.mark.parametrize("levels", [{}, {"dense:mog": 0.9}, {"oracle": 0.2}])
+def test_what_cannot_be_used_is_never_advised_and_rows_are_few(levels):
+    made = board(levels)
+    advised = made.advice.split("`")[1]
+    assert advised not in ("oracle", "gold", "random")
+    assert len(made.rows) <= MOST_ROWS and "oracle" not in methods(made)
+    assert {"gold", "random", "mog", advised} <= set(methods(made))
+    shown = " ".join(row["what it is"] for row in made.rows)
+    for part in ("bm25", "dense", "hybrid"):
+        assert f"best fixed level of {part}" in shown
+    assert "equal weights" in shown and "sentence graph" in shown
+    values = [float(row["ER"].split()[0]) for row in made.rows]
+    assert values == sorted(values, reverse=True)
+
+
+def test_the_row_of_a_method_has_its_p_against_the_best_level_of_all_retrievers():
+    made = board({"dense-1": 0.7, "mog": 0.3})
+    rows = {row["method"]: row["p vs dense-1"] for row in made.rows}
+    assert rows["dense-1"] == rows["gold"] == rows["random"] == ""
+    assert rows["mog"] == "<0.001" or 0 < float(rows["mog"]) < 0.05
+
+
+def test_one_method_alone_is_advised_without_a_comparison():
+    made = board({}, methods=["dense-1", "gold", "random"])
+    assert made.advice == "Use `dense-1`: it is the only method that was measured."
+    assert "p vs" not in " ".join(made.rows[0])
+
+
+def test_scores_prints_the_advice_and_the_rows_that_matter_or_all(sample_project):
+    def printed(*arguments):
+        result = CliRunner().invoke(main, ["scores", *arguments, "--config", str(sample_project.config)])
+        assert result.exit_code == 0, result.output
+        return result.stdout
+
+    few, every = printed(), printed("--all")
+    assert few.splitlines()[0].startswith("Use `") and few.splitlines()[0] == every.splitlines()[0]
+    assert "best fixed level of" in few and "oracle" not in few and "hop-3" not in few
+    assert "`mog scores --all`" in few
+    assert "oracle" in every and "hop-3" in every

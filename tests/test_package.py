@@ -1,0 +1,54 @@
+"""The wheel holds all that the command needs, and works in an empty folder away from the repository."""
+
+import os
+import shutil
+import subprocess
+import sys
+import zipfile
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parent.parent
+
+
+@pytest.fixture(scope="module")
+def wheel(tmp_path_factory):
+    """The names in the built wheel, and the folder it is unpacked in."""
+    # A copy: building leaves files in the source folder.
+    source, folder = tmp_path_factory.mktemp("source"), tmp_path_factory.mktemp("wheel")
+    skip = shutil.ignore_patterns("__pycache__", "*.egg-info")
+    for name in ("mog_assets", "resources"):
+        shutil.copytree(ROOT / name, source / name, ignore=skip)
+    shutil.copy(ROOT / "pyproject.toml", source)
+    command = [sys.executable, "-m", "pip", "wheel", "-q", "--no-deps", "--no-build-isolation", "-w", folder, source]
+    subprocess.run(command, check=True, capture_output=True, text=True)
+    (built,) = folder.glob("*.whl")
+    with zipfile.ZipFile(built) as archive:
+        archive.extractall(folder / "unpacked")
+        return set(archive.namelist()), folder / "unpacked"
+
+
+def test_the_wheel_holds_every_file_of_the_packages(wheel):
+    names, _ = wheel
+    tracked = subprocess.run(
+        ["git", "ls-files", "mog_assets", "resources"], cwd=ROOT, capture_output=True, text=True, check=True
+    ).stdout.splitlines()
+    assert "mog_assets/samples/workshop/bread.md" in tracked
+    assert set(tracked) - names == set()
+    assert not [name for name in names if name.startswith(("tests", "docs", "benchmarks"))]
+
+
+def test_the_unpacked_wheel_makes_a_project_of_the_samples(wheel, tmp_path):
+    environment = {**os.environ, "PYTHONPATH": str(wheel[1])}
+
+    def mog(*arguments):
+        command = [sys.executable, "-c", "import sys; from mog_assets.cli import main; main()", *arguments]
+        return subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=300)
+
+    made = mog("init", "--samples")
+    assert made.returncode == 0, made.stderr
+    assert "questions samples: samples/questions.jsonl" in made.stdout
+    done = mog("run", "--corpus", "sky", "--select", "documents")
+    assert done.returncode == 0, done.stderr
+    assert (tmp_path / ".mog" / "store" / "documents").is_dir()
