@@ -113,10 +113,21 @@ def environment_is_restored(monkeypatch):
             os.environ[name] = value
 
 
+def quiet_instance(home):
+    """Have Dagster keep no output of runs where there is no instance yet: no test reads it, and it takes processes."""
+    file = home / "dagster" / "dagster.yaml"
+    if not file.exists():
+        quiet = "compute_logs: {module: dagster._core.storage.noop_compute_log_manager, class: NoOpComputeLogManager}"
+        file.parent.mkdir(parents=True, exist_ok=True)
+        own = (ROOT / "mog_assets" / "dagster.yaml").read_text(encoding="utf-8")
+        file.write_text(f"{own}\n{quiet}\n", encoding="utf-8")
+
+
 def run_alone(settings, **options):
     """`runner.run` with a Dagster instance in the home of the settings and nowhere else."""
     from mog_assets import runner
 
+    quiet_instance(settings.home)
     before = {name: os.environ.pop(name, None) for name in VARIABLES}
     try:
         return runner.run(settings, **options)
@@ -127,20 +138,11 @@ def run_alone(settings, **options):
                 os.environ[name] = value
 
 
-def quiet_instance(home):
-    """A Dagster instance that keeps no output of runs: that takes four processes a run, and no test reads it."""
-    quiet = "compute_logs: {module: dagster._core.storage.noop_compute_log_manager, class: NoOpComputeLogManager}"
-    (home / "dagster").mkdir(parents=True, exist_ok=True)
-    own = (ROOT / "dagster.yaml").read_text(encoding="utf-8")
-    (home / "dagster" / "dagster.yaml").write_text(f"{own}\n{quiet}\n", encoding="utf-8")
-
-
 def new_project(folder, values):
     """Settings and paths of a `mog.yaml` with these values, `home` beside it."""
     from mog_assets import config
 
     folder.mkdir(parents=True, exist_ok=True)
-    quiet_instance(folder / "home")
     path = folder / "mog.yaml"
     path.write_text(yaml.safe_dump({"home": "home", **values}, sort_keys=False), encoding="utf-8")
     settings = config.load(path)

@@ -148,7 +148,7 @@ def test_stopped_in_a_write_it_says_so_in_one_line_and_the_next_run_equals_an_un
 
 @pytest.mark.parametrize(
     ("values", "everyone"),
-    [({"engine": {"kind": "processes"}}, True), ({}, False)],
+    [({"engine": {"kind": "processes"}}, True), ({"topics": {"min_topic_size": 2}}, False)],
     ids=["Ctrl-C in a terminal while a pool works", "SIGTERM while topics are fitted"],
 )
 def test_child_processes_end_with_it(forker, tmp_path, values, everyone):
