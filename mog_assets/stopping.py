@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import contextvars
 import json
-import multiprocessing
 import os
 import signal
 import threading
@@ -19,6 +18,8 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from queue import Empty, SimpleQueue
 from types import FrameType
+
+from resources.processes import kill_children
 
 SIGNALS = (signal.SIGINT, signal.SIGTERM)
 # How long what was registered with `on_stop` may take together.
@@ -117,6 +118,5 @@ def _exit(number: int, terminal: int, made: int, command: str) -> None:
     with suppress(OSError):
         os.write(terminal, line.encode())
     # Last, so that nothing can be made of their end.
-    for child in multiprocessing.active_children():
-        child.kill()
+    kill_children()
     os._exit(128 + number)

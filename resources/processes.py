@@ -8,7 +8,8 @@ import signal
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
-from multiprocessing import resource_tracker
+from multiprocessing import resource_tracker, util
+from multiprocessing.synchronize import SemLock
 
 # A forked child would inherit torch's and Dagster's threads in an unknown state.
 SPAWN = multiprocessing.get_context("spawn")
@@ -36,3 +37,13 @@ def end_with_parent() -> None:
         os._exit(1)
 
     threading.Thread(target=wait, name="parent", daemon=True).start()
+
+
+def kill_children() -> None:
+    """Kill the child processes of this one, and give back the semaphores shared with them, before `os._exit`."""
+    for child in multiprocessing.active_children():
+        child.kill()
+    # At a regular exit Python does that; else its resource tracker does, and warns of each on standard error.
+    for finalizer in list(util._finalizer_registry.values()):  # type: ignore[attr-defined]
+        if getattr(finalizer, "_callback", None) is SemLock._cleanup:  # type: ignore[attr-defined]
+            finalizer()
