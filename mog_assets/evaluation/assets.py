@@ -125,18 +125,18 @@ def _show_levels(work: Work, retrievals: Mapping[str, Retrieval], kinds: Collect
             own = own if own.any() else np.ones(len(training), bool)
             seen = by_document(router.choices(weights[own]), training["group"].to_numpy(str)[own])
             tested = by_document(router.choices(retrieval.weights(family.kind)), [q.document for q in asked[name]])
-            before, now = (chosen.sums.sum(axis=0).astype(int).tolist() for chosen in (seen, tested))
+            before, now = (chosen.sums.sum(axis=0).astype(int) for chosen in (seen, tested))
             distance, p = shift(seen, tested, seed=work.settings.seed)
             work.info["levels chosen"][f"{name}, {family.kind}"] = {
-                "training": before,
-                "test": now,
+                "training": before.tolist(),
+                "test": now.tolist(),
                 "distance": distance,
                 "p": p,
                 "shifted": distance >= SHIFTED and p < ALPHA,
             }
             bars += [(f"{name}: training", before), (f"{name}: test", now)]
             rows += [
-                {"question set": name, "router": family.kind, "chosen": label, "training": a, "test": b}
+                {"question set": name, "router": family.kind, "chosen": label, "training": int(a), "test": int(b)}
                 for label, a, b in zip(family.names, before, now, strict=True)
             ]
         if bars:
