@@ -125,8 +125,11 @@ class Neighbourhoods:
         for granularity in np.unique(granularities):
             here = np.flatnonzero(granularities == granularity)
             indptr, indices = self.members(int(granularity))
-            total = np.concatenate([[0], np.cumsum(self._lengths[indices])])
-            characters[here] = total[indptr[hits.chunk[here] + 1]] - total[indptr[hits.chunk[here]]]
+            # Of those that were found, each once: not of all there are.
+            chosen, place = np.unique(hits.chunk[here], return_inverse=True)
+            first, last = indptr[chosen], indptr[chosen + 1]
+            begin = np.cumsum(last - first) - (last - first)
+            characters[here] = np.add.reduceat(self._lengths[indices[ranges(first, last)]], begin)[place]
         rank = places(hits.question)
         # Documents of centres alone: never more than those of all nodes.
         kept = seen(
