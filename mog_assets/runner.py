@@ -21,7 +21,7 @@ from mog_assets.recipe import FORCE, Recipe
 from mog_assets.records import cancel, end_killed, process_tags, readable_errors, sleep_in_claims
 from mog_assets.stopping import on_stop
 from mog_assets.tools import Tools
-from resources.errors import ConfigError
+from resources.errors import ConfigError, MogError
 from resources.progress import note
 from resources.store import atomic, file_digest, label, sweep_orphans
 

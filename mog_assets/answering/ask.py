@@ -21,8 +21,8 @@ from mog_assets.questions.sets import Question
 from mog_assets.retrieval.controls import gold_passages, random_passages
 from mog_assets.routing.retrieve import Retrieval
 from mog_assets.tools import Tools
-from resources.errors import MogError
 from resources.chat import RequestFailed
+from resources.errors import MogError
 from resources.store import digest
 
 # Some 80 MB of vectors of 384 numbers.
