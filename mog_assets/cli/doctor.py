@@ -116,7 +116,7 @@ def python() -> Iterator[Finding]:
     from packaging.specifiers import SpecifierSet
 
     version = ".".join(map(str, sys.version_info[:3]))
-    wanted = metadata.metadata(DISTRIBUTION).get("Requires-Python") or ">=3.11"
+    wanted = metadata.metadata(DISTRIBUTION)["Requires-Python"]
     if version in SpecifierSet(wanted):
         yield Finding("python", OK, f"{version} ({sys.executable})")
     else:
