@@ -13,8 +13,8 @@ from scipy import sparse
 from mog_assets import config, plan
 from mog_assets.arrays import save_array
 from mog_assets.chunking.articles import Source, encode_articles, packed
-from mog_assets.chunking.cuts import unit_chars
 from mog_assets.chunking.chunks import Layout
+from mog_assets.chunking.cuts import unit_chars
 from mog_assets.chunking.layouts import bucket_layout
 from mog_assets.chunking.tokens_to_answer import tokens_to_answer
 from mog_assets.config import Settings
