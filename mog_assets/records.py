@@ -97,7 +97,7 @@ def sleep_in_claims(instance: dg.DagsterInstance, say: Callable[[str], object]) 
         if time.monotonic() - looked >= _LOOK_SECONDS:
             end_killed(instance)
             looked = time.monotonic()
-        return status.with_sleep_interval(0)
+        return status.with_sleep_interval(0.0)
 
     storage.claim_concurrency_slot = claim  # type: ignore[method-assign]  # Of this instance alone.
 

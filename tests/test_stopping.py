@@ -54,7 +54,7 @@ class Forker:
     def others(self):
         """Arguments of all processes that were started here and are there, but the one that forks, by id."""
         listed = subprocess.run(
-            ["ps", "-s", str(self.process.pid), "-o", "pid=,stat=,args="], capture_output=True, text=True
+            ["ps", "-ww", "-s", str(self.process.pid), "-o", "pid=,stat=,args="], capture_output=True, text=True
         ).stdout
         rows = [line.split(None, 2) for line in listed.splitlines()]
         return {int(pid): args for pid, state, args in rows if int(pid) != self.process.pid and state[0] != "Z"}
@@ -161,8 +161,9 @@ def test_child_processes_end_with_it(forker, tmp_path, values, everyone):
             assert not running.done()
             there, started = forker.others(), time.monotonic()
             # A terminal sends the signal to all of them.
-            for pid in there if everyone else [min(there)]:
-                os.kill(pid, number)
+            for pid, args in there.items():
+                if everyone or "crash_child" in args:
+                    os.kill(pid, number)
             ended = running.result(END_SECONDS)
         finally:
             for pid in forker.others() if not running.done() else ():
