@@ -5,7 +5,9 @@ from __future__ import annotations
 import os
 import tempfile
 from collections.abc import Iterable
+from functools import cached_property
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -13,16 +15,20 @@ from resources.store import FULL, disk_full
 
 
 class Scratch:
-    """A file that is appended to.
+    """A file that is appended to; there is none before that.
 
     Args:
         folder: Where it lies; None: where the system keeps temporary files.
     """
 
     def __init__(self, folder: Path | None = None) -> None:
-        self._folder = folder or Path(tempfile.gettempdir())
-        self._folder.mkdir(parents=True, exist_ok=True)
-        self._file = tempfile.TemporaryFile(dir=self._folder)  # noqa: SIM115
+        self._folder = folder
+
+    @cached_property
+    def _file(self) -> Any:
+        folder = self._folder or Path(tempfile.gettempdir())
+        folder.mkdir(parents=True, exist_ok=True)
+        return tempfile.TemporaryFile(dir=folder)
 
     def append(self, parts: Iterable[bytes | memoryview]) -> int:
         """Add bytes at the end; returns where they begin.
@@ -37,7 +43,8 @@ class Scratch:
         except OSError as error:
             if error.errno not in FULL:
                 raise
-            raise disk_full(self._folder / "a temporary file", start + 1, str(error)) from error
+            folder = self._folder or Path(tempfile.gettempdir())
+            raise disk_full(folder / "a temporary file", start + 1, str(error)) from error
         return start
 
     def read(self, start: int, size: int) -> bytes:
