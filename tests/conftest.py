@@ -50,6 +50,8 @@ def pytest_configure(config):
         os.environ.setdefault("PYTEST_DEBUG_TEMPROOT", str(MEMORY))
 
 
+# Before xdist looks for groups.
+@pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items):
     """Group and order the tests for `--dist loadgroup --no-loadscope-reorder`.
 
