@@ -130,7 +130,7 @@ class Encoder:
 
     @cached_property
     def fingerprint(self) -> str:
-        """Changes with everything that changes a vector: weights, tokenizer, pooling, length, precision; not the device."""
+        """Changes with everything that changes a vector: weights, tokenizer, pooling, length, dtype; not the device."""
         folder = self._local_folder()
         if folder is None:
             identity: Any = [self.settings.model, _hub_commit(self.settings.model, self.setting)]
