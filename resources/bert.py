@@ -1,4 +1,4 @@
-"""The embedded encoder's network and tokenizer, in torch and `tokenizers` alone.
+"""The embedded encoder's network and tokenizer, using only torch and `tokenizers`.
 
 `transformers` gives the same vectors to the bit (the tests compare them), but importing it takes longer than answering
 a question. Any other model is loaded by `transformers`.
@@ -21,18 +21,18 @@ from torch.nn import functional as f
 
 @dataclass(frozen=True)
 class Output:
-    """What the network gives: float tensor of shape (texts, tokens, size)."""
+    """Output of the network: float tensor of shape (texts, tokens, size)."""
 
     last_hidden_state: Tensor
 
 
 class Bert:
-    """A BERT encoder in evaluation mode, called as a `transformers` model is.
+    """A BERT encoder in evaluation mode, called like a `transformers` model.
 
     Args:
-        folder: Holds config.json and model.safetensors.
+        folder: Folder with config.json and model.safetensors.
         dtype: Of the weights.
-        device: Where they go.
+        device: Of the weights.
     """
 
     def __init__(self, folder: Path, dtype: Any, device: str) -> None:
@@ -57,7 +57,7 @@ class Bert:
             hidden + self._weights[table.format("token_type")][0] + self._weights[table.format("position")][:length]
         )
         hidden = self._norm("embeddings", hidden)
-        # Without padding no mask at all, as transformers has it: attention without one takes another kernel.
+        # Without padding there is no mask, as in transformers: attention without a mask uses another kernel.
         mask = None if bool(attention_mask.all()) else attention_mask.bool()[:, None, None, :].expand(-1, 1, length, -1)
         for layer in range(self.config.num_hidden_layers):
             hidden = self._layer(f"encoder.layer.{layer}", hidden, mask)
@@ -84,7 +84,7 @@ class Bert:
 
 
 class WordPieces:
-    """The tokenizer of a folder's tokenizer.json, called as a `transformers` tokenizer is; it never pads."""
+    """The tokenizer of a folder's tokenizer.json, called like a `transformers` tokenizer; it never pads."""
 
     pad_token_id = 0
 
@@ -95,6 +95,6 @@ class WordPieces:
         self._tokenizer.no_padding()
 
     def __call__(self, texts: Sequence[str], *, max_length: int, **_: Any) -> dict[str, list[list[int]]]:
-        """Tokens of each text, those after `max_length` cut off."""
+        """Tokens of each text, truncated to `max_length`."""
         self._tokenizer.enable_truncation(max_length)
         return {"input_ids": [found.ids for found in self._tokenizer.encode_batch(list(texts))]}

@@ -1,4 +1,4 @@
-"""Chats with language models: settings, messages, answers, and what can go wrong. What every client agrees on."""
+"""Chats with language models: settings, messages, answers and errors, shared by all clients."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ MOST_THREADS = 1024
 class LlmSettings(SettingsModel):
     """An OpenAI-compatible endpoint; base URL and key come from OPENAI_BASE_URL and OPENAI_API_KEY.
 
-    `temperature` and `max_tokens` are not sent where they are null, nor to a model that has refused them before.
-    `timeout` is of one attempt, in seconds; `price_in` and `price_out` are USD per million tokens, 0 where they are not
-    known. A run that has spent `budget_usd` asks nothing more.
+    `temperature` and `max_tokens` are not sent if null, or if the model has rejected them before. `timeout` applies to
+    one attempt, in seconds; `price_in` and `price_out` are USD per million tokens, 0 if not known. A run that has spent
+    `budget_usd` sends no more requests.
     """
 
     model: Annotated[str, Field(min_length=1)] = "gpt-4o-mini"
@@ -35,7 +35,7 @@ class LlmSettings(SettingsModel):
     @model_validator(mode="after")
     def _priced(self) -> LlmSettings:
         if self.budget_usd is not None and not self.price_in + self.price_out:
-            raise ValueError("price_in or price_out above 0 beside budget_usd, else the spend is not known")
+            raise ValueError("price_in or price_out above 0 with budget_usd, otherwise the cost is not known")
         return self
 
 
@@ -53,12 +53,12 @@ class Completion:
     Attributes:
         text: The answer, never empty.
         model: As the endpoint names it.
-        tokens_in: Tokens of the chat; 0 where the endpoint does not say.
-        tokens_out: Tokens of the answer; 0 where the endpoint does not say.
+        tokens_in: Tokens of the chat; 0 if the endpoint does not report them.
+        tokens_out: Tokens of the answer; 0 if the endpoint does not report them.
         finish_reason: Why it ended: `stop`, `length` (cut after `max_tokens`), ….
-        cost: USD that the answer cost when it was given, by the prices of the settings.
-        seconds: That the call took which gave the answer; earlier attempts and waits are not in it.
-        cached: Whether this time nothing was paid: the answer was there, or another request brought it.
+        cost: Cost in USD when the answer was given, at the prices of the settings.
+        seconds: Duration of the successful call, without earlier attempts and waits.
+        cached: Whether nothing was paid now: the answer was in the cache, or came from another request.
     """
 
     text: str
@@ -93,5 +93,5 @@ class LanguageModel(Protocol):
         """Answer a chat.
 
         Raises:
-            MogError: the model cannot be reached, refused, or answered nothing that can be used.
+            MogError: the model cannot be reached, refused, or gave no usable answer.
         """

@@ -1,4 +1,4 @@
-"""Answers of language models that were paid for, kept in SQLite by what was asked."""
+"""Cache of paid language model answers in SQLite, keyed by the request."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _FILE = "llm.sqlite"
 
 
 class ChatCache:
-    """Answers by key, in a folder; without a folder nothing is kept.
+    """Answers by key, in a folder; without a folder nothing is stored.
 
     Raises:
         MogError: from any method: the file cannot be read or written.
@@ -28,7 +28,7 @@ class ChatCache:
         self.folder = folder
 
     def find(self, keys: Iterable[str]) -> dict[str, Completion]:
-        """What was answered before, by key."""
+        """Cached answers, by key."""
         if self.folder is None:
             return {}
         found = {}
@@ -40,7 +40,7 @@ class ChatCache:
         return found
 
     def keep(self, key: str, completion: Completion) -> None:
-        """Keep an answer; it is on disk when this returns."""
+        """Store an answer; it is on disk when this returns."""
         if self.folder is None:
             return
         answer = json.dumps({name: value for name, value in asdict(completion).items() if name != "cached"})
@@ -50,11 +50,11 @@ class ChatCache:
 
 @contextmanager
 def _opened(path: Path, wanted: int = 1) -> Iterator[sqlite3.Connection]:
-    """The cache in a transaction that writes `wanted` bytes; each has its connection, as processes cannot share one."""
+    """Open the cache for a transaction that writes `wanted` bytes; a connection each: processes cannot share one."""
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         with closing(connect(path)) as connection:
-            # Not NORMAL, which can lose the last answers to a power cut: they were paid for.
+            # Not NORMAL: a power cut could lose the last answers, which were paid for.
             connection.execute("PRAGMA synchronous=FULL")
             connection.execute("CREATE TABLE IF NOT EXISTS answers (key TEXT PRIMARY KEY, answer TEXT) WITHOUT ROWID")
             with connection:
@@ -62,8 +62,8 @@ def _opened(path: Path, wanted: int = 1) -> Iterator[sqlite3.Connection]:
     except sqlite3.DatabaseError as error:
         code = error.sqlite_errorcode
         if code == sqlite3.SQLITE_FULL or code & 0xFF == sqlite3.SQLITE_IOERR:
-            raise disk_full(path, wanted, f"cache of answers: {error}") from error
+            raise disk_full(path, wanted, f"answer cache: {error}") from error
         raise MogError(
-            f"the cache of answers {path} cannot be used ({error}): see that this process may write it, or put a copy "
-            "back; without it, every answer has to be paid for again"
+            f"the answer cache {path} cannot be used ({error}): give this process the right to write it, or restore a "
+            "copy; without it, every answer must be paid for again"
         ) from error

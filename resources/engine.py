@@ -1,8 +1,8 @@
 """Where work on document buckets runs: this process, or a pool of processes.
 
 A bucket function is named by `"module:function"`, takes keyword arguments that are plain values and paths, and writes
-the file `out`, which the engine moves into place when it is complete. It is deterministic, so that it does not matter
-where it runs.
+the file `out`, which the engine moves into place when it is complete. It is deterministic, so it does not matter where
+it runs.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class Engine:
     """Maps a bucket function over buckets.
 
     Args:
-        settings: `kind` `inprocess` calls in turn; `processes` calls in `workers` processes.
+        settings: `kind` `inprocess` runs one job after the other; `processes` runs them in `workers` processes.
     """
 
     def __init__(self, settings: EngineSettings) -> None:
@@ -48,7 +48,7 @@ class Engine:
 
         Args:
             target: `"package.module:function"`.
-            jobs: Keyword arguments, one dictionary a job; `out` names the file that the job writes.
+            jobs: Keyword arguments, one dictionary per job; `out` names the file that the job writes.
         """
         if self.settings.kind == "inprocess" or len(jobs) < 2:
             for job in jobs:

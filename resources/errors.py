@@ -1,4 +1,4 @@
-"""Errors that are meant to be read by the person who can mend them."""
+"""Errors for the user: each message says what failed and what to do."""
 
 
 class MogError(Exception):
@@ -6,8 +6,8 @@ class MogError(Exception):
 
 
 class ConfigError(MogError):
-    """`mog.yaml`, the environment or the command line asks for something that cannot be."""
+    """`mog.yaml`, the environment or the command line has a value that is not allowed."""
 
 
 class MissingArtefact(MogError):
-    """An artefact is needed that has not been materialised, or whose manifest is not valid."""
+    """A required artefact has not been materialised, or its manifest is not valid."""

@@ -1,4 +1,4 @@
-"""Places in the home folder: what stands where a file or a folder of ours belongs is moved aside, never deleted."""
+"""Paths in the home folder: anything that is in the way of a file or folder is moved aside, never deleted."""
 
 from __future__ import annotations
 
@@ -7,15 +7,15 @@ from pathlib import Path
 
 from resources.errors import MogError
 
-# Between the name of what was moved aside and a number.
+# Between the name of a file that was moved aside and a number.
 _ASIDE = ".set-aside-"
 
 
 def set_aside(path: Path) -> Path | None:
-    """Move what stands at a path beside it, to `NAME.set-aside-1` (or 2, …); an empty folder is removed.
+    """Rename what is at a path to `NAME.set-aside-1` (or 2, …); an empty folder is removed.
 
     Returns:
-        Where it is now; None where it was an empty folder.
+        Its new path; None if it was an empty folder.
     """
     if path.is_dir() and not path.is_symlink() and not any(path.iterdir()):
         path.rmdir()
@@ -28,12 +28,12 @@ def set_aside(path: Path) -> Path | None:
 
 
 def is_aside(path: Path) -> bool:
-    """Whether a path is one that `set_aside` gave."""
+    """Whether `set_aside` made a path."""
     return _ASIDE in path.name
 
 
 def make_way(path: Path) -> None:
-    """See that a file can be written at a path: a folder, or anything else that is no file, is moved aside.
+    """Make sure that a file can be written at a path: anything else there, such as a folder, is moved aside.
 
     Raises:
         MogError: it cannot be moved.
@@ -46,7 +46,7 @@ def make_way(path: Path) -> None:
 
 
 def make_folder(path: Path, home: Path) -> None:
-    """Make a folder and those above it; below `home`, what is no folder and stands in the way is moved aside.
+    """Make a folder and its parents; below `home`, files in the way are moved aside.
 
     Raises:
         MogError: the folder cannot be made.
@@ -65,7 +65,7 @@ def make_folder(path: Path, home: Path) -> None:
 
 
 def not_writable(path: Path, error: OSError) -> MogError:
-    """The error for a place that this process cannot write to."""
+    """The error for a path that this process cannot write."""
     return MogError(
         f"{path} cannot be written ({error.strerror or error}): give this process the right to write there, or remove "
         "what is in the way, then run `mog run` again"

@@ -1,7 +1,7 @@
-"""A client of language models that pays for an answer once, repeats what may pass, and keeps to a budget.
+"""A language model client with a cache, retries and a budget.
 
-An answer is committed to a cache before anybody sees it, by what was asked. Calls that fail for a reason that passes
-are repeated with exponential backoff and full jitter (M. Brooker, "Exponential Backoff And Jitter", AWS Architecture
+An answer is committed to the cache, keyed by the request, before it is returned. Calls that fail for a temporary reason
+are retried with exponential backoff and full jitter (M. Brooker, "Exponential Backoff And Jitter", AWS Architecture
 Blog 2015).
 """
 
@@ -30,17 +30,17 @@ from resources.store import digest
 
 @dataclass(frozen=True)
 class Tally:
-    """What a client has done since it was made.
+    """Counts of what a client has done since it was created.
 
     Attributes:
-        calls: HTTP requests sent, repeated ones too.
+        calls: HTTP requests sent, including retries.
         cached: Requests answered without a call.
-        retries: Calls that repeated one.
+        retries: Calls that repeated a failed one.
         failures: Requests given up.
-        unanswered: Those of them that had no answer after all attempts, and may have one later.
-        tokens_in: Of all answers that the endpoint gave now and counted, also of those that could not be used.
-        tokens_out: As `tokens_in`.
-        usd: What these tokens cost, by the prices of the settings.
+        unanswered: Failures without an answer after all attempts; a later run may get one.
+        tokens_in: Input tokens that the endpoint reported, including those of answers that could not be used.
+        tokens_out: Output tokens, likewise.
+        usd: Cost of these tokens at the prices of the settings.
     """
 
     calls: int = 0
@@ -60,19 +60,19 @@ class Tally:
 class OpenAIModel:
     """Any OpenAI-compatible endpoint; base URL and key are read from OPENAI_BASE_URL and OPENAI_API_KEY.
 
-    A request ends within `attempts * timeout` seconds, waits included; one whose endpoint asks for a longer wait fails
-    at once. At most `concurrency` requests are under way, whichever threads make them; equal ones at the same time are
-    one call. The spend cap is compared with what answers have cost so far, so the last `concurrency` of them may exceed
-    it, and answers that did not arrive whole are not in it, as nobody knows what they cost.
+    A request ends within `attempts * timeout` seconds, waits included; if the endpoint asks for a longer wait, it fails
+    at once. At most `concurrency` requests run at a time, over all threads; equal concurrent requests share one call.
+    The spend cap is compared with the cost of the answers so far, so the last `concurrency` of them may exceed it.
+    Incomplete answers are not counted, because their cost is not known.
 
-    A parameter that the model says it does not take is sent under its other name, or no more, from then on; the cache
-    tells answers apart by what was really sent.
+    A parameter that the model rejects is sent under its other name, or left out, from then on; the cache key is made
+    from what was really sent.
 
     Args:
         settings: Model, temperature, answer length in tokens, limits.
-        seed: Sent with every request; endpoints that honour it answer reproducibly.
-        cache: Folder of the cache of answers, and of what models take; None keeps nothing.
-        backoff: Longest wait in seconds before the first repetition, and before any.
+        seed: Sent with every request; endpoints that honour it give reproducible answers.
+        cache: Folder of the answer cache and of the rejected parameters; None stores nothing.
+        backoff: Longest wait in seconds before the first retry, and before any retry.
     """
 
     def __init__(
@@ -94,34 +94,34 @@ class OpenAIModel:
 
     @property
     def endpoint(self) -> str:
-        """Where answers come from, without credentials: scheme, host, port and path.
+        """URL of the endpoint without credentials: scheme, host, port and path.
 
         Raises:
-            MogError: OPENAI_BASE_URL is no URL of the web.
+            MogError: OPENAI_BASE_URL is not an http or https URL.
         """
         return self._http.address
 
     @cached_property
     def parameters(self) -> Parameters:
-        """What is sent beside the messages, as far as the model takes it."""
+        """The parameters, besides the messages, that the model accepts."""
         settings = self.settings
         wanted = {"temperature": settings.temperature, "max_tokens": settings.max_tokens, "seed": self.seed}
         return Parameters(wanted, f"{settings.model} at {self.endpoint}", self.cache.folder)
 
     def complete(self, messages: Sequence[Message]) -> Completion:
-        """Answer a chat, from the cache where it was asked before.
+        """Answer a chat, from the cache if it was asked before.
 
         Raises:
-            RequestFailed: the model refused, answered nothing that can be used, or every attempt failed.
+            RequestFailed: the model refused, gave no usable answer, or every attempt failed.
             SpendCapReached: the answer is not in the cache and `llm.budget_usd` is spent.
-            MogError: no request can succeed: key, model, endpoint or cache are not usable.
+            MogError: no request can succeed: key, model, endpoint or cache cannot be used.
         """
         return self._complete_once(messages)
 
     def complete_many(
         self, requests: Sequence[Sequence[Message]], advance: Advance | None = None
     ) -> list[Completion | Failure]:
-        """Answer chats concurrently, each once however often it occurs; a failed one does not stop the others.
+        """Answer chats concurrently, duplicates once; a failed one does not stop the others.
 
         Args:
             requests: n chats.
@@ -131,8 +131,8 @@ class OpenAIModel:
             n answers or failures, in the order of the requests.
 
         Raises:
-            SpendCapReached: as `complete`; what was under way has ended and is in the cache.
-            MogError: as `complete`, but for failures of single requests.
+            SpendCapReached: as `complete`; requests in progress have ended and are in the cache.
+            MogError: as `complete`, except failures of single requests.
         """
         sent = self.parameters.sent
         keys = [self._key(messages, sent) for messages in requests]
@@ -155,11 +155,11 @@ class OpenAIModel:
                         if advance:
                             advance(times[key])
                 except BaseException:
-                    # What is under way ends, and is kept.
+                    # Requests in progress end, and their answers are cached.
                     pool.shutdown(wait=False, cancel_futures=True)
                     raise
         except SpendCapReached:
-            # Said anew: what was under way has been paid by now.
+            # Raised anew, because the requests in progress have added to the cost.
             raise self._cap_reached() from None
         results = []
         for key in keys:
@@ -171,7 +171,7 @@ class OpenAIModel:
         return results
 
     def _complete_once(self, messages: Sequence[Message]) -> Completion:
-        # What is sent may change while a request is under way: the messages tell it from others.
+        # Parameters may change while a request is in progress: its messages identify it.
         chat = digest(list(messages))
         with self._lock:
             other = self._under_way.get(chat)
@@ -193,7 +193,7 @@ class OpenAIModel:
                 del self._under_way[chat]
 
     def _found_or_asked(self, messages: Sequence[Message]) -> Completion:
-        """An answer for the parameters that the model takes now; learning what it takes, asked or looked up again."""
+        """The answer for the parameters that the model accepts; after each rejection, looked up or asked again."""
         while True:
             sent = self.parameters.sent
             key = self._key(messages, sent)
@@ -203,7 +203,7 @@ class OpenAIModel:
             try:
                 return self._ask(key, messages, sent)
             except ParameterRefused as refusal:
-                # Each refusal takes a name out for good, so that this ends.
+                # Each rejection removes a name for good, so the loop ends.
                 self.parameters.learn(refusal.name)
 
     def _ask(self, key: str, messages: Sequence[Message], sent: Mapping[str, Any]) -> Completion:
@@ -230,8 +230,8 @@ class OpenAIModel:
                 self.cache.keep(key, completion)
                 if self.settings.budget_usd is not None and not completion.tokens_in + completion.tokens_out:
                     raise MogError(
-                        f"llm.budget_usd: expected an endpoint that counts tokens, got no usage from {self.endpoint}: "
-                        "the spend cannot be known; remove the cap"
+                        "llm.budget_usd: expected an endpoint that reports token usage, got none from "
+                        f"{self.endpoint}: the cost is not known; remove the cap"
                     )
                 return completion
             self._count(failures=1)
@@ -257,7 +257,7 @@ class OpenAIModel:
     def _cap_reached(self) -> SpendCapReached:
         return SpendCapReached(
             f"llm.budget_usd: this run has spent {self.tally.usd:.6g} USD, the cap is {self.settings.budget_usd:.6g}: "
-            "raise it and run again; every answer so far is kept, and none is paid for again"
+            "raise it and run again; all answers so far are cached and cost nothing again"
         )
 
     def _count(self, **more: float) -> None:

@@ -1,4 +1,4 @@
-"""The manifest of an artefact: what it is, what it was made by, and its files with their checksums."""
+"""The manifest of an artefact: its name, how it was made, and its files with their checksums."""
 
 from __future__ import annotations
 
@@ -13,28 +13,28 @@ MANIFEST = "manifest.json"
 
 
 def digest(*parts: Any) -> str:
-    """SHA-256 in hexadecimal of JSON values, equal for equal values whatever the order of their keys."""
+    """SHA-256 in hexadecimal of JSON values; the order of keys does not matter."""
     text = json.dumps(parts, sort_keys=True, ensure_ascii=False, separators=(",", ":"), default=str)
     return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
 
 
 @dataclass(frozen=True)
 class Manifest:
-    """What an artefact is: its content (`version`), the `recipe` it was made by, and its files with their checksums.
+    """An artefact's content (`version`), the `recipe` that made it, and its files with their checksums.
 
     Attributes:
         asset: Its key.
         partition: The corpus, None for an artefact of all corpora.
-        version: Follows from the content alone.
-        recipe: Fingerprint of what it was made by; empty where it no longer counts as up to date.
+        version: Depends on the content alone.
+        recipe: Fingerprint of how it was made; empty if it is out of date.
         inputs: Versions of the artefacts it was made from.
         counts: Figures about it.
         files: By logical name: `file` (name in the folder), `bytes` and `sha256`.
         info: Further facts, as JSON values.
-        seconds: That it took to make.
-        created: When it was complete, in seconds since 1970; its files are not written to afterwards.
-        shown: The file of what people look at, an entry as in `files`; no part of the content. None where there is
-            nothing to show, or where it was made before 2026-12 and holds it as `info["shown"]`.
+        seconds: Build time.
+        created: When it was complete, in seconds since 1970; its files are not modified afterwards.
+        shown: Entry, as in `files`, of the file with tables and plots; not part of the content. None if there are none,
+            or if it was made before 2026-12 and has them as `info["shown"]`.
     """
 
     asset: str
@@ -62,7 +62,7 @@ def describe(manifest: Manifest) -> str:
 
 
 def label(asset: str, partition: str | None) -> str:
-    """How messages name an artefact."""
+    """Name of an artefact in messages."""
     return f"{asset} of corpus {partition}" if partition else asset
 
 
@@ -74,21 +74,21 @@ def encode(manifest: Manifest) -> bytes:
 
 
 def decode(data: bytes) -> Manifest:
-    """The manifest in the bytes of a file. One without a seal, as versions before 2026-12 wrote it, is taken as it is.
+    """Read a manifest from the bytes of a file. One without a seal, written before 2026-12, is accepted as it is.
 
     Raises:
-        ValueError: it is no manifest, or has changed since it was written.
+        ValueError: it is not a manifest, or has changed since it was written.
     """
     try:
         found = json.loads(data)
         seal = found.pop("seal", None)
         manifest = Manifest(**found)
     except (ValueError, TypeError, AttributeError, RecursionError):
-        raise ValueError("it is no manifest") from None
+        raise ValueError("it is not a manifest") from None
     if seal is not None and seal != digest(found):
         raise ValueError("it has changed since it was written")
     if not _well_formed(manifest):
-        raise ValueError("it is no manifest")
+        raise ValueError("it is not a manifest")
     return manifest
 
 
@@ -106,7 +106,7 @@ def _is_entry(entry: dict[str, Any]) -> bool:
     file = entry.get("file")
     return (
         isinstance(file, str)
-        # Beside the manifest and nowhere else.
+        # In the manifest's folder and nowhere else.
         and Path(file).name == file != ".."
         and "\0" not in file
         and isinstance(entry.get("bytes"), int)

@@ -1,4 +1,4 @@
-"""Child processes that never outlive their parent, however that ends, and do not see the Ctrl-C of a terminal."""
+"""Child processes that end with their parent, however it ends, and do not receive a terminal's Ctrl-C."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ SPAWN = multiprocessing.get_context("spawn")
 
 @contextmanager
 def deaf_children() -> Iterator[None]:
-    """Processes started in this context do not see SIGINT, which a terminal sends to all: their parent ends them."""
-    # Started inside, it would have the signal seen again.
+    """Processes started here do not receive SIGINT, which a terminal sends to all: their parent ends them."""
+    # If started inside, it would unblock the signal.
     resource_tracker.ensure_running()
     before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
     try:
@@ -28,7 +28,7 @@ def deaf_children() -> Iterator[None]:
 
 
 def end_with_parent() -> None:
-    """Have this process end when the one that started it has ended. Call first in a child process."""
+    """Make this process end when its parent has ended. Call first in a child process."""
     parent = multiprocessing.parent_process()
     assert parent is not None
 
@@ -40,10 +40,10 @@ def end_with_parent() -> None:
 
 
 def kill_children() -> None:
-    """Kill the child processes of this one, and give back the semaphores shared with them, before `os._exit`."""
+    """Kill the child processes of this one and release the semaphores shared with them, before `os._exit`."""
     for child in multiprocessing.active_children():
         child.kill()
-    # At a regular exit Python does that; else its resource tracker does, and warns of each on standard error.
+    # At a regular exit Python does this; otherwise its resource tracker does, with a warning for each.
     for finalizer in list(util._finalizer_registry.values()):  # type: ignore[attr-defined]
         if getattr(finalizer, "_callback", None) is SemLock._cleanup:  # type: ignore[attr-defined]
             finalizer()

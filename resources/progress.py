@@ -1,4 +1,4 @@
-"""How far long work is: bars in a terminal that asked for them, else a log line every few seconds."""
+"""Progress of long work: bars in a terminal on request, otherwise a log line every few seconds."""
 
 from __future__ import annotations
 
@@ -45,23 +45,23 @@ def bars() -> Iterator[None]:
 
 
 def clear() -> None:
-    """Take the bars away, and give the terminal back as it was."""
-    # Where there is no terminal, there are no bars to take away, and it would write an empty line.
+    """Remove the bars and restore the terminal."""
+    # Without a terminal there are no bars to remove, and it would write an empty line.
     if _console is not None and _console.console.is_terminal:
         _console.stop()
 
 
 def note(text: str) -> None:
-    """Say something on standard error, above the bars where there are some."""
+    """Print a line on standard error, above the bars if there are any."""
     if _console is not None:
         _console.console.print(text, markup=False, highlight=False)
     else:
-        print(text, file=sys.stderr, flush=True)  # noqa: T201  # There is nothing else in this process that prints.
+        print(text, file=sys.stderr, flush=True)  # noqa: T201  # Nothing else in this process prints.
 
 
 @contextmanager
 def track(total: int, what: str, log: Log | None = None) -> Iterator[Advance]:
-    """Report progress on `total` things; call what it yields with the number done since the last call."""
+    """Report progress on `total` items; call the yielded function with the number done since the last call."""
     if _console is not None:
         task = _console.add_task(what, total=total)
         try:

@@ -1,7 +1,7 @@
 """The vector store: Qdrant's engine in this process, or a Qdrant server, behind one small protocol.
 
-With `QDRANT_URL` set everything goes to that server (with `QDRANT_API_KEY` where set), else to the embedded engine
-under the home folder. Neither ever stands in for the other.
+With `QDRANT_URL` set, everything goes to that server (with `QDRANT_API_KEY` if set), otherwise to the embedded engine
+under the home folder. There is no fallback from one to the other.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ Hit = tuple[str, float]
 """Point id and cosine similarity."""
 
 Where = Sequence[Mapping[str, str | int] | None]
-"""Per query the payload that hits must have, value by key; None where any will do."""
+"""Per query the payload that hits must have, value by key; None for no filter."""
 
 
 # Payload key of a point's topic.
@@ -37,7 +37,7 @@ _SEARCH_BATCH = 64
 _SCROLL_PAGE = 5000
 _MOST_CORPORA = 100_000
 _RESERVE = 64 << 20
-# Beside that of the tenant.
+# Payload indexes besides that of the tenant.
 _SERVER_INDEXES = {TOPIC: "integer", "kind": "keyword", "date": "datetime"}
 
 
@@ -54,13 +54,13 @@ class Collection(Protocol):
         """Add points, or replace those with the same ids. `vectors` has shape (n, size)."""
 
     def delete(self, ids: Sequence[str]) -> None:
-        """Delete points; ids that are not there are no error."""
+        """Delete points; unknown ids are ignored."""
 
     def payloads(self, corpus: str, keys: Sequence[str]) -> dict[str, dict[str, Any]]:
-        """What the payload of every point of a corpus has under `keys`, by id; keys it has not are left out."""
+        """The `keys` in the payload of every point of a corpus, by id; missing keys are left out."""
 
     def set_payload(self, ids: Sequence[str], payloads: Sequence[Mapping[str, Any]]) -> None:
-        """Set keys of the payload of each of these points, which must be there; vector and other keys stay."""
+        """Set keys of the payload of existing points; their vectors and other keys stay."""
 
     def search(self, corpus: str, vectors: np.ndarray, k: int, where: Where | None = None) -> list[list[Hit]]:
         """The k nearest points of a corpus for each row of `vectors`, exact, nearest first.
@@ -68,11 +68,11 @@ class Collection(Protocol):
         Args:
             corpus: Its name.
             vectors: Of the queries, shape (n, size).
-            k: Number of points; there may be fewer, or none, that fit a `where`.
+            k: Number of points; fewer, or none, may match a `where`.
             where: One entry per query.
 
         Raises:
-            MissingArtefact: there is no point of this corpus.
+            MissingArtefact: the corpus has no points.
         """
 
 
@@ -80,25 +80,25 @@ class VectorStore(Protocol):
     """Opens collections by name."""
 
     place: str
-    """Where the vectors are, for people to read."""
+    """Where the vectors are, as readable text."""
 
     def open(self, name: str, size: int) -> AbstractContextManager[Collection]:
-        """A collection of unit vectors with `size` entries, made if there is none.
+        """A collection of unit vectors with `size` entries, created if it does not exist.
 
         Raises:
             MogError: it holds vectors of another size, is in use by another process, cannot be reached, or was damaged
-                (an embedded one is then discarded: it is a cache of what the store holds).
+                (an embedded one is then discarded: it can be rebuilt from the store).
         """
 
     def counts(self, name: str, with_topic: bool = False) -> dict[str, int]:
-        """Exact number of points (with a topic) of every corpus in a collection; empty where there is no collection."""
+        """Exact number of points (with a topic) of every corpus in a collection; empty if it does not exist."""
 
     def drop(self, name: str) -> None:
-        """Delete a collection; one that is not there is no error."""
+        """Delete a collection if it exists."""
 
 
 def connect(home: Path) -> VectorStore:
-    """The vector store that the environment asks for."""
+    """The vector store that the environment selects."""
     url = os.environ.get("QDRANT_URL")
     return QdrantServer(url, os.environ.get("QDRANT_API_KEY")) if url else EmbeddedQdrant(home / "qdrant")
 
@@ -112,17 +112,17 @@ def size_mismatch(name: str, held: int, given: int) -> MogError:
 
 
 def _some(hits: list[list[Hit]], where: Where, name: str, corpus: str) -> list[list[Hit]]:
-    # Every corpus has chunks, and the search is exact: nothing found is a collection that was lost.
+    # Every corpus has chunks, and the search is exact: no hits means that the collection was lost.
     if not all(found or wanted for found, wanted in zip(hits, where, strict=True)):
-        raise MissingArtefact(f"collection {name!r} holds no point of corpus {corpus}: run `mog run`")
+        raise MissingArtefact(f"collection {name!r} has no points of corpus {corpus}: run `mog run`")
     return hits
 
 
 class EmbeddedQdrant:
-    """Qdrant's engine in this process, a folder a collection; one process at a time has a collection open.
+    """Qdrant's engine in this process, one folder per collection; one process at a time can open a collection.
 
     Args:
-        folder: Holds the collections.
+        folder: Folder of the collections.
         lock_seconds: How long to wait for another process.
     """
 
@@ -146,7 +146,7 @@ class EmbeddedQdrant:
             with _loaded(path) as (shard, held):
                 if held != size:
                     raise size_mismatch(name, held, size)
-                # A collection may have been made before topics were.
+                # The collection may be older than topics.
                 with _engine(path):
                     if TOPIC not in shard.info().payload_schema:
                         shard.update(edge.UpdateOperation.create_field_index(TOPIC, edge.IntegerIndexParams()))
@@ -157,7 +157,7 @@ class EmbeddedQdrant:
 
     @contextmanager
     def _held(self, name: str) -> Iterator[None]:
-        """Nobody else has the collection open; a damaged one is discarded, so that the next run makes it anew."""
+        """Lock the collection; a damaged one is discarded, so that the next run rebuilds it."""
         make_folder(self.folder, self.folder.parent)
         with hold(self.folder / f"{name}.lock", f"collection {name!r}", self.lock_seconds):
             try:
@@ -165,14 +165,14 @@ class EmbeddedQdrant:
             except _Damaged as error:
                 self._discard(name)
                 raise MogError(
-                    f"collection {name!r} was damaged ({error}) and has been discarded: run `mog run`, "
-                    "which makes it again from the stored vectors"
+                    f"collection {name!r} was damaged ({error}) and has been discarded: run `mog run` "
+                    "to rebuild it from the stored vectors"
                 ) from error
 
     def _create(self, path: Path, size: int) -> None:
         import qdrant_edge as edge
 
-        # Beside itself, then moved: a folder that has its name has its configuration and its index.
+        # Under a temporary name, then renamed: a folder with the final name has its configuration and its index.
         temporary = self._temporary(path.name)
         _require_room(path)
         temporary.mkdir()
@@ -212,14 +212,14 @@ class EmbeddedQdrant:
             self._discard(name)
 
     def _discard(self, name: str) -> None:
-        # Moved first: a folder that has its name is whole, wherever this is interrupted.
+        # Renamed first: a folder with the final name is always complete, even if this is interrupted.
         temporary = self._temporary(name)
         with contextlib.suppress(FileNotFoundError):
             (self.folder / name).replace(temporary)
             shutil.rmtree(temporary)
 
     def _temporary(self, name: str) -> Path:
-        """A path beside a collection at which nothing is."""
+        """A free temporary path next to a collection."""
         path = self.folder / f".tmp-{name}"
         if path.exists():
             shutil.rmtree(path)
@@ -232,7 +232,7 @@ class _Damaged(Exception):
 
 @contextmanager
 def _engine(path: Path) -> Iterator[None]:
-    """What the engine raises, told apart: a full disk, or files that it cannot read."""
+    """Translate the engine's errors: a full disk, or files that it cannot read."""
     try:
         yield
     except BaseException as error:
@@ -264,13 +264,13 @@ def _loaded(path: Path) -> Iterator[tuple[Any, int]]:
 
 
 def _stamp(path: Path) -> list[tuple[str, int, int]]:
-    """Changes with the files of a collection."""
+    """A value that changes with the files of a collection."""
     files = sorted(os.path.join(folder, name) for folder, _, names in os.walk(path) for name in names)
     return [(file, found.st_size, found.st_mtime_ns) for file in files for found in [os.lstat(file)]]
 
 
 def _require_room(path: Path) -> None:
-    # The engine writes through mapped memory: where the disk is full the kernel would end this process (SIGBUS).
+    # The engine writes through mapped memory: on a full disk the kernel would kill this process (SIGBUS).
     if shutil.disk_usage(path.parent).free < _RESERVE:
         raise disk_full(path, _RESERVE, "the embedded Qdrant engine needs that much room to write safely")
 
@@ -370,7 +370,7 @@ class QdrantServer:
 
     Args:
         url: Address of the server.
-        api_key: Its key, where it asks for one.
+        api_key: Its key, if it requires one.
         client: A client to use instead of connecting.
     """
 
@@ -395,7 +395,7 @@ class QdrantServer:
             yield
         except ApiException as error:
             raise MogError(
-                f"QDRANT_URL: the Qdrant server at {self.url} did not do what was asked "
+                f"QDRANT_URL: a request to the Qdrant server at {self.url} failed "
                 f"({' '.join(str(error).split())[:300]}): start it, or unset QDRANT_URL for the embedded engine"
             ) from error
 
@@ -410,7 +410,7 @@ class QdrantServer:
                 client.create_collection(
                     name, vectors_config=models.VectorParams(size=size, distance=models.Distance.DOT)
                 )
-            # Also where a process was killed between the two; making an index that is there does nothing.
+            # Checked every time: a process may have been killed between the two steps.
             there = client.get_collection(name).payload_schema
             if "corpus" not in there:
                 client.create_payload_index(

@@ -1,4 +1,4 @@
-"""Files for what does not fit into memory while something is built: they have no name and are gone with the process."""
+"""Temporary files for data that does not fit into memory: they have no name and disappear with the process."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ from resources.store import FULL, disk_full
 
 
 class Scratch:
-    """A file that is appended to; there is none before that.
+    """An append-only temporary file, created by the first append.
 
     Args:
-        folder: Where it lies; None: where the system keeps temporary files.
+        folder: Its folder; None for the system's temporary folder.
     """
 
     def __init__(self, folder: Path | None = None) -> None:
@@ -31,10 +31,10 @@ class Scratch:
         return tempfile.TemporaryFile(dir=folder)
 
     def append(self, parts: Iterable[bytes | memoryview]) -> int:
-        """Add bytes at the end; returns where they begin.
+        """Append bytes; returns the offset of the first.
 
         Raises:
-            MogError: there is no room for them.
+            MogError: the disk is full.
         """
         start = self._file.tell()
         try:
@@ -48,11 +48,11 @@ class Scratch:
         return start
 
     def read(self, start: int, size: int) -> bytes:
-        """Some of the bytes."""
+        """`size` bytes from offset `start`."""
         return os.pread(self._file.fileno(), size, start)
 
     def mapped(self, dtype: type) -> np.ndarray:
-        """All of them as an array that the system reads from the file, and drops from memory, as it sees fit."""
+        """All bytes as a memory-mapped array."""
         if not self._file.tell():
             return np.zeros(0, dtype)
         return np.asarray(np.memmap(self._file, dtype, "c"))

@@ -1,15 +1,15 @@
-"""What the settings of every resource have in common."""
+"""Common base of the settings of all resources."""
 
 from typing import Annotated
 
 from pydantic import BaseModel, ConfigDict, Field
 
-# What arrays, files and other programs count in 32 bits.
+# Largest count that arrays, files and other programs store in 32 bits.
 MOST = 2**31 - 1
 Count = Annotated[int, Field(gt=0, le=MOST)]
 
 
 class SettingsModel(BaseModel):
-    """Settings that cannot be changed, and that refuse a key they do not know, infinities and what is no number."""
+    """Immutable settings that reject unknown keys, infinities and NaN."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)

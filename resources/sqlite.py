@@ -21,7 +21,7 @@ def _busy(error: BaseException) -> bool:
     reraise=True,
 )
 def _write_ahead(connection: sqlite3.Connection) -> None:
-    # SQLite does not wait, whatever its timeout, where two connections change a new file to this mode at once.
+    # SQLite ignores its timeout when two connections switch a new file to this mode at once.
     connection.execute("PRAGMA journal_mode=WAL")
 
 
@@ -29,7 +29,7 @@ def connect(path: Path) -> sqlite3.Connection:
     """A connection that reads while another writes, and waits for its turn to write.
 
     Raises:
-        sqlite3.DatabaseError: the file is no database, cannot be written, or was in use for `BUSY_SECONDS`.
+        sqlite3.DatabaseError: the file is not a database, cannot be written, or was in use for `BUSY_SECONDS`.
     """
     connection = sqlite3.connect(path, timeout=BUSY_SECONDS)
     try:

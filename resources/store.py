@@ -1,8 +1,8 @@
-"""The artefact store: files named by what they hold, and one manifest per artefact that says which of them count.
+"""The artefact store: files named by their content, and one manifest per artefact that lists the current ones.
 
-An artefact lives in a folder of its own. Its files are written beside themselves and moved into place under names that
-no earlier version used; `manifest.json` is replaced last. Whatever interrupts a write, a reader sees the old artefact
-or the new one. What no manifest names is swept away by the next write.
+Each artefact has its own folder. Its files are written under temporary names, then renamed to names that no earlier
+version used; `manifest.json` is replaced last. If a write is interrupted, readers see the old artefact or the new one.
+The next write deletes files that the manifest does not name.
 """
 
 from __future__ import annotations
@@ -29,9 +29,9 @@ from resources.manifest import MANIFEST, Manifest, decode, describe, digest, enc
 from resources.points import reach
 
 _LOCKS = (".lock", ".lock.holder")
-# Numbers of the errors of a write that is not allowed.
+# errno values of a write that is not allowed.
 _FORBIDDEN = (errno.EACCES, errno.EPERM, errno.EROFS)
-# Numbers of the errors that a write meets where there is no room for it.
+# errno values of a write that finds no room.
 FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 
@@ -53,26 +53,26 @@ class Artefact:
         try:
             return self.folder / self.manifest.files[name]["file"]
         except KeyError:
-            raise MissingArtefact(f"{describe(self.manifest)} holds no file {name!r}: materialise it again") from None
+            raise MissingArtefact(f"{describe(self.manifest)} has no file {name!r}: materialise it again") from None
 
     def names(self, prefix: str = "") -> list[str]:
         """Logical names that start with `prefix`, sorted."""
         return sorted(name for name in self.manifest.files if name.startswith(prefix))
 
     def shown(self) -> dict[str, str]:
-        """What people look at: Markdown by title."""
+        """Its tables and plots: Markdown by title."""
         if self.manifest.shown is None:
-            # Where artefacts that were made before 2026-12 hold it.
+            # Artefacts made before 2026-12 have it here.
             return dict(self.manifest.info.get("shown", {}))
         try:
             found: dict[str, str] = json.loads((self.folder / self.manifest.shown["file"]).read_bytes())
             return found
         except (OSError, ValueError) as error:
-            return {"damaged": f"The pictures and tables cannot be read ({error}): `mog verify` says what to do."}
+            return {"damaged": f"The tables and plots cannot be read ({error}): run `mog verify`."}
 
 
 class Draft:
-    """The artefact being written. Nothing of it is visible to readers before `Store.commit` ends."""
+    """An artefact being written. Readers see none of it before `Store.commit` ends."""
 
     def __init__(self, folder: Path, previous: Artefact | None) -> None:
         self.folder = folder
@@ -80,9 +80,9 @@ class Draft:
         self.files: dict[str, str] = {}
 
     def file(self, name: str, key: str) -> tuple[Path, bool]:
-        """The path for a file whose content follows from `key`, and whether it is already there, complete.
+        """The path of a file whose content is determined by `key`, and whether it already exists, complete.
 
-        Only a path that is not there may be written, beside itself and then moved (`atomic`).
+        Write only a path that does not exist, with `atomic`.
         """
         stem, dot, suffix = name.partition(".")
         filename = f"{stem}-{key[:16]}{dot}{suffix}"
@@ -92,21 +92,21 @@ class Draft:
         return path, path.exists()
 
     def path(self, name: str) -> Path:
-        """Path of a file that this draft has named."""
+        """Path of a file that was added to this draft."""
         return self.folder / self.files[name]
 
 
 @contextmanager
 def atomic(path: Path, what: str = "file", wanted: int | None = None) -> Iterator[Path]:
-    """Yield a path beside `path` to write to; on success it is flushed to disk and moved to `path`, else removed.
+    """Yield a temporary path to write to; on success it is flushed to disk and renamed to `path`, else deleted.
 
     Args:
-        path: The file to write; what is there under this name stays until the new file is complete.
+        path: The file to write; an existing file stays until the new one is complete.
         what: Names the points (`resources.points`) that the write reaches.
-        wanted: How many bytes will be written, where that is known.
+        wanted: How many bytes will be written, if known.
 
     Raises:
-        MogError: the disk or a quota is full, or files may not be so large; says how many bytes were wanted.
+        MogError: the disk or a quota is full, or the file is too large; the message says how many bytes were needed.
     """
     temporary = path.with_name(f".tmp-{os.getpid()}-{path.name}")
     try:
@@ -114,14 +114,14 @@ def atomic(path: Path, what: str = "file", wanted: int | None = None) -> Iterato
             yield temporary
             with temporary.open("rb") as stream:
                 os.fsync(stream.fileno())
-        # Writers raise OSError, or what their library makes of it.
+        # Writers raise OSError, or their library's own error.
         except Exception as error:
             if isinstance(error, OSError) and error.errno in _FORBIDDEN:
                 raise not_writable(path, error) from error
             if not _says_full(error):
                 raise
             if wanted is None:
-                # What there was room for, and at least one more.
+                # The bytes that fit, and at least one more.
                 wanted = 1 + (temporary.stat().st_size if temporary.exists() else 0)
             temporary.unlink(missing_ok=True)
             raise disk_full(path, wanted, " ".join(str(error).split())[:200]) from error
@@ -133,16 +133,16 @@ def atomic(path: Path, what: str = "file", wanted: int | None = None) -> Iterato
 
 
 def disk_full(path: Path, wanted: int, reason: str) -> MogError:
-    """The error for a file that there is no room for; `wanted` is how many bytes there should have been at least."""
+    """The error for a file that does not fit; `wanted` is the least number of bytes that it needs."""
     free = shutil.disk_usage(path.parent).free
     return MogError(
-        f"no room to write {path}: expected at least {wanted} bytes, {free} are free ({reason}); what was there before "
-        "is untouched: make room, or raise the quota or the limit on file sizes, then run `mog run` again"
+        f"no room to write {path}: expected at least {wanted} bytes, {free} are free ({reason}); existing files are "
+        "unchanged: free disk space, or raise the quota or the limit on file sizes, then run `mog run` again"
     )
 
 
 def _says_full(error: Exception) -> bool:
-    # numpy says how many items it could not write and not why; libraries in Rust put the number into their text.
+    # numpy reports how many items it wrote, but not the reason; Rust libraries put the errno into their text.
     text = str(error)
     return (
         (isinstance(error, OSError) and error.errno in FULL)
@@ -152,7 +152,7 @@ def _says_full(error: Exception) -> bool:
 
 
 def _sync_folder(folder: Path) -> None:
-    """Make renames in a folder outlast a loss of power (a killed process loses none)."""
+    """Make renames in a folder survive a power loss (a killed process loses none)."""
     descriptor = os.open(folder, os.O_RDONLY)
     try:
         os.fsync(descriptor)
@@ -164,8 +164,8 @@ class Store:
     """Artefacts under `home/store/<asset>/[<partition>/]`.
 
     Args:
-        home: The folder that holds everything the project makes.
-        lock_seconds: How long a writer waits for another one of the same artefact before it fails, naming it.
+        home: Folder of everything the project makes.
+        lock_seconds: How long a writer waits for another writer of the same artefact; then it fails, naming the other.
     """
 
     def __init__(self, home: Path, lock_seconds: float = 600.0) -> None:
@@ -174,27 +174,27 @@ class Store:
         self._manifests: dict[Path, tuple[tuple[int, int, int], Manifest]] = {}
 
     def folder(self, asset: str, partition: str | None = None) -> Path:
-        """Where an artefact lives, whether or not it is there."""
+        """Folder of an artefact, existing or not."""
         base = self.home / "store" / asset
         return base / "corpus" / partition if partition else base
 
     def find(self, asset: str, partition: str | None = None) -> Artefact | None:
-        """The artefact, or None where there is no valid manifest or a file it names is missing or has another size."""
+        """The artefact, or None if there is no valid manifest, or a file it names is missing or has another size."""
         found = self._look(asset, partition, written_to=False)
         return found if isinstance(found, Artefact) else None
 
     def sound(self, asset: str, partition: str | None = None) -> Artefact | None:
-        """As `find`, and None as well where a file was written to since and holds other bytes than it did."""
+        """As `find`; also None if a file was written to since and its bytes have changed."""
         found = self._look(asset, partition, written_to=True)
         return found if isinstance(found, Artefact) else None
 
     def damage(self, asset: str, partition: str | None = None) -> str | None:
-        """What is wrong with an artefact, in a few words; None where it is sound, and where there is none."""
+        """What is wrong with an artefact, in a few words; None if it is sound or does not exist."""
         found = self._look(asset, partition, written_to=True)
         return found if isinstance(found, str) else None
 
     def _look(self, asset: str, partition: str | None, written_to: bool) -> Artefact | str | None:
-        """The artefact, what is wrong with it, or None where there is none."""
+        """The artefact, or what is wrong with it, or None if it does not exist."""
         folder = self.folder(asset, partition)
         try:
             manifest = self._manifest(folder / MANIFEST)
@@ -208,7 +208,7 @@ class Store:
         except ValueError as error:
             return f"{MANIFEST}: {error}"
         if (manifest.asset, manifest.partition) != (asset, partition):
-            return f"{MANIFEST} is that of {describe(manifest)}"
+            return f"{MANIFEST} belongs to {describe(manifest)}"
         for name, entry in manifest.entries():
             if fault := _file_fault(folder / entry["file"], entry, manifest.created if written_to else None):
                 return f"{name} {fault}"
@@ -218,7 +218,7 @@ class Store:
         return Artefact(manifest, folder)
 
     def _manifest(self, path: Path) -> Manifest:
-        """The manifest in a file, parsed once for as long as the file is the same."""
+        """The manifest in a file; parsed again only if the file has changed."""
         held = self._manifests.get(path)
         if held is not None and held[0] == _stamp(path.stat()):
             return held[1]
@@ -232,7 +232,7 @@ class Store:
         """The artefact.
 
         Raises:
-            MissingArtefact: it has not been materialised, or not completely.
+            MissingArtefact: it has not been materialised, or is incomplete.
         """
         artefact = self.find(asset, partition)
         if artefact is None:
@@ -246,7 +246,7 @@ class Store:
 
     @contextmanager
     def lock(self, asset: str, partition: str | None = None) -> Iterator[None]:
-        """Hold the right to write an artefact; a second writer waits, then fails naming the holder."""
+        """Hold the write lock of an artefact; a second writer waits, then fails, naming the holder."""
         folder = self.folder(asset, partition)
         make_folder(folder, self.home)
         with hold(folder / _LOCKS[0], label(asset, partition), self.lock_seconds):
@@ -258,7 +258,7 @@ class Store:
         Args:
             asset: Its key.
             partition: Its corpus.
-            irreplaceable: Files of a damaged artefact are moved into a folder beside them (`set_aside`), not removed.
+            irreplaceable: Files of a damaged artefact are moved into a subfolder (`set_aside`), not deleted.
         """
         folder = self.folder(asset, partition)
         found = self._look(asset, partition, written_to=True)
@@ -270,12 +270,12 @@ class Store:
         return Draft(folder, found if isinstance(found, Artefact) else None)
 
     def _remove_damaged(self, folder: Path) -> None:
-        """Remove files that are not as the manifest says, so that no draft takes them for complete."""
+        """Delete files that do not match the manifest, so that no draft treats them as complete."""
         try:
             manifest = self._manifest(folder / MANIFEST)
             wrong = [folder / entry["file"] for _, entry in manifest.entries() if not _holds(folder, entry)]
         except (OSError, ValueError):
-            # Nothing tells which of them are complete.
+            # It is not known which of them are complete.
             wrong = [path for path in folder.iterdir() if path.name not in _LOCKS]
         for path in wrong:
             if path.is_file() or path.is_symlink():
@@ -295,11 +295,11 @@ class Store:
         seconds: float,
         shown: dict[str, str] | None = None,
     ) -> Artefact:
-        """Make a draft the artefact: checksums, then the manifest, then the sweep of files that no longer count.
+        """Make a draft the artefact: compute checksums, write the manifest, then delete files no longer used.
 
-        What is `shown` to people (Markdown by title) goes into a file of its own, which is no part of the content.
+        `shown` (tables and plots, Markdown by title) goes into a separate file that is not part of the content.
         """
-        # A name is never used for other bytes, so what the previous version has checksummed need not be read again.
+        # A name is never reused for other bytes, so checksums of the previous version stay valid.
         known = {e["file"]: e for e in draft.previous.manifest.files.values()} if draft.previous else {}
         files = {name: known.get(file) or _entry(draft.folder, file) for name, file in sorted(draft.files.items())}
         version = digest({name: entry["sha256"] for name, entry in files.items()}, info.get("content"))
@@ -315,12 +315,12 @@ class Store:
         return artefact
 
     def orphans(self, artefact: Artefact) -> list[Path]:
-        """Files in the folder of an artefact that are no part of it; call while holding its lock."""
+        """Files in the folder of an artefact that do not belong to it; call while holding its lock."""
         own = {entry["file"] for _, entry in artefact.manifest.entries()}
         return _orphans(artefact.folder, {MANIFEST, *_LOCKS, *own})
 
     def doubt(self, artefact: Artefact) -> None:
-        """Have an artefact no longer count as up to date, before something outside the store that it names changes."""
+        """Mark an artefact as out of date, before data outside the store that it names changes."""
         self._write_manifest(artefact.folder, replace(artefact.manifest, recipe=""))
 
     def remove(self, asset: str, partition: str | None = None) -> None:
@@ -332,9 +332,9 @@ class Store:
         shutil.rmtree(folder, ignore_errors=True)
 
     def verify(self, artefact: Artefact) -> list[str]:
-        """What is wrong with an artefact's files, a sentence each; empty when every checksum holds.
+        """What is wrong with an artefact's files, one sentence each; empty if every checksum matches.
 
-        A file that is damaged gets the time of now, so that the next plan sees it without reading every file.
+        The modification time of a damaged file is set to now, so that the next plan sees it without reading every file.
         """
         faults = []
         for name, entry in artefact.manifest.entries():
@@ -342,14 +342,12 @@ class Store:
                 path = artefact.folder / entry["file"]
                 with suppress(OSError):
                     os.utime(path)
-                faults.append(
-                    f"{describe(artefact.manifest)}: {name} has other bytes than it was written with: run `mog run`"
-                )
+                faults.append(f"{describe(artefact.manifest)}: {name} has changed since it was written: run `mog run`")
         return faults
 
     def _write_manifest(self, folder: Path, manifest: Manifest) -> None:
         data, path = encode(manifest), folder / MANIFEST
-        # No manifest may outlast files that it names, and nobody is told of an artefact that may yet be lost.
+        # After a power loss, no manifest may name lost files, and no artefact that was reported may be missing.
         _sync_folder(folder)
         make_way(path)
         with atomic(path, "manifest", len(data)) as temporary:
@@ -359,18 +357,18 @@ class Store:
 
 
 def _stamp(found: os.stat_result) -> tuple[int, int, int]:
-    """Changes with a file."""
+    """A value that changes when the file changes."""
     return found.st_ino, found.st_mtime_ns, found.st_size
 
 
 def _entry(folder: Path, file: str) -> dict[str, Any]:
-    """What a manifest says of a file."""
+    """The manifest entry of a file."""
     path = folder / file
     return {"file": file, "bytes": path.stat().st_size, "sha256": file_digest(path)}
 
 
 def _holds(folder: Path, entry: dict[str, Any]) -> bool:
-    """Whether a file has the bytes that its manifest says."""
+    """Whether a file's bytes match its manifest entry."""
     try:
         return file_digest(folder / entry["file"]) == entry["sha256"]
     except OSError:
@@ -382,9 +380,8 @@ def _file_fault(path: Path, entry: dict[str, Any], written: float | None) -> str
 
     Args:
         path: Of the file.
-        entry: What the manifest says of it.
-        written: When the manifest was written; a file that was written to since has its bytes compared. None to
-            compare none.
+        entry: Its manifest entry.
+        written: When the manifest was written; the bytes of files written to since are compared. None compares none.
     """
     try:
         found = path.stat()
@@ -393,7 +390,7 @@ def _file_fault(path: Path, entry: dict[str, Any], written: float | None) -> str
     except OSError as error:
         return f"cannot be read ({error.strerror})"
     if not stat.S_ISREG(found.st_mode):
-        return "is a folder, expected a file" if stat.S_ISDIR(found.st_mode) else "is no regular file"
+        return "is a folder, expected a file" if stat.S_ISDIR(found.st_mode) else "is not a regular file"
     if found.st_size != entry["bytes"]:
         return f"has {found.st_size} bytes, expected {entry['bytes']}"
     if not os.access(path, os.R_OK):
@@ -401,8 +398,8 @@ def _file_fault(path: Path, entry: dict[str, Any], written: float | None) -> str
     if written is None or found.st_mtime <= written:
         return None
     if not _holds(path.parent, entry):
-        return "has other bytes than it was written with"
-    # A copy, for instance: now it need not be read again by the next who asks.
+        return "has changed since it was written"
+    # For example a copy: the new time saves reading it again.
     with suppress(OSError):
         os.utime(path, (found.st_atime, int(written)))
     return None
@@ -418,7 +415,7 @@ def _write_shown(folder: Path, shown: dict[str, str]) -> dict[str, Any]:
 
 
 def _keep_damaged(folder: Path) -> None:
-    """Move all files of a damaged artefact into one folder beside them."""
+    """Move all files of a damaged artefact into one subfolder."""
     held = [path for path in folder.iterdir() if path.name not in _LOCKS and not is_aside(path)]
     place = folder / "damaged"
     place.mkdir(exist_ok=True)
@@ -429,20 +426,20 @@ def _keep_damaged(folder: Path) -> None:
 
 
 def _orphans(folder: Path, keep: Iterable[str]) -> list[Path]:
-    """Files of a folder that are not among these, and that no living process is writing."""
+    """Files of a folder that are not in `keep` and that no living process is writing."""
     keep = set(keep)
     return [p for p in folder.iterdir() if p.name not in keep and p.is_file() and not _being_written(p.name)]
 
 
 def sweep_orphans(folder: Path) -> None:
-    """Remove what processes that are gone left half-written in a folder that is no artefact's."""
+    """Delete half-written files of ended processes in a folder that does not belong to an artefact."""
     for entry in folder.glob(".tmp-*"):
         if not _being_written(entry.name):
             entry.unlink(missing_ok=True)
 
 
 def _being_written(name: str) -> bool:
-    """Whether a file is the temporary one of another process that is alive."""
+    """Whether a file is the temporary file of another living process."""
     found = re.match(r"\.tmp-(\d+)-", name)
     return found is not None and int(found[1]) != os.getpid() and alive(int(found[1]))
 
@@ -460,12 +457,12 @@ def alive(pid: int) -> bool:
 
 @contextmanager
 def hold(path: Path, what: str, seconds: float) -> Iterator[None]:
-    """Hold a lock file across processes; whoever waits longer than `seconds` is told which process holds it.
+    """Hold a lock file across processes; the error after `seconds` of waiting names the process that holds it.
 
-    The lock ends with the process that holds it, however that ends.
+    The lock is released when the process that holds it ends, however it ends.
 
     Raises:
-        MogError: somebody else holds it, or the file cannot be made.
+        MogError: another process holds it, or the file cannot be made.
     """
     holder, lock = path.with_name(path.name + ".holder"), FileLock(path, timeout=seconds)
     try:
@@ -478,7 +475,7 @@ def hold(path: Path, what: str, seconds: float) -> Iterator[None]:
     except OSError as error:
         raise not_writable(path, error) from error
     try:
-        # It tells who has the lock and is not the lock: a full disk is met, and told, where it matters.
+        # The holder file only names the process: a full disk is reported by the writes that matter.
         with suppress(OSError):
             holder.write_text(f"{os.getpid()} {time.time():.0f}", encoding="ascii")
         yield
@@ -489,12 +486,12 @@ def hold(path: Path, what: str, seconds: float) -> Iterator[None]:
 
 
 def _named(holder: Path) -> str:
-    """The process that a holder file names, and since when it holds the lock."""
+    """The process named in a holder file, and since when it has the lock."""
     try:
         pid, since = (int(part) for part in holder.read_text(encoding="ascii").split())
     except (OSError, ValueError):
         return "another process"
-    # Left by a process that was killed; the one that has the lock now has not written its own yet.
+    # Left by a killed process; the one that has the lock now has not written its own yet.
     if not alive(pid):
         return "another process"
     return f"process {pid} (since {time.strftime('%Y-%m-%d %H:%M:%S', time.localtime(since))})"

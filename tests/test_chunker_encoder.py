@@ -405,7 +405,7 @@ def test_a_model_that_has_no_encoder_by_itself_is_refused(folders, tmp_path):
         vocab_size=40, d_model=16, encoder_layers=1, decoder_layers=1, encoder_ffn_dim=16, decoder_ffn_dim=16
     )
     drawn(BartModel, config, folder)
-    with pytest.raises(MogError, match="transformers has no encoder by itself of the type 'bart'"):
+    with pytest.raises(MogError, match="transformers has no encoder-only model of type 'bart'"):
         text_encoder.load(str(folder), "chunker.training.encoder")
 
 

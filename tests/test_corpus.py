@@ -106,7 +106,7 @@ def test_line_nested_without_end_is_passed_over(jsonl):
 def test_duplicate_id_names_both_places(jsonl):
     reading = read_corpus(jsonl(document("a", "First."), document("b"), document("a", "Second.")))
     assert [d.text for d in reading.documents] == ["First.", "Some text."]
-    assert "stands at docs.jsonl:1 and at docs.jsonl:3" in reading.quarantined[0].reason
+    assert "occurs at docs.jsonl:1 and at docs.jsonl:3" in reading.quarantined[0].reason
 
 
 def test_empty_document_is_passed_over(jsonl):
@@ -127,7 +127,7 @@ def test_bytes_that_are_not_utf8_are_passed_over(tmp_path):
     reading = read_corpus(tmp_path)
     assert [d.id for d in reading.documents] == ["good.txt"]
     assert {q.place: q.reason for q in reading.quarantined} == {
-        "bad.txt": "expected UTF-8, got byte 0xe9 at 3; perhaps cp1250, which is not certain: save it as UTF-8",
+        "bad.txt": "expected UTF-8, got byte 0xe9 at 3; possibly cp1250, but not certain: save it as UTF-8",
         "lines.jsonl:1": "expected UTF-8, got byte 0xff at byte 21 of the line",
     }
 
@@ -160,9 +160,7 @@ def test_file_of_unknown_kind_is_refused(tmp_path):
 
 
 def test_corpus_without_usable_document_says_what_was_wrong_first(jsonl):
-    with pytest.raises(
-        MogError, match=r"expected at least one usable document.*2 passed over.*docs\.jsonl:1: malformed"
-    ):
+    with pytest.raises(MogError, match=r"expected at least one usable document.*2 skipped.*docs\.jsonl:1: malformed"):
         read_corpus(jsonl(b"{", document("b", " ")))
 
 
@@ -410,7 +408,7 @@ def test_document_appears_when_the_one_with_its_id_goes(project, later):
     project.cards.write_text("".join(cards_of(project)) + json.dumps(document("c0", "Other card.")) + "\n")
     before, counted = build(project, "cards")
     assert counted == (8, 0)
-    assert "stands at cards.jsonl:1 and at cards.jsonl:10" in quarantine(before)["c0"]
+    assert "occurs at cards.jsonl:1 and at cards.jsonl:10" in quarantine(before)["c0"]
     project.cards.write_text("".join(cards_of(project)[1:]))
     artefact, counted = build(project, "cards")
     assert counted == (1, 7)
@@ -577,7 +575,7 @@ def test_question_about_other_corpora_is_counted_and_left_out(jsonl):
         (question(options=["x"]), "options: expected an object of letter to text, got list"),
         (question(evidence={"doc": "a"}), "evidence: expected a list, got dict"),
         (question(evidence=["a"]), "evidence: expected objects with corpus, doc, start and end"),
-        (question("good"), "duplicate id: 'good' stands at docs.jsonl:1 and at docs.jsonl:2"),
+        (question("good"), "duplicate id: 'good' occurs at docs.jsonl:1 and at docs.jsonl:2"),
         (b"{", "malformed JSON"),
     ],
 )

@@ -128,7 +128,7 @@ def test_byte_that_changed_under_its_old_time_is_found_by_verify_and_mended_by_t
     os.utime(path, ns=(before.st_atime_ns, before.st_mtime_ns))
     assert materialise_project(copied.settings).steps == []
     assert verify(copied.settings)[1] == [
-        "chunks/level_1 of corpus moor: counts.npy has other bytes than it was written with: run `mog run`"
+        "chunks/level_1 of corpus moor: counts.npy has changed since it was written: run `mog run`"
     ]
     assert [s["asset"] for s in materialise_project(copied.settings).steps if s["damage"]] == ["chunks/level_1"]
     assert verify(copied.settings)[1] == [] and versions(copied.settings) == moor.versions
@@ -143,8 +143,8 @@ def test_build_that_fails_on_a_damaged_input_names_it_and_the_next_run_mends_it(
     damage.delete(copied.store.folder("bm25/level_1", "moor"))
     report = materialise_project(copied.settings)
     assert report.failures[0] == (
-        "bm25/level_1 of corpus moor could not be built: tokens of corpus moor: terms.parquet has other bytes than it "
-        "was written with: run `mog run`"
+        "bm25/level_1 of corpus moor could not be built: tokens of corpus moor: terms.parquet has changed since it "
+        "was written: run `mog run`"
     )
     assert materialise_project(copied.settings).failures == []
     assert verify(copied.settings)[1] == [] and versions(copied.settings) == moor.versions
@@ -345,7 +345,7 @@ def test_file_that_may_not_be_read_is_written_again(tmp_path, what):
     done = subprocess.run(command, capture_output=True, text=True, check=True)
     named, then = done.stdout.splitlines()
     if what == "folder":
-        assert named == "data.txt has other bytes than it was written with"
+        assert named == "data.txt has changed since it was written"
         assert "cannot be written (Permission denied): give this process the right to write there" in then
     else:
         assert named == f"{what} cannot be read (Permission denied)" and then == "content"

@@ -184,7 +184,9 @@ def test_folder_that_holds_no_model_is_named(tmp_path):
 
 def test_model_that_is_neither_folder_nor_id_is_named(tmp_path):
     model = str(tmp_path / "none")
-    with pytest.raises(MogError, match=r"encoder\.model: expected .*which is no folder here and cannot be fetched"):
+    with pytest.raises(
+        MogError, match=r"encoder\.model: expected .*which is not a local folder and cannot be downloaded"
+    ):
         Encoder(EncoderSettings(model=model, device="cpu"), tmp_path / "cache").encode(["text"])
 
 

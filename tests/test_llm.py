@@ -138,7 +138,7 @@ def test_answer_that_trickles_ends_with_the_timeout(monkeypatch):
         pool.submit(trickle, listener)
         monkeypatch.setenv("OPENAI_BASE_URL", f"http://127.0.0.1:{listener.getsockname()[1]}/v1")
         try:
-            with pytest.raises(RequestFailed, match=r"no whole answer within 0\.5 s"):
+            with pytest.raises(RequestFailed, match=r"no complete answer within 0\.5 s"):
                 client(timeout=0.5, attempts=1).complete(ask("herons"))
         finally:
             done.set()
@@ -199,12 +199,12 @@ def test_retry_after_that_says_nothing_is_none(header):
 
 
 FINAL = {
-    400: r"does not take the request .*it is broken",
+    400: r"rejected the request .*it is broken",
     401: r"does not accept the key \(401\): set OPENAI_API_KEY",
     402: r"has no credit for OPENAI_API_KEY",
     403: r"does not let OPENAI_API_KEY use 'gpt-4o-mini': choose another llm.model",
     404: r"has no model 'gpt-4o-mini', .*check llm.model and OPENAI_BASE_URL",
-    422: r"does not take the request",
+    422: r"rejected the request",
 }
 
 
@@ -227,7 +227,7 @@ UNUSABLE = {
     "refusal": (refusal("I cannot\nhelp."), r"refused: I cannot help\."),
     "held back": (filtered(), "content filter"),
     "cut by the filter": (filtered("The heron is"), "content filter"),
-    "no text": (says(None), r"without text \(it ended by 'stop'\)"),
+    "no text": (says(None), r"without text \(finish reason 'stop'\)"),
     "white space": (says(" \n"), "without text"),
     "all tokens used before the answer": (says("", "length"), "raise llm.max_tokens"),
     "longer than asked for": (says("x" * 2000), "at most 1800 characters"),
@@ -457,14 +457,14 @@ def test_attempt_after_the_cap_is_not_made(server):
 def test_cap_on_an_endpoint_that_counts_no_tokens_is_refused(server, tmp_path):
     server.script([sends(choices=[{"message": {"content": "x"}}])])
     llm = client(tmp_path, budget_usd=1, price_in=1)
-    with pytest.raises(MogError, match=r"llm.budget_usd: expected an endpoint that counts tokens"):
+    with pytest.raises(MogError, match=r"llm.budget_usd: expected an endpoint that reports token usage"):
         llm.complete(ask("herons"))
     assert client(tmp_path).complete(ask("herons")).cached
 
 
 def test_cap_without_a_price_is_no_configuration(make_project, tmp_path):
     corpora = {"pond": {"path": "pond.jsonl"}}
-    with pytest.raises(ConfigError, match=r"llm: expected price_in or price_out above 0 beside budget_usd"):
+    with pytest.raises(ConfigError, match=r"llm: expected price_in or price_out above 0 with budget_usd"):
         make_project(tmp_path, {"corpora": corpora, "llm": {"budget_usd": 2}})
     (tmp_path / "mog.yaml").unlink()
     assert make_project(tmp_path, {"corpora": corpora, "llm": {"budget_usd": 2, "price_out": 0.6}}).settings.llm
@@ -474,7 +474,7 @@ def test_cap_without_a_price_is_no_configuration(make_project, tmp_path):
 def test_damaged_cache_is_said_and_left_alone(server, tmp_path):
     file = tmp_path / "llm.sqlite"
     file.write_bytes(b"not a database " * 100)
-    with pytest.raises(MogError, match=r"the cache of answers .*llm.sqlite cannot be used"):
+    with pytest.raises(MogError, match=r"the answer cache .*llm.sqlite cannot be used"):
         client(tmp_path).complete(ask("herons"))
     assert file.read_bytes() == b"not a database " * 100
     assert server.calls == []

@@ -36,8 +36,8 @@ def test_a_reasoning_model_is_asked_with_what_it_takes(server, tmp_path):
     assert llm.complete(ask("herons")).text == "about herons"
     assert parameters(server.calls[-1]) == {"max_completion_tokens": 50, "seed": 7}
     assert llm.parameters.told() == (
-        "max_completion_tokens 50, seed 7, max_tokens is sent as max_completion_tokens: the model refuses it, "
-        "temperature is not sent: the model refuses it"
+        "max_completion_tokens 50, seed 7, max_tokens is sent as max_completion_tokens: the model rejects it, "
+        "temperature is not sent: the model rejects it"
     )
     # A refusal is no attempt that failed, and nothing was waited for.
     assert (llm.tally.calls, llm.tally.retries, llm.tally.failures) == (3, 0, 0)
@@ -126,7 +126,7 @@ def test_damage_to_what_was_remembered_is_learned_again(server, tmp_path, text):
 )
 def test_other_complaints_are_failures_and_teach_nothing(server, tmp_path, param, code, said):
     server.script([lambda messages: refused_parameter(param, said, code)])
-    with pytest.raises(RequestFailed, match="does not take the request"):
+    with pytest.raises(RequestFailed, match="rejected the request"):
         client(tmp_path).complete(ask("herons"))
     assert len(server.calls) == 1 and not (tmp_path / FILE).exists()
 

@@ -43,7 +43,7 @@ def folder(tmp_path, monkeypatch):
 def test_a_folder_of_documents_becomes_a_corpus_and_what_is_not_read_is_said(folder):
     result = init("docs/")
     assert result.exit_code == 0, result.stderr
-    assert "documents docs: docs (1 .txt, 1 .md; not read: c.pdf (of unknown kind .pdf" in result.stdout
+    assert "documents docs: docs (1 .txt, 1 .md; not read: c.pdf (unknown kind .pdf" in result.stdout
     settings = config.load(folder / "mog.yaml")
     assert {name: corpus.path for name, corpus in settings.corpora.items()} == {"docs": folder / "docs"}
     assert settings.question_sets == {} and settings.home == folder / ".mog"

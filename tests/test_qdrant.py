@@ -97,7 +97,7 @@ def test_search_of_a_corpus_without_points_says_how_to_make_them(store):
     vectors = points(3, "garden")[1]
     with (
         store.open("level_1", SIZE) as collection,
-        pytest.raises(MissingArtefact, match="collection 'level_1' holds no point of corpus garden: run `mog run`"),
+        pytest.raises(MissingArtefact, match="collection 'level_1' has no points of corpus garden: run `mog run`"),
     ):
         collection.search("garden", vectors[:1], 5)
 
@@ -306,7 +306,10 @@ def test_unreachable_server_is_an_error_that_names_the_variable(tmp_path, monkey
     store = connect(tmp_path)
     assert store.place == "Qdrant server at http://127.0.0.1:9"
     with (
-        pytest.raises(MogError, match=r"QDRANT_URL: the Qdrant server at http://127\.0\.0\.1:9 .*unset QDRANT_URL"),
+        pytest.raises(
+            MogError,
+            match=r"QDRANT_URL: a request to the Qdrant server at http://127\.0\.0\.1:9 failed .*unset QDRANT_URL",
+        ),
         store.open("level_1", SIZE),
     ):
         pass
@@ -396,7 +399,7 @@ def test_search_in_a_topic_without_points_finds_nothing_and_in_a_lost_corpus_fai
         collection.upsert(ids, vectors, payloads)
         collection.set_payload(ids, topics)
         assert collection.search("garden", vectors[:2], 5, [{"topic": 7}, {"topic": 1}])[0] == []
-        with pytest.raises(MissingArtefact, match="holds no point of corpus sky"):
+        with pytest.raises(MissingArtefact, match="has no points of corpus sky"):
             collection.search("sky", vectors[:2], 5, [{"topic": 1}, None])
 
 

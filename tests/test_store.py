@@ -78,7 +78,7 @@ def test_verify_sees_a_flipped_byte(store):
     data[3] ^= 1
     path.write_bytes(data)
     assert store.find("asset") is not None
-    assert store.verify(artefact) == ["asset: data.txt has other bytes than it was written with: run `mog run`"]
+    assert store.verify(artefact) == ["asset: data.txt has changed since it was written: run `mog run`"]
     path.unlink()
     assert store.find("asset") is None
     assert store.verify(commit(store)) == []
@@ -144,7 +144,7 @@ def test_version_follows_content_alone(store):
 
 
 def test_unknown_file_of_an_artefact_is_named(store):
-    with pytest.raises(MissingArtefact, match=r"asset holds no file 'nothing.txt': materialise it again"):
+    with pytest.raises(MissingArtefact, match=r"asset has no file 'nothing.txt': materialise it again"):
         commit(store).path("nothing.txt")
 
 
@@ -277,7 +277,9 @@ def test_file_that_may_not_be_so_large_leaves_the_previous_artefact(store, what)
     command = [sys.executable, "-c", LIMITED, str(store.home), what, "5000"]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True)
     file = "manifest.json" if what == "manifest" else "data-.*txt"
-    message = rf"no room to write .*{file}: expected at least (\d+) bytes, \d+ are free \(.+\); what was there before"
+    message = (
+        rf"no room to write .*{file}: expected at least (\d+) bytes, \d+ are free \(.+\); existing files are unchanged"
+    )
     (wanted,) = re.findall(message, done.stdout)
     assert done.stdout.count("\n") == 1
     assert int(wanted) >= (8000 if what == "manifest" else 1)

@@ -1,4 +1,4 @@
-"""What the learned chunker is trained on: documents whose questions have known answer spans, encoded.
+"""Training data of the learned chunker: encoded documents whose questions have known answer spans.
 
 References: "Train the Chunker End-to-End on Question Answering"; SYSTEMS.md, section 3.
 """
@@ -26,7 +26,7 @@ class Article:
     """A training document.
 
     Attributes:
-        name: Of corpus and document.
+        name: Name of corpus and document.
         text: Its text.
         ends: Offsets of the ends of its n units.
         vectors: Their unit vectors, float of shape (n, size); None with an encoder.
@@ -34,7 +34,7 @@ class Article:
         questions: Unit vectors of its questions, float of shape (questions, size).
         answers: int64 array of shape (questions, 2): first and last unit of each answer.
         chunks: Unit vectors of its possible chunks in order of `possible`, float of shape (possible chunks, size).
-        encoder: Reads its windows, in place of vectors.
+        encoder: Reads its windows, instead of vectors.
     """
 
     name: str
@@ -49,18 +49,18 @@ class Article:
 
     @cached_property
     def windows(self) -> Windows:
-        """What a scorer is given of it. One that reads may not see the ends of all possible chunks."""
+        """The scorer's input. A scorer that reads text may not see the ends of all possible chunks."""
         tokenizer = self.encoder and self.encoder.tokenizer
         return windows(self.text, self.ends, self.vectors, self.longest, tokenizer)
 
     @cached_property
     def could(self) -> np.ndarray:
-        """Which starts and ends can be those of a chunk: bool array of shape (n, WINDOW)."""
+        """Which starts and ends are those of a possible chunk: bool array of shape (n, WINDOW)."""
         return candidates(self.ends, self.longest)[1]
 
     @cached_property
     def possible(self) -> np.ndarray:
-        """int64 array of shape (possible chunks, 2): first unit, and the one behind the last."""
+        """int64 array of shape (possible chunks, 2): first unit, and the one after the last."""
         start, place = np.nonzero(self.could)
         return np.stack([start, start + place + 1], axis=1)
 
@@ -91,7 +91,7 @@ class Article:
         return self.tokens[self.possible[chunks, 1]] - self.tokens[self.possible[chunks, 0]]
 
     def holding(self, chunks: np.ndarray) -> np.ndarray:
-        """Which of some possible chunks hold which answer whole: bool of shape (questions, chunks)."""
+        """Which of some possible chunks contain which answer completely: bool of shape (questions, chunks)."""
         first, behind = self.possible[chunks].T
         return (first <= self.answers[:, :1]) & (behind > self.answers[:, 1:])
 
@@ -133,10 +133,10 @@ def encode_articles(
     """Encode what training needs of documents: units, questions, and every possible chunk.
 
     Args:
-        sources: The documents, each with at least one question whose answer a chunk can hold.
+        sources: The documents, each with at least one question whose answer fits into a chunk.
         longest: Characters of the longest chunk.
         encode: Texts to unit vectors.
-        encoder: Reads the windows of the chunker, in place of the vectors of units.
+        encoder: Reads the windows of the chunker, instead of the vectors of units.
     """
     ends = [units(source.text, longest) for source in sources]
     starts = [np.concatenate([[0], behind]) for behind in ends]
@@ -183,12 +183,12 @@ def encode_articles(
 def sources(
     texts: Mapping[tuple[str, str], tuple[str, str]], questions: Iterable[Question], longest: int
 ) -> list[Source]:
-    """The documents that have questions with an answer that a chunk can hold, by name.
+    """The documents that have questions with an answer that fits into a chunk, by name.
 
     Args:
         texts: Title and text of documents, by corpus and id.
-        questions: With their evidence; each of its spans is an answer. Passed over are those that no chunk can hold,
-            and questions with evidence in several documents: training and held-out articles would share them.
+        questions: With their evidence; each of its spans is an answer. Answers that fit into no chunk are skipped, and
+            so are questions with evidence in several documents: training and held-out articles would share them.
         longest: Characters of the longest chunk.
     """
     held: dict[tuple[str, str], list[tuple[str, int, int]]] = {}
@@ -213,9 +213,9 @@ def sources(
 
 
 def within(found: Sequence[Source], longest: int, spans: int) -> list[Source]:
-    """As many documents as have so many possible chunks, at least two, in an order that does not follow their names.
+    """Documents with at most `spans` possible chunks in all, at least two, in an order unrelated to their names.
 
-    One that would make them too many is passed over, whatever comes after it.
+    A document that would exceed the limit is skipped; later ones may still fit.
     """
     kept: list[Source] = []
     total = 0

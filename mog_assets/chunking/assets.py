@@ -50,7 +50,7 @@ def build_sentence_vectors(work: Work) -> None:
 
 
 def _own_encoder(settings: Settings) -> Encoder | None:
-    """The encoder that is trained with the chunker, where the settings name one."""
+    """The encoder that is trained with the chunker, if the settings name one."""
     model = settings.chunker.training.encoder
     if model is None:
         return None
@@ -63,7 +63,7 @@ def _encoder_files(settings: Settings) -> tuple[str, ...]:
 
 
 def build_chunker(work: Work) -> None:
-    """Train the chunker on the training questions whose answers stand in documents."""
+    """Train the chunker on the training questions with evidence in documents."""
     settings, encoder = work.settings, work.tools.encoder
     options, longest = settings.chunker.training, unit_chars(settings.finest_chars)
     asked = [
@@ -77,7 +77,7 @@ def build_chunker(work: Work) -> None:
     if len(held) < 2:
         raise MogError(
             f"chunker.name: 'learned' expects training questions with evidence of at most {longest} characters in at "
-            f"least 2 documents, got {len(held)}: add such questions to a train split, or name another chunker"
+            f"least 2 documents, got {len(held)}: add such questions to a train split, or choose another chunker"
         )
     own = _own_encoder(settings)
     read_by = [own.fingerprint] if own else []
@@ -131,7 +131,7 @@ def _train_chunker(work: Work, held: list[Source], longest: int, content: str) -
     reads = text_encoder.load(own.source, own.setting) if own else None
     articles = encode_articles(held, longest, encode, reads)
     held_out = validation_rows([article.name for article in articles], options.validation, "chunker")
-    # An epoch that was learned is not learned again: what training leaves here goes when it is over.
+    # After an interruption, finished epochs are not trained again. The file is deleted when training ends.
     left = settings.home / "cache" / f"chunker-{content}.safetensors"
 
     def save(state: training.State) -> None:
@@ -141,7 +141,7 @@ def _train_chunker(work: Work, held: list[Source], longest: int, content: str) -
 
     resume = None
     if left.exists():
-        # Half of a file, or another's, is no reason to fail: training begins anew.
+        # If the file is incomplete or of other training, training starts from the beginning.
         with suppress(ValueError):
             arrays, facts = tensors.decode(left.read_bytes())
             resume = {"arrays": arrays, "facts": facts}
@@ -166,13 +166,13 @@ def _titles_and_texts(work: Work, wanted: set[tuple[str, str]]) -> dict[tuple[st
 
 
 def _texts(documents: Artefact, name: str) -> list[str]:
-    """What tells the texts of a bucket."""
+    """What identifies the texts of a bucket."""
     found: list[str] = pq.read_table(documents.path(name), columns=["sha256"])["sha256"].to_pylist()
     return found
 
 
 def _chunker_options(settings: Settings) -> dict[str, Any]:
-    """All that decides the spans besides the texts, their vectors and weights; what is not set is not there."""
+    """Everything that affects the spans besides texts, vectors and weights; unset options are left out."""
     chunker = settings.chunker
     tokens = {} if chunker.tokens is None else {"tokens": chunker.tokens}
     return {"chunker": chunker.name, "finest_chars": settings.finest_chars, **tokens}
@@ -244,7 +244,7 @@ def recipes(settings: Settings) -> list[Recipe]:
             Recipe(
                 key="sentence_vectors",
                 build=build_sentence_vectors,
-                description="Unit vectors of the sentences of every document, which the chunker looks at.",
+                description="Unit vectors of the sentences of every document, as input of the chunker.",
                 group=GROUP,
                 deps=("documents",),
                 settings=lambda tools: [tools.settings.finest_chars, tools.encoder.identity],
@@ -257,7 +257,7 @@ def recipes(settings: Settings) -> list[Recipe]:
             Recipe(
                 key="chunker",
                 build=build_chunker,
-                description="The scorer of the learned chunker, trained on training questions with evidence.",
+                description="The scorer of the learned chunker, trained on the training questions with evidence.",
                 group=GROUP,
                 deps=("documents", "questions"),
                 partitioned=False,
@@ -279,7 +279,7 @@ def recipes(settings: Settings) -> list[Recipe]:
         Recipe(
             key="chunks/level_1",
             build=build_finest,
-            description="Level-1 spans, as the chunker cuts them. The only chunks that are stored.",
+            description="Level-1 spans from the chunker. Only these chunks are stored.",
             group=GROUP,
             deps=("documents", *looked_at),
             settings=lambda tools: list(_chunker_options(tools.settings).values()),

@@ -1,4 +1,4 @@
-"""What must hold of documents and chunks before they replace what was there."""
+"""Checks of documents and chunks before they replace the previous ones."""
 
 from __future__ import annotations
 
@@ -25,7 +25,9 @@ def _spans_tile(work: Work) -> str | None:
     return None
 
 
-SPANS_TILE = Check("spans_tile", "The spans of every document start at 0, touch, and end at its end.", _spans_tile)
+SPANS_TILE = Check(
+    "spans_tile", "The spans of every document start at 0, are adjacent, and end at its end.", _spans_tile
+)
 
 
 def halved(level: int) -> Check:
@@ -36,7 +38,7 @@ def halved(level: int) -> Check:
         here = np.load(work.draft.path("counts.npy"))
         layout = open_layout(str(work.corpus), work.input("documents"), work.input("chunks/level_1"))
         counted = np.diff(layout.level_offsets(level))
-        # ⌈n/2⌉ in another form than the one it was made with, and against the layout that every reader uses.
+        # ⌈n/2⌉ computed in another way than in the build, and compared with the layout that every reader uses.
         if not (np.array_equal(here, np.ceil(below / 2)) and np.array_equal(here, counted)):
             return f"level {level} does not have half of the chunks of level {level - 1} in every document"
         return None

@@ -1,7 +1,7 @@
 """Chunkers of level 1: each cuts a text into spans that tile it.
 
-A chunker is a function of a text, its options, and, where it looks at meaning, the vectors of the text's units
-(`units` of chunking/sentences.py). Its spans start at 0, touch, and end at len(text); an empty text has none.
+A chunker is a function of a text, its options, and, if it uses meaning, the vectors of the text's units (`units` of
+chunking/sentences.py). Its spans start at 0, are adjacent, and end at len(text); an empty text has none.
 """
 
 from __future__ import annotations
@@ -19,18 +19,18 @@ from mog_assets.chunking.sentences import cut, sentence_ends, token_starts, unit
 from mog_assets.config import ChunkerSettings
 
 Split = Callable[[str, np.ndarray | None], Spans]
-"""A text, and vectors of length 1 of its units (shape (units, size)) or None where none are taken, to its spans."""
+"""Maps a text, and unit vectors of its units (shape (units, size)) or None if not used, to its spans."""
 
 
 @dataclass(frozen=True)
 class Options:
-    """What a chunker may depend on besides the text.
+    """Inputs of a chunker besides the text.
 
     Attributes:
-        finest_chars: Characters of a chunk, ≥ 1; each chunker says how close it comes.
+        finest_chars: Characters of a chunk, ≥ 1; each chunker documents how close it comes.
         tokens: Tokens of a chunk, ≥ 1, for chunkers that count them; None for characters.
         weights: File of a trained model, for chunkers that have one.
-        encoder: Files of the encoder that was trained with it, by name; None where vectors are taken.
+        encoder: Files of the encoder that was trained with it, by name; None if vectors are used.
     """
 
     finest_chars: int
@@ -41,13 +41,13 @@ class Options:
 
 @dataclass(frozen=True)
 class Chunker:
-    """A way to cut texts.
+    """A chunking method.
 
     Attributes:
-        make: The function that cuts, from its options. What takes long, such as reading weights, is done here, once.
-        sentence_vectors: Whether it takes vectors, of the units of at most `unit_chars` characters.
-        trained: Whether it takes the weights of a trained model.
-        version: Raised when it gives other spans of the same text.
+        make: Makes the cutting function from its options. Slow work, such as reading weights, is done here, once.
+        sentence_vectors: Whether it uses vectors, of the units of at most `unit_chars` characters.
+        trained: Whether it uses the weights of a trained model.
+        version: Raised when it gives other spans for the same text.
     """
 
     make: Callable[[Options], Split]
@@ -59,7 +59,7 @@ class Chunker:
 def sentences(text: str, finest_chars: int) -> Spans:
     """Whole sentences packed up to `finest_chars` characters; no chunk is longer.
 
-    A sentence longer than that is cut at white space, and where there is none, anywhere.
+    A longer sentence is cut at white space, or anywhere if there is none.
 
     Args:
         text: Any text.
@@ -80,26 +80,26 @@ def sentences(text: str, finest_chars: int) -> Spans:
 
 
 def fixed(text: str, finest_chars: int, tokens: int | None = None) -> Spans:
-    """Equal lengths, whatever the text says; the last chunk has what is left.
+    """Equal lengths, regardless of the content; the last chunk has the rest.
 
     Args:
         text: Any text.
         finest_chars: Length in characters, ≥ 1.
-        tokens: Length in tokens (`token_starts`), ≥ 1, instead of characters. White space after a token belongs to it,
-            white space that a text begins with to the first.
+        tokens: Length in tokens (`token_starts`), ≥ 1, instead of characters. White space after a token belongs to it;
+            leading white space of the text belongs to the first token.
     """
     starts = np.arange(0, len(text), finest_chars) if tokens is None else token_starts(text)[::tokens]
     return spans_to([*starts[1:].tolist(), len(text)] if text else [])
 
 
-# In the order in which they are tried; after the last, anywhere.
+# In the order in which they are tried; after the last, the text is cut anywhere.
 _SEPARATORS = tuple(re.compile(separator) for separator in ("\n\n", "\n", " "))
 
 
 def recursive(text: str, finest_chars: int) -> Spans:
-    """Pieces between blank lines packed up to `finest_chars`; one that is longer by its lines, its words, anywhere.
+    """Pieces between blank lines packed up to `finest_chars`; longer ones are cut by lines, then words, then anywhere.
 
-    A separator belongs to what stands before it. No chunk is longer than `finest_chars`.
+    A separator belongs to the piece before it. No chunk is longer than `finest_chars`.
 
     References: the spans are those of LangChain's `RecursiveCharacterTextSplitter` (langchain-text-splitters 1.1.3)
     with its separators, `chunk_overlap=0`, `keep_separator="end"` and `strip_whitespace=False`.
@@ -138,22 +138,22 @@ def recursive(text: str, finest_chars: int) -> Spans:
 def semantic(text: str, finest_chars: int, vectors: np.ndarray) -> Spans:
     """Breaks between sentences where the meaning changes most; no chunk is longer than twice `finest_chars`.
 
-    A drop is 1 − the cosine of two windows, those around the units on either side: the mean of a unit's vector and
-    those of its neighbours. Drops are taken from the greatest on, the earlier of two equal ones first:
+    A drop is 1 − the cosine of the two windows around the units on either side; a window is the mean of a unit's vector
+    and those of its neighbours. Drops are taken in descending order, the earlier of two equal ones first:
 
     1. as long as they break a chunk that is longer than twice `finest_chars`;
     2. until there are ⌈characters / `finest_chars`⌉ chunks.
 
-    A drop that would leave a chunk of less than a quarter of `finest_chars` is passed over, but where a chunk that is
-    too long has no other.
+    A drop that would leave a chunk of less than a quarter of `finest_chars` is skipped, unless a chunk that is too long
+    has no other.
 
     References: Kamradt 2023, "5 Levels of Text Splitting", level 4, with a window of one sentence on each side; the
-    number of chunks is asked for, as by `number_of_chunks` of langchain-experimental's `SemanticChunker`. There the
-    text of a window is encoded; here the vectors of its sentences are averaged, so that each is encoded once.
+    number of chunks is given, as with `number_of_chunks` of langchain-experimental's `SemanticChunker`. There the text
+    of a window is encoded; here the vectors of its sentences are averaged, so each is encoded once.
 
     Args:
         text: Any text.
-        finest_chars: Mean length that is aimed at, in characters, ≥ 1.
+        finest_chars: Target mean length in characters, ≥ 1.
         vectors: Unit vectors of the text's units of at most `unit_chars` characters, float of shape (units, size).
     """
     ends = units(text, unit_chars(finest_chars)).tolist()
@@ -186,19 +186,19 @@ def semantic(text: str, finest_chars: int, vectors: np.ndarray) -> Spans:
     return spans_to(breaks[1:])
 
 
-# What a paragraph that begins inside a chunk costs; a chunk twice as long as it should be costs 1.
+# Cost of a paragraph that begins inside a chunk; a chunk of twice the target length costs 1.
 _PARAGRAPH = 0.6
 
 
 def paragraphs(text: str, finest_chars: int) -> Spans:
-    """Whole sentences in chunks as even as may be, which rather end where a paragraph does than go on into the next.
+    """Whole sentences in chunks of similar length that preferably end at a paragraph end.
 
-    The sum over all chunks of the squared relative distance from `finest_chars`, and of `_PARAGRAPH` for every
-    paragraph that begins inside one, is the least there is. No chunk is longer than twice `finest_chars`.
+    Minimises the sum over all chunks of the squared relative distance from `finest_chars`, plus `_PARAGRAPH` for every
+    paragraph that begins inside a chunk. No chunk is longer than twice `finest_chars`.
 
     Args:
         text: Any text.
-        finest_chars: Length that is aimed at, in characters, ≥ 1.
+        finest_chars: Target length in characters, ≥ 1.
     """
     ends = units(text, unit_chars(finest_chars))
     length, possible = candidates(ends, unit_chars(finest_chars))
@@ -220,7 +220,7 @@ def _make_semantic(options: Options) -> Split:
 
 
 def _make_learned(options: Options) -> Split:
-    # Others do not wait for torch.
+    # Other chunkers do not need torch.
     from mog_assets.chunking.learned import opened, spans_of
 
     assert options.weights is not None
@@ -240,10 +240,10 @@ CHUNKERS: dict[str, Chunker] = {
     "semantic": Chunker(_make_semantic, sentence_vectors=True),
     "learned": Chunker(_make_learned, sentence_vectors=True, trained=True),
 }
-"""Every chunker by the name that `chunker` in `mog.yaml` gives it."""
+"""All chunkers by their name in `mog.yaml`."""
 
 
 def takes_vectors(settings: ChunkerSettings) -> bool:
-    """Whether the chunker that is chosen takes vectors of sentences: one that is trained may read the text itself."""
+    """Whether the chosen chunker uses vectors of sentences: a trained one may read the text itself."""
     chunker = CHUNKERS[settings.name]
     return chunker.sentence_vectors and not (chunker.trained and settings.training.encoder)

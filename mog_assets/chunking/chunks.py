@@ -1,7 +1,7 @@
 """Chunks: level-1 spans that tile a document, and coarser levels by index arithmetic.
 
 References: Zhong et al. 2024 (Mix-of-Granularity), section 3.1: a chunk of level j is two adjacent chunks of level j−1
-of the same document; a trailing odd chunk is promoted alone. Only level-1 spans are stored.
+of the same document; a trailing odd chunk is promoted alone to the next level. Only level-1 spans are stored.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ class Layout:
 
     @property
     def nbytes(self) -> int:
-        """About as many bytes as it takes, with `document_of` and the offsets of a few levels."""
+        """Approximate size in bytes, with `document_of` and the offsets of a few levels."""
         of_documents = sum(map(sys.getsizeof, self.documents)) + 5 * self.offsets.nbytes
         return of_documents + self.spans.nbytes + self.spans.nbytes // 2
 
@@ -91,7 +91,7 @@ class Layout:
 
 
 def chunk_text(title: str, text: str) -> str:
-    """What is encoded for a chunk: its document's title, then its text."""
+    """The encoded text of a chunk: its document's title, then its text."""
     return f"{title}\n{text}" if title else text
 
 
@@ -113,14 +113,14 @@ def split_bucket(
         out: Parquet file to write.
         chunker: Name of the chunker.
         finest_chars: See `Options`, like `tokens`.
-        previous: What this function wrote for an earlier state of the bucket, with whatever options.
+        previous: Output of this function for an earlier state of the bucket, with any options.
         tokens: See `Options`.
         vectors: `.npy` file of the vectors of the documents' units in order, for a chunker that takes them.
         weights: File of a trained model, for a chunker that has one.
         encoder: See `Options`.
 
     Returns:
-        Number of documents split: those that `previous` does not have with all that their spans follow from.
+        Number of documents split: those without an entry in `previous` for the same text, vectors and options.
     """
     table = pq.read_table(documents, columns=["text", "sha256"])
     texts = table["text"].to_pylist()
@@ -150,7 +150,7 @@ def _sha256(path: str) -> str:
 
 
 def bucket_units(documents: Path, finest_chars: int) -> list[str]:
-    """The texts of the units of a bucket's documents, in order, that chunkers take the vectors of."""
+    """The texts of the units of a bucket's documents, in order, whose vectors chunkers use."""
     found = []
     for text in pq.read_table(documents, columns=["text"])["text"].to_pylist():
         found += [text[start:end] for start, end in spans_to(units(text, unit_chars(finest_chars))).tolist()]
@@ -158,7 +158,7 @@ def bucket_units(documents: Path, finest_chars: int) -> list[str]:
 
 
 def _unit_vectors(texts: Sequence[str], finest_chars: int, path: str) -> list[np.ndarray]:
-    """The vectors of each text's units, from a file of those of all."""
+    """The vectors of each text's units, from a file with those of all texts."""
     stops = np.cumsum([len(units(text, unit_chars(finest_chars))) for text in texts])
     vectors = np.load(path, mmap_mode="r")
     if stops[-1] != len(vectors):

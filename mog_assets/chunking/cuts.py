@@ -1,4 +1,4 @@
-"""Cuts: the geometry of spans that tile a text, and the cheapest of all cuts."""
+"""Cuts: the geometry of spans that tile a text, and the cheapest cut."""
 
 from __future__ import annotations
 
@@ -15,18 +15,17 @@ def unit_chars(finest_chars: int) -> int:
 
 
 def spans_to(ends: Sequence[int] | np.ndarray) -> Spans:
-    """Spans that touch, the first from 0, each to one of these offsets."""
+    """Adjacent spans, the first from 0, each to one of these offsets."""
     after = np.asarray(ends, np.int64)
     return np.stack([np.concatenate([[0], after[:-1]]), after], axis=1) if len(after) else np.zeros((0, 2), np.int64)
 
 
-# Units of the longest chunk that is looked at, but for one that is a unit by itself: prose of twice a thousand
-# characters has some fifteen.
+# Most units of a chunk, except a single long unit: two thousand characters of prose have about fifteen.
 WINDOW = 24
 
 
 def opening(text: str, ends: np.ndarray) -> np.ndarray:
-    """Which units of a text open a paragraph: the first, and those behind a blank line; bool of shape (units,).
+    """Which units of a text open a paragraph: the first, and those after a blank line; bool of shape (units,).
 
     Args:
         text: The text.
@@ -42,15 +41,15 @@ def opening(text: str, ends: np.ndarray) -> np.ndarray:
 
 
 def candidates(ends: np.ndarray, longest: int) -> tuple[np.ndarray, np.ndarray]:
-    """The chunks that a text could have.
+    """The possible chunks of a text.
 
     Args:
         ends: Offsets of the ends of its n units.
         longest: Characters of the longest chunk. A unit that is longer is a chunk of its own.
 
     Returns:
-        Characters of the chunk from the start of each unit to the end of each that follows, int64 of shape
-        (n, WINDOW); and whether there can be such a chunk, bool of the same shape.
+        Characters of the chunk from the start of each unit to the end of each following one, int64 of shape (n,
+        WINDOW); and whether such a chunk is possible, bool of the same shape.
     """
     last = np.arange(len(ends))[:, None] + np.arange(WINDOW)
     starts = np.concatenate([[0], ends[:-1]]).astype(np.int64)
@@ -59,12 +58,11 @@ def candidates(ends: np.ndarray, longest: int) -> tuple[np.ndarray, np.ndarray]:
 
 
 def least(cost: np.ndarray, penalty: float = 0) -> list[int]:
-    """The cut of a text whose chunks cost least in all.
+    """The cut of a text with the lowest total cost of its chunks.
 
     Args:
-        cost: Of the chunk from each unit to each that follows, float of shape (n, WINDOW); infinite where there is
-            none.
-        penalty: What every chunk costs besides; may be negative.
+        cost: Of the chunk from each unit to each following one, float of shape (n, WINDOW); infinite if impossible.
+        penalty: Additional cost of every chunk; may be negative.
 
     Returns:
         Increasing numbers, the last one n: chunks end with these many units.

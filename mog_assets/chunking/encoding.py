@@ -1,4 +1,4 @@
-"""Vectors of the texts of buckets, a file for each bucket."""
+"""Vectors of the texts of buckets, one file per bucket."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def encode_buckets(
 
     Args:
         work: Of the artefact that the files belong to.
-        keys: What the texts of each bucket follow from, by logical name of a `.parquet` file.
+        keys: What determines the texts of each bucket, by logical name of a `.parquet` file.
         count: Number of texts of a bucket.
         texts: The texts of a bucket, in order; called only for those that are encoded.
     """

@@ -13,12 +13,12 @@ from mog_assets.chunking.chunks import Layout
 from mog_assets.tables import numbers, read_table
 from resources.store import Artefact
 
-# Layouts that stay in memory: those of two million chunks.
+# Cache size: the layouts of two million chunks.
 _KEPT_BYTES = 64 << 20
 
 
 class _Opened:
-    """The layouts that were opened last, as many as `_KEPT_BYTES` have room for."""
+    """Cache of the last opened layouts, at most `_KEPT_BYTES`."""
 
     def __init__(self) -> None:
         self._layouts: OrderedDict[tuple[object, ...], Layout] = OrderedDict()
@@ -41,12 +41,12 @@ class _Opened:
                 self._bytes -= oldest.nbytes
 
 
-# Every asset of a corpus opens the same layout, and some open those of all corpora one after the other.
+# All assets of a corpus open the same layout, and some open those of all corpora in turn.
 _OPENED = _Opened()
 
 
 def bucket_layout(documents: Path, spans: Path) -> Layout:
-    """The layout of one bucket; one that was opened a short while ago is not read again."""
+    """The layout of one bucket, from the cache if it was opened recently."""
     states = (path.stat() for path in (documents, spans))
     key = (documents, spans, *((s.st_mtime_ns, s.st_size) for s in states))
     layout = _OPENED.find(key)
@@ -65,11 +65,11 @@ def _read_layout(documents: Path, spans: Path) -> Layout:
 
 
 def join_layouts(corpus: str, parts: Sequence[Layout]) -> Layout:
-    """The layout of a corpus from those of its buckets, or of several corpora, in order.
+    """Join the layouts of the buckets of a corpus, or of several corpora, in order.
 
     Args:
         corpus: Its name.
-        parts: What it is made of.
+        parts: The layouts to join.
     """
     counts = np.concatenate([np.diff(p.offsets) for p in parts]) if parts else np.zeros(0, np.int64)
     return Layout(

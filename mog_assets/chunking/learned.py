@@ -1,15 +1,15 @@
-"""The learned chunker: a small transformer over sentence vectors says what each possible chunk costs.
+"""The learned chunker: a small transformer over sentence vectors predicts the cost of each possible chunk.
 
-The vectors are those of sentences by themselves, or come from an encoder that reads the text of the window.
+The vectors are those of single sentences, or come from an encoder that reads the text of the window.
 
-A possible chunk is a run of units (sentences, see `units`) of at most `longest` characters and `WINDOW` units. The
-scorer looks at the units that a chunk could hold from one start on, as in the paper's window, and gives every end of a
-unit among them a score: of what the chunk up to there costs those who look for an answer in it. The text is cut where
-the costs of all its chunks, and a penalty for each, come to the least.
+A possible chunk is a run of units (sentences, see `units`) of at most `longest` characters and `WINDOW` units. From one
+start, the scorer sees the units that a chunk could contain, as in the paper's window, and gives the end of each unit a
+score: how much the chunk up to there costs in tokens until an answer is found. The text is cut where the sum of the
+costs of all its chunks, and a penalty for each, is lowest.
 
 References: "Optimizing Retrieval Augmented Generation with Learned Chunking" (Markowitz and Galiya; SYSTEMS.md,
-section 3). There the chunker takes the best end of a window and moves on from it; the cheapest cut of the whole text
-needs fewer tokens (docs/results.md has the figures), and its penalty sets the mean length.
+section 3). There the chunker takes the best end of a window and continues from it; the cheapest cut of the whole text
+needs fewer tokens (figures in docs/results.md), and its penalty sets the mean length.
 """
 
 from __future__ import annotations
@@ -29,14 +29,14 @@ from mog_assets.chunking.text_encoder import opened as opened_encoder
 from mog_assets.tensors import decode, encode
 from resources.errors import MogError
 
-# The unit before the start and the one behind the window are seen as well.
+# The scorer also sees the unit before the start and the unit after the window.
 _SEEN = WINDOW + 2
 _WORD = re.compile(r"\w+")
-# Raised with what a scorer is told or learns: weights and chunks made before are then made again.
+# Raised when the inputs or the training of a scorer change: weights and chunks are then rebuilt.
 VERSION = "1"
-# What the scorer is told of a unit besides its vector, and of its place in the window.
+# Number of features of a unit besides its vector, and of its place in the window.
 UNIT_FEATURES, PLACE_FEATURES = 9, 4
-# Starts that are scored at a time, and where their texts are read: attention to 512 tokens takes memory.
+# Starts that are scored at a time, without and with an encoder: attention over 512 tokens takes memory.
 _BATCH, _READ_BATCH = 512, 32
 
 
@@ -45,8 +45,8 @@ class Shape:
     """The sizes of a scorer.
 
     Attributes:
-        vector: Entries of a sentence vector.
-        width: Entries of the transformer's states.
+        vector: Size of a sentence vector.
+        width: Size of the transformer's states.
         layers: Number of its layers.
         heads: Number of its heads.
     """
@@ -59,11 +59,11 @@ class Shape:
 
 @dataclass(frozen=True)
 class Scorer:
-    """A scorer that may be used.
+    """A trained scorer.
 
     Attributes:
         weights: Its parameters, float32.
-        facts: `encoder` (the name of the one that was trained with it, None where there is none), `shape`,
+        facts: `encoder` (name of the encoder that was trained with it, or None), `shape`,
             `finest_chars`, `objective`, `penalty`, `seed`, and the `device` that it was trained on.
     """
 
@@ -73,11 +73,11 @@ class Scorer:
 
 @dataclass(frozen=True)
 class WindowTokens:
-    """The tokens of the text of each window, from the first unit that is seen to the last, as far as an encoder reads.
+    """The tokens of the text of each window, from the first unit seen to the last, up to the encoder's limit.
 
     Attributes:
-        tokens: int32 array of shape (n, length): their ids, −1 behind the last.
-        column: int8 array of the same shape: the column of `Windows.units` whose unit holds the token, −1 for none.
+        tokens: int32 array of shape (n, length): their ids, −1 after the last.
+        column: int8 array of the same shape: the column of `Windows.units` with the token's unit, −1 for none.
     """
 
     tokens: np.ndarray
@@ -86,15 +86,15 @@ class WindowTokens:
 
 @dataclass(frozen=True)
 class Windows:
-    """What a scorer is given of a text: a window for each unit that a chunk may start with.
+    """The scorer's input for a text: a window for each unit that a chunk may start with.
 
     Attributes:
-        units: int64 array of shape (n, WINDOW + 2): the unit before the start, the window, the unit behind it.
-        seen: bool array of the same shape: which of them there are.
+        units: int64 array of shape (n, WINDOW + 2): the unit before the start, the window, the unit after it.
+        seen: bool array of the same shape: which of them exist.
         features: float32 array of shape (n, WINDOW + 2, features).
         possible: bool array of shape (n, WINDOW): whether a chunk may go from the start to the end of that unit. With
-            an `encoder`, it reads that far, or the unit is the first.
-        reading: For an encoder; None where vectors of sentences are taken.
+            an encoder, only if it reads that far, or if the unit is the first.
+        reading: Tokens for an encoder; None if vectors of sentences are used.
     """
 
     units: np.ndarray
@@ -112,7 +112,7 @@ def windows(text: str, ends: np.ndarray, vectors: np.ndarray | None, longest: in
         ends: Offsets of the ends of its n units.
         vectors: Their unit vectors, float of shape (n, size); None with a tokenizer.
         longest: Characters of the longest chunk. A unit that is longer is a chunk of its own.
-        tokenizer: Of an encoder that reads the windows, in place of vectors.
+        tokenizer: Of an encoder that reads the windows, instead of vectors.
     """
     n = len(ends)
     opens = opening(text, ends)
@@ -148,14 +148,14 @@ def _reading(text: str, ends: np.ndarray, index: np.ndarray, seen: np.ndarray, t
     tokens, column = np.full(shape, -1, np.int32), np.full(shape, -1, np.int8)
     for row, (ids, place) in enumerate(read):
         tokens[row, : len(ids)] = ids
-        # Columns follow the units, of which the start is in the second.
+        # Columns are in the order of the units; the start is in the second.
         unit = np.searchsorted(ends, begin[row] + place, side="right")
         column[row, : len(ids)] = np.where(place >= 0, unit - row + 1, -1)
     return WindowTokens(tokens, column)
 
 
 def joined(parts: Sequence[Windows]) -> Windows:
-    """The windows of several texts as those of one: units of each are numbered after those of the texts before it."""
+    """Join the windows of several texts; the units of each are numbered after those of the texts before it."""
     first = np.cumsum([0, *(len(part.units) for part in parts)])
     reading = None
     if readings := [part.reading for part in parts if part.reading is not None]:
@@ -195,7 +195,7 @@ def _unit_features(text: str, ends: np.ndarray, opens: np.ndarray, vectors: np.n
 
 
 def network(shape: Shape) -> Any:
-    """The untrained scorer, a torch module: from vectors, features and seen to a score for each end in the window."""
+    """The untrained scorer, a torch module: maps vectors, features and seen to a score for each end in the window."""
     from torch import nn
 
     class Network(nn.Module):
@@ -203,7 +203,7 @@ def network(shape: Shape) -> Any:
             super().__init__()
             self.vector = nn.Linear(shape.vector, shape.width)
             self.features = nn.Linear(UNIT_FEATURES + PLACE_FEATURES, shape.width)
-            # Vectors of few articles are soon learned by heart.
+            # The vectors of few articles are quickly overfitted.
             self.forget = nn.Dropout(0.3)
             layer = nn.TransformerEncoderLayer(
                 shape.width, shape.heads, 2 * shape.width, 0.1, "gelu", batch_first=True, norm_first=True
@@ -211,7 +211,7 @@ def network(shape: Shape) -> Any:
             self.layers = nn.TransformerEncoder(layer, shape.layers, enable_nested_tensor=False)
             self.norm = nn.LayerNorm(shape.width)
             self.score = nn.Linear(shape.width, 1)
-            # It reads no text: vectors are given.
+            # It reads no text, only vectors.
             self.tokenizer = None
 
         def forward(self, vectors: Any, features: Any, seen: Any) -> Any:
@@ -223,19 +223,19 @@ def network(shape: Shape) -> Any:
 
 
 def device() -> str:
-    """Where scorers are trained and used: `cuda` where torch finds such a device, else `cpu`."""
+    """The device of scorers: `cuda` if torch finds one, else `cpu`."""
     import torch
 
     return "cuda" if torch.cuda.is_available() else "cpu"
 
 
 def forward(model: Any, found: Windows, vectors: np.ndarray | None, rows: slice | np.ndarray) -> Any:
-    """Scores of some windows by a network: a tensor of shape (rows, as many ends as any of them has), on its device.
+    """Scores of some windows by a network: a tensor of shape (rows, most ends of any row), on its device.
 
     Args:
-        model: From `network`, or `joint` where the windows are to be read.
+        model: From `network`, or `joint` if the windows are read.
         found: The windows.
-        vectors: Unit vectors of the units, float of shape (units, size); None where windows are read.
+        vectors: Unit vectors of the units, float of shape (units, size); None if windows are read.
         rows: Which of the windows.
     """
     import torch
@@ -255,7 +255,7 @@ def forward(model: Any, found: Windows, vectors: np.ndarray | None, rows: slice 
 
 
 def scores(model: Any, found: Windows, vectors: np.ndarray | None) -> np.ndarray:
-    """Scores of a network: float32 of shape (starts, WINDOW); what they are of impossible chunks means nothing."""
+    """Scores of a network: float32 of shape (starts, WINDOW); those of impossible chunks have no meaning."""
     import torch
 
     model.eval()
@@ -269,32 +269,32 @@ def scores(model: Any, found: Windows, vectors: np.ndarray | None) -> np.ndarray
 
 
 def weights_of(model: Any) -> dict[str, np.ndarray]:
-    """What a network has learned, by name; of names that share a tensor, the first."""
+    """Weights of a network, by name; of names that share a tensor, the first."""
     own = {name for name, _ in (*model.named_parameters(), *model.named_buffers())}
     return {name: held.cpu().numpy() for name, held in model.state_dict().items() if name in own}
 
 
 def set_weights(model: Any, weights: Mapping[str, np.ndarray]) -> None:
-    """Give a network what `weights_of` took from one of the same structure.
+    """Load weights from `weights_of` into a network of the same structure.
 
     Raises:
-        ValueError, RuntimeError: it was another structure.
+        ValueError, RuntimeError: the structure is another one.
     """
     import torch
 
     if wrong := sorted(weights_of(model).keys() ^ weights.keys()):
-        raise ValueError(f"weights of {', '.join(wrong[:5])} are missing, or of another network")
+        raise ValueError(f"weights are missing or belong to another network: {', '.join(wrong[:5])}")
     model.load_state_dict({name: torch.from_numpy(array.copy()) for name, array in weights.items()}, strict=False)
 
 
 def costs(scored: np.ndarray, possible: np.ndarray, objective: str) -> np.ndarray:
-    """What each possible chunk costs: float64 of shape (starts, WINDOW), infinite where there can be none.
+    """Cost of each possible chunk: float64 of shape (starts, WINDOW), infinite for impossible ones.
 
     Args:
         scored: From `scores`.
         possible: See `Windows`.
-        objective: What the scorer was trained for. `regression`: a score is the logarithm of the cost. `preference`:
-            the greater, the sooner a chunk ends there; its cost is −log of the softmax over the window.
+        objective: Training objective of the scorer. `regression`: a score is the logarithm of the cost. `preference`: a
+            higher score makes a chunk more likely to end there; its cost is −log of the softmax over the window.
     """
     values = scored.astype(np.float64)
     if objective == "regression":
@@ -305,28 +305,28 @@ def costs(scored: np.ndarray, possible: np.ndarray, objective: str) -> np.ndarra
 
 
 def penalty_for(mean_chars: float, characters: Sequence[int], held: Sequence[np.ndarray]) -> float:
-    """The penalty with which the chunks of some texts have a mean length, as nearly as it can be met.
+    """The penalty for which the chunks of some texts come closest to a mean length.
 
     Args:
         mean_chars: The length, in characters.
-        characters: Of each text.
+        characters: Length of each text.
         held: From `costs`, of each text.
     """
     wanted = sum(characters) / mean_chars
-    # Between a penalty that leaves nothing but the shortest chunks and one that leaves nothing but the longest.
+    # Between a penalty that gives only the shortest chunks and one that gives only the longest.
     span = max((float(cost[np.isfinite(cost)].max(initial=0)) for cost in held), default=0.0) * WINDOW + 1
     return bisected(lambda penalty: sum(len(least(cost, penalty)) for cost in held), wanted, span, 40, 0.002)
 
 
 def bisected(chunks: Callable[[float], int], wanted: float, span: float, steps: int, equal: float = 0.0) -> float:
-    """The value with which there are as many chunks as wanted, as nearly as it can be met.
+    """The value for which the number of chunks comes closest to `wanted`, by bisection.
 
     Args:
-        chunks: Their number, which does not grow with the value.
-        wanted: How many there should be.
-        span: The value lies between minus and plus this.
+        chunks: Number of chunks by value; must not increase with the value.
+        wanted: Target number.
+        span: The value is between −span and span.
         steps: How often the interval is halved, at most.
-        equal: Numbers that differ by this share are as good as equal.
+        equal: Numbers that differ by at most this share count as equal.
     """
     low, high = -span, span
     for _ in range(steps):
@@ -346,7 +346,7 @@ def opened(weights: Path, encoder: Mapping[str, Path] | None = None) -> tuple[Sc
         encoder: The `FILES` of the encoder that was trained with it, by name.
 
     Raises:
-        MogError: the file is none, or not that of a scorer with such an encoder.
+        MogError: the file is not that of a scorer, or not of one with such an encoder.
     """
     try:
         arrays, facts = decode(weights.read_bytes())
@@ -365,7 +365,7 @@ def opened(weights: Path, encoder: Mapping[str, Path] | None = None) -> tuple[Sc
 
 
 def stored(scorer: Scorer) -> bytes:
-    """A safetensors file that says itself what it is; equal scorers give equal bytes."""
+    """A self-describing safetensors file; equal scorers give equal bytes."""
     return encode({name: np.ascontiguousarray(a) for name, a in scorer.weights.items()}, scorer.facts)
 
 
@@ -374,14 +374,14 @@ def spans_of(text: str, finest_chars: int, vectors: np.ndarray | None, scorer: S
 
     Args:
         text: Any text.
-        finest_chars: Mean length that the penalty was chosen for, on the documents that the scorer was trained on.
+        finest_chars: Mean length that the penalty was chosen for, on the training documents.
         vectors: Unit vectors of the text's units of at most `unit_chars` characters, float of shape (units, size);
             None for a network that reads the text.
         scorer: Trained for `finest_chars`.
         model: Its network.
 
     References: SYSTEMS.md, section 3: "A sentence longer than the window is forced to be a chunk of its own." It is a
-    unit, or several where it is longer than a chunk may be.
+    unit, or several units if it is longer than the longest chunk.
     """
     ends = units(text, unit_chars(finest_chars))
     if vectors is not None and len(vectors) != len(ends):

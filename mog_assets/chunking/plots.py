@@ -1,4 +1,4 @@
-"""Pictures of chunks and of the training of a chunker."""
+"""Plots of chunks and of the training of a chunker."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from mog_assets.plots import new_figure, png
 
 def length_histogram(lengths: np.ndarray, level: int) -> bytes:
     """Histogram of chunk lengths in characters, as PNG."""
-    # One for every level of every corpus: placed by hand, it is drawn once, not a second time to find its margins.
+    # One for every level of every corpus: with fixed margins it is drawn only once.
     figure = new_figure(5, 2.4, layout=None)
     axes = figure.add_axes((0.14, 0.21, 0.83, 0.67))
     axes.hist(lengths, bins=40, color="#4c72b0")
@@ -26,7 +26,7 @@ def chunker_curves(curve: Sequence[Mapping[str, float]], best_epoch: int) -> byt
 
     Args:
         curve: Dicts with epoch, train_loss, train_tokens and validation_tokens.
-        best_epoch: The epoch whose weights were kept.
+        best_epoch: The epoch whose weights are used.
     """
     figure = new_figure(7, 2.8)
     loss, tokens = figure.subplots(1, 2)

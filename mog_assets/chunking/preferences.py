@@ -1,4 +1,4 @@
-"""Preferences between two ends of one chunk: what the objective `preference` of the learned chunker learns from.
+"""Preferences between two ends of one chunk: training data of the learned chunker's objective `preference`.
 
 References: "Train the Chunker End-to-End on Question Answering"; SYSTEMS.md, section 3.
 """
@@ -18,7 +18,7 @@ from mog_assets.chunking.tokens_to_answer import Distractors, tokens_of_some
 
 @dataclass(frozen=True)
 class Pair:
-    """Two ends of one chunk, the first of which gave fewer tokens to answer."""
+    """Two ends of one chunk; the first gave fewer tokens to answer."""
 
     article: int
     start: int
@@ -34,17 +34,17 @@ def preferences(
     every: bool,
     rng: np.random.Generator,
 ) -> list[Pair]:
-    """Preferences between the end that is taken and one drawn instead, for each question once.
+    """One preference per question: between the greedy end of a chunk and a randomly drawn end.
 
-    An article is cut greedily up to the chunk that holds the question's answer. There another end is drawn by the
-    softmax of the scores; from either on it is cut greedily to its end. Ties are passed over.
+    An article is cut greedily up to the chunk with the question's answer. There another end is drawn from the softmax
+    of the scores; after either end, the rest of the article is cut greedily. Ties are skipped.
 
     Args:
         articles: The articles.
         scored: Their scores, from `learned.scores`.
-        others: What the questions of each meet besides its own chunks.
+        others: The chunks of other articles, as distractors for the questions of each.
         bonus: Added to a score for each full length of the longest chunk, so that chunks keep their mean length.
-        every: Compare the tokens of all questions from there on, not those of the one.
+        every: Compare the tokens of all questions from there on, not only those of the one.
         rng: Draws the ends.
     """
     found = []
@@ -64,7 +64,7 @@ def preferences(
                 continue
             drawn = int(rng.choice(WINDOW, p=chances / chances.sum()))
             asked = np.flatnonzero(article.answers[:, 0] >= start) if every else np.array([question])
-            # Where a cut leaves an answer in two, no number of tokens is enough: more than any article has.
+            # If a cut splits an answer, the number of tokens is set above that of any article.
             either = [
                 np.minimum(tokens_of_some(article, article.numbers(cut), other, asked), 1e6).sum()
                 for cut in (_onward(path[1:], start + end + 1, following) for end in (taken, drawn))
@@ -90,7 +90,7 @@ def _onward(path: Sequence[int], end: int, following: np.ndarray) -> list[int]:
 
 
 def bonus_for(articles: Sequence[Article], scored: Sequence[np.ndarray], chars: int) -> float:
-    """The bonus with which greedy chunks have a mean length."""
+    """The bonus that gives greedy chunks this mean length."""
 
     def chunks(bonus: float) -> int:
         count = 0

@@ -1,4 +1,4 @@
-"""Tables of rows per document, computed again only for the documents that changed."""
+"""Tables of rows per document, recomputed only for changed documents."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ columns."""
 
 
 def write_rows(out: Path, keys: Sequence[str], previous: Path | None, compute: Compute) -> int:
-    """Write the rows of all documents of a bucket, in order, taking from a previous file what it has.
+    """Write the rows of all documents of a bucket, in order, reusing those of a previous file.
 
     Args:
-        out: Parquet file to write; its bytes follow from `keys` and `compute` alone, whatever `previous` holds.
-        keys: Per document, what its rows follow from, but for what is the same of all documents of both files.
-        previous: A file that this function wrote for an earlier state of the bucket, None where there is none.
+        out: Parquet file to write; its bytes depend only on `keys` and `compute`, not on `previous`.
+        keys: Per document, what determines its rows, except what is the same for all documents of both files.
+        previous: A file that this function wrote for an earlier state of the bucket, or None.
         compute: See `Compute`; called with the positions of documents whose keys `previous` does not have.
 
     Returns:

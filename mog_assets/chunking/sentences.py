@@ -6,10 +6,10 @@ import re
 
 import numpy as np
 
-# A sentence ends after its final punctuation, closing quotes and brackets, and the white space that follows; where the
-# next one starts with a lower-case letter the full stop belonged to an abbreviation. A line break ends any line.
-# The first character stands before the alternatives, because the engine then looks for nothing else in between. A run
-# of full stops is tried once, at its start: tried at each, a line of a million would take its square.
+# A sentence ends after its final punctuation, closing quotes and brackets, and the white space that follows; if the
+# next one starts with a lower-case letter, the full stop belongs to an abbreviation. A line break ends any sentence.
+# The first character is before the alternatives, because the engine then searches for it alone. A run of full stops is
+# tried once, at its start: trying each would take quadratic time on a line of a million.
 _END = re.compile(
     r"[.!?…。！？\n](?:"
     r"(?<=\n)\s*|(?<=[。！？])[。！？]*\s*|"
@@ -18,7 +18,7 @@ _END = re.compile(
 _ABBREVIATION = re.compile(
     r"(?:\b(?:[A-Z]|Dr|Mr|Mrs|Ms|Prof|St|vs|etc|e\.g|i\.e|cf|al|Fig|fig|No|no|approx|ca|Inc|Ltd|Jr|Sr|U\.S))$"
 )
-# No model's tokenizer: what counts must not change with the encoder or the reader.
+# Not a model's tokenizer: counts must not change with the encoder or the reader.
 _TOKEN = re.compile(r"\w+|[^\w\s]")
 
 
@@ -56,10 +56,10 @@ def sentence_ends(text: str) -> np.ndarray:
 
 
 def units(text: str, longest: int) -> np.ndarray:
-    """Offsets just after each sentence, where one of more than `longest` characters counts as several.
+    """Offsets just after each sentence; a sentence of more than `longest` characters counts as several.
 
-    It is cut at white space, and where there is none, anywhere: what has no sentence ends, such as a table, would
-    otherwise be a unit as long as its document.
+    It is cut at white space, or anywhere if there is none: a text without sentence ends, such as a table, would
+    otherwise be one unit as long as its document.
 
     Args:
         text: Any text.
@@ -83,7 +83,7 @@ def units(text: str, longest: int) -> np.ndarray:
 
 
 def cut(text: str, start: int, limit: int) -> int:
-    """The offset after the last white space that lies behind `start` and before `limit`, else `limit`."""
+    """The offset after the last white space between `start` and `limit`, else `limit`."""
     within = text[start + 1 : limit]
     if not within or within[-1].isspace():
         return limit

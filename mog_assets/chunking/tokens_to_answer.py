@@ -1,8 +1,8 @@
-"""How many tokens are read until an answer is found, in chunks of training documents: what good chunks keep low.
+"""How many tokens are read until an answer is found, in chunks of training documents. Good chunks keep it low.
 
-A question is asked of chunks by the similarity of vectors. Its tokens to answer are those of all chunks, best first, up
-to and including the one that holds the answer. Chunks of other documents, and the document's own elsewhere, are the
-same distractors whatever chunk the answer is in.
+Chunks are ranked for a question by vector similarity. The tokens to answer are those of all chunks, best first, up to
+and including the one with the answer. Chunks of other documents, and of other parts of the document, are the same
+distractors for every choice of the answer's chunk.
 
 References: "Optimizing Retrieval Augmented Generation with Learned Chunking" (Markowitz and Galiya); SYSTEMS.md,
 section 3.
@@ -17,7 +17,7 @@ import numpy as np
 
 from mog_assets.chunking.articles import Article, packed
 
-# A question's cost in a chunk, against its mean over chunks, is at most so many times as much, or as little.
+# A question's cost in a chunk is clipped to this factor above or below its mean over chunks.
 _EXTREME = np.exp(3)
 # Similarities of questions and chunks that are in memory at a time.
 _BLOCK = 4_000_000
@@ -25,7 +25,7 @@ _BLOCK = 4_000_000
 
 @dataclass(frozen=True)
 class Distractors:
-    """Chunks that questions of one article meet besides its own: sorted by similarity, with tokens summed up.
+    """Chunks of other articles, for the questions of one article: sorted by similarity, with cumulative tokens.
 
     Attributes:
         similarity: float32 of shape (questions, chunks), descending.
@@ -41,7 +41,7 @@ class Distractors:
 
 
 def distractors(articles: Sequence[Article], cuts: Sequence[Sequence[int]]) -> Iterator[Distractors]:
-    """What the questions of each article meet in the chunks of the others.
+    """Yield for each article the chunks of the others, ranked for its questions.
 
     Args:
         articles: The articles.
@@ -63,7 +63,7 @@ def distractors(articles: Sequence[Article], cuts: Sequence[Sequence[int]]) -> I
 
 
 def tokens_to_answer(articles: Sequence[Article], cuts: Sequence[Sequence[int]]) -> list[np.ndarray]:
-    """Tokens to answer of every question over the chunks of all articles; infinite where no chunk holds its answer.
+    """Tokens to answer of every question over the chunks of all articles; infinite if no chunk contains its answer.
 
     Args:
         articles: The articles.
@@ -76,7 +76,7 @@ def tokens_to_answer(articles: Sequence[Article], cuts: Sequence[Sequence[int]])
     asked = [len(article.questions) for article in articles]
     questions = np.concatenate([article.questions.astype(np.float32) for article in articles])
     similarity, read = (np.concatenate(column) for column in zip(*map(_within, articles, numbers), strict=True))
-    # The chunks of some articles at a time, for the questions of all others.
+    # The chunks of some articles at a time, for all questions.
     for some in _blocks([len(own) for own in numbers], _BLOCK // max(len(questions), 1)):
         pairs = list(zip(articles[some], numbers[some], strict=True))
         chunks = np.concatenate([article.chunks[own].astype(np.float32) for article, own in pairs])
@@ -88,7 +88,7 @@ def tokens_to_answer(articles: Sequence[Article], cuts: Sequence[Sequence[int]])
 
 
 def _blocks(sizes: Sequence[int], most: int) -> Iterator[slice]:
-    """Runs of things of some sizes that come to at most so much together, or are one thing."""
+    """Consecutive items whose sizes sum to at most `most`, or single items."""
     start = total = 0
     for place, size in enumerate(sizes):
         if total + size > most and place > start:
@@ -99,7 +99,7 @@ def _blocks(sizes: Sequence[int], most: int) -> Iterator[slice]:
 
 
 def _leave_out_own(ahead: np.ndarray, first: int, asked: Sequence[int], chunks: Sequence[int]) -> None:
-    """Clear what questions have in common with chunks of their own articles, of which the first has this number."""
+    """Clear the entries of questions with chunks of their own articles; `first` is the number of the first chunk."""
     row, column = sum(asked[:first]), 0
     for questions, own in zip(asked[first:], chunks, strict=False):
         ahead[row : row + questions, column : column + own] = False
@@ -116,9 +116,9 @@ def tokens_of_some(article: Article, chunks: np.ndarray, other: Distractors, ask
 def _within(
     article: Article, chunks: np.ndarray, asked: np.ndarray | slice = slice(None)
 ) -> tuple[np.ndarray, np.ndarray]:
-    """How similar the best chunk of the article is that holds each answer, and how many tokens are read in its own.
+    """Similarity of the article's best chunk that contains each answer, and the tokens read in the article.
 
-    −∞ and infinitely many where no chunk holds it.
+    −∞ and infinity if no chunk contains it.
     """
     similar = article.similarities[asked][:, chunks]
     holds = article.holding(chunks)[asked]
@@ -128,12 +128,12 @@ def _within(
 
 
 def chunk_costs(articles: Sequence[Article], finest_chars: int) -> list[np.ndarray]:
-    """What the possible chunks cost the questions whose answers they hold: float64 of shape (n, WINDOW) per article.
+    """Costs of possible chunks for questions whose answers they contain: float64 of shape (n, WINDOW) per article.
 
-    A question's tokens to answer, were its answer in a chunk and all else packed, are divided by their geometric mean
-    over the chunks that could hold the answer: how hard it is by itself is no matter of where the text is cut. All
-    questions of an article count together, scaled to one question a unit, so that articles that were asked more count
-    as others.
+    The cost is the question's tokens to answer if its answer is in that chunk and all other text is packed, divided by
+    their geometric mean over the chunks that could contain the answer: the difficulty of the question itself does not
+    depend on the cuts. The costs of an article's questions are summed and scaled to one question per unit, so that
+    articles with more questions do not count more.
     """
     cuts = [packed(article, finest_chars) for article in articles]
     found = []
@@ -147,13 +147,13 @@ def chunk_costs(articles: Sequence[Article], finest_chars: int) -> list[np.ndarr
             if not len(could):
                 continue
             similar = article.similarities[question]
-            # The packed chunk that has the answer now gives way to the one that would have it.
+            # The possible chunk replaces the packed chunk with the answer.
             rivals = own[~holds[question]]
             order = np.argsort(-similar[rivals], kind="stable")
             summed = np.concatenate([[0], np.cumsum(article.size(rivals)[order])])
             ahead = np.searchsorted(-similar[rivals][order], -similar[could], side="right")
             read = other.before(question, similar[could]) + summed[ahead] + size[could]
-            # White space has no tokens.
+            # White space has 0 tokens.
             cost = np.log(np.maximum(read, 1))
             total[could] += np.clip(np.exp(cost - cost.mean()), 1 / _EXTREME, _EXTREME)
         target = np.zeros(article.could.shape)

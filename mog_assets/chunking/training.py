@@ -1,4 +1,4 @@
-"""How the learned chunker is trained: questions with known answer spans say what chunks should have been.
+"""Training of the learned chunker: questions with known answer spans show which chunks would have been best.
 
 References: "Optimizing Retrieval Augmented Generation with Learned Chunking" (Markowitz and Galiya), "Train the Chunker
 End-to-End on Question Answering"; SYSTEMS.md, section 3.
@@ -34,19 +34,19 @@ from mog_assets.chunking.tokens_to_answer import Distractors, chunk_costs, distr
 from mog_assets.config import ChunkerTraining
 from resources.errors import MogError
 
-# Tokens to answer at which curves and early stopping count a question as lost: its tail would decide every mean.
+# Cap on the tokens to answer of a question, for curves and early stopping: the tail would dominate every mean.
 LOST = 2000
 
 
 @dataclass(frozen=True)
 class TrainedScorer:
-    """A scorer, and how it was trained.
+    """A scorer and its training history.
 
     Attributes:
-        scorer: Of the epoch with the fewest tokens to answer on held-out articles.
+        scorer: From the epoch with the fewest tokens to answer on held-out articles.
         curve: Per epoch: `epoch` (from 1), `train_loss`, `train_tokens`, `validation_tokens` (tokens to answer, at most
             `LOST`, with chunks of the mean length).
-        files: `FILES` of the encoder that was trained with it, by name; none without one.
+        files: `FILES` of the encoder that was trained with it, by name; empty without one.
     """
 
     scorer: Scorer
@@ -55,7 +55,7 @@ class TrainedScorer:
 
 
 State = dict[str, Any]
-"""Where training stands after an epoch: `arrays`, by name, and `facts`, as JSON values."""
+"""The state of training after an epoch: `arrays`, by name, and `facts`, as JSON values."""
 
 
 def train(
@@ -70,15 +70,15 @@ def train(
 ) -> TrainedScorer:
     """Train a scorer, on a CUDA device where there is one.
 
-    The same arguments give the same weights, also where training was interrupted; on CUDA as nearly as it adds up.
+    The same arguments give the same weights, even if training was interrupted; on CUDA up to rounding.
 
     Args:
-        articles: Training documents. Where the settings name an encoder, they have it, and it is trained as well.
-        held_out: Which of them tell when to stop, bool array of shape (articles,).
+        articles: Training documents. If the settings name an encoder, they have it, and it is trained as well.
+        held_out: Which of them are used for early stopping, bool array of shape (articles,).
         finest_chars: Mean length of chunks, in characters.
         settings: Of the training.
         seed: Of weights, order, dropout and drawn ends.
-        advance: Called with 1 when an epoch is over.
+        advance: Called with 1 after each epoch.
         resume: The last state that `save` was given.
         save: Called after each epoch.
 
@@ -116,14 +116,14 @@ def train(
         data = _Data.of(fit, finest_chars, settings)
         while not _over(curve, settings):
             epoch = len(curve) + 1
-            # What an epoch draws follows from its number, so that one that goes on draws the same.
+            # The random numbers of an epoch depend on its number, so resumed training draws the same.
             torch.manual_seed(seed * 100_003 + epoch)
             try:
                 loss = data.epoch(model, optimiser, np.random.default_rng([seed, epoch]))
             except torch.OutOfMemoryError as error:
                 raise MogError(
-                    f"chunker.training.batch_size: expected windows that fit into the memory of the device ({where}) "
-                    f"together, got {settings.batch_size}: lower it ({' '.join(str(error).split())[:200]})"
+                    f"chunker.training.batch_size: expected a number of windows that fit into the memory of the device "
+                    f"({where}), got {settings.batch_size}: lower it ({' '.join(str(error).split())[:200]})"
                 ) from error
             if not np.isfinite(loss):
                 raise MogError(
@@ -168,7 +168,7 @@ def _over(curve: Sequence[Mapping[str, float]], settings: ChunkerTraining) -> bo
 def _cuts(
     model: Any, articles: Sequence[Article], finest_chars: int, settings: ChunkerTraining
 ) -> tuple[list[list[int]], float]:
-    """How articles are cut now into chunks of a mean length, and the penalty that does it."""
+    """The current cuts of articles into chunks of a mean length, and the penalty for that length."""
     held = [costs(scores(model, a.windows, a.vectors), a.windows.possible, settings.objective) for a in articles]
     penalty = penalty_for(finest_chars, [int(a.ends[-1]) for a in articles], held)
     return [least(cost, penalty) for cost in held], penalty
@@ -176,7 +176,7 @@ def _cuts(
 
 @dataclass(frozen=True)
 class _Data:
-    """Training windows of all articles, and what their losses are made of."""
+    """Training windows of all articles, and the inputs of their losses."""
 
     articles: Sequence[Article]
     finest_chars: int
@@ -203,7 +203,7 @@ class _Data:
         return cls(articles, finest_chars, settings, found, vectors, first, targets, others)
 
     def epoch(self, model: Any, optimiser: Any, rng: np.random.Generator) -> float:
-        """Learn from all there is once; the mean loss."""
+        """Train one epoch; returns the mean loss."""
         import torch
 
         pairs = self._pairs(model, rng) if self.targets is None else None
@@ -220,7 +220,7 @@ class _Data:
         return total / max(len(order), 1)
 
     def _regression(self, model: Any, starts: Any) -> Any:
-        """Poisson deviance, but for what no score changes: costs are sums of as many parts as there are questions."""
+        """Poisson deviance up to a constant: a cost is a sum over questions."""
         import torch
 
         out = forward(model, self.windows, self.vectors, starts.numpy())

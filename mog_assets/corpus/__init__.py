@@ -1,1 +1,1 @@
-"""Read and normalise documents; record what could not be used."""
+"""Read and normalise documents; record those that cannot be used."""

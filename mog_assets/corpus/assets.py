@@ -28,7 +28,7 @@ from mog_assets.recipe import Recipe, Work
 from resources.store import Store, digest
 
 GROUP = "corpus"
-# What is read also follows from these.
+# The result of reading also depends on these.
 _LIBRARIES = [unicodedata.unidata_version, *map(version, ("beautifulsoup4", "charset-normalizer"))]
 
 
@@ -39,7 +39,7 @@ def _source(settings: Settings, corpus: str | None) -> object:
 
 
 def build_documents(work: Work) -> None:
-    """Read, normalise and bucket the documents of a corpus, those that have not changed from the previous artefact."""
+    """Read, normalise and bucket the documents of a corpus; unchanged ones are copied from the previous artefact."""
     assert work.corpus is not None
     source = work.settings.corpora[work.corpus]
     remembered = work.settings.home / "cache" / f"reading-{work.corpus}.parquet"
@@ -57,7 +57,7 @@ def build_documents(work: Work) -> None:
                 lost |= _write_bucket(work, name, path, [outcome.digest for outcome in outcomes], reading)
         if not lost:
             break
-        # Known, but in no artefact: it was interrupted, damaged, or another document had the same id.
+        # Remembered, but in no artefact: a run was interrupted or the artefact damaged, or an id was a duplicate.
         memory.forget(lost)
     path, there = work.file("quarantine.parquet", [vars(q) for q in reading.quarantined])
     if not there:
@@ -81,9 +81,9 @@ def build_documents(work: Work) -> None:
 
 
 def _write_bucket(work: Work, name: str, path: Path, digests: Sequence[str], reading: Reading) -> set[str]:
-    """Write a bucket of documents, given by their digests; nothing where some are lost, which are returned.
+    """Write a bucket of documents, given by their digests; if some are lost, write nothing and return those.
 
-    A document that was not read now is taken from the previous artefact.
+    Documents that were not read now come from the previous artefact.
     """
     previous = work.draft.previous
     held: dict[str, Document] = {}
@@ -105,24 +105,24 @@ def _write_json(work: Work, name: str, value: Any) -> None:
 
 
 def leftovers(store: Store, corpora: Iterable[str]) -> dict[str, list[str]]:
-    """What the store holds of corpora that are not among `corpora`: keys of assets by corpus, whole or not."""
+    """Artefacts, complete or not, of corpora that are not in `corpora`: asset keys by corpus."""
     found: dict[str, list[str]] = {}
     root = store.folder("")
     # An asset's key has one part or two.
     for folder in sorted([*root.glob("*/corpus/*"), *root.glob("*/*/corpus/*")]):
-        # A file there was moved aside, and is nobody's corpus.
+        # A file here was moved aside; it is not a corpus.
         if folder.is_dir():
             found.setdefault(folder.name, []).append(folder.parent.parent.relative_to(root).as_posix())
     return {corpus: assets for corpus, assets in found.items() if corpus not in set(corpora)}
 
 
 def build_registry(work: Work) -> None:
-    """Write down which corpora there are, and remove all that is held of others."""
+    """Record the configured corpora and delete all data of others."""
     store, corpora = work.tools.store, sorted(work.settings.corpora)
     gone = leftovers(store, corpora)
     artefacts = points = 0
     for corpus, assets in gone.items():
-        # Points first: as long as an artefact is there, an interrupted removal is known to be unfinished.
+        # Points first: while an artefact exists, an interrupted removal is known to be unfinished.
         points += sum(_remove_points(work, asset, corpus) for asset in assets if asset.startswith("collections/"))
         for asset in assets:
             with store.lock(asset, corpus):
@@ -138,7 +138,7 @@ def build_registry(work: Work) -> None:
 
 def _remove_points(work: Work, asset: str, corpus: str) -> int:
     store, level = work.tools.store, asset.rsplit("_", 1)[1]
-    # An interrupted first upsert leaves points and no manifest of theirs: vectors, of whichever corpus, tell the size.
+    # An interrupted first upsert leaves points without a manifest: take the size from the vectors of any corpus.
     known = (store.find(f"embeddings/level_{level}", c) for c in (corpus, *work.settings.corpora))
     sizes = (vectors.manifest.counts.get("size") for vectors in known if vectors is not None)
     size = next((int(size) for size in sizes if size is not None), None)
@@ -156,7 +156,7 @@ def recipes(settings: Settings) -> list[Recipe]:
         Recipe(
             key="corpus_registry",
             build=build_registry,
-            description="The corpora of mog.yaml. Building it removes what is held of any other corpus.",
+            description="The corpora of mog.yaml. Building it deletes all data of other corpora.",
             group=GROUP,
             partitioned=False,
             source=lambda settings, _: sorted(settings.corpora),
@@ -167,7 +167,7 @@ def recipes(settings: Settings) -> list[Recipe]:
         Recipe(
             key="documents",
             build=build_documents,
-            description="Documents of a corpus, normalised, in buckets; what could not be used, and why.",
+            description="Normalised documents of a corpus, in buckets; skipped documents with the reason.",
             group=GROUP,
             settings=lambda tools: tools.settings.buckets,
             source=_source,

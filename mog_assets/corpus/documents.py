@@ -1,7 +1,7 @@
-"""Read a corpus: documents from `.jsonl[.gz]` files or folders, normalised, with what could not be used and why.
+"""Read a corpus: documents from `.jsonl[.gz]` files or folders, normalised, with a reason for each that is skipped.
 
-A document that cannot be used is recorded and passed over; it never stops a corpus. What an earlier reading knows of
-a record that did not change is taken from its memory; the result is the same as without.
+A document that cannot be used is skipped and recorded; it never stops a corpus. The outcomes of unchanged records are
+taken from the memory of an earlier reading; the result is the same as without it.
 """
 
 from __future__ import annotations
@@ -30,9 +30,9 @@ from mog_assets.corpus.memory import Journal, Memory, Outcome, Stamp
 from mog_assets.corpus.spool import Spool
 from resources.errors import MogError
 
-# Raised when the same bytes come to another document.
+# Raised when the same bytes give another document.
 READER = "2"
-# Longer ones are texts in the wrong place, and every passage of a document repeats its id.
+# A longer id is a text in the wrong field, and every passage of a document repeats its id.
 _LONGEST_ID = 1000
 
 _SCHEMA = pa.schema(
@@ -51,13 +51,13 @@ _QUARANTINE_SCHEMA = pa.schema([("place", pa.string()), ("id", pa.string()), ("r
 
 @dataclass(frozen=True)
 class Document:
-    """A document as the project works on it: NFC text; `shifts` maps offsets into the text as it was given.
+    """A normalised document: NFC text; `shifts` maps offsets in the original text.
 
     Attributes:
         sha256: Of title and text, in hexadecimal.
-        metadata: JSON. Under `mog` it says which encoding the text was in, where that was not UTF-8, and which
-            hidden characters it has. These stay in the text: evidence is given by offsets.
-        shifts: Pairs (offset in the given text, characters gained so far); empty when the text was NFC already.
+        metadata: JSON. Its key `mog` has the encoding of the text, if not UTF-8, and the hidden characters in it. These
+            stay in the text, because evidence is given by offsets.
+        shifts: Pairs (offset in the original text, characters gained so far); empty if the text was already NFC.
     """
 
     id: str
@@ -69,13 +69,13 @@ class Document:
 
     @property
     def digest(self) -> str:
-        """Of all that is stored of it, in hexadecimal."""
+        """Digest of everything that is stored of it, in hexadecimal."""
         whole = json.dumps([self.id, self.sha256, self.metadata, self.shifts], separators=(",", ":"))
         return hashlib.sha256(whole.encode()).hexdigest()
 
 
 def _packed(document: Document) -> str:
-    # No document holds a NUL.
+    # No document contains a NUL.
     shifts = json.dumps(document.shifts) if document.shifts else "[]"
     return "\0".join((document.id, document.title, document.text, document.sha256, document.metadata, shifts))
 
@@ -91,7 +91,7 @@ def _shifts(stored: Sequence[Sequence[int]]) -> tuple[tuple[int, int], ...]:
 
 @dataclass(frozen=True)
 class Quarantined:
-    """A document that was passed over: where it lies, its id where it has one, and why. All three are printable."""
+    """A skipped document: its place, its id if it has one, and the reason. All three are printable."""
 
     place: str
     id: str
@@ -100,12 +100,12 @@ class Quarantined:
 
 @dataclass
 class Reading:
-    """What came of reading a corpus.
+    """The result of reading a corpus.
 
     Attributes:
-        used: Outcomes of the documents of the corpus, in the order in which they were read.
-        normalised: Documents that were read now, by digest: all, unless a memory knew some. Their texts are on disk.
-        journal: What to remember for the next reading.
+        used: Outcomes of the documents of the corpus, in reading order.
+        normalised: Documents that were read now, by digest: all that the memory did not have. Their texts are on disk.
+        journal: The memory for the next reading.
     """
 
     used: list[Outcome] = field(default_factory=list)
@@ -115,7 +115,7 @@ class Reading:
 
     @property
     def documents(self) -> list[Document]:
-        """The documents of a corpus that was read without a memory, all in memory."""
+        """All documents of a corpus that was read without a memory, loaded at once."""
         return [self.document(outcome.digest) for outcome in self.used]
 
     def document(self, digest: str) -> Document:
@@ -125,7 +125,7 @@ class Reading:
 
 @dataclass(frozen=True)
 class _Record:
-    """A record of a file: its line (0: the whole file), what identifies its bytes (b"": nothing), what it comes to."""
+    """A record of a file: its line (0: the whole file), the hash of its bytes (b"": none), and its outcome."""
 
     line: int
     raw: bytes
@@ -137,16 +137,16 @@ def read_corpus(
 ) -> Reading:
     """Read a corpus.
 
-    Of documents with the same id, or with ids that are the same under NFC, the first is used.
+    If several documents have the same id, or ids that are equal under NFC, the first is used.
 
     Args:
         path: A `.jsonl[.gz]` file, or a folder.
         limit: Bytes that a document may have: a file, or a line of a `.jsonl` file.
-        memory: What is known from an earlier reading with the same limit.
-        folder: Where the documents lie until the reading is let go; None: where the system keeps temporary files.
+        memory: Memory of an earlier reading with the same limit.
+        folder: Folder for the documents until the reading is released; None for the system's temporary folder.
 
     Raises:
-        MogError: the path is missing, or holds no usable document, or there is no room for the documents.
+        MogError: the path is missing, or has no usable document, or the disk is full.
     """
     reading = Reading(normalised=Spool(folder))
     seen: dict[str, tuple[str, str]] = {}
@@ -169,7 +169,7 @@ def read_corpus(
                 else:
                     first, other = seen[key]
                     same = "" if other == outcome.id else ", composed differently (NFC),"
-                    reason = f"duplicate id: {outcome.id!r}{same} stands at {first} and at {place}; the first is used"
+                    reason = f"duplicate id: {outcome.id!r}{same} occurs at {first} and at {place}; the first is used"
             if reason:
                 reading.quarantined.append(Quarantined(place, printable(outcome.id), printable(reason)))
                 continue
@@ -178,15 +178,15 @@ def read_corpus(
         first_reason = "".join(f"; the first: {q.place}: {q.reason}" for q in reading.quarantined[:1])
         raise MogError(
             f"{path}: expected at least one usable document, found none "
-            f"({len(reading.quarantined)} passed over{first_reason})"
+            f"({len(reading.quarantined)} skipped{first_reason})"
         )
     return reading
 
 
 def _read_file(found: Found, limit: int, memory: Memory, spool: Spool) -> tuple[Stamp | None, Sequence[_Record]]:
-    """The records of a file, and its stamp where that can be trusted from now on; its documents go to the spool.
+    """The records of a file, and its stamp if it can be trusted from now on; its documents go to the spool.
 
-    Those of a file that changes while it is read may stay there: nobody asks for them.
+    Those of a file that changes while it is read may stay there unused.
     """
     assert found.status is not None
     now, stamp = time.time_ns(), Stamp.of(found.status)
@@ -203,7 +203,7 @@ def _read_file(found: Found, limit: int, memory: Memory, spool: Spool) -> tuple[
                     return stamp if stamp.settled(now) else None, records
     except OSError as error:
         return None, [_refused(0, b"", found.place, f"cannot be read: {error.strerror}")]
-    return None, [_refused(0, b"", found.place, "changed while it was read, twice")]
+    return None, [_refused(0, b"", found.place, "changed twice while it was read")]
 
 
 def _read_whole(found: Found, stream: BinaryIO, limit: int, memory: Memory, spool: Spool) -> Iterator[_Record]:
@@ -234,7 +234,7 @@ def _read_lines(found: Found, stream: BinaryIO, limit: int, memory: Memory, spoo
             if size > limit:
                 yield _refused(number, b"", "", too_long(size, limit))
                 continue
-            # No file's name starts with NUL: a line is never taken for a file.
+            # No file name starts with NUL, so a line is never mistaken for a file.
             raw = hashlib.sha256(b"\0" + line).digest()
             if raw in memory.outcomes:
                 yield _Record(number, raw, memory.outcomes[raw])
@@ -272,14 +272,14 @@ def _refused(line: int, raw: bytes, identity: str, reason: str) -> _Record:
 
 
 def make_document(identity: str, title: str, text: str, metadata: Any, notes: dict[str, Any]) -> Document:
-    """A document, normalised.
+    """Make a normalised document.
 
     Args:
         identity: Its id; kept as given.
         title: Normalised to NFC.
         text: Normalised to NFC; nothing else is changed in it.
         metadata: JSON value.
-        notes: What reading has to say about it.
+        notes: Notes from reading, for its metadata.
 
     Raises:
         ValueError: it cannot be used; the message is the reason.
@@ -297,7 +297,7 @@ def make_document(identity: str, title: str, text: str, metadata: Any, notes: di
     try:
         f"{identity}{title}{text}{noted}".encode()
     except UnicodeEncodeError as error:
-        raise ValueError(f"half of a surrogate pair at {error.start}, not valid text") from error
+        raise ValueError(f"lone surrogate at {error.start}, not valid text") from error
     if (position := f"{identity}{title}{text}".find("\0")) >= 0:
         # Title and text are hashed with a NUL between them.
         raise ValueError(f"NUL character, the first at {position} of id, title and text")
@@ -316,7 +316,7 @@ def read_lines(file: Path) -> Iterator[tuple[int, bytes]]:
     """Line number (from 1) and bytes of every line of a `.jsonl[.gz]` file that is not blank.
 
     Raises:
-        MogError: the file is missing, or is not the gzip file that its name promises.
+        MogError: the file is missing, or is named `.gz` but is not a gzip file.
     """
     try:
         with gzip.open(file) if file.name.endswith(".gz") else file.open("rb") as stream:
@@ -329,7 +329,7 @@ def read_lines(file: Path) -> Iterator[tuple[int, bytes]]:
 
 @cache
 def _composed() -> re.Pattern[str]:
-    """Matches a character with all that may compose with it: NFC never looks across the end of such a match."""
+    """Matches a character and all that may compose with it: NFC never crosses the end of such a match."""
     follows = {chr(c) for c in range(0x1160, 0x1200)}  # the vowels and finals of Hangul syllables
     for point in range(sys.maxunicode + 1):
         character = chr(point)
@@ -342,7 +342,7 @@ def _composed() -> re.Pattern[str]:
 
 
 def normalise(text: str) -> tuple[str, tuple[tuple[int, int], ...]]:
-    """NFC of a text, and how offsets move: pairs (offset in `text`, characters gained up to there)."""
+    """NFC of a text, and the shifts of offsets: pairs (offset in `text`, characters gained up to there)."""
     if unicodedata.is_normalized("NFC", text):
         return text, ()
     shifts, pieces, gained = [], [], 0
@@ -356,7 +356,7 @@ def normalise(text: str) -> tuple[str, tuple[tuple[int, int], ...]]:
 
 
 def shifted(offset: int, shifts: Any) -> int:
-    """An offset into the given text as an offset into the NFC text."""
+    """Convert an offset in the original text to one in the NFC text."""
     gained = 0
     for position, total in shifts or ():
         if offset < position:
@@ -379,7 +379,7 @@ _I = TypeVar("_I", bound=_Identified)
 
 
 def into_buckets(documents: Sequence[_I], buckets: int) -> dict[int, list[_I]]:
-    """Documents (or what stands for them) by bucket, buckets and documents in order; empty buckets are left out."""
+    """Documents (or their outcomes) by bucket, buckets and documents in order; empty buckets are left out."""
     result: dict[int, list[_I]] = {}
     for document in documents:
         result.setdefault(bucket_of(document.id, buckets), []).append(document)
@@ -393,7 +393,7 @@ def write_documents(documents: list[Document], path: Path) -> None:
 
 
 def load_documents(path: Path) -> dict[str, Document]:
-    """The documents of a bucket by digest, their hashes taken again; none where it cannot be read."""
+    """The documents of a bucket by digest, with recomputed hashes; empty if it cannot be read."""
     try:
         rows = pq.read_table(path, columns=["id", "title", "text", "metadata", "shifts"]).to_pylist()
     except (OSError, pa.ArrowException, UnicodeDecodeError):
@@ -406,5 +406,5 @@ def load_documents(path: Path) -> dict[str, Document]:
 
 
 def write_quarantine(quarantined: list[Quarantined], path: Path) -> None:
-    """Write the documents that were passed over as Parquet."""
+    """Write the skipped documents as Parquet."""
     pq.write_table(pa.Table.from_pylist([vars(q) for q in quarantined], schema=_QUARANTINE_SCHEMA), path)

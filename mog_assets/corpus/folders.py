@@ -1,6 +1,6 @@
-"""What lies in a corpus folder, found without opening anything, and files opened so that nothing can be hung or fooled.
+"""List a corpus folder without opening anything, and open files so that no file can hang or mislead the reader.
 
-Whoever fills a folder may put anything into it. Every entry is a file to read or has a reason why it is not read.
+A folder may contain anything. Every entry is either a file to read or has a reason why it is not read.
 """
 
 from __future__ import annotations
@@ -26,17 +26,17 @@ _KINDS = {
     stat.S_IFCHR: "character device",
     stat.S_IFBLK: "block device",
 }
-# Kinds of files that have a row of their own among those that are not opened.
+# Kinds of unopened files that get their own row.
 _KINDS_LISTED = 20
-# Control characters, line and paragraph separators, marks of direction, spaces without width, halves of surrogate
-# pairs. Joiners (U+200C, U+200D) are letters' business and stay.
+# Control characters, line and paragraph separators, direction marks, zero-width spaces, lone surrogates. Joiners
+# (U+200C, U+200D) are part of spelling and stay.
 _UNPRINTABLE = re.compile(
     "[\x00-\x1f\x7f-\x9f\u061c\u200b\u200e\u200f\u2028-\u202e\u2060\u2066-\u2069\ufeff\ud800-\udfff]"
 )
 
 
 def printable(text: str) -> str:
-    r"""A text that any terminal, page and UTF-8 file can hold: what cannot be seen is written out (`\n`, `\u202e`)."""
+    r"""A text that is safe in any terminal, page and UTF-8 file: invisible characters are escaped (`\n`, `\u202e`)."""
     return _UNPRINTABLE.sub(lambda m: m[0].encode("unicode_escape").decode("ascii"), text)
 
 
@@ -45,10 +45,10 @@ class Found:
     """An entry of a corpus.
 
     Attributes:
-        name: Path below the folder, as the file system gives it: bytes that are not UTF-8 are halves of surrogates.
-        path: What to open; not a link.
-        status: Of what lies at `path`.
-        refusal: Why it is not read; empty where it is.
+        name: Path below the folder, as the file system gives it: bytes that are not UTF-8 are lone surrogates.
+        path: The file to open; not a link.
+        status: Of the file at `path`.
+        refusal: Why it is not read; empty if it is read.
     """
 
     name: str
@@ -58,27 +58,27 @@ class Found:
 
     @property
     def place(self) -> str:
-        """The name as it is shown."""
+        """The name for display."""
         return printable(self.name)
 
     @property
     def lines(self) -> bool:
-        """Whether it holds a document a line."""
+        """Whether it has one document per line."""
         return self.name.lower().endswith(LINES)
 
 
 def scan(path: Path, limit: int) -> list[Found]:
-    """Everything in a corpus, in the order in which it is read: by the parts of the name.
+    """Everything in a corpus, in reading order: by the parts of the name.
 
-    Names that start with a dot are passed over, folders too. A link is read where it leads to a file in the folder.
-    Files of unknown kinds share an entry a kind.
+    Files and folders whose name starts with a dot are skipped. A link is read if its target is a file in the folder.
+    Files of unknown kinds share one entry per kind.
 
     Args:
         path: A `.jsonl[.gz]` file, or a folder.
         limit: Bytes that a file which is one document may have.
 
     Raises:
-        MogError: nothing is there, or it is a file of another kind.
+        MogError: the path does not exist, or is a file of another kind.
     """
     try:
         status = path.stat()
@@ -93,9 +93,9 @@ def scan(path: Path, limit: int) -> list[Found]:
 
 
 def source_state(path: Path, limit: int) -> list[list[Any]]:
-    """What a corpus looks like from outside, as JSON: equal as long as nothing was added, edited, renamed or removed.
+    """The state of a corpus, as JSON: equal as long as nothing was added, edited, renamed or removed.
 
-    Nothing is opened. An edit shows by size or time of change, another target of a link likewise.
+    Nothing is opened. An edit, or a new target of a link, changes the size or the modification time.
     """
 
     def state(found: Found) -> list[Any]:
@@ -131,16 +131,16 @@ def _scan_folder(root: str, limit: int) -> list[Found]:
 
 
 def _look_at(root: str, name: str, limit: int) -> Found:
-    path, what = os.path.join(root, name), "cannot be looked at"
+    path, what = os.path.join(root, name), "cannot be accessed"
     try:
         status = os.lstat(path)
         if stat.S_ISLNK(status.st_mode):
-            what = "link that leads nowhere"
+            what = "broken link"
             given = os.readlink(path)
             path = os.path.realpath(path, strict=True)
             status = os.lstat(path)
             if os.path.commonpath([root, path]) != root:
-                return Found(name, refusal=f"link that leads out of the folder, to {printable(given)}")
+                return Found(name, refusal=f"link to a place outside the folder: {printable(given)}")
             if stat.S_ISDIR(status.st_mode):
                 return Found(name, refusal=f"link to the folder {printable(given)}: not followed")
     except OSError as error:
@@ -156,16 +156,16 @@ def _look_at(root: str, name: str, limit: int) -> Found:
 
 
 def too_long(size: int, limit: int) -> str:
-    """The reason of a document that has more bytes than it may."""
-    return f"expected at most {limit} bytes a document (max_document_mb), got {size}: not read"
+    """The reason for skipping a document with too many bytes."""
+    return f"expected at most {limit} bytes per document (max_document_mb), got {size}: not read"
 
 
 def _unknown(strangers: dict[str, list[str]]) -> list[Found]:
     kinds = sorted(strangers, key=lambda kind: (-len(strangers[kind]), kind))
-    rows = [(f"of unknown kind {printable(kind)}" if kind else "without a suffix", kind) for kind in kinds]
+    rows = [(f"unknown kind {printable(kind)}" if kind else "no suffix", kind) for kind in kinds]
     result = [_stranger(what, strangers[kind]) for what, kind in rows[:_KINDS_LISTED]]
     if rest := [name for _, kind in rows[_KINDS_LISTED:] for name in strangers[kind]]:
-        result.append(_stranger(f"of {len(rows) - _KINDS_LISTED} further unknown kinds", rest))
+        result.append(_stranger(f"{len(rows) - _KINDS_LISTED} further unknown kinds", rest))
     return result
 
 
@@ -180,11 +180,11 @@ def opened(path: str) -> Iterator[BinaryIO]:
     """A regular file, open for reading bytes.
 
     Raises:
-        OSError: it cannot be opened, or is no regular file by now.
+        OSError: it cannot be opened, or is no longer a regular file.
     """
-    # Since the folder was listed, a FIFO or a link may have taken the place: neither may hang or mislead the reader.
+    # Since the folder was listed, a FIFO or a link may have replaced the file: neither may hang or mislead the reader.
     flags = os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_NOCTTY | os.O_CLOEXEC
     with os.fdopen(os.open(path, flags), "rb") as stream:
         if not stat.S_ISREG(os.fstat(stream.fileno()).st_mode):
-            raise OSError(None, "no regular file any more")
+            raise OSError(None, "no longer a regular file")
         yield stream

@@ -1,4 +1,4 @@
-"""From bytes to titles and texts: encodings, JSON lines, HTML. Whatever cannot be read is said, never guessed."""
+"""From bytes to titles and texts: encodings, JSON lines, HTML. What cannot be read is reported, never guessed."""
 
 from __future__ import annotations
 
@@ -9,23 +9,23 @@ from collections.abc import Iterator
 from pathlib import PurePosixPath
 from typing import Any, Protocol
 
-# That of UTF-32 starts with that of UTF-16.
+# UTF-32 first: its mark starts with that of UTF-16.
 _MARKS = {
     codecs.BOM_UTF32_LE: "utf-32",
     codecs.BOM_UTF32_BE: "utf-32",
     codecs.BOM_UTF16_LE: "utf-16",
     codecs.BOM_UTF16_BE: "utf-16",
 }
-# What documents without a mark are written in, of what is still met; with rarer ones, detection errs more often.
+# Encodings that are still common in documents without a mark; with rarer ones, detection errs more often.
 _LEGACY = [
     *("cp1250", "cp1251", "cp1252", "cp1253", "cp1254", "cp1255", "cp1256", "cp1257", "cp866", "koi8_r"),
     *("iso8859_2", "iso8859_5", "iso8859_7", "cp932", "euc_jp", "gb18030", "big5", "cp949"),
 ]
-# An encoding is certain when letters are as frequent as in some language (coherence, 0 to 1), when hardly anything
-# looks like wrong decoding (chaos, 0 to 1), and when no encoding that gives another text comes near.
+# An encoding is certain if letters are as frequent as in some language (coherence, 0 to 1), if hardly anything looks
+# wrongly decoded (chaos, 0 to 1), and if no encoding that gives another text scores nearly as well.
 _LEAST_COHERENCE, _MOST_CHAOS, _LEAD = 0.3, 0.1, 0.02
 _CONTROL = re.compile("[\x00-\x08\x0e-\x1f\x7f-\x9f]")
-# Marks of direction, and characters without width other than joiners, which are part of spelling.
+# Direction marks and zero-width characters, except joiners, which are part of spelling.
 _HIDDEN = re.compile("[\u00ad\u061c\u200b\u200e\u200f\u202a-\u202e\u2060-\u2064\u2066-\u2069\ufeff]")
 
 
@@ -65,12 +65,12 @@ def _detect(raw: bytes, wrong: str) -> tuple[str, str]:
     rivals = [m.coherence for m in matches[1:] if m.chaos <= _MOST_CHAOS and str(m) != str(best)]
     certain = best.coherence >= _LEAST_COHERENCE and best.chaos <= _MOST_CHAOS
     if not certain or max(rivals, default=0.0) > best.coherence - _LEAD or _CONTROL.search(str(best)):
-        raise ValueError(f"{wrong}; perhaps {best.encoding}, which is not certain: save it as UTF-8")
+        raise ValueError(f"{wrong}; possibly {best.encoding}, but not certain: save it as UTF-8")
     return str(best), best.encoding
 
 
 def hidden_characters(text: str) -> dict[str, int]:
-    """How often each character occurs that is not seen and may reorder or split what is: `{"U+202E": 2}`."""
+    """Count of each invisible character that may reorder or split visible text: `{"U+202E": 2}`."""
     if text.isascii():
         return {}
     counts: dict[str, int] = {}
@@ -83,7 +83,7 @@ def hidden_characters(text: str) -> dict[str, int]:
 def read_text(name: str, text: str) -> tuple[str, str]:
     """Title and text of a file that is one document.
 
-    The title is that of the page, the first heading, or a first line of at most 120 characters, else the file's name.
+    The title is that of the page, the first heading, a first line of at most 120 characters, or else the file's name.
 
     Raises:
         ValueError: the HTML cannot be parsed.
@@ -99,8 +99,8 @@ def read_text(name: str, text: str) -> tuple[str, str]:
 
 
 def _closed(html: str) -> str:
-    """HTML in which whatever starts also ends; what never ends becomes text."""
-    # Python's parser looks for each end up to the end of the page: 200 kB of `<!--` took 46 s.
+    """HTML in which every construct is closed; unclosed ones become text."""
+    # Python's parser searches the whole page for each end: 200 kB of `<!--` took 46 s.
     comments = html.rfind("-->") + 1
     html = html[:comments] + html[comments:].replace("<!--", "&lt;!--")
     tags = html.rfind(">") + 1
@@ -119,8 +119,8 @@ def _html_text(html: str, fallback: str) -> tuple[str, str]:
         title = heading.get_text(" ", strip=True) if heading else fallback
         body = soup.body or soup
         return title or fallback, re.sub(r"\n\s*\n+", "\n\n", body.get_text("\n")).strip()
-    except Exception as error:  # The parser has errors of several kinds for pages that were made to break it.
-        raise ValueError(f"HTML that cannot be parsed: {type(error).__name__}: {error}") from error
+    except Exception as error:  # The parser raises several kinds of errors for hostile pages.
+        raise ValueError(f"the HTML cannot be parsed: {type(error).__name__}: {error}") from error
 
 
 class _Readable(Protocol):
@@ -128,9 +128,9 @@ class _Readable(Protocol):
 
 
 def split_lines(stream: _Readable, limit: int | None = None) -> Iterator[tuple[int, bytes, int]]:
-    """Number (from 1), bytes without white space around them, and size of every line that is not blank.
+    """Number (from 1), stripped bytes, and size of every line that is not blank.
 
-    Of a line that has more than `limit` bytes only the size is kept.
+    A line of more than `limit` bytes is not kept, only its size.
     """
     number = 0
     while line := stream.readline(-1 if limit is None else limit + 1):
@@ -146,14 +146,14 @@ def split_lines(stream: _Readable, limit: int | None = None) -> Iterator[tuple[i
 
 
 def other_encoding(line: bytes) -> str | None:
-    """The encoding that the first line of a file is marked with, where that is not UTF-8."""
+    """The encoding given by the byte order mark of a file's first line, if it is not UTF-8."""
     return next((encoding for mark, encoding in _MARKS.items() if line.startswith(mark)), None)
 
 
 def parse_line(line: bytes) -> dict[str, Any] | str:
     """The JSON object on a line, or what is wrong with it.
 
-    Stricter than `json.loads`: NaN and infinities are not JSON, and of two equal keys none is the right one.
+    Stricter than `json.loads`: NaN, infinities and duplicate keys are errors.
     """
     try:
         record = json.loads(line.decode("utf-8-sig"), object_pairs_hook=_unique, parse_constant=_no_constant)
@@ -169,9 +169,9 @@ def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     if len(result) != len(pairs):
         keys = [key for key, _ in pairs]
         twice = next(key for key in keys if keys.count(key) > 1)
-        raise ValueError(f"key {twice[:40]!r} stands twice in an object")
+        raise ValueError(f"key {twice[:40]!r} occurs twice in an object")
     return result
 
 
 def _no_constant(name: str) -> Any:
-    raise ValueError(f"{name} is no JSON number")
+    raise ValueError(f"{name} is not a JSON number")

@@ -1,7 +1,7 @@
-"""What earlier readings of a corpus found, so that a record that did not change is not read again.
+"""The outcomes of earlier readings of a corpus, so that unchanged records are not read again.
 
-Every line of it is true whatever became of the artefact: these bytes, read by this version, come to this. It can be
-deleted at any time.
+Each row says: these bytes, read by this version, give this outcome. So it stays valid whatever happens to the artefact,
+and can be deleted at any time.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import NamedTuple
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-# A file that changed less than this before it was read may change again without its status showing it.
+# A file that changed less than this long before it was read may change again with the same status.
 _RACY_NS = 2_000_000_000
 
 _SCHEMA = pa.schema(
@@ -36,7 +36,7 @@ _SCHEMA = pa.schema(
 
 
 class Stamp(NamedTuple):
-    """What the status of a file says about its content: equal stamps that are `settled` mean equal bytes."""
+    """The status of a file, as a proxy for its content: equal stamps that are `settled` mean equal bytes."""
 
     size: int
     mtime_ns: int
@@ -45,24 +45,24 @@ class Stamp(NamedTuple):
 
     @classmethod
     def of(cls, status: os.stat_result) -> Stamp:
-        """From a status."""
+        """Make a stamp from a status."""
         return cls(status.st_size, status.st_mtime_ns, status.st_ctime_ns, status.st_ino)
 
     def settled(self, now_ns: int) -> bool:
-        """Whether a reading that began at `now_ns` may trust it; git calls the others racy."""
+        """Whether a reading that began at `now_ns` can trust it; git calls the others racy."""
         return now_ns - max(self.mtime_ns, self.ctime_ns) >= _RACY_NS
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """What a record comes to by itself, whatever else its corpus holds.
+    """The outcome of one record, independent of the rest of its corpus.
 
     Attributes:
-        id: Of the document, or what stands for it.
-        digest: Of all that is stored of the document; empty where the record is passed over.
+        id: Of the document, or a substitute.
+        digest: Of everything that is stored of the document; empty if the record is skipped.
         characters: Of the normalised text.
         bytes: Of the normalised text as UTF-8.
-        reason: Why it is passed over; empty for a document.
+        reason: Why it is skipped; empty for a document.
     """
 
     id: str
@@ -74,26 +74,26 @@ class Outcome:
 
 @dataclass
 class Memory:
-    """Outcomes by SHA-256 of the record, and the records (line, SHA-256) of every file whose stamp was settled."""
+    """Outcomes by SHA-256 of the record, and the records (line, SHA-256) of every file with a settled stamp."""
 
     outcomes: dict[bytes, Outcome] = field(default_factory=dict)
     files: dict[str, tuple[Stamp, list[tuple[int, bytes]]]] = field(default_factory=dict)
 
     def of_file(self, name: str, stamp: Stamp) -> list[tuple[int, bytes]] | None:
-        """The records of a file that is as it was, where all their outcomes are known."""
+        """The records of an unchanged file, if all their outcomes are known."""
         known, records = self.files.get(name, (None, []))
         if known != stamp or any(raw not in self.outcomes for _, raw in records):
             return None
         return records
 
     def forget(self, digests: set[str]) -> None:
-        """Forget the outcomes that are one of these documents."""
+        """Remove the outcomes of these documents."""
         self.outcomes = {raw: outcome for raw, outcome in self.outcomes.items() if outcome.digest not in digests}
 
 
 @dataclass
 class Journal:
-    """The memory that a reading writes, a row a record."""
+    """The memory that a reading writes, one row per record."""
 
     rows: list[tuple[str, int, bytes, Stamp | None, Outcome]] = field(default_factory=list)
 
@@ -110,7 +110,7 @@ class Journal:
 
 
 def load_memory(path: Path, signature: str) -> Memory:
-    """The memory at `path`; an empty one where there is none, or a damaged one, or one of another signature."""
+    """The memory at `path`; empty if it is missing, damaged, or has another signature."""
     memory = Memory()
     try:
         if (pq.read_schema(path).metadata or {}).get(b"signature") != signature.encode():

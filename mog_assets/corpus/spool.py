@@ -1,4 +1,4 @@
-"""Texts on disk while a corpus is read, so that those of all its documents are never in memory together."""
+"""Texts on disk while a corpus is read, so that they are never all in memory."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pathlib import Path
 
 from resources.scratch import Scratch
 
-# Characters that wait in memory: a small corpus never comes to the disk.
+# Characters buffered in memory: a small corpus is never written to disk.
 _WAITING = 32_000_000
 
 
@@ -16,7 +16,7 @@ class Spool(Mapping[str, str]):
     """Texts by key.
 
     Args:
-        folder: Where the file for them lies; None: where the system keeps temporary files.
+        folder: Folder of their file; None for the system's temporary folder.
     """
 
     def __init__(self, folder: Path | None = None) -> None:
@@ -26,10 +26,10 @@ class Spool(Mapping[str, str]):
         self._places: dict[str, tuple[int, int]] = {}
 
     def add(self, key: str, text: str) -> None:
-        """Keep a text; one that is already there under this key stays.
+        """Add a text; an existing text with this key stays.
 
         Raises:
-            MogError: there is no room for it.
+            MogError: the disk is full.
         """
         if key in self:
             return

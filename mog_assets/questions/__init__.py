@@ -1,1 +1,1 @@
-"""Question sets: questions, their splits, and the gold evidence in the corpora they are asked of."""
+"""Question sets: questions, their splits, and the gold evidence in their corpora."""

@@ -34,7 +34,7 @@ def build_questions(work: Work) -> None:
         trained_on = [q for q in reading.questions if q.split in sets[name].train]
         shared = {q.id for q in sharing_evidence(trained_on, tested)}
         reading.questions = [q for q in reading.questions if q.id not in shared]
-        reason = "training question with evidence of a test question: what is trained on is never scored"
+        reason = "training question that shares evidence with a test question: training data is never scored"
         reading.problems += [
             {"place": sets[name].path.name, "id": identity, "reason": reason} for identity in sorted(shared)
         ]
@@ -45,7 +45,7 @@ def build_questions(work: Work) -> None:
         problems += [{"question set": name, **problem} for problem in reading.problems]
         work.counts |= {
             f"{name}: questions": len(reading.questions),
-            f"{name}: passed over": len(reading.problems),
+            f"{name}: skipped": len(reading.problems),
             f"{name}: with evidence of test questions": len(shared),
             f"{name}: evidence in other corpora": reading.elsewhere,
         }
@@ -55,7 +55,7 @@ def build_questions(work: Work) -> None:
         sample = [{"question": q.question, "kind": q.kind, "split": q.split} for q in reading.questions[:5]]
         work.show_table(f"{name}: sample", sample)
     work.recomputed["questions read"] = sum(n for name, n in work.counts.items() if name.endswith(": questions"))
-    work.show_table("passed over", problems[:20])
+    work.show_table("skipped", problems[:20])
     work.info["problems"] = problems[:1000]
     work.info["splits"] = {name: dict(reading.splits) for name, reading in readings.items()}
     rows = [
@@ -72,7 +72,7 @@ def _use(question_set: QuestionSetSettings, split: str) -> str:
 
 
 def _read_question_set(work: Work, name: str) -> QuestionReading:
-    """The questions of the kinds that are wanted."""
+    """The questions of the configured kinds."""
     question_set = work.settings.question_sets[name]
     known = {corpus: _known_documents(work, corpus) for corpus in question_set.corpora}
     try:

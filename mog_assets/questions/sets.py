@@ -1,4 +1,4 @@
-"""Read question sets: questions, their splits, and the gold evidence in the corpora they are asked of."""
+"""Read question sets: questions, their splits, and the gold evidence in their corpora."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from mog_assets.corpus.documents import parse_line, printable, read_lines, shift
 from resources.errors import MogError
 
 _TEXTS = ("id", "question", "kind", "split", "answer", "long_answer")
-# Splits are columns of tables and lines of messages.
+# Names of splits appear in table columns and messages.
 _LONGEST_SPLIT = 64
 
 
@@ -34,12 +34,12 @@ class Evidence:
 
 @dataclass(frozen=True)
 class Question:
-    """A question with what is known of its answer.
+    """A question with its answer and evidence.
 
     Attributes:
         answer: The letter of an option, or a text.
         long_answer: The answer in a sentence or more.
-        aliases: Other texts that are as good as `answer`.
+        aliases: Other texts that are equally correct.
     """
 
     id: str
@@ -54,24 +54,24 @@ class Question:
 
     @property
     def document(self) -> str:
-        """The document that the question counts as being about, `corpus/id`: that of its first evidence.
+        """The document that the question is about, `corpus/id`: that of its first evidence.
 
         Questions about one document are not independent: training and validation never share one, and intervals and
-        tests draw documents. A question without evidence is a document of its own, `/id`: no corpus has an empty name.
+        tests resample documents. A question without evidence is its own document, `/id`: no corpus has an empty name.
 
-        Of several documents the first counts. To join all documents that a question connects makes one of most:
-        9 groups of the sample project's 103 test questions, 77 of them in two, against 19 documents. In simulations
-        with these questions, whose values have a correlation of .3 for each document they share, 95 % intervals over
-        the joined groups cover 98 % at 1.6 times the width, over first documents 93 to 94 %, over questions 70 to 75 %.
-        In the public sets it is all one: of 100 questions of MuSiQue that have 2 to 4 documents each, 98 groups are
-        left; of 1,684 of BioASQ 1,449, and 1,583 first documents.
+        If there are several documents, the first counts. Joining all documents that a question connects would merge
+        most of them: the sample project's 103 test questions make 9 groups, 77 questions in two of them, against 19
+        documents. In simulations with these questions, whose values have a correlation of .3 for each document they
+        share, 95 % intervals over the joined groups cover 98 % at 1.6 times the width, over first documents 93 to 94 %,
+        over questions 70 to 75 %. In the public sets it makes little difference: 100 questions of MuSiQue with 2 to 4
+        documents each make 98 groups; 1,684 of BioASQ make 1,449, against 1,583 first documents.
         """
         return f"{self.evidence[0].corpus}/{self.evidence[0].doc}" if self.evidence else f"/{self.id}"
 
 
 @dataclass(frozen=True)
 class KnownDocument:
-    """What checking evidence needs of a document."""
+    """The properties of a document that the evidence check needs."""
 
     characters: int
     shifts: Any
@@ -79,12 +79,12 @@ class KnownDocument:
 
 @dataclass
 class QuestionReading:
-    """What came of reading a question set.
+    """The result of reading a question set.
 
     Attributes:
-        problems: Questions that were passed over: file and line, id, reason.
-        elsewhere: Number of questions left out because their evidence lies in none of the named corpora.
-        splits: Number of questions of each split in the file, whether they can be used or not.
+        problems: Questions that were skipped: file and line, id, reason.
+        elsewhere: Number of questions left out because all their evidence is in corpora that are not named.
+        splits: Number of questions of each split in the file, usable or not.
     """
 
     questions: list[Question] = field(default_factory=list)
@@ -97,15 +97,15 @@ def read_questions(path: Path, documents: Mapping[str, Mapping[str, KnownDocumen
     """Read a question set and check its evidence.
 
     Args:
-        path: A `.jsonl[.gz]` file, one question a line.
+        path: A `.jsonl[.gz]` file, one question per line.
         documents: The documents of every corpus that the set names, by corpus and id.
 
     Returns:
-        Questions whose evidence, where they have any, lies inside known documents of the named corpora. Offsets are
-        those of the normalised texts.
+        Questions without evidence, or with all evidence inside known documents of the named corpora. Offsets refer to
+        the normalised texts.
 
     Raises:
-        MogError: the file is missing, or holds no usable question.
+        MogError: the file is missing, or has no usable question.
     """
     reading = QuestionReading()
     seen: dict[str, str] = {}
@@ -115,7 +115,7 @@ def read_questions(path: Path, documents: Mapping[str, Mapping[str, KnownDocumen
         identity = str(record.get("id", "")) if isinstance(record, dict) else ""
         wrong = record if isinstance(record, str) else _fault(record)
         if not wrong and identity in seen:
-            wrong = f"duplicate id: {identity!r} stands at {seen[identity]} and at {place}; the first is used"
+            wrong = f"duplicate id: {identity!r} occurs at {seen[identity]} and at {place}; the first is used"
         if wrong:
             reading.problems.append({"place": place, "id": printable(identity), "reason": printable(wrong)})
             continue
@@ -144,14 +144,14 @@ def read_questions(path: Path, documents: Mapping[str, Mapping[str, KnownDocumen
     if not reading.questions:
         first = "".join(f"; the first: {p['place']}: {p['reason']}" for p in reading.problems[:1])
         raise MogError(
-            f"{path}: expected at least one usable question, found none ({len(reading.problems)} passed over, "
+            f"{path}: expected at least one usable question, found none ({len(reading.problems)} skipped, "
             f"{reading.elsewhere} with evidence in other corpora{first})"
         )
     return reading
 
 
 def sharing_evidence(questions: Iterable[Question], others: Iterable[Question]) -> list[Question]:
-    """The questions whose evidence has a character in common with that of some others."""
+    """The questions whose evidence overlaps the evidence of any of the others."""
     taken: dict[tuple[str, str], list[tuple[int, int]]] = {}
     for other in others:
         for e in other.evidence:
@@ -168,26 +168,26 @@ def sharing_evidence(questions: Iterable[Question], others: Iterable[Question]) 
 
 
 def validation_rows(groups: Sequence[str], share: float, what: str) -> np.ndarray:
-    """Rows whose group's hash lies in the lowest `share`: a group keeps its part when others come.
+    """Rows whose group's hash is in the lowest `share`: a group keeps its part when others are added.
 
     Args:
-        groups: For each of n questions what it shares with others, such as its document.
-        share: Of the groups, in (0, 1); where hashes leave a part empty, a tenth of the groups.
+        groups: Group of each of n questions, such as its document.
+        share: Of the groups, in (0, 1); if hashes leave a part empty, a tenth of the groups.
         what: What is trained, for the message.
 
     Returns:
         bool array of shape (n,).
 
     Raises:
-        MogError: all questions are of one group.
+        MogError: all questions are in one group.
     """
     place = {group: int(hashlib.sha256(group.encode()).hexdigest()[:16], 16) / 16**16 for group in set(groups)}
     chosen = {group for group, p in place.items() if p < share}
     if not 0 < len(chosen) < len(place):
         if len(place) < 2:
             raise MogError(
-                f"{what}: expected training questions on at least 2 documents, to validate on questions that were not "
-                f"trained on, got {len(place)}; add questions to the train splits of the question set"
+                f"{what}: expected training questions on at least 2 documents, so that some can be kept for "
+                f"validation, got {len(place)}; add questions to the train splits of the question set"
             )
         chosen = set(sorted(place, key=lambda g: (place[g], g))[-max(1, len(place) // 10) :])
     return np.array([group in chosen for group in groups])
@@ -197,7 +197,7 @@ def _fault(record: dict[str, Any]) -> str:
     try:
         json.dumps(record, ensure_ascii=False).encode()
     except UnicodeEncodeError:
-        return "half of a surrogate pair, which is not valid text"
+        return "lone surrogate, which is not valid text"
     for key in ("id", "question", "split"):
         value = record.get(key)
         if not isinstance(value, str) or not value.strip():
@@ -216,7 +216,7 @@ def _fault(record: dict[str, Any]) -> str:
 def _evidence(
     spans: list[Any], documents: Mapping[str, Mapping[str, KnownDocument]]
 ) -> tuple[tuple[Evidence, ...], str, bool]:
-    """Normalised spans in the named corpora, what is wrong with one, and whether all of them lie in other corpora."""
+    """Normalised spans in the named corpora, what is wrong with one, and whether all are in other corpora."""
     evidence, elsewhere = [], 0
     for span in spans:
         if (
@@ -243,26 +243,26 @@ def _evidence(
 
 
 def check_splits(key: str, named: Sequence[str], there: Mapping[str, int]) -> None:
-    """Refuse the name of a split that no question of a file has.
+    """Reject the name of a split that no question of a file has.
 
     Args:
-        key: Names the setting.
+        key: Name of the setting.
         named: Splits that it names.
         there: Number of questions by split.
 
     Raises:
-        MogError: as said.
+        MogError: no question has one of the splits.
     """
     if unknown := [split for split in named if split not in there]:
         counts = ", ".join(f"{split}: {n}" for split, n in sorted(there.items()))
         raise MogError(
             f"{key}: expected splits that questions of the file have ({counts}), got {unknown[0]!r}: name one of "
-            "these, or write that split to the questions"
+            "these, or add questions of that split"
         )
 
 
 def unused_splits(train: Sequence[str], test: Sequence[str], there: Mapping[str, int]) -> dict[str, int]:
-    """Number of questions of every split that a file has, and that is neither trained on nor scored."""
+    """Number of questions of every split in a file that is used neither for training nor for tests."""
     return {split: n for split, n in sorted(there.items()) if split not in (*train, *test)}
 
 
