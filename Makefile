@@ -18,8 +18,8 @@ run: install
 ui: install
 	$(BIN)/mog ui
 
-# tests/conftest.py makes the groups and their order.
-PYTEST := $(BIN)/python -m pytest -n 2 --dist loadgroup --no-loadscope-reorder
+# tests/conftest.py orders the files.
+PYTEST := $(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder
 
 test: install lint
 	$(PYTEST)

@@ -2,8 +2,8 @@
 
 Four things keep them fast. Temporary folders are in memory where there is room: every write of the store and of Dagster
 waits for the disk, which takes longer than what is tested. Copies keep holes: an embedded Qdrant collection is almost
-nothing else. Tests that share a fixture of their module stay with one worker; all others go to the next free one. And
-the long ones (`full`) run under `make test-all` alone.
+nothing else. Files that take long come first, so that no worker waits for another in the end. And the longest tests
+(`full`) run under `make test-all` alone.
 """
 
 import base64
@@ -50,27 +50,22 @@ def pytest_configure(config):
         os.environ.setdefault("PYTEST_DEBUG_TEMPROOT", str(MEMORY))
 
 
-# Before xdist looks for groups.
-@pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items):
-    """Group and order the tests for `--dist loadgroup --no-loadscope-reorder`.
+    """Order the files for `--dist loadfile --no-loadscope-reorder`, which gives the next file to whoever is free.
 
-    Tests that share a fixture of their module, or start a server, are a group. Groups come before single tests, which
-    fill what time is left. Where the sample project is needed comes last, but for one group that comes first of all:
-    while one worker makes the project, the other does what does not need it.
+    Files that share something within them (a fixture of the module, a server, the sample project) take long and come
+    first, the others fill what time is left. While one worker makes the sample project for the first file of all,
+    the other does what does not need it.
     """
-    groups, needing = {}, set()
+    shared, sampled = set(), set()
     for item in items:
         fixtures = [found[-1] for found in item._fixtureinfo.name2fixturedefs.values()]
-        of_module = any(f.scope == "module" and f.baseid == item.parent.nodeid for f in fixtures)
-        if of_module or "start_dagster" in item.fixturenames:
-            groups[item] = item.path.stem
-            item.add_marker(pytest.mark.xdist_group(item.path.stem))
+        if any(f.scope == "module" for f in fixtures) or "start_dagster" in item.fixturenames:
+            shared.add(item.path)
         if "sample_project" in item.fixturenames:
-            needing.add(groups.get(item, item))
-    unit = {item: groups.get(item, item) for item in items}
-    first = next((unit[item] for item in items if item in groups and unit[item] in needing), None)
-    items.sort(key=lambda item: (unit[item] != first, item not in groups, unit[item] in needing))
+            sampled.add(item.path)
+    first = next((item.path for item in items if item.path in shared & sampled), None)
+    items.sort(key=lambda i: (i.path != first, i.path not in shared | sampled, i.path in sampled))
 
 
 # A PNG of one white pixel.
