@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+from mog_assets.compiled import keep
 from mog_assets.graph.sentence_graph import Graph
 
 # Compiling the search takes longer than it takes for this many centres without.
@@ -102,7 +103,9 @@ def _ranked(graph: Graph, lengths: np.ndarray, max_chars: int) -> tuple[np.ndarr
 def _compiled() -> Any:
     import numba
 
-    return numba.njit(nogil=True)(_breadth_first)
+    search = numba.njit(nogil=True)(_breadth_first)
+    keep(search)
+    return search
 
 
 def _breadth_first(  # type: ignore[no-untyped-def]

@@ -7,7 +7,6 @@ Scores are Lucene's (`bm25s`, method "lucene"); retrieval is bm25s with its numb
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -18,6 +17,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from safetensors.numpy import load_file, save_file
 
+from mog_assets.compiled import keep
 from mog_assets.tables import read_table
 from resources.scratch import Scratch
 
@@ -144,11 +144,7 @@ def keep_kernel() -> None:
     """Let numba keep bm25s's compiled kernel on disk: compiling it takes longer than ranking for 10,000 questions."""
     from bm25s.numba import retrieve_utils
 
-    kernel = getattr(retrieve_utils, "_retrieve_internal_jitted_serial", None)
-    # Where nothing can be written beside bm25s or into the user's cache, it is compiled in every process as before.
-    with suppress(RuntimeError):
-        if kernel is not None:
-            kernel.enable_caching()
+    keep(getattr(retrieve_utils, "_retrieve_internal_jitted_serial", None))
 
 
 class Bm25Index:

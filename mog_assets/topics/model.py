@@ -18,6 +18,7 @@ from typing import Any
 import numpy as np
 
 from mog_assets.chunking.layouts import bucket_layout
+from mog_assets.compiled import keep
 from mog_assets.config import TopicSettings
 from mog_assets.retrieval.vectors import bucket_texts
 from mog_assets.tensors import decode, encode, read
@@ -252,8 +253,11 @@ def _cluster(
     from hdbscan import HDBSCAN
     from sklearn.feature_extraction.text import CountVectorizer
     from sklearn.neighbors import NearestNeighbors
-    from umap import UMAP
+    from umap import UMAP, layouts, umap_, utils
 
+    # Compiling them takes seconds, and fitting a small sample next to nothing.
+    for module in (layouts, umap_, utils):
+        keep(*vars(module).values())
     words = CountVectorizer(stop_words="english")
     analyse = words.build_analyzer()
     # BERTopic fails on fewer than two words; white space around a text makes at least two characters of it.
