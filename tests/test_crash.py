@@ -262,7 +262,7 @@ def test_lost_collections_are_noticed_and_made_again(mog, before, tmp_path):
     shutil.rmtree(folder / "home/qdrant")
     verified = mog(folder, "verify")
     assert verified.code == 1
-    assert "collection level_1 holds no point of corpus hill, expected" in verified.said
+    assert "collection level_1 has no points of corpus hill, expected" in verified.said
     assert_repaired(mog, folder, before)
 
 

@@ -195,11 +195,11 @@ def test_edges_join_what_asked_for_each_other_and_reaches_the_threshold(tmp_path
     ("edges", "fault"),
     [
         ([(0, 0, 0.5)], "node 0 is a neighbour of itself"),
-        ([(0, 1, 0.5)], "2 entries of the adjacency differ"),
-        ([(0, 1, 0.5), (1, 0, 0.6)], "2 entries of the adjacency differ"),
+        ([(0, 1, 0.5)], "not symmetric: 2 entries differ"),
+        ([(0, 1, 0.5), (1, 0, 0.6)], "not symmetric: 2 entries differ"),
         ([(0, 1, 0.05), (1, 0, 0.05)], "below the threshold 0.1"),
-        ([(i, j, 0.5) for i in range(4) for j in range(4) if i != j], "6 edges are more than the 1"),
-        ([(0, 1, 0.5), (0, 1, 0.5), (1, 0, 0.5)], "neighbours of node 0 are not in order"),
+        ([(i, j, 0.5) for i in range(4) for j in range(4) if i != j], "6 edges are more than 1 for each"),
+        ([(0, 1, 0.5), (0, 1, 0.5), (1, 0, 0.5)], "neighbours of node 0 are not sorted and unique"),
     ],
 )
 def test_a_graph_that_cannot_be_is_refused(edges, fault):
@@ -300,8 +300,8 @@ def test_the_nearest_and_among_those_the_most_alike_stay():
     ("members", "fault"),
     [
         ([[[0], [1]], [[0, 1], [0, 1]]], None),
-        ([[[0], [1]], [[0], [0]]], "1 neighbourhoods of 1 hops are without their centre"),
-        ([[[0, 1], [1]], [[0], [0, 1]]], "neighbourhoods of 1 hops lack nodes that are within 0"),
+        ([[[0], [1]], [[0], [0]]], "1 neighbourhoods of 1 hops do not contain their centre"),
+        ([[[0, 1], [1]], [[0], [0, 1]]], "neighbourhoods of 1 hops lack nodes of those of 0 hops"),
         ([[[0], [1]], [[0, 1, 2], [1]]], "1 neighbourhoods of 1 hops have more than 20 characters"),
     ],
 )
@@ -495,7 +495,7 @@ def test_the_graph_of_a_question_set_joins_the_nodes_of_its_corpora(tmp_path, ma
 
 def test_edges_across_a_question_set_need_one(tmp_path, make_project):
     project = make_project(tmp_path, {"corpora": {"a": {"path": "a"}}, "graph": {"across": "question_set"}})
-    with pytest.raises(ConfigError, match="graph.across: expected 'corpus' where there are no question_sets"):
+    with pytest.raises(ConfigError, match="graph.across: expected 'corpus' if there are no question_sets"):
         graph_assets.recipes(project.settings)
 
 

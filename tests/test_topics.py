@@ -281,7 +281,7 @@ def test_topic_of_a_vector_does_not_depend_on_what_is_assigned_with_it():
 
 
 def test_vectors_of_another_size_are_refused():
-    with pytest.raises(MogError, match="topics/model is of vectors of size 4, got some of size 3: run `mog run`"):
+    with pytest.raises(MogError, match="topics/model: expected vectors of size 4, got size 3: run `mog run`"):
         by_hand().assign(np.eye(3))
 
 
@@ -294,7 +294,7 @@ def test_model_without_topics_gives_outliers_only():
 def test_model_of_another_encoder_is_refused(built):
     stored = built.tools.store.read("topics/model")
     assert open_model(stored, built.encoder.fingerprint).facts["encoder"] == built.encoder.fingerprint
-    with pytest.raises(MogError, match="expected one of vectors of the encoder other, got one of"):
+    with pytest.raises(MogError, match="expected a model for vectors of encoder other, got one for"):
         open_model(stored, "other")
 
 
@@ -562,7 +562,7 @@ def test_corpus_without_all_of_its_payloads_fails_the_check(project, monkeypatch
     outcome = project.make("topics/assigned", "one")
     points = len(project.payloads("one", 2))
     assert outcome.faults == {
-        "qdrant_topics": f"collection level_2 holds a topic for 0 of {points} points of corpus one, expected {points}: "
+        "qdrant_topics": f"collection level_2 has a topic for 0 of {points} points of corpus one, expected {points}: "
         "run `mog run`"
     }
 

@@ -1,1 +1,1 @@
-"""The sentence graph of MoGG: nodes of a sentence or two, edges by BM25, and what lies within some hops of a node."""
+"""The sentence graph of MoGG: nodes of one or two sentences, edges by BM25, and the neighbourhoods of nodes."""

@@ -1,4 +1,4 @@
-"""Assets of the graph stage: `sentence_graph`, and `question_set_graph` where edges go across corpora."""
+"""Assets of the graph stage: `sentence_graph`, and `question_set_graph` if edges cross corpora."""
 
 from __future__ import annotations
 
@@ -34,20 +34,20 @@ from resources.errors import ConfigError
 
 GROUP = "graph"
 
-# Queries of a block: some seconds of work.
+# Queries per block: a few seconds of work.
 _BLOCK = 16_384
-# What a picture has room for.
+# Most nodes in a plot.
 _SHOWN_NODES = 24
 _SHOWN_HOPS = 2
-# From here on two nodes say the same.
+# From this share on, two nodes count as repetitions.
 _REPEATED = 0.8
 
 
 def build_sentence_graph(work: Work) -> None:
-    """Split documents into nodes and count their terms; find the edges, and gather what lies around every node.
+    """Split documents into nodes and count their terms; find the edges and the neighbourhood of every node.
 
-    Splitting and counting follow the changed documents. Edges follow the whole corpus: one document moves the
-    statistics that weigh the terms of all. Where edges go across corpora, they are `question_set_graph`'s.
+    Only changed documents are split and counted again. Edges depend on the whole corpus: one document changes the term
+    statistics of all. If edges cross corpora, `question_set_graph` makes them.
     """
     counts = _nodes(work)
     work.counts["nodes"] = counts.shape[0]
@@ -67,14 +67,14 @@ def build_question_set_graph(work: Work) -> None:
 
 
 def _join(work: Work, name: str, corpora: Sequence[str], counts: Any, made_from: Sequence[str]) -> None:
-    """Make a graph of nodes, gather what lies around each, and show it.
+    """Make the graph and the neighbourhoods of nodes, with plots and tables.
 
     Args:
-        work: Where its files go.
+        work: Receives the files.
         name: Of the question set, "" for the graph of a corpus.
-        corpora: Whose nodes they are, in order.
-        counts: Their term counts.
-        made_from: What the counts follow from.
+        corpora: Corpora of the nodes, in order.
+        counts: Term counts of the nodes.
+        made_from: What the counts depend on.
     """
     layout = checks.open_nodes(work, corpora)
     lengths = np.diff(layout.spans, axis=1).ravel()
@@ -157,7 +157,7 @@ def _edges(work: Work, prefix: str, counts: Any, made_from: Sequence[str]) -> Gr
         if not there:
             with work.writing(path) as temporary:
                 save_array(temporary, getattr(graph, names[name]))
-    # No part of the artefact: they are swept away once it is complete.
+    # Not part of the artefact: they are deleted once it is complete.
     for name in (f"{prefix}index.safetensors", *jobs):
         del work.draft.files[name]
     work.recomputed["nodes searched"] = work.recomputed.get("nodes searched", 0) + graph.nodes
@@ -211,9 +211,9 @@ def _documents(indptr: np.ndarray, indices: np.ndarray, layout: Layout) -> np.nd
 
 
 def _show_example(work: Work, prefix: str, title: str, corpora: Sequence[str], graph: Graph, layout: Layout) -> None:
-    """Show the neighbourhood of the most documents among those that a picture has room for.
+    """Plot the neighbourhood with the most documents among those that fit into a plot.
 
-    One of different texts if there is one: a phrase that many documents repeat shows little.
+    One with different texts is preferred: a phrase that many documents repeat shows little.
     """
     hops = min(_SHOWN_HOPS, work.settings.graph.hops)
     indptr, indices = _around(work, prefix, hops)
@@ -277,7 +277,7 @@ def recipes(settings: Settings) -> list[Recipe]:
         Recipe(
             key="sentence_graph",
             build=build_sentence_graph,
-            description="Sentences of a corpus, joined to those most like them by BM25, and what lies around each."
+            description="Sentences of a corpus, linked to the most similar ones by BM25, and their neighbourhoods."
             if within
             else "Sentences of a corpus and their term counts: the nodes of question_set_graph.",
             group=GROUP,
@@ -290,14 +290,14 @@ def recipes(settings: Settings) -> list[Recipe]:
     if not within:
         if not settings.question_sets:
             raise ConfigError(
-                "graph.across: expected 'corpus' where there are no question_sets, got 'question_set': "
-                "add a question set, or leave the key out"
+                "graph.across: expected 'corpus' if there are no question_sets, got 'question_set': "
+                "add a question set, or remove the key"
             )
         found.append(
             Recipe(
                 key="question_set_graph",
                 build=build_question_set_graph,
-                description="Sentences of all corpora of each question set, joined to those most like them by BM25.",
+                description="Sentences of all corpora of each question set, linked to the most similar ones by BM25.",
                 group=GROUP,
                 deps=("documents", "sentence_graph"),
                 partitioned=False,

@@ -1,4 +1,4 @@
-"""What must hold of a sentence graph before it replaces the previous one."""
+"""Checks of a sentence graph before it replaces the previous one."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from mog_assets.recipe import Check, Work
 
 
 def graph_fault(graph: Graph, nodes: int, k: int, threshold: float) -> str | None:
-    """What is wrong with a graph of so many nodes whose edges are the k best of each that reach a threshold."""
+    """What is wrong with a graph of `nodes` nodes whose edges are the k best of each that reach a threshold."""
     if graph.nodes != nodes:
         return f"the graph has {graph.nodes} nodes, the documents have {nodes}"
     matrix = sparse.csr_matrix((graph.shares, graph.indices, graph.indptr), (nodes, nodes))
@@ -25,11 +25,11 @@ def graph_fault(graph: Graph, nodes: int, k: int, threshold: float) -> str | Non
         return f"node {int(np.flatnonzero(matrix.diagonal())[0])} is a neighbour of itself"
     ascending = (np.diff(graph.indices) > 0) | (np.diff(graph.rows) > 0)
     if not ascending.all():
-        return f"the neighbours of node {int(graph.rows[np.argmin(ascending)])} are not in order, each once"
+        return f"the neighbours of node {int(graph.rows[np.argmin(ascending)])} are not sorted and unique"
     if difference := (matrix != matrix.T).nnz:
-        return f"{difference} entries of the adjacency differ from those of the opposite direction"
+        return f"the adjacency is not symmetric: {difference} entries differ from those of the opposite direction"
     if len(graph.edges) > k * nodes:
-        return f"{len(graph.edges)} edges are more than the {k} that each of {nodes} nodes asks for"
+        return f"{len(graph.edges)} edges are more than {k} for each of {nodes} nodes"
     if len(graph.shares) and float(graph.shares.min()) < np.float32(threshold):
         return f"an edge of share {graph.shares.min()} is below the threshold {threshold}"
     return None
@@ -59,18 +59,18 @@ def neighbourhoods_fault(around: Sequence[Membership], lengths: np.ndarray, max_
     for hop, (indptr, indices) in enumerate(around):
         here = sparse.csr_matrix((np.ones(len(indices), bool), indices, indptr), shape)
         if not here.diagonal().all():
-            return f"{int((~here.diagonal()).sum())} neighbourhoods of {hop} hops are without their centre"
+            return f"{int((~here.diagonal()).sum())} neighbourhoods of {hop} hops do not contain their centre"
         characters = np.add.reduceat(lengths[indices], indptr[:-1])
         if long := int((characters > np.maximum(max_chars, lengths)).sum()):
             return f"{long} neighbourhoods of {hop} hops have more than {max_chars} characters"
         if below is not None and (below > here).nnz:
-            return f"neighbourhoods of {hop} hops lack nodes that are within {hop - 1}"
+            return f"neighbourhoods of {hop} hops lack nodes of those of {hop - 1} hops"
         below = here
     return None
 
 
 def _graphs(work: Work) -> Iterator[tuple[str, Callable[[str], Path], np.ndarray]]:
-    """Every graph of an artefact: how messages name it, the paths of its files, and the lengths of its nodes."""
+    """Every graph of an artefact: its prefix in messages, the paths of its files, and the lengths of its nodes."""
     sets = {"": [work.corpus]} if work.corpus else {n: q.corpora for n, q in work.settings.question_sets.items()}
     for name, corpora in sets.items():
         lengths = np.diff(open_nodes(work, corpora).spans, axis=1).ravel()
@@ -86,7 +86,7 @@ def open_nodes(work: Work, corpora: Sequence[str]) -> Layout:
     parts = []
     for corpus in corpora:
         documents = work.input("documents", corpus)
-        # A corpus's own nodes are still being written when its graph is.
+        # A corpus's own nodes are written together with its graph.
         nodes = work.draft if work.corpus else work.input("sentence_graph", corpus)
         parts += [bucket_layout(documents.path(name), nodes.path(name)) for name in documents.names("bucket")]
     return join_layouts(", ".join(corpora), parts)
@@ -94,11 +94,11 @@ def open_nodes(work: Work, corpora: Sequence[str]) -> Layout:
 
 GRAPH_HOLDS = Check(
     "graph_holds",
-    "Edges join two nodes, both ways alike, are at most k for each node, and reach the threshold.",
+    "Edges link two different nodes, are symmetric, are at most k per node, and reach the threshold.",
     _graph,
 )
 NEIGHBOURHOODS_HOLD = Check(
     "neighbourhoods_hold",
-    "Every neighbourhood holds its centre and those of fewer hops, and keeps to its length.",
+    "Every neighbourhood contains its centre and those of fewer hops, and is not too long.",
     _neighbourhoods,
 )

@@ -1,4 +1,4 @@
-"""What lies within some hops of a node: the chunks of MoGG.
+"""Neighbourhoods: the nodes within some hops of a node, the chunks of MoGG.
 
 References: Zhong et al. 2024 (Mix-of-Granularity), section 3.3: granularity is a hopping range; a chunk is a centre
 node with all nodes within so many hops, each once.
@@ -16,7 +16,7 @@ import numpy as np
 from mog_assets.compiled import keep
 from mog_assets.graph.sentence_graph import Graph
 
-# Compiling the search takes longer than it takes for this many centres without.
+# Up to this many centres, compiling the search takes longer than it saves.
 _FEW = 500
 _BLOCK = 8_192
 
@@ -40,10 +40,10 @@ def neighbourhoods(
 ) -> list[Membership]:
     """The nodes within 0 … `hops` hops of every node.
 
-    A neighbourhood is the longest beginning of the breadth-first order of the nodes around its centre whose text is at
-    most `max_chars` long; the centre stays in any case. Among nodes of equal distance those come first that the most
-    alike of the nodes one hop nearer leads to, then those of smaller number. So a neighbourhood holds those of fewer
-    hops, and takes memory by `max_chars`, whatever the graph is like.
+    A neighbourhood is the longest prefix of the breadth-first order of the nodes around its centre with at most
+    `max_chars` characters of text; the centre always stays. Nodes at equal distance are ordered by their highest
+    similarity to a node one hop nearer, then by number. So a neighbourhood contains those of fewer hops, and its memory
+    is bounded by `max_chars` for any graph.
 
     Args:
         graph: The graph.
@@ -79,7 +79,7 @@ def neighbourhoods(
 
 
 def _ranked(graph: Graph, lengths: np.ndarray, max_chars: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Entries of the adjacency by rank: the most alike first, then by number; those that cannot matter left out.
+    """Entries of the adjacency by rank: the most similar first, then by number, without those that cannot matter.
 
     Returns:
         indptr: int64 of shape (nodes + 1,).
@@ -91,8 +91,8 @@ def _ranked(graph: Graph, lengths: np.ndarray, max_chars: int) -> tuple[np.ndarr
     ranks = np.empty(len(order), np.int64)
     ranks[order] = np.arange(len(order))
     ranks = ranks[np.lexsort((ranks, graph.rows))]
-    # A neighbour goes where all before it in its row have gone: where those fill a neighbourhood, it never does. So a
-    # node that thousands of others chose costs no more than one with as many neighbours as fit.
+    # A neighbour is only added after all before it in its row: if those fill a neighbourhood, it never is. So a node
+    # that thousands of others chose costs no more than one with as many neighbours as fit.
     before = np.concatenate([[0], np.cumsum(lengths[node_of[ranks]])])
     reaches = before[:-1] - before[graph.indptr[graph.rows]] <= max_chars
     counts = np.bincount(graph.rows[reaches], minlength=graph.nodes)

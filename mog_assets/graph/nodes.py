@@ -28,7 +28,7 @@ def node_spans(text: str, sentences: int, longest: int) -> Spans:
         longest: Characters of a sentence, ≥ 1. No span is longer than `sentences` times this.
 
     Returns:
-        int64 array of shape (n, 2); the spans tile the text: they start at 0, touch, and end at len(text).
+        int64 array of shape (n, 2); the spans tile the text: they start at 0, are adjacent, and end at len(text).
     """
     ends = units(text, longest).tolist()
     return spans_to([*ends[sentences - 1 :: sentences], *(ends[-1:] if len(ends) % sentences else [])])
@@ -37,17 +37,17 @@ def node_spans(text: str, sentences: int, longest: int) -> Spans:
 def split_nodes(documents: str, out: str, sentences: int, longest: int, previous: str | None = None) -> int:
     """Split the documents of a bucket into nodes; writes a table of `document` (row of the bucket), `start`, `end`.
 
-    The table has the form of level-1 spans, so that a `Layout` of it has nodes for level-1 chunks.
+    The table has the format of level-1 spans, so that a `Layout` of it has nodes as level-1 chunks.
 
     Args:
         documents: Parquet file with columns `text` and `sha256`.
         out: Parquet file to write.
         sentences: See `node_spans`.
         longest: See `node_spans`.
-        previous: What this function wrote, with the same options, for an earlier state of the bucket.
+        previous: Output of this function, with the same options, for an earlier state of the bucket.
 
     Returns:
-        Number of documents split: those that `previous` does not have.
+        Number of documents split: those that are not in `previous`.
     """
     table = pq.read_table(documents, columns=["text", "sha256"])
 

@@ -1,4 +1,4 @@
-"""Pictures of the sentence graph."""
+"""Plots of the sentence graph."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _OTHERS = "#999999"
 
 
 def degree_histogram(degrees: np.ndarray) -> bytes:
-    """How many nodes have how many neighbours; both axes are logarithmic from 1 on, because few have very many."""
+    """Histogram of neighbours per node; both axes are logarithmic from 1 on, because few nodes have very many."""
     figure = new_figure(5, 2.6)
     axes = figure.subplots()
     found, counts = np.unique(degrees, return_counts=True)
@@ -34,7 +34,7 @@ def neighbourhood(edges: np.ndarray, hops: np.ndarray, documents: Sequence[str],
         edges: int array of shape (m, 2): pairs of the n nodes, numbered from 0.
         hops: int array of shape (n,): hops from the centre, which has 0.
         documents: Document of every node.
-        title: Of the picture.
+        title: Of the plot.
     """
     angles = _angles(edges, hops)
     x, y = hops * np.cos(angles), hops * np.sin(angles)
@@ -58,7 +58,7 @@ def neighbourhood(edges: np.ndarray, hops: np.ndarray, documents: Sequence[str],
 
 
 def _angles(edges: np.ndarray, hops: np.ndarray) -> np.ndarray:
-    """Nodes evenly on their rings, in order of the first node of the inner ring that they are joined to."""
+    """Nodes evenly on their rings, in order of the first node of the inner ring that they are linked to."""
     angles = np.zeros(len(hops))
     place = np.zeros(len(hops))
     for ring in range(1, int(hops.max(initial=0)) + 1):

@@ -1,4 +1,4 @@
-"""Search the neighbourhoods of sentence graphs, as one searches chunks: what MoGG ranks.
+"""Search the neighbourhoods of sentence graphs like chunks, for MoGG.
 
 References: Zhong et al. 2024 (Mix-of-Granularity), section 3.3: neighbourhoods take the place of chunks, hops that of
 levels; the rest of MoG is unchanged.
@@ -27,13 +27,13 @@ from mog_assets.retrieval.vectors import VectorTable
 from resources.errors import ConfigError
 from resources.store import Artefact
 
-# Counts of terms in neighbourhoods that are in memory at a time while they are weighted: 60 bytes each.
+# Term counts of neighbourhoods in memory at a time while they are weighted: 60 bytes each.
 _ENTRIES = 8_000_000
 
 
 @dataclass(frozen=True)
 class Neighbourhoods:
-    """What lies within some hops of every node, for the corpora of a question set; see `Granularities` and `Chunks`.
+    """The neighbourhoods of every node, for the corpora of a question set; see `Granularities` and `Chunks`.
 
     Granularity g is g − 1 hops; the chunk of a node is its neighbourhood, and has its number. Nodes are numbered over
     all corpora, in their order.
@@ -50,7 +50,7 @@ class Neighbourhoods:
 
     @classmethod
     def open(cls, corpora: Corpora) -> Neighbourhoods:
-        """Open the nodes; everything else is opened when it is asked for."""
+        """Open the nodes; everything else is opened when needed."""
         layouts = [
             open_layout(name, corpora.read("documents", name), corpora.read("sentence_graph", name))
             for name in corpora.names
@@ -75,7 +75,7 @@ class Neighbourhoods:
 
     @cached_property
     def _across(self) -> tuple[Artefact, str] | None:
-        """The graph over all corpora and the prefix of its files; None where each corpus has its own."""
+        """The graph over all corpora and the prefix of its files; None if each corpus has its own."""
         settings = self.corpora.settings
         if settings.graph.across == "corpus":
             return None
@@ -96,7 +96,7 @@ class Neighbourhoods:
             else:
                 parts = [open_neighbourhoods(stored.path, granularity - 1) for stored in self._graphs()]
             sizes = np.concatenate([np.diff(indptr) for indptr, _ in parts])
-            # As narrow as on disk: there are dozens of members to a node.
+            # int32 as on disk: there are dozens of members per node.
             indices = [indices + np.int32(start) for (_, indices), start in zip(parts, self._starts, strict=False)]
             self._members[granularity] = np.concatenate([[0], np.cumsum(sizes)]), np.concatenate(indices)
         return self._members[granularity]
@@ -120,12 +120,12 @@ class Neighbourhoods:
         return np.diff(self.nodes.spans, axis=1).ravel()
 
     def passages(self, hits: Hits, granularities: np.ndarray) -> Passages:
-        """The spans of every neighbourhood, nodes that touch as one; of as many neighbourhoods as a measure may see."""
+        """The spans of every neighbourhood that a measure may use; adjacent nodes are merged."""
         characters = np.zeros(len(hits.chunk), np.int64)
         for granularity in np.unique(granularities):
             here = np.flatnonzero(granularities == granularity)
             indptr, indices = self.members(int(granularity))
-            # Of those that were found, each once: not of all there are.
+            # Only of the neighbourhoods that were found, each once.
             chosen, place = np.unique(hits.chunk[here], return_inverse=True)
             first, last = indptr[chosen], indptr[chosen + 1]
             begin = np.cumsum(last - first) - (last - first)
@@ -165,11 +165,11 @@ class Neighbourhoods:
     def counts(self, granularity: int, only: Sequence[str] | None = None) -> list[TermCounts]:
         """Term counts of every neighbourhood with the title of its centre's document, per corpus.
 
-        They are sums of the counts of nodes, made when they are asked for: as many of them as questions have terms.
+        They are sums of the counts of nodes, computed on request, for the terms of the questions.
 
         Args:
             granularity: Of the neighbourhoods.
-            only: Terms to count; all where there are none named. Lengths are of all terms in any case.
+            only: Terms to count; None counts all. Lengths always include all terms.
         """
         counted = self._counted(granularity)
         return counted.of(sorted(set(only)) if only is not None else counted.terms)
@@ -185,8 +185,8 @@ class Neighbourhoods:
     def bm25(self, granularity: int, only: Sequence[str]) -> list[Bm25Index]:
         """BM25 indexes of a granularity for questions of some terms, per corpus, weighted as the settings say.
 
-        Questions of a test set have most terms of a corpus. So that their counts in all neighbourhoods are not in
-        memory together, the index of many is put together on disk, from those of some of its terms.
+        Questions of a test set have most terms of a corpus. To avoid having all their counts in memory, an index of
+        many terms is built on disk, from indexes of some of them.
         """
         counted = self._counted(granularity)
         blocks = counted.blocks(sorted(set(only)), _ENTRIES)
@@ -211,7 +211,7 @@ class Neighbourhoods:
     def common(self) -> Any:
         """Characters in common of every node and every level-1 chunk: CSR matrix of shape (nodes, level-1 chunks)."""
         chunks = self.corpora.layout
-        # Both tile the same documents, so that ends laid end to end give the pieces that both of them are made of.
+        # Both tile the same documents, so the sorted ends of both give the pieces that both consist of.
         lengths = np.array([0, *np.cumsum(chunks.spans[chunks.offsets[1:] - 1, 1])])[:-1]
         node_end = self.nodes.spans[:, 1] + lengths[self.nodes.document_of]
         chunk_end = chunks.spans[:, 1] + lengths[chunks.document_of]
@@ -223,7 +223,7 @@ class Neighbourhoods:
 
 @dataclass(frozen=True)
 class _Counted:
-    """Terms of nodes, to be summed over neighbourhoods.
+    """Term counts of nodes, to be summed over neighbourhoods.
 
     Attributes:
         around: The neighbourhoods.
@@ -275,12 +275,12 @@ class _Counted:
         return found
 
     def blocks(self, terms: Sequence[str], entries: int) -> list[list[str]]:
-        """Terms in order, as many to a block as occur about `entries` times in all neighbourhoods, at least one."""
+        """Blocks of terms in order, with about `entries` occurrences in all neighbourhoods and at least one term."""
         number = {term: i for i, term in enumerate(terms)}
         most = np.zeros(len(terms), np.int64)
         reach, start = np.bincount(self.indices, minlength=len(self.indptr) - 1), 0
         for own, matrix in self.nodes:
-            # A neighbourhood that holds a term in two nodes is counted twice.
+            # A neighbourhood with a term in two nodes is counted twice.
             weights = np.repeat(reach[start : start + matrix.shape[0]], np.diff(matrix.indptr))
             times = np.bincount(matrix.indices, weights, len(own))
             here = [(number[term], times[i]) for i, term in enumerate(own) if term in number]
@@ -294,7 +294,7 @@ class _Counted:
 
 @dataclass(frozen=True)
 class NeighbourhoodVectors:
-    """Unit vectors of neighbourhoods: means of the level-1 vectors under their nodes, weighted by common characters."""
+    """Unit vectors of neighbourhoods: means of the overlapping level-1 vectors, weighted by common characters."""
 
     of: Neighbourhoods
     granularity: int
@@ -316,7 +316,7 @@ class NeighbourhoodVectors:
 
 
 def _over(parts: Sequence[tuple[Sequence[str], Any]], terms: Sequence[str]) -> Any:
-    """Counts of several corpora over one vocabulary: int32 CSR matrix, the rows of one after those of the other."""
+    """Counts of several corpora over one vocabulary: int32 CSR matrix, rows in order of the corpora."""
     number = {term: i for i, term in enumerate(terms)}
     found = []
     for own, matrix in parts:

@@ -1,12 +1,12 @@
-"""Edges of the sentence graph: every node asks BM25 for the nodes most like it.
+"""Edges of the sentence graph: every node is a BM25 query for the nodes most similar to it.
 
 References: Zhong et al. 2024 (Mix-of-Granularity), section 3.3: each node is a query, its k_graph best nodes by BM25
-become neighbours where their similarity reaches T_graph. What the paper leaves open is settled here:
+become neighbours where their similarity reaches T_graph. Decisions that the paper leaves open:
 
-- A node's text alone is document and query. With the title, all nodes of a document would be neighbours by its words.
-- A term that a node holds twice is asked for twice, as in any other query.
-- Similarity is the score as a share of the node's score against itself. BM25 favours short texts, so that a share may
-  exceed 1. An edge that both of its nodes ask for has the larger share of the two.
+- A node's text alone is document and query. With the title, all nodes of a document would be neighbours.
+- A term that occurs twice in a node counts twice in its query, as in any other query.
+- Similarity is the score as a share of the node's score against itself. BM25 favours short texts, so a share may exceed
+  1. An edge that both of its nodes choose has the larger share of the two.
 - Equal scores go to the smaller node number.
 """
 
@@ -29,9 +29,9 @@ from scipy import sparse
 
 from mog_assets.retrieval.bm25 import keep_kernel, open_bm25s, term_weights
 
-# Asked for beyond what is wanted: most ties at the last place end there, the others are settled by all scores.
+# Extra results: most ties at the last place end there; the others are decided with all scores.
 _SLACK = 8
-# Compiling numba's kernel takes longer than this many queries take without it.
+# Up to this many queries, compiling numba's kernel takes longer than it saves.
 _FEW = 16_000
 # Queries that a thread takes at a time.
 _PART = 1_024
@@ -44,7 +44,7 @@ class Graph:
     Attributes:
         indptr: int64 array of shape (nodes + 1,).
         indices: int32 array: the neighbours of node i are its entries indptr[i] … indptr[i+1] − 1, ascending.
-        shares: float32 array: how alike the two nodes of each edge are, > 0.
+        shares: float32 array: similarity of the two nodes of each edge, > 0.
     """
 
     indptr: np.ndarray
@@ -110,12 +110,12 @@ def concatenate(parts: Sequence[tuple[Sequence[str], Any]]) -> Any:
 
 
 def save_index(counts: Any, k1: float, b: float, path: Path) -> None:
-    """Write the nodes weighted by BM25 in Lucene's form, and the queries that they are.
+    """Write the nodes weighted by Lucene's BM25, and their queries.
 
-    Nodes with the same terms are one query: phrases that a site repeats are a third of some corpora.
+    Nodes with the same terms share one query: phrases that a site repeats are a third of some corpora.
 
     Args:
-        counts: int32 CSR matrix of shape (nodes, terms), indices sorted: how often each node holds each term. For a
+        counts: int32 CSR matrix of shape (nodes, terms), indices sorted: how often each term occurs in each node. For a
             graph over several corpora, the nodes of all of them over one vocabulary.
         k1: Term frequency saturation.
         b: Length normalisation.
@@ -156,11 +156,11 @@ def search_block(index: str, out: str, first: int, last: int, k: int) -> int:
 
     Args:
         index: File that `save_index` wrote.
-        out: File to write: `nodes`, int32 of shape (last − first, k + 1), best first, equal scores by number, −1 where
+        out: File to write: `nodes`, int32 of shape (last − first, k + 1), best first, equal scores by number, −1 if
             fewer nodes share a term with the query; `scores`, float32 likewise.
         first: First query of the block.
         last: The one after its last.
-        k: How many besides the node that is the query.
+        k: How many, besides the node of the query.
 
     Returns:
         Number of queries.
@@ -171,8 +171,8 @@ def search_block(index: str, out: str, first: int, last: int, k: int) -> int:
     keep_kernel()
     compiled = len(arrays["query_indptr"]) > _FEW
     parts = [queries[i : i + _PART] for i in range(0, len(queries), _PART)]
-    # Threads of our own, which bm25s's kernel lets run: numba's would load OpenMP's library before torch does, whose
-    # bf16 on the CPU is then 20 times slower. Processes of a pool have a core each.
+    # Our own threads, as bm25s's kernel releases the GIL: numba's would load the OpenMP library before torch, and make
+    # torch's bf16 on the CPU 20 times slower. Processes of a pool have one core each.
     threads = 1 if multiprocessing.parent_process() else os.cpu_count() or 1
     with ThreadPoolExecutor(threads) as pool:
         found = list(pool.map(lambda part: _search(opened, part, k + 1, compiled), parts))
@@ -184,7 +184,7 @@ def _search(index: Any, queries: Sequence[list[int]], k: int, compiled: bool) ->
     nodes = np.full((len(queries), k), -1, np.int32)
     scores = np.zeros((len(queries), k), np.float32)
     asked = np.array([row for row, query in enumerate(queries) if query], np.int64)
-    # Queries that all scores are needed for, with the least score that matters.
+    # Queries that need all scores, with the lowest score that matters.
     unsettled = [(row, np.float32(0)) for row in asked]
     if compiled and len(asked):
         total = index.scores["num_docs"]
@@ -208,16 +208,16 @@ def _search(index: Any, queries: Sequence[list[int]], k: int, compiled: bool) ->
 
 
 def neighbours(index: Path, blocks: Sequence[Path], k: int) -> tuple[np.ndarray, np.ndarray]:
-    """The k best other nodes of every node, from what was found for its query.
+    """The k best other nodes of every node, from the results of its query.
 
     Args:
         index: File that `save_index` wrote.
         blocks: Files that `search_block` wrote for all queries, in order.
-        k: As they were asked for.
+        k: The k of these files.
 
     Returns:
-        Nodes, int32 of shape (nodes, k), −1 where fewer other nodes share a term; and float32 shares of the score of
-        the node against itself, to five decimals, 0 where there is no node.
+        Nodes, int32 of shape (nodes, k), −1 if fewer other nodes share a term; and float32 shares of the score of the
+        node against itself, to five decimals, 0 if there is no node.
     """
     arrays = load_file(index)
     asks = arrays["asks"]
@@ -227,19 +227,19 @@ def neighbours(index: Path, blocks: Sequence[Path], k: int) -> tuple[np.ndarray,
         for name, kind in (("nodes", np.int32), ("scores", np.float32))
     )
     dropped = found == np.arange(len(asks))[:, None]
-    # Where k + 1 others are as good as the node itself, or better.
+    # If k + 1 others score at least as well as the node itself.
     dropped[~dropped.any(axis=1), k] = True
     nodes, scores = (a[~dropped].reshape(-1, k) for a in (found, scores))
     shares = np.divide(scores, arrays["self"][:, None], out=np.zeros(nodes.shape), where=nodes >= 0)
-    # Both scores are sums of rounded weights, and equal texts should be alike by exactly 1.
+    # Both scores are sums of rounded weights, and equal texts should have a share of exactly 1.
     return nodes, np.round(shares, 5).astype(np.float32)
 
 
 def link(nodes: np.ndarray, shares: np.ndarray, threshold: float) -> Graph:
-    """The graph with an edge from every node to each of its neighbours that is alike enough.
+    """The graph with an edge from every node to each neighbour that reaches the threshold.
 
     Args:
-        nodes: int32 of shape (n, k): other nodes, −1 where there is none.
+        nodes: int32 of shape (n, k): other nodes, −1 if there is none.
         shares: float32 of shape (n, k).
         threshold: Least share of an edge.
     """

@@ -29,7 +29,7 @@ def build_tokens(work: Work) -> None:
     names = documents.names("bucket")
     layouts = [bucket_layout(documents.path(n), chunks.path(n)) for n in names]
     jobs = {n: {"documents": str(documents.path(n)), "spans": str(chunks.path(n))} for n in names}
-    # The file of the spans names the texts that they were cut from.
+    # The file of the spans identifies the texts that they were cut from.
     keys = {n: [chunks.manifest.files[n]["sha256"], TOKENIZER] for n in names}
     tokenised = sum(work.map("mog_assets.retrieval.tokens:count_bucket", jobs, keys, "buckets tokenised", reuse=True))
     total = sum(len(layout.documents) for layout in layouts)
@@ -77,7 +77,7 @@ def build_bm25(level: int, work: Work) -> None:
 def build_encoded(level: int, work: Work) -> None:
     """Encode every chunk of a level."""
     documents, chunks = work.input("documents"), work.input("chunks/level_1")
-    # The file of the spans names the texts that they were cut from.
+    # The file of the spans identifies the texts that they were cut from.
     keys = {name: [chunks.manifest.files[name]["sha256"], level] for name in documents.names("bucket")}
 
     def layout(name: str) -> Layout:
@@ -115,7 +115,7 @@ def _finish_vectors(work: Work, *made_by: str) -> None:
 
 
 def build_collection(level: int, work: Work) -> None:
-    """Make the points of a corpus in a level's collection those of its chunks: the changed ones and no others."""
+    """Synchronise the points of a corpus in a level's collection with its chunks; only changed points are written."""
     corpus = str(work.corpus)
     documents, chunks = work.input("documents"), work.input("chunks/level_1")
     embeddings = work.input(f"embeddings/level_{level}")
@@ -130,7 +130,8 @@ def build_collection(level: int, work: Work) -> None:
         held = collection.ids(corpus)
         gone = sorted(held - set(ids))
         new = [i for i, identity in enumerate(ids) if identity not in held]
-        # Were this run interrupted and its cause undone, the previous manifest would hold again, its points would not.
+        # If this run is interrupted and its cause undone, the previous manifest would be valid again, without its
+        # points.
         if work.draft.previous and (gone or new):
             work.tools.store.doubt(work.draft.previous)
         with work.progress(len(new), "points upserted") as advance:
@@ -171,7 +172,7 @@ def recipes(settings: Settings) -> list[Recipe]:
         Recipe(
             key="tokens",
             build=build_tokens,
-            description="Term counts of every level-1 chunk and title: the one tokenisation behind all BM25 indexes.",
+            description="Term counts of every level-1 chunk and title, shared by all BM25 indexes.",
             group=GROUP,
             deps=("documents", "chunks/level_1"),
             settings=lambda tools: TOKENIZER,

@@ -1,6 +1,6 @@
-"""BM25 over the chunks of one level: counts are stored, terms are weighted when an index is opened.
+"""BM25 over the chunks of one level: counts are stored, and terms are weighted when an index is opened.
 
-Weighting then costs milliseconds and may use the statistics of one corpus or of all corpora that are searched together.
+Weighting takes milliseconds and can use the statistics of one corpus or of all corpora that are searched together.
 Scores are Lucene's (`bm25s`, method "lucene"); retrieval is bm25s with its numba backend.
 """
 
@@ -21,9 +21,9 @@ from mog_assets.compiled import keep
 from mog_assets.tables import read_table
 from resources.scratch import Scratch
 
-# Ties at the last place are decided by chunk number only among this many more than were asked for.
+# Extra results, among which ties at the last place are decided by chunk number.
 _SLACK = 8
-# Compiling numba's kernel takes longer than this many questions take without it.
+# Up to this many questions, compiling numba's kernel takes longer than it saves.
 _FEW = 64
 
 
@@ -51,7 +51,7 @@ class TermCounts:
 
 @dataclass(frozen=True)
 class Statistics:
-    """What BM25 needs to know of a collection: number of chunks, their mean length, document frequency by term."""
+    """BM25 statistics of a collection: number of chunks, their mean length, document frequency by term."""
 
     chunks: int
     mean_length: float
@@ -105,11 +105,11 @@ def term_weights(
     k1: float,
     b: float,
 ) -> np.ndarray:
-    """What a term adds to the score of a chunk that holds it: float32 array of shape (n,), for n pairs of both.
+    """What a term adds to the score of a chunk that contains it: float32 array of shape (n,), for n pairs of both.
 
     Args:
-        counts: How often the chunk holds the term, shape (n,).
-        frequencies: Number of chunks that hold the term, shape (n,).
+        counts: How often the chunk contains the term, shape (n,).
+        frequencies: Number of chunks that contain the term, shape (n,).
         lengths: Tokens of the chunk, shape (n,).
         chunks: Number of all chunks.
         mean_length: Their mean tokens.
@@ -124,7 +124,7 @@ def term_weights(
 
 
 def open_bm25s(weights: np.ndarray, indices: np.ndarray, indptr: np.ndarray, chunks: int) -> Any:
-    """A bm25s index of weights that are there already, as CSC arrays of shape (chunks, terms)."""
+    """A bm25s index from existing weights, as CSC arrays of shape (chunks, terms)."""
     import bm25s
 
     index = bm25s.BM25(method="lucene", backend="numba")
@@ -141,7 +141,7 @@ def open_bm25s(weights: np.ndarray, indices: np.ndarray, indptr: np.ndarray, chu
 
 @cache
 def keep_kernel() -> None:
-    """Let numba keep bm25s's compiled kernel on disk: compiling it takes longer than ranking for 10,000 questions."""
+    """Let numba cache bm25s's compiled kernel on disk: compiling it takes longer than ranking for 10,000 questions."""
     from bm25s.numba import retrieve_utils
 
     keep(getattr(retrieve_utils, "_retrieve_internal_jitted_serial", None))
@@ -168,7 +168,7 @@ class Bm25Index:
     def of(
         cls, terms: Sequence[str], weights: np.ndarray, indices: np.ndarray, indptr: np.ndarray, chunks: int
     ) -> Bm25Index:
-        """An index of weights that are there already, as CSC arrays of shape (chunks, terms)."""
+        """An index from existing weights, as CSC arrays of shape (chunks, terms)."""
         index = cls.__new__(cls)
         index._hold(terms, weights, indices, indptr, chunks)
         return index
@@ -205,7 +205,7 @@ class Bm25Index:
         Args:
             queries: Terms of n queries.
             k: How many chunks.
-            groups: Group of every query, int array of shape (n,); a query of a group below 0 gets no chunk.
+            groups: Group of every query, int array of shape (n,); a query with a group below 0 gets no chunk.
             group_of: Group of every chunk, int array of shape (chunks,).
 
         Returns:
@@ -240,7 +240,7 @@ class Bm25Index:
             )
             found, values = result.documents.astype(np.int64), result.scores
         else:
-            # One question's scores of all chunks are in memory at a time.
+            # Only one question's scores of all chunks are in memory at a time.
             best = [self._best(ids[i], depth, mask) for i in asked]
             found, values = (np.stack(columns) for columns in zip(*best, strict=True))
         order = np.lexsort((found, -values), axis=1)[:, :k]
@@ -254,16 +254,16 @@ class Bm25Index:
     def _best(self, query: list[int], depth: int, mask: np.ndarray | None) -> tuple[np.ndarray, np.ndarray]:
         """The best chunks of a query in any order, and their scores."""
         every = self._index.get_scores_from_ids(query, weight_mask=mask)
-        # A copy: a view would keep the positions of all chunks.
+        # A copy: a view would keep the positions of all chunks in memory.
         found = np.argpartition(-every, depth - 1)[:depth].copy()
         return found, every[found]
 
 
 class IndexOnDisk:
-    """Puts an index of many terms together from indexes of some of them, one in memory at a time.
+    """Builds an index of many terms from indexes of some of them, with one in memory at a time.
 
     Args:
-        folder: Where its files lie; they have no name, and are gone when nobody uses the index any more.
+        folder: Folder of its files; they have no name, and disappear when the index is no longer used.
     """
 
     def __init__(self, folder: Path) -> None:

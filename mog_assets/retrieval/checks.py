@@ -1,4 +1,4 @@
-"""What must hold of a collection before its manifest says that it is there."""
+"""Checks of a collection before its manifest is written."""
 
 from __future__ import annotations
 
@@ -21,28 +21,28 @@ def collection_fault(store: VectorStore, level: int, size: int, corpus: str, ids
     if not store.counts(f"level_{level}").get(corpus):
         if not expected:
             return None
-        return f"collection level_{level} holds no point of corpus {corpus}, expected {len(expected)}: run `mog run`"
+        return f"collection level_{level} has no points of corpus {corpus}, expected {len(expected)}: run `mog run`"
     with store.open(f"level_{level}", size) as collection:
         held = collection.ids(corpus)
         count = collection.count(corpus)
     if held == expected and count == len(expected):
         return None
-    # A run notices what changes the count; nothing but foreign hands exchanges points one for one.
+    # A run detects a wrong count; points replaced one for one were changed by another program.
     remedy = "" if count != len(expected) else f"delete the collection (`qdrant/level_{level}` of the home folder) and "
     return (
-        f"collection level_{level} holds {count} points of corpus {corpus}, expected {len(expected)} "
+        f"collection level_{level} has {count} points of corpus {corpus}, expected {len(expected)} "
         f"({len(expected - held)} missing, {len(held - expected)} too many): {remedy}run `mog run`"
     )
 
 
 def counts_hold(level: int) -> Callable[[Tools, Artefact], bool]:
-    """Whether a level's collection holds as many points of the artefact's corpus as its manifest says."""
+    """Whether a level's collection has as many points of the artefact's corpus as its manifest says."""
 
     def intact(tools: Tools, artefact: Artefact) -> bool:
         try:
             held = tools.qdrant.counts(f"level_{level}")
         except MogError:
-            # Damaged, and by now discarded, or out of reach: building it mends it, or says what is wrong.
+            # Damaged (and now discarded) or not reachable: a build repairs it, or reports what is wrong.
             return False
         return held.get(str(artefact.manifest.partition), 0) == artefact.manifest.counts["points"]
 
@@ -50,11 +50,11 @@ def counts_hold(level: int) -> Callable[[Tools, Artefact], bool]:
 
 
 def qdrant_holds(level: int) -> Check:
-    """Qdrant holds the points of the manifest and no others."""
+    """Qdrant has the points of the manifest and no others."""
 
     def run(work: Work) -> str | None:
         return collection_fault(
             work.tools.qdrant, level, work.info["size"], str(work.corpus), work.draft.path("ids.npy")
         )
 
-    return Check("qdrant_count", "Qdrant holds exactly the points of this corpus that the manifest names.", run)
+    return Check("qdrant_count", "Qdrant has exactly the points of this corpus that the manifest names.", run)

@@ -1,4 +1,4 @@
-"""The controls, of which it is known beforehand what measures must say: random passages and gold evidence."""
+"""The controls, whose measured values are known in advance: random passages and gold evidence."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from mog_assets.retrieval.methods import DEPTH, Passages
 
 
 def random_passages(questions: Sequence[Question], corpora: Corpora) -> Passages:
-    """The control that is wrong by construction: chunks drawn at random, as many as a method of one level ranks.
+    """The lower control: chunks drawn at random, as many as a method of one level ranks.
 
-    They are chunks of level 2, the size that MedRAG uses (of level 1 where there is no other), drawn uniformly without
-    replacement over all corpora. A question's passages follow from the seed of the settings, its id and the corpora
-    alone. What a measure gives them is what it gives for nothing: a method that does not beat them finds nothing, or
-    the corpora are so small (the longest context holds 8,000 characters) that any passages hold the evidence.
+    They are chunks of level 2, the size that MedRAG uses (of level 1 if there is no other), drawn uniformly without
+    replacement over all corpora. A question's passages depend only on the seed of the settings, its id and the corpora.
+    Their score is the floor of a measure: a method that does not beat them finds nothing, or the corpora are so small
+    (the longest context has 8,000 characters) that any passages contain the evidence.
     """
     level, layout = min(2, corpora.settings.levels), corpora.layout
     total = layout.count(level)
@@ -33,11 +33,11 @@ def random_passages(questions: Sequence[Question], corpora: Corpora) -> Passages
 
 
 def gold_passages(questions: Sequence[Question], corpora: Corpora) -> Passages:
-    """The control that is perfect: the evidence itself, see `pieces`, a passage each.
+    """The upper control: the evidence itself, see `pieces`, one passage each.
 
-    Its `ER`, `hit@k`, `MRR` and `nDCG@10` are 1 on any corpora. `char_recall@k` and `Recall@10` are less where there
-    are more pieces or documents than they look at, and a method that finds a short piece before a long one may need
-    fewer tokens to answer.
+    Its `ER`, `hit@k`, `MRR` and `nDCG@10` are 1 on any corpora. `char_recall@k` and `Recall@10` are lower if there are
+    more pieces or documents than they count, and a method that finds a short piece before a long one may need fewer
+    tokens to answer.
     """
     rows = [
         (number, corpora.position[corpus, doc], start, end)
@@ -49,15 +49,15 @@ def gold_passages(questions: Sequence[Question], corpora: Corpora) -> Passages:
 
 
 def _unsearched(question: np.ndarray, document: np.ndarray, start: np.ndarray, end: np.ndarray, level: int) -> Passages:
-    """Passages of a span each, in order of question and rank."""
+    """Passages of one span each, in order of question and rank."""
     rank = places(question)
     return Passages(question, rank, document, start, end, np.full(len(rank), level), -rank.astype(np.float64))
 
 
 def pieces(question: Question) -> list[tuple[str, str, int, int]]:
-    """Evidence as (corpus, doc, start, end), in its order; spans that overlap or touch are one, in place of the first.
+    """Evidence as (corpus, doc, start, end), in its order; overlapping or adjacent spans are merged into the first.
 
-    Spans without a character are left out.
+    Empty spans are left out.
     """
     merged: list[tuple[int, str, str, int, int]] = []
     spans = [(e.corpus, e.doc, e.start, e.end, order) for order, e in enumerate(question.evidence) if e.start < e.end]

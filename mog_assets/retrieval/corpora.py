@@ -1,4 +1,4 @@
-"""Open what the graph has stored of the corpora of a question set, for searching."""
+"""Open the stored assets of the corpora of a question set, for searching."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ class Corpora:
         settings: Of the project.
         names: The corpora.
         layouts: Per corpus.
-        kept: Indexes that stay open for the next questions; None where each is used once.
+        kept: Indexes that stay open for the next questions; None if each is used once.
 
     Documents and chunks of all corpora are numbered in the order of the corpora.
     """
@@ -62,13 +62,13 @@ class Corpora:
 
     @classmethod
     def open(cls, read: Read, settings: Settings, names: Sequence[str], keep: bool = False) -> Corpora:
-        """Open layouts; everything else is opened when it is asked for.
+        """Open layouts; everything else is opened when needed.
 
         Args:
             read: Reads an asset of a corpus.
             settings: Of the project.
             names: The corpora.
-            keep: Leave indexes open: for questions that come a few at a time.
+            keep: Keep indexes open, for questions that come a few at a time.
         """
         layouts = [open_layout(name, read("documents", name), read("chunks/level_1", name)) for name in names]
         return cls(read, settings, names, layouts, {} if keep else None)
@@ -144,18 +144,18 @@ class Corpora:
 
     @cached_property
     def _token_starts(self) -> dict[int, np.ndarray]:
-        """Where the tokens of documents start, as `pairs` of document and offset; of those that were asked for."""
+        """Start of the tokens of documents, as `pairs` of document and offset; filled on request."""
         return {}
 
     def tokens_in(self, document: np.ndarray, start: np.ndarray, end: np.ndarray) -> np.ndarray:
         """Tokens of spans: words (runs of letters, digits and underscores) and punctuation marks.
 
-        A token belongs to the span that it starts in, so that spans that tile a text share out its tokens.
+        A token belongs to the span that it starts in, so spans that tile a text partition its tokens.
 
         Args:
             document: Position of each span's document, shape (spans,).
             start: First character, shape (spans,).
-            end: Behind the last character, shape (spans,).
+            end: One after the last character, shape (spans,).
 
         Returns:
             int64 array of shape (spans,).
@@ -181,7 +181,7 @@ class Corpora:
     def nearest(
         self, vector_store: Vectors, vectors: np.ndarray, level: int, k: int, topics: np.ndarray | None = None
     ) -> list[tuple[np.ndarray, np.ndarray]]:
-        """The k nearest chunks of each corpus, of each question's topic where there are `topics`; see `merge`."""
+        """The k nearest chunks of each corpus, only of each question's topic if `topics` are given; see `merge`."""
         found = []
         where = None if topics is None else [{"topic": int(topic)} for topic in topics]
         with vector_store.open(f"level_{level}", vectors.shape[1]) as collection:
@@ -189,7 +189,7 @@ class Corpora:
                 chunks = np.full((len(vectors), k), -1, np.int64)
                 scores = np.zeros((len(vectors), k))
                 for row, hits in enumerate(collection.search(name, vectors, k, where)):
-                    # Points of chunks that are being replaced at this moment are in no manifest.
+                    # Points of chunks that are being replaced right now are in no manifest.
                     known = [(number[identity], score) for identity, score in hits if identity in number]
                     if known:
                         chunks[row, : len(known)], scores[row, : len(known)] = zip(*known, strict=True)

@@ -1,4 +1,4 @@
-"""Reciprocal rank fusion, as MedRAG does it (Xiong et al. 2024): Σ 1/(100 + rank), ranks from 1, equal weights."""
+"""Reciprocal rank fusion as in MedRAG (Xiong et al. 2024): Σ 1/(100 + rank), ranks from 1, equal weights."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ CONSTANT = 100
 def reciprocal_rank_fusion(
     rankings: Sequence[tuple[np.ndarray, np.ndarray]],
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Fuse rankings of the same things for the same questions.
+    """Fuse rankings of the same items for the same questions.
 
     Args:
-        rankings: Question and thing, int64 arrays of equal length, ordered by question, best first.
+        rankings: Question and item, int64 arrays of equal length, ordered by question, best first.
 
     Returns:
-        Question, thing and float64 score of every thing ranked for a question, ordered by question, best first; equal
+        Question, item and float64 score of every item ranked for a question, ordered by question, best first; equal
         scores go to the smaller number.
     """
     keys = np.concatenate([pairs(question, thing) for question, thing in rankings])

@@ -1,9 +1,9 @@
 """Methods by name, and the passages each of them ranks.
 
-A method is written `[retriever:]name[+topics]`, e.g. `mog`, `fused-2`, `hybrid:mog`, `mogg+topics`; without a retriever
-the configured one is meant. `medrag` stands for `fixed-2`, `dense-2` for `dense:fixed-2`. Those of the sentence graph
-(`hop-0` …, `mogg`, `mogg-uniform`) retrieve by BM25, as the paper does. The controls `random` and `gold` search
-nothing: they show what measures make of passages drawn at random, and of the evidence itself.
+A method is written `[retriever:]name[+topics]`, e.g. `mog`, `fused-2`, `hybrid:mog`, `mogg+topics`; without a
+retriever, the configured one is used. `medrag` stands for `fixed-2`, `dense-2` for `dense:fixed-2`. Methods of the
+sentence graph (`hop-0` …, `mogg`, `mogg-uniform`) retrieve by BM25, as in the paper. The controls `random` and `gold`
+do not search: they give the scores of random passages and of the evidence itself.
 """
 
 from __future__ import annotations
@@ -32,9 +32,9 @@ _LEVELLED = ("fixed", "fused", "hop")
 _GRAPH = ("hop", "mogg", "mogg-uniform")
 CONTROLS = ("random", "gold")
 
-# Lengths of context, in characters, at which evidence recall is taken.
+# Context lengths, in characters, at which evidence recall is measured.
 CONTEXTS = (1000, 2000, 4000, 8000)
-# A run is deep enough for every measure: as many characters as the longest context, as many documents as nDCG@10 sees.
+# A run is deep enough for every measure: the characters of the longest context, and the documents of nDCG@10.
 CONTEXT_CHARS = CONTEXTS[-1]
 DOCUMENTS = 10
 DEPTH = 50
@@ -45,11 +45,11 @@ class Method:
     """How passages are ranked.
 
     Attributes:
-        retriever: None for a control, which searches nothing.
+        retriever: None for a control, which does not search.
         kind: One granularity alone (`fixed`, `hop`), all with equal weights (`fused`, `mogg-uniform`), or with those of
             a router (`mog`, `mogg`) or of the soft labels (`oracle`); or a control (`random`, `gold`).
-        level: Granularity of the passages, from 1, the finest (level 1, 0 hops); None where the weights choose it.
-        topics: Whether passages are of the question's topic.
+        level: Granularity of the passages, from 1, the finest (level 1, 0 hops); None if the weights choose it.
+        topics: Whether passages are limited to the question's topic.
     """
 
     name: str
@@ -64,7 +64,7 @@ class Method:
         return self.kind in _GRAPH
 
     def within(self, topics: bool) -> Method:
-        """The same, within topics or not."""
+        """The same method, within topics or not."""
         return replace(self, name=self.name.removesuffix("+topics") + ("+topics" if topics else ""), topics=topics)
 
     @property
@@ -74,12 +74,12 @@ class Method:
 
     @property
     def control(self) -> bool:
-        """Whether it is known beforehand what measures must say of it."""
+        """Whether its measured values are known in advance."""
         return self.kind in CONTROLS
 
     @property
     def evaluation_only(self) -> bool:
-        """Whether it is of no use to who asks: it needs gold evidence, or finds nothing."""
+        """Whether it cannot answer real questions: it needs gold evidence, or does not search."""
         return self.control or self.kind == "oracle"
 
 
@@ -107,8 +107,8 @@ def parse(name: str, settings: Settings) -> Method:
             return Method(full, retriever, kind, level, topics)
     known = f"fixed-1..{levels}, fused-1..{levels}, mog, oracle, dense-1..{levels}, medrag, hop-0..{hops}, mogg"
     raise ConfigError(
-        f"method: expected one of {known}, mogg-uniform, or one of the first four with a retriever before it "
-        f"(hybrid:mog), any of them with +topics after it, or {' or '.join(CONTROLS)}, got {name!r}"
+        f"method: expected one of {known}, mogg-uniform, or one of the first four with a retriever prefix "
+        f"(hybrid:mog), any of them with the suffix +topics, or {' or '.join(CONTROLS)}, got {name!r}"
     )
 
 
@@ -120,15 +120,15 @@ def _canonical(kind: str, number: str | None, retriever: str, default: str) -> s
 
 
 def check_trained(key: str, method: Method, settings: Settings) -> None:
-    """Refuse a method that needs a router in a project that cannot train one.
+    """Reject a method that needs a router in a project that cannot train one.
 
     Args:
-        key: Names the option or setting that asks for it.
+        key: Name of the option or setting.
         method: The method.
         settings: Of the project.
 
     Raises:
-        ConfigError: as said; the message names what to use instead.
+        ConfigError: the method needs a router; the message names an alternative.
     """
     if method.routed and not settings.trains_routers:
         plain = "mogg-uniform" if method.graph else equal_weights(settings).name
@@ -144,7 +144,7 @@ def equal_weights(settings: Settings) -> Method:
 
 
 def default_methods(settings: Settings) -> list[str]:
-    """Everything under the default retriever; fixed, fused and mog under the others; some of them within topics."""
+    """All methods with the default retriever; fixed, fused and mog with the others; some of them within topics."""
     level_names = [f"{kind}-{level}" for kind in ("fixed", "fused") for level in settings.level_range]
     names = [*level_names, "mog", "oracle"]
     for retriever in RETRIEVERS:
@@ -185,7 +185,7 @@ class LevelChunks:
         return self.layout.containing(pieces, granularity)
 
     def passages(self, hits: Hits, granularities: np.ndarray) -> Passages:
-        """A span each: see `Chunks`."""
+        """One span each: see `Chunks`."""
         document, start, end = (np.empty(len(hits.chunk), np.int64) for _ in range(3))
         for level in np.unique(granularities):
             here = granularities == level
@@ -194,7 +194,7 @@ class LevelChunks:
 
 
 class Chunks(Granularities, Protocol):
-    """Chunks that can be shown."""
+    """Chunks that can be converted to passages."""
 
     def passages(self, hits: Hits, granularities: np.ndarray) -> Passages:
         """Documents and spans of hits, given the granularity of each."""
@@ -202,11 +202,11 @@ class Chunks(Granularities, Protocol):
 
 @dataclass(frozen=True)
 class Ranker:
-    """Ranks passages by every method of one retriever; what the methods share is computed once.
+    """Ranks passages by every method of one retriever; shared work is done once.
 
     Attributes:
         searcher: The retriever.
-        chunks: What it finds.
+        chunks: The chunks that it finds.
         k_r: Chunks per granularity and corpus that enter the mix.
     """
 
@@ -252,7 +252,7 @@ class Ranker:
 
 @dataclass(frozen=True)
 class Passages:
-    """Ranked passages of questions: a row for each span, ordered by question and rank, those of a passage as they read.
+    """Ranked passages of questions: one row per span, by question and rank; spans of a passage in reading order.
 
     Attributes:
         question: Position of the question.
@@ -260,7 +260,7 @@ class Passages:
         document: Position of the document over all corpora, in their order.
         start, end: Offsets in its text, in characters.
         level: Level of the chunk, or hops of the neighbourhood.
-        score: What the passage was ranked by.
+        score: The ranking score of the passage.
     """
 
     question: np.ndarray
@@ -277,12 +277,12 @@ class Passages:
 
 
 def cut(found: Passages, k: int) -> Passages:
-    """As many passages as the measures can see: `CONTEXT_CHARS` characters, `DOCUMENTS` documents, k passages."""
+    """Only the passages that measures use: `CONTEXT_CHARS` characters, `DOCUMENTS` documents, k passages."""
     return found.at(seen(found.question, found.rank, found.document, found.end - found.start, k))
 
 
 def seen(question: np.ndarray, rank: np.ndarray, document: np.ndarray, length: np.ndarray, k: int) -> np.ndarray:
-    """Mask of the rows that some measure sees; a passage is seen as a whole."""
+    """Mask of the rows that any measure uses; a passage is used as a whole."""
     new = np.zeros(len(question), np.int64)
     new[first_of_each(question, document)] = 1
     filling = running(length, question) < CONTEXT_CHARS

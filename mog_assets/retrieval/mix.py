@@ -1,6 +1,6 @@
 """The granularity mix: pieces of text ranked by the weighted scores of the chunks that contain them.
 
-Pieces are level-1 chunks, which coarser chunks are made of, or nodes of the sentence graph, which neighbourhoods are.
+Pieces are level-1 chunks, the parts of coarser chunks, or nodes of the sentence graph, the parts of neighbourhoods.
 
 References: Zhong et al. 2024 (Mix-of-Granularity), sections 3.1 and 3.3 and figure 2.
 """
@@ -36,13 +36,13 @@ class Granularities(Protocol):
 
 @dataclass(frozen=True)
 class Candidates:
-    """Pieces that lie in at least one retrieved chunk of any granularity, in order of question and piece.
+    """Pieces in at least one retrieved chunk of any granularity, in order of question and piece.
 
     Attributes:
         question, piece: int64 arrays of shape (n,).
         scores: t(c), float64 of shape (n, granularities): the score of the chunk of granularity g that contains the
-            candidate where that chunk was retrieved, else 0; of several such chunks, the best.
-        chunks: int64 of the same shape: that chunk, −1 where there is none.
+            candidate if that chunk was retrieved, else 0; of several such chunks, the best.
+        chunks: int64 of the same shape: that chunk, −1 if there is none.
     """
 
     question: np.ndarray
@@ -61,7 +61,7 @@ def candidates(hits: Sequence[Hits], made_of: Granularities) -> Candidates:
     keys, rows = [], []
     for granularity, found in enumerate(hits, 1):
         row, piece = made_of.spread(found, granularity)
-        # Hits are best first, so that of several chunks around a piece the first is the best.
+        # Hits are best first, so the first of several chunks around a piece is the best.
         first = first_of_each(found.question[row], piece)
         keys.append(pairs(found.question[row[first]], piece[first]))
         rows.append(row[first])
@@ -77,7 +77,7 @@ def candidates(hits: Sequence[Hits], made_of: Granularities) -> Candidates:
 
 
 def emission_levels(weights: np.ndarray) -> np.ndarray:
-    """g_r of every question: the one with the greatest weight, the finer one of equals; 0 where no weight is above 0.
+    """g_r of every question: the granularity with the greatest weight, the finer of equals; 0 if no weight is above 0.
 
     Args:
         weights: float array of shape (questions, granularities).
@@ -106,7 +106,7 @@ def emit(
         found: The candidates.
         order: Rows of the candidates, from `ranked`.
         scores: Theirs.
-        levels: int array of shape (questions,); nothing is emitted where it is 0.
+        levels: int array of shape (questions,); 0 emits nothing.
         made_of: The chunks.
 
     Returns:

@@ -51,10 +51,10 @@ class Searcher(Protocol):
 
 
 def merge(chunks: Sequence[np.ndarray], scores: Sequence[np.ndarray], starts: np.ndarray) -> Hits:
-    """Hits over corpora from those of each corpus; scores of different corpora are compared as they are.
+    """Hits over corpora from those of each corpus; scores of different corpora are compared unchanged.
 
     Args:
-        chunks: For each corpus an int64 array of shape (questions, k): chunks of the corpus, −1 where there is none.
+        chunks: For each corpus an int64 array of shape (questions, k): chunks of the corpus, −1 if there is none.
         scores: Likewise, float.
         starts: First chunk of each corpus at this level.
     """
@@ -73,7 +73,7 @@ class Bm25Searcher:
         queries: Terms of every question.
         open_indexes: Opens the index of each corpus, in order, at a level.
         starts: First chunk of each corpus at a level.
-        topics: Topic of every question whose chunks alone are found; all chunks where there are none.
+        topics: Topic of every question, to find only its chunks; None finds all chunks.
         chunk_topics: Topic of every chunk of a level, per corpus.
     """
 
@@ -140,7 +140,7 @@ class HybridSearcher:
 
 
 class Remembering:
-    """Asks another searcher once per level and depth: every method of a retriever uses the same hits."""
+    """Caches the hits of another searcher per level and depth: all methods of a retriever use the same hits."""
 
     def __init__(self, searcher: Searcher) -> None:
         self._searcher = searcher

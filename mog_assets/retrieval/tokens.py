@@ -1,7 +1,7 @@
 """Term counts: one tokenisation of every document serves the BM25 indexes of all levels.
 
-A word belongs to the level-1 chunk that it starts in, also where the text is cut inside it. So the counts of a coarser
-chunk are sums of the counts of the level-1 chunks it covers, whatever the chunker.
+A word belongs to the level-1 chunk that it starts in, even if the text is cut inside it. So the counts of a coarser
+chunk are sums of the counts of the level-1 chunks it covers, for every chunker.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from mog_assets.chunking.chunks import Layout
 from mog_assets.chunking.layouts import bucket_layout
 from mog_assets.chunking.reuse import write_rows
 
-# Part of the recipe of everything that is counted.
+# Part of the fingerprint of all term counts.
 TOKENIZER = (
     "words of two characters and more, counted where they start, lower case, no final sigma, English stop words, "
     "Snowball English stems; bm25s"
@@ -42,7 +42,7 @@ def tokenise(texts: Sequence[str]) -> tuple[list[list[int]], list[str]]:
     """Token ids of each text, and the terms that the ids stand for."""
     import bm25s
 
-    # Which of the two small sigmas a capital one becomes depends on what stands beyond the word.
+    # Which small sigma a capital one becomes depends on the text after the word.
     lower = [text.lower().replace("ς", "σ") for text in texts]
     tokens = bm25s.tokenize(
         lower, lower=False, stopwords="en", stemmer=_stemmer(), return_ids=True, show_progress=False, allow_empty=True
@@ -60,7 +60,7 @@ def query_terms(questions: Sequence[str]) -> list[list[str]]:
 
 
 def whole_words(text: str, spans: np.ndarray) -> list[str]:
-    """The texts of spans, each with the words that start in it whole, and no others.
+    """The texts of spans, each with exactly the words that start in it, complete.
 
     Args:
         text: The text.
@@ -83,10 +83,10 @@ def count_bucket(documents: str, spans: str, out: str, previous: str | None = No
         documents: Parquet file with columns `title`, `text` and `sha256`.
         spans: Parquet file of their level-1 spans.
         out: Parquet file to write.
-        previous: What this function wrote for an earlier state of the bucket.
+        previous: Output of this function for an earlier state of the bucket.
 
     Returns:
-        Number of documents tokenised: those that `previous` does not have.
+        Number of documents tokenised: those that are not in `previous`.
     """
     table = pq.read_table(documents, columns=["title", "text", "sha256"])
     layout = bucket_layout(Path(documents), Path(spans))
@@ -117,7 +117,7 @@ def count_bucket(documents: str, spans: str, out: str, previous: str | None = No
             }
         )
 
-    # Counts follow from title and text (the hash of the document) and from where the text is cut.
+    # Counts depend on title and text (the hash of the document) and on where the text is cut.
     keys = [
         hashlib.sha256(sha256.encode() + cut.tobytes()).hexdigest()
         for sha256, cut in zip(table["sha256"].to_pylist(), cuts, strict=True)
@@ -126,7 +126,7 @@ def count_bucket(documents: str, spans: str, out: str, previous: str | None = No
 
 
 def assemble(buckets: Sequence[Path], layouts: Sequence[Layout]) -> dict[str, Any]:
-    """Put the counts of all buckets together.
+    """Combine the counts of all buckets.
 
     Args:
         buckets: Files that `count_bucket` wrote, in order.

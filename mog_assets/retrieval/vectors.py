@@ -78,7 +78,7 @@ class VectorTable:
         return int(self._offsets[-1])
 
     def __iter__(self) -> Iterator[np.ndarray]:
-        # Rows of a mapped array as such are slow to make.
+        # Rows of a memory-mapped array are slow to create.
         return chain.from_iterable(map(np.asarray, self._parts))
 
     @property
@@ -97,9 +97,10 @@ class VectorTable:
 
 
 def point_ids(corpus: str, layout: Layout, level: int, vectors: Iterable[np.ndarray]) -> list[str]:
-    """Ids of the points of a level: all of payload and vector, so that a point is never stale.
+    """Ids of the points of a level: hashes of payload and vector, so a point is never stale.
 
-    What made a vector is no part of it: a project in which settings went there and back has the ids of a rebuilt one.
+    Settings are not part of the id: after a setting is changed and changed back, the ids are those of a rebuilt
+        project.
 
     Args:
         corpus: Name of the corpus.

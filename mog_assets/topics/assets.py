@@ -37,12 +37,12 @@ _DECIMALS = 4
 
 
 def fit_level(settings: Settings) -> int:
-    """The level whose chunks topics are found in."""
+    """The level on whose chunks topics are fitted."""
     return min(2, settings.levels)
 
 
 def build_model(work: Work) -> None:
-    """Fit the topic model, or keep the previous one while most chunks were there when it was fitted."""
+    """Fit the topic model, or keep the previous one if it was fitted on most of the chunks."""
     level, corpora = fit_level(work.settings), list(work.settings.corpora)
     buckets: dict[str, list[Bucket]] = {corpus: _buckets(work, corpus, level) for corpus in corpora}
     made = work.input(f"embeddings/level_{level}", corpora[0]).manifest.info
@@ -77,7 +77,7 @@ def _buckets(work: Work, corpus: str, level: int) -> list[Bucket]:
 
 
 def _previous(work: Work, wanted: dict[str, Any]) -> tuple[TopicModel | None, str]:
-    """The previous model, if it may take the place of a new one; else why it may not."""
+    """The previous model if it can be reused, and why not otherwise."""
     artefact = work.draft.previous
     if artefact is None:
         return None, "fitted for the first time"
@@ -106,7 +106,7 @@ def _fit(work: Work, buckets: list[Bucket], wanted: dict[str, Any]) -> TopicMode
                 "settings": work.settings.topics.model_dump(),
                 "out": str(temporary),
             }
-            # A process of its own takes seconds to start, and is for UMAP.
+            # A separate process takes seconds to start, and is needed only for UMAP.
             if may_have_topics(buckets, work.settings.topics):
                 fit_apart(arguments)
             else:
@@ -118,7 +118,7 @@ def _fit(work: Work, buckets: list[Bucket], wanted: dict[str, Any]) -> TopicMode
 
 
 def _show(work: Work, model: TopicModel, vectors: dict[str, list[np.ndarray]]) -> None:
-    """The topics, and how the chunks of every corpus are spread over them."""
+    """Show the topics, and the distribution of every corpus's chunks over them."""
     number, labels = len(model.centroids), model.labels
     counts = np.zeros((len(vectors), number + 1), np.int64)
     for row, parts in enumerate(vectors.values()):
@@ -148,7 +148,7 @@ def _show(work: Work, model: TopicModel, vectors: dict[str, list[np.ndarray]]) -
 
 
 def build_assigned(work: Work) -> None:
-    """Give every chunk its topic, in the store and in the payload of its point."""
+    """Assign a topic to every chunk, in the store and in the payload of its point."""
     stored = work.tools.store.read("topics/model")
     model = open_model(stored)
     jobs, keys = {}, {}
@@ -179,7 +179,7 @@ def build_assigned(work: Work) -> None:
 
 
 def _set_payloads(work: Work, level: int, found: np.ndarray, labels: dict[int, str]) -> int:
-    """Make payloads in a level's collection say what was found, those that do not; returns how many did not."""
+    """Write changed topics to the payloads of a level's collection; returns the number of payloads written."""
     points = work.input(f"collections/level_{level}")
     ids = [str(uuid.UUID(bytes=row.tobytes())) for row in np.load(points.path("ids.npy"))]
     wanted = {
@@ -188,9 +188,9 @@ def _set_payloads(work: Work, level: int, found: np.ndarray, labels: dict[int, s
     }
     with work.tools.qdrant.open(f"level_{level}", int(points.manifest.info["size"])) as collection:
         held = collection.payloads(str(work.corpus), ("topic", "label", "probability"))
-        # Points that are not there at all are what the check finds.
+        # Missing points are found by the check.
         changed = [identity for identity, payload in wanted.items() if held.get(identity, payload) != payload]
-        # As for points: an interrupted update must not leave a manifest that holds again when its cause is undone.
+        # As for points: an interrupted update must not leave a manifest that is valid again when its cause is undone.
         if work.draft.previous and changed:
             work.tools.store.doubt(work.draft.previous)
         with work.progress(len(changed), "payloads set") as advance:
@@ -208,7 +208,7 @@ def recipes(settings: Settings) -> list[Recipe]:
         Recipe(
             key="topics/model",
             build=build_model,
-            description="BERTopic over the chunks of all corpora; fitted again only when many of them are new.",
+            description="BERTopic model of the chunks of all corpora; fitted again only if many of them are new.",
             group=GROUP,
             deps=("documents", "chunks/level_1", f"embeddings/level_{level}"),
             partitioned=False,
@@ -220,7 +220,7 @@ def recipes(settings: Settings) -> list[Recipe]:
         Recipe(
             key="topics/assigned",
             build=build_assigned,
-            description="Topic and probability of every chunk of every level, also in the payload of its point.",
+            description="Topic and probability of every chunk of every level, also written to its Qdrant payload.",
             group=GROUP,
             deps=(
                 "topics/model",

@@ -1,4 +1,4 @@
-"""What must hold of topics of chunks before their manifest says that they are there."""
+"""Checks of the topics of chunks before their manifest is written."""
 
 from __future__ import annotations
 
@@ -21,17 +21,17 @@ def topics_held(tools: Tools, corpus: str) -> dict[int, tuple[int, int]]:
 
 
 def payloads_hold(tools: Tools, artefact: Artefact) -> bool:
-    """Whether as many points have a topic as the artefact says: points that are upserted again lose theirs."""
+    """Whether as many points have a topic as the artefact says: points lose it when upserted again."""
     try:
         held = topics_held(tools, str(artefact.manifest.partition))
     except MogError:
-        # Damaged, and by now discarded, or out of reach: building it mends it, or says what is wrong.
+        # Damaged (and now discarded) or not reachable: a build repairs it, or reports what is wrong.
         return False
     return all(with_topic == artefact.manifest.info["points"][str(level)] for level, (with_topic, _) in held.items())
 
 
 def drafted(work: Work, level: int) -> Assigned:
-    """Topics of the chunks of a level, as they have just been made."""
+    """Topics of the chunks of a level, from the draft."""
     names = sorted(name for name in work.draft.files if name.startswith(file_name(level, "bucket")))
     return read_assigned([work.draft.path(name) for name in names])
 
@@ -46,13 +46,13 @@ def _every_chunk(work: Work) -> str | None:
         wrong = (found["topic"] < -1) | (found["topic"] >= known)
         wrong |= ~((found["probability"] >= 0) & (found["probability"] <= 1))
         if wrong.any():
-            return f"{int(wrong.sum())} chunks of level {level} have a topic that the model has not, or no probability"
+            return f"{int(wrong.sum())} chunks of level {level} have an unknown topic, or no probability"
     return None
 
 
 EVERY_CHUNK = Check(
     "every_chunk_has_a_topic",
-    "Every chunk has a topic of the model, or is an outlier, with a probability.",
+    "Every chunk has a probability, and a topic of the model unless it is an outlier.",
     _every_chunk,
 )
 
@@ -61,7 +61,7 @@ def _payloads(work: Work) -> str | None:
     for level, (with_topic, points) in topics_held(work.tools, str(work.corpus)).items():
         if with_topic != points or points != work.info["points"][str(level)]:
             return (
-                f"collection level_{level} holds a topic for {with_topic} of {points} points of corpus {work.corpus}, "
+                f"collection level_{level} has a topic for {with_topic} of {points} points of corpus {work.corpus}, "
                 f"expected {work.info['points'][str(level)]}: run `mog run`"
             )
     return None

@@ -1,7 +1,7 @@
-"""The topic model: BERTopic finds the topics of a sample of chunks; what is kept tells the topic of any vector.
+"""The topic model: BERTopic finds topics in a sample of chunks; the stored model assigns a topic to any vector.
 
-Of BERTopic's result centroids, thresholds and words are kept, not UMAP and HDBSCAN: the topic of a vector is that of
-the nearest centroid, for chunks and questions alike, so that it depends on nothing but the kept model and the vector.
+Only the centroids, thresholds and words of BERTopic's result are stored, not UMAP and HDBSCAN: the topic of a vector is
+that of the nearest centroid, for chunks and questions alike, so it depends only on the stored model and the vector.
 
 References: Grootendorst 2022 (BERTopic), sections 3.1 to 3.3; Rezaei et al. 2024 (AT-RAG), section 3.1.
 """
@@ -28,24 +28,24 @@ from resources.store import Artefact
 
 # Logical name of the model among its artefact's files.
 MODEL = "model.safetensors"
-# Topic of a vector that is near no topic.
+# Topic of a vector that is not near any topic.
 OUTLIER = -1
 
 # BERTopic's defaults.
 _NEIGHBOURS, _COMPONENTS, _WORDS = 15, 5, 10
 _LABEL_WORDS = 4
-# Share of the chunks that are not of a topic which are farther from it than any vector that gets the topic.
+# Share of the chunks outside a topic that are farther from it than any vector assigned to the topic.
 _FAR = 0.999
-# Cosines are compared after rounding: in which order a library sums must not decide on a topic.
+# Cosines are compared after rounding: the summation order of a library must not decide on a topic.
 _DECIMALS = 6
 _ROWS_AT_ONCE = 65_536
 
 
 @dataclass(frozen=True)
 class Bucket:
-    """What a bucket of documents has: paths of its documents, of their level-1 spans, and of the vectors of a level.
+    """The files of a bucket: paths of its documents, of their level-1 spans, and of the vectors of a level.
 
-    `level` is None where it is that of the model: a corpus with fewer levels has vectors of its coarsest one.
+    `level` is None if it is that of the model: a corpus with fewer levels has vectors of its coarsest one.
     """
 
     documents: str
@@ -56,15 +56,15 @@ class Bucket:
 
 @dataclass(frozen=True)
 class TopicModel:
-    """Tells the topic of a vector.
+    """Assigns topics to vectors.
 
     Attributes:
         centroids: float32 of shape (topics, size): unit vectors, row t the mean of the vectors of topic t.
         thresholds: float32 of shape (topics,): cosine with the centroid below which a vector is not of the topic.
-        seen: uint64, sorted: `vector_hashes` of all chunks that there were when it was fitted.
+        seen: uint64, sorted: `vector_hashes` of all chunks that existed when it was fitted.
         facts: `level`, `settings`, `seed`, `encoder` (fingerprint) and `made_by` (of the vectors) that it was fitted
-            with; per topic its `words` by c-TF-IDF and its `size` in the sample; of the `sample`, a number of chunks,
-            how many are `outliers` by HDBSCAN, and `agreeing`: get from `assign` what HDBSCAN said.
+            with; per topic its `words` by c-TF-IDF and its `size` in the sample; the number of chunks in the `sample`,
+            of its `outliers` by HDBSCAN, and of those `agreeing`: with the same topic by `assign` and HDBSCAN.
     """
 
     centroids: np.ndarray
@@ -74,12 +74,12 @@ class TopicModel:
 
     @property
     def labels(self) -> dict[int, str]:
-        """Label of every topic: its first words. The outlier topic has one, too."""
+        """Label of every topic: its first words. The outlier topic has one too."""
         words = {topic: ", ".join(found[:_LABEL_WORDS]) for topic, found in enumerate(self.facts["words"])}
         return {OUTLIER: "outlier", **words}
 
     def assign(self, vectors: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Topic of each vector: that of the nearest centroid, or −1 where even that is nearer to its topic's members.
+        """Topic of each vector: that of the nearest centroid, or −1 if the vector is below its threshold.
 
         Args:
             vectors: Unit vectors of the encoder it was fitted with, shape (n, size).
@@ -97,7 +97,7 @@ class TopicModel:
             return topics, probabilities
         if size != self.centroids.shape[1]:
             raise MogError(
-                f"topics/model is of vectors of size {self.centroids.shape[1]}, got some of size {size}: run `mog run`"
+                f"topics/model: expected vectors of size {self.centroids.shape[1]}, got size {size}: run `mog run`"
             )
         centroids = self.centroids.T.astype(np.float64)
         for start in range(0, n, _ROWS_AT_ONCE):
@@ -112,14 +112,14 @@ class TopicModel:
 
 
 def vector_hashes(vectors: np.ndarray) -> np.ndarray:
-    """A hash of every row of float16 vectors, uint64 of shape (n,): tells chunks apart, and draws samples of them."""
+    """A hash of every row of float16 vectors, uint64 of shape (n,): identifies chunks, and selects samples of them."""
     rows = np.ascontiguousarray(vectors)
     digests = (hashlib.blake2b(row.tobytes(), digest_size=8).digest() for row in rows)
     return np.frombuffer(b"".join(digests), np.uint64)
 
 
 def share_unseen(model: TopicModel, hashes: Sequence[np.ndarray]) -> float:
-    """Share of chunks, per bucket given by `vector_hashes`, that were in no corpus when the model was fitted."""
+    """Share of chunks, given as `vector_hashes` per bucket, that were in no corpus when the model was fitted."""
     every = np.concatenate([np.zeros(0, np.uint64), *hashes])
     return float((~np.isin(every, model.seen)).mean()) if len(every) else 0.0
 
@@ -135,7 +135,7 @@ def fit_buckets(
 ) -> None:
     """Fit a topic model on a sample of the chunks of some buckets, and write it.
 
-    The same chunks, in whatever buckets, give the same bytes.
+    The same chunks, in any buckets, give the same bytes.
 
     Args:
         buckets: Fields of `Bucket`, as a mapping.
@@ -166,13 +166,13 @@ def fit_buckets(
 
 
 def may_have_topics(buckets: Sequence[Bucket], settings: TopicSettings) -> bool:
-    """Whether there are as many chunks as HDBSCAN needs: two clusters of the smallest size, to find any."""
+    """Whether there are enough chunks for HDBSCAN: it needs two clusters of the smallest size to find any."""
     return sum(len(np.load(bucket.vectors, mmap_mode="r")) for bucket in buckets) >= 2 * settings.min_topic_size
 
 
 def made_with(level: int, settings: TopicSettings, seed: int, encoder: str, made_by: str) -> dict[str, Any]:
-    """The part of a model's facts that, when it is another, makes another model of the same chunks."""
-    # When to fit again is no part of what comes of it.
+    """The part of a model's facts that changes the model of the same chunks."""
+    # The rule for fitting again does not change the result.
     return {
         "level": level,
         "settings": settings.model_dump(exclude={"refit_share"}),
@@ -183,19 +183,19 @@ def made_with(level: int, settings: TopicSettings, seed: int, encoder: str, made
 
 
 def fit_apart(arguments: Mapping[str, Any]) -> None:
-    """`fit_buckets` in a process of its own.
+    """Run `fit_buckets` in a separate process.
 
     numba's OpenMP threads, which UMAP starts, leave torch on the CPU twenty times slower for the rest of a process
     (measured: 3 instead of 64 texts a second).
 
     Raises:
-        MogError: that process failed, or was ended from outside.
+        MogError: that process failed or was killed.
     """
     answers, answer = SPAWN.Pipe(duplex=False)
     process = SPAWN.Process(target=_fit_and_tell, args=(answer, dict(arguments)))
     with deaf_children():
         process.start()
-    # Where the process ends without an answer, the pipe then ends as well.
+    # If the process ends without an answer, the pipe then closes too.
     answer.close()
     try:
         fault = answers.recv_bytes().decode()
@@ -212,7 +212,7 @@ def _fit_and_tell(answer: Any, arguments: dict[str, Any]) -> None:
     fault = ""
     try:
         fit_buckets(**arguments)
-    # Several libraries raise what they like; whoever waits is told.
+    # Several libraries raise arbitrary exceptions; the waiting process gets the text.
     except Exception as error:
         fault = f"{type(error).__name__}: {' '.join(str(error).split())}"
     answer.send_bytes(fault.encode())
@@ -232,7 +232,7 @@ def _sample(
         own = bucket.level or level
         held, of_bucket = np.load(bucket.vectors, mmap_mode="r"), bucket_texts(Path(bucket.documents), layout, own)
         for row in rows:
-            # Chunks with equal vectors may have unequal texts; which of them stands for both must not depend on order.
+            # Chunks with equal vectors may have different texts; which of them is used must not depend on order.
             identity = int(found[row])
             vectors[identity] = held[row]
             texts[identity] = min(of_bucket[row], texts.get(identity, of_bucket[row]))
@@ -260,15 +260,15 @@ def _cluster(
         keep(*vars(module).values())
     words = CountVectorizer(stop_words="english")
     analyse = words.build_analyzer()
-    # BERTopic fails on fewer than two words; white space around a text makes at least two characters of it.
+    # BERTopic fails on fewer than two words; with white space around it, a text has at least two characters.
     if len({word for text in texts for word in analyse(text)}) < 2:
         words = CountVectorizer(analyzer="char_wb")
-    # Exact, and without compiling UMAP's own search, which takes longer than the search of a whole sample.
+    # Exact, and avoids compiling UMAP's own search, which takes longer than the search of a whole sample.
     neighbours = min(_NEIGHBOURS, len(vectors) - 1)
     search = NearestNeighbors(n_neighbors=neighbours, metric="cosine", algorithm="brute").fit(vectors)
     distances, rows = search.kneighbors(vectors)
     model = BERTopic(
-        # Any other value than English: that one removes whatever is not of its alphabet.
+        # Not English, which removes all characters outside its alphabet.
         language="multilingual",
         umap_model=UMAP(
             n_neighbors=neighbours,
@@ -284,7 +284,7 @@ def _cluster(
         top_n_words=_WORDS,
     )
     with warnings.catch_warnings():
-        # That no new vectors can be transformed: centroids do that.
+        # The warning says that new vectors cannot be transformed: centroids do that here.
         warnings.filterwarnings("ignore", "precomputed_knn", UserWarning)
         found, _ = model.fit_transform(list(texts), vectors)
     topics = np.asarray(found, np.int64)
@@ -295,8 +295,8 @@ def _cluster(
 def _centroids(vectors: np.ndarray, topics: np.ndarray, number: int, quantile: float) -> tuple[np.ndarray, np.ndarray]:
     """Unit mean vector of every topic, and the least cosine with it of a vector of the topic.
 
-    That is the `quantile` of the members' cosines, or what hardly any chunk of another topic or of none reaches, where
-    that is less: members that are all but equal, such as boilerplate, must not keep out a question about them.
+    That is the `quantile` of the members' cosines, or, if lower, a cosine that hardly any other chunk reaches: nearly
+    equal members, such as boilerplate, must not exclude a question about them.
     """
     centroids = np.zeros((number, vectors.shape[1]), np.float32)
     thresholds = np.zeros(number, np.float32)
@@ -323,16 +323,16 @@ def open_model(stored: Artefact, encoder: str | None = None) -> TopicModel:
 
     Args:
         stored: Its artefact.
-        encoder: Fingerprint of the encoder of the vectors to assign; None for those that it was fitted on.
+        encoder: Fingerprint of the encoder of the vectors to assign; None for the one that it was fitted with.
 
     Raises:
-        MogError: its file is not as it was written, or it is of vectors of another encoder.
+        MogError: its file has changed since it was written, or it was fitted on vectors of another encoder.
     """
     path = stored.path(MODEL)
     model = decoded(read(stored, MODEL, "topic model"), path)
     if encoder not in (None, model.facts["encoder"]):
         raise MogError(
-            f"topic model {path}: expected one of vectors of the encoder {encoder}, got one of "
+            f"topic model {path}: expected a model for vectors of encoder {encoder}, got one for "
             f"{model.facts['encoder']}: run `mog run`"
         )
     return model
@@ -342,7 +342,7 @@ def decoded(data: bytes, path: Path) -> TopicModel:
     """The model in the bytes of a file.
 
     Raises:
-        MogError: it holds no topic model.
+        MogError: they are not a topic model.
     """
     try:
         arrays, facts = decode(data)

@@ -1,4 +1,4 @@
-"""Pictures of topics."""
+"""Plots of topics."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ _MOST_TOPICS, _MOST_CORPORA = 25, 30
 
 
 def topics_by_corpus(corpora: Sequence[str], counts: np.ndarray, labels: Mapping[int, str]) -> bytes:
-    """Share of each corpus' chunks in the largest topics, the outliers and the rest (AT-RAG, figure 3).
+    """Share of each corpus's chunks in the largest topics, the outliers and the rest (AT-RAG, figure 3).
 
     Args:
-        corpora: Names of the rows; the first ones are shown where there are many.
+        corpora: Names of the rows; if there are many, only the first ones are shown.
         counts: Number of chunks, shape (corpora, topics + 1); column 0 counts outliers, column t + 1 topic t.
         labels: Of the topics.
     """
@@ -31,6 +31,6 @@ def topics_by_corpus(corpora: Sequence[str], counts: np.ndarray, labels: Mapping
     image = axes.imshow(shown.T, cmap="Blues", vmin=0, vmax=max(float(shown.max(initial=0)), 1e-9), aspect="auto")
     axes.set_xticks(range(len(corpora)), [plain(name) for name in corpora], rotation=60, ha="right")
     axes.set_yticks(range(len(names)), [plain(name if len(name) <= 44 else name[:43] + "…") for name in names])
-    axes.set_title("Share of a corpus' chunks by topic")
+    axes.set_title("Share of a corpus's chunks by topic")
     figure.colorbar(image, ax=axes)
     return png(figure)
