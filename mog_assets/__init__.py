@@ -1,3 +1,3 @@
-"""Dagster assets that turn document collections into retrieval which chooses its own granularity."""
+"""Dagster assets that build retrieval with a granularity chosen per query from document collections."""
 
 __version__ = "0.1.0"

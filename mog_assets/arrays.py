@@ -8,11 +8,11 @@ import numpy as np
 
 
 def save_array(path: Path, array: np.ndarray) -> None:
-    """Write an array that `numpy.load` reads and maps.
+    """Write an array that `numpy.load` can read and memory-map.
 
     Raises:
-        OSError: it could not be written whole. `numpy.save` does not see that of the last 4 KiB (numpy 2.4), and leaves
-            a file that ends too early.
+        OSError: it could not be written completely. `numpy.save` (numpy 2.4) does not notice this for the last 4 KiB
+            and leaves a truncated file.
     """
     array = np.ascontiguousarray(array)
     with path.open("wb") as stream:
@@ -20,11 +20,11 @@ def save_array(path: Path, array: np.ndarray) -> None:
         stream.write(array.reshape(-1).view(np.uint8).data)
 
 
-# Arrays with a row for each thing of each group (a passage of a question, a chunk of a document), groups in order
+# Arrays with one row per member of a group (a passage of a question, a chunk of a document), groups in order
 
 
 def places(groups: np.ndarray) -> np.ndarray:
-    """Place of every row in its group, from 0; `groups` is sorted."""
+    """Position of each row in its group, from 0; `groups` is sorted."""
     if not len(groups):
         return np.zeros(0, np.int64)
     starts = np.flatnonzero(np.concatenate([[True], groups[1:] != groups[:-1]]))
@@ -32,20 +32,20 @@ def places(groups: np.ndarray) -> np.ndarray:
 
 
 def running(values: np.ndarray, groups: np.ndarray) -> np.ndarray:
-    """Sum of the values before every row in its group; `groups` is sorted."""
+    """Sum of the values before each row in its group; `groups` is sorted."""
     before = np.cumsum(values) - values
     return before - before[np.arange(len(groups)) - places(groups)]
 
 
 def pairs(first: np.ndarray, second: np.ndarray) -> np.ndarray:
-    """Two numbers as one int64, in the same order: much faster to sort than rows of two. `unpaired` undoes it.
+    """Pack two numbers into one int64 of the same order, much faster to sort than rows of two; see `unpaired`.
 
     Args:
         first: Integers from −2^31 to 2^31 − 1.
         second: Integers from 0 to 2^32 − 1.
 
     Raises:
-        OverflowError: a number lies outside.
+        OverflowError: a number is out of range.
     """
     for name, numbers, least, most in (("first", first, -(2**31), 2**31 - 1), ("second", second, 0, 2**32 - 1)):
         if numbers.size and not least <= numbers.min() <= numbers.max() <= most:
@@ -54,17 +54,17 @@ def pairs(first: np.ndarray, second: np.ndarray) -> np.ndarray:
 
 
 def unpaired(keys: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """First and second number of each of `pairs`."""
+    """The first and second numbers of `pairs`."""
     return keys >> 32, keys & (2**32 - 1)
 
 
 def first_of_each(first: np.ndarray, second: np.ndarray) -> np.ndarray:
-    """Positions, ascending, at which a pair of numbers occurs first."""
+    """Ascending positions of the first occurrence of each pair of numbers."""
     _, where = np.unique(pairs(first, second), return_index=True)
     return np.sort(where)
 
 
 def ranges(first: np.ndarray, last: np.ndarray) -> np.ndarray:
-    """All numbers from each first to each last, exclusive, one range after the other."""
+    """The concatenated ranges from each first to each last number, exclusive."""
     widths = last - first
     return np.repeat(first - np.cumsum(widths) + widths, widths) + np.arange(widths.sum())

@@ -1,4 +1,4 @@
-"""From settings to Definitions: the graph, its jobs and sensor, and runs started by the command line."""
+"""Dagster Definitions made from settings: the asset graph, its jobs, sensors, schedule and conditions."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from resources.store import digest, label
 
 CORPUS = dg.DynamicPartitionsDefinition(name="corpus")
 EXECUTOR_VARIABLE = "MOG_EXECUTOR"
-# Module and name of the executor by the value of MOG_EXECUTOR.
+# Module and name of the executor for each value of MOG_EXECUTOR.
 _EXECUTORS = {
     "inprocess": ("dagster", "in_process_executor"),
     "multiprocess": ("dagster", "multiprocess_executor"),
@@ -34,13 +34,13 @@ _EXECUTORS = {
 
 
 def build(settings: Settings) -> dg.Definitions:
-    """Definitions for some settings.
+    """The Definitions for these settings.
 
     Raises:
-        ConfigError: MOG_EXECUTOR names no executor, or one that is not installed.
+        ConfigError: MOG_EXECUTOR names an unknown executor, or one that is not installed.
     """
     with warnings.catch_warnings():
-        # Dagster says of its own code that it will change; users of `mog` can do nothing about that.
+        # Dagster warns that parts of its own API may change; users of `mog` can do nothing about that.
         warnings.simplefilter("ignore", dg.BetaWarning)
         warnings.filterwarnings("ignore", category=DeprecationWarning, module=r"dagster\.")
         return _definitions(settings)
@@ -66,7 +66,7 @@ def _definitions(settings: Settings) -> dg.Definitions:
 
 
 def _evaluated(recipes: dict[str, Recipe]) -> list[Recipe]:
-    """What is made from all corpora, but for topics: forced, they would be fitted again and all chunks' topics move."""
+    """Repeatable assets except the topic model: forcing it would fit it again and change the topics of all chunks."""
     return [r for r in recipes.values() if not (r.partitioned or r.on_demand or r.group == topics_assets.GROUP)]
 
 
@@ -89,15 +89,15 @@ def _executor(name: str) -> dg.ExecutorDefinition:
 
 
 def _outside(recipe: Recipe, name: str) -> dg.SourceAsset:
-    """The external asset for what a recipe reads outside the store. Only what is observable counts when observed."""
+    """The external asset for what a recipe reads outside the store. It must be observable for observations to count."""
 
     @dg.observable_source_asset(
         name=name,
         partitions_def=CORPUS if recipe.partitioned else None,
         group_name=recipe.group,
-        description=f"What `{recipe.key}` reads outside the store, as the sensor `corpora` saw it last.",
+        description=f"Files that `{recipe.key}` reads outside the store, as last seen by the sensor `corpora`.",
     )
-    def observe(context):  # type: ignore[no-untyped-def]  # Dagster reads the annotation, and cannot read a string
+    def observe(context):  # type: ignore[no-untyped-def]  # Dagster cannot read string annotations
         there = context.instance.get_dynamic_partitions("corpus")
         events, _, troubles = _sweep({recipe.key: recipe}, config.load(), there, {})
         if not events:
@@ -112,20 +112,20 @@ def _outside(recipe: Recipe, name: str) -> dg.SourceAsset:
 
 
 def _after(recipe: Recipe, recipes: dict[str, Recipe]) -> list[str]:
-    """What a recipe follows without reading it."""
+    """Assets that trigger a recipe without being read by it."""
     after = [recipe.outside] if recipe.outside else []
-    # Dagster fires nothing when a partition is deleted; the registry does, for what is made from all corpora.
+    # Dagster triggers nothing when a partition is deleted; the registry triggers the assets built from all corpora.
     if not recipe.partitioned and any(recipes[dep].partitioned for dep in recipe.deps):
         after.append(REGISTRY)
     return after
 
 
 def _condition(recipe: Recipe, recipes: dict[str, Recipe]) -> dg.AutomationCondition | None:
-    """When an asset is materialised by itself: content above it or its code version moved, it is missing, it failed.
+    """When an asset is materialised automatically: an input or its code version changed, it is missing, or it failed.
 
-    None for never. A change waits until nothing above is missing or in progress, and is not forgotten meanwhile. A
-    failure is tried once more, then waits for a change. Failed blocking checks stop nothing here: the previous artefact
-    stands.
+    None means never. A change waits until no input is missing or in progress, and is not lost while it waits. A failed
+    asset is retried once, then waits for a change. A failed blocking check does not block it: the previous artefact is
+    used.
     """
     if recipe.on_demand:
         return None
@@ -137,23 +137,23 @@ def _condition(recipe: Recipe, recipes: dict[str, Recipe]) -> dg.AutomationCondi
     wanted |= of.execution_failed().newly_true()
     ready = ~of.any_deps_missing() & ~of.any_deps_in_progress() & ~of.in_progress()
     if not recipe.partitioned:
-        # A corpus whose run is about to be requested is not in progress yet; its run would replace what is read here.
+        # A corpus whose run is about to be requested is not in progress yet; its run would replace inputs of this one.
         seen = _until_requested(_changed(*outside), _changed(*outside))
-        # Only what becomes part of the same run "will be requested".
+        # Only assets that join the same run "will be requested".
         ready &= ~of.any_deps_match(seen & ~of.will_be_requested())
     return wanted & ready
 
 
 def _changed(*keys: str | dg.AssetKey) -> dg.AutomationCondition:
-    """True on the tick that sees another data version of one of these assets that the asset follows."""
+    """True on the tick that sees a new data version of one of these upstream assets."""
     of = dg.AutomationCondition
     return of.any_deps_match(of.data_version_changed()).allow(dg.AssetSelection.assets(*keys))
 
 
 def _until_requested(event: dg.AutomationCondition, elsewhere: dg.AutomationCondition) -> dg.AutomationCondition:
-    """True from an event on until the asset is requested.
+    """True from an event until the asset is requested.
 
-    Dagster sees a request one tick later. What happened meanwhile `elsewhere`, in no run of the asset, came after it.
+    Dagster sees a request one tick later. Events `elsewhere` in between, outside runs of the asset, count as later.
     """
     of = dg.AutomationCondition
     return event.since((of.newly_requested() & ~elsewhere) | of.initial_evaluation())
@@ -166,7 +166,7 @@ def _status(settings: Settings) -> str:
 def _automation_sensor(settings: Settings) -> dg.AutomationConditionSensorDefinition:
     return dg.AutomationConditionSensorDefinition(
         name="automation",
-        description="Materialises what a change of corpora, question sets or settings touches: a run per corpus.",
+        description="Materialises assets affected by changes of corpora, question sets or settings: a run per corpus.",
         target=dg.AssetSelection.all(),
         default_status=dg.DefaultSensorStatus(_status(settings)),
         minimum_interval_seconds=settings.automation.interval_seconds,
@@ -180,7 +180,7 @@ def _nightly(settings: Settings, evaluate: Any, recipes: dict[str, Recipe]) -> l
     return [
         dg.ScheduleDefinition(
             name="nightly",
-            description="Measures everything again, whether or not something changed.",
+            description="Measures everything again, even if nothing changed.",
             job=evaluate,
             cron_schedule=settings.automation.nightly,
             execution_timezone=settings.automation.timezone,
@@ -193,7 +193,7 @@ def _nightly(settings: Settings, evaluate: Any, recipes: dict[str, Recipe]) -> l
 def _corpora_sensor(settings: Settings, recipes: dict[str, Recipe]) -> dg.SensorDefinition:
     @dg.sensor(
         name="corpora",
-        description="Keeps partitions equal to the corpora of mog.yaml; observes what changed outside the store.",
+        description="Keeps partitions in sync with the corpora of mog.yaml; observes changes outside the store.",
         minimum_interval_seconds=settings.automation.interval_seconds,
         default_status=dg.DefaultSensorStatus(_status(settings)),
     )
@@ -202,16 +202,16 @@ def _corpora_sensor(settings: Settings, recipes: dict[str, Recipe]) -> dg.Sensor
             fresh = config.load()
         except ConfigError as error:
             return dg.SkipReason(str(error))
-        # Nobody else says that a `mog run` was killed, and runs of this instance would wait for its place in a pool.
+        # No other code reports that a `mog run` was killed; runs of this instance would wait for its pool slot.
         end_killed(context.instance)
         there = set(context.instance.get_dynamic_partitions("corpus"))
         if added := sorted(set(fresh.corpora) - there):
-            # An observation of a partition that is not there yet would be lost: all are for the next tick.
+            # An observation of a partition that does not exist yet would be lost, so all wait for the next tick.
             return dg.SensorResult(dynamic_partitions_requests=[CORPUS.build_add_request(added)], cursor=context.cursor)
         gone = sorted(there - set(fresh.corpora))
         events, states, troubles = _sweep(recipes, fresh, fresh.corpora, json.loads(context.cursor or "{}"))
         if fresh.model_copy(update={"corpora": settings.corpora}) != settings:
-            troubles.append("mog.yaml has other settings than the loaded graph: reload the code location")
+            troubles.append("mog.yaml has changed since the graph was loaded: reload the code location")
         return dg.SensorResult(
             dynamic_partitions_requests=[CORPUS.build_delete_request(gone)] if gone else [],
             asset_events=events,
@@ -225,7 +225,7 @@ def _corpora_sensor(settings: Settings, recipes: dict[str, Recipe]) -> dg.Sensor
 def _sweep(
     recipes: dict[str, Recipe], settings: Settings, corpora: Collection[str], seen: dict[str, str]
 ) -> tuple[list[dg.AssetObservation], dict[str, str], list[str]]:
-    """Observations of what changed outside the store, its state for the next sweep, and what cannot be read."""
+    """Observations of changes outside the store, its state for the next sweep, and errors of unreadable sources."""
     events, states, troubles = [], {}, []
     for recipe in recipes.values():
         if recipe.outside is None:
@@ -241,18 +241,18 @@ def _sweep(
                 continue
             if states[place] == seen.get(place):
                 continue
-            # Seen for the first time, it counts as changed: a corpus that comes back is as it was when it was removed.
+            # A source seen for the first time counts as changed: a corpus may return with the state it had before.
             version = states[place] if place in seen else digest(states[place], time.time())
             events.append(dg.AssetObservation(recipe.outside, partition=corpus, tags={"dagster/data_version": version}))
     return events, states, troubles
 
 
 def code_version(recipe: Recipe, tools: Tools) -> str:
-    """The recipe's version and a digest of the settings that it depends on: either one changes what would be built."""
+    """The recipe's version and a digest of the settings it depends on; a change of either changes the result."""
     try:
         return f"{recipe.version}-{digest(recipe.settings(tools))[:12]}"
     except MogError as error:
-        # The graph has to load all the same: building the asset says what is wrong.
+        # The graph must still load; building the asset reports the error.
         return f"{recipe.version}-{digest(str(error))[:12]}"
 
 
@@ -263,14 +263,14 @@ def as_asset(
     after: Sequence[str] = (),
     condition: dg.AutomationCondition | None = None,
 ) -> dg.AssetsDefinition:
-    """The Dagster asset of a recipe: content hash as data version, counts and pictures as metadata, blocking checks.
+    """The Dagster asset of a recipe: content hash as data version, counts and plots as metadata, checks.
 
     Args:
-        recipe: What the asset makes.
+        recipe: How the asset is built.
         recipes: All recipes, by key.
-        tools: Resources that tell the settings the asset depends on.
-        after: Keys of assets that it follows without reading them.
-        condition: When it is materialised by itself.
+        tools: Resources with the settings the asset depends on.
+        after: Keys of assets that trigger it without being read.
+        condition: When it is materialised automatically.
     """
     key = dg.AssetKey(recipe.key.split("/"))
 
@@ -291,14 +291,14 @@ def as_asset(
         ],
         op_tags={"nvidia.com/gpu": "1"} if recipe.pool == "gpu" else None,
     )
-    def compute(context):  # type: ignore[no-untyped-def]  # Dagster reads the annotation, and cannot read a string
+    def compute(context):  # type: ignore[no-untyped-def]  # Dagster cannot read string annotations
         partition = context.partition_key if recipe.partitioned else None
         tools: Tools = context.resources.tools
         if partition is not None and partition not in tools.settings.corpora:
             known = ", ".join(tools.settings.corpora)
             raise dg.Failure(
                 description=f"{label(recipe.key, partition)}: expected a corpus of mog.yaml ({known}), "
-                f"got {partition!r}: name it there, or delete the partition",
+                f"got {partition!r}: add it there, or delete the partition",
                 allow_retries=False,
             )
         try:
@@ -306,7 +306,7 @@ def as_asset(
             force = recipe.repeatable and ("true" in forced or recipe.key in forced)
             outcome = materialise(recipe, partition, tools, recipes, context.log.info, force)
         except MogError as error:
-            # A message for people needs no retry and no traceback of ours.
+            # An expected error needs no retry and no traceback.
             raise dg.Failure(description=str(error), allow_retries=False) from error
         for check in recipe.checks:
             fault = outcome.faults.get(check.name)

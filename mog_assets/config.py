@@ -1,6 +1,6 @@
 """`mog.yaml` as typed settings.
 
-Every default is the paper's (Zhong et al. 2024, Mix-of-Granularity) unless the field says otherwise.
+Defaults are those of the paper (Zhong et al. 2024, Mix-of-Granularity) unless the field says otherwise.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ def _name(value: str) -> str:
 
 _MONTHS = ("jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec")
 _DAYS = ("sun", "mon", "tue", "wed", "thu", "fri", "sat")
-# Field, least and greatest value, names from the least value on.
+# Field, smallest and largest value, names starting with the smallest value.
 _CRON_FIELDS: tuple[tuple[str, int, int, tuple[str, ...]], ...] = (
     ("minute", 0, 59, ()),
     ("hour", 0, 23, ()),
@@ -86,7 +86,7 @@ def _path(value: Any) -> Any:
 
 EncoderT = TypeVar("EncoderT", bound=EncoderSettings)
 Place = Annotated[Path, BeforeValidator(_path)]
-# Of a layer of a network.
+# Units of one layer of a network.
 Width = Annotated[int, Field(gt=0, le=65_536)]
 Rate = Annotated[float, Field(gt=0, le=10)]
 Name = Annotated[str, AfterValidator(_name)]
@@ -94,9 +94,9 @@ RetrieverName = Literal["bm25", "dense", "hybrid"]
 
 
 class CorpusSettings(SettingsModel):
-    """Where one corpus comes from: a `.jsonl[.gz]` file, or a folder of documents.
+    """The source of one corpus: a `.jsonl[.gz]` file or a folder of documents.
 
-    A document (a file, or a line of a `.jsonl` file) of more than `max_document_mb` megabytes is passed over.
+    A document (a file, or a line of a `.jsonl` file) larger than `max_document_mb` megabytes is skipped.
     """
 
     path: Place
@@ -104,19 +104,19 @@ class CorpusSettings(SettingsModel):
 
     @property
     def max_document_bytes(self) -> int:
-        """The largest size of a document, in bytes."""
+        """The maximum size of a document, in bytes."""
         return int(self.max_document_mb * 1_000_000)
 
 
 class ChunkerTraining(SettingsModel):
     """How the learned chunker is trained, on the training questions that have evidence in documents.
 
-    `regression` learns what every possible chunk costs, `preference` which of two ends is better for each question, or
-    for `all` that follow. Documents are taken until they have `spans` possible chunks, and a share `validation` of them
-    tells when to stop: after `patience` epochs without fewer tokens to answer.
+    `regression` learns the cost of every possible chunk, `preference` which of two ends is better for each question, or
+    for `all` that follow. Documents are added until they have `spans` possible chunks. A share `validation` of them
+    decides when to stop: after `patience` epochs without fewer tokens to answer.
 
-    The scorer looks at vectors of sentences, or, with an `encoder` (named as that of sentences is), at the text itself:
-    the encoder is trained with it, at a rate of its own and in smaller batches.
+    The scorer reads sentence vectors or, with an `encoder` (named like the sentence encoder), the text itself: the
+    encoder is then trained too, with its own learning rate and in smaller batches.
     """
 
     objective: Literal["regression", "preference"] = "regression"
@@ -126,7 +126,7 @@ class ChunkerTraining(SettingsModel):
     learning_rate: Rate = 1e-3
     encoder: str | None = None
     encoder_learning_rate: Rate = 5e-5
-    # 16 with an encoder.
+    # 16 if an encoder is set.
     batch_size: Count = 128
     epochs: Count = 20
     patience: Count = 5
@@ -142,9 +142,9 @@ class ChunkerTraining(SettingsModel):
 
 
 class ChunkerSettings(SettingsModel):
-    """How texts are cut into level-1 chunks: by a chunker of corpus/chunkers.py, to `finest_chars`.
+    """How texts are split into level-1 chunks: by a chunker of chunking/chunkers.py, with target length `finest_chars`.
 
-    `fixed` counts `tokens` (words and punctuation marks) where they are given, instead of characters.
+    `fixed` counts `tokens` (words and punctuation marks) instead of characters if that is set.
     """
 
     name: Literal["sentences", "fixed", "recursive", "paragraphs", "semantic", "learned"] = "sentences"
@@ -159,15 +159,15 @@ class ChunkerSettings(SettingsModel):
     @model_validator(mode="after")
     def _counted(self) -> ChunkerSettings:
         if self.tokens is not None and self.name != "fixed":
-            raise ValueError(f"tokens with the chunker 'fixed' alone, not with {self.name!r}")
+            raise ValueError(f"tokens only with the chunker 'fixed', not with {self.name!r}")
         return self
 
 
 class QuestionSetSettings(SettingsModel):
     """Questions that are retrieved over `corpora` together.
 
-    `train` and `test` name the splits used for either. A split cannot be in both: what was trained on is never scored.
-    `kinds` leaves out questions of any other kind.
+    `train` and `test` name the splits for training and testing. No split may be in both: training questions are never
+    scored. With `kinds`, questions of other kinds are left out.
     """
 
     path: Place
@@ -184,39 +184,39 @@ class QuestionSetSettings(SettingsModel):
 
 
 class RetrieverEncoderSettings(EncoderSettings):
-    """The encoder of a retriever that experiments compare: it is given every chunk whole, as papers do it."""
+    """The encoder of a retriever that experiments compare: it encodes every chunk as one text, as the papers do."""
 
     levels: Literal["pooled", "direct"] = "direct"
 
 
 class Bm25Settings(SettingsModel):
-    """BM25 in Lucene's form; `statistics` says over what document frequencies and lengths are counted."""
+    """BM25 in Lucene's form; `statistics` sets over which texts document frequencies and lengths are counted."""
 
     k1: float = Field(1.5, ge=0, le=1000)
     b: float = Field(0.75, ge=0, le=1)
-    # Over all corpora that are searched together: benchmarks/README.md has the figures of both.
+    # Over all corpora that are searched together; benchmarks/README.md compares both.
     statistics: Literal["corpus", "question_set"] = "question_set"
 
 
 class GraphSettings(SettingsModel):
-    """The sentence graph: nodes of one or two sentences, each joined to its `k` best others by BM25.
+    """The sentence graph: nodes of one or two sentences, each linked to its `k` best matches by BM25.
 
-    An edge needs a score of at least `threshold` times the node's score against itself. What lies within 0 … `hops`
-    hops of a node is a chunk, the nearest nodes first, up to `max_chars` characters. `across` says what nodes may be
-    joined: those of a corpus, or those of all corpora of a question set.
+    An edge needs a score of at least `threshold` times the node's score against itself. The nodes within 0 … `hops`
+    hops of a node form a chunk, nearest nodes first, of at most `max_chars` characters. `across` says which nodes may
+    be linked: those of one corpus, or those of all corpora of a question set.
     """
 
     across: Literal["corpus", "question_set"] = "corpus"
     sentences: Literal[1, 2] = 1
     k: Count = 3
-    # The paper gives no value. This leaves out the least alike twelfth of the edges of musique, and 2 % of nodes alone.
+    # The paper gives no value. This removes the weakest twelfth of the edges of musique and isolates 2 % of its nodes.
     threshold: float = Field(0.15, ge=0, le=1)
     hops: Annotated[int, Field(ge=0, le=16)] = 4
     max_chars: Count = 8000
 
 
 class SoftLabelSettings(SettingsModel):
-    """How the best chunk of each level is compared with the label text, and what the two best levels get."""
+    """How the best chunk of each level is compared with the label text, and the label values of the two best levels."""
 
     method: Literal["embedding", "tfidf", "hitrate"] = "embedding"
     values: tuple[float, float] = (0.8, 0.2)
@@ -241,11 +241,11 @@ class RouterSettings(SettingsModel):
 
 
 class TopicSettings(SettingsModel):
-    """BERTopic over the chunks of level 2, of level 1 where there is no other.
+    """BERTopic over the chunks of level 2, or of level 1 if it is the only one.
 
-    It is fitted on `sample` chunks at most, and again when more than `refit_share` of all chunks were not there when it
-    was fitted. A topic has at least `min_topic_size` of the sample. A vector is an outlier when it is farther from its
-    topic than all but the share `outlier_quantile` of those that made the topic.
+    It is fitted on at most `sample` chunks, and fitted again when more than `refit_share` of all chunks are new since
+    then. A topic has at least `min_topic_size` chunks of the sample. A vector is an outlier if it is farther from its
+    topic than all but the share `outlier_quantile` of the vectors that formed the topic.
     """
 
     min_topic_size: Annotated[int, Field(ge=2)] = 10
@@ -255,12 +255,12 @@ class TopicSettings(SettingsModel):
 
 
 class AnsweringSettings(SettingsModel):
-    """Who answers test questions, and how.
+    """What answers test questions, and how.
 
-    `reader` is `extractive`, which needs no key, or `openai`: the endpoint and model of `llm`. A method is a way of
-    answering (`cot`, `one-step`, `briefcontext`, `at-rag`, `adaptive`), with a retrieval and an arrow before it where
-    that is not to be the paper's: `mogg+topics → briefcontext`. Of each question set at most `questions` are answered.
-    With `judge` the reader also gives marks to answers of open questions, beside the reference answer.
+    `reader` is `extractive`, which needs no key, or `openai`: the endpoint and model of `llm`. A method is an answering
+    method (`cot`, `one-step`, `briefcontext`, `at-rag`, `adaptive`), preceded by a retrieval method and an arrow if
+    retrieval differs from the paper's: `mogg+topics → briefcontext`. At most `questions` of each question set are
+    answered. With `judge`, the reader also grades answers to open questions against the reference answer.
     """
 
     reader: Literal["extractive", "openai"] = "extractive"
@@ -270,11 +270,11 @@ class AnsweringSettings(SettingsModel):
 
 
 class ExperimentSettings(SettingsModel):
-    """What the papers' experiments vary (`mog experiment`).
+    """Settings of the papers' experiments (`mog experiment`).
 
     `encoders` are further retrievers by name: BM25 is fused with the first of them (RRF-2) and with the first three
-    (RRF-4); they encode every level unless `levels` says otherwise. Experiments that answer anew ask `questions` of
-    each question set at most. Positions are percentiles of the context.
+    (RRF-4); they encode every level unless `levels` is set. Experiments that answer questions use at most `questions`
+    of each question set. Positions are percentiles of the context.
     """
 
     k_r: list[Count] = Field([3, 8, 16, 32], min_length=1)
@@ -291,10 +291,10 @@ class ExperimentSettings(SettingsModel):
 
 
 class AutomationSettings(SettingsModel):
-    """When things happen by themselves: how often corpora are looked at, and when everything is measured again.
+    """Automation: how often corpora are checked for changes, and when everything is measured again.
 
-    `nightly` is a cron expression of five fields in the time of `timezone`; null measures again by hand only. Unless
-    `enabled`, nothing happens before somebody switches sensors and schedule on in the Dagster UI.
+    `nightly` is a cron expression of five fields in the time zone `timezone`; null disables the schedule. Unless
+    `enabled`, sensors and schedule stay off until you switch them on in the Dagster UI.
     """
 
     enabled: bool = True
@@ -304,7 +304,7 @@ class AutomationSettings(SettingsModel):
 
 
 class Settings(SettingsModel):
-    """Everything a user can choose, with paths made absolute."""
+    """All settings, with absolute paths."""
 
     home: Place = Path(".mog")
     corpora: dict[Name, CorpusSettings] = Field(min_length=1)
@@ -346,8 +346,8 @@ class Settings(SettingsModel):
     def _one_encoder(self) -> Settings:
         if self.encoder.query_model is not None:
             raise ValueError(
-                "encoder.query_model: expected none, because router and topics take vectors of questions and chunks "
-                f"for those of one model, got {self.encoder.query_model!r}; name the pair under experiments.encoders"
+                "encoder.query_model: expected none, because router and topics need vectors of questions and chunks "
+                f"to come from one model, got {self.encoder.query_model!r}; name the pair under experiments.encoders"
             )
         return self
 
@@ -362,12 +362,12 @@ class Settings(SettingsModel):
 
     @property
     def trains_routers(self) -> bool:
-        """Whether there are questions to train routers on."""
+        """Whether any question set has a train split."""
         return any(question_set.train for question_set in self.question_sets.values())
 
     @property
     def tests(self) -> bool:
-        """Whether there are questions to measure by."""
+        """Whether any question set has a test split."""
         return any(question_set.test for question_set in self.question_sets.values())
 
     @property
@@ -377,7 +377,7 @@ class Settings(SettingsModel):
 
 
 def file(path: str | Path | None = None) -> Path:
-    """Where settings are read from: `path`, else what `MOG_CONFIG` names, else `mog.yaml` in the working directory."""
+    """The configuration file: `path`, else the value of `MOG_CONFIG`, else `mog.yaml` in the working directory."""
     return Path(path or os.environ.get(CONFIG_VARIABLE) or DEFAULT_CONFIG).resolve()
 
 
@@ -385,13 +385,13 @@ def load(path: str | Path | None = None) -> Settings:
     """Read settings from `path`, else from `MOG_CONFIG`, else from `mog.yaml` in the working directory.
 
     Raises:
-        ConfigError: the file is missing, is not YAML, or a key in it is unknown or has a value that cannot be used.
-            The message names each key, what is expected, and what was given.
+        ConfigError: the file is missing, is not YAML, or has an unknown key or an invalid value. The message names each
+            key, what was expected and what was found.
     """
     source = file(path)
     raw = config_file.read(source)
     try:
-        # As JSON, strictly: "5" and true are no numbers, while a list becomes a tuple and a text a path.
+        # In strict JSON mode "5" and true are not numbers, while a list becomes a tuple and a text a path.
         settings = Settings.model_validate_json(json.dumps(raw), strict=True)
         return _absolute(settings, source.parent)
     except ValidationError as error:
@@ -419,7 +419,7 @@ def _absolute(settings: Settings, base: Path) -> Settings:
 
 
 def _encoders(settings: Settings, base: Path) -> dict[str, Any]:
-    """The settings that name encoders, folders made absolute."""
+    """The encoder settings, with absolute paths."""
 
     def placed(key: str, encoder: EncoderT) -> EncoderT:
         named = {field: getattr(encoder, field) for field in ("model", "query_model")}
@@ -450,7 +450,7 @@ def _explain(detail: Any) -> str:
     if detail["type"] == "missing":
         return f"{key}: expected a value, got none"
     expected = detail["msg"].removeprefix("Value error, ").removeprefix("Input should be ")
-    # The words of YAML for those of JSON.
+    # YAML's terms instead of JSON's.
     expected = expected.replace("valid array", "valid list").replace("an object", "keys with values")
     if not key:
         return expected
@@ -464,10 +464,10 @@ _LIMITED.maxstring = _LIMITED.maxother = 80
 
 
 def _model_at(location: Sequence[str | int]) -> list[str]:
-    """The field names of the settings model that lies at a location such as ["corpora", "niddk"]."""
+    """The field names of the settings model at a location such as ["corpora", "niddk"]."""
     kind: Any = Settings
     for part in location:
-        # Names of corpora, and numbers of list items, are not fields.
+        # Names of corpora and indexes of list items are not fields.
         kind = kind.model_fields[part].annotation if _is_model(kind) else get_args(kind)[-1]
     return list(kind.model_fields)
 

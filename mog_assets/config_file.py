@@ -1,4 +1,4 @@
-"""`mog.yaml` as plain values: what YAML allows beyond texts, numbers, lists and keys is refused with key and line."""
+"""Read `mog.yaml` as plain values; YAML beyond texts, numbers, lists and keys is an error that names key and line."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ from resources.errors import ConfigError
 
 MOST_BYTES = 1_000_000
 MOST_DEEP = 50
-# Values of a whole file, aliases written out.
+# Number of values in a file, with aliases expanded.
 MOST_VALUES = 100_000
 _TAG = "tag:yaml.org,2002:"
 _SURROGATE = re.compile("[\ud800-\udfff]")
 
 
 class _Loader(yaml.SafeLoader):
-    """Reads dates, and a lone `=`, as the texts that they are."""
+    """Reads dates and a lone `=` as text."""
 
     yaml_implicit_resolvers = {
         first: [(tag, pattern) for tag, pattern in found if tag not in (f"{_TAG}timestamp", f"{_TAG}value")]
@@ -33,14 +33,14 @@ class _Loader(yaml.SafeLoader):
 
 
 class _Wrong(Exception):
-    """What is wrong, for a person; the caller names the file."""
+    """What is wrong, for the user; the caller adds the name of the file."""
 
 
 def read(source: Path) -> dict[str, Any]:
     """The keys and values of a file, as JSON values.
 
     Raises:
-        ConfigError: the file cannot be read, or holds something else; the message names file, key and line.
+        ConfigError: the file cannot be read, or contains other values; the message names file, key and line.
     """
     try:
         with source.open("rb") as stream:
@@ -63,7 +63,7 @@ def _parsed(data: bytes) -> dict[str, Any]:
     except UnicodeDecodeError as error:
         raise _Wrong(f"expected a readable UTF-8 YAML file, got other bytes ({error}); save it as UTF-8") from error
     if "\0" in text:
-        raise _Wrong("expected a readable UTF-8 YAML file, got NUL bytes, as UTF-16 has them; save it as UTF-8")
+        raise _Wrong("expected a readable UTF-8 YAML file, got NUL bytes (perhaps UTF-16); save it as UTF-8")
     try:
         _check_depth(text)
         node = yaml.compose(text, _Loader)
@@ -77,20 +77,20 @@ def _parsed(data: bytes) -> dict[str, Any]:
 
 
 def _check_depth(text: str) -> None:
-    """Refuse what the parsers that follow, which call themselves for each level, would not survive."""
+    """Reject nesting that would exceed the recursion limit of the parsers that follow."""
     depth = documents = 0
     for event in yaml.parse(text, _Loader):
         depth += isinstance(event, yaml.CollectionStartEvent) - isinstance(event, yaml.CollectionEndEvent)
         documents += isinstance(event, yaml.DocumentStartEvent)
         line = event.start_mark.line + 1
         if depth > MOST_DEEP:
-            raise _Wrong(f"expected values nested at most {MOST_DEEP} deep, got more in line {line}")
+            raise _Wrong(f"expected values nested at most {MOST_DEEP} deep, got more on line {line}")
         if documents > 1:
-            raise _Wrong(f"expected one document, got a second one in line {line}: leave `---` out")
+            raise _Wrong(f"expected one document, got a second one on line {line}: remove `---`")
 
 
 class _Values:
-    """Makes values of the nodes of one file."""
+    """Converts the nodes of one file to values."""
 
     def __init__(self) -> None:
         self._count = 0
@@ -101,19 +101,19 @@ class _Values:
         """The value of a node.
 
         Args:
-            node: As YAML composes it.
-            key: Names it, parts joined by dots.
+            node: The composed YAML node.
+            key: Its name, parts joined by dots.
         """
         self._count += 1
         if self._count > MOST_VALUES:
-            raise _Wrong(f"expected at most {MOST_VALUES:,} values, got more when aliases are written out")
+            raise _Wrong(f"expected at most {MOST_VALUES:,} values, got more after expanding aliases")
         if isinstance(node, yaml.ScalarNode):
             return self._scalar(node, key)
         plain = {yaml.MappingNode: "map", yaml.SequenceNode: "seq"}
         if node.tag != _TAG + plain[type(node)]:
             raise _Wrong(f"{key}: expected plain YAML, got the tag {_short(node.tag)} in {_line(node)}: leave it out")
         if any(node is outer for outer in self._within):
-            raise _Wrong(f"{key}: expected a value, got an alias in {_line(node)} of what it stands in itself")
+            raise _Wrong(f"{key}: expected a value, got an alias on {_line(node)} that contains itself")
         self._within.append(node)
         made: Any
         if isinstance(node, yaml.MappingNode):
@@ -155,7 +155,7 @@ class _Values:
             raise _Wrong(f"{key}: expected plain YAML, got the tag {_short(node.tag)} in {_line(node)}: leave it out")
         try:
             return None if kind == "null" else getattr(self._scalars, f"construct_yaml_{kind}")(node)
-        # A tag that the text does not fit, or more digits than Python reads.
+        # A tag that does not fit the text, or more digits than Python can read.
         except (ValueError, KeyError, IndexError) as error:
             raise _Wrong(
                 f"{key}: expected a value of type {kind}, got {reprlib.repr(text)} in {_line(node)}"
@@ -175,7 +175,7 @@ def _line(node: yaml.Node) -> str:
 
 
 def shown(value: object) -> str:
-    """A text of any origin, as a line that every terminal can show."""
+    """Any text, as one line that every terminal can show."""
     return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in str(value))
 
 
@@ -183,12 +183,12 @@ def resolved(key: str, path: Path, base: Path) -> Path:
     """A path of the settings made absolute: `~` is expanded, links are followed.
 
     Args:
-        key: Names the setting.
-        path: As it was written.
+        key: Name of the setting.
+        path: The path as written.
         base: Folder that it is relative to.
 
     Raises:
-        ConfigError: no such path can be.
+        ConfigError: the path is impossible.
     """
 
     def wrong(reason: str) -> ConfigError:
@@ -197,7 +197,7 @@ def resolved(key: str, path: Path, base: Path) -> Path:
     try:
         expanded = path.expanduser()
     except RuntimeError:
-        raise wrong(f"{path.parts[0]} is the home of no user of this machine; write the path out") from None
+        raise wrong(f"{path.parts[0]} is not the home of a user of this machine; write the full path") from None
     try:
         found = (base / expanded).resolve()
         os.stat(found)
@@ -208,21 +208,21 @@ def resolved(key: str, path: Path, base: Path) -> Path:
             raise wrong("its links lead in a circle") from None
         if error.errno == errno.ENAMETOOLONG:
             raise wrong("it is too long for this system") from None
-        # Whoever reads or makes it says what else is wrong.
+        # Other faults are reported by the code that reads or creates it.
         found = (base / expanded).resolve()
     return found
 
 
 def encoder_source(key: str, model: str, base: Path) -> str:
-    """What an encoder is loaded from: the name of a model, or a folder, made absolute, where a path was given.
+    """The name of an encoder's model, or its absolute folder if a path was given.
 
     Args:
-        key: Names the setting.
-        model: As it was written; a path begins with `.`, `/` or `~`.
+        key: Name of the setting.
+        model: The value as written; a path begins with `.`, `/` or `~`.
         base: Folder that a path is relative to.
 
     Raises:
-        ConfigError: a path leads to no folder with a model in it.
+        ConfigError: the path is not a folder that contains a model.
     """
     if not model.startswith((".", "/", "~")):
         return model
@@ -238,21 +238,21 @@ def encoder_source(key: str, model: str, base: Path) -> str:
 
 
 def check_home(home: Path, corpora: dict[str, Path]) -> None:
-    """Refuse a home that no folder can be, or whose files would be read as documents.
+    """Check that the home can be a folder and that its files would not be read as documents.
 
     Raises:
-        ConfigError: as said.
+        ConfigError: it cannot, or they would.
     """
     there = next(place for place in (home, *home.parents) if os.path.lexists(place))
     if not there.is_dir():
         raise ConfigError(
-            f"home: expected a folder, or a path where one can be made, got {shown(home)}, but {shown(there)} is "
-            "a file: name another path"
+            f"home: expected a folder, or a path where one can be created, got {shown(home)}, but {shown(there)} is "
+            "a file: choose another path"
         )
     for name, path in corpora.items():
         inside = home == path or path in home.parents
         if inside and path.is_dir() and not any(part.startswith(".") for part in home.relative_to(path).parts):
             raise ConfigError(
-                f"home: expected a folder outside of every corpus, got {shown(home)} in corpora.{name}.path, whose "
-                "files would be read as documents: name another, or one whose name starts with a dot"
+                f"home: expected a folder outside every corpus, got {shown(home)} in corpora.{name}.path, whose "
+                "files would be read as documents: choose another, or one whose name starts with a dot"
             )

@@ -1,4 +1,4 @@
-"""Tables as Markdown, for Dagster's pages and for files; what stands in a cell may come from outside."""
+"""Markdown tables for Dagster's pages and for files; the text of a cell may be untrusted."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ from typing import Any
 
 
 def table(rows: Sequence[Mapping[str, Any]], widest: int | None = None) -> str:
-    """Rows as a Markdown table; what only some rows have is empty in the others.
+    """Rows as a Markdown table; cells of missing columns are empty.
 
     Args:
-        rows: Values by name of the column.
-        widest: Characters of a cell at most; what is cut ends in an ellipsis.
+        rows: Values by column name.
+        widest: Maximum characters of a cell; longer text is cut and ends in an ellipsis.
     """
     if not rows:
         return "*none*"
@@ -28,7 +28,7 @@ def _cell(value: Any, widest: int | None) -> str:
 
 
 def escaped(text: str) -> str:
-    """Text that breaks out of no cell and makes no element, link or picture; intervals stay readable."""
+    """Text escaped so that it stays in its cell and makes no element, link or image; intervals stay readable."""
     for characters, instead in (("\\", "\\\\"), ("|", "\\|"), ("<", "&lt;"), ("](", "]\\("), ("![", "!\\[")):
         text = text.replace(characters, instead)
     return text

@@ -1,4 +1,4 @@
-"""What there is to make, in what order, and what of it is stale: the graph of all recipes."""
+"""The graph of all recipes: what to build, in which order, and what is stale."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ _STAGES = (
 
 
 def graph(settings: Settings) -> dict[str, Recipe]:
-    """The recipes of every stage by key, each after all that it is made from."""
+    """The recipes of every stage by key, each after its inputs."""
     return _ordered({recipe.key: recipe for stage in _STAGES for recipe in stage.recipes(settings)})
 
 
@@ -55,7 +55,7 @@ def _ordered(recipes: dict[str, Recipe]) -> dict[str, Recipe]:
 
 
 def needed(recipes: dict[str, Recipe], keys: Collection[str]) -> list[str]:
-    """Some assets and all that they are made from, in order."""
+    """These assets and all their upstream assets, in build order."""
     wanted = set(keys)
     for key in reversed(recipes):
         wanted |= set(recipes[key].deps) if key in wanted else set()
@@ -63,16 +63,16 @@ def needed(recipes: dict[str, Recipe], keys: Collection[str]) -> list[str]:
 
 
 def in_order(recipes: dict[str, Recipe], keys: Collection[str]) -> list[str]:
-    """Some assets, each once and after all that it is made from."""
+    """These assets, each once and after its inputs."""
     return [key for key in recipes if key in keys]
 
 
 def stale(
     tools: Tools, recipes: dict[str, Recipe], keys: set[str], corpora: Sequence[str]
 ) -> dict[str | None, list[str]]:
-    """What has to be materialised, by corpus (None: assets of all corpora): the stale, and all that follows."""
+    """Assets to materialise, by corpus (None: assets of all corpora): stale ones and everything downstream of them."""
     plan: dict[str | None, list[str]] = {}
-    # An artefact is read by many others, and looked at once.
+    # Many others read the same artefact; look it up only once.
     find = functools.cache(tools.store.sound)
     doubtful: set[tuple[str, str | None]] = set()
     for recipe in recipes.values():
@@ -91,7 +91,7 @@ def stale(
 
 
 def phases(recipes: dict[str, Recipe]) -> dict[str, int]:
-    """When an asset's turn is: those of a corpus by turns with those of all corpora, each after all it is made from."""
+    """The phase in which an asset is built; phases of one corpus and of all corpora alternate, inputs come first."""
     phases: dict[str, int] = {}
     for recipe in recipes.values():
         above = [phases[dep] + (recipes[dep].partitioned != recipe.partitioned) for dep in recipe.deps]
@@ -102,7 +102,7 @@ def phases(recipes: dict[str, Recipe]) -> dict[str, int]:
 def waits(
     recipe: Recipe, corpus: str | None, recipes: dict[str, Recipe], undone: Collection[tuple[str, str | None]]
 ) -> bool:
-    """Whether something that an asset is made from should have been made before, and was not."""
+    """Whether an input of an asset should have been built before, but was not."""
     for dep in recipe.deps:
         if recipes[dep].partitioned and corpus is None:
             if any(key == dep for key, _ in undone):
@@ -113,7 +113,7 @@ def waits(
 
 
 def up_to_date(settings: Settings, keys: Sequence[str]) -> dict[str, str]:
-    """State of assets of all corpora: `up to date`, `stale`, or `never done`."""
+    """State of unpartitioned assets: `up to date`, `stale` or `never done`."""
     recipes, tools = graph(settings), Tools(settings)
     doubtful = stale(tools, recipes, set(recipes), list(settings.corpora)).get(None, [])
     return {

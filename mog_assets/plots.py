@@ -1,4 +1,4 @@
-"""Pictures of a corpus, and how every picture is made."""
+"""Helpers for plots."""
 
 from __future__ import annotations
 
@@ -12,22 +12,22 @@ MAX_BYTES = 60_000
 
 
 def new_figure(width: float, height: float, layout: Literal["constrained"] | None = "constrained") -> Figure:
-    """An empty figure, in inches."""
-    # The object, not pyplot: pyplot keeps every figure alive and asks for a display.
+    """An empty figure; width and height in inches."""
+    # `Figure` instead of pyplot: pyplot keeps every figure in memory and needs a display.
     from matplotlib.figure import Figure
 
     return Figure(figsize=(width, height), layout=layout)
 
 
 def png(figure: Figure) -> bytes:
-    """The figure at the finest resolution that stays below `MAX_BYTES`."""
+    """The figure as PNG, at the highest resolution that stays below `MAX_BYTES`."""
     from PIL import Image
 
     data = b""
     for dpi in (110, 90, 72, 56):
         buffer = io.BytesIO()
         figure.savefig(buffer, format="png", dpi=dpi, facecolor="white")
-        # A palette: text and lines need few colours, and a byte a pixel instead of four.
+        # A palette: text and lines need few colours, and one byte per pixel instead of four.
         small = io.BytesIO()
         Image.open(buffer).convert("RGB").quantize(64).save(small, format="png", optimize=True)
         data = small.getvalue()
@@ -37,5 +37,5 @@ def png(figure: Figure) -> bytes:
 
 
 def plain(text: str) -> str:
-    """Text that matplotlib does not read as a formula."""
+    """Text escaped so that matplotlib does not read it as a formula."""
     return str(text).replace("$", r"\$")

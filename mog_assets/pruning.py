@@ -1,4 +1,4 @@
-"""What a home holds that nothing needs any more, and its removal."""
+"""Find and remove data in a home that is no longer needed."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ from resources.store import Store
 
 @dataclass(frozen=True)
 class Removable:
-    """Something that nothing needs.
+    """Data that is no longer needed.
 
     Attributes:
-        what: A line for people.
-        bytes: That go with it, as far as that is known before.
+        what: A one-line description.
+        bytes: Bytes that removing it frees, if known in advance.
         remove: Removes it.
     """
 
@@ -40,10 +40,10 @@ class Removable:
 
 @contextmanager
 def alone(settings: Settings) -> Iterator[None]:
-    """Nobody else writes an artefact of this home meanwhile; a run that starts waits.
+    """Hold the lock of the home: no other process writes an artefact meanwhile, and a run that starts waits.
 
     Raises:
-        MogError: somebody does; names the process.
+        MogError: another process holds it; the message names it.
     """
     store = Store(settings.home, lock_seconds=0)
     with ExitStack() as held:
@@ -55,11 +55,11 @@ def alone(settings: Settings) -> Iterator[None]:
 
 
 def removable(settings: Settings, answers: bool = False) -> list[Removable]:
-    """What can go without anything being built again: call it, and what it gives, within `alone`.
+    """Data that can be removed without rebuilding anything: call it, and use its result, within `alone`.
 
     Args:
-        settings: Of the project.
-        answers: Also the cache of language models' answers, which were paid for.
+        settings: The settings of the project.
+        answers: Include the cached answers of language models, which may have cost money.
     """
     tools, cache = Tools(settings), settings.home / "cache"
     found = [*_orphans(tools), *_training_states(tools, cache), *_vectors(tools, cache)]
@@ -77,22 +77,22 @@ def _files(what: str, paths: list[Path]) -> Removable:
 
 
 def _with_logs(path: Path) -> list[Path]:
-    """A SQLite file and its logs, those of them that are there."""
+    """A SQLite file and its logs, if they exist."""
     return [p for p in (path.with_name(path.name + suffix) for suffix in ("-wal", "-shm", "")) if p.is_file()]
 
 
 def _orphans(tools: Tools) -> Iterator[Removable]:
-    """Files in folders of artefacts that no manifest names: interrupted writes left them."""
+    """Files in folders of artefacts that no manifest names, left by interrupted writes."""
     for recipe in graph(tools.settings).values():
         for corpus in tools.settings.corpora if recipe.partitioned else [None]:
-            # Without an artefact they are what the next run goes on from.
+            # Without an artefact the next run continues from them.
             if (artefact := tools.store.sound(recipe.key, corpus)) is not None:
                 for path in tools.store.orphans(artefact):
                     yield _files(f"unused file {path}", [path])
 
 
 def _training_states(tools: Tools, cache: Path) -> Iterator[Removable]:
-    """States of the chunker's training, but for the latest where training was interrupted and will go on."""
+    """States of the chunker's training, except the latest if training was interrupted and will continue."""
     states = sorted(cache.glob("chunker-*.safetensors"), key=lambda path: path.stat().st_mtime)
     if "chunker" in graph(tools.settings) and up_to_date(tools.settings, ["chunker"])["chunker"] != "up to date":
         states = states[:-1]
@@ -101,7 +101,7 @@ def _training_states(tools: Tools, cache: Path) -> Iterator[Removable]:
 
 
 def _vectors(tools: Tools, cache: Path) -> Iterator[Removable]:
-    """Caches of encoders that the settings no longer name; of the encoder's own, vectors of texts that are gone."""
+    """Caches of encoders that are no longer configured; in the configured encoder's cache, vectors of removed texts."""
     settings = tools.settings
     named = [settings.encoder]
     for other in settings.experiments.encoders.values():
@@ -109,7 +109,7 @@ def _vectors(tools: Tools, cache: Path) -> Iterator[Removable]:
     try:
         known = {Encoder(chosen).fingerprint for chosen in named}
     except MogError:
-        # Which file is that of an encoder which cannot be read now, nothing tells: all stay.
+        # If an encoder cannot be read now, its cache file is unknown, so all are kept.
         known = None
     for path in sorted(cache.glob("vectors-*.sqlite")):
         if known is not None and path.stem.removeprefix("vectors-") not in known:
@@ -124,13 +124,11 @@ def _vectors(tools: Tools, cache: Path) -> Iterator[Removable]:
         if rows:
             again = _texts(tools)
             assert again is not None
-            yield Removable(
-                f"{rows:,} vectors of texts that are gone, {own}", size, lambda: _unused(own, again, remove=True)
-            )
+            yield Removable(f"{rows:,} vectors of removed texts, {own}", size, lambda: _unused(own, again, remove=True))
 
 
 def _texts(tools: Tools) -> Iterator[str] | None:
-    """Texts that may be encoded again: chunks of all levels, sentences and questions. None where some are not made."""
+    """Texts that may be encoded again: chunks of all levels, sentences and questions. None if some are not built."""
     settings, store = tools.settings, tools.store
     stored = {c: (store.sound("documents", c), store.sound("chunks/level_1", c)) for c in settings.corpora}
     asked = store.sound("questions") if settings.question_sets else None
@@ -155,7 +153,7 @@ def _texts(tools: Tools) -> Iterator[str] | None:
 
 
 def _unused(path: Path, texts: Iterator[str], remove: bool) -> tuple[int, int]:
-    """Number and bytes of the vectors of a cache that are of other texts than these; removes them where asked to."""
+    """Number and bytes of the cached vectors of texts other than these; removes them if `remove`."""
     with closing(connect(path)) as cache:
         cache.execute("CREATE TEMP TABLE wanted (key BLOB PRIMARY KEY) WITHOUT ROWID")
         keys = ((hashlib.sha256(text.encode("utf-8", "surrogatepass")).digest(),) for text in texts)

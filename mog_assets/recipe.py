@@ -1,7 +1,7 @@
-"""How an artefact is made, as data: one description serves Dagster, the planner of `mog run`, and `mog verify`.
+"""How an artefact is built, as data: one description for Dagster, the planner of `mog run`, and `mog verify`.
 
-A recipe names its inputs, the settings it depends on, and the function that builds it. From these follows a
-fingerprint; an artefact whose manifest has the same fingerprint is up to date and is never built again.
+A recipe names its inputs, the settings it depends on, and the function that builds it. These give its fingerprint;
+an artefact whose manifest has the same fingerprint is up to date and is not built again.
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ from resources.files import make_way
 from resources.progress import Advance, Log, track
 from resources.store import Artefact, Draft, atomic, digest, file_digest, label
 
-# Tag of a run that builds repeatable assets also where they are up to date: their keys with commas between, or `true`
+# Tag of a run that builds repeatable assets even if they are up to date: their keys separated by commas, or `true`
 # for all of them.
 FORCE = "mog/force"
-# Characters of a cell of a table that is shown with an artefact.
+# Maximum characters of a cell in a table shown with an artefact.
 _WIDEST = 160
 
 Checker = Callable[["Work"], str | None]
@@ -35,9 +35,9 @@ Find = Callable[[str, str | None], Artefact | None]
 
 @dataclass(frozen=True)
 class Check:
-    """Something that must hold of an artefact before it replaces the previous one.
+    """A condition on a new artefact, checked before it replaces the previous one.
 
-    `run` returns what is wrong, or None. What a check that is not `blocking` finds is shown, and the artefact is used.
+    `run` returns what is wrong, or None. A fault of a check that is not `blocking` is shown, but the artefact is used.
     """
 
     name: str
@@ -56,14 +56,14 @@ class Recipe:
         deps: Keys of the assets it reads.
         partitioned: Whether there is one artefact per corpus.
         settings: The part of the settings (and of the resources) that its content depends on, as JSON values.
-        source: State of the files outside the store that it reads, as JSON values.
-        outside: Name of the external asset that stands for `source` in Dagster, where there is one.
-        repeatable: Whether a forced run builds it again although it is up to date: for what is worth measuring twice.
-        on_demand: Whether it is made only when somebody asks for it by name.
-        irreplaceable: Whether it holds what cannot be made again. Damaged files of it are never removed, and `build`
+        source: State of the files it reads outside the store, as JSON values.
+        outside: Name of the external asset that represents `source` in Dagster, if any.
+        repeatable: Whether a forced run builds it again even if it is up to date, such as measurements.
+        on_demand: Whether it is built only when named explicitly.
+        irreplaceable: Whether it holds data that cannot be rebuilt. Its damaged files are never removed, and `build`
             keeps what is left of them.
-        intact: Whether what an artefact names outside the store is there (cheap: it is asked of every artefact).
-        version: Of the code; raised when the same inputs give another content.
+        intact: Whether the data outside the store that an artefact names exists (cheap: called for every artefact).
+        version: Version of the code; raised when the same inputs give different content.
         pool: Dagster concurrency pool.
     """
 
@@ -88,16 +88,16 @@ class Recipe:
 
 @dataclass
 class Work:
-    """What a recipe's `build` works with: its inputs, the draft of its files, and what it reports.
+    """The context of a recipe's `build`: its inputs, the draft of its files, and what it reports.
 
     Attributes:
         corpus: The partition, None for an unpartitioned asset.
-        repeats: The artefact that is up to date and is built again all the same; None unless the run is forced.
-        damage: What was wrong with the artefact that is replaced, in a few words; None where nothing was.
+        repeats: The up-to-date artefact that is built again; None unless the run is forced.
+        damage: What was wrong with the replaced artefact, in a few words; None if nothing.
         counts: Figures about the artefact, kept in the manifest.
-        recomputed: What had to be done this time (documents split, texts encoded, …).
+        recomputed: Counts of work done this time (documents split, texts encoded, …).
         info: Further facts for readers of the artefact, as JSON values.
-        shown: What people look at: Markdown by title.
+        shown: Tables and plots for the Dagster UI: Markdown by title.
     """
 
     tools: Tools
@@ -118,23 +118,23 @@ class Work:
         return self.tools.settings
 
     def input(self, key: str, corpus: str | None = None) -> Artefact:
-        """An artefact that this one is made from; of this partition unless another corpus is named."""
+        """An input artefact; of this partition unless another corpus is named."""
         return self.tools.store.read(key, corpus or self.corpus)
 
     def file(self, name: str, *key: Any) -> tuple[Path, bool]:
-        """Path for a file whose content follows from `key`, and whether it is there already."""
-        # What is built again gets names of its own, so that nothing of it is taken for done.
+        """Path of a file whose content is determined by `key`, and whether it exists already."""
+        # A forced rebuild uses new file names, so that no existing file counts as done.
         again = [self.repeats.manifest.created] if self.repeats else []
         return self.draft.file(name, digest(self.recipe.key, self.recipe.version, *key, *again))
 
     def keep(self, artefact: Artefact, *names: str) -> None:
-        """Take files of the previous artefact over as they are; all of them where none is named."""
+        """Keep files of the previous artefact unchanged; all of them if none is named."""
         files = artefact.manifest.files
         self.draft.files.update({name: files[name]["file"] for name in names or files})
 
     @contextmanager
     def writing(self, path: Path) -> Iterator[Path]:
-        """A path beside `path` to write to, moved into place when complete."""
+        """A path next to `path` to write to, moved into place when complete."""
         make_way(path)
         with atomic(path) as temporary:
             yield temporary
@@ -142,15 +142,15 @@ class Work:
     def map(
         self, target: str, jobs: dict[str, dict[str, Any]], keys: dict[str, Any], what: str, reuse: bool = False
     ) -> list[Any]:
-        """Make one file per bucket by `target`, those that are not there yet; returns what the calls returned.
+        """Build one file per bucket with `target`, skipping existing ones; returns what the calls returned.
 
         Args:
             target: `"module:function"` for `Engine.map`.
             jobs: Arguments by logical name of the file to write.
-            keys: What each file's content follows from.
-            what: Names the work in the progress display.
-            reuse: Also pass `previous`: the file of the same name that the same recipe has made, with the same
-                settings, from earlier inputs; None where there is none.
+            keys: What determines each file's content.
+            what: Name of the work in the progress display.
+            reuse: Also pass `previous`: the file of the same name that the same recipe made, with the same settings,
+                from earlier inputs; None if there is none.
         """
         held = self.draft.previous if reuse and not self.repeats else None
         if held and held.manifest.recipe != fingerprint(self.recipe, self.corpus, self.tools, held.manifest.inputs):
@@ -160,7 +160,7 @@ class Work:
             path, there = self.file(name, keys[name])
             if not there:
                 entry = held.manifest.files.get(name) if held else None
-                # Bytes that are not those of the manifest would get a checksum of their own in the new one.
+                # Damaged bytes would otherwise get a valid checksum in the new manifest.
                 sound = held and entry and file_digest(held.path(name)) == entry["sha256"]
                 previous = {"previous": str(held.path(name)) if held and sound else None} if reuse else {}
                 missing.append({**arguments, **previous, "out": str(path)})
@@ -173,12 +173,12 @@ class Work:
 
     @contextmanager
     def progress(self, total: int, what: str) -> Iterator[Advance]:
-        """Show how far a long piece of work is."""
+        """Show the progress of long work."""
         with track(total, f"{what} · {label(self.recipe.key, self.corpus)}", self.log) as advance:
             yield advance
 
     def show_plot(self, title: str, png: bytes) -> None:
-        """Show a picture with the artefact."""
+        """Show a plot with the artefact."""
         data = base64.b64encode(png).decode("ascii")
         self.shown[title] = f"![{title}](data:image/png;base64,{data})"
 
@@ -190,7 +190,7 @@ class Work:
 def input_versions(
     recipe: Recipe, partition: str | None, tools: Tools, recipes: dict[str, Recipe], find: Find
 ) -> dict[str, str] | None:
-    """Versions of the artefacts that a recipe reads, None where one is missing or damaged."""
+    """Versions of the artefacts that a recipe reads; None for one that is missing or damaged."""
     versions = {}
     for dep in recipe.deps:
         for key, corpus in _places(dep, recipe, partition, tools, recipes):
@@ -202,7 +202,7 @@ def input_versions(
 
 
 def fingerprint(recipe: Recipe, partition: str | None, tools: Tools, inputs: dict[str, str]) -> str:
-    """Equal exactly as long as a recipe would give the same artefact again."""
+    """A digest that changes exactly when the recipe would give a different artefact."""
     source = recipe.source(tools.settings, partition)
     return digest(recipe.key, recipe.version, recipe.settings(tools), source, inputs)
 
@@ -210,14 +210,14 @@ def fingerprint(recipe: Recipe, partition: str | None, tools: Tools, inputs: dic
 def is_fresh(
     recipe: Recipe, partition: str | None, tools: Tools, recipes: dict[str, Recipe], find: Find | None = None
 ) -> bool:
-    """Whether the artefact is there and nothing that it was made from has changed.
+    """Whether the artefact exists and nothing that it was built from has changed.
 
     Args:
-        recipe: What makes it.
+        recipe: How it is built.
         partition: Its corpus, None for an asset of all corpora.
         tools: The resources.
         recipes: All recipes, by key.
-        find: Looks artefacts up; `Store.sound`, unless a plan that asks for each many times keeps what it found.
+        find: Looks up artefacts: `Store.sound`, or a cache of it for a plan that looks each up many times.
     """
     find = find or tools.store.sound
     artefact = find(recipe.key, partition)
@@ -228,7 +228,7 @@ def is_fresh(
         wanted = None if inputs is None else fingerprint(recipe, partition, tools, inputs)
         return artefact.manifest.recipe == wanted and _is_intact(recipe, tools, artefact)
     except MogError:
-        # A source that cannot be read: building it says so, and keeps no other corpus from being built.
+        # The source cannot be read: building it reports that, and other corpora can still be built.
         return False
 
 
@@ -236,16 +236,16 @@ def _is_intact(recipe: Recipe, tools: Tools, artefact: Artefact) -> bool:
     try:
         return recipe.intact(tools, artefact)
     except LookupError:
-        # A manifest without a seal that somebody has edited.
+        # A manifest without a seal that was edited by hand.
         return False
 
 
 @dataclass(frozen=True)
 class Materialised:
-    """What materialising came to: the artefact, whether it was built now, and what checks found, by their names.
+    """The result of materialising: the artefact, whether it was built now, and faults by name of the check.
 
-    Of `faults`, one of a blocking check means that the artefact is the previous one. `damage` says what was wrong with
-    the artefact before.
+    If a blocking check has a fault, the artefact is the previous one. `damage` says what was wrong with the artefact
+    before.
     """
 
     artefact: Artefact | None
@@ -262,29 +262,29 @@ def materialise(
     log: Log | None = None,
     force: bool = False,
 ) -> Materialised:
-    """Bring an artefact up to date. A failed blocking check leaves the previous artefact where it is.
+    """Bring an artefact up to date. If a blocking check fails, the previous artefact stays in place.
 
     Args:
-        recipe: What to make.
+        recipe: What to build.
         partition: The corpus, None for an asset of all corpora.
         tools: The resources.
         recipes: All recipes, by key.
-        log: Where progress is reported.
-        force: Build also what is up to date.
+        log: Receives progress messages.
+        force: Build it even if it is up to date.
 
     Raises:
-        MissingArtefact: something it is made from has not been materialised.
-        MogError: whatever `build` says.
+        MissingArtefact: an input has not been materialised.
+        MogError: raised by `build`.
     """
     store = tools.store
-    # Before the lock, which moves aside what stands in its way.
+    # Before the lock, which moves aside files in its way.
     damage = store.damage(recipe.key, partition)
     with store.lock(recipe.key, partition):
         inputs = input_versions(recipe, partition, tools, recipes, store.sound)
         if inputs is None:
             missing = [key for key in recipe.deps if not _there(key, recipe, partition, tools, recipes)]
             raise MissingArtefact(
-                f"{label(recipe.key, partition)} is made from {', '.join(missing)}, not materialised yet or damaged: "
+                f"{label(recipe.key, partition)} is built from {', '.join(missing)}, not materialised yet or damaged: "
                 "materialise that first, or run `mog run`"
             )
         wanted = fingerprint(recipe, partition, tools, inputs)
@@ -294,7 +294,7 @@ def materialise(
             assert previous is not None
             return Materialised(previous, built=False, faults=previous.manifest.info.get("faults", {}), damage=damage)
         if damage and log:
-            log(f"{label(recipe.key, partition)} is damaged ({damage}): building it again")
+            log(f"{label(recipe.key, partition)} is damaged ({damage}): rebuilding it")
         started = time.monotonic()
         repeats = previous if fresh else None
         draft = store.draft(recipe.key, partition, recipe.irreplaceable)
@@ -318,16 +318,16 @@ def materialise(
 
 
 def _build(work: Work, recipes: dict[str, Recipe]) -> None:
-    """Build; where that fails in a way that says nothing to people, look whether what it reads is damaged.
+    """Build; if that fails with an unexpected error, check whether the inputs are damaged.
 
     Raises:
-        MogError: it is, or `build` says so.
+        MogError: an input is damaged, or `build` raised it.
     """
     try:
         work.recipe.build(work)
     except MogError:
         raise
-    # Whatever a library makes of bytes that are not what was written.
+    # Damaged bytes can make a library raise anything.
     except Exception as error:
         store, recipe = work.tools.store, work.recipe
         read = [
@@ -344,7 +344,7 @@ def _build(work: Work, recipes: dict[str, Recipe]) -> None:
 def _places(
     dep: str, recipe: Recipe, partition: str | None, tools: Tools, recipes: dict[str, Recipe]
 ) -> list[tuple[str, str | None]]:
-    """Key and corpus of the artefacts of an asset that a recipe reads."""
+    """Keys and corpora of the artefacts of an asset that a recipe reads."""
     corpora = [partition] if recipe.partitioned else list(tools.settings.corpora)
     return [(dep, corpus) for corpus in (corpora if recipes[dep].partitioned else [None])]
 

@@ -1,4 +1,4 @@
-"""What Dagster records of runs: how they wait for each other, and what a stopped or killed one leaves."""
+"""Dagster's records of runs: waiting for pools, stopped and killed runs, and the removal of old ones."""
 
 from __future__ import annotations
 
@@ -18,33 +18,33 @@ from resources.errors import MogError
 from resources.store import alive
 
 _TAG = "mog/process"
-# How often a waiting step asks for its place, and looks whether the process that has it is alive.
+# Seconds between attempts of a waiting step to claim its pool slot and to check that the holder is alive.
 _ASK_SECONDS, _LOOK_SECONDS = 1.0, 10.0
 
 
 @contextmanager
 def readable_errors(home: Path) -> Iterator[None]:
-    """Turn errors of the databases under an instance's folder into one for people."""
+    """Turn errors of the databases in an instance's folder into a `MogError`."""
     from sqlalchemy.exc import DBAPIError
 
     try:
         yield
     except DBAPIError as error:
         raise MogError(
-            f"Dagster's records under {home} cannot be read or written ({error.orig}): make room there and see that "
-            "this process may write it, or move it away, since it holds only the history of runs; then run again"
+            f"Dagster's records under {home} cannot be read or written ({error.orig}): check free space and write "
+            "permission, or move the folder away (it holds only the history of runs); then run again"
         ) from error
 
 
 def process_tags() -> dict[str, str]:
-    """Tags of a run that happens in this process."""
+    """Tags of a run of this process."""
     return {_TAG: _process(os.getpid())}
 
 
 def end_killed(instance: dg.DagsterInstance) -> list[str]:
-    """Report runs of this machine as failed whose process is gone, and give back what they hold of pools.
+    """Report runs of this machine whose process is gone as failed, and release their pool slots.
 
-    Nobody else says that they ended, and the next run would wait for their place in a pool for ever.
+    Otherwise they never end in Dagster's records, and the next run waits for their pool slot forever.
 
     Returns:
         Ids of the runs that were reported.
@@ -64,7 +64,7 @@ def end_killed(instance: dg.DagsterInstance) -> list[str]:
 
 
 def cancel(instance: dg.DagsterInstance, run_id: str) -> None:
-    """Report a run of this process as canceled, and give back what it holds of pools or waits for."""
+    """Report a run of this process as canceled, and release the pool slots that it holds or waits for."""
     run = instance.get_run_by_id(run_id)
     if run is not None and not run.is_finished:
         instance.report_run_canceled(run, "`mog` was stopped by a signal.")
@@ -72,14 +72,14 @@ def cancel(instance: dg.DagsterInstance, run_id: str) -> None:
 
 
 def sleep_in_claims(instance: dg.DagsterInstance, say: Callable[[str], object]) -> None:
-    """Have the runs of an instance sleep while they wait for a place in a pool, and end dead runs that hold one.
+    """Make the runs of an instance sleep while they wait for a pool slot, and end dead runs that hold one.
 
-    Dagster 1.13 means to sleep between two questions, but computes a sleep of min(0, …) seconds: it asks without a
-    pause, and for ever where the holder was killed.
+    Dagster 1.13 computes the sleep between two attempts as min(0, …) seconds: it polls without a pause, and forever if
+    the holder was killed.
 
     Args:
-        instance: Whose runs; changed.
-        say: Is told once who is being waited for.
+        instance: The instance; modified.
+        say: Called once with a message that names the holder.
     """
     storage = instance.event_log_storage
     ask, told, looked = storage.claim_concurrency_slot, set[str](), time.monotonic()
@@ -99,13 +99,13 @@ def sleep_in_claims(instance: dg.DagsterInstance, say: Callable[[str], object]) 
             looked = time.monotonic()
         return status.with_sleep_interval(0.0)
 
-    storage.claim_concurrency_slot = claim  # type: ignore[method-assign]  # Of this instance alone.
+    storage.claim_concurrency_slot = claim  # type: ignore[method-assign]  # On this instance only.
 
 
 def remove_old_runs(instance: dg.DagsterInstance, days: int, dry_run: bool = False) -> int:
-    """Remove finished runs that began `days` ago or earlier; returns how many.
+    """Remove finished runs that started `days` ago or earlier; returns their number.
 
-    A run stays that materialised an asset or a partition last: without its events automation would take that for
+    The run that last materialised an asset or partition is kept: without its events, automation would see the asset as
     missing and start a run.
     """
     before = datetime.now(UTC) - timedelta(days=days)
@@ -126,7 +126,7 @@ def remove_old_runs(instance: dg.DagsterInstance, days: int, dry_run: bool = Fal
 
 
 def _named(instance: dg.DagsterInstance, run_id: str) -> str:
-    """How messages name a run: by its process where that is known."""
+    """A run's name in messages: its process, if known."""
     run = instance.get_run_by_id(run_id)
     if run is None or _TAG not in run.tags:
         return f"run {run_id[:8]}"
@@ -135,12 +135,12 @@ def _named(instance: dg.DagsterInstance, run_id: str) -> str:
 
 
 def _process(pid: int) -> str:
-    """Host, id and start of a process: another process that gets the id later has another start."""
+    """Host, id and start time of a process; a later process with the same id has another start time."""
     try:
         state = Path(f"/proc/{pid}/stat").read_text(encoding="ascii", errors="replace").rpartition(")")[2].split()
-        # Killed, and its parent has not taken notice (in a container perhaps never).
+        # Killed, but not yet reaped by its parent (in a container perhaps never).
         start = "gone" if state[0] in "ZX" else state[19]
     except OSError:
-        # Gone, or a system without /proc.
+        # The process is gone, or the system has no /proc.
         start = "running" if alive(pid) else "gone"
     return f"{socket.gethostname()} {pid} {start}"

@@ -1,4 +1,4 @@
-"""Runs that the command line starts."""
+"""Runs started from the command line."""
 
 from __future__ import annotations
 
@@ -25,13 +25,13 @@ from resources.errors import ConfigError, MogError
 from resources.progress import note
 from resources.store import atomic, file_digest, label, sweep_orphans
 
-# SHA-256 of the files `dagster.yaml` that earlier versions wrote; the last is that of an empty one.
+# SHA-256 of the `dagster.yaml` files that earlier versions wrote; the last is of an empty file.
 _EARLIER_DEFAULTS = {
     "6726d17438a617d795a3710ef0d5a08212d1f7427c2c19c55d8b6d79fba423be",
     "6dcbf3c5636d7456a813475375d80a1e645b180fe7a1b3ffeaf6a7b628791653",
     "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855",
 }
-# What `mog run` prints goes to its terminal. To capture it as well, Dagster would start four processes for every run.
+# `mog run` prints to its terminal. To capture that output as well, Dagster would start four processes per run.
 _NO_CAPTURE = {
     "compute_logs": {"module": "dagster._core.storage.noop_compute_log_manager", "class": "NoOpComputeLogManager"}
 }
@@ -49,15 +49,15 @@ def prepare_home(settings: Settings) -> Path:
     except OSError as error:
         named = "DAGSTER_HOME" if os.environ.get("DAGSTER_HOME") else "home"
         raise MogError(
-            f"{named}: expected a folder that this process may write to, got {home} ({error.strerror}): name another, "
-            "or let this process write there"
+            f"{named}: expected a writable folder, got {home} ({error.strerror}): name another, "
+            "or give this process write permission"
         ) from error
     return home
 
 
 @contextlib.contextmanager
 def instance(settings: Settings) -> Iterator[dg.DagsterInstance]:
-    """The Dagster instance of the home folder (or of DAGSTER_HOME), its partitions those of the settings."""
+    """The Dagster instance of the home folder (or of DAGSTER_HOME), with the settings' corpora as partitions."""
     home = prepare_home(settings)
     reference = InstanceRef.from_dir(str(home), overrides=_NO_CAPTURE)
     with readable_errors(home), dg.DagsterInstance.from_ref(reference) as opened:
@@ -68,12 +68,12 @@ def instance(settings: Settings) -> Iterator[dg.DagsterInstance]:
 
 @dataclass
 class RunReport:
-    """What a run came to.
+    """The result of a run.
 
     Attributes:
-        steps: Per materialised artefact: asset, corpus, seconds (0 where it was up to date), what was recomputed, and
-            what was wrong with the one before (`damage`, None where nothing was).
-        failures: What went wrong, a sentence each.
+        steps: Per materialised artefact: asset, corpus, seconds (0 if it was up to date), what was recomputed, and what
+            was wrong with the previous one (`damage`, None if nothing).
+        failures: What went wrong, one sentence each.
     """
 
     steps: list[dict[str, Any]] = field(default_factory=list)
@@ -84,7 +84,7 @@ def selected(settings: Settings, recipes: dict[str, Recipe], select: Sequence[st
     """Keys of the assets that a selection names: asset keys, groups, or Dagster's selection syntax.
 
     Raises:
-        ConfigError: it names nothing.
+        ConfigError: it selects nothing.
     """
     if not select:
         return {key for key, recipe in recipes.items() if not recipe.on_demand}
@@ -97,11 +97,11 @@ def selected(settings: Settings, recipes: dict[str, Recipe], select: Sequence[st
         try:
             found = dg.AssetSelection.from_string(text).resolve(graph_of_assets)
         except Exception as error:  # Dagster raises several classes for text it cannot read or resolve.
-            raise ConfigError(f"--select: expected an asset or a selection of assets, got {text!r}") from error
+            raise ConfigError(f"--select: expected an asset or an asset selection, got {text!r}") from error
         names = {"/".join(key.path) for key in found} & set(recipes)
         if not names:
             known = ", ".join(recipes)
-            raise ConfigError(f"--select: expected one of {known}, or a selection of assets, got {text!r}")
+            raise ConfigError(f"--select: expected one of {known}, or an asset selection, got {text!r}")
         keys |= names
     return keys
 
@@ -109,15 +109,15 @@ def selected(settings: Settings, recipes: dict[str, Recipe], select: Sequence[st
 def run(
     settings: Settings, corpora: Sequence[str] = (), select: Sequence[str] = (), force: Collection[str] = ()
 ) -> RunReport:
-    """Materialise what is stale, in this process: corpora one after the other, then what is made from all of them.
+    """Materialise stale assets in this process: one corpus after the other, then the assets built from all corpora.
 
-    What fails keeps nothing from being made but what is made from it.
+    A failure stops only what is built from the failed asset.
 
     Args:
-        settings: Of the project.
-        corpora: Only these corpora; all where there are none.
-        select: Only these assets, or selections of them.
-        force: Assets that are made again although they are up to date.
+        settings: The settings of the project.
+        corpora: Only these corpora; all if empty.
+        select: Only these assets or asset selections.
+        force: Assets to rebuild even if they are up to date.
     """
     unknown = [name for name in corpora if name not in settings.corpora]
     if unknown:
@@ -135,21 +135,21 @@ def run(
         end_killed(opened)
         sleep_in_claims(opened, note)
         sweep_orphans(settings.home / "cache")
-        # What belongs to removed corpora goes first, and does not wait for corpora that fail.
+        # Data of removed corpora is deleted first, so that failing corpora do not delay it.
         if REGISTRY in plan.get(None, ()):
             _execute(definitions, opened, tools, [REGISTRY], None, report)
             plan[None].remove(REGISTRY)
         undone: set[tuple[str, str | None]] = set()
         tried: set[tuple[str, str | None]] = set()
         phase_of = phases(recipes)
-        # What follows from a forced asset in the asset's own phase gets a second turn.
+        # Assets downstream of a forced asset in the same phase get a second turn.
         turns = sorted([*range(max(phase_of.values()) + 1), *{phase_of[key] for key in forced}])
         for turn, phase in enumerate(turns):
-            # What all corpora are made into may have come out as it was: a topic model that is kept touches no chunk.
-            # What was forced may have come out as another.
+            # The assets built from all corpora may be unchanged: a topic model that is kept changes no chunk.
+            # The forced asset may have changed.
             if phase > 1 or phase in turns[:turn]:
                 plan = stale(tools, recipes, keys, named)
-            # Only assets of all corpora are repeatable.
+            # Only unpartitioned assets are repeatable.
             plan[None] = in_order(recipes, [*plan.get(None, []), *forced])
             for corpus, stale_keys in plan.items():
                 planned = [key for key in stale_keys if phase_of[key] == phase and (key, corpus) not in tried]
@@ -159,7 +159,7 @@ def run(
                 if due and corpus is None and waiting and not select:
                     if not report.failures:
                         names = ", ".join(waiting)
-                        report.failures.append(f"what is made from all corpora waits for {names}: run `mog run`")
+                        report.failures.append(f"the assets built from all corpora wait for {names}: run `mog run`")
                     due = []
                 tags = {FORCE: ",".join(forced & set(due))} if forced & set(due) else {}
                 forced -= set(planned)
@@ -169,11 +169,11 @@ def run(
 
 
 def experiment(settings: Settings, keys: Sequence[str]) -> RunReport:
-    """Materialise assets that are made on demand, and what is stale of all that they are made from.
+    """Materialise on-demand assets and the stale ones among their upstream assets.
 
     Args:
-        settings: Of the project.
-        keys: Of the assets.
+        settings: The settings of the project.
+        keys: Keys of the assets.
     """
     return run(settings, select=needed(graph(settings), keys))
 
@@ -187,7 +187,7 @@ def _execute(
     report: RunReport,
     tags: dict[str, str] | None = None,
 ) -> set[str]:
-    """Materialise some assets in one Dagster run; returns those that were."""
+    """Materialise some assets in one Dagster run; returns those that succeeded."""
     job, run_id = definitions.resolve_implicit_global_asset_job_def(), str(uuid.uuid4())
     with on_stop(lambda: cancel(opened, run_id)):
         result = job.execute_in_process(

@@ -1,8 +1,8 @@
-"""Intervals and tests that take documents, not questions, for independent.
+"""Intervals and tests that treat documents, not questions, as independent.
 
-Questions about one document stand or fall together: a method that finds a document's passages answers most of them. So
-documents are what is resampled, and what signs are drawn for; `by_document` sums what was measured of questions over
-their documents, and everything else here starts from these sums. The estimand stays the mean over questions.
+Results of questions about one document are correlated: a method that finds a document's passages answers most of them.
+So documents are resampled, and random signs are drawn per document. `by_document` sums the measures of questions over
+their documents, and everything else here starts from these sums. The estimand is still the mean over questions.
 """
 
 from __future__ import annotations
@@ -18,18 +18,18 @@ from scipy.stats import beta, norm, t
 _BLOCK = 500
 RESAMPLES = 2000
 _SIGNS = 10000
-# Means that differ by less than rounding count as equal, so that ties are not decided by the order of additions.
+# Means that differ by rounding only count as equal, so that ties do not depend on the order of additions.
 _TOLERANCE = 1e-9
 
 
 @dataclass(frozen=True)
 class Totals:
-    """What was measured of questions, summed over the documents that the questions are about.
+    """Measures of questions, summed over the documents that the questions are about.
 
     Attributes:
         sums: float64 array of shape (documents, m).
-        sizes: Questions of each document, float64 array of shape (documents,).
-        scale: Sum of the absolute values of all questions, shape (m,): what rounding is told by.
+        sizes: Number of questions of each document, float64 array of shape (documents,).
+        scale: Sum of the absolute values of all questions, shape (m,), by which rounding errors are recognised.
     """
 
     sums: np.ndarray
@@ -43,12 +43,12 @@ class Totals:
 
     @property
     def effective(self) -> float:
-        """How many documents of equal size would tell as much: n² / Σ n_g², 1 to their number (Kish 1965)."""
+        """Effective number of documents, as if of equal size: n² / Σ n_g², from 1 to their number (Kish 1965)."""
         return float(self.sizes.sum() ** 2 / np.square(self.sizes).sum()) if len(self.sizes) else 0.0
 
     @property
     def mean(self) -> np.ndarray:
-        """Mean over questions of each column, shape (m,); NaN where there is no question."""
+        """Mean over questions of each column, shape (m,); NaN without questions."""
         if not len(self.sizes):
             return np.full(self.sums.shape[1], np.nan)
         return np.asarray(self.sums.sum(axis=0) / self.sizes.sum())
@@ -63,14 +63,14 @@ class Totals:
 
 
 def by_document(values: np.ndarray, documents: Sequence[Any] | np.ndarray) -> Totals:
-    """Sum what was measured of questions over their documents.
+    """Sum the measures of questions over their documents.
 
     Args:
         values: float array of shape (n,) or (n, m): questions by columns, without NaN.
-        documents: What each of the n questions is about, such as `Question.document`: equal values are one document.
+        documents: The document of each of the n questions, such as `Question.document`: equal values are one document.
 
     Raises:
-        ValueError: there are not as many documents as questions.
+        ValueError: the numbers of documents and questions differ.
     """
     values = np.asarray(values, np.float64)
     values = values[:, None] if values.ndim == 1 else values
@@ -90,13 +90,13 @@ def bootstrap_interval(
     """Interval of each column's mean over questions, by resampling documents; see `ends`.
 
     Args:
-        totals: Of n questions, as `by_document` gives them.
+        totals: Result of `by_document` for n questions.
         samples: Number of resamples.
-        seed: Of the resamples.
-        level: Of the interval.
+        seed: Seed of the resamples.
+        level: Confidence level of the interval.
 
     Returns:
-        Lower and upper ends, each of shape (m,); NaN where there are fewer than two documents.
+        Lower and upper ends, each of shape (m,); NaN with fewer than two documents.
     """
     if not totals.questions:
         return np.full(totals.sums.shape[1], np.nan), np.full(totals.sums.shape[1], np.nan)
@@ -106,12 +106,12 @@ def bootstrap_interval(
 def resampled_means(totals: Totals, samples: int, seed: int) -> np.ndarray:
     """Means over questions of each column in resamples of the documents; all columns see the same resamples.
 
-    A mean is a ratio of sums, since resamples differ in their number of questions.
+    A mean is a ratio of sums, because resamples differ in their number of questions.
 
     Args:
-        totals: Of at least one question.
+        totals: Result of `by_document` for at least one question.
         samples: Number of resamples.
-        seed: Of the resamples.
+        seed: Seed of the resamples.
 
     Returns:
         float64 array of shape (samples, m).
@@ -130,11 +130,11 @@ def resampled_means(totals: Totals, samples: int, seed: int) -> np.ndarray:
 
 
 def ends(drawn: np.ndarray, totals: Totals, level: float = 0.95) -> tuple[np.ndarray, np.ndarray]:
-    """Ends of the interval that resampled figures give: their percentiles, further out where there are few documents.
+    """Ends of the interval from resampled figures: their percentiles, widened if there are few documents.
 
     The percentiles are those at which a normal distribution has the quantiles of Student's t: with E documents of equal
-    size, Φ(−√(E / (E − 1)) t_{E−1}) in place of 2.5 %. Documents of unequal size count as `Totals.effective`. Ends stay
-    within the values that the figure can take, which those of a t interval do not.
+    size, Φ(−√(E / (E − 1)) t_{E−1}) instead of 2.5 %. Documents of unequal size count as `Totals.effective`. Unlike
+    those of a t interval, the ends stay within the values that the figure can take.
 
     Coverage of 95 % intervals of evidence recall, hits and differences with a correlation of .3 within documents
     (`benchmarks/significance.py --coverage`):
@@ -145,16 +145,16 @@ def ends(drawn: np.ndarray, totals: Totals, level: float = 0.95) -> tuple[np.nda
     - 8 of 1 to 9: 95 % (87 to 90, 87 to 90, 78 to 84). 5 of 2 to 10: 91 to 92 % (80 to 85, 81 to 85, 75 to 80).
     - 500 of 1 to 21: 94 to 97 % (the same, 92 to 97, 80 to 88).
 
-    With 2 to 4 documents the ends are about the least and the greatest document: coverage is about 1 − 2^(1 −
-    documents).
+    With 2 to 4 documents the ends are about the smallest and largest document mean: coverage is about
+    1 − 2^(1 − documents).
 
     Args:
         drawn: Figures in resamples of the documents, shape (samples,) or (samples, m).
         totals: The documents.
-        level: Of the interval.
+        level: Confidence level of the interval.
 
     Returns:
-        Lower and upper ends, each a number or of shape (m,); NaN of one document, which says nothing of others.
+        Lower and upper ends, each a number or of shape (m,); NaN for one document.
 
     References:
         Hesterberg 2015, What Teachers Should Know About the Bootstrap, section 4.3 (expanded percentile interval);
@@ -162,7 +162,7 @@ def ends(drawn: np.ndarray, totals: Totals, level: float = 0.95) -> tuple[np.nda
     """
     if len(totals.sizes) < 2:
         return np.full(drawn.shape[1:], np.nan), np.full(drawn.shape[1:], np.nan)
-    # Beyond some point t has no quantile: the ends are the least and the greatest figure.
+    # In the extreme, t has no quantile: the ends are the smallest and the largest figure.
     degrees = max(totals.effective - 1, 1e-3)
     width = np.nan_to_num(t.ppf((1 + level) / 2, degrees), nan=np.inf) * np.sqrt(1 + 1 / degrees)
     tail = float(norm.cdf(-width))
@@ -174,14 +174,14 @@ def permutation_p(differences: Totals, samples: int = _SIGNS, seed: int = 0) -> 
     """Two-sided p-value of each column's mean under random signs of whole documents (paired permutation test).
 
     Args:
-        differences: Of paired values.
-        samples: Number of random assignments of signs. All 2^(documents − 1) that differ are tried where they are no
-            more, and p is exact.
-        seed: Of the signs.
+        differences: Differences of paired values.
+        samples: Number of random assignments of signs. If there are at most as many different ones, 2^(documents − 1),
+            all are tried and p is exact.
+        seed: Seed of the signs.
 
     Returns:
-        Share of assignments with a mean at least as extreme as the observed, of shape (m,): at least `least_p`; 1 where
-        every difference is 0. Of drawn assignments (1 + extreme) / (1 + samples).
+        Share of assignments with a mean at least as extreme as the observed one, of shape (m,): at least `least_p`; 1
+        if every difference is 0. For drawn assignments (1 + extreme) / (1 + samples).
 
     References:
         Smucker, Allan and Carterette 2007; by clusters Cameron, Gelbach and Miller 2008; the added ones after Phipson
@@ -199,7 +199,7 @@ def permutation_p(differences: Totals, samples: int = _SIGNS, seed: int = 0) -> 
     for at in range(0, count, _BLOCK):
         size = min(_BLOCK, count - at)
         if exact:
-            # The sign of the last document stays: turning all signs changes no absolute sum.
+            # The sign of the last document is fixed: flipping all signs changes no absolute sum.
             ones = np.arange(at, at + size)[:, None] >> np.arange(documents) & 1
         else:
             ones = rng.integers(0, 2, size=(size, documents), dtype=np.int8)
@@ -208,9 +208,9 @@ def permutation_p(differences: Totals, samples: int = _SIGNS, seed: int = 0) -> 
 
 
 def least_p(documents: int, samples: int = _SIGNS) -> float:
-    """The smallest p-value of `permutation_p`: 2^(1 − documents), or 1 / (1 + samples) where signs are drawn.
+    """The smallest possible p-value of `permutation_p`: 2^(1 − documents), or 1 / (1 + samples) if signs are drawn.
 
-    With 5 documents nothing is below .0625, whatever the differences.
+    With 5 documents no p-value is below .0625, whatever the differences.
     """
     return 2.0 ** (1 - documents) if documents - 1 <= np.log2(samples) else 1 / (1 + samples)
 
@@ -219,7 +219,7 @@ def holm(p: np.ndarray) -> np.ndarray:
     """P-values corrected for the number of tests.
 
     Args:
-        p: float array of shape (m,); NaN is no test.
+        p: float array of shape (m,); NaN means no test.
 
     Returns:
         Adjusted p-values, at most 1, of shape (m,); NaN stays NaN.
@@ -237,17 +237,17 @@ def holm(p: np.ndarray) -> np.ndarray:
 
 
 def effect_size(differences: Totals) -> np.ndarray:
-    """Mean of paired differences over their standard deviation between documents, of each column.
+    """Mean of paired differences divided by their standard deviation between documents, for each column.
 
-    With one question a document it is Cohen's d_z. With several, the deviation is that of the means of documents: what
-    the t statistic is divided by √(`Totals.effective`).
+    With one question per document it is Cohen's d_z. With several, the deviation is that of document means: the effect
+    size is the t statistic divided by √(`Totals.effective`).
 
     Args:
-        differences: Of paired values.
+        differences: Differences of paired values.
 
     Returns:
-        float array of shape (m,): 0 where the mean is 0; NaN elsewhere where documents do not differ, which leaves no
-        spread to measure by, or where there are fewer than two.
+        float array of shape (m,): 0 if the mean is 0; else NaN if documents do not differ, so that there is no spread,
+        or if there are fewer than two.
 
     References:
         Cohen 1988, Statistical Power Analysis for the Behavioral Sciences, section 2.3.5; Hedges 2007, Effect Sizes in
@@ -261,19 +261,19 @@ def effect_size(differences: Totals) -> np.ndarray:
 
 
 def detectable(differences: Totals, alpha: float | np.ndarray = 0.05, power: float = 0.8) -> np.ndarray:
-    """The smallest mean difference that a two-sided paired test on as many documents would have shown.
+    """The smallest mean difference that a two-sided paired test with as many documents can detect.
 
-    For a null result it tells what can be ruled out: (t_{1−α/2} + t_power) standard errors, with
+    For a null result it shows what can be ruled out: (t_{1−α/2} + t_power) standard errors, with
     `Totals.effective` − 1 degrees of freedom.
 
     Args:
-        differences: Of paired values.
-        alpha: Level of the test, in (0, 1); one, or one a column.
-        power: Chance that such a difference is shown, in (0, 1).
+        differences: Differences of paired values.
+        alpha: Level of the test, in (0, 1); one value, or one per column.
+        power: Probability that such a difference is detected, in (0, 1).
 
     Returns:
-        Absolute mean difference of shape (m,), at least 0; NaN where documents do not differ, which does not tell how
-        much they would, or where there are so few that no p-value is below alpha (`least_p`).
+        Absolute mean difference of shape (m,), at least 0; NaN if documents do not differ, so that their spread is
+        unknown, or if there are so few that no p-value is below alpha (`least_p`).
 
     References:
         Bloom 1995, Minimum Detectable Effects; Cohen 1988, chapter 2.
@@ -286,7 +286,7 @@ def detectable(differences: Totals, alpha: float | np.ndarray = 0.05, power: flo
 
 
 def _standard_error(totals: Totals) -> np.ndarray:
-    """Of each column's mean; 0 where documents differ by rounding only, NaN for fewer than two.
+    """Standard error of each column's mean; 0 if documents differ by rounding only, NaN for fewer than two.
 
     References: Liang and Zeger 1986, of the mean; the correction for few documents as in `ends`.
     """
@@ -299,18 +299,18 @@ def _standard_error(totals: Totals) -> np.ndarray:
 
 
 def share_interval(hits: np.ndarray, documents: Sequence[Any] | np.ndarray, level: float = 0.95) -> tuple[float, float]:
-    """Interval of a share that may be near 0 or 1, where resamples that are all alike tell nothing.
+    """Interval of a share that may be near 0 or 1, for which resamples may be all equal.
 
-    Clopper and Pearson's exact interval, for as many independent questions as tell what these do: n divided by the
-    factor by which documents make the variance greater; as many as `Totals.effective` where all questions are alike.
+    Clopper and Pearson's exact interval for the effective number of independent questions: n divided by the design
+    effect of documents; `Totals.effective` if all questions have the same result.
 
     Args:
-        hits: Of n questions, bool or 0 and 1, shape (n,).
-        documents: What each question is about.
-        level: Of the interval.
+        hits: Results of n questions, bool or 0 and 1, shape (n,).
+        documents: The document of each question.
+        level: Confidence level of the interval.
 
     Returns:
-        Lower and upper end; NaN where there is no question.
+        Lower and upper end; NaN without questions.
 
     References:
         Korn and Graubard 1998, Confidence Intervals for Proportions With Small Expected Number of Positive Counts.
@@ -334,24 +334,24 @@ def compare_cells(
     seed: int,
     alpha: float = 0.05,
 ) -> dict[str, np.ndarray]:
-    """Means over questions, and how they differ from those of a baseline on the same questions.
+    """Means over questions, and their differences from a baseline on the same questions.
 
     All intervals come from the same resamples, all p-values from the same random signs.
 
     Args:
         values: float array of shape (n, cells, measures), without NaN; n at least 1.
         baselines: int array of shape (cells, measures): the cell that each is compared with; −1, or the cell itself,
-            where there is none.
-        documents: What each of the n questions is about.
-        seed: Of resamples and signs.
-        alpha: Level of the family of a measure's comparisons.
+            for no comparison.
+        documents: The document of each of the n questions.
+        seed: Seed of resamples and signs.
+        alpha: Familywise level of a measure's comparisons.
 
     Returns:
         Arrays of shape (cells, measures): `value` (mean) with its 95 % interval `low` … `high`; `difference` (mean
         difference, cell minus baseline) with its interval `difference_low` … `difference_high`; `effect`
         (`effect_size`); `p` (`permutation_p`, Holm-corrected over the comparisons of the measure); `detectable` (with a
-        power of .8, at alpha divided by the number of those comparisons, which is what Holm's first step asks for). All
-        but the first three are NaN where there is no baseline; intervals are where there is one document.
+        power of .8, at alpha divided by the number of those comparisons, as Holm's first step requires). All except the
+        first three are NaN without a baseline; intervals are NaN for one document.
     """
     values = np.asarray(values, np.float64)
     n, cells, measures = values.shape
@@ -369,7 +369,7 @@ def compare_cells(
     baseline = baselines[tested]
     differences = totals.columns(cell * measures + measure).minus(totals.columns(baseline * measures + measure))
     found["difference"][tested] = differences.mean
-    # Resampled means of differences are differences of resampled means.
+    # Resampled means of differences equal differences of resampled means.
     low, high = ends(means[:, cell, measure] - means[:, baseline, measure], totals)
     found["difference_low"][tested], found["difference_high"][tested] = low, high
     found["effect"][tested] = effect_size(differences)
@@ -380,17 +380,17 @@ def compare_cells(
 
 
 def shift(before: Totals, now: Totals, samples: int = _SIGNS, seed: int = 0) -> tuple[float, float]:
-    """How far two distributions over the same classes lie apart, and how likely that is if they are one.
+    """Distance between two distributions over the same classes, and its p-value if they are equal.
 
     Args:
-        before: Questions of each class by document: totals of rows that are 1 in the class of a question, 0 elsewhere.
-        now: Of the other sample.
+        before: Number of questions of each class by document: totals of rows with 1 in the class of a question, else 0.
+        now: The same for the other sample.
         samples: Number of random divisions of all documents into the two samples.
-        seed: Of the divisions.
+        seed: Seed of the divisions.
 
     Returns:
-        Total variation distance in 0 … 1 (the share of questions that would have to change class), and its p-value by
-        permutation of documents. 0 and 1 where a sample is empty.
+        Total variation distance in 0 … 1 (the share of questions that would have to change class), and its p-value
+        by permutation of documents. 0 and 1 if a sample is empty.
     """
     if not before.questions or not now.questions:
         return 0.0, 1.0

@@ -1,8 +1,8 @@
-"""How a long command ends on Ctrl-C (SIGINT) or SIGTERM: within seconds, whatever it is doing, with one line.
+"""Stop a long command on Ctrl-C (SIGINT) or SIGTERM within seconds, whatever it is doing, with a one-line message.
 
-A write to the store may be cut off at any point: readers see the old artefact or the new one, and the next run
-continues from there. So there is nothing to unwind. The work runs in a thread of its own while the main thread waits
-for signals: no library sees a signal as an exception that it could swallow or take for another fault.
+A write to the store may be interrupted at any point: readers see the old artefact or the new one, and the next run
+continues from there, so nothing must be rolled back. The work runs in its own thread while the main thread waits for
+signals: no library sees a signal as an exception that it could swallow or misinterpret.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from types import FrameType
 from resources.processes import kill_children
 
 SIGNALS = (signal.SIGINT, signal.SIGTERM)
-# How long what was registered with `on_stop` may take together.
+# Total seconds for the functions registered with `on_stop`.
 _TIDY_SECONDS = 2.0
 
 _on_stop: list[Callable[[], object]] = []
@@ -30,9 +30,9 @@ _on_stop: list[Callable[[], object]] = []
 
 @contextmanager
 def on_stop(tidy: Callable[[], object]) -> Iterator[None]:
-    """Have a function called when a signal ends the process inside this context.
+    """Call a function when a signal ends the process inside this context.
 
-    It runs in another thread than the work, which goes on meanwhile, and may be cut off after two seconds.
+    It runs in another thread than the work, which continues meanwhile, and may be cut off after two seconds.
     """
     _on_stop.append(tidy)
     try:
@@ -42,20 +42,20 @@ def on_stop(tidy: Callable[[], object]) -> Iterator[None]:
 
 
 def stoppable(work: Callable[[], None], home: Path, command: str) -> None:
-    """Do some work that SIGINT and SIGTERM end: the process exits with 130 or 143, its child processes ended.
+    """Do work that SIGINT and SIGTERM stop: the process ends its child processes and exits with 130 or 143.
 
-    A second signal skips what is still being tidied. Outside the main thread, which alone receives signals, the work is
-    done and no signal is handled.
+    A second signal skips the remaining cleanup. Outside the main thread, which alone receives signals, the work is done
+    without signal handling.
 
     Args:
         work: What to do; its exceptions are raised here.
-        home: The home folder, in which artefacts are counted that were made meanwhile.
-        command: What continues the work when it is run again.
+        home: The home folder, in which finished artefacts are counted.
+        command: The command that continues the work.
     """
     if threading.current_thread() is not threading.main_thread():
         work()
         return
-    # Dagster may redirect the standard streams while the work goes on.
+    # Dagster may redirect the standard streams during the work.
     terminal = os.dup(2)
     happened: SimpleQueue[int] = SimpleQueue()
     raised: list[BaseException] = []
@@ -87,11 +87,11 @@ def stoppable(work: Callable[[], None], home: Path, command: str) -> None:
 
 
 def _tidy(happened: SimpleQueue[int]) -> None:
-    """Call what is registered, until it is done, the time is up, or another signal comes."""
+    """Call the registered functions until they are done, the time is up, or another signal arrives."""
 
     def tidy() -> None:
         for function in reversed(_on_stop.copy()):
-            # Whatever fails here would have been done better, and must not keep the process from ending.
+            # A failure during cleanup must not keep the process from ending.
             with suppress(Exception):
                 function()
         happened.put(0)
@@ -102,11 +102,11 @@ def _tidy(happened: SimpleQueue[int]) -> None:
 
 
 def _made_since(started: float, home: Path) -> int:
-    """How many artefacts were completed since then."""
+    """Number of artefacts completed since then."""
     made = 0
     for manifest in (home / "store").rglob("manifest.json"):
         with suppress(OSError, ValueError):
-            # Without a recipe it is an earlier artefact, marked to be made again.
+            # Without a recipe it is an earlier artefact, marked to be rebuilt.
             made += manifest.stat().st_mtime >= started and bool(json.loads(manifest.read_bytes())["recipe"])
     return made
 
@@ -114,9 +114,9 @@ def _made_since(started: float, home: Path) -> int:
 def _exit(number: int, terminal: int, made: int, command: str) -> None:
     done = "nothing was finished yet" if not made else f"{made} artefact{'s' * (made > 1)} finished and kept"
     line = f"mog: stopped by {signal.Signals(number).name}: {done}; `{command}` continues from there\n"
-    # A reader that is gone must not turn the end into another one.
+    # A closed output must not change the exit code.
     with suppress(OSError):
         os.write(terminal, line.encode())
-    # Last, so that nothing can be made of their end.
+    # Last, so that the work cannot react to their end.
     kill_children()
     os._exit(128 + number)

@@ -1,4 +1,4 @@
-"""Parquet files read without pandas, which much of pyarrow imports where it is installed."""
+"""Read Parquet files without importing pandas, which many pyarrow functions import if it is installed."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ import pyarrow.parquet as pq
 
 
 def read_table(path: Path, columns: Sequence[str] | None = None) -> pa.Table:
-    """A Parquet file, or some columns of it; for what every question reads, which then is answered sooner."""
+    """A Parquet file, or some columns of it; for files that every question reads, to answer sooner."""
     # `pq.read_table` imports pyarrow.dataset, which imports pandas.
     with pq.ParquetFile(path) as file:
         return file.read(None if columns is None else list(columns))
 
 
 def numbers(table: pa.Table, column: str) -> np.ndarray:
-    """A column of numbers without nulls, shape (rows,); pyarrow's own conversion to numpy imports pandas."""
+    """A column of numbers without nulls, shape (rows,); pyarrow's conversion to numpy imports pandas."""
     parts = [np.from_dlpack(part) for part in table[column].chunks]
     if not parts:
         return np.zeros(0, table.schema.field(column).type.to_pandas_dtype())
@@ -26,6 +26,6 @@ def numbers(table: pa.Table, column: str) -> np.ndarray:
 
 
 def take(table: pa.Table, rows: np.ndarray) -> pa.Table:
-    """Rows of a table by number, in this order; given an array of numpy, pyarrow imports pandas."""
+    """Rows of a table by number, in this order; with a numpy array, pyarrow would import pandas."""
     chosen = np.ascontiguousarray(rows, np.int64)
     return table.take(pa.Array.from_buffers(pa.int64(), len(chosen), [None, pa.py_buffer(chosen)]))

@@ -1,4 +1,4 @@
-"""Safetensors files that say themselves what they are: arrays, and facts as JSON."""
+"""Self-describing safetensors files: arrays, and facts as JSON."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from safetensors.numpy import load, save
 from resources.errors import MogError
 from resources.store import Artefact
 
-# safetensors writes several keys in any order, which would give equal contents unequal bytes: all facts are one key.
+# safetensors writes metadata keys in any order, so equal contents could have different bytes: all facts are one key.
 _FACTS = "mog"
 
 
@@ -24,14 +24,14 @@ def encode(arrays: Mapping[str, np.ndarray], facts: Mapping[str, Any]) -> bytes:
 
 
 def decode(data: bytes) -> tuple[dict[str, np.ndarray], Any]:
-    """Arrays and facts in the bytes of a file; facts are None where it has none.
+    """Arrays and facts in the bytes of a file; facts are None if it has none.
 
     Raises:
-        ValueError: they are no safetensors file, or hold types that numpy lacks.
+        ValueError: it is not a safetensors file, or has types that numpy lacks.
     """
     try:
         arrays = load(data)
-    # A file of types that numpy lacks ends in a KeyError.
+    # A file with types that numpy lacks raises a KeyError.
     except (SafetensorError, KeyError) as error:
         raise ValueError(str(error)) from error
     header = json.loads(data[8 : 8 + int.from_bytes(data[:8], "little")])
@@ -39,7 +39,7 @@ def decode(data: bytes) -> tuple[dict[str, np.ndarray], Any]:
 
 
 def read(stored: Artefact, name: str, what: str) -> bytes:
-    """The bytes of a stored file, as they were stored.
+    """The bytes of a stored file, verified.
 
     Raises:
         MogError: it cannot be read, or a byte of it has changed.

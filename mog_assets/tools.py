@@ -1,4 +1,4 @@
-"""The resources of a project: store, engine, encoder, vector store and language model, by its settings."""
+"""The resources of a project, made from its settings: store, engine, encoder, vector store and language model."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from resources.store import Store
 
 @dataclass(frozen=True)
 class Tools:
-    """The resources of the graph, made from the settings; nothing is opened before it is used."""
+    """The resources of the graph, made from the settings; each is opened on first use."""
 
     settings: Settings
 
@@ -26,12 +26,12 @@ class Tools:
 
     @cached_property
     def engine(self) -> Engine:
-        """Where work on buckets runs."""
+        """Runs work on buckets."""
         return Engine(self.settings.engine)
 
     @cached_property
     def encoder(self) -> Encoder:
-        """Texts to vectors, cached under the home folder."""
+        """Encodes texts; vectors are cached in the home folder."""
         return Encoder(self.settings.encoder, self.settings.home / "cache")
 
     @cached_property
@@ -41,5 +41,5 @@ class Tools:
 
     @cached_property
     def llm(self) -> OpenAIModel:
-        """The language model that the settings name; what it answered is kept under the home folder."""
+        """The configured language model; its responses are cached in the home folder."""
         return OpenAIModel(self.settings.llm, self.settings.seed, self.settings.home / "cache")

@@ -1,4 +1,4 @@
-"""Whether all that a project has made is as its manifests say."""
+"""Check the artefacts of a project against their manifests."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from resources.store import label
 
 
 def verify(settings: Settings) -> tuple[int, list[str]]:
-    """Number of artefacts checked, and what is wrong, a sentence each."""
+    """Number of artefacts checked, and the faults, one sentence each."""
     tools, checked, faults = Tools(settings), 0, []
     for recipe in graph(settings).values():
         for corpus in settings.corpora if recipe.partitioned else [None]:
@@ -34,7 +34,7 @@ def verify(settings: Settings) -> tuple[int, list[str]]:
                 faults += [fault] if fault else []
     left = leftovers(tools.store, settings.corpora)
     for corpus, assets in left.items():
-        faults.append(f"corpus {corpus} is not in mog.yaml, but {', '.join(assets)} of it are there: run `mog run`")
+        faults.append(f"corpus {corpus} is not in mog.yaml, but its {', '.join(assets)} still exist: run `mog run`")
     for level in settings.level_range:
         try:
             held = tools.qdrant.counts(f"level_{level}")

@@ -68,7 +68,7 @@ def test_a_combination_by_any_of_its_names(name, canonical, way, retrieval):
         ("", "expected one of cot, one-step"),
         ("mog", "expected one of cot, one-step"),
         ("mog → ", "expected one of cot, one-step"),
-        ("mog → cot", "`cot` alone"),
+        ("mog → cot", "`cot` without a retrieval"),
         ("oracle → one-step", "without gold evidence"),
         ("random → one-step", "without gold evidence"),
         ("fixed-9 → one-step", "method: expected one of fixed-1..5"),

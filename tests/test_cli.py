@@ -201,7 +201,7 @@ def test_run_says_which_documents_were_passed_over(project):
     source.write_text(source.read_text(encoding="utf-8") + "{broken\n" + '{"id": "e", "text": " "}\n', encoding="utf-8")
     result = called("run", "--config", project.config, "--select", "documents")
     assert result.exit_code == 0
-    assert "notes: 2 documents were passed over; the first: notes.jsonl:2: malformed JSON" in result.output
+    assert "notes: 2 documents skipped; the first: notes.jsonl:2: malformed JSON" in result.output
 
 
 def test_failed_run_does_not_claim_that_everything_is_up_to_date(project):

@@ -41,7 +41,7 @@ def complaint(tmp_path):
         (
             "chunker: {name: recursive, tokens: 99}",
             "chunker",
-            "tokens with the chunker 'fixed' alone, not with 'recursive'",
+            "tokens only with the chunker 'fixed', not with 'recursive'",
             "'tokens': 99",
         ),
         ("chunker: 3", "chunker", "", "3"),

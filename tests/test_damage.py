@@ -199,7 +199,7 @@ def test_damage_to_a_file_of_history_loses_no_evaluation(nights, harm, name):
     before, version = nights.history(), nights.store.read("history").manifest.version
     stored = nights.store.read("history")
     harm(stored.folder / name if name == "manifest.json" else stored.path(name))
-    assert mended(nights.settings).endswith("; earlier evaluations kept: 3, nothing known of is lost")
+    assert mended(nights.settings).endswith("; earlier evaluations kept: 3, no known evaluation is lost")
     pd.testing.assert_frame_equal(nights.history(), before)
     assert nights.store.read("history").manifest.version == version
 
@@ -230,7 +230,7 @@ def test_history_without_a_table_that_can_be_read_is_begun_anew_and_says_what_is
     told = mended(nights.settings)
     # The last one is still in the scores.
     assert told.endswith(
-        f"kept: 0, lost: the evaluation of {times[0]}, the evaluation of {times[1]}, the scores accepted last"
+        f"kept: 0, lost: the evaluation of {times[0]}, the evaluation of {times[1]}, the last accepted scores"
     )
     assert nights.store.read("history").manifest.info["evaluations"] == times[2:]
 
@@ -248,7 +248,7 @@ def test_history_made_before_the_lines_were_keeps_what_its_table_has(nights):
     assert nights.store.read("history").shown() == {"accepted": "a table"}
     damage.delete(stored.path("accepted.parquet"))
     told = mended(nights.settings)
-    assert told.endswith("kept: 3, lost: the scores accepted last")
+    assert told.endswith("kept: 3, lost: the last accepted scores")
     assert nights.history()["time"].nunique() == 3
 
 

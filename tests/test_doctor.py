@@ -129,7 +129,7 @@ def test_an_encoder_that_would_be_fetched_is_not_fetched(project, monkeypatch):
 def test_a_home_in_a_file_or_without_room_is_a_problem(project, monkeypatch):
     inside = project.settings.model_copy(update={"home": project.folder / "notes.jsonl" / "home"})
     finding = only(doctor.home(inside, project.folder))
-    assert finding.state == "problem" and "cannot be written to (Not a directory)" in finding.found
+    assert finding.state == "problem" and "is not writable (Not a directory)" in finding.found
     monkeypatch.setattr(doctor, "_BYTES_OF_A_PROJECT", 2**60)
     finding = only(doctor.home(project.settings, project.folder))
     assert finding.state == "problem" and "of documents take about" in finding.found
@@ -139,7 +139,7 @@ def test_a_home_in_a_file_or_without_room_is_a_problem(project, monkeypatch):
 
 def test_a_qdrant_server_is_asked_for_its_version_with_the_key(server, nobody, monkeypatch):
     monkeypatch.setenv("QDRANT_URL", f"{server}/")
-    assert "asks for a key, and QDRANT_API_KEY is not set" in only(doctor.qdrant()).found
+    assert "requires a key, and QDRANT_API_KEY is not set" in only(doctor.qdrant()).found
     monkeypatch.setenv("QDRANT_API_KEY", "wrong-one")
     finding = only(doctor.qdrant())
     assert finding.state == "problem" and "does not accept QDRANT_API_KEY (401)" in finding.found
@@ -167,7 +167,7 @@ def test_the_key_of_a_model_endpoint_is_checked_without_asking_anything(project,
     other = settings.model_copy(update={"llm": settings.llm.model_copy(update={"model": "large"})})
     assert only(doctor.model(other)).remedy == "set llm.model to one of gpt-4o-mini, small"
     monkeypatch.setenv("OPENAI_BASE_URL", server)
-    assert only(doctor.model(settings)).remedy == "OPENAI_BASE_URL mostly ends in /v1"
+    assert only(doctor.model(settings)).remedy == "OPENAI_BASE_URL usually ends in /v1"
     monkeypatch.setenv("OPENAI_BASE_URL", nobody)
     assert only(doctor.model(settings)).state == "problem"
 
@@ -194,7 +194,7 @@ def test_a_low_limit_of_open_files_is_a_warning():
     code = "from mog_assets.cli import doctor; print(*doctor.open_files())"
     limit = lambda: resource.setrlimit(resource.RLIMIT_NOFILE, (200, 4096))  # noqa: E731
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, preexec_fn=limit, check=True)
-    assert done.stdout.strip() == "warning  open files     200 a process, expected at least 1,024: ulimit -n 1024"
+    assert done.stdout.strip() == "warning  open files     200 per process, expected at least 1,024: ulimit -n 1024"
 
 
 def test_a_check_that_fails_unforeseen_is_a_finding():

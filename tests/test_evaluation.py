@@ -391,7 +391,7 @@ def test_history_that_cannot_be_read_is_kept_as_far_as_it_can_and_never_begun_an
     path = outcome.artefact.path("history.parquet")
     path.write_bytes(b"x" * int(kept * path.stat().st_size))
     told, after = nights.evaluate(BAD, True)
-    assert told.damage.endswith("; earlier evaluations kept: 1, nothing known of is lost")
+    assert told.damage.endswith("; earlier evaluations kept: 1, no known evaluation is lost")
     pd.testing.assert_frame_equal(after.head(len(before)), before)
     assert after["time"].nunique() == 2
     # Who removes the folder wants a new one.

@@ -201,7 +201,7 @@ def test_scores_of_questions_that_are_gone_are_not_exported(sample_project):
     store = Tools(sample_project.settings).store
     scored = store.read("scores")
     tables = (scored.path("per_question.parquet"), scored.path("scores.parquet"))
-    with pytest.raises(MogError, match="question set samples: expected .* no longer there.*run `mog run`"):
+    with pytest.raises(MogError, match="question set samples: expected .* no longer exist.*run `mog run`"):
         retrieval_files(store.read("runs").path("runs.parquet"), *tables, {})
 
 

@@ -117,7 +117,7 @@ def test_the_row_of_a_method_has_its_p_against_the_best_level_of_all_retrievers(
 
 def test_one_method_alone_is_advised_without_a_comparison():
     made = board({}, methods=["dense-1", "gold", "random"])
-    assert made.advice == "Use `dense-1`: it is the only method that was measured."
+    assert made.advice == "Use `dense-1`: it is the only method measured."
     assert "p vs" not in " ".join(made.rows[0])
 
 

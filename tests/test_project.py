@@ -111,7 +111,7 @@ def test_evidence_in_corpora_that_are_not_there_is_said(folder):
 def test_questions_among_the_documents_are_said(folder):
     (folder / "docs" / "ask.jsonl").write_text(question("1", "test", "docs"), encoding="utf-8")
     result = init("docs")
-    assert "questions ask" in result.stdout and "lies among the documents of docs" in result.stderr
+    assert "questions ask" in result.stdout and "is in the folder of the corpus docs" in result.stderr
 
 
 @pytest.mark.parametrize(
@@ -122,7 +122,7 @@ def test_questions_among_the_documents_are_said(folder):
         (["docs/a.txt"], "expected a folder, or a file that ends in .jsonl"),
         (["only"], "expected documents (.txt, .md, .html, .jsonl, .jsonl.gz) in only, found none; the first: x.pdf"),
         (["docs", "--questions", "docs/b.md"], "expected lines with id, question and split"),
-        (["docs", "--samples"], "--samples: expected no FOLDER"),
+        (["docs", "--samples"], "--samples: cannot be combined with FOLDER"),
     ],
 )
 def test_what_cannot_be_a_project_is_one_line_and_nothing_is_written(folder, arguments, said):

@@ -54,7 +54,7 @@ def test_what_nothing_needs_goes_and_nothing_is_built_again(littered, moor, mate
     told = prune(littered).output
     assert told == planned.replace("would remove", "removed")
     assert all(str(path) in told for path in littered.gone)
-    assert "2 vectors of texts that are gone" in told
+    assert "2 vectors of removed texts" in told
     assert not any(path.exists() for path in littered.gone)
     assert rows(littered.own) == littered.needed
     assert verify(littered.settings)[1] == [] and versions(littered.settings) == moor.versions

@@ -155,7 +155,7 @@ def test_page_without_anything_says_what_is_missing():
     page = render(Report(pd.DataFrame(columns=list(COLUMNS))))
     for sentence in (
         "No question with evidence was scored.",
-        "No method with a router was run.",
+        "No method with a router has run.",
         "No question was answered",
         "There is no history of evaluations.",
         "No question with evidence was scored by two methods.",
@@ -516,7 +516,7 @@ def test_wins_open_to_passages_side_by_side_with_the_evidence_marked(visit, stor
     place = duel.locator(".sides section").first.locator(".place").first
     assert place.text_content().startswith(f"1. {hops.removeprefix('hop-')} hops · ")
     b.select_option(a.input_value())
-    assert duel.locator("output").text_content() == "Choose two different methods."
+    assert duel.locator("output").text_content() == "Select two different methods."
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])

@@ -427,7 +427,7 @@ def test_training_that_diverges_is_an_error_with_a_remedy():
     with pytest.raises(MogError, match="loss must be finite.*lower router.learning_rate"):
         router.train(vectors, labels, groups, SETTINGS.model_copy(update={"learning_rate": 1e30}), 0)
     vectors[3, 2] = np.nan
-    with pytest.raises(MogError, match="query vectors hold values that are not finite"):
+    with pytest.raises(MogError, match="query vectors have values that are not finite"):
         router.train(vectors, labels, groups, SETTINGS, 0)
 
 

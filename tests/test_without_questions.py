@@ -49,7 +49,7 @@ def test_retrieve_needs_no_method(plain):
     assert result.exit_code == 0, result.stderr
     assert [passage["doc"] for passage in json.loads(result.stdout)] == ["a"]
     assert result.stderr.strip() == (
-        "method: fused-1 (all levels weigh the same, because no question set has a train split)"
+        "method: fused-1 (all levels have equal weights, because no question set has a train split)"
     )
 
 
@@ -112,10 +112,10 @@ def test_a_project_with_questions_and_no_router_yet_says_to_run(plain):
 
 def test_a_trained_router_is_what_auto_uses(sample_project):
     method, because = chosen(sample_project.settings, Store(sample_project.home))
-    assert (method.name, because) == ("mog", "the trained router weighs the levels")
+    assert (method.name, because) == ("mog", "the trained router weights the levels")
     result = called("retrieve", "How deep is garlic planted?", "--config", sample_project.config)
     assert result.exit_code == 0 and "weights: " in result.stdout
-    assert result.stderr.strip() == "method: mog (the trained router weighs the levels)"
+    assert result.stderr.strip() == "method: mog (the trained router weights the levels)"
 
 
 # Nothing found: what is true of each retriever
@@ -126,8 +126,8 @@ def test_a_trained_router_is_what_auto_uses(sample_project):
     [
         ("fixed-1", None, "has a word in common"),
         ("hop-1", None, "has a word in common"),
-        ("dense-1", None, "no vector to compare"),
-        ("hybrid:fused-1", None, "no vector to compare"),
+        ("dense-1", None, "no vectors to compare"),
+        ("hybrid:fused-1", None, "no vectors to compare"),
         ("dense:mog", {"level 1": 0.0, "level 2": 0.0}, "the router gives every level the weight 0"),
         ("mogg", {"hop 0": 0.0}, "the router gives every hop the weight 0"),
         ("mog", {"level 1": 0.5, "level 2": 0.0}, "has a word in common"),

@@ -1,1 +1,1 @@
-"""Answering stage: readers that play the roles, and the ways of answering that call them."""
+"""Answering stage: readers that implement the roles, and the answering methods that call them."""

@@ -1,7 +1,7 @@
-"""Ways of answering, each over any retrieval and any reader.
+"""Answering methods, each over any retrieval and any reader.
 
-All questions advance together, round by round, so that retrieval works in batches and the calls of a round can run side
-by side. Whatever goes wrong with one question stands in its row and stops no other.
+All questions advance together, round by round, so that retrieval works in batches and the calls of a round can run in
+parallel. A failure of one question is recorded in its row and does not stop the others.
 """
 
 from __future__ import annotations
@@ -26,13 +26,13 @@ ROUNDS = 5
 
 @dataclass(frozen=True)
 class Retrieved:
-    """What retrieval found for a query.
+    """The passages of a query.
 
     Attributes:
         passages: Best first.
-        topic: Of the query, −1 for an outlier; None where no topic was asked for.
-        label: Of the topic.
-        fallback: Whether the filter on the topic was dropped: an outlier, or too few results.
+        topic: Topic of the query, −1 for an outlier; None without topics.
+        label: Label of the topic.
+        fallback: Whether the topic filter was dropped: an outlier, or too few results.
     """
 
     passages: Sequence[Passage]
@@ -45,11 +45,11 @@ class Retrieve(Protocol):
     """Finds passages."""
 
     def __call__(self, queries: Sequence[str], k: int, topics: bool) -> Sequence[Retrieved]:
-        """The k best passages for each query, of its topic only where `topics`."""
+        """The k best passages for each query; with `topics`, of its topic only."""
 
 
 class Each(Protocol):
-    """Maps a function over items, in order; several may run at once."""
+    """Maps a function over items in order; several calls may run at once."""
 
     def __call__(self, work: Callable[[S], R], items: Sequence[S]) -> Sequence[R]:
         """The result for each item."""
@@ -62,7 +62,7 @@ def serial(work: Callable[[S], R], items: Sequence[S]) -> list[R]:
 
 @dataclass(frozen=True)
 class Means:
-    """What every way of answering works with.
+    """What every answering method uses.
 
     Attributes:
         roles: The reader.
@@ -77,7 +77,7 @@ class Means:
 
 @dataclass
 class _Progress:
-    """A question on its way to its row."""
+    """The state of a question while it is being answered."""
 
     asked: Asked
     query: str
@@ -97,26 +97,26 @@ class _Progress:
     usage: Usage = Usage()
 
     def take(self, role: str, reply: Reply[R]) -> R | None:
-        """The value of a call; its cost, and its failure where it has none, are noted."""
+        """The value of a call; records its cost and, if it failed, the failure."""
         self.usage += reply.usage
         if reply.failure:
             self.failures.append({"role": role, "round": self.rounds, "reason": reply.failure})
         return reply.value
 
     def take_answer(self, role: str, reply: Reply[str]) -> None:
-        """As `take`; without a value the question has no answer."""
+        """As `take`; if the call failed, the question has no answer."""
         self.answer, self.raw = self.take(role, reply), reply.raw
         self.failure = f"{role}: {reply.failure}" if reply.failure else ""
 
     def retrieved(self, found: Retrieved) -> None:
-        """Note what a query found."""
+        """Record the results of a query."""
         self.found = found
         self.queries.append(
             {"query": self.query, "topic": found.topic, "label": found.label, "fallback": found.fallback}
         )
 
     def row(self, method: str, roles: Roles) -> AnswerRow:
-        """What came of it."""
+        """The finished row."""
         return AnswerRow(
             question=self.asked.id,
             method=method,
@@ -169,18 +169,18 @@ def briefcontext(
     preflight: bool = True,
     topics: bool = False,
 ) -> list[AnswerRow]:
-    """Map-reduce over partitions of the passages where two rankings disagree on the top (BriefContext, section 5.2).
+    """Map-reduce over partitions of the passages if two rankings disagree on the top (BriefContext, section 5.2).
 
-    A partition whose extraction fails is left out and noted; a question of which every extraction failed has no answer.
-    Where every partition holds nothing, the reader answers from none.
+    A partition whose extraction fails is left out and recorded; if every extraction fails, the question has no answer.
+    If no partition has relevant information, the reader answers without extractions.
 
     Args:
-        questions: To answer.
+        questions: The questions to answer.
         means: Reader and retrieval.
-        k: Passages.
-        partitions: Contiguous, in the order of retrieval, of sizes that differ by one at most.
-        rerank: The second ranking; one that differs in kind from the retrieval.
-        preflight: Whether to ask before the map-reduce; without, it always runs.
+        k: Number of passages.
+        partitions: Number of partitions: contiguous, in retrieval order, with sizes that differ by at most one.
+        rerank: The second ranking, of another kind than the retrieval.
+        preflight: Whether to run the preflight check; without it, the map-reduce always runs.
         topics: Whether retrieval filters by topic.
     """
     active = _start(questions)
@@ -218,14 +218,14 @@ def at_rag(
 ) -> list[AnswerRow]:
     """Retrieve by topic, think, answer, grade, rewrite, until an answer passes (AT-RAG, Algorithm 1).
 
-    The last answer stands where none passed, marked as ungraded. A grade that failed does not pass. A thought or a
-    query that could not be had leaves those before it; an answer that could not be had ends the question without one.
+    If no answer passes, the last one is used and marked as ungraded. A failed grade does not pass. After a failed
+    thought or rewrite, the loop continues with the earlier ones; a failed answer ends the question without an answer.
 
     Args:
-        questions: To answer.
+        questions: The questions to answer.
         means: Reader and retrieval.
         rounds: N, at least 1.
-        k: Passages a round.
+        k: Passages per round.
         topics: Whether retrieval filters by topic.
     """
     every = _start(questions)
@@ -241,7 +241,7 @@ def at_rag(
 
 
 def _round(p: _Progress, roles: Roles, rewrite: bool) -> bool:
-    """Lines 7 to 14 of Algorithm 1 for one question; tells whether it is done."""
+    """Lines 7 to 14 of Algorithm 1 for one question; returns whether it is done."""
     passages = p.found.passages
     thought = p.take("think", roles.think(p.asked, p.query, passages, tuple(p.thoughts)))
     if thought is not None:
@@ -266,7 +266,7 @@ def adaptive(questions: Sequence[Asked], means: Means, topics: bool = True) -> l
     A question that could not be classified has no answer.
 
     Args:
-        questions: To answer.
+        questions: The questions to answer.
         means: Reader and retrieval.
         topics: Whether retrieval filters by topic.
     """
@@ -286,7 +286,7 @@ def adaptive(questions: Sequence[Asked], means: Means, topics: bool = True) -> l
 
 
 def _routed(p: _Progress, route: Route | None, row: AnswerRow | None, roles: Roles) -> AnswerRow:
-    """The row of the way that was taken, with the classifier's call in its account."""
+    """The row of the chosen method, including the cost of the classifier's call."""
     if row is None:
         p.failure = f"classify: {p.failures[0]['reason']}"
         return p.row("adaptive", roles)
@@ -303,7 +303,7 @@ def _routed(p: _Progress, route: Route | None, row: AnswerRow | None, roles: Rol
     )
 
 
-# A way of answering by the name that notation, settings and scores use.
+# Answering methods by the names used in notation, settings and scores.
 METHODS: dict[str, Callable[..., list[AnswerRow]]] = {
     "cot": cot,
     "one-step": one_step,
@@ -318,14 +318,14 @@ def _start(questions: Sequence[Asked]) -> list[_Progress]:
 
 
 def _search(active: Sequence[_Progress], means: Means, k: int, topics: bool) -> None:
-    """One batch of retrieval; the query is the question alone, never its options, until it is rewritten."""
+    """One batch of retrieval; the query is the question without its options until it is rewritten."""
     if active:
         for progress, found in zip(active, means.retrieve([p.query for p in active], k, topics), strict=True):
             progress.retrieved(found)
 
 
 def split(passages: Sequence[Passage], parts: int) -> list[Sequence[Passage]]:
-    """Contiguous parts whose sizes differ by one at most; fewer where there are fewer passages."""
+    """Contiguous parts with sizes that differ by at most one; fewer parts if there are fewer passages."""
     parts = min(parts, len(passages))
     cuts = [len(passages) * i // parts for i in range(parts + 1)]
     return [passages[a:b] for a, b in pairwise(cuts)]

@@ -1,4 +1,4 @@
-"""Ask questions of a reader over a retrieval: who answers, how, and what is done side by side."""
+"""Answer questions with a reader over a retrieval, with parallel calls."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from resources.chat import RequestFailed
 from resources.errors import MogError
 from resources.store import digest
 
-# Some 80 MB of vectors of 384 numbers.
+# About 80 MB for vectors of size 384.
 _REMEMBERED = 100_000
 
 S = TypeVar("S")
@@ -34,7 +34,7 @@ R = TypeVar("R")
 
 
 def reader(tools: Tools) -> Roles:
-    """Who answers, by the settings."""
+    """The configured reader."""
     if tools.settings.answering.reader == "openai":
         llm = tools.settings.llm
         said = digest(tools.llm.endpoint, llm.temperature, llm.max_tokens, tools.settings.seed)[:8]
@@ -44,11 +44,11 @@ def reader(tools: Tools) -> Roles:
 
 
 def remembering(encode: Encode, most: int = _REMEMBERED) -> Encode:
-    """The same, with vectors kept in memory: to find them on disk takes longer than all else that an answer takes.
+    """The same function with an in-memory cache: looking up vectors on disk takes longer than the rest of an answer.
 
     Args:
         encode: n texts to vectors of shape (n, size).
-        most: Number of vectors after which those of earlier calls are forgotten.
+        most: Maximum number of vectors; beyond it, those of earlier calls are dropped.
     """
     known: dict[str, np.ndarray] = {}
 
@@ -67,7 +67,7 @@ def remembering(encode: Encode, most: int = _REMEMBERED) -> Encode:
 
 
 def side_by_side(tools: Tools) -> Each:
-    """Runs the calls of a round: as many at once as the endpoint is asked for."""
+    """Runs the calls of a round, as many at once as the endpoint's concurrency limit allows."""
     if tools.settings.answering.reader != "openai":
         return serial
 
@@ -85,17 +85,17 @@ def side_by_side(tools: Tools) -> Each:
 
 @contextmanager
 def all_answered(tools: Tools, what: str) -> Iterator[None]:
-    """For work whose result is kept: there an endpoint that was out of reach must not become wrong answers.
+    """For work whose result is stored: requests that an unreachable endpoint missed must not count as wrong answers.
 
     Raises:
-        MogError: when the work is done, if requests of it were not answered. Refusals are answers.
+        MogError: after the work, if some requests got no response. A refusal is a response.
     """
     before = tools.llm.tally
     yield
     if lost := (tools.llm.tally - before).unanswered:
         raise MogError(
-            f"{what}: expected an answer to every request, got none to {lost}: nothing of it is kept but the answers "
-            "that came; run again when the endpoint is there, and they are not asked for again"
+            f"{what}: expected a response to every request, got none to {lost}: the result is discarded, but received "
+            "responses are cached; run again when the endpoint is reachable"
         )
 
 
@@ -105,7 +105,7 @@ def answer(tools: Tools, retrieval: Retrieval, how: Combination, asked: Sequence
     Args:
         tools: The resources.
         retrieval: The corpora.
-        how: The way, and what it retrieves by.
+        how: The answering method with its retrieval.
         asked: The questions.
     """
     encode = tools.encoder.encode
@@ -115,7 +115,7 @@ def answer(tools: Tools, retrieval: Retrieval, how: Combination, asked: Sequence
         retrieve = retrieve_by(how.retrieval, retrieval)
         options["topics"] = how.retrieval.topics
     if how.way == "briefcontext" and how.retrieval is not None:
-        # The second ranking has to be of another kind than the first.
+        # The second ranking must be of another kind than the first.
         options["rerank"] = by_vectors(encode) if how.retrieval.retriever == "bm25" else by_bm25
     return METHODS[how.way](asked, Means(reader(tools), retrieve, side_by_side(tools)), **options)
 
@@ -123,15 +123,15 @@ def answer(tools: Tools, retrieval: Retrieval, how: Combination, asked: Sequence
 def control(
     tools: Tools, retrieval: Retrieval, how: Combination, questions: Sequence[Question], asked: Sequence[Asked]
 ) -> list[AnswerRow]:
-    """Answer questions from passages that were not searched for.
+    """Answer questions from gold or random passages instead of retrieved ones.
 
     Args:
         tools: The resources.
         retrieval: The corpora.
-        how: One of `notation.controls`: all gold evidence, nothing where there is none; or as many random passages as
-            one step reads.
+        how: One of `notation.controls`: all gold evidence (nothing if there is none), or as many random passages as
+            one-step uses.
         questions: The questions.
-        asked: The same, as readers are asked them.
+        asked: The same questions, as `Asked`.
     """
     assert how.retrieval is not None
     if how.retrieval.kind == "gold":
@@ -144,4 +144,4 @@ def control(
 
 
 def _nothing(queries: Sequence[str], k: int, topics: bool) -> list[Retrieved]:
-    raise AssertionError("a way of answering without retrieval retrieves")
+    raise AssertionError("an answering method without retrieval tried to retrieve")

@@ -23,12 +23,12 @@ from resources.errors import MogError
 from resources.store import Artefact
 
 GROUP = "answering"
-# Questions that advance together.
+# Number of questions that advance together.
 _BATCH = 256
 
 
 def answered_questions(work: Work, name: str) -> list[Question]:
-    """The test questions of a set that have an answer to compare with: all, or as many as the settings say, by id."""
+    """The test questions of a set that have a reference answer: all, or the configured number, ordered by id."""
     stored = work.input("questions").path(f"{name}.parquet")
     found = [q for q in load_questions(stored, work.settings.question_sets[name].test) if q.answer]
     most = work.settings.answering.questions
@@ -40,7 +40,7 @@ def answered_questions(work: Work, name: str) -> list[Question]:
 
 
 def build_answers(work: Work) -> None:
-    """Answer every test question in every way."""
+    """Answer every test question with every answering method."""
     settings, hows = work.settings, [*combinations(work.settings), *controls(work.settings)]
     asked = {name: answered_questions(work, name) for name in settings.question_sets}
     asked = {name: questions for name, questions in asked.items() if questions}
@@ -58,7 +58,7 @@ def build_answers(work: Work) -> None:
                 table = answer_table(name, how.name, rows)
                 seconds[f"{name}: {how.name}"] = float(table["seconds"].mean())
                 if settings.answering.reader == "extractive":
-                    # Measured now, not kept with an answer: the same answers would never make the same file again.
+                    # Time measured in this run is not stored with answers: equal answers must give equal files.
                     table["seconds"] = np.nan
                 with work.writing(path) as temporary:
                     table.to_parquet(temporary)
@@ -71,19 +71,19 @@ def build_answers(work: Work) -> None:
     if settings.answering.reader == "openai":
         spent = work.tools.llm.tally - before
         work.counts |= {"calls": spent.calls, "calls from the cache": spent.cached, "USD": round(spent.usd, 6)}
-        # What the endpoint did not answer this time it may answer next time.
-        work.info["retry"] = "some requests were not answered" if spent.unanswered else None
+        # The endpoint may answer the next time.
+        work.info["retry"] = "some requests got no response" if spent.unanswered else None
         work.info["parameters"] = work.tools.llm.parameters.sent
         work.shown["parameters sent"] = work.tools.llm.parameters.told()
-    timed = [{"answered": what, "seconds a question": mean} for what, mean in seconds.items()]
-    work.show_table("seconds of all calls for a question, mean, of what was answered now", timed)
+    timed = [{"answered": what, "seconds per question": mean} for what, mean in seconds.items()]
+    work.show_table("mean seconds of all calls per question, for questions answered in this run", timed)
     work.shown["reader"] = reader(work.tools).reader.replace("<", "&lt;")
     shown = ["question", "method", "answer", "failure", "rounds", "tokens_in", "tokens_out"]
     work.show_table("sample", table[shown].head(10).to_dict("records") if len(table) else [])
 
 
 def _all_failed(work: Work, table: pd.DataFrame) -> MogError:
-    """Why there is no answer at all; nothing of the attempt is kept, so that the next run asks again."""
+    """The error if no question got an answer; nothing is stored, so the next run tries again."""
     before = work.draft.previous
     held = {entry["file"] for entry in before.manifest.files.values()} if before else set()
     for name in work.draft.files:
@@ -130,13 +130,13 @@ def _answered(
 def judged(
     tools: Tools, asked: Sequence[Asked], rows: Sequence[AnswerRow], references: Mapping[str, str]
 ) -> list[AnswerRow]:
-    """Rows with the judge's marks, those that answer an open question (AT-RAG, section 4.2).
+    """Rows, with the judge's marks for answers to open questions (AT-RAG, section 4.2).
 
     Args:
         tools: The resources.
         asked: The questions of the rows.
-        rows: What was answered.
-        references: Right answers, by question.
+        rows: The answers.
+        references: Reference answers, by question.
     """
     roles = reader(tools)
 
@@ -170,7 +170,7 @@ def _key(work: Work, name: str, how: Combination) -> list[Any]:
 
 
 def _kept(stored: Artefact) -> bool:
-    """Whether answers stand as they are: some are there, and none is missing that may come the next time."""
+    """Whether the answers are usable: there are some, and none is missing that the next run might get."""
     counts = stored.manifest.counts
     return not stored.manifest.info["retry"] and not 0 < counts["rows"] == counts["failures"]
 
@@ -182,7 +182,7 @@ def _options(tools: Tools) -> list[Any]:
 
 
 def recipes(settings: Settings) -> list[Recipe]:
-    """The recipes of this stage; without test questions there is nothing to answer."""
+    """The recipes of this stage; none without test questions."""
     hows = [*combinations(settings), *controls(settings)]
     if not hows or not settings.tests:
         return []
@@ -192,8 +192,7 @@ def recipes(settings: Settings) -> list[Recipe]:
         Recipe(
             key="answers",
             build=build_answers,
-            description="Answers to the test questions, in every way that is configured, and from random and gold "
-            "passages.",
+            description="Answers to the test questions by every configured method, and from random and gold passages.",
             group=GROUP,
             deps=("questions", *needs(methods, settings).keys),
             partitioned=False,

@@ -1,7 +1,6 @@
-"""The embedded reader: every role by classical retrieval and similarity, with no weights beyond the encoder's.
+"""The extractive reader: every role by classical retrieval and similarity, with no weights except the encoder's.
 
-It is deterministic and knows only what the passages say. What it answers is a baseline, not an understanding: each rule
-below is stated where it is applied.
+It is deterministic and uses only the passages. Its answers are a baseline; each rule is stated where it is applied.
 """
 
 from __future__ import annotations
@@ -22,20 +21,20 @@ from mog_assets.retrieval.tokens import query_terms
 
 T = TypeVar("T")
 
-# Raised when a rule below changes.
+# Increased when a rule below changes.
 VERSION = "2"
-# Sentences that are encoded: the best by BM25, so that long passages cost what short ones do.
+# Number of sentences that are encoded: the best by BM25, so that long passages cost as much as short ones.
 SENTENCES = 24
-# Sentences whose words decide a yes/no question.
+# Number of sentences that decide a yes/no question.
 VOTERS = 8
-# Share of the votes, half a vote for yes added, from which denials decide. This, the number of voters and the square of
-# the cosine were chosen on the 500 training questions of PubMedQA with their own abstracts: right there, in sample,
-# in .574, where "yes" alone is in .552 (McNemar p = .25: within noise).
+# Share of the votes, with half a vote for yes added, from which the answer is no. This, the number of voters and the
+# square of the cosine were chosen on the 500 training questions of PubMedQA with their own abstracts: accuracy there,
+# in sample, is .574; always "yes" has .552 (McNemar p = .25: within noise).
 DENIED = 0.4
-# Cosines of all-MiniLM-L6-v2: a question and a sentence that answers it lie above, a random pair below .2.
+# Cosines of all-MiniLM-L6-v2: above for a question and a sentence that answers it, below .2 for a random pair.
 RELEVANT = 0.35
 USEFUL = 0.2
-# Share of the words of an open answer that the documents must hold.
+# Share of the words of an open answer that the documents must contain.
 SUPPORTED = 0.6
 NEW_TERMS = 5
 
@@ -52,7 +51,7 @@ _YES = re.compile(
     r"p\s*[<=]\s*0?\.0\d+)\b",
     re.IGNORECASE,
 )
-# Of these a finding of no difference says yes.
+# For these words, a finding of no difference means yes.
 _SAMENESS = re.compile(r"\b(?:similar|same|equal\w*|equivalent|comparable|safe\w*|as \w+ as)\b", re.IGNORECASE)
 _HOP = re.compile(r"(?<=\w )(?:who|whom|whose|which|that|where|when)\b", re.IGNORECASE)
 _OF_THE = re.compile(r"\b(?:of|by|in|from) (?:the|an?) \w+", re.IGNORECASE)
@@ -72,11 +71,10 @@ class Sentences:
 
 @dataclass(frozen=True)
 class Extractive:
-    """Plays the roles without a model.
+    """Implements the roles without a language model.
 
-    Tokens are words between white space, read and written, so that ways of answering can be compared in cost by the
-    same unit; no model reads them, and the cost in dollars is 0. Not for several threads at once: they would share a
-    stemmer.
+    Tokens are whitespace-separated words, read and written, so that the cost of answering methods can be compared in
+    one unit; no model reads them, and the cost in dollars is 0. Not thread-safe: threads would share a stemmer.
 
     Attributes:
         encode: n texts to unit vectors of shape (n, size).
@@ -95,17 +93,17 @@ class Extractive:
     def answer(self, asked: Asked, passages: Sequence[Passage], thoughts: Sequence[str] = ()) -> Reply[str]:
         """The best supported option or sentence of passages and thoughts.
 
-        A choice: the option with the highest support in any sentence (`_support`); without sentences the option whose
-        vector is closest to the question's. Yes/no: `_verdict`; without sentences the option yes, the commonest answer
-        where such questions are published. Open: the sentence with the highest cosine plus share of the question's
-        terms; without sentences there is no answer.
+        Choice: the option with the highest support in any sentence (`_support`); without sentences, the option whose
+        vector is closest to the question's. Yes/no: `_verdict`; without sentences, the option yes, the most common
+        answer in published question sets. Open: the sentence with the highest cosine plus share of the question's
+        terms; without sentences, there is no answer.
         """
         return self._reply(
             [*_read(asked), *_texts(passages), *thoughts], lambda: self._answer(asked, passages, thoughts)
         )
 
     def think(self, asked: Asked, query: str, passages: Sequence[Passage], thoughts: Sequence[str] = ()) -> Reply[str]:
-        """The sentence of the passages closest to the query that is no thought yet."""
+        """The sentence of the passages that is closest to the query and not a thought already."""
 
         def best() -> str:
             found = self._sentences(query, _texts(passages))
@@ -117,7 +115,7 @@ class Extractive:
         return self._reply([*_read(asked), query, *_texts(passages), *thoughts], best)
 
     def extract(self, asked: Asked, passages: Sequence[Passage]) -> Reply[str]:
-        """Sentences, a line each, whose cosine with the question (and one of its options) is at least `RELEVANT`."""
+        """Sentences, one per line, whose cosine with the question (and one of its options) is at least `RELEVANT`."""
 
         def relevant() -> str:
             found = self._sentences(_query(asked), _texts(passages))
@@ -144,9 +142,9 @@ class Extractive:
         return self._reply([*_read(asked), answer], grade)
 
     def grade_support(self, asked: Asked, passages: Sequence[Passage], answer: str) -> Reply[Support]:
-        """Supported if the documents hold `SUPPORTED` of the answer's terms; of a yes/no question, if they speak of it.
+        """Supported if the documents contain the share `SUPPORTED` of the answer's terms.
 
-        They speak of it where a sentence has a cosine of at least `RELEVANT` with the question.
+        For a yes/no question, supported if a sentence has a cosine of at least `RELEVANT` with the question.
         """
 
         def grade() -> Support:
@@ -161,10 +159,10 @@ class Extractive:
         return self._reply([*_read(asked), *_texts(passages), answer], grade)
 
     def rewrite(self, asked: Asked, query: str, answer: str, thoughts: Sequence[str]) -> Reply[str]:
-        """Pseudo-relevance feedback (Rocchio's idea, unweighted): the query and the commonest new terms of both.
+        """Pseudo-relevance feedback (Rocchio, unweighted): the query and frequent new terms of answer and thoughts.
 
-        At most `NEW_TERMS` words of answer and thoughts that the query does not have in any form, the most frequent
-        first, then in the order in which they occur.
+        Adds at most `NEW_TERMS` words that the query does not have in any form, the most frequent first, then in order
+        of occurrence.
         """
 
         def expanded() -> str:
@@ -178,7 +176,7 @@ class Extractive:
             counts = Counter(stem for stem in stems if stem in first)
             new = [first[stem] for stem, _ in counts.most_common(NEW_TERMS)]
             if not new:
-                raise _Nothing("answer and thoughts hold no term that the query does not have")
+                raise _Nothing("answer and thoughts have no term that the query does not have")
             return " ".join([query, *new])
 
         return self._reply([*_read(asked), query, answer, *thoughts], expanded)
@@ -201,8 +199,8 @@ class Extractive:
     def classify(self, asked: Asked) -> Reply[Route]:
         """By the form of the question.
 
-        None: it has no term to search for. Iterative: two or more hops, counted as relative clauses, chains of "of
-        the …", and comparisons. Single: everything else.
+        None: it has no search terms. Iterative: two or more hops, counted as relative clauses, chains of "of the …",
+        and comparisons. Single: everything else.
         """
 
         def route() -> Route:
@@ -256,7 +254,7 @@ class Extractive:
         return keys[int(np.argmax(values))]
 
     def _sentences(self, query: str, texts: Sequence[str]) -> Sentences:
-        """The sentences that matter for a query, in order, each once."""
+        """The sentences relevant to a query, in order, each once."""
         split = [text[a:b].strip() for text in texts for a, b in _pairs(text)]
         unique = list(dict.fromkeys(text for text in split if text))
         if len(unique) > SENTENCES:
@@ -273,7 +271,7 @@ class Extractive:
 
 
 class _Nothing(Exception):
-    """A rule that gives nothing here."""
+    """A rule that gives no result."""
 
 
 def _read(asked: Asked) -> list[str]:
@@ -289,7 +287,7 @@ def _query(asked: Asked) -> str:
 
 
 def _statements(asked: Asked) -> list[str]:
-    """The question with each of its options; yes and no would add nothing to it."""
+    """The question with each of its options, or alone for yes/no."""
     if asked.kind != "choice":
         return [asked.question]
     return [f"{asked.question} {option}" for option in asked.options.values()]
@@ -301,7 +299,7 @@ def _pairs(text: str) -> list[tuple[int, int]]:
 
 
 def _content(text: str) -> list[str]:
-    """Words that are worth searching for: question words, pronouns and auxiliaries left out."""
+    """Search words: without question words, pronouns and auxiliaries."""
     from bm25s.stopwords import STOPWORDS_EN_PLUS
 
     return [word for word in _WORD.findall(text) if word.lower() not in STOPWORDS_EN_PLUS]
@@ -312,7 +310,7 @@ def _terms(text: str) -> set[str]:
 
 
 def _share(terms: set[str], held: set[str]) -> float:
-    """Share of the terms that are held, in [0, 1]; 0 where there are none."""
+    """Share of the terms that are contained, in [0, 1]; 0 without terms."""
     return len(terms & held) / len(terms) if terms else 0.0
 
 
@@ -324,10 +322,10 @@ def _support(question: set[str], option: set[str], found: Sentences, cosines: np
     """Highest, over sentences, of cosine + share of the option's own terms × (1 + share of the question's terms) / 2.
 
     Args:
-        question: Its terms.
-        option: Terms of the option; those that the question has too tell nothing apart and are left out.
+        question: Terms of the question.
+        option: Terms of the option; terms shared with the question are ignored because they do not discriminate.
         found: Sentences.
-        cosines: float array of shape (sentences,), with "question option".
+        cosines: Cosines with "question option", float array of shape (sentences,).
     """
     own = option - question or option
     lexical = [_share(own, row) * (1 + _share(question, row)) / 2 for row in found.terms]
@@ -337,14 +335,14 @@ def _support(question: set[str], option: set[str], found: Sentences, cosines: np
 def _verdict(question: str, found: Sentences, cosines: np.ndarray) -> str:
     """`yes` or `no` by the words of the `VOTERS` sentences closest to the question.
 
-    A sentence that denies votes no; one that affirms and does not deny votes yes; each with the square of its cosine.
-    A finding of sameness does not deny what a question about sameness or safety asks. `maybe` is never said: no word
-    that was tried tells it from the others.
+    A sentence with a negation votes no; one that affirms without a negation votes yes; each with the square of its
+    cosine as weight. A finding of sameness is not a negation for a question about sameness or safety. The result is
+    never `maybe`: no word that was tried indicates it.
 
     Args:
-        question: Its text.
+        question: Text of the question.
         found: Sentences.
-        cosines: float array of shape (sentences,), with the question.
+        cosines: Cosines with the question, float array of shape (sentences,).
     """
     no = yes = 0.0
     for i in np.argsort(-cosines, kind="stable")[:VOTERS]:

@@ -1,4 +1,4 @@
-"""Combinations by name: `RETRIEVAL → WAY`, e.g. `mogg+topics → briefcontext`; `->` is as good as the arrow."""
+"""Answering methods by name: `RETRIEVAL → WAY`, e.g. `mogg+topics → briefcontext`; `->` is the same as the arrow."""
 
 from __future__ import annotations
 
@@ -11,18 +11,18 @@ from mog_assets.retrieval.methods import CONTROLS, Method, check_trained, parse
 from resources.errors import ConfigError
 
 ARROW = " → "
-# What each of the papers retrieves with: MedRAG's level, and for AT-RAG within the question's topic.
+# The retrieval of each paper: MedRAG's level, and for AT-RAG within the question's topic.
 _TOPICS = ("at-rag", "adaptive")
 
 
 @dataclass(frozen=True)
 class Combination:
-    """A way of answering over a retrieval.
+    """An answering method with its retrieval.
 
     Attributes:
-        name: Canonical: both are named, unless the way retrieves nothing.
-        way: Of `answerers.METHODS`.
-        retrieval: None where nothing is retrieved.
+        name: Canonical name, with both parts unless there is no retrieval.
+        way: One of `answerers.METHODS`.
+        retrieval: None if nothing is retrieved.
     """
 
     name: str
@@ -31,10 +31,10 @@ class Combination:
 
 
 def combination(text: str, settings: Settings) -> Combination:
-    """A combination by any of its names; a way alone retrieves as its paper does.
+    """An answering method by any of its names; without a retrieval it uses that of its paper.
 
     Raises:
-        ConfigError: no such way, or no such retrieval.
+        ConfigError: unknown method or retrieval.
     """
     first, *rest = (part.strip() for part in re.split(r"→|->", text))
     way, retrieval = (rest[0], first) if len(rest) == 1 else (first, None)
@@ -45,7 +45,7 @@ def combination(text: str, settings: Settings) -> Combination:
         )
     if way == "cot":
         if retrieval is not None:
-            raise ConfigError(f"answering method: expected `cot` alone, it retrieves nothing, got {text!r}")
+            raise ConfigError(f"answering method: expected `cot` without a retrieval, got {text!r}")
         return Combination("cot", "cot", None)
     own = f"fixed-{min(2, settings.levels)}" + ("+topics" if way in _TOPICS else "")
     method = parse(own if retrieval is None else retrieval, settings)
@@ -55,10 +55,10 @@ def combination(text: str, settings: Settings) -> Combination:
 
 
 def combinations(settings: Settings) -> list[Combination]:
-    """The ways that questions are answered in, in order, each once.
+    """The configured answering methods, in order, each once.
 
     Raises:
-        ConfigError: one is none, or needs a router that this project cannot train.
+        ConfigError: one is unknown, or needs a router that this project cannot train.
     """
     found = [combination(text, settings) for text in settings.answering.methods]
     for how in found:
@@ -67,18 +67,18 @@ def combinations(settings: Settings) -> list[Combination]:
 
 
 def check_combination(key: str, how: Combination, settings: Settings) -> None:
-    """Refuse a way that retrieves by a router in a project that cannot train one; see `methods.check_trained`."""
+    """Reject a method that needs a router if the project cannot train one; see `methods.check_trained`."""
     if how.retrieval is not None and how.retrieval.routed:
         check_trained(f"{key}: {how.name}", how.retrieval, settings)
 
 
 def controls(settings: Settings) -> list[Combination]:
-    """Answers from random and from gold passages, by which the ways are measured; none where there are no ways."""
+    """Answers from random and from gold passages, as lower and upper reference; none without answering methods."""
     if not combinations(settings):
         return []
     return [Combination(f"{name}{ARROW}one-step", "one-step", parse(name, settings)) for name in CONTROLS]
 
 
 def is_control(name: str) -> bool:
-    """Whether a combination is one of `controls`, by its canonical name."""
+    """Whether a canonical name is that of one of `controls`."""
     return name.split(ARROW)[0] in CONTROLS

@@ -1,4 +1,4 @@
-"""Read what models put out: tolerant of what stands around an answer, strict about verdicts and marks."""
+"""Parse model outputs: tolerant of text around an answer, strict about verdicts and marks."""
 
 from __future__ import annotations
 
@@ -12,28 +12,28 @@ from mog_assets.answering.roles import NOTHING, Judgement
 
 V = TypeVar("V", bound=str)
 
-# No reader is asked for as much; what is longer is not searched.
+# No reader is asked for so many characters; longer outputs are not parsed.
 MAX_CHARS = 100_000
 MAX_QUERY_CHARS = 1_000
-# Openings of objects that are tried, from the first on.
+# Maximum number of `{` at which parsing is tried, from the first.
 _TRIES = 64
 _DECODER = json.JSONDecoder()
 
 
 class Unparsable(ValueError):
-    """An output that holds no answer of the form asked for."""
+    """An output without an answer in the requested format."""
 
 
 def printable(text: str) -> str:
-    """Text that can be written as UTF-8: halves of surrogate pairs and NULs become U+FFFD."""
+    """Text that can be encoded as UTF-8: lone surrogates and NULs become U+FFFD."""
     return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace").replace("\0", "\N{REPLACEMENT CHARACTER}")
 
 
 def choice(text: str, options: Mapping[str, str]) -> str:
-    """The letter of an option: `answer_choice` of the last object, also of one that is cut off, or a bare letter.
+    """The letter of an option: `answer_choice` of the last object, even if truncated, or a bare letter.
 
     Raises:
-        Unparsable: there is none, or it names no option.
+        Unparsable: there is none, or it is not an option.
     """
     text = _said(text)
     found = [o["answer_choice"] for o in _decode(text) if "answer_choice" in o]
@@ -59,13 +59,13 @@ def _letter(value: Any, options: Mapping[str, str]) -> str | None:
     named = [key for key, option in options.items() if option.strip().strip(".").casefold() == text.casefold()]
     if len(named) == 1:
         return named[0]
-    # "B. text" and "(B) text", where B is no word: "A fever" is not option A.
+    # "B. text" and "(B) text", but not a word: "A fever" is not option A.
     match = re.match(r"[(\[]?(\w{1,8})\s*[.):\]]\s*(.*)", value.strip(), re.DOTALL)
     return match[1] if match and match[1] in options else None
 
 
 def text_answer(text: str) -> str:
-    """The text `answer` of the last object, or the whole output where it holds no object.
+    """The text `answer` of the last object, or the whole output if it has no object.
 
     Raises:
         Unparsable: there is none, or it is blank.
@@ -96,7 +96,7 @@ def plain(text: str) -> str:
 
 
 def extraction(text: str) -> str:
-    """What was extracted; empty where the output says that nothing was.
+    """The extracted text; empty if the output says that there is none.
 
     Raises:
         Unparsable: the output is blank, or too long.
@@ -109,7 +109,7 @@ def query(text: str) -> str:
     """The text `query` of the only object, on one line.
 
     Raises:
-        Unparsable: there is none, it is blank, or longer than `MAX_QUERY_CHARS`.
+        Unparsable: it is missing, blank, or longer than `MAX_QUERY_CHARS`.
     """
     value = _only(text, "query")
     if not isinstance(value, str) or not 0 < len(value.strip()) <= MAX_QUERY_CHARS:
@@ -118,7 +118,7 @@ def query(text: str) -> str:
 
 
 def verdict(text: str, vocabulary: Sequence[V]) -> V:
-    """The word `verdict` of the only object: one of the vocabulary, in either case, and nothing else.
+    """The word `verdict` of the only object: one of the vocabulary, in upper or lower case, and nothing else.
 
     Raises:
         Unparsable: anything else.
@@ -134,7 +134,7 @@ def judgement(text: str) -> Judgement:
     """Three marks of the only object.
 
     Raises:
-        Unparsable: a mark is missing, no number, or outside [0, 10].
+        Unparsable: a mark is missing, not a number, or outside [0, 10].
     """
     marks = {}
     for name in ("correctness", "completeness", "relevance"):
@@ -146,7 +146,7 @@ def judgement(text: str) -> Judgement:
 
 
 def _only(text: str, key: str) -> Any:
-    """The value of a key that one object has; objects that agree count as one."""
+    """The value of a key that exactly one object has; objects with equal values count as one."""
     found = [o[key] for o in _decode(_said(text)) if key in o]
     if not found:
         raise Unparsable(f"expected an object with {key}, got {_shown(text)}")
@@ -156,7 +156,7 @@ def _only(text: str, key: str) -> Any:
 
 
 def _decode(text: str) -> Iterator[dict[str, Any]]:
-    """JSON objects of an output that are not part of another, in order."""
+    """Top-level JSON objects of an output, in order."""
     position = tried = 0
     while tried < _TRIES and (position := text.find("{", position)) >= 0:
         tried += 1
@@ -171,7 +171,7 @@ def _decode(text: str) -> Iterator[dict[str, Any]]:
 
 
 def _said(text: str) -> str:
-    """An output without the thinking that some servers put before it."""
+    """An output without the reasoning text that some servers put before it."""
     if len(text) > MAX_CHARS:
         raise Unparsable(f"expected at most {MAX_CHARS} characters, got {len(text)}")
     return text.rpartition("</think>")[2]

@@ -23,7 +23,7 @@ K1, B = 1.5, 0.75
 
 @dataclass(frozen=True)
 class Confusion:
-    """Counts of a preflight against the truth (the key document is ranked below the top): section 2.3."""
+    """Counts of preflight predictions against the truth (the key document is ranked below the top): section 2.3."""
 
     tp: int
     fp: int
@@ -39,29 +39,29 @@ class Confusion:
 
     @property
     def precision(self) -> float | None:
-        """Share of the predicted that is true; None where nothing was predicted."""
+        """Share of positive predictions that are true; None if there are none."""
         return self.tp / (self.tp + self.fp) if self.tp + self.fp else None
 
     @property
     def recall(self) -> float | None:
-        """Share of the true that was predicted; None where nothing is true."""
+        """Share of true cases that were predicted; None if there are none."""
         return self.tp / (self.tp + self.fn) if self.tp + self.fn else None
 
     @property
     def f1(self) -> float | None:
-        """Harmonic mean of precision and recall; None where nothing is true and nothing was predicted."""
+        """Harmonic mean of precision and recall; None if nothing is true and nothing was predicted."""
         both = 2 * self.tp + self.fp + self.fn
         return 2 * self.tp / both if both else None
 
 
 def overlap(first: Sequence[int], second: Sequence[int], n: int = TOP) -> float:
-    """Intersection over union of the first n of two rankings, in [0, 1]; 1 where both are empty."""
+    """Intersection over union of the first n of two rankings, in [0, 1]; 1 if both are empty."""
     a, b = set(first[:n]), set(second[:n])
     return len(a & b) / len(a | b) if a | b else 1.0
 
 
 def bm25_scores(query: str, texts: Sequence[str]) -> np.ndarray:
-    """BM25 of each text for a query, with the statistics of these texts alone: float64 array of shape (texts,)."""
+    """BM25 score of each text for a query, with statistics of these texts only: float64 array of shape (texts,)."""
     *rows, asked = query_terms([*texts, query])
     scores = np.zeros(len(texts))
     terms = sorted({term for row in rows for term in row})
@@ -80,13 +80,13 @@ def bm25_scores(query: str, texts: Sequence[str]) -> np.ndarray:
 
 
 def by_bm25(query: str, passages: Sequence[Passage]) -> list[int]:
-    """Passages by BM25 over "title + text" among themselves; those with equal scores keep their order."""
+    """Passages ranked by BM25 over "title + text", with their own statistics; ties keep their order."""
     scores = bm25_scores(query, [f"{p.title} {p.text}" for p in passages])
     return [int(i) for i in np.argsort(-scores, kind="stable")]
 
 
 def by_vectors(encode: Encode) -> Rerank:
-    """Passages by the cosine of their text with the query, for use where BM25 is the primary retriever."""
+    """Passages ranked by the cosine of their text with the query, for use if BM25 is the primary retriever."""
 
     def rerank(query: str, passages: Sequence[Passage]) -> list[int]:
         if not passages:

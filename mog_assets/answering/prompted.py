@@ -1,8 +1,8 @@
-"""The roles played by a chat model, with prompts in files of their own.
+"""The roles implemented by a chat model, with prompts in separate files.
 
-Documents, questions, and what a model wrote before are data. They stand between marks that carry a number derived from
-all of the data, so that none of it can hold the mark, while the same request has the same messages and is found in a
-cache again. What looks like a mark, or like a control token of a chat format, is taken apart.
+Documents, questions and earlier model outputs are data. They stand between marks with a number derived from all of the
+data, so that no data can contain the mark, while equal requests have equal messages and are found in the cache. Text
+that looks like a mark or a control token of a chat format is broken up.
 """
 
 from __future__ import annotations
@@ -56,8 +56,8 @@ _PROMPTS = (
     "classify",
 )
 _FIELD = re.compile(r"\{\{(\w+)\}\}")
-_KEPT = 2_000  # characters of an output that was too long to be read
-# Joiners belong to scripts and to emoji; every other invisible character only hides text from the reader of a log.
+_KEPT = 2_000  # characters kept of an output that was too long to be parsed
+# Joiners are part of scripts and emoji; all other invisible characters only hide text from readers of a log.
 _JOINERS = "\u200c\u200d"
 _LEFT, _RIGHT = "<＜﹤‹«⟨⟪〈《〈≪⋘˂ᐸ❮❰⧼❬⪡🞀", ">＞﹥›»⟩⟫〉》〉≫⋙˃ᐳ❯❱⧽❭⪢🞂"
 _ANGLES = re.compile(rf"[{_LEFT}](?:[{_JOINERS}\s]*[{_LEFT}]){{2,}}|[{_RIGHT}](?:[{_JOINERS}\s]*[{_RIGHT}]){{2,}}")
@@ -70,7 +70,7 @@ _CONTROL = re.compile(
 
 @dataclass(frozen=True)
 class Prompt:
-    """A prompt file: `version: N`, then parts divided by lines of `---`."""
+    """A prompt file: `version: N`, then parts separated by lines of `---`."""
 
     name: str
     version: str
@@ -92,10 +92,10 @@ def prompts_fingerprint() -> str:
 
 
 def neutral(text: str) -> str:
-    """Data without anything that imitates a mark or a control token; other text stays as it is.
+    """Data without anything that imitates a mark or a control token; other text is unchanged.
 
-    Invisible characters go, three angle brackets in a row (of any script) become one, control tokens of chat formats
-    get a space, for there are servers that read them inside a message.
+    Invisible characters are removed, three angle brackets in a row (of any script) become one, and control tokens of
+    chat formats get a space, because some servers interpret them inside a message.
     """
     text = parsing.printable(text).replace("\r\n", "\n").replace("\r", "\n")
     text = "".join(c for c in text if c in _JOINERS or c in "\n\t" or unicodedata.category(c) not in ("Cf", "Cc"))
@@ -104,7 +104,7 @@ def neutral(text: str) -> str:
 
 
 def nonce(pieces: Sequence[str]) -> str:
-    """A number, 32 hexadecimal digits, that follows from the texts and occurs in none of them."""
+    """A number of 32 hexadecimal digits, derived from the texts, that occurs in none of them."""
     everything = unicodedata.normalize("NFKC", "\n".join(pieces)).casefold()
     seed = json.dumps(list(pieces))
     while True:
@@ -115,12 +115,12 @@ def nonce(pieces: Sequence[str]) -> str:
 
 
 def marks(number: str) -> tuple[str, str]:
-    """How the line before a piece of data starts, and the line after it."""
+    """The start of the line before a piece of data, and the line after it."""
     return f"<<<DATA {number}", f"<<<END {number}>>>"
 
 
 def fenced(number: str, piece: Piece) -> str:
-    """A piece of data, made neutral, between its marks."""
+    """A piece of data, neutralised, between its marks."""
     begin, end = marks(number)
     heading, text = piece
     return f"{begin} {heading}>>>\n{text}\n{end}"
@@ -132,8 +132,8 @@ def build(role: str, asked: Asked, pieces: Mapping[str, Sequence[Piece]], words:
     Args:
         role: Name of the prompt.
         asked: The question.
-        pieces: Data by field of the prompt; a field without any says `none`.
-        words: Other fields, none of them data.
+        pieces: Data by field of the prompt; an empty field becomes `none`.
+        words: Other fields, which are not data.
     """
     prompt, rule = load_prompt(role), load_prompt("data")
     question = [("question", asked.question), *((f"option {key}", text) for key, text in asked.options.items())]
@@ -185,9 +185,9 @@ class Prompted:
 
     Attributes:
         complete: The model.
-        model: Its name, with what else of its settings changes answers.
-        failures: Errors of `complete` that concern one request and become its reply; others, such as a spend cap that
-            was reached, are raised.
+        model: Its name, with the other settings that change answers.
+        failures: Errors of `complete` that concern one request and become its reply; others, such as an exceeded spend
+            cap, are raised.
     """
 
     complete: Complete

@@ -1,4 +1,4 @@
-"""What the ways of answering get from retrieval: passages with their texts."""
+"""Retrieval for answering methods: passages with their texts."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from mog_assets.retrieval.corpora import Corpora
 from mog_assets.retrieval.methods import Method, Passages
 from mog_assets.routing.retrieve import Retrieval
 
-# Spans of one passage that lie apart.
+# Separates the spans of one passage.
 _GAP = " … "
 
 
@@ -21,8 +21,8 @@ def retrieve_by(method: Method, opened: Retrieval) -> Retrieve:
     """Retrieval by a method, for any queries.
 
     Args:
-        method: Its `topics` is not asked: whoever calls says whether passages are of the query's topic.
-        opened: The corpora; its own queries are not asked.
+        method: Its `topics` is ignored: the caller says whether passages must be of the query's topic.
+        opened: The corpora; its own queries are ignored.
     """
 
     def retrieve(queries: Sequence[str], k: int, topics: bool) -> list[Retrieved]:
@@ -44,7 +44,7 @@ def retrieve_by(method: Method, opened: Retrieval) -> Retrieve:
 
 
 def given(passages: Sequence[Sequence[Passage]]) -> Retrieve:
-    """A retrieval that gives each query, in order, passages that were chosen beforehand."""
+    """A retrieval that returns preselected passages for each query, in order."""
 
     def retrieve(queries: Sequence[str], k: int, topics: bool) -> list[Retrieved]:
         return [Retrieved(own) for _, own in zip(queries, passages, strict=True)]
@@ -55,7 +55,7 @@ def given(passages: Sequence[Sequence[Passage]]) -> Retrieve:
 def texts(corpora: Corpora, found: Passages, questions: int) -> list[list[Passage]]:
     """The passages of every question with their texts, best first.
 
-    A passage of several spans holds all of them, in order; it is named by the document of its first.
+    A passage of several spans contains all of them, in order, and is named after the document of the first.
     """
     held = corpora.texts(np.unique(found.document).tolist())
     by_question: list[list[Passage]] = [[] for _ in range(questions)]
@@ -67,7 +67,7 @@ def texts(corpora: Corpora, found: Passages, questions: int) -> list[list[Passag
         own, piece = by_question[question], text[start:end]
         if (question, rank) == last:
             before = own.pop()
-            # A reader would otherwise take it for the document before.
+            # Otherwise a reader would take it for part of the previous document.
             head = "" if before.spans[-1][:2] == span[:2] else f"{title}: "
             joined = f"{before.text}{_GAP}{head}{piece}"
             own.append(replace(before, text=joined, spans=(*before.spans, span)))

@@ -1,4 +1,4 @@
-"""What readers do for the ways of answering: a call gives a value, or why there is none, and its cost."""
+"""The roles of readers in answering methods: each call returns a value, or why there is none, and its cost."""
 
 from __future__ import annotations
 
@@ -20,27 +20,27 @@ Route = Literal["none", "single", "iterative"]
 USEFULNESS: tuple[Usefulness, ...] = ("useful", "not_useful")
 SUPPORT: tuple[Support, ...] = ("supported", "unsupported")
 ROUTES: tuple[Route, ...] = ("none", "single", "iterative")
-# What extraction answers where the documents hold nothing (BriefContext, section 5.2, ContextMap).
+# The reply of extraction if the documents have nothing relevant (BriefContext, section 5.2, ContextMap).
 NOTHING = "no relevant information"
 YES_NO_MAYBE = {"yes": "yes", "no": "no", "maybe": "maybe"}
 
 _KEY = re.compile(r"[A-Za-z0-9]{1,8}")
 
 
-# Raises MogError where the model gives no answer.
+# Raises MogError if the model gives no response.
 Complete = Callable[[Sequence[Message]], Completion]
 
 
 @dataclass(frozen=True)
 class Passage:
-    """A passage as retrieval passes it on.
+    """A retrieved passage.
 
     Attributes:
-        corpus, doc, title: Of the document it begins in.
-        text: Already cut to the passage.
-        spans: Where it lies: (corpus, doc, start, end), in characters of the document's text, end exclusive; several
-            where the passage was put together from pieces.
-        level: Its level, or its hops; None where it was not found by a retrieval method.
+        corpus, doc, title: The document in which it begins.
+        text: The text of the passage only.
+        spans: Its positions: (corpus, doc, start, end), in characters of the document's text, end exclusive; several
+            if the passage consists of several pieces.
+        level: Its level or hops; None if it was not found by a retrieval method.
     """
 
     corpus: str
@@ -53,13 +53,13 @@ class Passage:
 
 @dataclass(frozen=True)
 class Asked:
-    """A question as it is answered.
+    """A question for a reader.
 
     Attributes:
-        options: Text by letter; empty where the question is open.
+        options: Text by letter; empty for an open question.
 
     Raises:
-        MogError: the letter of an option is none, or a closed question has no options.
+        MogError: the letter of an option is invalid, or a closed question has no options.
     """
 
     id: str
@@ -73,7 +73,7 @@ class Asked:
                 f"question {self.id!r}: expected options with kind choice or yesno and none with kind open, got kind "
                 f"{self.kind} and {len(self.options)} options"
             )
-        # Letters stand in prompts beside the data, not inside them.
+        # Letters appear in prompts outside the marked data.
         for key in self.options:
             if not _KEY.fullmatch(key):
                 raise MogError(
@@ -82,7 +82,7 @@ class Asked:
 
     @classmethod
     def of(cls, question: Question) -> Asked:
-        """A question of a question set; options that are all yes, no or maybe make it a yes/no question.
+        """A question of a question set; it is a yes/no question if all options are yes, no or maybe.
 
         Raises:
             MogError: see the class.
@@ -95,19 +95,19 @@ class Asked:
         return cls(question.id, question.question, options, kind)
 
     def spelled(self, answer: str) -> str:
-        """An answer in words: the text of the option where it is a letter."""
+        """An answer in words: the text of the option if it is a letter."""
         return self.options.get(answer, answer)
 
 
 @dataclass(frozen=True)
 class Usage:
-    """What calls cost.
+    """The cost of calls.
 
     Attributes:
         tokens_in: Tokens read, in the unit of the reader (`Roles.token_unit`).
         tokens_out: Tokens written.
         cost: Dollars.
-        seconds: Time of the calls, added up; calls that ran side by side count each.
+        seconds: Total time of the calls; parallel calls are added up.
     """
 
     calls: int = 0
@@ -128,13 +128,13 @@ class Usage:
 
 @dataclass(frozen=True)
 class Reply(Generic[T]):
-    """What one call of a role gave.
+    """The result of one call of a role.
 
     Attributes:
-        value: None where the call failed.
-        failure: Why it failed; empty where it did not.
-        raw: What the reader put out, before it was parsed.
-        reader: Who: name and version.
+        value: None if the call failed.
+        failure: Why it failed; empty if it did not.
+        raw: The reader's output before parsing.
+        reader: Name and version of the reader.
     """
 
     value: T | None
@@ -154,29 +154,29 @@ class Judgement:
 
     @property
     def overall(self) -> float:
-        """Mean of the three: computed here, never asked of a judge."""
+        """Mean of the three marks, computed here instead of by the judge."""
         return (self.correctness + self.completeness + self.relevance) / 3
 
 
 class Roles(Protocol):
-    """A reader. No call raises because a model failed or answered nonsense: the reply says so."""
+    """A reader. Calls do not raise if a model fails or gives an invalid answer: the reply has the failure."""
 
     @property
     def reader(self) -> str:
-        """Name and version; changes with whatever can change a reply."""
+        """Name and version; changes with everything that can change a reply."""
 
     @property
     def token_unit(self) -> str:
-        """What `Usage` counts as tokens: `tokens` of a model, or `words`."""
+        """The unit of tokens in `Usage`: `tokens` of a model, or `words`."""
 
     def answer(self, asked: Asked, passages: Sequence[Passage], thoughts: Sequence[str] = ()) -> Reply[str]:
-        """The letter of an option, or for an open question a text; from no passages by what the reader knows."""
+        """The letter of an option, or a text for an open question; without passages, from the reader's knowledge."""
 
     def think(self, asked: Asked, query: str, passages: Sequence[Passage], thoughts: Sequence[str] = ()) -> Reply[str]:
-        """A step of reasoning from the passages that a query found."""
+        """A reasoning step from the passages of a query."""
 
     def extract(self, asked: Asked, passages: Sequence[Passage]) -> Reply[str]:
-        """What in the passages bears on the question; empty where nothing does."""
+        """The parts of the passages relevant to the question; empty if there are none."""
 
     def reduce(self, asked: Asked, extractions: Sequence[str]) -> Reply[str]:
         """As `answer`, from extractions in order; there may be none."""
@@ -185,13 +185,13 @@ class Roles(Protocol):
         """Whether an answer resolves the question."""
 
     def grade_support(self, asked: Asked, passages: Sequence[Passage], answer: str) -> Reply[Support]:
-        """Whether the passages bear an answer out."""
+        """Whether the passages support an answer."""
 
     def rewrite(self, asked: Asked, query: str, answer: str, thoughts: Sequence[str]) -> Reply[str]:
         """A better query."""
 
     def judge(self, asked: Asked, answer: str, reference: str) -> Reply[Judgement]:
-        """Marks for an answer beside the reference answer."""
+        """Marks for an answer, compared with the reference answer."""
 
     def classify(self, asked: Asked) -> Reply[Route]:
         """How much retrieval a question needs (Adaptive-RAG)."""

@@ -1,4 +1,4 @@
-"""Answer rows: one per question and way of answering, whether it was answered or not."""
+"""Answer rows: one per question and answering method, answered or not."""
 
 from __future__ import annotations
 
@@ -13,35 +13,35 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class AnswerRow:
-    """How a question was answered; everything is a JSON value.
+    """How a question was answered; all fields are JSON values.
 
     Attributes:
-        question: Id.
-        method: Way of answering, e.g. `at-rag`.
-        reader: Name and version of what answered.
-        answer: The letter of an option or a text; None where there is none.
-        failure: Why there is no answer; empty where there is one.
-        raw: What the reader put out for the answer, before it was parsed.
-        passages: Those the answer rests on, best first: `corpus`, `doc`, `title`, `text`, `spans`, `level`.
-        rounds: Rounds of retrieval and answering; 1 where the method has no loop.
-        graded: Whether the answer passed both graders; False where the rounds ran out before one did (the answer is the
-            last and ungraded); None where the method does not grade, or gave no answer.
-        grades: Per round `usefulness` and `support`: a verdict, `failed`, or None where it was not asked for.
-        queries: Per round `query`, `topic`, `label`, `fallback`: topic is None where none was asked for; fallback tells
-            that the filter on the topic was dropped.
+        question: Id of the question.
+        method: Answering method, e.g. `at-rag`.
+        reader: Name and version of the reader.
+        answer: The letter of an option or a text; None if there is none.
+        failure: Why there is no answer; empty if there is one.
+        raw: The reader's output for the answer before parsing.
+        passages: Passages the answer is based on, best first: `corpus`, `doc`, `title`, `text`, `spans`, `level`.
+        rounds: Rounds of retrieval and answering; 1 if the method has no loop.
+        graded: Whether the answer passed both graders; False if no round did (the answer is the last one, ungraded);
+            None if the method does not grade or gave no answer.
+        grades: Per round `usefulness` and `support`: a verdict, `failed`, or None if not graded.
+        queries: Per round `query`, `topic`, `label`, `fallback`: topic is None without topics; fallback says that the
+            topic filter was dropped.
         thoughts: Chains of thought, in order.
-        preflight: `iou` and `map_reduce` (whether the map-reduce ran); None where the method has none.
-        extractions: Per partition what was extracted, empty where nothing was; None where no map-reduce ran.
-        route: What the classifier of `adaptive` chose.
+        preflight: `iou` and `map_reduce` (whether the map-reduce ran); None if the method has no preflight.
+        extractions: The extraction per partition, empty if it had nothing relevant; None if no map-reduce ran.
+        route: The choice of the classifier of `adaptive`.
         judgement: Marks of the judge, 0 to 10 (`correctness`, `completeness`, `relevance`, and `overall`, their mean),
-            or `failure`: why there are none; None where nobody was asked.
-        failures: Calls that failed: `role`, `round`, `reason`. A call that failed need not cost the answer.
+            or `failure`: why there are none; None without a judge.
+        failures: Failed calls: `role`, `round`, `reason`. There may still be an answer.
         calls: Number of calls.
         tokens_in: Tokens read by all calls, in `token_unit`.
         tokens_out: Tokens written.
         token_unit: `tokens` of the model, or `words`.
         cost: Dollars.
-        seconds: Time of all calls, added up; in what is stored, of a reader whose replies are kept.
+        seconds: Total time of all calls; stored only for a reader whose replies are cached.
     """
 
     question: str
@@ -74,11 +74,11 @@ class AnswerRow:
 
 
 def answer_table(question_set: str, method: str, rows: Sequence[AnswerRow]) -> pd.DataFrame:
-    """A row per answer; what has parts is JSON.
+    """One row per answer; nested values are JSON.
 
     Args:
         question_set: Name of the question set.
-        method: What the column `method` says of all of them.
+        method: Value of the column `method`.
         rows: The answers.
     """
     import pandas as pd
@@ -94,11 +94,11 @@ def answer_table(question_set: str, method: str, rows: Sequence[AnswerRow]) -> p
 
 
 def read_answers(path: Callable[[str], Any], names: Sequence[str]) -> pd.DataFrame:
-    """Answers of all question sets and ways, as `answer_table` gives them.
+    """Answers of all question sets and methods, in the format of `answer_table`.
 
     Args:
-        path: Where a file of the asset `answers` lies, by its name.
-        names: Of its files.
+        path: Path of a file of the asset `answers`, by its name.
+        names: Names of its files.
     """
     import pandas as pd
 

@@ -1,4 +1,4 @@
-"""Commands that make and check what the graph holds: `run`, `verify`, `ui`."""
+"""Commands that build and check the artefacts of the graph: `run`, `verify`, `ui`."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ from mog_assets.stopping import on_stop, stoppable
 @click.command()
 @config_option
 @click.option("--corpus", "corpora", multiple=True, help="Only this corpus; may be given several times.")
-@click.option("--select", multiple=True, help="Only this asset, or selection of assets (`+router`, `group:corpus`).")
-@click.option("--force", multiple=True, help="Make this asset again though it is up to date: `topics/model`, `runs`.")
-@click.option("--json", "as_json", is_flag=True, help="What was done, as JSON.")
+@click.option("--select", multiple=True, help="Only this asset or asset selection (`+router`, `group:corpus`).")
+@click.option("--force", multiple=True, help="Rebuild this asset even if it is up to date: `topics/model`, `runs`.")
+@click.option("--json", "as_json", is_flag=True, help="Print the steps as JSON.")
 @guarded
 def run(
     path: str | None, corpora: tuple[str, ...], select: tuple[str, ...], force: tuple[str, ...], as_json: bool
@@ -95,11 +95,11 @@ def _print_steps(steps: list[dict[str, Any]], seconds: float) -> None:
         done = ", ".join(f"{count:,} {name}" for name, count in total["recomputed"].items())
         table.add_row(asset, str(total["corpora"] or ""), f"{total['seconds']:.2f}", done)
     console.print(table)
-    console.print(f"{seconds:.1f} s, {_peak_memory() / 2**20:,.0f} MiB at most")
+    console.print(f"{seconds:.1f} s, {_peak_memory() / 2**20:,.0f} MiB peak memory")
 
 
 def _print_passed_over(settings: config.Settings, corpora: Sequence[str]) -> None:
-    """Say how many documents could not be used; nobody should have to look for that."""
+    """Print how many documents of each corpus were skipped, and why the first one was."""
     import pyarrow.parquet as pq
 
     from resources.store import Store
@@ -109,11 +109,11 @@ def _print_passed_over(settings: config.Settings, corpora: Sequence[str]) -> Non
         if artefact is not None and (count := int(artefact.manifest.counts["quarantined"])):
             first = pq.read_table(artefact.path("quarantine.parquet")).slice(0, 1).to_pylist()[0]
             documents = "document was" if count == 1 else "documents were"
-            click.echo(f"{corpus}: {count:,} {documents} passed over; the first: {first['place']}: {first['reason']}")
+            click.echo(f"{corpus}: {count:,} {documents} skipped; the first: {first['place']}: {first['reason']}")
 
 
 def _print_unused_splits(settings: config.Settings) -> None:
-    """Say which questions the project has and does not use."""
+    """Print which questions of the project are not used."""
     from resources.store import Store
 
     artefact = Store(settings.home).find("questions") if settings.question_sets else None
@@ -125,7 +125,7 @@ def _print_unused_splits(settings: config.Settings) -> None:
 @config_option
 @guarded
 def verify(path: str | None) -> None:
-    """Check every artefact against its manifest, Qdrant against its collections' manifests, and for leftovers."""
+    """Check every artefact and Qdrant collection against its manifest, and look for leftover data."""
     from mog_assets.verification import verify as check
 
     settings = settings_of(path)
@@ -143,7 +143,7 @@ def verify(path: str | None) -> None:
 @click.option("--host", default="127.0.0.1", show_default=True)
 @guarded
 def ui(path: str | None, port: int, host: str) -> None:
-    """Open the Dagster UI on this project's home (Ctrl-C ends it)."""
+    """Serve the Dagster UI of this project (stop it with Ctrl-C)."""
     from mog_assets.cli.ui import serve
     from mog_assets.runner import instance, prepare_home
 
@@ -153,5 +153,5 @@ def ui(path: str | None, port: int, host: str) -> None:
     click.echo(f"http://{host}:{port}")
     code = serve(prepare_home(settings), host, port)
     sys.stdout.flush()
-    # Not `sys.exit`: to tear down all that was imported takes seconds on a busy machine, and nothing is left to do.
+    # Not `sys.exit`: tearing down the imported modules takes seconds on a busy machine, and nothing is left to do.
     os._exit(code)

@@ -1,4 +1,4 @@
-"""What the commands have in common: the option --config, errors for people, tables."""
+"""Shared by the commands: the option --config, one-line error messages, tables."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ FAILED, BAD_USAGE = 1, 2
 
 
 def guarded(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Errors for people become one line on standard error and an exit code."""
+    """Print a `MogError` as one line on standard error and exit with its code."""
 
     @wraps(function)
     def guarded(*args: Any, **kwargs: Any) -> Any:
@@ -31,21 +31,21 @@ def guarded(function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def settings_of(path: str | None) -> config.Settings:
-    """The settings of a configuration file, which commands and workers that are started from here then read too."""
+    """The settings of a configuration file; processes started from here read the same file."""
     if path:
         os.environ[config.CONFIG_VARIABLE] = os.path.abspath(path)
     return config.load()
 
 
 def check_measured(settings: config.Settings, what: str) -> None:
-    """Refuse what needs test questions in a project that names none.
+    """Check that the project has test questions.
 
     Raises:
-        ConfigError: as said.
+        ConfigError: no question set has a test split.
     """
     if not settings.tests:
         raise ConfigError(
-            f"{what}: this project has no question set with a test split, so that nothing is measured: name one under "
+            f"{what}: this project has no question set with a test split, so nothing is measured: name one under "
             "question_sets.NAME.test, then run `mog run`"
         )
 

@@ -1,4 +1,4 @@
-"""`mog doctor`: what is installed and reachable here, and what to do about what is missing."""
+"""`mog doctor`: what is installed and reachable, and how to fix what is missing."""
 
 from __future__ import annotations
 
@@ -33,21 +33,21 @@ OK, WARNING, PROBLEM = "ok", "warning", "problem"
 DISTRIBUTION = "mog-assets"
 _SECONDS = 4.0
 _GIB = 2**30
-# Roughly what the home folder takes for each byte of text at chunks of 500 characters: vectors of 384 entries, twice as
-# float16 and once as float32 in Qdrant, term counts of five levels, the graph; and what an empty project takes.
+# Approximate disk space of the home folder: bytes per byte of text at chunks of 500 characters (vectors of size 384,
+# twice as float16 and once as float32 in Qdrant, term counts of five levels, the graph), and bytes of an empty project.
 _BYTES_PER_BYTE, _BYTES_OF_A_PROJECT = 25, 300_000_000
-# Each collection of the embedded Qdrant and each bucket that is read holds some files open.
+# Each collection of embedded Qdrant and each bucket being read keeps several files open.
 _FILES = 1024
 
 
 @dataclass(frozen=True)
 class Finding:
-    """What was found out about one item.
+    """The result of one check.
 
     Attributes:
         state: `ok`, `warning` or `problem`.
-        found: What is there.
-        remedy: What to do; empty where nothing is to be done.
+        found: What was found.
+        remedy: What to do; empty if nothing.
     """
 
     item: str
@@ -61,10 +61,10 @@ class Finding:
 
 @click.command()
 @config_option
-@click.option("--json", "as_json", is_flag=True, help="Item, state, what was found and remedy of each, as JSON.")
+@click.option("--json", "as_json", is_flag=True, help="Print item, state, finding and remedy of each check as JSON.")
 @guarded
 def doctor(path: str | None, as_json: bool) -> None:
-    """Check the installation, the configuration and what it needs; exit with 1 where there is a problem."""
+    """Check the installation and the configuration; exit with code 1 if there is a problem."""
     findings = []
     for finding in examine(path):
         findings.append(finding)
@@ -78,7 +78,7 @@ def doctor(path: str | None, as_json: bool) -> None:
 
 
 def examine(path: str | None = None) -> Iterator[Finding]:
-    """All findings, those about the machine first; `path` names the configuration as `--config` does."""
+    """Yield all findings, those about the machine first; `path` is the value of `--config`."""
     yield from _tried("python", python)
     yield from _tried("packages", packages)
     settings: Settings | None = None
@@ -105,14 +105,14 @@ def examine(path: str | None = None) -> Iterator[Finding]:
 def _tried(item: str, check: Callable[[], Iterator[Finding]]) -> Iterator[Finding]:
     try:
         yield from check()
-    # What a check did not foresee is a finding as well, and must not hide the other findings.
+    # An unexpected error of one check is a finding too, and must not hide the other findings.
     except Exception as error:
         said = " ".join(str(error).split()) or type(error).__name__
         yield Finding(item, PROBLEM, said if isinstance(error, MogError) else f"{type(error).__name__}: {said}")
 
 
 def python() -> Iterator[Finding]:
-    """The version of Python against what the package asks for."""
+    """Compare the Python version with the one the package requires."""
     from packaging.specifiers import SpecifierSet
 
     version = ".".join(map(str, sys.version_info[:3]))
@@ -120,11 +120,11 @@ def python() -> Iterator[Finding]:
     if version in SpecifierSet(wanted):
         yield Finding("python", OK, f"{version} ({sys.executable})")
     else:
-        yield Finding("python", PROBLEM, f"{version}, expected {wanted}", "make a virtual environment of such a Python")
+        yield Finding("python", PROBLEM, f"{version}, expected {wanted}", "make a virtual environment of that version")
 
 
 def packages() -> Iterator[Finding]:
-    """Installed packages against the versions that the package asks for; those of extras are left out."""
+    """Compare installed packages with the required versions; packages of extras are not checked."""
     from packaging.requirements import Requirement
 
     asked = [Requirement(text) for text in metadata.requires(DISTRIBUTION) or ()]
@@ -142,17 +142,17 @@ def packages() -> Iterator[Finding]:
             wrong.append(Finding("packages", PROBLEM, said, f"pip install '{plain}'"))
     yield from wrong
     if not wrong:
-        yield Finding("packages", OK, f"mog-assets {metadata.version(DISTRIBUTION)} and {len(asked)} that it needs")
+        yield Finding("packages", OK, f"mog-assets {metadata.version(DISTRIBUTION)} and its {len(asked)} dependencies")
 
 
 def _asked(requirement: Any) -> str:
-    """A requirement as pip takes it, without its marker."""
+    """A requirement in pip's notation, without its marker."""
     extras = f"[{','.join(sorted(requirement.extras))}]" if requirement.extras else ""
     return f"{requirement.name}{extras}{requirement.specifier}"
 
 
 def torch_build(settings: Settings | None) -> Iterator[Finding]:
-    """The build of torch, and the device that it finds."""
+    """Check the build of torch and the device it finds."""
     import torch
 
     build = f"CUDA {torch.version.cuda}" if torch.version.cuda else "CPU build"
@@ -171,7 +171,7 @@ def torch_build(settings: Settings | None) -> Iterator[Finding]:
 
 
 def encoder(settings: Settings | None) -> Iterator[Finding]:
-    """Whether the sentence encoder loads; one that would have to be fetched is not fetched."""
+    """Check that the sentence encoder loads, without downloading it."""
     from resources.encoder import EMBEDDED, Encoder, EncoderSettings
 
     chosen = settings.encoder if settings is not None else EncoderSettings()
@@ -180,17 +180,17 @@ def encoder(settings: Settings | None) -> Iterator[Finding]:
 
         if not isinstance(try_to_load_from_cache(chosen.model, "config.json"), str):
             offline = bool(os.environ.get("HF_HUB_OFFLINE"))
-            remedy = "unset HF_HUB_OFFLINE, or name a folder" if offline else "`mog run` fetches it; that needs network"
+            remedy = "unset HF_HUB_OFFLINE, or name a folder" if offline else "`mog run` downloads it (needs a network)"
             state = PROBLEM if offline else WARNING
-            yield Finding("encoder", state, f"{chosen.model} is no folder here and not yet fetched", remedy)
+            yield Finding("encoder", state, f"{chosen.model} is not a local folder and not downloaded yet", remedy)
             return
     one = Encoder(chosen)
     one.encode(["Does it load?"])
-    yield Finding("encoder", OK, f"{chosen.model}: vectors of {one.size}, {one.dtype} on {one.device}")
+    yield Finding("encoder", OK, f"{chosen.model}: vectors of size {one.size}, {one.dtype} on {one.device}")
 
 
 def documents(settings: Settings) -> Iterator[Finding]:
-    """Whether corpora and question sets are where the configuration says."""
+    """Check that the configured corpora and question sets exist and can be read."""
     places = {f"corpora.{name}": corpus.path for name, corpus in settings.corpora.items()}
     places |= {f"question_sets.{name}": questions.path for name, questions in settings.question_sets.items()}
     missing = {key: place for key, place in places.items() if not os.access(place, os.R_OK)}
@@ -201,14 +201,14 @@ def documents(settings: Settings) -> Iterator[Finding]:
 
 
 def home(settings: Settings | None, base: Path) -> Iterator[Finding]:
-    """Whether the home folder can be written to, and whether the disk has room for what the corpora will take."""
+    """Check that the home folder is writable and that the disk has room for the corpora."""
     folder = settings.home if settings is not None else base
     there = next(parent for parent in (folder, *folder.parents) if parent.exists())
     try:
         with tempfile.TemporaryFile(dir=there) as stream:
             stream.write(b"mog")
     except OSError as error:
-        said = f"{folder} cannot be written to ({error.strerror})"
+        said = f"{folder} is not writable ({error.strerror})"
         yield Finding("home", PROBLEM, said, "change its owner, or set another `home`")
         return
     free = shutil.disk_usage(there).free
@@ -220,7 +220,7 @@ def home(settings: Settings | None, base: Path) -> Iterator[Finding]:
     if free >= need:
         yield Finding("home", OK, said)
     elif (folder / "store").exists():
-        yield Finding("home", WARNING, f"{said}, part of which is there", "free some space before you add documents")
+        yield Finding("home", WARNING, f"{said}, part of it already used", "free some space before you add documents")
     else:
         yield Finding("home", PROBLEM, said, "free some space, or set another `home`")
 
@@ -242,7 +242,7 @@ def _gib(size: float) -> str:
 
 
 def qdrant() -> Iterator[Finding]:
-    """The vector store that the environment asks for."""
+    """Check the vector store selected by the environment."""
     from resources.qdrant import EmbeddedQdrant
 
     url, key = os.environ.get("QDRANT_URL"), os.environ.get("QDRANT_API_KEY")
@@ -256,13 +256,13 @@ def qdrant() -> Iterator[Finding]:
             assert hit == identity
         yield Finding("qdrant", OK, f"embedded engine {metadata.version('qdrant-edge-py')}: writes and searches")
         return
-    # qdrant-client takes 6333 where a URL names no port.
+    # qdrant-client uses port 6333 if the URL names none.
     parts = urlsplit(url)
     place = f"{parts.scheme}://{parts.hostname}:{parts.port or 6333}{parts.path.rstrip('/')}"
     headers = {"api-key": key} if key else {}
     status, body = _get(f"{place}/collections", headers)
     if status in (401, 403):
-        said = "does not accept QDRANT_API_KEY" if key else "asks for a key, and QDRANT_API_KEY is not set"
+        said = "does not accept QDRANT_API_KEY" if key else "requires a key, and QDRANT_API_KEY is not set"
         yield Finding("qdrant", PROBLEM, f"{place} {said} ({status})", "set QDRANT_API_KEY to one of its keys")
     elif status != 200:
         remedy = "start it, correct QDRANT_URL, or unset it for the embedded engine"
@@ -274,19 +274,19 @@ def qdrant() -> Iterator[Finding]:
 
 
 def model(settings: Settings | None) -> Iterator[Finding]:
-    """The endpoint of the language model: whether it answers and takes the key. Nothing is asked that costs money."""
+    """Check that the language model's endpoint answers and accepts the key, with requests that cost nothing."""
     from resources.llm import LlmSettings, OpenAIModel
 
     wanted = settings is not None and settings.answering.reader == "openai"
     key = os.environ.get("OPENAI_API_KEY")
     if not wanted and not key and not os.environ.get("OPENAI_BASE_URL"):
-        yield Finding("model", OK, "none is used: answers come from the extractive reader")
+        yield Finding("model", OK, "not needed: the extractive reader answers questions")
         return
     state = PROBLEM if wanted else WARNING
     chosen = settings.llm if settings is not None else LlmSettings()
     place = OpenAIModel(chosen, 0, None).endpoint
     if not key:
-        remedy = "set OPENAI_API_KEY; an endpoint without keys takes any text"
+        remedy = "set OPENAI_API_KEY; an endpoint without keys accepts any text"
         yield Finding("model", state, f"{place}: no OPENAI_API_KEY", remedy)
         return
     status, body = _get(f"{place}/models", {"Authorization": f"Bearer {key}"})
@@ -294,21 +294,21 @@ def model(settings: Settings | None) -> Iterator[Finding]:
         names = re.findall(r'"id":\s*"([^"]+)"', body)
         if names and chosen.model not in names:
             remedy = f"set llm.model to one of {', '.join(sorted(names)[:5])}"
-            yield Finding("model", state, f"{place} takes the key, but does not list {chosen.model}", remedy)
+            yield Finding("model", state, f"{place} accepts the key, but does not list {chosen.model}", remedy)
         else:
             yield Finding("model", OK, f"{chosen.model} at {place}: the key is accepted")
     elif status in (401, 403):
         yield Finding("model", state, f"{place} does not accept OPENAI_API_KEY ({status})", "set it to one of its keys")
     elif status in (404, 405):
         said = f"{place} answers but lists no models ({status}): the key was not checked"
-        yield Finding("model", WARNING, said, "OPENAI_BASE_URL mostly ends in /v1")
+        yield Finding("model", WARNING, said, "OPENAI_BASE_URL usually ends in /v1")
     else:
         remedy = "start it, or correct OPENAI_BASE_URL"
         yield Finding("model", state, f"{place}: {body if status is None else f'status {status}'}", remedy)
 
 
 def _get(url: str, headers: Mapping[str, str]) -> tuple[int | None, str]:
-    """Status and body of what a URL answers within a few seconds; None and the reason where it does not answer."""
+    """Status and body of the response of a URL, or None and the reason if it does not answer within a few seconds."""
     try:
         request = urllib.request.Request(url, headers=dict(headers))  # noqa: S310 - the user's own endpoint
         with urllib.request.urlopen(request, timeout=_SECONDS) as response:  # noqa: S310
@@ -321,7 +321,7 @@ def _get(url: str, headers: Mapping[str, str]) -> tuple[int | None, str]:
 
 
 def dagster() -> Iterator[Finding]:
-    """The Dagster instance, where it is not the one in the home folder, and the executor's package."""
+    """Check a Dagster instance outside the home folder, and the package of the executor."""
     executor = {"k8s_job": "dagster_k8s", "ray": "dagster_ray"}.get(os.environ.get("MOG_EXECUTOR", ""))
     if executor and find_spec(executor) is None:
         remedy = f"pip install {executor.replace('_', '-')}"
@@ -332,7 +332,7 @@ def dagster() -> Iterator[Finding]:
         return
     folder = Path(named)
     if not folder.is_absolute() or not folder.is_dir() or not os.access(folder, os.W_OK):
-        said = f"DAGSTER_HOME={named} is no absolute path of a folder that can be written to"
+        said = f"DAGSTER_HOME={named} is not the absolute path of a writable folder"
         yield Finding("dagster", PROBLEM, said, "make the folder, or unset DAGSTER_HOME")
         return
     yield from _instance(folder)
@@ -376,10 +376,10 @@ def _postgres(values: Mapping[str, Any]) -> tuple[str, int]:
 
 
 def open_files() -> Iterator[Finding]:
-    """How many files a process may have open."""
+    """Check how many files a process may open."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if soft == resource.RLIM_INFINITY or soft >= _FILES:
-        yield Finding("open files", OK, "no limit" if soft == resource.RLIM_INFINITY else f"{soft:,} a process")
+        yield Finding("open files", OK, "no limit" if soft == resource.RLIM_INFINITY else f"{soft:,} per process")
     else:
         remedy = f"ulimit -n {_FILES}" if hard == resource.RLIM_INFINITY or hard >= _FILES else "ask for a higher limit"
-        yield Finding("open files", WARNING, f"{soft:,} a process, expected at least {_FILES:,}", remedy)
+        yield Finding("open files", WARNING, f"{soft:,} per process, expected at least {_FILES:,}", remedy)

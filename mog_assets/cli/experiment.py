@@ -20,11 +20,11 @@ from resources.errors import ConfigError, MogError
 @click.command()
 @click.argument("names", nargs=-1)
 @config_option
-@click.option("--all", "every", is_flag=True, help="Every experiment that this project can have.")
-@click.option("--json", "as_json", is_flag=True, help="What was found, as JSON.")
+@click.option("--all", "every", is_flag=True, help="Every experiment that this project supports.")
+@click.option("--json", "as_json", is_flag=True, help="Print the results as JSON.")
 @guarded
 def experiment(names: tuple[str, ...], path: str | None, every: bool, as_json: bool) -> None:
-    """Do the experiments NAMES and print what they found; list them where none is named."""
+    """Run the experiments NAMES and print their results; without NAMES, list them."""
     from mog_assets.experiments.assets import offered
 
     settings = settings_of(path)
@@ -32,7 +32,7 @@ def experiment(names: tuple[str, ...], path: str | None, every: bool, as_json: b
     if not there:
         check_measured(settings, "experiment")
     if unknown := [name for name in names if name not in there]:
-        raise ConfigError(f"NAMES: expected some of {', '.join(there) or 'none'}, got {unknown[0]!r}")
+        raise ConfigError(f"NAMES: expected one or more of {', '.join(there) or 'none'}, got {unknown[0]!r}")
     wanted = list(there) if every else list(dict.fromkeys(names))
     if not wanted:
         _list_experiments(settings, list(there.values()), as_json)
@@ -106,10 +106,10 @@ def _print_found(found: Sequence[Any]) -> None:
 
 @click.command()
 @click.argument("configs", nargs=-1, metavar="[CONFIG]...")
-@click.option("--to", type=click.Path(path_type=Path, dir_okay=False), help="File to write. [standard output]")
+@click.option("--to", type=click.Path(path_type=Path, dir_okay=False), help="File to write. [default: standard output]")
 @guarded
 def results(configs: tuple[str, ...], to: Path | None) -> None:
-    """Write what the experiments of one or several configurations found as one Markdown page."""
+    """Write the results of the experiments of one or several configurations as one Markdown page."""
     from mog_assets.experiments.assets import PREFIX, offered, project
     from mog_assets.experiments.results import markdown
     from mog_assets.plan import up_to_date
@@ -125,7 +125,7 @@ def results(configs: tuple[str, ...], to: Path | None) -> None:
         if stale := [key.removeprefix(PREFIX) for key, state in states.items() if state == "stale"]:
             raise MogError(
                 f"{path}: expected experiments that are up to date, but something has changed since "
-                f"{', '.join(stale)} were done: run `mog experiment {' '.join(stale)}`"
+                f"{', '.join(stale)} were run: run `mog experiment {' '.join(stale)}`"
             )
         file = Path(path).resolve()
         projects.append(project(file.parent.name if file.stem == "mog" else file.stem, settings))

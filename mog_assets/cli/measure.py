@@ -17,18 +17,18 @@ from resources.errors import ConfigError, MogError
 
 @click.command()
 @config_option
-@click.option("--all", "every", is_flag=True, help="Every method, not only those that matter most.")
-@click.option("--json", "as_json", is_flag=True, help="Every measure of every method as JSON.")
+@click.option("--all", "every", is_flag=True, help="Print every method, not only the most important ones.")
+@click.option("--json", "as_json", is_flag=True, help="Print every measure of every method as JSON.")
 @click.option("--answers", is_flag=True, help="With --json: the scores of answers, not of retrieval.")
 @guarded
 def scores(path: str | None, every: bool, as_json: bool, answers: bool) -> None:
-    """Print which method to use, and the scores of those that matter most, as they were measured last."""
+    """Print which method to use, and the latest scores of the most important methods."""
     from resources.store import Store
 
     settings = settings_of(path)
     check_measured(settings, "scores")
     if answers and not settings.answering.methods:
-        raise ConfigError("--answers: answering.methods of this project is empty: name a way of answering there")
+        raise ConfigError("--answers: answering.methods of this project is empty: name an answering method there")
     stored = Store(settings.home).read("answer_scores" if answers else "scores")
     if as_json:
         import pandas as pd
@@ -41,7 +41,7 @@ def scores(path: str | None, every: bool, as_json: bool, answers: bool) -> None:
 
 
 def print_leaderboard(settings: config.Settings, every: bool = False) -> None:
-    """Print which method to use for every question set, and the scores of those that matter, or of all methods."""
+    """Print the best method of each question set, and the scores of the most important methods, or of all."""
     import pandas as pd
 
     from mog_assets.evaluation.answers import answer_board
@@ -75,18 +75,18 @@ def print_leaderboard(settings: config.Settings, every: bool = False) -> None:
 
 def _current(table: Any, column: str, what: str) -> None:
     if column not in table:
-        raise MogError(f"{what}: scores of an earlier version, with intervals over questions: run `mog run`")
+        raise MogError(f"{what}: these scores are of an earlier version, with intervals over questions: run `mog run`")
 
 
 @click.command()
 @click.argument("base")
 @click.argument("other")
-@click.option("--measure", "measures", multiple=True, help="[ER, nDCG@10, tokens_to_answer]")
-@click.option("--to", type=click.Path(path_type=Path, dir_okay=False), help="Markdown file to write as well.")
-@click.option("--json", "as_json", is_flag=True, help="As JSON.")
+@click.option("--measure", "measures", multiple=True, help="Measures. [default: ER, nDCG@10, tokens_to_answer]")
+@click.option("--to", type=click.Path(path_type=Path, dir_okay=False), help="Also write this Markdown file.")
+@click.option("--json", "as_json", is_flag=True, help="Print as JSON.")
 @guarded
 def compare(base: str, other: str, measures: tuple[str, ...], to: Path | None, as_json: bool) -> None:
-    """Compare the scores of the configuration OTHER with those of BASE, method by method, on the questions of both."""
+    """Compare the scores of two configurations, BASE and OTHER, by method, on the questions they share."""
     import pandas as pd
 
     from mog_assets import markdown
@@ -105,7 +105,7 @@ def compare(base: str, other: str, measures: tuple[str, ...], to: Path | None, a
             raise MogError(f"--measure: expected measures of {path} ({', '.join(known)}), got {', '.join(unknown)}")
     found = side_by_side(tables[0], tables[1], wanted, both[0].seed)
     if not found:
-        raise MogError(f"{other}: expected questions and methods that {base} was scored on as well, got none")
+        raise MogError(f"{other}: expected questions and methods that {base} has scores for too, got none")
     if as_json:
         frames = {name: table.astype(object) for name, table in found.items()}
         rows_of = {name: frame.where(frame.notna(), None).to_dict("records") for name, frame in frames.items()}
@@ -126,7 +126,7 @@ def compare(base: str, other: str, measures: tuple[str, ...], to: Path | None, a
 
 
 def _compared(table: Any, measures: Sequence[str]) -> list[dict[str, str]]:
-    """A row per method; measures whose means are above 10 have no decimals."""
+    """One row per method; measures with means above 10 have no decimals."""
     from mog_assets.evaluation.scores import interval, p_text
 
     rows = []
@@ -144,13 +144,13 @@ def _compared(table: Any, measures: Sequence[str]) -> list[dict[str, str]]:
 
 @click.command()
 @config_option
-@click.option("--to", "folder", type=click.Path(path_type=Path), help="Where to. [`export` beside the configuration]")
+@click.option("--to", "folder", type=click.Path(path_type=Path), help="Folder. [default: `export` beside mog.yaml]")
 @guarded
 def export(path: str | None, folder: Path | None) -> None:
-    """Write TREC runs and qrels, and all scores as Parquet and CSV, and print which files were written.
+    """Write TREC runs and qrels, and all scores as Parquet and CSV, and print the names of the files.
 
-    In TREC files and in file names a character that does no good there is percent-encoded. In CSV a text that a
-    spreadsheet would take for a formula has an apostrophe before it.
+    In TREC files and file names, characters that are not safe there are percent-encoded. In CSV, a text that a
+    spreadsheet would read as a formula starts with an apostrophe.
     """
     from resources.store import atomic
 
@@ -158,7 +158,7 @@ def export(path: str | None, folder: Path | None) -> None:
     used = Path(os.environ.get(config.CONFIG_VARIABLE) or config.DEFAULT_CONFIG).resolve()
     folder = folder or used.parent / "export"
     if folder.exists() and not folder.is_dir():
-        raise ConfigError(f"--to: expected a folder, or a path where there is nothing, got the file {folder}")
+        raise ConfigError(f"--to: expected a folder or a path that does not exist, got the file {folder}")
     check_measured(settings, "export")
     files = _exported(settings)
     try:
@@ -169,17 +169,17 @@ def export(path: str | None, folder: Path | None) -> None:
                 write(temporary)
             click.echo(target)
     except OSError as error:
-        raise MogError(f"--to: expected a folder that can be written to, got {folder} ({error})") from error
-    # Who measures the whole folder must not take a method of an earlier export for one of this.
+        raise MogError(f"--to: expected a writable folder, got {folder} ({error})") from error
+    # A tool that reads the whole folder must not mistake a method of an earlier export for one of this export.
     there = {
         file.relative_to(folder).as_posix() for kind in ("runs", "qrels") for file in (folder / kind).rglob("*.t*")
     }
     for name in sorted(there - set(files)):
-        click.echo(f"mog: {folder / name} is of an earlier export, or not of one: left as it is", err=True)
+        click.echo(f"mog: {folder / name} is not part of this export: left unchanged", err=True)
 
 
 def _exported(settings: config.Settings) -> dict[str, Callable[[Path], object]]:
-    """What writes each file of the export, by its path in the folder."""
+    """The function that writes each file of the export, by its path in the folder."""
     from mog_assets.answering.rows import read_answers
     from mog_assets.evaluation.export import answer_files, retrieval_files
     from mog_assets.questions.sets import load_questions
@@ -199,8 +199,8 @@ def _exported(settings: config.Settings) -> dict[str, Callable[[Path], object]]:
 @click.command("score-mirage")
 @click.argument("predictions", type=click.Path(path_type=Path))
 @config_option
-@click.option("--questions", type=click.Path(path_type=Path), help="MIRAGE's questions. [question set `mirage`]")
-@click.option("--json", "as_json", is_flag=True, help="Set, n, accuracy and se as JSON.")
+@click.option("--questions", type=click.Path(path_type=Path), help="MIRAGE's questions. [default: the set `mirage`]")
+@click.option("--json", "as_json", is_flag=True, help="Print set, n, accuracy and se as JSON.")
 @guarded
 def score_mirage(predictions: Path, path: str | None, questions: Path | None, as_json: bool) -> None:
     """Score PREDICTIONS, lines of {"id", "output"}, as the MIRAGE benchmark does."""
@@ -217,7 +217,7 @@ def score_mirage(predictions: Path, path: str | None, questions: Path | None, as
         click.echo(f"{row.set:10s} {row.n:6,d} questions  accuracy {row.accuracy:.4f} ± {row.se:.4f}")
 
 
-# Where development machines keep the public sets.
+# Where development machines keep the public data sets.
 _SHARED_MIRAGE = Path("../shared/data/mirage/questions.jsonl.gz")
 
 

@@ -20,14 +20,14 @@ from mog_assets.cli.common import guarded
 from resources.errors import ConfigError, MogError
 
 _LIMIT = config.CorpusSettings.model_fields["max_document_mb"].default * 1_000_000
-# Lines of a file that are looked at to tell questions from documents.
+# Lines read from a file to tell questions from documents.
 _PEEKED = 20
 _SAMPLES = ("garden.jsonl", "workshop", "sky", "questions.jsonl")
 
 _TOP = """\
-# What `mog run` works on. Paths are relative to this file. A setting that is left out has its default.
+# The settings of `mog run`. Paths are relative to this file. A setting that is left out has its default.
 
-# Everything the project makes is kept here. It can be deleted: `mog run` makes it again, but for the history of scores.
+# Everything the project builds is kept here. You can delete it: `mog run` rebuilds all but the history of scores.
 home: .mog
 
 # Your documents: a folder of .txt, .md, .html or .jsonl files, or one .jsonl[.gz] file with an object of id, title and
@@ -36,12 +36,12 @@ corpora:
 """
 
 _QUESTIONS = """
-# Your questions, with the places in the documents that answer them. The router learns from the splits under `train`;
+# Your questions, with the places in the documents that answer them. The router is trained on the splits under `train`;
 # methods are measured on those under `test`. No split may be in both.
 """
 
 _NO_QUESTIONS = """\
-# Without questions you can search. With them `mog run` trains the router and tells which method suits your documents.
+# Without questions you can search. With them, `mog run` trains the router and shows which method suits your documents.
 # A question is a line {"id", "question", "split", "evidence": [{"corpus", "doc", "start", "end"}]} of a .jsonl file.
 # question_sets:
 #   support:
@@ -54,7 +54,7 @@ _NO_QUESTIONS = """\
 _MORE = """
 # Further settings, with their defaults. Remove the `#` in front of those that you change.
 
-# How passages are found where a method names no retriever: bm25 (words), dense (meaning) or hybrid (both).
+# The retriever of methods that name none: bm25 (words), dense (meaning) or hybrid (both).
 # retriever: bm25
 
 # How many passages `mog retrieve` prints.
@@ -68,8 +68,8 @@ _MORE = """
 # encoder:
 #   model: all-MiniLM-L6-v2
 
-# Who answers questions: extractive needs no key; openai is any OpenAI-compatible endpoint (OPENAI_BASE_URL,
-# OPENAI_API_KEY), asked for the model under llm.
+# What answers questions: extractive needs no key; openai is any OpenAI-compatible endpoint (OPENAI_BASE_URL,
+# OPENAI_API_KEY), used with the model under llm.
 # answering:
 #   reader: extractive
 # llm:
@@ -79,7 +79,7 @@ _MORE = """
 
 @dataclass(frozen=True)
 class Documents:
-    """A corpus that was found: its name, where it lies, readable files by suffix, and why others are not read."""
+    """A corpus that was found: name, path, number of readable files by suffix, and why other files are not read."""
 
     name: str
     path: Path
@@ -95,7 +95,7 @@ class Documents:
 
 @dataclass(frozen=True)
 class Questions:
-    """A question set that was found: its name, where it lies, questions by split, and corpora its evidence lies in."""
+    """A question set that was found: name, path, number of questions by split, and the corpora of its evidence."""
 
     name: str
     path: Path
@@ -104,7 +104,7 @@ class Questions:
 
     @property
     def train(self) -> list[str]:
-        """Splits to learn from; none where nothing would be left to measure on."""
+        """Splits to train on; none if no split would be left to measure on."""
         return ["train"] if "train" in self.splits and len(self.splits) > 1 else []
 
     @property
@@ -121,7 +121,7 @@ def find_documents(path: Path, name: str) -> Documents:
     """The readable files of a corpus.
 
     Raises:
-        ConfigError: nothing there can be read.
+        ConfigError: no file can be read.
     """
     from mog_assets.corpus.folders import SUFFIXES, scan
 
@@ -130,7 +130,7 @@ def find_documents(path: Path, name: str) -> Documents:
     except MogError as error:
         raise ConfigError(f"FOLDERS: {error}") from error
     refused = [f"{entry.place} ({entry.refusal})" for entry in found if entry.refusal]
-    # The longest first: .jsonl.gz is no .gz.
+    # Longest first: .jsonl.gz is not .gz.
     kinds = sorted(SUFFIXES, key=len, reverse=True)
     names = [entry.name.lower() for entry in found if not entry.refusal]
     readable = Counter(next(kind for kind in kinds if name.endswith(kind)) for name in names)
@@ -143,22 +143,22 @@ def find_documents(path: Path, name: str) -> Documents:
 
 
 def holds_questions(path: Path) -> bool:
-    """Whether the first objects of a `.jsonl[.gz]` file are questions, not documents."""
+    """Whether the first objects of a `.jsonl[.gz]` file are questions rather than documents."""
     from mog_assets.corpus.documents import parse_line, read_lines
 
     try:
         records = [parse_line(line) for _, line in islice(read_lines(path), _PEEKED)]
-    # A corpus may hold files that cannot be read; `mog run` lists them.
+    # A corpus may contain files that cannot be read; `mog run` lists them.
     except MogError:
         return False
     return any(isinstance(record, dict) and "question" in record and "text" not in record for record in records)
 
 
 def find_questions(path: Path, name: str) -> Questions:
-    """The splits of a question file, and the corpora that its evidence lies in.
+    """The splits of a question file, and the corpora of its evidence.
 
     Raises:
-        ConfigError: it cannot be read, or holds no question.
+        ConfigError: it cannot be read, or contains no question.
     """
     from mog_assets.corpus.documents import parse_line, read_lines
 
@@ -181,7 +181,7 @@ def find_questions(path: Path, name: str) -> Questions:
 
 
 def name_of(path: Path, taken: Sequence[str] = ()) -> str:
-    """A name for what lies at a path, which may be a corpus or question set and is not taken."""
+    """A name, valid and not yet taken, for the corpus or question set at a path."""
     stem = path.resolve().name.removesuffix(".gz").removesuffix(".jsonl")
     stem = re.sub(r"[^A-Za-z0-9_.-]+", "-", stem).strip("-_.")[:60] or "documents"
     return next(name for n in range(1, len(taken) + 2) if (name := stem if n == 1 else f"{stem}-{n}") not in taken)
@@ -219,7 +219,7 @@ def _path(path: Path, base: Path) -> str:
 
 
 def _beside(folders: Sequence[Path]) -> Iterator[Path]:
-    """Question files that lie in some folders, each once."""
+    """The question files in some folders, each once."""
     seen = set()
     for folder in folders:
         for path in sorted(folder.glob("*.jsonl*")):
@@ -230,7 +230,7 @@ def _beside(folders: Sequence[Path]) -> Iterator[Path]:
 
 
 def _named_as_asked(corpora: list[Documents], questions: Sequence[Questions]) -> list[Documents]:
-    """A single corpus gets the name that the evidence of the questions has for it."""
+    """Give a single corpus the name that the evidence of the questions uses."""
     asked = {name for found in questions for name in found.corpora}
     if len(corpora) == len(asked) == 1 and re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}", name := asked.pop()):
         return [replace(corpora[0], name=name)]
@@ -256,21 +256,21 @@ def _copy_samples(folder: Path, force: bool) -> list[Path]:
 @click.option(
     "--questions", "asked", multiple=True, type=click.Path(path_type=Path), help="A .jsonl file of questions."
 )
-@click.option("--samples", is_flag=True, help="Copy the sample documents and questions into `samples`, and use them.")
+@click.option("--samples", is_flag=True, help="Copy the sample documents and questions to `samples` and use them.")
 @click.option("--config", "path", help="Configuration file to write instead of mog.yaml (or MOG_CONFIG).")
-@click.option("--force", is_flag=True, help="Overwrite an existing configuration, and existing samples.")
+@click.option("--force", is_flag=True, help="Overwrite an existing configuration and existing samples.")
 @guarded
 def init(folders: tuple[Path, ...], asked: tuple[Path, ...], samples: bool, path: str | None, force: bool) -> None:
     """Write a mog.yaml for documents: FOLDERs of .txt, .md, .html or .jsonl files, or .jsonl[.gz] files.
 
-    Question files are .jsonl files whose lines have a `question`: those in the FOLDERs and beside mog.yaml are found.
+    Question files are .jsonl files whose lines have a `question`: those in the FOLDERs and next to mog.yaml are found.
     """
     target = config.file(path)
     base = target.parent
     if target.exists() and not force:
         raise ConfigError(f"{target}: expected no configuration yet, found one: edit it, or replace it with --force")
     if samples and (folders or asked):
-        raise ConfigError("--samples: expected no FOLDER and no --questions beside it, got some")
+        raise ConfigError("--samples: cannot be combined with FOLDER or --questions")
     if samples:
         folders = tuple(_copy_samples(base / "samples", force))
     if not folders:
@@ -282,10 +282,10 @@ def init(folders: tuple[Path, ...], asked: tuple[Path, ...], samples: bool, path
     for source in sources:
         corpora.append(find_documents(source, name_of(source, [c.name for c in corpora])))
     if not corpora:
-        raise ConfigError("FOLDERS: expected documents, got question files alone")
+        raise ConfigError("FOLDERS: expected documents, got only question files")
     questions: list[Questions] = []
     for file in found:
-        # `questions.jsonl` says less than the name of its folder.
+        # The name of its folder says more than `questions.jsonl`.
         named = file.resolve().parent if file.name.startswith("questions.") else file
         questions.append(find_questions(file, name_of(named, [q.name for q in questions])))
     corpora = _named_as_asked(corpora, questions)
@@ -293,7 +293,7 @@ def init(folders: tuple[Path, ...], asked: tuple[Path, ...], samples: bool, path
     for told in (*corpora, *questions):
         click.echo(told)
     _warn(corpora, questions)
-    click.echo(f'{target.name} is written. Next: `mog run`, then `mog retrieve "a question"`.')
+    click.echo(f'Wrote {target.name}. Next: `mog run`, then `mog retrieve "a question"`.')
 
 
 def _write(target: Path, text: str) -> None:
@@ -303,10 +303,10 @@ def _write(target: Path, text: str) -> None:
         target.parent.mkdir(parents=True, exist_ok=True)
         with atomic(target) as temporary:
             temporary.write_text(text, encoding="utf-8")
-            # What it says must be a configuration.
+            # The text must be a valid configuration.
             config.load(temporary)
     except OSError as error:
-        raise MogError(f"{target}: expected a place that can be written to ({error.strerror})") from error
+        raise MogError(f"{target}: expected a writable path ({error.strerror})") from error
 
 
 def _warn(corpora: Sequence[Documents], questions: Sequence[Questions]) -> None:
@@ -315,20 +315,20 @@ def _warn(corpora: Sequence[Documents], questions: Sequence[Questions]) -> None:
         if missing := [name for name in found.corpora if name not in names]:
             click.echo(
                 f"mog: {found.path}: evidence lies in {', '.join(missing)}, but no corpus has that name: rename a "
-                "corpus in mog.yaml, or these questions are left out",
+                "corpus in mog.yaml, otherwise these questions are left out",
                 err=True,
             )
         for corpus in corpora:
             if corpus.path.is_dir() and found.path.resolve().is_relative_to(corpus.path.resolve()):
                 click.echo(
-                    f"mog: {found.path} lies among the documents of {corpus.name}, where its lines are skipped: "
+                    f"mog: {found.path} is in the folder of the corpus {corpus.name}, where its lines are skipped: "
                     "move it out of the folder",
                     err=True,
                 )
 
 
 def _which_folder(base: Path) -> str:
-    """What to say where no folder is named: which there are."""
+    """The error message if no folder is named, with the folders to choose from."""
     from mog_assets.corpus.folders import SUFFIXES
 
     there = [

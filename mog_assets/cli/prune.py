@@ -9,16 +9,16 @@ from mog_assets.cli.common import config_option, guarded, settings_of
 
 @click.command()
 @config_option
-@click.option("--dry-run", is_flag=True, help="List what would go, and how many bytes, and remove nothing.")
-@click.option("--answers", is_flag=True, help="Also the cached answers of language models, which were paid for.")
+@click.option("--dry-run", is_flag=True, help="Show what would be removed, and how many bytes, without removing it.")
+@click.option("--answers", is_flag=True, help="Also remove cached answers of language models that may have cost money.")
 @click.option(
-    "--runs-older-than", "days", type=click.IntRange(min=0), help="Dagster runs that began DAYS ago or earlier."
+    "--runs-older-than", "days", type=click.IntRange(min=0), help="Also remove Dagster runs started DAYS or more ago."
 )
 @guarded
 def prune(path: str | None, dry_run: bool, answers: bool, days: int | None) -> None:
-    """Remove what nothing needs any more: old vectors, interrupted trainings, unused files of the store.
+    """Remove data that is no longer needed: old vectors, interrupted trainings, unused files of the store.
 
-    Nothing has to be built again afterwards. Runs that hold the latest materialisation of an asset stay.
+    Nothing has to be rebuilt afterwards. Runs with the latest materialisation of an asset are kept.
     """
     from mog_assets.pruning import alone, removable
 

@@ -1,4 +1,4 @@
-"""Commands that ask what the graph has built: `retrieve`, `ask`."""
+"""Commands that query a built project: `retrieve`, `ask`."""
 
 from __future__ import annotations
 
@@ -20,16 +20,16 @@ from resources.errors import ConfigError
     "--method",
     default="auto",
     show_default=True,
-    help="How passages are ranked. `auto` is `mog` where the project has a trained router, else `fused-1`.",
+    help="Ranking method. `auto` is `mog` if the project has a trained router, else `fused-1`.",
 )
-@click.option("--k", type=click.IntRange(min=1), help="How many passages (default: k of the configuration).")
+@click.option("--k", type=click.IntRange(min=1), help="Number of passages. [default: k of the configuration]")
 @click.option("--question-set", help="Search the corpora of this question set (default: all corpora).")
-@click.option("--json", "as_json", is_flag=True, help="Passages as JSON.")
+@click.option("--json", "as_json", is_flag=True, help="Print the passages as JSON.")
 @guarded
 def retrieve(
     question: str, path: str | None, method: str, k: int | None, question_set: str | None, as_json: bool
 ) -> None:
-    """Print the passages that answer QUESTION best."""
+    """Print the best passages for QUESTION."""
     settings = settings_of(path)
     if not question.strip():
         raise ConfigError("QUESTION: expected a question, got white space")
@@ -52,10 +52,10 @@ def retrieve(
 @click.command()
 @click.argument("question")
 @config_option
-@click.option("--method", help="A way of answering: `at-rag`, `mogg+topics -> briefcontext`. [the first configured]")
+@click.option("--method", help="Answering method: `at-rag`, `mogg+topics -> briefcontext`. [default: first configured]")
 @click.option("--option", "options", multiple=True, metavar="LETTER=TEXT", help="A choice; may be given several times.")
 @click.option("--question-set", help="Search the corpora of this question set (default: all corpora).")
-@click.option("--json", "as_json", is_flag=True, help="The answer and all that it rests on as JSON.")
+@click.option("--json", "as_json", is_flag=True, help="Print the answer and everything it is based on as JSON.")
 @guarded
 def ask(
     question: str,
@@ -65,7 +65,7 @@ def ask(
     question_set: str | None,
     as_json: bool,
 ) -> None:
-    """Answer QUESTION, and show what the answer rests on."""
+    """Answer QUESTION, and show the passages and steps behind the answer."""
     settings = settings_of(path)
     if not question.strip():
         raise ConfigError("QUESTION: expected a question, got white space")
@@ -129,7 +129,7 @@ def _print_told(told: Any, choices: dict[str, str]) -> None:
         grades = "".join(f"  {verdict}" for verdict in verdicts if verdict)
         click.echo(f"round {number}: {query['query']}{topic}{' (all topics)' if query['fallback'] else ''}{grades}")
     if row.graded is False:
-        click.echo("no answer passed both grades: this is the last one")
+        click.echo("no answer passed both grades: showing the last one")
     for failure in row.failures:
         click.echo(f"failed: {failure['role']}, round {failure['round']}: {failure['reason']}")
     click.echo(

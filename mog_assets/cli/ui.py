@@ -1,4 +1,4 @@
-"""Dagster's UI as a child of `mog ui`, which ends with it."""
+"""Run Dagster's UI as a child process of `mog ui`."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ from importlib.resources import files
 from pathlib import Path
 from queue import SimpleQueue
 
-# How long Dagster's processes may take to end by themselves, and how long the system may take to remove killed ones.
+# Seconds for Dagster's processes to shut down, and for the system to remove killed ones.
 _END_SECONDS, _KILL_SECONDS = 4.0, 2.0
 _PR_SET_PDEATHSIG = 1
 
 
 def serve(home: Path, host: str, port: int) -> int:
-    """Serve the UI of a Dagster home until it ends, or SIGINT, SIGTERM or SIGHUP ends it; returns the exit code.
+    """Serve the UI of a Dagster home until it exits or SIGINT, SIGTERM or SIGHUP arrives; return the exit code.
 
-    All processes that `dagster dev` starts are ended with it. Call in the main thread, which receives signals.
+    All processes started by `dagster dev` are ended too. Call it in the main thread, which receives signals.
 
     Args:
         home: The folder of the Dagster instance.
@@ -35,7 +35,7 @@ def serve(home: Path, host: str, port: int) -> int:
         signal.signal(each, lambda number, _: happened.put(number))
     command = [sys.executable, "-m", "dagster", "dev", "-p", str(port), "-h", host]
     command += ["-w", str(files("mog_assets") / "workspace.yaml")]
-    # A session of its own: a signal to its group then reaches all of Dagster's processes, and each only once.
+    # In its own session, so that a signal to its group reaches each of Dagster's processes exactly once.
     process = subprocess.Popen(
         command,
         env={**os.environ, "DAGSTER_HOME": str(home)},
@@ -54,8 +54,8 @@ def serve(home: Path, host: str, port: int) -> int:
 
 
 def _end_group(group: int) -> None:
-    """End a group of processes: with SIGINT as Ctrl-C does, and those that take too long with SIGKILL."""
-    # macOS refuses to signal a group of which only ended processes are left.
+    """End a process group with SIGINT, like Ctrl-C; then kill those that take too long with SIGKILL."""
+    # macOS refuses to signal a group in which all processes have ended.
     with suppress(ProcessLookupError, PermissionError):
         for number, seconds in ((signal.SIGINT, _END_SECONDS), (signal.SIGKILL, _KILL_SECONDS)):
             os.killpg(group, number)
@@ -66,14 +66,14 @@ def _end_group(group: int) -> None:
 
 
 def _end_with(parent: int) -> Callable[[], None] | None:
-    """What a child does before it runs its program, so that it gets SIGTERM when its parent is killed; Linux only."""
+    """A function for the child to call before exec, so that it gets SIGTERM when its parent is killed; Linux only."""
     if sys.platform != "linux":
         return None
     prctl = ctypes.CDLL(None, use_errno=True).prctl
 
     def ask() -> None:
         prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)
-        # Killed before it was asked for.
+        # The parent died before the signal was requested.
         if os.getppid() != parent:
             os._exit(1)
 

@@ -1,4 +1,4 @@
-"""How good answers are, and what they cost.
+"""Quality and cost of answers.
 
 References: Rajpurkar et al. 2016 (SQuAD), section 6.1, for exact match and F1 of open answers; Xiong et al. 2024
 (MIRAGE) for `mirage`; BriefContext, section 2.3, for the quality of its preflight.
@@ -51,7 +51,7 @@ _PUNCTUATION = str.maketrans("", "", string.punctuation)
 
 
 def normalised(text: str) -> str:
-    """An answer in lower case without punctuation, articles and extra white space, as SQuAD's scorer has it."""
+    """An answer in lower case without punctuation, articles and extra white space, like SQuAD's scorer."""
     return " ".join(_ARTICLES.sub(" ", text.lower().translate(_PUNCTUATION)).split())
 
 
@@ -61,7 +61,7 @@ def exact_match(answer: str, gold: Sequence[str]) -> float:
 
 
 def f1(answer: str, gold: Sequence[str]) -> float:
-    """The greatest harmonic mean of precision and recall of an answer's words against those of a gold answer."""
+    """The best F1 (harmonic mean of precision and recall) of an answer's words over the gold answers."""
 
     def one(other: str) -> float:
         said, wanted = normalised(answer).split(), normalised(other).split()
@@ -77,16 +77,16 @@ def mark(answers: pd.DataFrame, questions: Mapping[str, Sequence[Question]]) -> 
     """Marks of every answer.
 
     Args:
-        answers: As the asset `answers` holds them.
+        answers: Table of the asset `answers`.
         questions: By question set.
 
     Returns:
         `question_set`, `question`, `document` (what it is about), `method`, `reader`, `answered`, both of `MEASURES`,
-        `mirage`, `judge` (the judge's mean mark, 0 to 10; NaN where there is none), `asked judge`, and what the answer
-        cost. For a question with options both measures tell whether the letter is right. Without an answer both are 0.
-        `mirage` is 1 where the raw output is right as the MIRAGE benchmark reads it, which finds a letter in every
-        output but an empty one; NaN in a question set where some of these questions have no options, or others than A
-        to D.
+        `mirage`, `judge` (the judge's mean mark, 0 to 10; NaN if there is none), `asked judge`, and the cost of the
+        answer. For a question with options both measures say whether the letter is right. Without an answer both are 0.
+        `mirage` is 1 if the raw output is right as parsed by the MIRAGE benchmark, which finds a letter in every output
+        except an empty one; NaN in a question set in which some of these questions have no options, or others than A to
+        D.
     """
     known = {(name, q.id): q for name, members in questions.items() for q in members}
     records = answers.to_dict("records")
@@ -130,19 +130,19 @@ def _lettered(question: Question) -> bool:
 
 
 def score_answers(marks: pd.DataFrame, seed: int) -> pd.DataFrame:
-    """Mean marks of every way of answering in every question set.
+    """Mean marks of every answering method in every question set.
 
     Args:
-        marks: As `mark` gives them.
-        seed: Of the resamples.
+        marks: Result of `mark`.
+        seed: Seed of the resamples.
 
     Returns:
         A row per question set, method and measure: value with its 95 % bootstrap interval low … high over documents, n
-        questions on so many documents, coverage (the share that has an answer), the comparison with `cot` as in
+        questions, number of documents, coverage (the share that has an answer), the comparison with `cot` as in
         `scores.compare` (difference, difference_low, difference_high, effect, p_vs_cot being p, detectable; NaN for
-        `cot` itself, where it did not run, and for controls, which take no part in the tests), means of rounds, calls
-        and tokens, and the whole cost in dollars. `mirage` is there where it was marked. `judge` is there only where
-        one was asked: its mean over the answers that it could mark, coverage being their share, compared with nothing.
+        `cot` itself, if it did not run, and for controls, which are not tested), means of rounds, calls and tokens,
+        and the total cost in dollars. `mirage` is included if it was marked. `judge` is included only if there is a
+        judge: its mean over the answers that it could mark, coverage being their share, without a comparison.
 
     Raises:
         ValueError: a question lacks a method.
@@ -170,7 +170,7 @@ def score_answers(marks: pd.DataFrame, seed: int) -> pd.DataFrame:
 
 
 def _judged(marks: pd.DataFrame, seed: int) -> dict[str, Any]:
-    """What the row of the judge's marks, NaN where one failed, has other than a method's other rows."""
+    """The fields in which the row of the judge's marks (NaN where one failed) differs from a method's other rows."""
     read = marks[marks[JUDGE].notna()]
     totals = by_document(read[JUDGE].to_numpy(float), read["document"].to_numpy(str))
     (value,), ((low,), (high,)) = totals.mean, bootstrap_interval(totals, seed=seed)
@@ -180,11 +180,11 @@ def _judged(marks: pd.DataFrame, seed: int) -> dict[str, Any]:
 
 
 def answer_board(scores: pd.DataFrame, question_set: str) -> list[dict[str, Any]]:
-    """A question set's ways of answering, best first, as text to print."""
+    """A question set's answering methods, best first, as text to print."""
     rows = []
     for method, part in scores[scores["question_set"] == question_set].groupby("method", sort=False):
         by_measure = part.set_index("measure")
-        # Of a question with options both measures are the same; of an open one few answers match to the letter.
+        # For a question with options both measures are equal; for an open one few answers match exactly.
         first = by_measure.loc["F1"]
         measures = [name for name in (*MEASURES, MIRAGE) if name in by_measure.index]
         shown = {name: interval(*by_measure.loc[name, ["value", "low", "high"]]) for name in measures}
@@ -198,12 +198,12 @@ def answer_board(scores: pd.DataFrame, question_set: str) -> list[dict[str, Any]
 
 
 def preflight_cases(answers: pd.DataFrame, questions: Mapping[str, Sequence[Question]]) -> pd.DataFrame:
-    """Whether BriefContext's preflight foresaw that the key document stands below the top.
+    """Whether BriefContext's preflight predicted that the key document is ranked below the top.
 
-    Counted are questions with evidence of which a document is among the passages: elsewhere there is nothing to lose.
+    Only questions with a gold document among the passages count: otherwise there is nothing to predict.
 
     Args:
-        answers: As the asset `answers` holds them.
+        answers: Table of the asset `answers`.
         questions: By question set.
 
     Returns:
@@ -224,10 +224,10 @@ def preflight_cases(answers: pd.DataFrame, questions: Mapping[str, Sequence[Ques
 
 
 def preflight_quality(cases: pd.DataFrame) -> list[dict[str, Any]]:
-    """How well BriefContext's preflight foresees that the key document stands below the top.
+    """How well BriefContext's preflight predicts that the key document is ranked below the top.
 
     Args:
-        cases: As `preflight_cases` gives them.
+        cases: Result of `preflight_cases`.
     """
     found = []
     for (question_set, method), part in cases.groupby(["question_set", "method"], sort=False):

@@ -31,11 +31,11 @@ from mog_assets.significance import by_document, shift
 from resources.store import digest
 
 GROUP = "evaluation"
-# The levels chosen for test questions differ from those in training where this share of questions would have to change
-# level (a population stability index of about .2 for two levels) and chance gives as much less often than ALPHA.
+# The levels chosen for test questions differ from those in training if this share of questions would have to change
+# level (a population stability index of about .2 for two levels) and the p-value is below ALPHA.
 SHIFTED = 0.15
 ALPHA = 0.05
-# Settings that say when and on what something runs.
+# Settings that say when and where something runs.
 _NO_MATTER = {"automation": ("interval_seconds", "nightly", "timezone"), "encoder": ("device",)}
 
 Board = tuple[str, str]
@@ -45,7 +45,7 @@ Board = tuple[str, str]
 def methods_of(settings: Settings) -> list[Method]:
     """The methods that are compared, in order; a method named twice counts once.
 
-    The controls are always among them, at the ends where they belong: of equal means, tables show the first above.
+    The controls are always included, at the two ends: tables show methods with equal means in this order.
     """
     if settings.methods:
         methods = [parse(name, settings) for name in settings.methods]
@@ -107,10 +107,10 @@ def _oracle(work: Work, name: str, questions: Sequence[Question]) -> np.ndarray:
 
 
 def _show_levels(work: Work, retrievals: Mapping[str, Retrieval], kinds: Collection[str]) -> None:
-    """Compare what routers choose for the test questions with what they choose for those they were trained on.
+    """Compare the levels that routers choose for test questions with those for their training questions.
 
-    A question set that a router was not trained on is compared with all that it was trained on. Documents are permuted,
-    not questions.
+    A question set without training questions is compared with all training questions. Documents are permuted, not
+    questions.
     """
     asked = scored_questions(work)
     work.info["levels chosen"] = {}
@@ -147,7 +147,7 @@ def _show_levels(work: Work, retrievals: Mapping[str, Retrieval], kinds: Collect
 
 
 def _trained_on(work: Work, family: Family) -> tuple[pd.DataFrame, np.ndarray]:
-    """Questions that the router in use was trained on, and what it says of them: a row each."""
+    """The training questions of the current router, and its outputs for them: one row each."""
     stored, encoder = work.input(family.router), work.tools.encoder
     opened = router.open_router(stored, encoder.fingerprint, len(family.names))
     questions = pd.read_parquet(stored.path("questions.parquet"))
@@ -160,7 +160,7 @@ def _show_topics(
     methods: Sequence[Method],
     weights: Mapping[str, Mapping[str, np.ndarray]],
 ) -> None:
-    """How many questions had no topic, or too few passages of it."""
+    """Count the questions that had no topic, or too few passages of it."""
     rows = []
     for method in methods:
         for name, retrieval in retrievals.items() if method.topics else ():
@@ -175,7 +175,7 @@ def _show_topics(
 
 
 def scored_questions(work: Work) -> dict[str, list[Question]]:
-    """Questions that are scored, by question set."""
+    """The test questions, by question set."""
     stored = work.input("questions")
     return {
         name: [q for q in load_questions(stored.path(f"{name}.parquet"), question_set.test) if q.evidence]
@@ -185,19 +185,19 @@ def scored_questions(work: Work) -> dict[str, list[Question]]:
 
 
 def build_scores(work: Work) -> None:
-    """Measure every run; intervals, and tests against the best single level."""
+    """Measure every run, with intervals and tests against the best single level."""
     settings = work.settings
     runs = work.input("runs")
     table = read_runs(runs.path("runs.parquet"))
     methods = methods_of(settings)
     with work.progress(len(methods), "methods measured") as advance:
         measured = evaluate(table, scored_questions(work), settings.k, advance)
-    # Every method is compared with the levels alone, of all topics, of its retriever.
+    # The baselines are single levels without topics, of the method's retriever.
     kinds = {m.name: (m.retriever or "", f"{m.kind}+topics" if m.topics else m.kind) for m in methods}
     with work.progress(0, "significance tested"):
         scores = score(measured, settings.k, settings.seed, kinds)
     for name, frame in (("per_question", measured), ("scores", scores)):
-        # Evidence may move and leave the runs as they are.
+        # Evidence may change while the runs do not.
         versions = [runs.manifest.version, work.input("questions").manifest.version]
         path, there = work.file(f"{name}.parquet", *versions, work.recipe.settings(work.tools))
         if not there:
@@ -213,7 +213,7 @@ def build_scores(work: Work) -> None:
 
 
 def build_answer_scores(work: Work) -> None:
-    """Mark every answer; intervals, and tests against answering without retrieval."""
+    """Mark every answer, with intervals and tests against answering without retrieval."""
     stored = work.input("answers")
     answers = read_answers(stored.path, stored.names())
     names = sorted(set(answers["question_set"])) if len(answers) else []
@@ -239,7 +239,7 @@ def build_answer_scores(work: Work) -> None:
 
 
 def build_report(work: Work) -> None:
-    """Write everything that was measured as one page."""
+    """Write all measurements as one page."""
     settings, stored, past = work.settings, work.input("scores"), work.input("history")
     answered = work.input("answer_scores") if combinations(settings) else None
     inputs = {key: work.input(key).manifest.version for key in work.recipe.deps if key != "documents"}
@@ -258,7 +258,7 @@ def build_report(work: Work) -> None:
         *environment(),
         *((f"version of {key}", version[:12]) for key, version in inputs.items()),
     ]
-    # Choices and preflight stand in manifests: no version of a file tells that they have changed.
+    # Choices and preflight are in manifests, so no file version shows that they have changed.
     path, there = work.file("report.html", inputs, configuration, facts, choices, preflight)
     if not there:
         with work.progress(0, "wins and losses read"):
@@ -319,7 +319,7 @@ def _browsed(
 
 
 def _choices(work: Work) -> list[dict[str, Any]]:
-    """What routers chose, as `runs` compared it with their training."""
+    """The levels chosen by routers, compared with their training, from `runs`."""
     chosen = work.input("runs").manifest.info["levels chosen"]
     return [
         {"question_set": name, "router": family.kind, "names": list(family.names), **chosen[f"{name}, {family.kind}"]}
@@ -330,7 +330,7 @@ def _choices(work: Work) -> list[dict[str, Any]]:
 
 
 def _shown_configuration(settings: Settings) -> dict[str, Any]:
-    """The settings that a result depends on, as JSON values; of paths the names alone."""
+    """The settings that a result depends on, as JSON values; paths without their folders."""
     chosen = settings.model_dump(mode="json", exclude={"home", "engine", "automation", "experiments"})
     for section in ("corpora", "question_sets"):
         for entry in chosen[section].values():
@@ -344,7 +344,7 @@ def _shown_configuration(settings: Settings) -> dict[str, Any]:
 
 
 def _configuration(settings: Settings) -> str:
-    """Digest of what people choose in mog.yaml that scores depend on: not where things lie, nor what runs them."""
+    """Digest of the settings in mog.yaml that scores depend on, without paths and execution settings."""
     chosen = settings.model_dump(
         mode="json", exclude={"home", "corpora", "question_sets", "engine", "llm", "answering", "experiments"}
     )
@@ -357,16 +357,15 @@ def _configuration(settings: Settings) -> str:
 def build_history(work: Work) -> None:
     """Add the scores to those of earlier evaluations, and compare them with the evaluation that was accepted last.
 
-    An evaluation without a significant drop is accepted. One with a drop is not, unless the configuration is no longer
-    that of the accepted one: who changes it has chosen the trade, is told once what it costs, and later evaluations are
-    compared with the new scores.
+    An evaluation without a significant drop is accepted. One with a drop is accepted only if the configuration has
+    changed since the accepted one: the drop is reported once, and later evaluations are compared with the new scores.
 
-    Of a damaged history what is left is kept, and what is lost is said.
+    The intact part of a damaged history is kept, and lost evaluations are listed.
     """
     settings, stored, previous = work.settings, work.input("scores"), work.draft.previous
     past = _past(work)
     measured = pd.read_parquet(stored.path("per_question.parquet"))
-    # What is random or gold by construction tells nothing about the system.
+    # Random and gold controls say nothing about the system.
     now = history.leading(measured[~measured["method"].isin(CONTROLS)])
     when = datetime.fromtimestamp(round(stored.manifest.created, 6), UTC)
     this = {
@@ -402,7 +401,7 @@ def build_history(work: Work) -> None:
     work.info["lost"] = [*before, *([] if previous else past.lost(table))]
     if previous is None and (work.damage or set(past.known) - {pd.Timestamp(when).isoformat()}):
         kept = 0 if earlier is None else earlier["time"].nunique()
-        lost = f"lost: {', '.join(work.info['lost'])}" if work.info["lost"] else "nothing known of is lost"
+        lost = f"lost: {', '.join(work.info['lost'])}" if work.info["lost"] else "no known evaluation is lost"
         work.damage = f"{work.damage or 'manifest.json is missing'}; earlier evaluations kept: {kept}, {lost}"
     evaluations = table["time"].nunique()
     work.counts |= {"evaluations": evaluations, "rows": len(table), "methods that dropped": len(dropped)}
@@ -415,7 +414,7 @@ def build_history(work: Work) -> None:
 
 
 def _past(work: Work) -> salvage.Remains:
-    """The history so far, or what is left of it."""
+    """The history so far, or its intact part."""
     previous = work.draft.previous
     if previous is None:
         return salvage.remains(work.draft.folder)
@@ -429,7 +428,7 @@ def _past(work: Work) -> salvage.Remains:
 def _write_or_keep(
     work: Work, name: str, table: pd.DataFrame | None, *key: Any, otherwise: pd.DataFrame | None = None
 ) -> None:
-    """Write a table; where there is none, take that of the previous artefact over, or write what is left of it."""
+    """Write a table; if there is none, keep that of the previous artefact, or write its intact part."""
     if table is None and work.draft.previous is not None:
         work.keep(work.draft.previous, name)
         return
@@ -446,12 +445,12 @@ def _explained(dropped: list[str], basis: Mapping[str, str], changed: bool) -> s
         return None
     what = f"against the scores accepted on {basis['time']}: {'; '.join(dropped)}"
     if changed:
-        return f"{what}. The configuration has changed since, so that these scores are the accepted ones from now on"
-    return f"{what}. Later evaluations are compared with the same scores, until the configuration changes"
+        return f"{what}. The configuration has changed since, so the new scores are the accepted ones from now on"
+    return f"{what}. Later evaluations are compared with the same accepted scores until the configuration changes"
 
 
 def recipes(settings: Settings) -> list[Recipe]:
-    """The recipes of this stage; without test questions there is nothing to measure."""
+    """The recipes of this stage; none without test questions."""
     if not settings.tests:
         return []
     methods = methods_of(settings)
@@ -470,7 +469,7 @@ def recipes(settings: Settings) -> list[Recipe]:
         Recipe(
             key="runs",
             build=build_runs,
-            description="Ranked passages of every method on every test question.",
+            description="Ranked passages of every method for every test question.",
             group=GROUP,
             deps=("questions", *needs(methods, settings).keys),
             partitioned=False,
@@ -484,7 +483,7 @@ def recipes(settings: Settings) -> list[Recipe]:
         Recipe(
             key="scores",
             build=build_scores,
-            description="Every measure of every method: interval, coverage, test against the best single level.",
+            description="Every measure of every method, with interval, coverage, test against the best single level.",
             group=GROUP,
             deps=("runs", "questions"),
             partitioned=False,
@@ -499,8 +498,8 @@ def recipes(settings: Settings) -> list[Recipe]:
                 Recipe(
                     key="answer_scores",
                     build=build_answer_scores,
-                    description="Exact match and F1 of every way of answering: interval, coverage, cost, test against "
-                    "answering without retrieval.",
+                    description="Exact match and F1 of every answering method, with interval, coverage, cost and test "
+                    "against answering without retrieval.",
                     group=GROUP,
                     deps=("answers", "questions"),
                     partitioned=False,
@@ -515,7 +514,7 @@ def recipes(settings: Settings) -> list[Recipe]:
         Recipe(
             key="history",
             build=build_history,
-            description="Scores by date, and whether they are significantly less than those accepted last.",
+            description="Scores by date, and whether they are significantly lower than the last accepted ones.",
             group=GROUP,
             deps=("scores",),
             partitioned=False,
@@ -529,7 +528,7 @@ def recipes(settings: Settings) -> list[Recipe]:
         Recipe(
             key="report",
             build=build_report,
-            description="Everything that was measured as one HTML page: leaderboards, curves, history, wins, losses.",
+            description="All measurements as one HTML page: leaderboards, curves, history, wins and losses.",
             group=GROUP,
             deps=(
                 "scores",

@@ -1,4 +1,4 @@
-"""What readers of the report look into: main methods, groups of questions, and wins and losses with their passages."""
+"""Details of the report: main methods, groups of questions, and wins and losses with their passages."""
 
 from __future__ import annotations
 
@@ -16,17 +16,17 @@ from mog_assets.questions.sets import Question
 from mog_assets.retrieval.methods import CONTROLS
 from mog_assets.significance import bootstrap_interval, by_document
 
-# They know the gold evidence, or nothing at all: shown beside the methods, never placed among them.
+# These use gold evidence or chance: shown next to the methods, but not ranked with them.
 UNPLACED = (*CONTROLS, "oracle")
 MOST_METHODS = 6
 # Questions on either side of a pair of methods.
 MOST_QUESTIONS = 15
-# Passages of a method that are shown whether or not they hold gold evidence, and all that are shown.
+# Passages of a method shown with or without gold evidence, and maximum number of passages shown.
 FIRST_PASSAGES, MOST_PASSAGES = 3, 8
-# Characters of a text that are kept: of one with gold evidence, and of one without.
+# Characters kept of a text with gold evidence, and of one without.
 GOLD_CHARS, OTHER_CHARS = 700, 300
 _LEADING = "ER"
-# The order in which kinds of methods are wanted.
+# Kinds of methods in order of preference.
 _KINDS = ("mog", "mogg", "fixed", "fused", "hop", "mogg-uniform")
 
 Document = tuple[str, str]
@@ -37,15 +37,15 @@ Texts = Callable[[Collection[Document]], Mapping[Document, tuple[str, str]]]
 
 
 def main_methods(scores: pd.DataFrame, baseline: str, most: int = MOST_METHODS) -> list[str]:
-    """The methods that are shown unless a reader chooses others: the baseline, and the best of each kind.
+    """The methods shown by default: the baseline, and the best of each kind.
 
     Args:
-        scores: As `scores.score` gives it, of one question set and split.
-        baseline: Name of the method that everything is compared with; left out where it did not run.
+        scores: Result of `scores.score` for one question set and split.
+        baseline: Name of the method that all others are compared with; left out if it did not run.
         most: Number of methods, ≥ 1.
 
     Returns:
-        Names, the greatest `ER` first, the baseline last. What knows the gold evidence, or nothing, is not among them.
+        Names, the highest `ER` first, the baseline last; without controls and methods that use gold evidence.
     """
     leading = scores[(scores["measure"] == _LEADING) & ~scores["kind"].str.removesuffix("+topics").isin(UNPLACED)]
     leading = leading.sort_values("value", ascending=False, kind="stable")
@@ -68,15 +68,15 @@ def by_group(
     """Means per kind of question and per corpus of the gold evidence.
 
     Args:
-        per_question: As `measures.evaluate` gives it, of one question set and split.
-        questions: Of that question set.
-        methods: Those to show.
-        measures: Likewise.
-        seed: Of the resamples.
+        per_question: Result of `measures.evaluate` for one question set and split.
+        questions: Questions of that question set.
+        methods: Methods to show.
+        measures: Measures to show.
+        seed: Seed of the resamples.
 
     Returns:
-        A row per group, method and measure: by (`kind` or `corpus`), group, n questions on so many documents, method,
-        measure, value with its 95 % bootstrap interval low … high over documents, NaN where there is one. A question
+        A row per group, method and measure: by (`kind` or `corpus`), group, n questions, number of documents, method,
+        measure, value with its 95 % bootstrap interval low … high over documents, NaN for a single document. A question
         with evidence in two corpora counts in both.
     """
     known = {q.id: q for q in questions}
@@ -121,30 +121,30 @@ def duels(
     texts: Texts,
     most: int = MOST_QUESTIONS,
 ) -> dict[str, Any]:
-    """The questions on which two methods differ most, for every pair of them, with what each of them found.
+    """The questions on which two methods differ most, for every pair of methods, with the passages of both.
 
     Args:
-        per_question: As `measures.evaluate` gives it, of one question set and split.
-        runs: Passages of that question set, as `runs.read_runs` gives them.
-        questions: Of that question set.
-        methods: Those to compare.
+        per_question: Result of `measures.evaluate` for one question set and split.
+        runs: Passages of that question set, from `runs.read_runs`.
+        questions: Questions of that question set.
+        methods: Methods to compare.
         texts: Reads documents.
-        most: Questions on either side of a pair.
+        most: Number of questions on either side of a pair.
 
     Returns:
-        JSON values; what is a number below is a position in the list of that name, offsets are in characters:
+        JSON values; numbers refer to positions in the list of that name, offsets are in characters:
 
         - methods: names.
-        - pairs: a, b (methods), n questions, better, worse (numbers of questions where a has more, or less, evidence
+        - pairs: a, b (methods), n questions, better, worse (numbers of questions where a has higher, or lower, evidence
           recall than b), mean difference, and wins and losses: questions, the greatest difference first.
         - questions: id, text, kind, er by method, gold (snippets), and found by method: passages (snippets with rank
           and level) and hidden, the number of further passages in the first 8,000 characters.
         - documents: corpus, id, title.
         - texts: each once.
 
-        A snippet has document, start, end, text, from (the offset where its text starts) and marks: where in the text
-        gold evidence is. Of a passage with gold evidence `GOLD_CHARS` characters around it are kept, of another one
-        `OTHER_CHARS`.
+        A snippet has document, start, end, text, from (the offset where its text starts) and marks: the positions of
+        gold evidence in the text. For a passage with gold evidence `GOLD_CHARS` characters around it are kept, for any
+        other `OTHER_CHARS`.
     """
     known = {q.id: q for q in questions}
     er = per_question.pivot(index="question", columns="method", values=_LEADING)
@@ -206,7 +206,7 @@ def _cut(text: str, most: int) -> str:
 def _found(
     runs: pd.DataFrame, known: Mapping[str, Question], methods: Sequence[str], wanted: Collection[tuple[str, int]]
 ) -> Iterator[tuple[tuple[str, int], tuple[list[dict[str, Any]], int]]]:
-    """Spans to show of each question and method (by position), and how many further passages there are."""
+    """Spans to show for each question and method (by position), and the number of further passages."""
     position = {name: i for i, name in enumerate(methods)}
     asked = {identity for identity, _ in wanted}
     here = runs[runs["method"].isin(methods) & runs["question"].isin(asked)]
@@ -245,7 +245,7 @@ def _marks(question: Question, document: Document, start: int, end: int) -> list
 
 
 class _Book:
-    """Numbers documents and texts as they are first named, so that each is kept once."""
+    """Numbers documents and texts in order of first use, so that each is stored once."""
 
     def __init__(self, texts: Mapping[Document, tuple[str, str]]) -> None:
         self.texts = texts
@@ -254,7 +254,7 @@ class _Book:
         self._documents: dict[Document, int] = {}
 
     def snippet(self, question: Question, document: Document, start: int, end: int) -> dict[str, Any]:
-        """A span, its text cut, with the gold evidence in it."""
+        """A span with shortened text and the gold evidence in it."""
         title, text = self.texts[document]
         if document not in self._documents:
             self._documents[document] = len(self.documents)
@@ -263,7 +263,7 @@ class _Book:
         most = GOLD_CHARS if marks else OTHER_CHARS
         first = start
         if marks and end - start > most:
-            # A little of what stands before the evidence, and as much as there is room for behind it.
+            # A little text before the evidence, and as much as fits after it.
             first = max(start, min(marks[0][0] - most // 5, end - most))
         last = min(first + most, end)
         number = self.numbers.setdefault(text[first:last], len(self.numbers))

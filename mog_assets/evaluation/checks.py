@@ -1,4 +1,4 @@
-"""What must hold of scores before they are shown, and what is worth a look."""
+"""Checks of runs, scores and history."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def _in_range(work: Work) -> str | None:
 
 MEASURES_IN_RANGE = Check(
     "measures_in_range",
-    "Every measure lies in its range (0 … 1, and 1 … 2,000 for tokens to answer) and inside its interval.",
+    "Every measure is within its range (0 … 1; 1 … 2,000 for tokens to answer) and its interval.",
     _in_range,
 )
 
@@ -48,7 +48,7 @@ def _shares(counts: list[int]) -> str:
 
 LEVELS_AS_IN_TRAINING = Check(
     "levels_as_in_training",
-    "The router chooses levels for test questions as often as it did for those it was trained on.",
+    "The router chooses each level about as often for test questions as for its training questions.",
     _levels_as_in_training,
     blocking=False,
 )
@@ -66,7 +66,7 @@ def _same_again(work: Work) -> str | None:
 
 def _difference(before: pd.DataFrame, now: pd.DataFrame) -> str | None:
     place, names = ["question_set", "question", "method", "rank"], ["corpus", "doc"]
-    # Names as text: categories of two files compare only where the files have the same ones.
+    # Names as text: categories of two files can be compared only if they are the same.
     texts = dict.fromkeys([*place[:3], *names], object)
     old, new = (runs.astype(texts) for runs in (before, now))
     # A passage may have several spans.
@@ -81,9 +81,9 @@ def _difference(before: pd.DataFrame, now: pd.DataFrame) -> str | None:
     if not found.any(axis=None):
         return None
     return (
-        f"of {len(found)} rankings {int(found['moved'].sum())} have other passages and "
+        f"of {len(found)} rankings, {int(found['moved'].sum())} have other passages and "
         f"{int((found['rescored'] & ~found['moved']).sum())} other scores than before, from the same inputs and "
-        "settings: something that ranks is not deterministic"
+        "settings: ranking is not deterministic"
     )
 
 
@@ -101,7 +101,7 @@ def _no_drop(work: Work) -> str | None:
 
 NO_SIGNIFICANT_DROP = Check(
     "no_significant_drop",
-    "No method has significantly less evidence recall than in the evaluation that was accepted last.",
+    "No method has significantly lower evidence recall than in the last accepted evaluation.",
     _no_drop,
     blocking=False,
 )
@@ -113,7 +113,7 @@ def _lost(work: Work) -> str | None:
 
 NOTHING_LOST = Check(
     "nothing_is_lost",
-    "Every evaluation that was added to the history is still there.",
+    "The history is complete: no evaluation has been lost.",
     _lost,
     blocking=False,
 )

@@ -1,7 +1,7 @@
-"""What others measure and plot with: TREC runs and qrels, and tables as Parquet and CSV.
+"""Export for other tools: TREC runs and qrels, and tables as Parquet and CSV.
 
-Fields of a TREC file end at white space and are compared as bytes, so that in ids everything but printable ASCII, and
-the percent sign, is percent-encoded as UTF-8; `urllib.parse.unquote` gives the id back.
+Fields of a TREC file end at white space and are compared as bytes. So in ids the percent sign and everything except
+printable ASCII is percent-encoded as UTF-8; `urllib.parse.unquote` restores the id.
 """
 
 from __future__ import annotations
@@ -25,30 +25,30 @@ Writer = Callable[[Path], object]
 _PRINTABLE = frozenset(map(chr, range(0x21, 0x7F))) - {"%"}
 _LOWER = frozenset("abcdefghijklmnopqrstuvwxyz0123456789+_.-")
 _FILE = _LOWER | frozenset("ABCDEFGHIJKLMNOPQRSTUVWXYZ")
-# Windows keeps these names for devices, whatever extension follows.
+# Windows reserves these names for devices, with any extension.
 _DEVICE = re.compile(r"(?:con|prn|aux|nul|com\d|lpt\d)(?=\.|$)", re.IGNORECASE)
-# With these a spreadsheet takes a text for a formula (OWASP, CSV injection).
+# A spreadsheet reads a text that starts with one of these as a formula (OWASP, CSV injection).
 _FORMULA = ("=", "+", "-", "@", "\uff1d", "\uff0b", "\uff0d", "\uff20", "\t", "\r", "\n")
 
 
 def retrieval_files(
     passages: Path, per_question: Path, scores: Path, questions: Mapping[str, Sequence[Question]]
 ) -> dict[str, Writer]:
-    """What is exported of retrieval.
+    """The files to export for retrieval.
 
     Args:
         passages: The table `runs.parquet`.
-        per_question: That of every measure of every question.
-        scores: That of their means.
-        questions: By question set; those that were scored are among them.
+        per_question: The table of every measure of every question.
+        scores: The table of their means.
+        questions: By question set; they include the scored ones.
 
     Returns:
-        What writes each file, by its path in the export: `runs/<question set>/<method>.trec` and
+        Functions that write each file, by its path in the export: `runs/<question set>/<method>.trec` and
         `qrels/<question set>.txt`, both of documents; `passages.parquet`, `per_question.parquet`, `scores.parquet` and
         `scores.csv`.
 
     Raises:
-        MogError: a question that was scored is not among the questions.
+        MogError: a scored question is not among the questions.
     """
     runs = read_runs(passages)
     scored = pd.read_parquet(per_question, columns=["question_set", "question"]).drop_duplicates()
@@ -62,8 +62,8 @@ def retrieval_files(
         known = {q.id: q for q in questions.get(name, ())}
         if missing := [identity for identity in ids if identity not in known]:
             raise MogError(
-                f"question set {name}: expected the {len(ids)} questions that were scored, {len(missing)} of them are "
-                f"no longer there, the first {missing[0]!r}: run `mog run`"
+                f"question set {name}: expected the {len(ids)} scored questions, but {len(missing)} no longer exist, "
+                f"the first is {missing[0]!r}: run `mog run`"
             )
         asked = [known[identity] for identity in ids]
         files[f"qrels/{set_names[name]}.txt"] = partial(_write_lines, partial(trec_qrels, asked))
@@ -73,12 +73,12 @@ def retrieval_files(
 
 
 def answer_files(answers: pd.DataFrame, per_question: Path, scores: Path) -> dict[str, Writer]:
-    """What is exported of answers.
+    """The files to export for answers.
 
     Args:
-        answers: All of them.
+        answers: All answers.
         per_question: The table of marks.
-        scores: That of their means.
+        scores: The table of their means.
 
     Returns:
         As in `retrieval_files`: `answers.parquet`, `answer_per_question.parquet`, `answer_scores.parquet` and
@@ -99,8 +99,8 @@ def trec_run(runs: pd.DataFrame) -> Iterator[str]:
         runs: Ranked passages of one method for the questions of one set.
 
     Yields:
-        A line for each document of a question, at the rank of its first passage; a document is `corpus/id`. Scores are
-        whole numbers that descend by 1, since TREC tools sort by score.
+        One line for each document of a question, at the rank of its first passage; a document is `corpus/id`. Scores
+        are integers that descend by 1, because TREC tools sort by score.
     """
     place = ["question", "corpus", "doc"]
     first = (
@@ -115,7 +115,7 @@ def trec_run(runs: pd.DataFrame) -> Iterator[str]:
 
 
 def trec_qrels(questions: Iterable[Question]) -> Iterator[str]:
-    """Lines of TREC qrels: question, 0, document, 1; relevant are the documents that evidence lies in."""
+    """Lines of TREC qrels: question, 0, document, 1; documents with gold evidence are relevant."""
     for question in questions:
         relevant = sorted({(e.corpus, e.doc) for e in question.evidence if e.start < e.end})
         for corpus, doc in relevant:
@@ -123,12 +123,12 @@ def trec_qrels(questions: Iterable[Question]) -> Iterator[str]:
 
 
 def file_names(names: Iterable[str]) -> dict[str, str]:
-    """A name for a file or folder on any system, without extension, for each of some names.
+    """A file or folder name, without extension, that is valid on any system, for each of some names.
 
     Returns:
-        By name: the name, percent-encoded where a character, a device of Windows, or a dot at an end is no good in a
-        file name. Names that differ in case only, which some systems take for one, have their capitals encoded too.
-        `urllib.parse.unquote` gives the name back.
+        By name: the name, percent-encoded where a character, a device name of Windows, or a leading or trailing dot is
+        not allowed. In names that differ only in case, which some systems treat as equal, capitals are encoded too.
+        `urllib.parse.unquote` restores the name.
     """
     found = {str(name): _file_name(str(name), _FILE) for name in names}
     times = Counter(text.lower() for text in found.values())
@@ -142,7 +142,7 @@ def _file_name(name: str, kept: frozenset[str]) -> str:
 
 
 def _coded(text: str, kept: frozenset[str]) -> str:
-    """Percent-encoded: every character that is not kept, as UTF-8."""
+    """A text in which every character that is not kept is percent-encoded as UTF-8."""
     return "".join(c if c in kept else "".join(f"%{byte:02X}" for byte in c.encode()) for c in text)
 
 
@@ -154,8 +154,8 @@ def _write_lines(lines: Callable[[], Iterable[str]], path: Path) -> None:
 def write_csv(table: Path, path: Path) -> None:
     """A Parquet table as CSV in UTF-8.
 
-    A text that a spreadsheet would take for a formula, since it starts with = + - @ (also full width), a tab or the end
-    of a line, gets an apostrophe before it; numbers stay numbers, and Parquet has every text as it is.
+    A text that a spreadsheet would read as a formula, because it starts with = + - @ (also full width), a tab or a line
+    break, gets a leading apostrophe; numbers stay numbers, and Parquet has every text unchanged.
     """
     frame = pd.read_parquet(table)
     for name in frame.select_dtypes(exclude="number"):

@@ -1,4 +1,4 @@
-"""The history of evaluations: what was measured when, and whether it is significantly less than what was accepted."""
+"""The history of evaluations, and whether scores are significantly lower than the accepted ones."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ import pandas as pd
 from mog_assets.evaluation.scores import on_documents
 from mog_assets.significance import by_document, holm, permutation_p
 
-# A method whose evidence recall fell with a smaller p-value, corrected for the number of methods, has dropped.
+# A method has dropped if its evidence recall fell with a p-value below this, corrected for the number of methods.
 ALPHA = 0.05
-# The measure that evaluations are compared by.
+# The measure by which evaluations are compared.
 LEADING = "ER"
 COLUMNS = (
     "time",
@@ -36,20 +36,20 @@ _KEYS = [*_GROUP, "question"]
 
 
 def leading(per_question: pd.DataFrame) -> pd.DataFrame:
-    """Of `measures.evaluate`, what later evaluations are compared with: the leading measure of every question."""
+    """The leading measure of every question from `measures.evaluate`, with which later evaluations are compared."""
     return per_question[[*_KEYS, "document", LEADING]].reset_index(drop=True)
 
 
 def compare(now: pd.DataFrame, accepted: pd.DataFrame, seed: int) -> pd.DataFrame:
-    """Every method against itself in the accepted evaluation, on the questions that both have.
+    """Compare every method with itself in the accepted evaluation, on the questions of both.
 
     Args:
-        now: As `leading` gives it.
-        accepted: Likewise; which documents its questions are about does not matter.
-        seed: Of the permutations.
+        now: Result of `leading`.
+        accepted: Likewise, of the accepted evaluation; its documents are ignored.
+        seed: Seed of the permutations.
 
     Returns:
-        A row per question set, split and method that both have: n questions on so many documents, before and now
+        A row per question set, split and method that both have: n questions, number of documents, before and now
         (means of the leading measure), p (paired permutation test over documents, two-sided, Holm-corrected over all
         rows) and dropped.
     """
@@ -85,15 +85,15 @@ def rows(
     configuration: str,
     comparison: pd.DataFrame,
 ) -> pd.DataFrame:
-    """What the history keeps of an evaluation, in the order of `COLUMNS`.
+    """The rows of an evaluation in the history, with columns `COLUMNS`.
 
     Args:
-        scores: As `scores.score` gives it.
-        measures: Those that are kept.
+        scores: Result of `scores.score`.
+        measures: Measures to keep.
         when: Time of the evaluation, with a time zone.
-        version: Of the scores.
+        version: Version of the scores.
         configuration: Digest of the settings they were measured with.
-        comparison: As `compare` gives it; p_vs_accepted and dropped stand with the leading measure.
+        comparison: Result of `compare`; p_vs_accepted and dropped are in the rows of the leading measure.
     """
     kept = scores[scores["measure"].isin(list(measures))]
     found = comparison.rename(columns={"p": "p_vs_accepted"}).assign(measure=LEADING)
@@ -108,7 +108,7 @@ def rows(
 
 
 def appended(earlier: pd.DataFrame | None, new: pd.DataFrame) -> pd.DataFrame:
-    """The table with another evaluation after those that are there."""
+    """The table with another evaluation appended."""
     if earlier is None or earlier.empty:
         return new
     return pd.concat([earlier, new], ignore_index=True) if len(new) else earlier

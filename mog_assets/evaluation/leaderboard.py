@@ -1,4 +1,4 @@
-"""What `mog run` prints of the scores: which method to use and by how much, and at most ten rows that matter."""
+"""The leaderboard of `mog run`: which method to use, by how much it is better, and the ten most important rows."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from mog_assets.retrieval.methods import CONTROLS
 MEASURE = "ER"
 ALPHA = 0.05
 MOST_ROWS = 10
-# Uses gold evidence: nobody can ask with it.
+# Uses gold evidence, so it cannot be used for new questions.
 _ORACLE = "oracle"
-# The method of `mog retrieve` where none is named.
+# The default method of `mog retrieve`.
 _DEFAULT = "mog"
 
 
@@ -26,7 +26,7 @@ class Leaderboard:
     """The scores of a question set's split.
 
     Attributes:
-        title: Question set, and how much was measured.
+        title: Question set, with numbers of questions and documents.
         advice: One sentence: which method to use, and by how much it is better.
         rows: At most ten dicts of text, best first: method, what it is, some measures as `value [low, high]`, and p of
             the difference in `MEASURE` from the best fixed level of all retrievers, Holm-corrected over all methods.
@@ -43,11 +43,11 @@ def leaderboards(
     """The leaderboard of each question set and split.
 
     Args:
-        scores: As `scores.score` gives them.
-        per_question: What they were made from.
-        retriever: The one that methods use where they name none.
-        k: Number of passages that are passed on.
-        seed: Of resamples and random signs.
+        scores: Result of `scores.score`.
+        per_question: The table they were computed from.
+        retriever: The default retriever of methods.
+        k: Number of passages per question.
+        seed: Seed of resamples and random signs.
     """
     boards = []
     for (question_set, split), part in scores.groupby(["question_set", "split"], sort=False):
@@ -94,10 +94,10 @@ def _leaderboard(
 def _advice(
     usable: pd.DataFrame, fixed: pd.DataFrame, compared: pd.DataFrame | None, retriever: str
 ) -> tuple[str, str]:
-    """The method to use, and the sentence that says so."""
+    """The method to use, and the sentence that recommends it."""
     if compared is None:
         best = str(usable.index[0]) if len(usable) else ""
-        return best, f"Use `{best}`: it is the only method that was measured." if best else "No method was measured."
+        return best, f"Use `{best}`: it is the only method measured." if best else "No method was measured."
     yardstick = str(fixed.index[0])
     better = compared[(compared["p"] < ALPHA) & (compared["difference"] > 0)].sort_values("value", ascending=False)
     if len(better):
@@ -142,7 +142,7 @@ def _sure(row: pd.Series | dict[str, float]) -> str:
 
 
 def _rows(means: pd.DataFrame, usable: pd.DataFrame, fixed: pd.DataFrame, chosen: str) -> dict[str, str]:
-    """The methods that matter with what each is, best first; of more than ten, those that matter least are left out."""
+    """The ten most important methods with a description of each, best first."""
     wanted: dict[str, list[str]] = {}
 
     def want(methods: Sequence[str], what: str) -> None:
@@ -154,7 +154,7 @@ def _rows(means: pd.DataFrame, usable: pd.DataFrame, fixed: pd.DataFrame, chosen
         want(list(fixed.index[fixed["retriever"] == retriever]), f"best fixed level of {retriever}")
     want([name for name in usable.index if name == _DEFAULT], "what `mog retrieve` uses")
     families = {
-        "mog": "levels weighed by the router",
+        "mog": "levels weighted by the router",
         "fused": "levels with equal weights",
         ("hop", "mogg", "mogg-uniform"): "best of the sentence graph",
     }

@@ -1,7 +1,7 @@
-"""How much of the gold evidence a run's passages hold, question by question.
+"""Measures of retrieval: how much gold evidence a run's passages contain, per question.
 
-Everything that counts characters lays the documents of all runs side by side on one number line, so that unions of
-spans over millions of passages come from one sort and one running maximum.
+Measures of characters place the documents of all runs side by side on one number line, so that unions of spans over
+millions of passages need one sort and one running maximum.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from mog_assets.retrieval.methods import CONTEXTS
 
 # The longest context in tokens, at four characters each; `tokens_to_answer` counts no further.
 TOKENS = 2000
-# More documents than a run holds of any question.
+# More documents than a run has for any question.
 _EVERY = 1_000_000
 KEYS = ("question_set", "split", "method", "question", "document")
 
@@ -28,7 +28,7 @@ def measure_names(k: int) -> tuple[str, ...]:
     """Names of the measures, in the order in which tables show them.
 
     Args:
-        k: Number of passages that are passed on.
+        k: Number of passages per question.
     """
     return (
         *(f"ER@{c}" for c in CONTEXTS),
@@ -45,14 +45,14 @@ def measure_names(k: int) -> tuple[str, ...]:
 
 
 MEASURES = measure_names(2)
-# Of every other measure more is better.
+# For every other measure, more is better.
 LOWER_IS_BETTER = frozenset({"tokens_to_answer"})
-# Every other measure lies in 0 … 1.
+# Every other measure is in 0 … 1.
 RANGES = {"tokens_to_answer": (1, TOKENS)}
 
 
 def headline_measures(k: int) -> list[str]:
-    """The measures that a leaderboard shows, the one it is sorted by first."""
+    """The measures of a leaderboard; it is sorted by the first one."""
     return ["ER", *(f"ER@{c}" for c in CONTEXTS), f"hit@{k}", "nDCG@10"]
 
 
@@ -62,9 +62,9 @@ class _Gold:
 
     Attributes:
         keys: (question set, question) to number; numbers run from 0.
-        splits: Of each question.
-        documents: What each question is about, as `Question.document`.
-        characters: Gold characters of each question, shape (questions,).
+        splits: Split of each question.
+        documents: The document of each question, from `Question.document`.
+        characters: Number of gold characters of each question, shape (questions,).
         spans: Columns query, corpus, doc, start, end; `_codes` adds document.
     """
 
@@ -83,30 +83,30 @@ def evaluate(
 ) -> pd.DataFrame:
     """Every measure of every question under every method.
 
-    `ER@c` is the share of min(gold characters, c) that the first c characters of passages cover, in ranked order, the
-    last passage cut; a character that passages repeat costs context each time and counts once. `ER` is the mean of the
-    four. `char_recall@k`, `char_precision@k` and `char_iou@k` compare the gold characters with the union of the k best
-    passages. `hit@k` (Success@k over the documents of the k best passages), `nDCG@10`, `MRR` (RR) and `Recall@10`
-    (R@10) see documents, each at the rank of its first passage, and come from ir_measures.
+    `ER@c` is the share of min(gold characters, c) that the first c characters of passages cover, in ranked order, with
+    the last passage cut; a character that passages repeat uses context each time but counts once. `ER` is the mean of
+    the four. `char_recall@k`, `char_precision@k` and `char_iou@k` compare the gold characters with the union of the k
+    best passages. `hit@k` (Success@k over the documents of the k best passages), `nDCG@10`, `MRR` (RR) and `Recall@10`
+    (R@10) rank documents, each at the rank of its first passage, and are computed by ir_measures.
 
-    `tokens_to_answer` counts the tokens of ranked passages up to and including the first with which those read so far
-    hold one whole piece of gold evidence (see `pieces`), in 1 … `TOKENS`. Where that takes more tokens, or passages end
-    before, it is `TOKENS`: a mean restricted to so many tokens, which no failure can lower. Of SYSTEMS.md section 3,
-    which counts over the whole pool; runs are cut, hence the bound.
+    `tokens_to_answer` counts the tokens of ranked passages up to and including the first with which the passages read
+    so far contain one whole piece of gold evidence (see `pieces`), in 1 … `TOKENS`. If that takes more tokens, or there
+    are too few passages, it is `TOKENS`: a mean truncated at this bound, which no failure can lower. The papers count
+    over all chunks; runs are cut, hence the bound.
 
     Args:
         runs: A row per span of a passage: question_set, question, method, rank of the passage (from 1), corpus, doc,
             start, end, tokens. Spans of a passage share its rank and are read in the order of their rows. Rows of
-            questions that are not in `questions` are passed over.
+            questions that are not in `questions` are skipped.
         questions: The questions to score, by question set; those without evidence are left out.
-        k: Number of passages that are passed on.
+        k: Number of passages per question.
         advance: Called with 1 after each method.
 
     Returns:
-        Columns question_set, split, method, question, document (see `Question.document`), one of each measure in
-        [0, 1] (or in its `RANGES`), and answered. A question has a row for every method that ranked anything in its
-        question set; where that method ranked nothing for the question, answered is False and every measure has its
-        worst value (0, and `TOKENS` for tokens_to_answer), so that failures cannot improve a mean.
+        Columns question_set, split, method, question, document (see `Question.document`), each measure in [0, 1] (or
+        in its `RANGES`), and answered. A question has a row for every method that ranked anything in its question set;
+        if that method ranked nothing for the question, answered is False and every measure has its worst value (0, and
+        `TOKENS` for tokens_to_answer), so that failures cannot improve a mean.
     """
     gold = _gold(questions)
     names = measure_names(k)
@@ -156,7 +156,7 @@ def _groups(runs: pd.DataFrame, gold: _Gold) -> tuple[pd.DataFrame, pd.DataFrame
     for (question_set, question), query in gold.keys.items():
         if question_set in set_at and question in id_at:
             numbers[set_at[question_set], id_at[question]] = query
-    # A method counts in a question set where it ranked anything, if only for questions without evidence.
+    # A method counts in a question set if it ranked anything there, even if only for questions without evidence.
     ran = np.zeros((len(sets), len(methods)), bool)
     ran[set_code, method_code] = True
 
@@ -197,7 +197,7 @@ def _codes(runs: pd.DataFrame, gold: _Gold) -> tuple[np.ndarray, np.ndarray]:
     gold_doc = pd.Index(docs, dtype=object).get_indexer(gold.spans["doc"])
     known = (gold_corpus >= 0) & (gold_doc >= 0)
     names = pd.factorize(gold.spans["corpus"] + "/" + gold.spans["doc"])[0]
-    # Gold documents that no passage comes from get numbers of their own below zero.
+    # Gold documents without a passage get distinct numbers below zero.
     number = gold_corpus.astype(np.int64) * (doc.max(initial=0) + 1) + gold_doc
     gold.spans["document"] = np.where(known, number, -1 - names)
     return corpus.astype(np.int64), doc.astype(np.int64)
@@ -207,10 +207,10 @@ def _character_measures(passages: pd.DataFrame, gold: _Gold, query: np.ndarray, 
     """Measures that count characters, each of shape (groups,).
 
     Args:
-        passages: As `_groups` gives them.
+        passages: Result of `_groups`.
         gold: With column `document` of the spans.
         query: Number of each group's question, shape (groups,).
-        k: Number of passages that are passed on.
+        k: Number of passages per question.
     """
     group = passages["group"].to_numpy()
     start, end = passages["start"].to_numpy(), passages["end"].to_numpy()
@@ -252,10 +252,10 @@ def _tokens_to_answer(passages: pd.DataFrame, pairs: pd.DataFrame, groups: int) 
     """See `evaluate`.
 
     Args:
-        passages: As `_groups` gives them.
-        pairs: Of a passage (its row) and a gold span (piece) of the same document: row, piece, and start and end of the
-            gold span.
-        groups: Their number.
+        passages: Result of `_groups`.
+        pairs: Pairs of a passage (its row) and a gold span (piece) of the same document: row, piece, and start and end
+            of the gold span.
+        groups: Number of groups.
 
     Returns:
         float array of shape (groups,).
@@ -267,7 +267,7 @@ def _tokens_to_answer(passages: pd.DataFrame, pairs: pd.DataFrame, groups: int) 
     kept = np.flatnonzero(high > low)
     if not len(kept):
         return np.full(groups, float(TOKENS))
-    # From here on a piece is one of one group.
+    # From here on, each piece belongs to one group.
     _, first, piece = np.unique(join(group[row], piece)[kept], return_index=True, return_inverse=True)
     owner, wanted = group[row[kept]][first], (gold_end - gold_start)[kept][first]
     order = np.lexsort((low[kept], piece))
@@ -276,11 +276,11 @@ def _tokens_to_answer(passages: pd.DataFrame, pairs: pd.DataFrame, groups: int) 
     low, high = low + offset, high + offset
 
     def whole(last: np.ndarray) -> np.ndarray:
-        """Whether passages up to a rank (pieces,) hold each piece whole."""
+        """Whether passages up to a rank (pieces,) contain each whole piece."""
         fresh = _fresh(low, np.where(rank_of <= last[piece], high, low))
         return np.bincount(piece, weights=fresh, minlength=len(wanted)) == wanted
 
-    # The first rank at which a piece is whole, by bisection of all pieces at once.
+    # The first rank at which a piece is complete, by bisection of all pieces at once.
     least, most = np.zeros(len(wanted), np.int64), np.full(len(wanted), rank_of.max())
     ever = whole(most)
     while (least < most).any():
@@ -305,7 +305,7 @@ def _union(group: np.ndarray, document: np.ndarray, low: np.ndarray, high: np.nd
         return np.zeros(groups, np.int64)
     kept = kept[np.lexsort((low[kept], document[kept], group[kept]))]
     group, document, low, high = group[kept], document[kept], low[kept], high[kept]
-    # Each document of a group gets a stretch of the number line behind all earlier ones.
+    # Each document of a group gets a segment of the number line after all earlier ones.
     new = np.ones(len(kept), bool)
     new[1:] = (group[1:] != group[:-1]) | (document[1:] != document[:-1])
     offset = np.cumsum(new) * (high.max() + 1)
@@ -314,7 +314,7 @@ def _union(group: np.ndarray, document: np.ndarray, low: np.ndarray, high: np.nd
 
 
 def _fresh(low: np.ndarray, high: np.ndarray) -> np.ndarray:
-    """How much of each span low … high − 1, in order of `low`, no earlier one holds."""
+    """The length of each span low … high − 1, in order of `low`, that no earlier span covers."""
     reached = np.concatenate([[0], np.maximum.accumulate(high)[:-1]])
     return np.maximum(high - np.maximum(low, reached), 0)
 
@@ -344,7 +344,7 @@ def _document_measures(
     best = ~passages.duplicated(["group", "document"]).to_numpy()
     documents = passages[["group", "query", "document", "rank"]].assign(place=place)[best]
     columns = tuple(documents[name].to_list() for name in ("query", "document", "place", "rank"))
-    # Groups stand method by method, so that one method's passages are one slice.
+    # Groups are ordered by method, so that one method's passages are one slice.
     methods = table["method"].to_numpy()
     for name in dict.fromkeys(methods.tolist()):
         members = np.flatnonzero(methods == name)

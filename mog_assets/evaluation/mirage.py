@@ -1,9 +1,8 @@
-"""Multiple choice as the MIRAGE benchmark scores it, to the last digit, so that results can be laid beside its own.
+"""Multiple choice scored exactly like the MIRAGE benchmark, so that results can be compared with its own.
 
-It is lenient where our own scoring is strict: an output that names no letter counts as A.
+It is lenient where our own scoring is strict: an output without a letter counts as A.
 
-References: Xiong et al. 2024 (Benchmarking Retrieval-Augmented Generation for Medicine), `evaluate.py` of MIRAGE;
-SYSTEMS.md, section 5.
+References: Xiong et al. 2024 (Benchmarking Retrieval-Augmented Generation for Medicine), `evaluate.py` of MIRAGE.
 """
 
 from __future__ import annotations
@@ -20,7 +19,7 @@ from resources.errors import MogError
 
 LETTERS = frozenset("ABCD")
 _MARK = '"answer_choice": "'
-# In this order; the first that matches decides, at its first occurrence.
+# Tried in this order; the first match of the first pattern that matches is used.
 _RULES = tuple(
     re.compile(rule)
     for rule in (
@@ -40,7 +39,7 @@ AVERAGE = "average"
 
 
 def choice(output: str | None) -> str | None:
-    """The letter that MIRAGE reads in an output: A where it finds none; None for an empty output, which is wrong."""
+    """The letter that MIRAGE parses from an output: A if it finds none; None for an empty output, which is wrong."""
     if not output:
         return None
     said = output.split(_MARK)[-1].strip()
@@ -55,7 +54,7 @@ class Accuracy:
         set: Name of the question set, or `average`: the unweighted mean over sets.
         n: Number of questions.
         accuracy: In [0, 1].
-        se: Standard error, √(p (1 − p) / n); of the average, that of a mean of independent shares.
+        se: Standard error, √(p (1 − p) / n); for the average, that of a mean of independent shares.
     """
 
     set: str
@@ -65,7 +64,7 @@ class Accuracy:
 
 
 def score(outputs: Mapping[str, str | None], answers: Mapping[str, str]) -> list[Accuracy]:
-    """Accuracy of recorded outputs, per question set in order of name, then on average.
+    """Accuracy of recorded outputs, per question set in order of name, then the average.
 
     Args:
         outputs: Raw output by question id, `set/…`; only these questions are scored.
@@ -89,7 +88,7 @@ def read_outputs(path: Path, answers: Mapping[str, str]) -> dict[str, str | None
     """Recorded outputs: lines `{"id": "medqa/0000", "output": str|null}`.
 
     Raises:
-        MogError: the file cannot be read, or a line is no such object, names no question of `answers`, or repeats one.
+        MogError: the file cannot be read, or a line is not such an object, names an unknown question, or repeats one.
     """
     found: dict[str, str | None] = {}
     for number, line in read_lines(path):
@@ -106,7 +105,7 @@ def read_outputs(path: Path, answers: Mapping[str, str]) -> dict[str, str | None
         if identity not in answers:
             raise MogError(f"{place}: id: expected a question with a known answer, got {identity[:80]!r}")
         if identity in found:
-            raise MogError(f"{place}: id: {identity!r} stands in the file twice")
+            raise MogError(f"{place}: id: {identity!r} is in the file twice")
         found[identity] = output
     if not found:
         raise MogError(f"{path}: expected at least one line, found none")

@@ -1,4 +1,4 @@
-"""Pictures of training and of results, as PNG small enough for metadata."""
+"""Plots of training and of results, as PNG small enough for metadata."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import pandas as pd
 from mog_assets.evaluation.measures import CONTEXTS
 from mog_assets.plots import new_figure, plain, png
 
-# Colours that colour-blind readers tell apart (Okabe and Ito 2008), and a shape each for print.
+# Colours that colour-blind readers can distinguish (Okabe and Ito 2008), with one marker each for print.
 _LOOKS = {
     "fixed": ("#0072B2", "o", "best single level"),
     "fused": ("#E69F00", "s", "best fused"),
@@ -23,10 +23,10 @@ _LOOKS = {
 
 
 def er_against_cost(scores: pd.DataFrame, question_set: str) -> bytes:
-    """Evidence recall over context length, a panel per retriever.
+    """Evidence recall over context length, one panel per retriever.
 
-    Each panel shows the best single level, fused method and hop, mog, mogg and the oracle, as far as they ran; bands
-    are 95 % intervals. Panels share their axes, so that retrievers compare without twelve lines in one picture.
+    Each panel shows the best single level, fused method and hop, mog, mogg and the oracle, if they ran; bands are
+    95 % intervals. Panels share their axes, so that retrievers can be compared without twelve lines in one plot.
 
     Args:
         scores: As `scores.score` gives it.
@@ -54,7 +54,7 @@ def er_against_cost(scores: pd.DataFrame, question_set: str) -> bytes:
         axes.minorticks_off()
         axes.set(title=plain(retriever), xlabel="characters of context")
         axes.grid(alpha=0.3)
-        # Below the panel: lines may pass anywhere inside it.
+        # Below the panel, because lines may be anywhere inside it.
         axes.legend(frameon=False, fontsize=8, loc="upper center", bbox_to_anchor=(0.5, -0.2))
     panels[0].set_ylabel("evidence recall")
     figure.suptitle(f"Evidence recall at equal context cost: {plain(question_set)}")
@@ -78,7 +78,7 @@ def leaderboard_bars(scores: pd.DataFrame, question_set: str) -> bytes:
         rows = (here["kind"] == kind).to_numpy()
         colour, _, _ = _LOOKS.get(kind, ("#999999", "", ""))
         axes.barh(at[rows], value[rows], color=colour, alpha=0.85, label=plain(kind) or "other")
-    # A percentile interval of a skewed sample may leave its mean outside; error bars cannot have negative length.
+    # The mean of a skewed sample may lie outside its percentile interval; error bars cannot have negative length.
     axes.errorbar(
         value, at, xerr=np.maximum([value - low, high - value], 0), fmt="none", ecolor="black", elinewidth=1, capsize=2
     )
@@ -91,10 +91,10 @@ def leaderboard_bars(scores: pd.DataFrame, question_set: str) -> bytes:
 
 
 def er_over_time(history: pd.DataFrame, question_set: str, best: int = 5) -> bytes:
-    """ER of the methods that are best now, by time of evaluation, with marks where one had dropped.
+    """ER of the currently best methods by time of evaluation, with marks at significant drops.
 
     Args:
-        history: As `history.rows` gives it, of one or more evaluations.
+        history: Rows of one or more evaluations, from `history.rows`.
         question_set: The one to show.
         best: Number of methods.
     """
@@ -128,11 +128,11 @@ def er_over_time(history: pd.DataFrame, question_set: str, best: int = 5) -> byt
 
 
 def levels_chosen(rows: Sequence[tuple[str, np.ndarray]], names: Sequence[str]) -> bytes:
-    """Shares of the granularities that a router chose, a bar per row.
+    """Shares of the granularities that a router chose, one bar per row.
 
     Args:
-        rows: Name of the questions, and for how many of them each granularity was chosen, finest first.
-        names: Of the granularities.
+        rows: Name of the questions, and number of questions for which each granularity was chosen, finest first.
+        names: Names of the granularities.
     """
     figure = new_figure(6.5, 1.3 + 0.3 * max(len(rows), 1))
     axes = figure.subplots()
@@ -151,10 +151,10 @@ def levels_chosen(rows: Sequence[tuple[str, np.ndarray]], names: Sequence[str]) 
 
 
 def accuracy_against_cost(scores: pd.DataFrame, question_set: str) -> bytes:
-    """Exact match of every way of answering over what it reads, with 95 % intervals.
+    """Exact match of every answering method over the tokens it reads, with 95 % intervals.
 
     Args:
-        scores: As `answers.score_answers` gives it.
+        scores: Result of `answers.score_answers`.
         question_set: The one to show.
     """
     here = scores[(scores["question_set"] == question_set) & (scores["measure"] == "exact match")]
@@ -162,13 +162,13 @@ def accuracy_against_cost(scores: pd.DataFrame, question_set: str) -> bytes:
     axes = figure.subplots()
     colours = [colour for colour, *_ in _LOOKS.values()]
     for i, row in enumerate(here.to_dict("records")):
-        # Ends that rounding put on the wrong side of the mean are no lengths below 0.
+        # Rounding may put an end on the wrong side of the mean; lengths must not be below 0.
         spread = np.maximum([[row["value"] - row["low"]], [row["high"] - row["value"]]], 0)
         axes.errorbar(
             row["tokens_in"], row["value"], spread, fmt="o", color=colours[i % len(colours)], label=plain(row["method"])
         )
     axes.set_xscale("symlog", linthresh=100)
-    axes.set(xlabel="read for a question, mean (in the reader's unit)", ylabel="exact match", title=plain(question_set))
+    axes.set(xlabel="mean tokens read per question (reader's unit)", ylabel="exact match", title=plain(question_set))
     axes.grid(alpha=0.3)
     if len(here):
         axes.legend(frameon=False, fontsize=8, loc="center left", bbox_to_anchor=(1, 0.5))

@@ -1,4 +1,4 @@
-"""The report: one HTML page that needs nothing but itself."""
+"""The report: one self-contained HTML page."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from mog_assets.evaluation.scores import interval, on_documents, p_text
 
 TEMPLATE = "report.html.j2"
 LEADING = "ER"
-# Evaluations that the history goes back.
+# Maximum number of evaluations in the history charts.
 EVALUATIONS = 90
 _PACKAGES = (
     "mog-assets",
@@ -45,21 +45,21 @@ _PACKAGES = (
 
 @dataclass(frozen=True)
 class Report:
-    """What a page is made from; a part that is empty or None is left out, with a sentence in its place.
+    """The data of a page; a part that is empty or None is replaced by a sentence.
 
     Attributes:
-        scores: As `scores.score` gives it.
-        headline: Measures that are shown unless a reader chooses others, as far as there are scores of them.
-        notes: Sentences that stand above the tables.
-        main: Methods that are drawn unless a reader chooses others, by question set and split.
-        groups: As `browse.by_group` gives it, by question set and split.
-        duels: As `browse.duels` gives it, likewise.
-        choices: What routers chose: dicts with question_set, router, names (of the granularities), training and test
-            (numbers of questions by granularity), distance, p, shifted.
-        answers: As `answers.score_answers` gives it.
-        preflight: As `answers.preflight_quality` gives it.
-        history: As `history.rows` gives it, of one or more evaluations.
-        facts: What the scores were made with, name and value.
+        scores: Result of `scores.score`.
+        headline: Measures shown by default, if they have scores.
+        notes: Sentences above the tables.
+        main: Methods drawn by default, by question set and split.
+        groups: Results of `browse.by_group`, by question set and split.
+        duels: Results of `browse.duels`, likewise.
+        choices: Levels chosen by routers: dicts with question_set, router, names (of the granularities), training and
+            test (numbers of questions by granularity), distance, p, shifted.
+        answers: Result of `answers.score_answers`.
+        preflight: Result of `answers.preflight_quality`.
+        history: Rows of one or more evaluations, from `history.rows`.
+        facts: Name and value of what the scores were computed with.
         configuration: Settings, as JSON values.
     """
 
@@ -81,8 +81,8 @@ def render(report: Report) -> str:
     """The page.
 
     Returns:
-        HTML with styles, script and data inline. Every text in it is escaped, the script writes texts as texts, and the
-        page's policy runs no other script and lets nothing be fetched.
+        HTML with styles, script and data inline. All texts are escaped, the script inserts text only as text, and the
+        page's content security policy allows no other script and no requests.
     """
     import jinja2
     import yaml
@@ -90,7 +90,7 @@ def render(report: Report) -> str:
     environment = jinja2.Environment(
         autoescape=True, undefined=jinja2.StrictUndefined, trim_blocks=True, lstrip_blocks=True
     )
-    # `tojson` escapes <, > and &; a NaN would be no JSON.
+    # `tojson` escapes <, > and &; NaN is not valid JSON.
     environment.policies["json.dumps_kwargs"] = {
         "ensure_ascii": False,
         "separators": (",", ":"),
@@ -126,7 +126,7 @@ def render(report: Report) -> str:
 
 
 def environment() -> list[tuple[str, str]]:
-    """Versions of what measured, and the machine, name and value."""
+    """Versions of the software, and the machine: name and value."""
     rows = [("python", platform.python_version())]
     for name in _PACKAGES:
         try:
@@ -137,16 +137,16 @@ def environment() -> list[tuple[str, str]]:
 
 
 def _csp(script: str) -> str:
-    """The source expression of a policy that lets this script run."""
+    """The content security policy source that allows this script."""
     return f"sha256-{base64.b64encode(hashlib.sha256(str(script).encode()).digest()).decode('ascii')}"
 
 
 def _boards(report: Report) -> list[dict[str, Any]]:
-    """A table per question set and split, methods by the leading measure."""
+    """A table per question set and split, with methods sorted by the leading measure."""
     boards = []
     for key, part in report.scores.groupby(["question_set", "split"], sort=False):
         there = list(dict.fromkeys(part["measure"]))
-        # The measures that a reader looks for first stand first.
+        # The most important measures come first.
         measures = [*(name for name in report.headline if name in there)]
         measures += [name for name in there if name not in measures]
         shown = set(report.headline) & set(there) or set(measures)
@@ -223,19 +223,19 @@ def _effect(row: pd.Series, measure: str) -> str:
 
 
 def _number(value: float) -> float | str:
-    """A value to sort by; empty where there is none."""
+    """A value to sort by; empty if there is none."""
     return "" if pd.isna(value) else round(float(value), 6)
 
 
 def _text(value: float, measure: str) -> str:
     if pd.isna(value):
         return "–"
-    # Numbers of tokens: a share is never one of which less is better.
+    # Numbers of tokens: for shares, more is always better.
     return f"{value:,.0f}" if measure in LOWER_IS_BETTER else f"{value:.3f}"
 
 
 def _ends(row: pd.Series, measure: str) -> str:
-    """`[0.480, 0.544]`; of one document, which has no interval, `[–]`."""
+    """`[0.480, 0.544]`, or `[–]` for one document, which has no interval."""
     return "[–]" if pd.isna(row["low"]) else f"[{_text(row['low'], measure)}, {_text(row['high'], measure)}]"
 
 
@@ -246,13 +246,13 @@ def _signed(value: float, measure: str) -> str:
 
 
 def _point(x: float, row: Mapping[str, Any], text: str, mark: str = "") -> dict[str, Any]:
-    """A point of a chart; a number that is none is None."""
+    """A point of a chart; NaN becomes None."""
     y, low, high = (None if pd.isna(row[name]) else round(float(row[name]), 4) for name in ("value", "low", "high"))
     return {"x": x, "y": y, "low": low, "high": high, "text": text, "mark": mark}
 
 
 def _curves(report: Report, board: Mapping[str, Any]) -> dict[str, Any]:
-    """Evidence recall over characters of context, a line per method."""
+    """Evidence recall over characters of context, one line per method."""
     question_set, split = board["key"]
     here = report.scores[(report.scores["question_set"] == question_set) & (report.scores["split"] == split)]
     main = list(report.main.get(board["key"], ()))
@@ -274,7 +274,7 @@ def _with_interval(row: Mapping[str, Any]) -> str:
 
 
 def _history_lines(report: Report) -> list[dict[str, Any]]:
-    """The leading measure by time of evaluation, a line per method."""
+    """The leading measure by time of evaluation, one line per method."""
     if report.history is None:
         return []
     charts = []
@@ -306,7 +306,7 @@ def _evaluated(method: str, row: Mapping[str, Any]) -> dict[str, Any]:
     elif not pd.isna(row["p_vs_accepted"]) and row["p_vs_accepted"] < ALPHA:
         mark = "rise"
     if mark:
-        text += f", significant {mark} against the accepted scores (p {p_text(row['p_vs_accepted'])})"
+        text += f", significant {mark} from the accepted scores (p {p_text(row['p_vs_accepted'])})"
     return _point(int(time.timestamp()), row, text, mark)
 
 
@@ -340,7 +340,7 @@ def _counts(rows: pd.DataFrame) -> dict[str, int]:
 
 
 def _choice(choice: Mapping[str, Any]) -> dict[str, Any]:
-    """What a router chose in training and test, as shares."""
+    """Shares of the levels that a router chose in training and test."""
     rows = []
     for when in ("training", "test"):
         counts = np.asarray(choice[when], float)
@@ -350,7 +350,7 @@ def _choice(choice: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _answer_points(answers: pd.DataFrame | None) -> list[dict[str, Any]]:
-    """Exact match and F1 over what is read, a point per way of answering."""
+    """Exact match and F1 over tokens read, one point per answering method."""
     charts = []
     for name, part in answers.groupby("question_set", sort=False) if answers is not None and len(answers) else ():
         for measure in ANSWER_MEASURES:
@@ -375,7 +375,7 @@ def _answer_points(answers: pd.DataFrame | None) -> list[dict[str, Any]]:
 
 
 def _answer_tables(report: Report) -> dict[str, Any]:
-    """Ways of answering by question set, and the quality of BriefContext's preflight, as rows of text."""
+    """Answering methods by question set, and the quality of BriefContext's preflight, as rows of text."""
     answers = report.answers
     if answers is None or answers.empty:
         return {"boards": [], "preflight": []}

@@ -43,15 +43,15 @@ def rank_questions(
     weights: Mapping[str, np.ndarray],
     k: int,
 ) -> Iterator[pa.Table]:
-    """One table a method.
+    """One table per method.
 
     Args:
         name: The question set.
-        questions: Those that are ranked for.
-        methods: In the order of the tables.
-        retrieval: Asked these questions.
-        weights: By kind of method, where it does not find its own (`oracle`): float array of shape (questions, levels).
-        k: Passages that are passed on.
+        questions: The questions.
+        methods: The methods, in the order of the tables.
+        retrieval: Retrieval for these questions.
+        weights: By kind of method, if it does not compute its own (`oracle`): float array of shape (questions, levels).
+        k: Number of passages per question.
     """
     for method in methods:
         if method.kind == "random":
@@ -68,10 +68,10 @@ def run_table(name: str, questions: Sequence[Question], method: str, found: Pass
 
     Args:
         name: The question set.
-        questions: Those that passages were found for, in order.
+        questions: The questions of the passages, in order.
         method: Name of the method.
         found: The passages.
-        corpora: Those of the question set.
+        corpora: The corpora of the question set.
 
     Returns:
         Columns as in `SCHEMA`; ranks from 1, tokens as `Corpora.tokens_in` counts them.
@@ -94,7 +94,7 @@ def run_table(name: str, questions: Sequence[Question], method: str, found: Pass
 
 
 def _coded(numbers: np.ndarray, values: pa.Array) -> pa.Array:
-    """Values by number; equal values share a code."""
+    """Values encoded as numbers; equal values share a code."""
     coded = values.dictionary_encode()
     return pa.DictionaryArray.from_arrays(coded.indices.take(pa.array(numbers, pa.int32())), coded.dictionary)
 

@@ -1,6 +1,6 @@
-"""What is left of a damaged history. No run can measure again what was measured then.
+"""Recover the intact part of a damaged history, because past evaluations cannot be repeated.
 
-The history is stored twice: as a table, and as lines of JSON, one an evaluation, each with its own checksum. Damage to
+The history is stored twice: as a table, and as lines of JSON, one per evaluation, each with its own checksum. Damage to
 one file loses nothing; damage to both loses the evaluations whose lines are damaged.
 """
 
@@ -22,13 +22,13 @@ TABLE, LINES, ACCEPTED = "history.parquet", "history.jsonl", "accepted.parquet"
 
 @dataclass
 class Remains:
-    """What is left of a history.
+    """The intact part of a history.
 
     Attributes:
-        table: Its evaluations in order of time, as `history.rows` gives them; None where none is left.
-        accepted: As `history.leading` gives it, of the evaluation that was accepted last; None where it is lost.
-        basis: Time, scores and configuration of that evaluation; None where they are lost.
-        known: Times of evaluations that it had, ISO 8601, as far as anything left of it tells.
+        table: Its evaluations in order of time, from `history.rows`; None if none is left.
+        accepted: Result of `history.leading` for the last accepted evaluation; None if it is lost.
+        basis: Time, scores and configuration of that evaluation; None if they are lost.
+        known: Times of all evaluations known to have been in it, ISO 8601.
         broken: Number of lines that cannot be read.
     """
 
@@ -39,13 +39,13 @@ class Remains:
     broken: int = 0
 
     def lost(self, table: pd.DataFrame) -> list[str]:
-        """What is not in the table that is made from it, a phrase each."""
+        """The lost parts, one phrase each."""
         missing = sorted(self.known - set(times(table)))
         if not missing and self.broken and not self.known:
             missing = [f"{self.broken} of unknown date"]
         lost = [f"the evaluation of {time}" for time in missing]
         there = self.table is not None or self.known
-        return [*lost, *(["the scores accepted last"] if there and (self.accepted is None or not self.basis) else [])]
+        return [*lost, *(["the last accepted scores"] if there and (self.accepted is None or not self.basis) else [])]
 
 
 def times(table: pd.DataFrame) -> list[str]:
@@ -54,7 +54,7 @@ def times(table: pd.DataFrame) -> list[str]:
 
 
 def lines(table: pd.DataFrame, basis: Mapping[str, str]) -> str:
-    """A history as lines of JSON, with the evaluation that was accepted last as the last one."""
+    """A history as lines of JSON; the last line is the last accepted evaluation."""
     dtypes = {name: str(dtype) for name, dtype in table.dtypes.items()}
     found: list[dict[str, Any]] = []
     for time, part in table.groupby("time", sort=False):
@@ -62,13 +62,13 @@ def lines(table: pd.DataFrame, basis: Mapping[str, str]) -> str:
         rows = part.drop(columns="time").astype(object).to_dict("records")
         found.append({"evaluation": iso, "dtypes": dtypes, "rows": rows})
     found.append({"accepted": dict(basis)})
-    # What is sealed is what a reader gets.
+    # Seal the values exactly as a reader gets them.
     plain = [json.loads(json.dumps(one)) for one in found]
     return "".join(json.dumps({**one, "seal": digest(one)}, ensure_ascii=False) + "\n" for one in plain)
 
 
 def remains(folder: Path) -> Remains:
-    """What is left in the folder of a history, and in what was moved aside in it."""
+    """The intact part of the files in the folder of a history, including files moved aside."""
     found = Remains()
     sums: dict[str, str] = {}
     files = sorted((path for path in folder.rglob("*") if path.is_file()), key=lambda path: path.stat().st_mtime)
@@ -86,7 +86,7 @@ def remains(folder: Path) -> Remains:
                 found.accepted = table
     seen: set[str] = set()
     kept = []
-    # The table first: it has every evaluation as it was written.
+    # The table first: it has every evaluation as originally written.
     for table in sorted(tables, key=len, reverse=True):
         new = table[[pd.Timestamp(time).isoformat() not in seen for time in table["time"]]]
         seen |= set(times(table))
@@ -108,7 +108,7 @@ def _of_manifest(path: Path, found: Remains, sums: dict[str, str]) -> None:
 
 
 def _of_parquet(path: Path, sums: Mapping[str, str]) -> pd.DataFrame | None:
-    """A table whose bytes are those of its manifest, or that no manifest tells of."""
+    """A table whose bytes match its manifest, or that is in no manifest."""
     try:
         data = path.read_bytes()
         if hashlib.sha256(data).hexdigest() != sums.get(path.name, hashlib.sha256(data).hexdigest()):

@@ -1,6 +1,6 @@
-"""Means over questions, how sure they are, and how they compare with the best single level or another baseline.
+"""Means over questions, with intervals and comparisons with the best single level or another baseline.
 
-Intervals and tests draw documents, not questions: see `significance`.
+Intervals and tests resample documents, not questions: see `significance`.
 """
 
 from __future__ import annotations
@@ -15,9 +15,9 @@ from mog_assets.evaluation.measures import LOWER_IS_BETTER, measure_names
 from mog_assets.retrieval.methods import CONTROLS
 from mog_assets.significance import compare_cells
 
-# What a comparison with a baseline adds to a mean.
+# Columns that a comparison with a baseline adds to a mean.
 COMPARED = ("difference", "difference_low", "difference_high", "effect", "p", "detectable")
-# Stands for the project that changes are compared with.
+# Name of the baseline when two projects are compared.
 _NO_CHANGE = "no change"
 COLUMNS = (
     "question_set",
@@ -47,22 +47,22 @@ def compare(per_question: pd.DataFrame, measures: Sequence[str], baseline: str |
 
     Args:
         per_question: Columns `question`, `document` (what the question is about), `cell` and every measure: one row
-            for each question and cell, no number missing.
+            for each question and cell, without missing values.
         measures: Names of the measures.
-        baseline: The cell that the others are compared with; None for none.
-        seed: Of resamples and random signs.
+        baseline: The cell that the others are compared with, or None.
+        seed: Seed of resamples and random signs.
 
     Returns:
         A row per cell (in the order of `per_question`) and measure: cell, measure, value with its 95 % bootstrap
-        interval low … high over documents, n questions on so many documents; difference (mean paired difference, cell
+        interval low … high over documents, n questions, number of documents; difference (mean paired difference, cell
         minus baseline) with its interval difference_low … difference_high, effect (`significance.effect_size`), p
-        (two-sided paired permutation test over documents, Holm-corrected over the cells, for each measure by itself)
-        and detectable (the smallest difference that would have been shown with a power of .8 at .05 divided by the
-        number of cells compared, which is what Holm's first step asks for). These six are NaN for the baseline itself
-        and without one. Where less is better a negative difference is good.
+        (two-sided paired permutation test over documents, Holm-corrected over the cells, separately for each measure)
+        and detectable (the smallest difference detected with a power of .8 at .05 divided by the number of cells
+        compared, as Holm's first step requires). These six are NaN for the baseline itself and without one. If less is
+        better, a negative difference is good.
 
     Raises:
-        ValueError: a question lacks a cell, has it twice or without a number, or the baseline is no cell.
+        ValueError: a question lacks a cell, has it twice or without a number, or the baseline is not a cell.
     """
     cells, documents, values = cell_values(per_question, "cell", measures)
     if baseline is not None and baseline not in cells:
@@ -80,20 +80,20 @@ def side_by_side(
 
     Args:
         ours: A row for each question set, split, method and question: those columns, document, and the measures.
-        theirs: The same of the other project; its documents do not matter.
+        theirs: The same table of the other project; its documents are ignored.
         measures: Names of the measures.
         seed: Of resamples and random signs.
 
     Returns:
         By question set and split: a row per method and measure with the columns of `compare` (cell is the method),
-        where value is our mean, and `other`, theirs; differences are theirs minus ours, corrected by Holm over methods.
+        where value is our mean and `other` theirs; differences are theirs minus ours, Holm-corrected over methods.
     """
     keys = ["question_set", "split", "method", "question"]
     both = ours[[*keys, "document", *measures]].merge(theirs[[*keys, *measures]], on=keys, suffixes=("", " theirs"))
     both = both[~both["method"].isin(CONTROLS)]
     found = {}
     for (question_set, split), part in both.groupby(["question_set", "split"], sort=False):
-        # A question that is not there for every method is left out for all of them.
+        # A question that some method lacks is left out for all methods.
         counts = part.groupby("question")["method"].nunique()
         part = part[part["question"].isin(counts[counts == part["method"].nunique()].index)]
         if part.empty:
@@ -113,11 +113,11 @@ def side_by_side(
 
 
 def cell_values(table: pd.DataFrame, column: str, measures: Sequence[str]) -> tuple[list[str], np.ndarray, np.ndarray]:
-    """A table per question as an array; tests are paired, so every cell must have every question.
+    """A table with a row per question and cell, as an array; tests are paired, so every cell must have every question.
 
     Args:
         table: Columns `question`, `document`, `column` and every measure.
-        column: Names the cell of each row.
+        column: The column with the cell of each row.
         measures: Names of the measures.
 
     Returns:
@@ -125,7 +125,7 @@ def cell_values(table: pd.DataFrame, column: str, measures: Sequence[str]) -> tu
         shape (questions, cells, measures), questions sorted by id.
 
     Raises:
-        ValueError: there is no row; a question lacks a cell, has it twice, or without a number.
+        ValueError: there is no row; or a question lacks a cell, has it twice, or without a number.
     """
     question, questions = pd.factorize(table["question"].astype(str), sort=True)
     cell, cells = pd.factorize(table[column].astype(str))
@@ -137,7 +137,7 @@ def cell_values(table: pd.DataFrame, column: str, measures: Sequence[str]) -> tu
         where = f"{questions[first // len(cells)]!r} in {cells[first % len(cells)]!r}"
         raise ValueError(
             f"per_question: expected one row for every question and {column}, got {rows[first]} of question {where}: "
-            "leave out a question that some lack, or score what is missing as a failure"
+            "leave out questions that some lack, or score missing ones as failures"
         )
     values = np.empty((len(questions), len(cells), len(measures)))
     values[question, cell] = table[list(measures)].to_numpy(np.float64)
@@ -166,17 +166,17 @@ def score(per_question: pd.DataFrame, k: int, seed: int, kinds: Mapping[str, tup
     """Mean of every measure for every method, with its interval and its comparison with the best single level.
 
     Args:
-        per_question: As `measures.evaluate` gives it with the same `k`.
-        k: Number of passages that are passed on.
-        seed: Of the resamples.
-        kinds: Retriever and kind of each method; kind `fixed` marks a single level, those of `CONTROLS` a method that
-            is compared with nothing.
+        per_question: Result of `measures.evaluate` with the same `k`.
+        k: Number of passages per question.
+        seed: Seed of the resamples.
+        kinds: Retriever and kind of each method; kind `fixed` marks a single level, those of `CONTROLS` a method
+            without a comparison.
 
     Returns:
-        A row per question set, split, method and measure, in the order of `COLUMNS`: value with its 95 % bootstrap
-        interval low … high, n questions on so many documents, coverage (the share of questions with any passage),
-        baseline (the method of one level with the best mean under the same retriever: the least where less is better;
-        empty where none ran, and for `CONTROLS`) and the comparison with it as in `compare`, p_vs_best_fixed being p,
+        A row per question set, split, method and measure, with columns `COLUMNS`: value with its 95 % bootstrap
+        interval low … high, n questions, number of documents, coverage (the share of questions with any passage),
+        baseline (the single-level method with the best mean under the same retriever: the lowest if less is better;
+        empty if none ran, and for `CONTROLS`) and the comparison with it as in `compare`, p_vs_best_fixed being p,
         Holm-corrected over the methods of the question set; NaN for the baseline itself.
     """
     names = list(measure_names(k))
@@ -223,7 +223,7 @@ def leaderboard(
 
     Returns:
         A dict per method: method, each measure as `value [low, high]`, p (of `order_by` against the best single level,
-        empty where there is no test) and coverage. A method with several splits has a row for each.
+        empty without a test) and coverage. A method with several splits has a row for each.
     """
     here = scores[scores["question_set"] == question_set]
     rows = []
@@ -240,7 +240,7 @@ def leaderboard(
 
 
 def interval(value: float, low: float, high: float, form: str = ".3f") -> str:
-    """`0.512 [0.480, 0.544]`; of one document, which has no interval, `0.512 [–]`."""
+    """`0.512 [0.480, 0.544]`, or `0.512 [–]` for one document, which has no interval."""
     between = "–" if np.isnan(low) else f"{low:{form}}, {high:{form}}"
     return f"{value:{form}} [{between}]"
 
@@ -251,7 +251,7 @@ def on_documents(questions: int, documents: int) -> str:
 
 
 def p_text(p: float) -> str:
-    """A p-value to three places; empty for none."""
+    """A p-value with three decimals; empty if there is none."""
     if np.isnan(p):
         return ""
     return "<0.001" if p < 0.001 else f"{p:.3f}"

@@ -1,1 +1,1 @@
-"""Soft labels and the router that is trained on them."""
+"""Soft labels and the router trained on them."""

@@ -29,7 +29,7 @@ def _used(settings: Settings, name: str) -> list[str]:
 
 
 def build_soft_labels(family: Family, work: Work) -> None:
-    """Compare the best BM25 chunk of each granularity with what the question's evidence says."""
+    """Compare the best BM25 chunk of each granularity with the question's gold evidence."""
     settings = work.settings
     stored = work.input("questions")
     tables = []
@@ -65,8 +65,8 @@ def _similarities(family: Family, work: Work, corpora: Sequence[str], questions:
 def build_router(family: Family, work: Work) -> None:
     """Train the multi-layer perceptron from query vector to level weights.
 
-    The previous router stays where the new one fails or is significantly worse on questions that neither was trained
-    on; the reason is then part of the artefact.
+    The previous router is kept if training fails or the new router is significantly worse on questions that neither
+    was trained on; the reason is then part of the artefact.
 
     Raises:
         MogError: training failed, and there is no previous router for this encoder and these levels.
@@ -79,14 +79,14 @@ def build_router(family: Family, work: Work) -> None:
     previous, unusable = _previous(family, work)
     try:
         trained, new = _train(family, work, table, vectors, soft.manifest.version)
-    # Whatever training comes to, from too few questions to a full GPU: a router that works is not given up for it.
+    # Whatever makes training fail, from too few questions to a full GPU, must not cost a working router.
     except Exception as error:
         if previous is None:
             raise
         foreseen = isinstance(error, MogError)
         reason = str(error) if foreseen else f"{type(error).__name__}: {error}"
         _keep(work, previous, f"training failed: {' '.join(reason.split())}")
-        # What we raise follows from labels and settings, and would come again; anything else may have passed.
+        # Our own errors follow from labels and settings and would recur; any other error may be temporary.
         work.info["retry"] = not foreseen
         _show(work, previous, table, vectors)
         return
@@ -103,7 +103,7 @@ def build_router(family: Family, work: Work) -> None:
 
 
 def _previous(family: Family, work: Work) -> tuple[router.Router | None, str | None]:
-    """The previous router, if it can take the place of a new one; else why it cannot, None where there is none."""
+    """The previous router if it can replace a new one; else why it cannot, or None if there is none."""
     artefact = work.draft.previous
     if artefact is None:
         return None, None
@@ -116,7 +116,7 @@ def _previous(family: Family, work: Work) -> tuple[router.Router | None, str | N
 def _train(
     family: Family, work: Work, table: pd.DataFrame, vectors: np.ndarray, version: str
 ) -> tuple[router.Trained, router.Router]:
-    """A new router, sealed with what it was trained on."""
+    """A new router, sealed with facts about its training data."""
     settings = work.settings
     if table.empty:
         raise MogError(
@@ -151,27 +151,27 @@ def _train(
 def _worse(
     work: Work, previous: router.Router, trained: router.Trained, table: pd.DataFrame, vectors: np.ndarray
 ) -> str | None:
-    """Why the previous router stays: by the labels of now, on questions that neither was trained on."""
+    """Why the previous router is kept, by the current labels on questions that neither was trained on."""
     assert work.draft.previous is not None
     earlier = pd.read_parquet(work.draft.previous.path("questions.parquet"))
     rows = router.unseen(table, trained.held_out, earlier)
     targets, groups = np.stack(table["label"])[rows], table["group"][rows].tolist()
     found = router.compare(previous.weights, trained.weights, vectors[rows], targets, groups, work.settings.seed)
-    work.show_table("new router against the previous one: loss on questions that neither was trained on", [found])
+    work.show_table("loss of the new and the previous router on questions that neither was trained on", [found])
     work.info["comparison"] = {name: None if np.isnan(value) else value for name, value in found.items()}
     if not (found["new"] > found["previous"] and found["p"] < router.ALPHA):
         return None
     return (
         f"the new router is significantly worse: loss {found['new']:.4f} against {found['previous']:.4f} of the "
-        f"previous one on {found['questions']} questions on {found['groups']} documents that neither was trained on "
+        f"previous one on {found['questions']} questions about {found['groups']} documents that neither was trained on "
         f"(paired permutation test, p = {found['p']:.4f})"
     )
 
 
 def _write(work: Work, new: router.Router, trained: router.Trained, table: pd.DataFrame) -> None:
-    """Make a new router the artefact."""
+    """Store a new router as the artefact."""
     path, there = work.file(router.WEIGHTS, new.facts)
-    # The file of a router that was found damaged has the same name where training gave the same weights.
+    # The file of a damaged router has the same name if training gave the same weights.
     if not there or path.read_bytes() != router.encoded(new):
         with work.writing(path) as temporary:
             temporary.write_bytes(router.encoded(new))
@@ -191,7 +191,7 @@ def _write(work: Work, new: router.Router, trained: router.Trained, table: pd.Da
 
 
 def _keep(work: Work, previous: router.Router, reason: str) -> None:
-    """Leave the previous router in use, and say why."""
+    """Keep the previous router and record why."""
     artefact = work.draft.previous
     assert artefact is not None
     trained = artefact.manifest.info["trained"]
@@ -206,7 +206,7 @@ def _keep(work: Work, previous: router.Router, reason: str) -> None:
 
 
 def _show(work: Work, used: router.Router, table: pd.DataFrame, vectors: np.ndarray) -> None:
-    """What the router in use is, and what it says of the training questions."""
+    """Show facts about the current router and its outputs for the training questions."""
     facts = {**used.facts, "training": json.dumps(used.facts["training"])}
     work.show_table("facts", [{"fact": name, "value": value} for name, value in facts.items()])
     if table.empty:
@@ -218,12 +218,12 @@ def _show(work: Work, used: router.Router, table: pd.DataFrame, vectors: np.ndar
 
 
 def _text(message: str) -> str:
-    """A message as Markdown: nothing in it is read as HTML."""
+    """A message as Markdown, with HTML escaped."""
     return message.replace("<", "&lt;")
 
 
 def recipes(settings: Settings) -> list[Recipe]:
-    """The recipes of this stage; there is no router without questions to train it on."""
+    """The recipes of this stage; without training questions there is no router."""
     if not any(_used(settings, name) for name in settings.question_sets):
         return []
     levels = settings.level_range
@@ -241,8 +241,8 @@ def recipes(settings: Settings) -> list[Recipe]:
             Recipe(
                 key=family.labels,
                 build=partial(build_soft_labels, family),
-                description=f"Which of {family.names[0]} to {family.names[-1]} says most of what the gold evidence "
-                "says, for every question.",
+                description=f"Soft labels: which of {family.names[0]} to {family.names[-1]} matches the gold evidence "
+                "best, for every question.",
                 group=GROUP,
                 deps=(*deps, "questions"),
                 partitioned=False,

@@ -1,4 +1,4 @@
-"""What must hold of soft labels before they replace what was there, and what is said of a router."""
+"""Checks of soft labels and routers before they replace the previous ones."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from mog_assets.routing import router
 
 
 def soft_label_values(granularities: int) -> Check:
-    """Labels of so many granularities."""
+    """Check of labels with this number of granularities."""
 
     def values(work: Work) -> str | None:
         table = pd.read_parquet(work.draft.path("labels.parquet"))
@@ -21,14 +21,14 @@ def soft_label_values(granularities: int) -> Check:
         wrong = int((~np.isclose(rows, expected).all(axis=1)).sum()) if rows.shape[1] == granularities else len(rows)
         return f"{wrong} of {len(rows)} labels are not {first}/{second}/0 of {granularities}" if wrong else None
 
-    return Check("label_values", "Every label has the two values once each, and 0 elsewhere.", values)
+    return Check("label_values", "Every label has each of the two values once, and 0 elsewhere.", values)
 
 
 def _alive(work: Work) -> str | None:
     weights = load_file(work.draft.path(router.WEIGHTS))
     if bad := [name for name, array in weights.items() if not np.isfinite(array).all()]:
         return f"{', '.join(bad)}: not all weights are finite"
-    # The draft is judged by its file, on questions of its own making: any two directions must be told apart.
+    # The draft is checked by its file on generated queries: its outputs must differ between any two directions.
     size = weights["layer0.weight"].shape[1]
     outputs = router.predict(weights, np.concatenate([np.eye(size), -np.eye(size)]).astype(np.float32))
     return router.weights_fault(outputs, "directions")
@@ -45,7 +45,7 @@ def _new(work: Work) -> str | None:
 
 NEW_ROUTER_IS_USED = Check(
     "new_router_is_used",
-    "The router that was trained last is in use; where it failed or was worse, the one before it is.",
+    "The latest router is in use; if its training failed or it was worse, the previous one is.",
     _new,
     blocking=False,
 )

@@ -1,4 +1,4 @@
-"""What a router chooses between: levels of chunks, or hops of the sentence graph."""
+"""The granularities of a router: levels of chunks, or hops of the sentence graph."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ class Family:
     Attributes:
         kind: The method that the router serves.
         labels: Key of the soft labels.
-        names: What people call the granularities, finest first.
+        names: Display names of the granularities, finest first.
     """
 
     kind: str

@@ -36,19 +36,19 @@ class Rows(Protocol):
 def similarities(
     asked: Retrieval, questions: Sequence[Question], method: str, graph: bool, encode: Encode
 ) -> np.ndarray:
-    """How much the best BM25 chunk of each granularity resembles the label text of each question.
+    """Similarity of the best BM25 chunk of each granularity to the label text of each question.
 
     Args:
-        asked: The corpora, asked these questions.
+        asked: Retrieval over the corpora for these questions.
         questions: n questions.
         method: `embedding`, `tfidf` or `hitrate`.
         graph: Whether granularities are hops of the sentence graph, not levels.
-        encode: Turns the label texts of questions without evidence into vectors, where the method needs them.
+        encode: Encodes the label texts of questions without evidence, if the method needs vectors.
 
     Returns:
         float64 array of shape (n, granularities), finest first; 0 where no chunk was found.
 
-    References: Zhong et al. 2024, section 3.2; SYSTEMS.md section 1.
+    References: Zhong et al. 2024, section 3.2.
     """
     corpora, ranker = asked.corpora, asked.ranker("bm25", graph)
     granularities = range(1, ranker.chunks.count + 1)
@@ -79,17 +79,17 @@ def label_table(
     similarities: np.ndarray,
     values: tuple[float, float],
 ) -> pd.DataFrame:
-    """Soft labels with what a router is trained on beside them; a row for each question that has a label.
+    """Soft labels with the other columns a router is trained on; one row per question that has a label.
 
     Args:
-        name: Of the question set.
+        name: Name of the question set.
         questions: n questions.
         train: Splits that routers are trained on.
         similarities: See `soft_labels`.
         values: See `soft_labels`.
 
     Returns:
-        As `COLUMNS`; questions on one document are a group.
+        Table with `COLUMNS`; questions about one document form a group.
     """
     labels = soft_labels(similarities, values)
     table = pd.DataFrame(
@@ -108,11 +108,11 @@ def label_table(
 
 
 def soft_labels(similarities: np.ndarray, values: tuple[float, float]) -> np.ndarray:
-    """What the router should say of each question: `values` at its two most similar levels, 0 elsewhere.
+    """Target of the router for each question: `values` at its two most similar levels, 0 elsewhere.
 
     Args:
-        similarities: Of the label text and the best chunk of each level, shape (n, levels), finest level first.
-        values: For the most similar level and for the second; equal levels go by fineness.
+        similarities: Similarity of the label text and the best chunk of each level, shape (n, levels), finest first.
+        values: Values of the most similar and the second most similar level; the finer level wins a tie.
 
     Returns:
         float32 array of shape (n, levels). A row without a similarity above 0 is all zeros: the question has no label.
@@ -128,11 +128,11 @@ def soft_labels(similarities: np.ndarray, values: tuple[float, float]) -> np.nda
 
 
 def label_text(question: Question, texts: Mapping[tuple[str, str], str]) -> str:
-    """The text that chunks are compared with: gold evidence where there is some, else "question answer".
+    """The text that chunks are compared with: the gold evidence if there is any, else "question answer".
 
     Args:
         question: A training question.
-        texts: Text of every document that holds evidence, by corpus and document id.
+        texts: Text of every document with evidence, by corpus and document id.
     """
     if question.evidence:
         return "\n".join(texts[e.corpus, e.doc][e.start : e.end] for e in question.evidence)
@@ -144,9 +144,9 @@ def best_chunks(searcher: Searcher, levels: Sequence[int], questions: int) -> np
     """The best chunk of each level over all corpora, for every question.
 
     Args:
-        searcher: Of n questions.
+        searcher: Searches for n questions.
         levels: Finest first.
-        questions: n.
+        questions: Number of questions, n.
 
     Returns:
         int64 array of shape (n, levels): chunks as `Hits` numbers them, −1 where none scored.
@@ -165,7 +165,7 @@ def similarities_embedding(labels: np.ndarray, tables: Mapping[int, Rows], best:
     Args:
         labels: Unit vectors, shape (n, size).
         tables: Unit vectors of the chunks, by level.
-        best: From `best_chunks`, for the levels of `tables`, finest first.
+        best: Result of `best_chunks` for the levels of `tables`, finest first.
 
     Returns:
         float64 array of shape (n, levels), 0 where there is no chunk.
@@ -202,8 +202,8 @@ def similarities_tfidf(
 ) -> np.ndarray:
     """Cosine of the tf-idf vectors of the label and of the best chunk of each level.
 
-    A term occurring tf times weighs tf · (log((1 + N) / (1 + df)) + 1), with N chunks and df of the finest level over
-    all corpora; a term that is in no chunk has df = 0 and lengthens the label's vector.
+    A term that occurs tf times has the weight tf · (log((1 + N) / (1 + df)) + 1), with N chunks and df of the finest
+    level over all corpora; a term in no chunk has df = 0 and lengthens the label's vector.
 
     Args:
         label_terms: Tokens of n label texts, repetitions included.
@@ -231,13 +231,13 @@ def evidence_vectors(
 ) -> np.ndarray:
     """Vectors of gold evidence: means of the level-1 vectors under it, weighted by the characters in common.
 
-    Nothing has to be encoded for them, and they are made as those of coarser chunks are
-    (`benchmarks/README.md` has the comparison with encoding the evidence).
+    They need no encoding and are computed like the vectors of coarser chunks
+    (`benchmarks/README.md` compares this with encoding the evidence).
 
     Args:
         questions: Any n questions.
-        position: Of every document in the layout, by corpus and id.
-        layout: Of all corpora.
+        position: Position of every document in the layout, by corpus and id.
+        layout: The layout of all corpora.
         table: Their level-1 vectors.
 
     Returns:
@@ -297,7 +297,7 @@ def _products(
             here = np.flatnonzero((chunk >= start) & (chunk < end))
             chunks, chunk_terms = _rows(part, chunk[here] - start)
             ids = np.array([number.get(t, -1) for t in chunk_terms], np.int64)
-            # Weighted before the terms that are in no label are left out: they lengthen the chunk's vector.
+            # Weighted before terms in no label are dropped, because those lengthen the chunk's vector.
             shared = weigh(chunks, chunk_terms)[:, ids >= 0]
             product = labels[here][:, ids[ids >= 0]].multiply(shared).sum(axis=1)
             result[here, column] = np.asarray(product).ravel()

@@ -1,4 +1,4 @@
-"""Pictures of the router."""
+"""Plots of the router."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from mog_assets.plots import new_figure, plain, png
 
 
 def loss_curve(curve: Sequence[Mapping[str, float]], best_epoch: int) -> bytes:
-    """Loss by epoch.
+    """Plot of the loss by epoch.
 
     Args:
         curve: Dicts with epoch, train_loss and validation_loss.
@@ -29,7 +29,7 @@ def loss_curve(curve: Sequence[Mapping[str, float]], best_epoch: int) -> bytes:
 
 
 def weights_by_kind(kinds: Sequence[str], weights: np.ndarray) -> bytes:
-    """Mean weight of each level for each kind of question.
+    """Plot of the mean weight of each level for each kind of question.
 
     Args:
         kinds: Names of the rows.

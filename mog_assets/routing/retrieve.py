@@ -1,4 +1,4 @@
-"""Passages for questions by any method: levels or hops, one of them or the mix of a router, within topics or not."""
+"""Passages for questions by any method: levels or hops, fixed or weighted by a router, within topics or not."""
 
 from __future__ import annotations
 
@@ -21,25 +21,25 @@ from mog_assets.tools import Tools
 from mog_assets.topics.assign import read_topics
 from mog_assets.topics.model import OUTLIER, TopicModel, open_model
 
-# The router of each family of granularities, by kind of method.
+# Key of the router of each kind of method.
 ROUTERS = {"mog": "router", "mogg": "hop_router"}
 
 
 @dataclass(frozen=True)
 class Needs:
-    """Assets that methods read: those of every corpus, and those of all corpora."""
+    """Keys of the assets that methods read: partitioned ones and unpartitioned ones."""
 
     per_corpus: tuple[str, ...]
     shared: tuple[str, ...]
 
     @property
     def keys(self) -> tuple[str, ...]:
-        """All of them."""
+        """All keys."""
         return (*self.per_corpus, *self.shared)
 
 
 def needs(methods: Sequence[Method], settings: Settings) -> Needs:
-    """What some methods are ranked from."""
+    """The assets that some methods need for ranking."""
     if not methods:
         return Needs((), ())
     retrievers = {m.retriever for m in methods if not m.graph}
@@ -62,21 +62,21 @@ def needs(methods: Sequence[Method], settings: Settings) -> Needs:
 
 
 def graph_of_question_sets(settings: Settings) -> list[str]:
-    """The key of the graph over all corpora of a question set, where the settings ask for one."""
+    """The key of the graph over all corpora of a question set, if it is configured."""
     return ["question_set_graph"] if settings.graph.across == "question_set" else []
 
 
 @dataclass(frozen=True)
 class Retrieval:
-    """Questions, and what their passages by one method after the other have in common, each computed once.
+    """Questions, with the data shared by all retrieval methods, each computed once.
 
     Args:
-        corpora: Those of the question set.
-        queries: The questions alone, never their options.
-        encode: Texts to vectors; called only where vectors are needed.
-        encoder: Gives the fingerprint of what encodes; called only where vectors are needed.
+        corpora: The corpora of the question set.
+        queries: The questions, without their options.
+        encode: Texts to vectors; called only if vectors are needed.
+        encoder: Gives the fingerprint of the encoder; called only if vectors are needed.
         vector_store: Holds the collections.
-        opened: What does not depend on the questions: the graph, the topic model.
+        opened: Data that does not depend on the questions: the graph, the topic model.
     """
 
     corpora: Corpora
@@ -91,14 +91,14 @@ class Retrieval:
     def open(
         cls, tools: Tools, read: Read, corpora: Sequence[str], queries: Sequence[str] = (), keep: bool = False
     ) -> Retrieval:
-        """The one door to what the graph holds: for the command, for assets and for experiments.
+        """Open the artefacts of the graph for retrieval; used by the command, by assets and by experiments.
 
         Args:
             tools: The resources.
             read: Reads an asset of a corpus, or one of all corpora, from the store.
             corpora: Names of the corpora that are searched together.
-            queries: The questions; `again` asks others.
-            keep: Leave indexes open: for questions that come a few at a time.
+            queries: The questions; `again` replaces them.
+            keep: Leave indexes open, for a few questions at a time.
 
         Raises:
             MissingArtefact: a corpus has not been materialised.
@@ -141,7 +141,7 @@ class Retrieval:
         return self.topic_model.assign(self.vectors)
 
     def weights(self, kind: str) -> np.ndarray:
-        """What a router says of every question: float array of shape (questions, granularities).
+        """Router weights of every question: float array of shape (questions, granularities).
 
         Args:
             kind: `mog` or `mogg`.
@@ -160,13 +160,12 @@ class Retrieval:
     def rank(self, method: Method, k: int, weights: np.ndarray | None = None) -> Passages:
         """The passages of every question.
 
-        Args:
-            method: Any but a control; any but `oracle` finds its own weights.
-            k: How many are passed on.
-            weights: float array of shape (questions, granularities) instead.
+        With topics, an outlier or a question with fewer than k passages of its topic gets passages of all topics.
 
-        References: SYSTEMS.md section 4 for topics: an outlier, or a question with fewer than k passages of its topic,
-        gets passages of all topics.
+        Args:
+            method: Any method except a control; all except `oracle` compute their own weights.
+            k: Number of passages.
+            weights: float array of shape (questions, granularities) to use instead.
         """
         if weights is None and method.routed:
             weights = self.weights(method.kind)
@@ -178,7 +177,7 @@ class Retrieval:
         return _stacked(of_topic.at(kept[of_topic.question]), found.at(~kept[found.question]))
 
     def fell_back(self, method: Method, k: int, weights: np.ndarray | None = None) -> np.ndarray:
-        """Which questions `rank` gives passages of all topics, bool of shape (questions,)."""
+        """Questions for which `rank` returns passages of all topics, bool of shape (questions,)."""
         if weights is None and method.routed:
             weights = self.weights(method.kind)
         return self._too_few(self._of_topic(method, weights), k)
@@ -195,10 +194,10 @@ class Retrieval:
         """The ranker of a retriever over levels, or of BM25 over the sentence graph.
 
         Raises:
-            ValueError: there is no retriever: the method is a control, which `retrieval.controls` finds passages for.
+            ValueError: the method is a control, which has no retriever; `retrieval.controls` gives its passages.
         """
         if retriever is None:
-            raise ValueError("retriever: expected one of bm25, dense, hybrid, got None: controls search nothing")
+            raise ValueError("retriever: expected one of bm25, dense, hybrid, got None: controls do not search")
         key = (retriever, graph, topics)
         if key not in self._known:
             chunks = (
@@ -242,19 +241,19 @@ class Retrieval:
 
     @cached_property
     def _node_topics(self) -> list[np.ndarray]:
-        """Topics of the level-1 chunks that nodes begin in, per corpus: those of their neighbourhoods as well."""
+        """Topics of the level-1 chunks in which nodes begin, per corpus; they also apply to the neighbourhoods."""
         found = []
         for chunks, nodes, topics in zip(
             self.corpora.layouts, self.neighbourhoods.layouts, self._chunk_topics(1), strict=True
         ):
-            # Spans of a document ascend.
+            # The spans of a document are in ascending order.
             starts, begin = (pairs(layout.document_of, layout.spans[:, 0]) for layout in (chunks, nodes))
             found.append(topics[np.searchsorted(starts, begin, side="right") - 1])
         return found
 
 
 def _stacked(first: Passages, second: Passages) -> Passages:
-    """Passages of different questions as one, ordered by question."""
+    """Passages of different questions combined, ordered by question."""
     order = np.argsort(np.concatenate([first.question, second.question]), kind="stable")
     columns = vars(first).keys()
     return Passages(*(np.concatenate([getattr(first, name), getattr(second, name)])[order] for name in columns))

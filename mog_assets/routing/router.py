@@ -1,6 +1,6 @@
 """The router: a multi-layer perceptron from a query vector to a weight for each level.
 
-Trained with torch; numpy is enough to use it.
+It is trained with torch and applied with numpy.
 
 References: Zhong et al. 2024 (Mix-of-Granularity), section 3.2.
 """
@@ -25,24 +25,24 @@ from resources.store import Artefact
 if TYPE_CHECKING:
     import pandas as pd
 
-# Logical name of the weights among a router's files.
+# Logical name of the weights file of a router.
 WEIGHTS = "router.safetensors"
-# A new router whose loss is greater than the previous one's with a smaller p-value is not used.
+# A new router is not used if its loss is greater than the previous one's with a p-value below this.
 ALPHA = 0.05
 
-# With fewer questions neither part of the data says anything.
+# With fewer questions neither training nor validation is meaningful.
 FEWEST = 10
-# Outputs that vary less between questions do not depend on the question.
+# Outputs that vary less than this between questions count as constant.
 _CONSTANT = 1e-6
 
 
 @dataclass(frozen=True)
 class Router:
-    """A router that may be used.
+    """A verified router.
 
     Attributes:
         weights: See `Trained`.
-        facts: What it was trained on, as `sealed` was given it, and `sha256` of the weights.
+        facts: The facts given to `sealed`, and `sha256` of the weights.
     """
 
     weights: dict[str, np.ndarray]
@@ -56,8 +56,8 @@ class Trained:
     Attributes:
         weights: float32 arrays: `layer0.weight` of shape (out, in), `layer0.bias` of shape (out,), `layer1.weight`, …
         curve: Per epoch: `epoch` (from 1), `train_loss`, `validation_loss`.
-        best_epoch: The epoch of the weights: that of the least validation loss.
-        held_out: Which questions were validated on, bool array of shape (n,); the others were trained on.
+        best_epoch: The epoch of the weights, with the lowest validation loss.
+        held_out: Validation questions, bool array of shape (n,); the others were trained on.
     """
 
     weights: dict[str, np.ndarray]
@@ -81,11 +81,11 @@ def train(
     Args:
         vectors: Query vectors, float of shape (n, size).
         labels: Soft labels, float of shape (n, levels) in [0, 1].
-        groups: For each question what it shares with others, such as its document; a group is never divided between
-            training and validation.
-        settings: Of the router.
-        seed: Of the first weights and of the order of the questions.
-        advance: Called with 1 when an epoch is over.
+        groups: The group of each question, such as its document; a group is never divided between training and
+            validation.
+        settings: Settings of the router.
+        seed: Seed of the initial weights and of the order of the questions.
+        advance: Called with 1 after each epoch.
 
     Raises:
         MogError: there are too few questions or groups, or the loss is not finite.
@@ -100,7 +100,7 @@ def train(
         )
     held_out = validation_rows(groups, settings.validation, "router")
     if not np.isfinite(vectors).all():
-        raise MogError("router: query vectors hold values that are not finite; rematerialize the query vectors")
+        raise MogError("router: query vectors have values that are not finite; rematerialize the query vectors")
     inputs = torch.from_numpy(np.array(vectors, np.float32))
     targets = torch.from_numpy(np.array(labels, np.float32))
     fit, validation = (torch.from_numpy(np.flatnonzero(rows)) for rows in (~held_out, held_out))
@@ -151,16 +151,16 @@ def predict(weights: Mapping[str, np.ndarray], vectors: np.ndarray) -> np.ndarra
 
 
 def chosen_levels(outputs: np.ndarray) -> list[int]:
-    """For how many questions each level has the greatest weight, finest level first.
+    """Number of questions for which each level has the greatest weight, finest level first.
 
     Args:
-        outputs: From `predict`, shape (n, levels).
+        outputs: Result of `predict`, shape (n, levels).
     """
     return np.bincount(outputs.argmax(axis=1), minlength=outputs.shape[1]).tolist()
 
 
 def choices(outputs: np.ndarray) -> np.ndarray:
-    """1 at the level with the greatest weight of each question, 0 elsewhere: float64 of the shape of `outputs`."""
+    """1 at the level with the greatest weight of each question, 0 elsewhere: float64, same shape as `outputs`."""
     return np.eye(outputs.shape[1])[outputs.argmax(axis=1)]
 
 
@@ -187,13 +187,13 @@ def _logits(weights: Mapping[str, np.ndarray], vectors: np.ndarray) -> np.ndarra
 def unseen(questions: pd.DataFrame, held_out: np.ndarray, earlier: pd.DataFrame) -> np.ndarray:
     """Questions that neither a new router nor an earlier one was trained on, so that neither has an advantage.
 
-    A group keeps its part of the data as long as its document keeps its id and the share of validation stays, so that
-    most of what is held out now was held out then. The rest is found by group and by text: a document that was renamed
-    takes questions that were trained on to the other part.
+    A group stays in training or validation as long as its document id and the validation share do not change, so most
+    questions held out now were held out before. The others are found by group and by text: renaming a document can move
+    questions that were trained on to validation.
 
     Args:
         questions: The questions now; columns group and text.
-        held_out: Those the new router was validated on, bool array of shape (n,).
+        held_out: Validation questions of the new router, bool array of shape (n,).
         earlier: The questions of the earlier router; columns group, text and held_out.
 
     Returns:
@@ -212,9 +212,9 @@ def compare(
     groups: Sequence[str],
     seed: int,
 ) -> dict[str, float]:
-    """Two routers on the same questions: mean loss of either, and how likely a difference this large is by chance.
+    """Compare two routers on the same questions: their mean losses, and the p-value of the difference.
 
-    Questions on one document are alike: the paired permutation test draws signs of groups.
+    Questions about one document are not independent: the paired permutation test draws signs per group.
 
     Args:
         previous: Weights of one router.
@@ -222,12 +222,12 @@ def compare(
         vectors: Query vectors that neither was trained on, shape (n, size).
         labels: Their soft labels, shape (n, levels).
         groups: The group of each question, such as its document.
-        seed: Of the signs.
+        seed: Seed of the signs.
 
     Returns:
         questions, groups, previous and new (mean losses, NaN without questions) and p (two-sided).
     """
-    # It imports scipy.stats, which takes longer than answering a question with a router.
+    # It imports scipy.stats, which takes longer than routing a question.
     from mog_assets.significance import by_document, permutation_p
 
     before, after = (losses(weights, vectors, labels) for weights in (previous, new))
@@ -242,7 +242,7 @@ def compare(
 
 
 def sealed(weights: Mapping[str, np.ndarray], facts: Mapping[str, Any]) -> Router:
-    """A router whose facts name the checksum of its weights.
+    """A router whose facts include the checksum of its weights.
 
     Args:
         weights: See `Trained`.
@@ -253,12 +253,12 @@ def sealed(weights: Mapping[str, np.ndarray], facts: Mapping[str, Any]) -> Route
 
 
 def encoded(router: Router) -> bytes:
-    """A safetensors file that says itself what it is; equal routers give equal bytes."""
+    """A self-describing safetensors file; equal routers give equal bytes."""
     return encode(router.weights, router.facts)
 
 
 def open_router(stored: Artefact, encoder: str, levels: int) -> Router:
-    """The router in the store, to be used with an encoder and levels. There is no other way to a router.
+    """Load the router from the store, for an encoder and a number of levels. Every use of a router goes through this.
 
     Args:
         stored: The artefact.
@@ -273,14 +273,14 @@ def open_router(stored: Artefact, encoder: str, levels: int) -> Router:
     for name, unit, here in (("encoder", "vectors of encoder", encoder), ("levels", "number of levels", levels)):
         if router.facts[name] != here:
             raise MogError(
-                f"router {stored.path(WEIGHTS)}: was trained for {unit} {router.facts[name]}, the configuration gives "
+                f"router {stored.path(WEIGHTS)}: was trained for {unit} {router.facts[name]}, the configuration has "
                 f"{here}: run `mog run`"
             )
     return router
 
 
 def is_intact(stored: Artefact) -> bool:
-    """Whether the file is the router that was stored."""
+    """Whether the file is intact."""
     try:
         _checked(stored)
     except MogError:
@@ -289,7 +289,7 @@ def is_intact(stored: Artefact) -> bool:
 
 
 def _checked(stored: Artefact) -> Router:
-    """The router in the store, whatever it was trained for."""
+    """The router in the store, without checking encoder and levels."""
     path = stored.path(WEIGHTS)
     try:
         weights, facts = decode(read(stored, WEIGHTS, "router"))
@@ -319,11 +319,11 @@ def _checksum(weights: Mapping[str, np.ndarray]) -> str:
 
 
 def weights_fault(outputs: np.ndarray, asked: str = "training questions") -> str | None:
-    """What is wrong with a router that says this; None if nothing is.
+    """What is wrong with a router that has these outputs; None if nothing is.
 
     Args:
-        outputs: From `predict`, shape (n, levels).
-        asked: What the n queries are, for the message.
+        outputs: Result of `predict`, shape (n, levels).
+        asked: Description of the n queries, for the message.
     """
     if bad := int((~np.isfinite(outputs)).any(axis=1).sum()):
         return f"outputs are not finite for {bad} of {len(outputs)} {asked}"
@@ -336,7 +336,7 @@ def weights_fault(outputs: np.ndarray, asked: str = "training questions") -> str
 
 
 def _initial(sizes: Sequence[int], generator: Any) -> list[tuple[Any, Any]]:
-    """Weights and biases as torch's Linear starts them, but from a generator of our own."""
+    """Weights and biases initialised like torch's Linear, but from our own generator."""
     import torch
 
     layers = []
@@ -367,7 +367,7 @@ def _require_finite(losses: Mapping[str, float], epoch: int, settings: RouterSet
 
 
 def _misfit(weights: Mapping[str, np.ndarray]) -> str | None:
-    """How these arrays differ from those of a router; None if they do not."""
+    """Why these arrays are not a router; None if they are."""
     depth = len(weights) // 2
     names = {f"layer{n}.{name}" for n in range(depth) for name in ("weight", "bias")}
     if not weights or set(weights) != names:

@@ -1,1 +1,1 @@
-"""Ask a materialised project for passages and answers."""
+"""Query a materialised project for passages and answers."""

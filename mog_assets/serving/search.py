@@ -1,4 +1,4 @@
-"""What the command line asks of a materialised home: passages, answers, and whether all is as manifests say."""
+"""Search and answer questions in a materialised home."""
 
 from __future__ import annotations
 
@@ -31,13 +31,13 @@ class SearchResult:
 
     Attributes:
         method: Canonical name of the method that ranked them.
-        because: Why that one, where the method was `auto`; else empty.
-        nothing: Why there is no passage; empty where there is one.
-        passages: In rank order: corpus, doc, start, end, level (or hops), score and text; one that is put together from
-            several spans begins with the first, and has all of them as `spans`: (corpus, doc, start, end).
-        weights: Of the granularities by name, where a router weighed them.
-        topic: Number, label and probability of the question's topic, and whether passages of all topics were taken in
-            its place; None where no topic was asked for.
+        because: Why this method was chosen, if the method was `auto`; else empty.
+        nothing: Why there is no passage; empty if there is one.
+        passages: In rank order: corpus, doc, start, end, level (or hops), score and text. A passage of several spans
+            has the first in these fields and all of them as `spans`: (corpus, doc, start, end).
+        weights: Weight of each granularity by name, if a router weighted them.
+        topic: Number, label and probability of the question's topic, and whether passages of all topics were used
+            instead; None if the method does not use topics.
     """
 
     method: str
@@ -49,26 +49,26 @@ class SearchResult:
 
 
 def chosen(settings: Settings, store: Store) -> tuple[Method, str]:
-    """What `auto` stands for, and why: `mog` where there is a trained router, else all levels with equal weights."""
+    """The method that `auto` selects, and why: `mog` with a trained router, else all levels with equal weights."""
     if not settings.trains_routers:
-        return equal_weights(settings), "all levels weigh the same, because no question set has a train split"
+        return equal_weights(settings), "all levels have equal weights, because no question set has a train split"
     if store.find(ROUTERS["mog"]) is None:
-        return equal_weights(settings), "all levels weigh the same, because no router is trained yet: run `mog run`"
-    return parse("mog", settings), "the trained router weighs the levels"
+        return equal_weights(settings), "all levels have equal weights, because no router is trained yet: run `mog run`"
+    return parse("mog", settings), "the trained router weights the levels"
 
 
 def find(settings: Settings, question: str, method_name: str, k: int, names: Sequence[str]) -> SearchResult:
     """The k best passages for a question.
 
     Args:
-        settings: Of the project.
+        settings: The settings of the project.
         question: The question.
         method_name: A method, or `auto`.
         k: How many passages.
         names: The corpora.
 
     Raises:
-        ConfigError: no such method, or one that is of use in an evaluation only.
+        ConfigError: the method does not exist, or works only in an evaluation.
         MissingArtefact: something it needs has not been materialised.
         MogError: the router is damaged, or belongs to another encoder or other levels.
     """
@@ -111,12 +111,12 @@ def find(settings: Settings, question: str, method_name: str, k: int, names: Seq
 
 
 def _nothing(method: Method, weights: dict[str, float] | None) -> str:
-    """Why a method found no passage."""
+    """The reason why a method found no passage."""
     if weights is not None and not any(weights.values()):
-        return f"No passage: the router gives every {'hop' if method.graph else 'level'} the weight 0."
+        return f"No passage: the router gives every {'hop' if method.graph else 'level'} weight 0."
     if method.retriever == "bm25":
         return "No passage has a word in common with the question."
-    return "No passage: there is no vector to compare the question with."
+    return "No passage: there are no vectors to compare the question with."
 
 
 def _weights(retrieval: Retrieval, method: Method) -> dict[str, float] | None:
@@ -141,14 +141,14 @@ def _topic(retrieval: Retrieval, method: Method, k: int) -> dict[str, Any] | Non
 
 @dataclass(frozen=True)
 class AnswerResult:
-    """An answer with all that it rests on.
+    """An answer with its passages, weights and parameters.
 
     Attributes:
         row: The answer, its grades, rounds and cost.
-        method: Canonical name of the way of answering.
-        passages: Those it rests on: corpus, doc, title, spans and text.
-        weights: As `SearchResult.weights`, for the question as it was asked.
-        parameters: What was sent to the language model beside the messages; None where there was none.
+        method: Canonical name of the answering method.
+        passages: The passages it is based on: corpus, doc, title, spans and text.
+        weights: As `SearchResult.weights`, for the original question.
+        parameters: Parameters sent to the language model with the messages; None if no language model was used.
     """
 
     row: AnswerRow
@@ -158,7 +158,7 @@ class AnswerResult:
     parameters: str | None
 
     def to_json(self) -> dict[str, Any]:
-        """As JSON values."""
+        """The result as JSON values."""
         own = {name: getattr(self, name) for name in ("method", "passages", "weights", "parameters")}
         return {**self.row.to_json(), **own}
 
@@ -169,16 +169,16 @@ def ask(
     """Answer a question.
 
     Args:
-        settings: Who answers, and from what.
+        settings: The settings of the project.
         question: The question.
-        method_name: A way of answering; that of the settings named first that retrieves, where none is named.
+        method_name: An answering method; by default the first one in the settings that retrieves.
         options: Text by letter; empty for an open question.
         names: The corpora.
 
     Raises:
         ConfigError: no such method.
         MissingArtefact: something it needs has not been materialised.
-        MogError: no reader can be reached, or an option is named otherwise than by letters and digits.
+        MogError: no reader can be reached, or the name of an option has characters other than letters and digits.
     """
     if method_name:
         how = combination(method_name, settings)
@@ -191,7 +191,7 @@ def ask(
     retrieval = Retrieval.open(tools, tools.store.read, names, keep=True)
     (row,) = answer(tools, retrieval, how, [asked])
     weights = None
-    # A question that the classifier answers without retrieval was weighed by no router.
+    # The router gave no weights if the classifier chose to answer without retrieval.
     if how.retrieval is not None and how.retrieval.routed and row.passages:
         weights = _weights(retrieval.again([question]), how.retrieval)
     parameters = tools.llm.parameters.told() if settings.answering.reader == "openai" else None
