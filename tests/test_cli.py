@@ -174,7 +174,8 @@ def test_retrieve_before_a_run_says_what_to_run(project):
 
 @pytest.mark.parametrize("command", [["scores"], ["export"]])
 def test_what_was_never_measured_cannot_be_shown(project, command):
-    result = called(*command, "--config", project.config)
+    sets = {"q": {"path": "q.jsonl", "corpora": ["notes"], "test": ["dev"]}}
+    result = called(*command, "--config", changed(project, question_sets=sets))
     assert result.exit_code == 1
     assert "has not been materialised: run `mog run`" in one_line(result.stderr)
 
@@ -189,10 +190,10 @@ def test_a_missing_corpus_file_is_one_line_with_its_path(project):
 
 
 def test_an_encoder_that_does_not_load_is_one_line_with_its_name(project):
-    config = changed(project, encoder={"model": "/nonexistent"})
+    config = changed(project, encoder={"model": "nobody/nothing"})
     result = mog("run", "--config", config, HF_HUB_OFFLINE="1")
     assert result.returncode == 1
-    assert "encoder.model" in one_line(result.stderr) and "/nonexistent" in result.stderr
+    assert "encoder.model" in one_line(result.stderr) and "nobody/nothing" in result.stderr
     assert "Traceback" not in result.stdout
 
 

@@ -175,7 +175,8 @@ def test_any_name_of_a_split_can_be_used_and_what_is_not_used_is_shown(asked):
     result = called("run", "--select", "+questions", "--config", project.config)
     assert result.exit_code == 0, result.output
     assert "question_sets.q: questions that are neither trained on nor scored: 2 of split rest" in result.stdout
-    manifest = Store(project.home).read("questions").manifest
+    stored = Store(project.home).read("questions")
+    manifest = stored.manifest
     assert manifest.counts["q: validation"] == 1
     assert "2 of split rest" in manifest.info["faults"]["every_split_is_used"]
-    assert "| rest" in manifest.info["shown"]["splits"]
+    assert "| rest" in stored.shown()["splits"]
