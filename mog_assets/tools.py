@@ -9,8 +9,9 @@ from mog_assets.config import Settings
 from resources.encoder import Encoder
 from resources.engine import Engine
 from resources.llm import OpenAIModel
-from resources.qdrant import VectorStore, connect
+from resources.qdrant import connect
 from resources.store import Store
+from resources.vector_store import VectorStore
 
 
 @dataclass(frozen=True)

@@ -25,7 +25,7 @@ from mog_assets.recipe import is_fresh, materialise
 from mog_assets.retrieval.corpora import Corpora
 from mog_assets.retrieval.tokens import count_bucket, query_terms
 from mog_assets.tools import Tools
-from resources import qdrant
+from resources import qdrant_embedded as qdrant
 from resources.encoder import Encoder
 from resources.points import POINTS, interrupt_with
 
@@ -410,7 +410,7 @@ def test_damaged_rows_are_not_reused(ponds):
 
 @pytest.mark.parametrize("point", ["points upserted", "points deleted"])
 def test_an_interrupted_change_of_points_goes_on_where_it_stopped(ponds, monkeypatch, point):
-    monkeypatch.setattr(qdrant, "_UPSERT_BATCH", 2)
+    monkeypatch.setattr(qdrant, "UPSERT_BATCH", 2)
     for name in "def":
         ponds.put("file", name, "The kingfisher dives. " + ponds.documents["file"][name]["text"], title="Ponds")
     wanted = SimpleNamespace(folder=ponds.folder / "uninterrupted")

@@ -26,7 +26,7 @@ from mog_assets.tools import Tools
 from mog_assets.topics import assets, checks, model, plots
 from mog_assets.topics.assign import read_topics
 from mog_assets.topics.model import OUTLIER, TopicModel, open_model
-from resources import qdrant
+from resources import qdrant_embedded as qdrant
 from resources.encoder import Encoder
 from resources.errors import MogError
 

@@ -243,7 +243,7 @@ def _gib(size: float) -> str:
 
 def qdrant() -> Iterator[Finding]:
     """Check the vector store selected by the environment."""
-    from resources.qdrant import EmbeddedQdrant
+    from resources.qdrant_embedded import EmbeddedQdrant
 
     url, key = os.environ.get("QDRANT_URL"), os.environ.get("QDRANT_API_KEY")
     if not url:

@@ -11,8 +11,8 @@ import numpy as np
 from mog_assets.recipe import Check, Work
 from mog_assets.tools import Tools
 from resources.errors import MogError
-from resources.qdrant import VectorStore
 from resources.store import Artefact
+from resources.vector_store import VectorStore
 
 
 def collection_fault(store: VectorStore, level: int, size: int, corpus: str, ids: Path) -> str | None:

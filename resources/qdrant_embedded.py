@@ -1,0 +1,280 @@
+"""The Qdrant engine in this process (`qdrant-edge-py`)."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import shutil
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from resources.errors import MogError
+from resources.files import make_folder
+from resources.points import reach
+from resources.store import FULL, disk_full, hold
+from resources.vector_store import (
+    SCROLL_PAGE,
+    SEARCH_BATCH,
+    TOPIC,
+    UPSERT_BATCH,
+    Collection,
+    Hit,
+    Where,
+    matching,
+    size_mismatch,
+)
+
+_MOST_CORPORA = 100_000
+_RESERVE = 64 << 20
+
+
+class EmbeddedQdrant:
+    """Qdrant's engine in this process, one folder per collection; one process at a time can open a collection.
+
+    Args:
+        folder: Folder of the collections.
+        lock_seconds: How long to wait for another process.
+    """
+
+    def __init__(self, folder: Path, lock_seconds: float = 600.0) -> None:
+        self.folder = folder
+        self.lock_seconds = lock_seconds
+        self.place = "embedded Qdrant engine"
+        self._counted: dict[str, tuple[list[tuple[str, int, int]], dict[bool, dict[str, int]]]] = {}
+
+    @contextmanager
+    def open(self, name: str, size: int) -> Iterator[Collection]:
+        """See `VectorStore.open`."""
+        import qdrant_edge as edge
+
+        path = self.folder / name
+        with self._held(name):
+            if not path.exists():
+                with _engine(path):
+                    self._create(path, size)
+            self._counted.pop(name, None)
+            with _loaded(path) as (shard, held):
+                if held != size:
+                    raise size_mismatch(name, held, size)
+                # The collection may be older than topics.
+                with _engine(path):
+                    if TOPIC not in shard.info().payload_schema:
+                        shard.update(edge.UpdateOperation.create_field_index(TOPIC, edge.IntegerIndexParams()))
+                yield _EmbeddedCollection(shard, path)
+                with _engine(path):
+                    shard.flush()
+                reach("points flushed")
+
+    @contextmanager
+    def _held(self, name: str) -> Iterator[None]:
+        """Lock the collection; a damaged one is discarded, so that the next run rebuilds it."""
+        make_folder(self.folder, self.folder.parent)
+        with hold(self.folder / f"{name}.lock", f"collection {name!r}", self.lock_seconds):
+            try:
+                yield
+            except _Damaged as error:
+                self._discard(name)
+                raise MogError(
+                    f"collection {name!r} was damaged ({error}) and has been discarded: run `mog run` "
+                    "to rebuild it from the stored vectors"
+                ) from error
+
+    def _create(self, path: Path, size: int) -> None:
+        import qdrant_edge as edge
+
+        # Under a temporary name, then renamed: a folder with the final name has its configuration and its index.
+        temporary = self._temporary(path.name)
+        _require_room(path)
+        temporary.mkdir()
+        vectors = edge.EdgeVectorParams(size=size, distance=edge.Distance.Dot)
+        shard = edge.EdgeShard.create(str(temporary), edge.EdgeConfig(vectors=vectors))
+        shard.update(edge.UpdateOperation.create_field_index("corpus", edge.KeywordIndexParams(is_tenant=True)))
+        shard.flush()
+        shard.close()
+        reach("collection created")
+        temporary.replace(path)
+        reach("collection moved")
+
+    def counts(self, name: str, with_topic: bool = False) -> dict[str, int]:
+        """See `VectorStore.counts`."""
+        import qdrant_edge as edge
+
+        path = self.folder / name
+        if not path.exists():
+            return {}
+        # Opening takes tenths of a second, and the planner asks once per corpus.
+        if name in self._counted and self._counted[name][0] == _stamp(path):
+            return self._counted[name][1][with_topic]
+        topic = edge.Filter(must_not=[edge.IsEmptyCondition(TOPIC)])
+        with self._held(name):
+            counts = {}
+            with _loaded(path) as (shard, _), _engine(path):
+                for only, asked in ((False, None), (True, topic)):
+                    request = edge.FacetRequest("corpus", limit=_MOST_CORPORA, exact=True, filter=asked)
+                    counts[only] = {str(hit.value): int(hit.count) for hit in shard.facet(request).hits if hit.count}
+            self._counted[name] = (_stamp(path), counts)
+        return counts[with_topic]
+
+    def drop(self, name: str) -> None:
+        """See `VectorStore.drop`."""
+        with hold(self.folder / f"{name}.lock", f"collection {name!r}", self.lock_seconds):
+            self._counted.pop(name, None)
+            self._discard(name)
+
+    def _discard(self, name: str) -> None:
+        # Renamed first: a folder with the final name is always complete, even if this is interrupted.
+        temporary = self._temporary(name)
+        with contextlib.suppress(FileNotFoundError):
+            (self.folder / name).replace(temporary)
+            shutil.rmtree(temporary)
+
+    def _temporary(self, name: str) -> Path:
+        """A free temporary path next to a collection."""
+        path = self.folder / f".tmp-{name}"
+        if path.exists():
+            shutil.rmtree(path)
+        return path
+
+
+class _Damaged(Exception):
+    """The engine cannot read its own files."""
+
+
+@contextmanager
+def _engine(path: Path) -> Iterator[None]:
+    """Translate the engine's errors: a full disk, or files that it cannot read."""
+    try:
+        yield
+    except BaseException as error:
+        # It raises plain Exception; a panic of its Rust code arrives as a BaseException.
+        if type(error) is not Exception and type(error).__name__ != "PanicException":
+            raise
+        text = " ".join(str(error).split())[:200]
+        if any(f"(os error {number})" in text for number in FULL):
+            raise disk_full(path, _RESERVE, text) from error
+        raise _Damaged(text) from error
+
+
+@contextmanager
+def _loaded(path: Path) -> Iterator[tuple[Any, int]]:
+    """The engine's collection at a path, and the size of its vectors."""
+    import qdrant_edge as edge
+
+    try:
+        size = json.loads((path / "edge_config.json").read_text(encoding="utf-8"))["vectors"][""]["size"]
+    except (OSError, ValueError, LookupError, TypeError) as error:
+        raise _Damaged(f"its configuration cannot be read: {error}") from error
+    with _engine(path):
+        shard = edge.EdgeShard.load(str(path))
+    try:
+        yield shard, int(size)
+    finally:
+        with _engine(path):
+            shard.close()
+
+
+def _stamp(path: Path) -> list[tuple[str, int, int]]:
+    """A value that changes with the files of a collection."""
+    files = sorted(os.path.join(folder, name) for folder, _, names in os.walk(path) for name in names)
+    return [(file, found.st_size, found.st_mtime_ns) for file in files for found in [os.lstat(file)]]
+
+
+def _require_room(path: Path) -> None:
+    # The engine writes through mapped memory: on a full disk the kernel would kill this process (SIGBUS).
+    if shutil.disk_usage(path.parent).free < _RESERVE:
+        raise disk_full(path, _RESERVE, "the embedded Qdrant engine needs that much room to write safely")
+
+
+class _EmbeddedCollection:
+    def __init__(self, shard: Any, path: Path) -> None:
+        self._shard = shard
+        self._path = path
+
+    @staticmethod
+    def _of(corpus: str, wanted: Mapping[str, str | int] | None = None) -> Any:
+        import qdrant_edge as edge
+
+        must = {"corpus": corpus, **(wanted or {})}
+        return edge.Filter(
+            must=[edge.FieldCondition(key=key, match=edge.MatchValue(value=value)) for key, value in must.items()]
+        )
+
+    def _scroll(self, corpus: str, with_payload: Any) -> Iterator[Any]:
+        import qdrant_edge as edge
+
+        offset = None
+        while True:
+            request = edge.ScrollRequest(
+                offset=offset, limit=SCROLL_PAGE, filter=self._of(corpus), with_payload=with_payload
+            )
+            with _engine(self._path):
+                records, offset = self._shard.scroll(request)
+            yield from records
+            if offset is None:
+                return
+
+    def ids(self, corpus: str) -> set[str]:
+        return {str(record.id) for record in self._scroll(corpus, False)}
+
+    def payloads(self, corpus: str, keys: Sequence[str]) -> dict[str, dict[str, Any]]:
+        import qdrant_edge as edge
+
+        records = self._scroll(corpus, edge.PayloadSelector.Include(list(keys)))
+        return {str(record.id): record.payload or {} for record in records}
+
+    def set_payload(self, ids: Sequence[str], payloads: Sequence[Mapping[str, Any]]) -> None:
+        import qdrant_edge as edge
+
+        for identity, payload in zip(ids, payloads, strict=True):
+            self._update(edge.UpdateOperation.set_payload([identity], dict(payload)))
+        reach("payloads set")
+
+    def count(self, corpus: str) -> int:
+        import qdrant_edge as edge
+
+        with _engine(self._path):
+            return int(self._shard.count(edge.CountRequest(exact=True, filter=self._of(corpus))))
+
+    def upsert(self, ids: Sequence[str], vectors: np.ndarray, payloads: Sequence[dict[str, Any]]) -> None:
+        import qdrant_edge as edge
+
+        for start in range(0, len(ids), UPSERT_BATCH):
+            part = slice(start, start + UPSERT_BATCH)
+            rows = np.asarray(vectors[part], np.float32).tolist()
+            points = [edge.Point(*point) for point in zip(ids[part], rows, payloads[part], strict=True)]
+            self._update(edge.UpdateOperation.upsert_points(points))
+            reach("points upserted")
+
+    def delete(self, ids: Sequence[str]) -> None:
+        import qdrant_edge as edge
+
+        for start in range(0, len(ids), UPSERT_BATCH):
+            self._update(edge.UpdateOperation.delete_points(list(ids[start : start + UPSERT_BATCH])))
+            reach("points deleted")
+
+    def _update(self, operation: Any) -> None:
+        _require_room(self._path)
+        with _engine(self._path):
+            self._shard.update(operation)
+
+    def search(self, corpus: str, vectors: np.ndarray, k: int, where: Where | None = None) -> list[list[Hit]]:
+        import qdrant_edge as edge
+
+        where = [None] * len(vectors) if where is None else where
+        params = edge.SearchParams(exact=True)
+        requests = [
+            edge.QueryRequest(limit=k, query=edge.Query.Nearest(row), filter=self._of(corpus, wanted), params=params)
+            for row, wanted in zip(np.asarray(vectors, np.float32).tolist(), where, strict=True)
+        ]
+        hits: list[list[Hit]] = []
+        for start in range(0, len(requests), SEARCH_BATCH):
+            batch = edge.QueryBatchRequest(requests[start : start + SEARCH_BATCH])
+            with _engine(self._path):
+                answers = self._shard.query_batch(batch)
+            hits += [[(str(p.id), float(p.score)) for p in found] for found in answers]
+        return matching(hits, where, self._path.name, corpus)

@@ -1,0 +1,100 @@
+"""What a vector store does, whichever engine it is: collections of points, one tenant per corpus."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager
+from typing import Any, Protocol
+
+import numpy as np
+
+from resources.errors import MissingArtefact, MogError
+
+Hit = tuple[str, float]
+"""Point id and cosine similarity."""
+
+Where = Sequence[Mapping[str, str | int] | None]
+"""Per query the payload that hits must have, value by key; None for no filter."""
+
+
+# Payload key of a point's topic.
+TOPIC = "topic"
+UPSERT_BATCH = 1000
+SEARCH_BATCH = 64
+SCROLL_PAGE = 5000
+
+
+class Collection(Protocol):
+    """Vectors of one level. Every operation is about one corpus, the tenant of the collection's payload index."""
+
+    def ids(self, corpus: str) -> set[str]:
+        """Ids of all points of a corpus."""
+
+    def count(self, corpus: str) -> int:
+        """Number of points of a corpus, exact."""
+
+    def upsert(self, ids: Sequence[str], vectors: np.ndarray, payloads: Sequence[dict[str, Any]]) -> None:
+        """Add points, or replace those with the same ids. `vectors` has shape (n, size)."""
+
+    def delete(self, ids: Sequence[str]) -> None:
+        """Delete points; unknown ids are ignored."""
+
+    def payloads(self, corpus: str, keys: Sequence[str]) -> dict[str, dict[str, Any]]:
+        """The `keys` in the payload of every point of a corpus, by id; missing keys are left out."""
+
+    def set_payload(self, ids: Sequence[str], payloads: Sequence[Mapping[str, Any]]) -> None:
+        """Set keys of the payload of existing points; their vectors and other keys stay."""
+
+    def search(self, corpus: str, vectors: np.ndarray, k: int, where: Where | None = None) -> list[list[Hit]]:
+        """The k nearest points of a corpus for each row of `vectors`, exact, nearest first.
+
+        Args:
+            corpus: Its name.
+            vectors: Of the queries, shape (n, size).
+            k: Number of points; fewer, or none, may match a `where`.
+            where: One entry per query.
+
+        Raises:
+            MissingArtefact: the corpus has no points.
+        """
+
+
+class VectorStore(Protocol):
+    """Opens collections by name."""
+
+    place: str
+    """Where the vectors are, as readable text."""
+
+    def open(self, name: str, size: int) -> AbstractContextManager[Collection]:
+        """A collection of unit vectors with `size` entries, created if it does not exist.
+
+        Raises:
+            MogError: it holds vectors of another size, is in use by another process, cannot be reached, or was damaged
+                (an embedded one is then discarded: it can be rebuilt from the store).
+        """
+
+    def counts(self, name: str, with_topic: bool = False) -> dict[str, int]:
+        """Exact number of points (with a topic) of every corpus in a collection; empty if it does not exist."""
+
+    def drop(self, name: str) -> None:
+        """Delete a collection if it exists."""
+
+
+def size_mismatch(name: str, held: int, given: int) -> MogError:
+    """The error for a collection made with another encoder."""
+    return MogError(
+        f"collection {name!r} holds vectors of size {held}, the encoder gives {given}: "
+        f"rematerialise embeddings and collections of every corpus (`mog run` does)"
+    )
+
+
+def matching(hits: list[list[Hit]], where: Where, name: str, corpus: str) -> list[list[Hit]]:
+    """The hits of an exact search, checked.
+
+    Raises:
+        MissingArtefact: a query without a filter found nothing.
+    """
+    # Every corpus has chunks, and the search is exact: no hits means that the collection was lost.
+    if not all(found or wanted for found, wanted in zip(hits, where, strict=True)):
+        raise MissingArtefact(f"collection {name!r} has no points of corpus {corpus}: run `mog run`")
+    return hits
