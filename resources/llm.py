@@ -221,8 +221,8 @@ class OpenAIModel:
                 last = error.last_attempt
                 self._count(unanswered=1)
                 fault = RequestFailed(
-                    f"llm: {self.settings.model} at {self.endpoint} did not answer, attempts: {last.attempt_number}, "
-                    f"limit: {self.settings.attempts} within {seconds:.4g} s; the last one: {last.exception()}"
+                    f"llm: {self.settings.model} at {self.endpoint} did not answer (attempts: {last.attempt_number} "
+                    f"of {self.settings.attempts}, within {seconds:.4g} s; last error: {last.exception()})"
                 )
             except RequestFailed as error:
                 fault = error

@@ -68,7 +68,7 @@ def train(
     resume: State | None = None,
     save: Callable[[State], None] | None = None,
 ) -> TrainedScorer:
-    """Train a scorer, on a CUDA device where there is one.
+    """Train a scorer, on a CUDA device if there is one.
 
     The same arguments give the same weights, even if training was interrupted; on CUDA up to rounding.
 

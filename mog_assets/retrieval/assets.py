@@ -71,7 +71,7 @@ def build_bm25(level: int, work: Work) -> None:
     frequency = np.diff(counts.indptr)
     terms = load_terms(tokens.path("terms.parquet"))
     common = np.argsort(-frequency)[:10]
-    work.show_table("in most chunks", [{"term": terms[i], "chunks": int(frequency[i])} for i in common])
+    work.show_table("terms in most chunks", [{"term": terms[i], "chunks": int(frequency[i])} for i in common])
 
 
 def build_encoded(level: int, work: Work) -> None:
