@@ -315,17 +315,17 @@ def _words(passages: Sequence[Mapping[str, Any]]) -> int:
 def map_reduce_relation(answers: pd.DataFrame, seed: int) -> list[dict[str, Any]] | None:
     """Tokens read by map-reduces, compared with BriefContext's equations 4 and 5.
 
-    N_con and N_ins are taken from the answers of one call: what they read is fitted as a constant, N_ins, and a number
-    of tokens a word of their passages. `beyond` is what was read beyond N_con + M N_ins, as a share of it; `extra` what
-    was read beyond N_con + N_ins, as a share of that. Their intervals hold for all ways together: 95 % by Bonferroni.
+    N_con and N_ins are estimated from single-call answers: their input is fitted as a constant, N_ins, plus a number of
+    tokens per word of their passages. `beyond` is the input beyond N_con + M N_ins, as a share of it; `extra` the input
+    beyond N_con + N_ins, as a share of that. Their intervals hold for all methods jointly: 95 % by Bonferroni.
 
     Args:
-        answers: Of a question set, as `Answered.answers`.
-        seed: Of the resamples.
+        answers: `Answered.answers` of a question set.
+        seed: Seed of the resamples.
 
     Returns:
-        A row per way of answering that reduced; None where none did, or where there are too few answers of one call to
-        fit to.
+        A row per answering method with a map-reduce; None if there is none, or if there are too few single-call answers
+        for the fit.
     """
     words = answers["passages"].map(lambda text: _words(json.loads(text)))
     # Null is the text "null" in a file in which some answers reduced, and missing in one in which none did.
