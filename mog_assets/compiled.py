@@ -1,4 +1,4 @@
-"""What numba compiles is kept on disk, so that the next process need not compile it again."""
+"""Cache numba's compiled functions on disk, so that the next process need not compile them again."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ from typing import Any
 
 
 def keep(*functions: Any) -> None:
-    """Have numba keep compiled functions beside their source, or in the user's cache.
+    """Let numba cache compiled functions next to their source, or in the user's cache.
 
-    Where neither can be written, every process compiles them, as it would have.
+    If neither is writable, every process compiles them.
 
     Args:
-        functions: What `numba.njit` gave; anything else is left alone.
+        functions: Results of `numba.njit`; anything else is ignored.
     """
     for function in functions:
         with suppress(RuntimeError):

@@ -144,7 +144,7 @@ def _compared(table: Any, measures: Sequence[str]) -> list[dict[str, str]]:
 
 @click.command()
 @config_option
-@click.option("--to", "folder", type=click.Path(path_type=Path), help="Folder. [default: `export` beside mog.yaml]")
+@click.option("--to", "folder", type=click.Path(path_type=Path), help="Folder. [default: `export` next to mog.yaml]")
 @guarded
 def export(path: str | None, folder: Path | None) -> None:
     """Write TREC runs and qrels, and all scores as Parquet and CSV, and print the names of the files.

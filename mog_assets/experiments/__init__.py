@@ -1,1 +1,1 @@
-"""The papers' experiments: each an asset, made when it is asked for, with figures and what became of each claim."""
+"""The papers' experiments: on-demand assets with figures and a verdict on each claim."""

@@ -1,4 +1,4 @@
-"""Answers of the asset `answers` compared: which ways turn them right or wrong, and what they cost."""
+"""Experiments on the asset `answers`: which answering methods turn answers right or wrong, and what they cost."""
 
 from __future__ import annotations
 
@@ -33,20 +33,20 @@ from mog_assets.questions.sets import Question
 from mog_assets.significance import bootstrap_interval, by_document, holm, permutation_p
 
 _DIFFERENCE = ("difference", "difference_low", "difference_high", "effect", "p", "detectable")
-# What the prompts of the map-reduce add to the input of one prompt, at most (BriefContext, section 5.2).
+# Maximum share that the map-reduce prompts add to the input of one prompt (BriefContext, section 5.2).
 _EXTRA = 0.1
-# Answers of one call from which the length of an instruction is estimated.
+# Minimum number of single-call answers from which the length of an instruction is estimated.
 _ENOUGH = 10
 
 
 @dataclass(frozen=True)
 class Answered:
-    """What the asset `answers` holds.
+    """The data of the asset `answers`.
 
     Attributes:
-        answers: As `rows.read_answers` gives them, with the `document` that each question is about.
-        questions: The test questions that have an answer, by question set; not all of them need have been asked.
-        marks: As `evaluation.answers.mark` gives them, in the order of the answers.
+        answers: Result of `rows.read_answers`, with the `document` that each question is about.
+        questions: The test questions with a reference answer, by question set; possibly not all of them were asked.
+        marks: Result of `evaluation.answers.mark`, in the order of the answers.
     """
 
     answers: pd.DataFrame
@@ -67,7 +67,7 @@ class Answered:
         if answers.empty:
             raise NothingToMeasure(
                 "answers: expected answers to test questions, found none: add questions with `answer` to a split "
-                "that is named under `test`"
+                "named under `test`"
             )
         questions = lab.tested(evidence=False)
         marks = mark(answers, questions)
@@ -80,12 +80,12 @@ class Answered:
 
 
 def accuracy_measures(questions: Sequence[Question]) -> list[str]:
-    """The measures of accuracy, the one that decides first: of open questions few answers match to the letter."""
+    """The measures of accuracy, the deciding one first: for open questions, few answers match exactly."""
     return ["exact match"] if all(q.options for q in questions) else ["F1", "exact match"]
 
 
 def by_way(marks: pd.DataFrame) -> dict[str, pd.DataFrame]:
-    """Marks of a question set as cells, one a way of answering."""
+    """Marks of a question set as cells, one per answering method."""
     return {str(name): part.assign(cell=str(name)) for name, part in marks.groupby("method", sort=False)}
 
 
@@ -97,11 +97,11 @@ def paired_rows(
     Args:
         question_set: Name of the question set.
         pairs: Cells with columns question, document, cell and the measures; a cell is second in one pair at most.
-        measures: Those that are wanted.
-        seed: Of the resamples.
+        measures: Measures to compute.
+        seed: Seed of the resamples.
 
     Returns:
-        As `lab.score_rows`; against is a cell's own partner.
+        As `lab.score_rows`; `against` is the other cell of the pair.
     """
     cells = {frame["cell"].iloc[0]: frame for pair in pairs for frame in pair}
     table = score_rows(question_set, list(cells.values()), measures, None, seed)
@@ -122,14 +122,14 @@ def paired_rows(
 
 
 def of_model(lab: Lab, paper: str, claim: str, verdict: Verdict, because: str) -> Claim:
-    """A claim about language models: not testable where none answers, with the figures of what did."""
+    """A claim about language models: not testable without one; then with the figures of the reader used instead."""
     if not lab.with_language_model:
         return untestable(paper, claim, f"{because}; answered without a language model, by {lab.reader().reader}")
     return Claim(paper, claim, verdict, because)
 
 
 def flips(lab: Lab) -> Findings:
-    """How many answers retrieval turns right and wrong."""
+    """Count the answers that retrieval turns right and wrong."""
     tables, scores, plots, claims = {}, [], {}, []
     stored, hows = Answered.read(lab), combinations(lab.settings)
     routed = {how.name for how in hows if how.retrieval is not None and how.retrieval.kind == "mog"}
@@ -152,11 +152,11 @@ def flips(lab: Lab) -> Findings:
 
 
 def _flips_claim(lab: Lab, name: str, rows: Sequence[Mapping[str, Any]]) -> Claim:
-    """Ours: figure 6 shows such counts and claims nothing of them; section 4.3 says that MoG need not beat CoT."""
+    """Our claim: figure 6 shows such counts without a claim; section 4.3 says that MoG need not beat CoT."""
     paper = "ours; nearest are Mix-of-Granularity, section 4.5, and appendix I, figure 6"
     claim = "MoG turns more wrong answers of the chain of thought right than right ones wrong."
     if not rows:
-        return untestable(paper, claim, f"{name}: no way among answering.methods retrieves by mog")
+        return untestable(paper, claim, f"{name}: no method of answering.methods retrieves with mog")
     figures = "; ".join(
         f"{row['way']} {row['improved']} right, {row['degraded']} wrong of {row['n']} (permutation test over "
         f"documents, {p_said(row['p value'])})"
@@ -167,18 +167,18 @@ def _flips_claim(lab: Lab, name: str, rows: Sequence[Mapping[str, Any]]) -> Clai
 
 
 def flip_rows(marks: pd.DataFrame, kinds: Mapping[str, str], seed: int) -> list[dict[str, Any]]:
-    """Answers that are right under one way and wrong under `cot`, and the other way round.
+    """Answers that are right with one method and wrong with `cot`, and vice versa.
 
     Args:
-        marks: Of a question set, as `evaluation.answers.mark` gives them.
-        kinds: Of its questions.
-        seed: Of the signs.
+        marks: Result of `evaluation.answers.mark` for a question set.
+        kinds: Kinds of its questions.
+        seed: Seed of the signs.
 
     Returns:
-        A row per way and kind of question (`all` first, the kinds where there are several): the four counts, how many
-        neither way answered, and a permutation test over documents of improved against degraded, Holm-corrected over
-        the ways, and by itself over all ways and kinds: these are parts of `all`, no further evidence. With one
-        question a document it is McNemar's exact test.
+        A row per method and kind of question (`all` first, then the kinds if there are several): the four counts, the
+        numbers of unanswered questions, and a permutation test over documents of improved against degraded. It is
+        Holm-corrected over the methods, and separately over all methods and kinds, since these are parts of `all` and
+        no further evidence. With one question per document it is McNemar's exact test.
     """
     keys = ["question", "document"]
     right = marks.pivot(index=keys, columns="method", values="exact match").astype(bool)
@@ -216,12 +216,12 @@ def flip_rows(marks: pd.DataFrame, kinds: Mapping[str, str], seed: int) -> list[
 
 
 def without(rows: Sequence[Mapping[str, Any]], *names: str) -> list[dict[str, Any]]:
-    """Rows without columns that are there to decide by, not to be read."""
+    """Rows without columns that are used for decisions but not shown."""
     return [{key: value for key, value in row.items() if key not in names} for row in rows]
 
 
 def cost(lab: Lab) -> Findings:
-    """Calls, tokens and money of every way of answering, beside its accuracy."""
+    """Calls, tokens, money and accuracy of every answering method."""
     tables, plots, claims = {}, {}, []
     for name, answers, marks in Answered.read(lab).parts():
         scores = score_answers(marks, lab.seed)
@@ -266,7 +266,7 @@ def cost(lab: Lab) -> Findings:
 
 
 def _within(intervals: Sequence[tuple[float, float]]) -> Verdict:
-    """Whether shares are `_EXTRA` at most, all of them: a p-value above .05 would not show it, an interval does."""
+    """Whether all shares are at most `_EXTRA`: an interval can show this, a p-value above .05 cannot."""
     if all(high <= _EXTRA for _, high in intervals):
         return "seen"
     return "not seen" if any(low > _EXTRA for low, _ in intervals) else "undecided"
@@ -278,11 +278,11 @@ def percents(ends: tuple[float, float]) -> str:
 
 
 def cost_rows(answers: pd.DataFrame, scores: pd.DataFrame) -> list[dict[str, Any]]:
-    """What every way of answering a question set cost in all, best first.
+    """Total cost of every answering method for a question set, best method first.
 
     Args:
-        answers: Of the question set, as `rows.read_answers` gives them.
-        scores: As `evaluation.answers.score_answers` gives them.
+        answers: Result of `rows.read_answers` for the question set.
+        scores: Result of `evaluation.answers.score_answers`.
     """
     measured = scores[scores["measure"] == "exact match"].set_index("method")
     rows = []
@@ -313,22 +313,22 @@ def _words(passages: Sequence[Mapping[str, Any]]) -> int:
 
 
 def map_reduce_relation(answers: pd.DataFrame, seed: int) -> list[dict[str, Any]] | None:
-    """What map-reduces read, against what BriefContext's equations 4 and 5 say.
+    """Tokens read by map-reduces, compared with BriefContext's equations 4 and 5.
 
-    N_con and N_ins are taken from the answers of one call: what they read is fitted as a constant, N_ins, and a number
-    of tokens a word of their passages. `beyond` is what was read beyond N_con + M N_ins, as a share of it; `extra` what
-    was read beyond N_con + N_ins, as a share of that. Their intervals hold for all ways together: 95 % by Bonferroni.
+    N_con and N_ins are estimated from single-call answers: their input is fitted as a constant, N_ins, plus a number of
+    tokens per word of their passages. `beyond` is the input beyond N_con + M N_ins, as a share of it; `extra` the input
+    beyond N_con + N_ins, as a share of that. Their intervals hold for all methods jointly: 95 % by Bonferroni.
 
     Args:
-        answers: Of a question set, as `Answered.answers`.
-        seed: Of the resamples.
+        answers: `Answered.answers` of a question set.
+        seed: Seed of the resamples.
 
     Returns:
-        A row per way of answering that reduced; None where none did, or where there are too few answers of one call to
-        fit to.
+        A row per answering method with a map-reduce; None if there is none, or if there are too few single-call answers
+        for the fit.
     """
     words = answers["passages"].map(lambda text: _words(json.loads(text)))
-    # Null is written as such in a file where others reduced, and is no text where none did.
+    # Null is the text "null" in a file in which some answers reduced, and missing in one in which none did.
     extractions = answers["extractions"].map(lambda text: json.loads(text) if isinstance(text, str) else None)
     partitions = extractions.map(lambda parts: len(parts) if parts is not None else 0).astype(float)
     reduced = partitions > 0
@@ -371,7 +371,7 @@ def map_reduce_relation(answers: pd.DataFrame, seed: int) -> list[dict[str, Any]
 
 
 def of_answers(settings: Settings) -> Sequence[str]:
-    """What experiments on the asset `answers` read."""
+    """Assets that experiments on `answers` read."""
     return ("questions", "answers") if combinations(settings) else ()
 
 
@@ -381,7 +381,7 @@ def _against_cot(settings: Settings) -> Sequence[str]:
 
 
 def differences(rows: pd.DataFrame) -> str:
-    """The comparisons of a table as `score_rows` gives it, one after the other."""
+    """The comparisons of a result of `score_rows`, as text."""
     return "; ".join(f"{row['cell']} {difference_text(row)}" for _, row in rows[rows["p"].notna()].iterrows())
 
 
@@ -389,7 +389,7 @@ EXPERIMENTS = (
     Experiment(
         "flips",
         "Answers turned right and wrong",
-        "Improved, degraded, remain-correct and remain-wrong answers of every way of answering against chain of "
+        "Improved, degraded, remain-correct and remain-wrong answers of every answering method against chain of "
         "thought, by question set and kind, with a permutation test over documents (Mix-of-Granularity, appendix I, "
         "figure 6).",
         flips,
@@ -399,8 +399,8 @@ EXPERIMENTS = (
     Experiment(
         "cost",
         "Cost of answers",
-        "Calls, tokens, money and characters passed on of every way of answering, beside its accuracy; what the "
-        "map-reduce reads against one prompt (BriefContext, section 5.2, equations 4 and 5).",
+        "Calls, tokens, money, characters of passages and accuracy of every answering method; tokens read by "
+        "map-reduce against one prompt (BriefContext, section 5.2, equations 4 and 5).",
         cost,
         of_answers,
         version="2",

@@ -1,4 +1,4 @@
-"""Assets `experiments/NAME`: made when somebody asks for them, never by themselves."""
+"""Assets `experiments/NAME`: run on demand, never automatically."""
 
 from __future__ import annotations
 
@@ -31,12 +31,12 @@ _PACKAGES = ("mog-assets", "dagster", "torch", "transformers", "bm25s", "qdrant-
 
 
 def offered(settings: Settings) -> list[Experiment]:
-    """The experiments that a project can have."""
+    """The experiments that a project supports."""
     return [e for e in EXPERIMENTS if e.reads(settings) and (settings.tests or not e.asks_test_questions)]
 
 
 def build_experiment(experiment: Experiment, work: Work) -> None:
-    """Do an experiment; cells that are kept from an earlier run, finished or not, are not made again."""
+    """Run an experiment; cells cached by an earlier run, finished or not, are not computed again."""
     try:
         findings = experiment.run(_lab(experiment, work))
     except NothingToMeasure as reason:
@@ -62,14 +62,14 @@ def build_experiment(experiment: Experiment, work: Work) -> None:
 
 
 def _plain(value: Any) -> Any:
-    """Numbers of numpy as JSON."""
+    """Numpy numbers as JSON."""
     if hasattr(value, "item"):
         return value.item()
     raise TypeError(f"expected JSON values, got {type(value).__name__}")
 
 
 def findings(store: Store, name: str) -> Told | None:
-    """What an experiment found when it was done last; None where it never was."""
+    """The latest results of an experiment; None if it has never run."""
     artefact = store.find(f"{PREFIX}{name}")
     if artefact is None:
         return None
@@ -77,24 +77,24 @@ def findings(store: Store, name: str) -> Told | None:
 
 
 def project(name: str, settings: Settings) -> Project:
-    """All that the experiments of a project found.
+    """The results of all experiments of a project.
 
     Args:
-        name: What results call it.
-        settings: Of the project.
+        name: Name of the project in the results.
+        settings: The settings of the project.
 
     Raises:
-        MogError: no experiment was done.
+        MogError: no experiment has been run.
     """
     store = Store(settings.home)
     told = [found for experiment in offered(settings) if (found := findings(store, experiment.name)) is not None]
     if not told:
-        raise MogError(f"{name}: expected experiments that were done, got none: run `mog experiment --all`")
+        raise MogError(f"{name}: expected results of experiments, got none: run `mog experiment --all`")
     return Project(name, told)
 
 
 def _facts(tools: Tools) -> dict[str, str]:
-    """What was measured, and with what."""
+    """Facts about the data and software of the measurements."""
     settings = tools.settings
     return {
         "corpora": ", ".join(settings.corpora),
@@ -153,7 +153,7 @@ def _lab(experiment: Experiment, work: Work) -> Lab:
 
 
 def _inputs(work: Work) -> list[str]:
-    """Versions of all that the experiment reads."""
+    """Versions of all assets that the experiment reads."""
     found = []
     for key in work.recipe.deps:
         shared = work.tools.store.find(key)
@@ -163,7 +163,7 @@ def _inputs(work: Work) -> list[str]:
 
 
 def recipes(settings: Settings) -> list[Recipe]:
-    """A recipe per experiment."""
+    """One recipe per experiment."""
     return [
         Recipe(
             key=f"{PREFIX}{experiment.name}",
@@ -188,7 +188,7 @@ def recipes(settings: Settings) -> list[Recipe]:
 
 
 def _identified(options: Any) -> Any:
-    """Options in which an encoder stands as what tells whether its vectors may have changed: files of a folder too."""
+    """Options with each encoder replaced by its identity, including the files of a local folder."""
     if isinstance(options, EncoderSettings):
         return [Encoder(options).identity, Encoder(options.of_questions).identity, options.levels]
     if isinstance(options, (list, tuple)):
@@ -197,6 +197,6 @@ def _identified(options: Any) -> Any:
 
 
 def _searched(settings: Settings) -> list[Any]:
-    """What every experiment depends on: how passages are searched and measured, and by which questions."""
+    """The settings that every experiment depends on: retrieval, measures and questions."""
     sets = {name: [q.corpora, q.train, q.test] for name, q in settings.question_sets.items()}
     return [settings.retriever, settings.bm25.model_dump(), settings.k_r, settings.k, settings.seed, sets]

@@ -1,4 +1,4 @@
-"""BriefContext's controlled studies: where the key document stands, among how many others, and among which."""
+"""BriefContext's controlled studies: position of the key document, number and kind of the other documents."""
 
 from __future__ import annotations
 
@@ -68,10 +68,10 @@ from mog_assets.significance import (
 ONE, BOTH = "one prompt", "map-reduce"
 _WAYS: Mapping[str, Way] = {ONE: one_step, BOTH: partial(briefcontext, preflight=False)}
 POSITIONS = "key-position"
-# Begins the names of the cells whose answers the experiment on conflicts reads.
+# Prefix of the names of cells whose answers the experiment on conflicts reads.
 _CELL = "context"
 _MIDDLE = 50
-# BriefContext, supplementary table 4, and the share of conflicts that were resolved (section 1).
+# BriefContext, supplementary table 4, and the share of resolved conflicts (section 1).
 _PAPER = Confusion(426, 423, 34, 235)
 _RESOLVED = 0.747
 
@@ -95,12 +95,12 @@ _PAPERS = {
     ),
     "foresees": (
         "BriefContext, section 2.5, supplementary table 4",
-        "The preflight foresees most cases of a key document below the top 3 (there 92.6 %).",
+        "The preflight predicts most cases of a key document below the top 3 (there 92.6 %).",
     ),
     "asks": (
         "BriefContext, section 2.5",
-        "Agreement of two rankings tells where the key document stands: the preflight asks for the map-reduce more "
-        "often where it is below the top 3.",
+        "Agreement of two rankings indicates the rank of the key document: the preflight asks for the map-reduce more "
+        "often if it is below the top 3.",
     ),
     "documents": (
         "BriefContext, section 2.4, figure 5",
@@ -120,13 +120,13 @@ def _varied(lab: Lab) -> tuple[list[int], list[int]]:
 
 
 def _untestable(names: Sequence[str], used: Sequence[Mapping[str, Any]]) -> list[Claim]:
-    """Claims that no question set can be asked about, with why."""
+    """Claims that cannot be tested on any question set, with the reasons."""
     because = "; ".join(f"{row['question set']}: {row['why none']}" for row in used)
     return [untestable(*_PAPERS[name], because) for name in names]
 
 
 def key_position(lab: Lab) -> Findings:
-    """The key document at several places of contexts of several sizes, one prompt against map-reduce."""
+    """The key document at several positions of contexts of several sizes, one prompt against map-reduce."""
     sizes, positions = _varied(lab)
     size, tables, plots, claims = max(sizes), [], {}, []
     varied = [(k, p, way) for k in sizes for p in positions for way in _WAYS]
@@ -179,7 +179,7 @@ def _position(lab: Lab, name: str, find: Any, top_k: int, percentile: int, way: 
 
 
 def _mean(cells: Sequence[pd.DataFrame], cell: str) -> pd.DataFrame:
-    """Means over cells, question by question."""
+    """Means over cells, per question."""
     means = ["exact match", "F1", "answered"]
     return pd.concat(cells).groupby(["question", "document"], sort=False)[means].mean().reset_index().assign(cell=cell)
 
@@ -191,7 +191,7 @@ def _ends(positions: Sequence[int]) -> tuple[list[int], list[int]]:
 
 
 def _rows(table: pd.DataFrame, cells: Sequence[str], measure: str, varied: Sequence[int]) -> pd.DataFrame:
-    """Rows of some cells with what was varied as x, in the order of x."""
+    """Rows of some cells with the varied value as x, in the order of x."""
     return table[table["measure"] == measure].set_index("cell").loc[list(cells)].assign(x=varied).sort_values("x")
 
 
@@ -220,15 +220,15 @@ def _position_claims(lab: Lab, name: str, table: pd.DataFrame, measure: str) -> 
 
 
 def conflicts(lab: Lab) -> Findings:
-    """Contexts whose partitions alone are answered differently, and what the reduce makes of them.
+    """Contexts whose partitions give different answers, and how often the reduce resolves the conflict.
 
-    Only of questions with options: of open ones any two wordings of the same answer would differ.
+    Only for questions with options: different wordings of the same open answer would count as different.
     """
     (sizes, _), tables, claims = _varied(lab), {}, []
 
     def ask(name: str, questions: Sequence[Question], find: Find) -> list[pd.DataFrame]:
         if not any(q.options for q in questions):
-            raise NoContext("no test question has options: any two wordings of an open answer differ")
+            raise NoContext("no test question has options; wordings of open answers always differ")
         return [partitions(lab, name, find, top_k, max(sizes)) for top_k in sizes]
 
     found, used = by_set(lab, max(sizes), ask)
@@ -238,7 +238,7 @@ def conflicts(lab: Lab) -> Findings:
         both = marks[marks["question_set"] == name].pivot(
             index=["question", "top_k", "position"], columns="way", values="exact match"
         )
-        # A question whose contexts were answered and divided is in both; the same contexts are made again.
+        # Only questions whose contexts were answered and partitioned are in both; the contexts are equal.
         answers = alone.join(both, on=["question", "top_k", "position"], validate="one_to_one")
         rows = conflict_rows(answers[answers["conflict"]], lab.seed)
         for row in rows:
@@ -254,7 +254,7 @@ def _conflict_claims(lab: Lab, name: str, whole: Mapping[str, Any]) -> list[Clai
     if not whole["conflicts"]:
         return [untestable(*_PAPERS[key], f"{name}: no partitions disagree") for key in ("resolved", "won")]
     least = (
-        "" if np.isnan(whole["detectable"]) else f"; a difference of {whole['detectable']:.3f} would have been shown"
+        "" if np.isnan(whole["detectable"]) else f"; the smallest detectable difference is {whole['detectable']:.3f}"
     )
     return [
         of_model(
@@ -274,7 +274,7 @@ def _conflict_claims(lab: Lab, name: str, whole: Mapping[str, Any]) -> list[Clai
 
 
 def _group(table: pd.DataFrame, top_k: Any, position: Any) -> pd.Series:
-    """Mask of the rows of a size and position; `all` stands for every one."""
+    """Mask of the rows of a size and position; `all` means every one."""
     mask = pd.Series(True, table.index)
     for column, value in (("top_k", top_k), ("position", position)):
         if value != "all":
@@ -283,7 +283,7 @@ def _group(table: pd.DataFrame, top_k: Any, position: Any) -> pd.Series:
 
 
 def _answers_by_position(lab: Lab) -> pd.DataFrame:
-    """What the experiment on positions answered: its cells, with columns top_k, position, way."""
+    """Answers of the experiment on positions: its cells, with columns top_k, position, way."""
     artefact, (sizes, positions) = lab.read(f"experiments/{POSITIONS}", None), _varied(lab)
     found = pd.concat([pd.read_parquet(artefact.path(name)) for name in artefact.names() if _CELL in name])
     parts = found["method"].str.split(" ", n=3, expand=True)
@@ -292,20 +292,19 @@ def _answers_by_position(lab: Lab) -> pd.DataFrame:
 
 
 def partitions(lab: Lab, name: str, find: Find, top_k: int, size: int) -> pd.DataFrame:
-    """Whether the partitions of a question's contexts are answered differently, each alone.
+    """Whether the single partitions of a question's contexts give different answers.
 
-    The partitions of contexts that differ in the position of the key document are for the most part the same: each
-    is asked once.
+    Most partitions are shared by contexts that differ only in the position of the key document; each is asked once.
 
     Args:
         lab: The lab.
-        name: Of the question set.
+        name: Name of the question set.
         find: Its cases; those of open questions are left out.
         top_k: Size of the contexts.
-        size: Of the largest context.
+        size: Size of the largest context.
 
     Returns:
-        A row per question and position: question, top_k, position, conflict, and how many partitions had no answer.
+        A row per question and position: question, top_k, position, conflict, and partitions without an answer.
     """
     (_, positions), roles = _varied(lab), lab.reader()
 
@@ -317,7 +316,7 @@ def partitions(lab: Lab, name: str, find: Find, top_k: int, size: int) -> pd.Dat
                 rows += disagreements(case)
                 advance(1)
         if not rows:
-            raise NoContext(f"{name}: of no question with options a whole context can be made")
+            raise NoContext(f"{name}: no question with options has enough passages for a whole context")
         return pd.DataFrame(rows)
 
     def disagreements(case: Case) -> list[dict[str, Any]]:
@@ -341,19 +340,19 @@ def partitions(lab: Lab, name: str, find: Find, top_k: int, size: int) -> pd.Dat
 
 
 def conflict_rows(found: pd.DataFrame, seed: int) -> list[dict[str, Any]]:
-    """How conflicts ended: by size and position of the key document, then over all of them.
+    """Outcomes of conflicts: by size and position of the key document, then in total.
 
     Args:
         found: A row per conflict: question, document (what the question is about), top_k, position, and 1 or 0 in the
-            columns of both ways for right or wrong.
-        seed: Of resamples and signs.
+            columns of both methods for right or wrong.
+        seed: Seed of resamples and signs.
 
     Returns:
-        Rows with `conflicts`, on how many `documents`, `resolved` (answered correctly by the map-reduce), their share
+        Rows with numbers of `conflicts` and `documents`, `resolved` (answered correctly by the map-reduce), their share
         with a 95 % interval, win, tie, lose of the map-reduce against one prompt, and p of win against lose by a
         permutation test, Holm-corrected over positions. Both are over documents: a question may have a conflict at
-        several positions. `detectable` is the smallest mean difference of a conflict that would show; NaN where there
-        are too few documents, or none differs.
+        several positions. `detectable` is the smallest detectable mean difference of a conflict; NaN if there are too
+        few documents, or none differs.
     """
     cells = [
         (top_k, position, found[(found["top_k"] == top_k) & (found["position"] == position)])
@@ -391,7 +390,7 @@ def conflict_rows(found: pd.DataFrame, seed: int) -> list[dict[str, Any]]:
 
 
 def documents(lab: Lab) -> Findings:
-    """The key document among more and more others, in one prompt."""
+    """The key document among an increasing number of others, in one prompt."""
     sizes, (_, positions) = sorted(set(lab.settings.experiments.documents)), _varied(lab)
     tables, plots, claims = [], {}, []
 
@@ -443,7 +442,7 @@ def _documents(size: int) -> str:
 
 
 def _percentile(lab: Lab, question: Question) -> int:
-    """Where a question's key document stands: the paper's mean over positions at the cost of one."""
+    """A random position of a question's key document: the paper's mean over positions at the cost of one."""
     return int(generator(lab.seed, question.id).choice(_varied(lab)[1]))
 
 
@@ -481,7 +480,7 @@ def distractors(lab: Lab) -> Findings:
 
 
 def preflight(lab: Lab) -> Findings:
-    """How well the preflight of the stored map-reduces foresees that the key document stands below the top."""
+    """How well the preflight of the stored map-reduces predicts that the key document is ranked below the top."""
     stored, tables, claims = Answered.read(lab), {}, []
     cases = preflight_cases(stored.answers, stored.questions)
     for (question_set, method), part in cases.groupby(["question_set", "method"], sort=False):
@@ -504,7 +503,7 @@ def preflight(lab: Lab) -> Findings:
         ]
         claims += _preflight_claims(name, part, lab.seed)
     if not tables:
-        because = "no map-reduce among the answers has a gold document among its passages"
+        because = "no map-reduce answer has a gold document among its passages"
         claims = [untestable(*_PAPERS[name], because) for name in ("foresees", "asks")]
     return Findings(tables=tables, claims=claims)
 
@@ -513,8 +512,8 @@ def preflight_intervals(cases: pd.DataFrame, seed: int) -> tuple[np.ndarray, np.
     """95 % intervals of precision, recall and F1, lower and upper ends, each of shape (3,).
 
     Args:
-        cases: As `evaluation.answers.preflight_cases` gives them, of one way of answering.
-        seed: Of the resamples.
+        cases: Result of `evaluation.answers.preflight_cases` for one answering method.
+        seed: Seed of the resamples.
     """
     foreseen, below = cases["foreseen"].to_numpy(bool), cases["below"].to_numpy(bool)
     counted = np.stack([foreseen & below, foreseen & ~below, ~foreseen & below], axis=1)
@@ -532,7 +531,7 @@ def _preflight_claims(name: str, cases: pd.DataFrame, seed: int) -> list[Claim]:
     documents, foreseen, below = (cases[column].to_numpy() for column in ("document", "foreseen", "below"))
     most = by_document(foreseen[below] - 0.5, documents[below])
     (p,), (least,) = permutation_p(most, seed=seed), detectable(most, ALPHA)
-    # Zero on average where the preflight asks as often whatever stands in the top: a score test of the two shares.
+    # Zero on average if the preflight asks equally often in both cases: a score test of the two shares.
     together = by_document((foreseen - foreseen.mean()) * (below - below.mean()), documents)
     (p_together,) = permutation_p(together, seed=seed)
     shares = [_share(foreseen[part], documents[part]) for part in (below, ~below)]
@@ -541,7 +540,7 @@ def _preflight_claims(name: str, cases: pd.DataFrame, seed: int) -> list[Claim]:
             *_PAPERS["foresees"],
             "seen" if p < ALPHA and most.mean[0] > 0 else "not seen",
             f"{name}: {shares[0]}, {p_said(p)} against half of them"
-            + ("" if p < ALPHA or np.isnan(least) else f"; {0.5 + least:.0%} would have been shown"),
+            + ("" if p < ALPHA or np.isnan(least) else f"; the smallest detectable share is {0.5 + least:.0%}"),
         ),
         Claim(
             *_PAPERS["asks"],
@@ -569,7 +568,7 @@ EXPERIMENTS = (
     Experiment(
         POSITIONS,
         "Position of the key document",
-        "Accuracy with the key document at several percentiles of contexts of top_k passages, the others retrieved, "
+        "Accuracy with the key document at several percentiles of contexts of top_k passages, the others retrieved; "
         "one prompt against map-reduce without preflight (BriefContext, section 2.2, figure 2, supplementary table 1).",
         key_position,
         read_by_contexts,
@@ -579,8 +578,9 @@ EXPERIMENTS = (
     Experiment(
         "conflicts",
         "Conflicts between partitions",
-        "The same contexts where partitions alone are answered differently: how many the map-reduce answers correctly, "
-        "win, tie and lose against one prompt (BriefContext, section 2.3, figure 4, supplementary table 2).",
+        "The same contexts if their single partitions give different answers: how many the map-reduce answers "
+        "correctly, and wins, ties and losses against one prompt (BriefContext, section 2.3, figure 4, supplementary "
+        "table 2).",
         conflicts,
         lambda settings: (*read_by_contexts(settings), f"experiments/{POSITIONS}"),
         _by_position,
@@ -589,8 +589,8 @@ EXPERIMENTS = (
     Experiment(
         "documents",
         "Number of documents",
-        "Accuracy of one prompt with the key document among more and more retrieved ones, at a position that is drawn "
-        "for each question (BriefContext, section 2.4, figure 5).",
+        "Accuracy of one prompt with the key document among an increasing number of retrieved ones, at a random "
+        "position for each question (BriefContext, section 2.4, figure 5).",
         documents,
         read_by_contexts,
         lambda settings: [*options(settings), settings.experiments.documents, settings.experiments.positions],
@@ -599,7 +599,7 @@ EXPERIMENTS = (
     Experiment(
         "distractors",
         "Relevant and random distractors",
-        "Accuracy of one prompt with the key document in the middle of the greatest top_k, among retrieved or among "
+        "Accuracy of one prompt with the key document in the middle of the largest top_k, among retrieved or "
         "random passages (BriefContext, section 2.6, figure 6).",
         distractors,
         read_by_contexts,
@@ -609,8 +609,8 @@ EXPERIMENTS = (
     Experiment(
         "preflight",
         "Quality of the preflight",
-        "Precision, recall and F1 of the preflight of every map-reduce among the answers, where true is a key document "
-        "below the top 3 (BriefContext, section 2.5, supplementary table 4).",
+        "Precision, recall and F1 of the preflight of every map-reduce answer; true means a key document below the "
+        "top 3 (BriefContext, section 2.5, supplementary table 4).",
         preflight,
         _with_preflight,
         version="2",

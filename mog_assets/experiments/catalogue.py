@@ -1,4 +1,4 @@
-"""Every experiment, in the order in which the results tell them."""
+"""All experiments, in the order of the results."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Chunkers against each other at equal mean chunk size, on questions that none of them was trained on."""
+"""Compare chunkers at equal mean chunk size, on questions that none of them was trained on."""
 
 from __future__ import annotations
 
@@ -41,17 +41,17 @@ from mog_assets.retrieval.methods import DEPTH
 from mog_assets.significance import by_document, permutation_p
 
 _PAPER = "Learned Chunking, initial results and observations"
-# Every document is cut by a chunker that was trained on the documents of the other folds.
+# Every document is split by a chunker trained on the documents of the other folds.
 _FOLDS = 3
-# With fewer documents there is nothing to train on and nothing to stop by.
+# With fewer documents there are too few for training and validation.
 _FEWEST = 3 * _FOLDS
-# Mean lengths are equal when they differ by at most this share.
+# Mean lengths count as equal if they differ by at most this share.
 _EQUAL = 0.05
-# A chunker is worth its training where it saves this share of the tokens.
+# A chunker is worth its training if it saves this share of the tokens.
 _WORTH = 0.05
 _ALL = "tokens_to_answer, all chunks"
 _MEASURES = (_ALL, "tokens_to_answer", "ER", "ER@1000", "ER@2000", "ER@4000", "ER@8000")
-# Texts that are encoded between two signs of progress.
+# Texts encoded between two progress updates.
 _AT_ONCE = 4096
 _HEURISTICS = tuple(name for name, chunker in CHUNKERS.items() if not chunker.trained)
 
@@ -61,13 +61,13 @@ Cuts = list[Spans]
 
 @dataclass(frozen=True)
 class _Ground:
-    """Documents and questions that chunkers are compared on.
+    """Documents and questions on which chunkers are compared.
 
     Attributes:
         sources: The documents.
-        articles: The same, encoded.
-        asked: A question for each answer, in order of the documents.
-        vectors: Their unit vectors, in order.
+        articles: The encoded documents.
+        asked: One question for each answer, in order of the documents.
+        vectors: Their unit vectors, in the same order.
         encode: Texts to unit vectors.
     """
 
@@ -79,7 +79,7 @@ class _Ground:
 
     @property
     def characters(self) -> int:
-        """Of all documents."""
+        """Total of all documents."""
         return sum(len(source.text) for source in self.sources)
 
     def folds(self) -> np.ndarray:
@@ -91,7 +91,7 @@ class _Ground:
 
 
 def chunkers(lab: Lab) -> Findings:
-    """Every chunker at the mean length of `sentences`, its chunks ranked by similarity with the question."""
+    """Every chunker at the mean length of `sentences`, with chunks ranked by similarity to the question."""
     grounds = _grounds(lab)
     tables, by_article = [], []
     plots: dict[str, bytes] = {}
@@ -103,7 +103,7 @@ def chunkers(lab: Lab) -> Findings:
         cells = {h: _cell(lab, name, ground, h, [mean, h], partial(_heuristic, ground, h, mean)) for h in _HEURISTICS}
         equal = [h for h in _HEURISTICS if abs(cells[h]["characters"].iloc[0] / mean - 1) <= _EQUAL]
         best = min(equal, key=lambda h: cells[h][_ALL].mean())
-        # Over cached vectors: an encoder that learns as well takes hours for all these cells without a GPU.
+        # With cached vectors: training the encoder too takes hours for all these cells without a GPU.
         training = lab.settings.chunker.training.model_copy(update={"encoder": None})
         cells["learned"] = _learned(lab, name, ground, "learned", training, mean)
         tables.append(score_rows(name, list(cells.values()), _MEASURES, best, lab.seed))
@@ -139,7 +139,7 @@ def chunkers(lab: Lab) -> Findings:
         claims=[
             *over_sets(
                 "Ours; after Learned Chunking",
-                f"A learned chunker needs at least {_WORTH:.0%} fewer tokens to answer than the best heuristic one of "
+                f"A learned chunker needs at least {_WORTH:.0%} fewer tokens to answer than the best heuristic with "
                 "the same mean chunk size.",
                 claims,
             ),
@@ -147,20 +147,20 @@ def chunkers(lab: Lab) -> Findings:
                 "Ours; after Learned Chunking", "Its chunks cover more of the evidence at equal context.", recall
             ),
             *over_sets(
-                _PAPER, "Preferences between two ends of a chunk teach a chunker to need fewer tokens.", variants
+                _PAPER, "A chunker trained on preferences between two ends of a chunk needs fewer tokens.", variants
             ),
         ],
     )
 
 
 def _fewer(row: pd.Series, learned: pd.DataFrame, best: pd.DataFrame, mean: float) -> tuple[Verdict, str]:
-    """Whether a chunker needs fewer tokens by what is worth it.
+    """Whether a chunker saves enough tokens to be worth its training.
 
     Args:
         row: Tokens to answer of the learned chunker, compared with the best heuristic.
-        learned: Its cell.
+        learned: The cell of the learned chunker.
         best: The cell of the heuristic.
-        mean: Characters of a chunk that both should have.
+        mean: Target mean length of chunks for both, in characters.
     """
     tokens = float(best[_ALL].mean())
     text = (
@@ -169,7 +169,7 @@ def _fewer(row: pd.Series, learned: pd.DataFrame, best: pd.DataFrame, mean: floa
         f"{-row['difference_low'] / tokens:.1%}]"
     )
     if abs(learned["characters"].iloc[0] / mean - 1) > _EQUAL:
-        return "undecided", f"{text}; chunks are not of one length"
+        return "undecided", f"{text}; chunks differ in mean length"
     if -row["difference"] >= _WORTH * tokens and row["p"] < ALPHA:
         return "seen", text
     return ("not seen" if -row["difference_low"] < _WORTH * tokens else "undecided"), text
@@ -182,7 +182,7 @@ def _differences(learned: pd.DataFrame, other: pd.DataFrame) -> pd.Series:
 
 
 def _grounds(lab: Lab) -> dict[str, _Ground]:
-    """What can be asked of each question set: training questions with answers that a chunk can hold."""
+    """The usable data of each question set: training questions with answers that fit into a chunk."""
     longest, found = unit_chars(lab.settings.finest_chars), {}
     for name, questions in lab.trained_on().items():
         wanted = {(span.corpus, span.doc) for question in questions for span in question.evidence}
@@ -238,7 +238,7 @@ def _mean(ground: _Ground, cuts: Cuts) -> float:
 
 
 def _heuristic(ground: _Ground, name: str, mean: float) -> Cuts:
-    """A chunker's cuts at the size that gives chunks of a mean length, as nearly as it can be met."""
+    """A chunker's cuts at the size whose mean chunk length is closest to a target."""
 
     def cut(chars: int) -> Cuts:
         split = CHUNKERS[name].make(Options(chars))
@@ -271,17 +271,17 @@ def _learned(
     blind: bool = False,
     greedy: bool = False,
 ) -> pd.DataFrame:
-    """A learned chunker: every document cut by one that was trained on the documents of the other folds.
+    """A learned chunker: every document is split by one trained on the documents of the other folds.
 
     Args:
-        lab: Of the experiment.
-        question_set: Its name.
+        lab: The lab.
+        question_set: Name of the question set.
         ground: Documents and questions.
-        what: Names the cell.
+        what: Name of the cell.
         training: How it is trained.
-        mean: Characters of its chunks.
-        blind: Vectors of units are not shown to it.
-        greedy: The end with the least cost for its length is taken, window after window, as in the paper.
+        mean: Target mean length of its chunks, in characters.
+        blind: Whether to withhold the vectors of units.
+        greedy: Whether to take the end with the lowest cost per length, window by window, as in the paper.
     """
 
     def cut() -> Cuts:
@@ -297,7 +297,7 @@ def _learned(
                 for i in own
             ]
             characters = [int(held[i].ends[-1]) for i in own]
-            # Of questions nothing is known here: lengths alone are made equal.
+            # Questions are not used here: only lengths are made equal.
             cut_by = _greedily if greedy else least
             if greedy:
                 penalty = bisected(partial(_chunks, cost), sum(characters) / mean, 100.0, 40)
@@ -323,7 +323,7 @@ def _blinded(article: Article) -> Article:
 
 
 def _greedily(cost: np.ndarray, penalty: float) -> list[int]:
-    """The end of the least cost a unit, window after window; `penalty` is shared by the units of a chunk."""
+    """The end with the lowest cost per unit, window by window; `penalty` is divided by the units of a chunk."""
     taken = [0]
     while taken[-1] < len(cost):
         share = (cost[taken[-1]] + penalty) / np.arange(1, cost.shape[1] + 1)
@@ -336,7 +336,7 @@ def _chunks(held: Sequence[np.ndarray], penalty: float) -> int:
 
 
 def _curve(lab: Lab, question_set: str, ground: _Ground, training: ChunkerTraining) -> list[dict[str, float]]:
-    """The training of one fold, epoch by epoch."""
+    """The training curve of one fold, by epoch."""
 
     def make() -> pd.DataFrame:
         held = [a for a, f in zip(ground.articles, ground.folds(), strict=True) if f]
@@ -349,7 +349,7 @@ def _curve(lab: Lab, question_set: str, ground: _Ground, training: ChunkerTraini
 
 
 def _cell(lab: Lab, question_set: str, ground: _Ground, what: str, key: Any, cut: Callable[[], Cuts]) -> pd.DataFrame:
-    """What questions get of the chunks of a way to cut: question, document, cell, characters, and the measures."""
+    """Measures of every question with the chunks of one chunker: question, document, cell, characters, and measures."""
 
     def make() -> pd.DataFrame:
         cuts = cut()
@@ -385,7 +385,7 @@ def _measured(lab: Lab, question_set: str, ground: _Ground, cuts: Cuts) -> pd.Da
         for row, values in zip(rows.tolist(), similar, strict=True):
             own = cuts[document[row]]
             begin, behind = np.searchsorted(own[:, 1], answers[row] - [0, 1], side="right") + first[document[row]]
-            # An answer that was cut in two is read when the later of its chunks is.
+            # An answer that was split is complete when the later of its chunks has been read.
             to_answer[row] = tokens[values >= values[begin : behind + 1].min()].sum()
         best = np.argsort(-similar, axis=1, kind="stable")[:, :DEPTH]
         runs.append(
@@ -416,7 +416,7 @@ def _measured(lab: Lab, question_set: str, ground: _Ground, cuts: Cuts) -> pd.Da
 
 
 def _by_article(name: str, ground: _Ground, cells: dict[str, pd.DataFrame], seed: int) -> list[dict[str, Any]]:
-    """The learned chunker against each other one, document by document."""
+    """The learned chunker against each of the others, by document."""
     rows = []
     for what, cell in cells.items():
         if what == "learned":
@@ -458,9 +458,9 @@ EXPERIMENTS = (
         "chunkers",
         "Chunkers at equal chunk size",
         "Tokens to answer over all chunks of the documents, and ER, with chunks of every chunker at the mean length of "
-        "`sentences`, ranked by similarity with the question; the learned one cuts documents that it was not trained "
-        "on (three folds of documents with training questions). And ways to train it: by preference as the original, "
-        "without vectors, taking the best end of each window instead of the best cut of the text.",
+        "`sentences`, ranked by similarity to the question; the learned one splits documents that it was not trained "
+        "on (three folds of documents with training questions). Variants of training: by preference as in the "
+        "original, without vectors, and with the best end of each window instead of the best cut of the text.",
         chunkers,
         _reads,
         lambda settings: [settings.chunker.training.model_dump(), settings.finest_chars],

@@ -1,4 +1,4 @@
-"""Figures of several question sets together: their table, and what becomes of a paper's claim."""
+"""Combine several question sets: one table of figures, and the verdict on a paper's claim."""
 
 from __future__ import annotations
 
@@ -10,18 +10,17 @@ from mog_assets.experiments.lab import Claim, Verdict
 
 
 def joined(tables: Sequence[pd.DataFrame]) -> pd.DataFrame:
-    """Tables one below the other; an empty one where there are none."""
+    """Concatenated tables; an empty table if there are none."""
     return pd.concat(tables, ignore_index=True) if tables else pd.DataFrame()
 
 
 def over_sets(paper: str, claim: str, found: Mapping[str, tuple[Verdict, str]]) -> list[Claim]:
-    """A claim over all question sets; no claim where none could be asked.
+    """A claim over all question sets; no claim without question sets.
 
     Args:
-        paper: With section, table or figure.
-        claim: In a sentence.
-        found: What a question set shows, and the figures that say so, by question set. One that does not show the
-            claim decides; else one that cannot tell.
+        paper: Paper with section, table or figure.
+        claim: The claim in one sentence.
+        found: Verdict and figures by question set. One `not seen` decides; else one that is undecided.
     """
     if not found:
         return []
@@ -32,20 +31,20 @@ def over_sets(paper: str, claim: str, found: Mapping[str, tuple[Verdict, str]]) 
 
 
 def every(verdicts: Iterable[Verdict]) -> Verdict:
-    """Whether all of some things, at least one, are seen: one that is not decides, else one that cannot tell."""
+    """`seen` if all verdicts (at least one) are: one `not seen` decides, else one that is undecided."""
     there = set(verdicts)
     order: tuple[Verdict, ...] = ("not seen", "undecided", "not testable here", "seen")
     return next(one for one in order if one in there)
 
 
 def denied(verdict: Verdict) -> Verdict:
-    """What becomes of the contrary of a claim."""
+    """The verdict on the contrary of a claim."""
     contrary: dict[Verdict, Verdict] = {"seen": "not seen", "not seen": "seen"}
     return contrary.get(verdict, verdict)
 
 
 def turned(row: pd.Series) -> pd.Series:
-    """A row of `score_rows` as its baseline would have it: by how much the baseline is better."""
+    """A row of `score_rows` with row and baseline swapped: by how much the baseline is better."""
     found = row.copy()
     found["difference"], found["difference_low"] = -row["difference"], -row["difference_high"]
     found["difference_high"] = -row["difference_low"]
@@ -53,5 +52,5 @@ def turned(row: pd.Series) -> pd.Series:
 
 
 def untestable(paper: str, claim: str, because: str) -> Claim:
-    """A claim that needs what is not here."""
+    """A claim that needs something this project does not have."""
     return Claim(paper, claim, "not testable here", because)

@@ -1,4 +1,4 @@
-"""Contexts that hold a question's key document at a place of our choosing (BriefContext, sections 2.2 to 2.6)."""
+"""Contexts with a question's key document at a chosen position (BriefContext, sections 2.2 to 2.6)."""
 
 from __future__ import annotations
 
@@ -27,26 +27,26 @@ from mog_assets.retrieval.methods import Method, Passages, parse
 from mog_assets.routing.retrieve import needs
 from resources.errors import MogError
 
-# Questions that advance together.
+# Number of questions that advance together.
 _BATCH = 256
 
 Way = Callable[[Sequence[Asked], Means], list[AnswerRow]]
 
 
 class NoContext(MogError):
-    """No whole context can be made of any question of a set."""
+    """No question of a set has enough passages for a whole context."""
 
 
 @dataclass(frozen=True)
 class Case:
-    """A question with what its contexts are made of.
+    """A question with the passages of its contexts.
 
     Attributes:
-        key: The key document: of the gold documents' chunks of the level that is retrieved, the one that holds most of
-            the evidence. A chunk, not the whole document: nothing but what it says tells it from the others then,
-            neither its length nor its form.
-        others: Retrieved passages that are of no gold document, best first.
-        unlike: As many passages that are drawn from all that are of no gold document.
+        key: The key document: the chunk with most of the evidence among the gold documents' chunks at the retrieved
+            level. It is a chunk, not the whole document, so that only its content distinguishes it from the others,
+            not its length or form.
+        others: Retrieved passages from other than gold documents, best first.
+        unlike: As many random passages from other than gold documents.
     """
 
     question: Question
@@ -60,29 +60,29 @@ Find = Callable[[], list[Case]]
 
 
 def passages_method(settings: Settings) -> Method:
-    """What contexts are retrieved by: MedRAG's level, by the configured retriever."""
+    """The retrieval method for contexts: MedRAG's level, with the configured retriever."""
     return parse(f"fixed-{min(2, settings.levels)}", settings)
 
 
 def read_by_contexts(settings: Settings) -> Sequence[str]:
-    """What contexts are made from."""
+    """The assets that contexts are made from."""
     return ("questions", *needs([passages_method(settings)], settings).keys)
 
 
 def options(settings: Settings) -> list[Any]:
-    """The settings that answers to contexts depend on, besides those of what experiments read."""
+    """The settings that answers to contexts depend on, besides those of assets that experiments read."""
     by_model = [settings.llm.model, settings.llm.temperature, settings.llm.max_tokens, prompts_fingerprint()]
     reader = by_model if settings.answering.reader == "openai" else [extractive.VERSION]
     return [*reader, passages_method(settings).name, settings.retriever, settings.experiments.questions]
 
 
 def depends_on(lab: Lab, question_set: str, size: int) -> list[Any]:
-    """What the answers to a question set's contexts depend on, besides what experiments read and what was varied.
+    """What the answers to a question set's contexts depend on, besides assets that experiments read and varied values.
 
     Args:
         lab: The lab.
         question_set: Name of the question set.
-        size: Of the largest context.
+        size: Size of the largest context.
     """
     settings = lab.settings
     asked = settings.question_sets[question_set]
@@ -91,21 +91,21 @@ def depends_on(lab: Lab, question_set: str, size: int) -> list[Any]:
 
 
 def candidates(lab: Lab) -> dict[str, list[Question]]:
-    """Test questions with an answer and evidence, as many as are asked, by question set."""
+    """Test questions with an answer and evidence, up to the configured number, by question set."""
     found = {name: [q for q in questions if q.answer] for name, questions in lab.tested().items()}
     return {name: lab.asked(questions) for name, questions in found.items() if questions}
 
 
 def cases(lab: Lab, question_set: str, size: int) -> list[Case]:
-    """The questions of which a context of `size` passages can be made.
+    """The questions for which a context of `size` passages can be made.
 
-    Left out are those for which the retriever finds fewer than `size` − 1 passages of other documents, and those whose
-    options no reader can be asked with.
+    Questions with fewer than `size` − 1 retrieved passages from other documents, or with options that readers do not
+    support, are left out.
 
     Args:
         lab: The lab.
         question_set: Name of the question set.
-        size: Of the largest context.
+        size: Size of the largest context.
 
     Raises:
         NoContext: there are none.
@@ -118,7 +118,7 @@ def cases(lab: Lab, question_set: str, size: int) -> list[Case]:
             continue
         questions.append(question)
     if not questions:
-        raise NoContext(f"{question_set}: expected test questions that readers can be asked, found none")
+        raise NoContext(f"{question_set}: expected test questions with options that readers support, found none")
     retrieval = lab.retrieval(question_set, questions)
     corpora, level = retrieval.corpora, passages_method(lab.settings).level
     assert level is not None
@@ -151,12 +151,12 @@ def cases(lab: Lab, question_set: str, size: int) -> list[Case]:
 
 
 def generator(seed: int, question: str) -> np.random.Generator:
-    """Draws for a question, the same whatever other questions there are."""
+    """A random generator for a question, independent of other questions."""
     return np.random.default_rng([seed, int.from_bytes(hashlib.sha256(question.encode()).digest()[:8], "big")])
 
 
 def gold_chunks(corpora: Corpora, question: Question, level: int) -> dict[int, int]:
-    """The chunks of a level that hold evidence of a question, and how many characters of it."""
+    """The chunks of a level with evidence of a question, and the number of its characters in each."""
     layout, held = corpora.layout, dict[int, int]()
     for evidence in question.evidence:
         document = corpora.position[evidence.corpus, evidence.doc]
@@ -169,7 +169,7 @@ def gold_chunks(corpora: Corpora, question: Question, level: int) -> dict[int, i
 
 
 def _drawn(corpora: Corpora, level: int, gold: set[int], n: int, rng: np.random.Generator) -> list[int]:
-    """Chunks of no gold document, drawn from all of a level; fewer than n where there are not as many."""
+    """Random chunks of a level from other than gold documents; fewer than n if there are not enough."""
     offsets = corpora.layout.level_offsets(level)
     of_gold = sum(int(offsets[document + 1] - offsets[document]) for document in gold)
     drawn = rng.choice(corpora.layout.count(level), min(n + of_gold, corpora.layout.count(level)), replace=False)
@@ -187,7 +187,7 @@ def _chunks(corpora: Corpora, chunks: Sequence[Sequence[int]], level: int) -> Pa
 
 
 def place(percentile: float, size: int) -> int:
-    """Position, from 0, of a percentile of the ranks of a context: the nearest, the later of two that are as near."""
+    """Position, from 0, of a percentile of the ranks of a context, rounded to the nearest; ties go to the later one."""
     return int(percentile / 100 * (size - 1) + 0.5)
 
 
@@ -197,8 +197,8 @@ def context(case: Case, size: int, percentile: float, unlike: bool = False) -> l
     Args:
         case: The question.
         size: Number of passages.
-        percentile: Of the key document, 0 to 100.
-        unlike: Whether the others are those that were drawn.
+        percentile: Percentile of the key document, 0 to 100.
+        unlike: Whether the other passages are the random ones.
     """
     others = list(case.unlike if unlike else case.others)[: size - 1]
     at = place(percentile, size)
@@ -218,10 +218,10 @@ def answered(
     Args:
         lab: The lab.
         question_set: Name of the question set.
-        name: Of the cell.
-        key: JSON values that it depends on, besides what the experiment reads.
-        way: How to answer.
-        make_contexts: Questions and their contexts; not called where the cell is kept.
+        name: Name of the cell.
+        key: JSON values that it depends on, besides the assets that the experiment reads.
+        way: Answering method.
+        make_contexts: Questions and their contexts; not called if the cell is cached.
 
     Returns:
         A row per question, as `evaluation.answers.mark`, with its `answer`.
@@ -244,16 +244,16 @@ def answered(
 def by_set(
     lab: Lab, size: int, ask: Callable[[str, list[Question], Find], Sequence[pd.DataFrame]]
 ) -> tuple[dict[str, list[pd.DataFrame]], list[dict[str, Any]]]:
-    """Cells of every question set that contexts can be made of.
+    """Cells of every question set with enough passages for contexts.
 
     Args:
         lab: The lab.
-        size: Of the largest context.
-        ask: Cells of a question set, from its name, its candidates, and what finds its cases.
+        size: Size of the largest context.
+        ask: Computes the cells of a question set from its name, its candidates, and a function that finds its cases.
 
     Returns:
-        Cells by question set, and a row for every set of test questions: how many took part, of how many, and why none
-        did.
+        Cells by question set, and a row for every set of test questions: how many were used, of how many, and the
+        reason if none.
     """
     found, used = dict[str, list[pd.DataFrame]](), []
     offered = candidates(lab)

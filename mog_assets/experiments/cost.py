@@ -1,4 +1,4 @@
-"""What retrieval costs: seconds a question, and bytes."""
+"""Cost of retrieval: time per question, and storage."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _PAPER_STORAGE = 2.7
 
 
 def seconds(lab: Lab) -> Findings:
-    """Seconds of a question with 1 to n levels, by BM25 and by vectors; router and retrieval timed apart."""
+    """Seconds per question with 1 to n levels, by BM25 and by vectors; router and retrieval timed separately."""
     rows, lines, said = [], {}, []
     for name in lab.tested():
         table = lab.cached(f"{name} seconds", lab.settings.experiments.repeats, lambda name=name: _timed(lab, name))  # type: ignore[misc]
@@ -58,26 +58,26 @@ def seconds(lab: Lab) -> Findings:
             )
     figures = "; ".join(said)
     table11 = "Mix-of-Granularity, table 11 and appendix M"
-    reader = "The paper's seconds are those of answers, most of them the language model's. Retrieval alone: "
+    reader = "The paper times answers, mostly the language model. Retrieval only: "
     return Findings(
         tables={
             f"time of a question (median of {lab.settings.experiments.repeats} runs over all test questions together, "
-            "after a warm-up; measured when the experiment was done, on that machine)": rows
+            "after a warm-up; on the machine of the experiment)": rows
         },
         plots={
             "time against number of levels, with router": plots.curves(
-                lines, "levels", "ms a question", "Retrieval with router", list(lab.settings.level_range)
+                lines, "levels", "ms per question", "Retrieval with router", list(lab.settings.level_range)
             )
         },
         claims=[
             untestable(table11, "The router makes answering about 60 % slower.", reader + figures),
-            untestable(table11, "More levels make answering hardly slower.", reader + figures),
+            untestable(table11, "More levels hardly make answering slower.", reader + figures),
         ],
     )
 
 
 def _timed(lab: Lab, name: str) -> pd.DataFrame:
-    """Seconds of a question: a row for each retriever and number of levels, and one for level 1 without router."""
+    """Seconds per question: a row for each retriever and number of levels, and one for level 1 without router."""
     settings, known = lab.settings, lab.retrieval(name)
     count, repeats = len(known.queries), settings.experiments.repeats
     opened = router.open_router(lab.read("router", None), lab.encoder, settings.levels)
@@ -110,7 +110,7 @@ def _timed(lab: Lab, name: str) -> pd.DataFrame:
                         "retriever": retriever,
                         "levels": max(levels, 1),
                         "routed": levels > 0,
-                        # Nearest vectors need the question's whether or not a router does.
+                        # Nearest-neighbour search needs the question's vector, with or without a router.
                         "encoding": encoding if levels or retriever == "dense" else 0.0,
                         "router": choosing if levels else 0.0,
                         "retrieval": spent,
@@ -121,7 +121,7 @@ def _timed(lab: Lab, name: str) -> pd.DataFrame:
 
 
 def _seconds(do: Callable[[], object], repeats: int) -> float:
-    """Median of the seconds of some runs, after one that is not counted."""
+    """Median seconds of some runs, after one warm-up run."""
     spent = []
     for _ in range(repeats + 1):
         started = time.perf_counter()
@@ -131,7 +131,7 @@ def _seconds(do: Callable[[], object], repeats: int) -> float:
 
 
 def storage(lab: Lab) -> Findings:
-    """Bytes of everything that is kept, against the text."""
+    """Bytes of all stored data, relative to the text."""
     settings = lab.settings
     documents = [lab.read("documents", corpus) for corpus in settings.corpora]
     text = sum(_text_bytes(stored.path(name)) for stored in documents for name in stored.names("bucket"))
@@ -141,7 +141,7 @@ def storage(lab: Lab) -> Findings:
         rows.append({"what": what, "bytes": size, "of the text": f"{size / max(text, 1):.3f}"})
 
     def of(key: str, what: str) -> int:
-        # What is made from all corpora has one artefact, whatever corpus is asked for.
+        # An unpartitioned asset has one artefact, whatever the corpus.
         partitions = settings.corpora if key in _per_corpus(settings) else (None,)
         size = sum(_files(lab.read(key, corpus)) for corpus in partitions)
         add(what, size)
@@ -149,7 +149,7 @@ def storage(lab: Lab) -> Findings:
 
     add("text and titles, UTF-8", text)
     of("documents", "documents as stored (compressed, with metadata)")
-    of("chunks/level_1", "level-1 spans, from which all levels follow")
+    of("chunks/level_1", "level-1 spans, from which all levels are derived")
     of("tokens", "term counts by document")
     for level in settings.level_range:
         of(f"bm25/level_{level}", f"term counts, level {level}")
@@ -157,7 +157,7 @@ def storage(lab: Lab) -> Findings:
     for level in settings.level_range:
         of(f"collections/level_{level}", f"ids of points, level {level}")
         folder = settings.home / "qdrant" / f"level_{level}"
-        # Those of a Qdrant server are not on this disk.
+        # Collections of a Qdrant server are not on this disk.
         if folder.is_dir():
             add(f"Qdrant collection, level {level} (blocks on disk)", allocated(folder.rglob("*")))
     of("sentence_graph", "sentence graph")
@@ -178,7 +178,7 @@ def storage(lab: Lab) -> Findings:
 
 
 def allocated(paths: Iterable[Path]) -> int:
-    """Bytes that files have on disk: of a file with holes less than its length."""
+    """Bytes that files use on disk: less than the length for a sparse file."""
     return sum(path.stat().st_blocks * 512 for path in paths if path.is_file())
 
 
@@ -215,8 +215,8 @@ EXPERIMENTS = (
     Experiment(
         "time",
         "Time against number of levels",
-        "Milliseconds a question takes with 1 level without router and with 1 to n levels with router, by BM25 and by "
-        "vectors, encoder and router timed apart, without any reader (Mix-of-Granularity, table 11).",
+        "Milliseconds per question with 1 level without router and with 1 to n levels with router, by BM25 and by "
+        "vectors, with encoder and router timed separately, without a reader (Mix-of-Granularity, table 11).",
         seconds,
         _timed_assets,
         lambda settings: settings.experiments.repeats,

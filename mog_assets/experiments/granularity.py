@@ -1,4 +1,4 @@
-"""How many chunks enter the mix, whether a router weighs them, and how far that is from the best weights."""
+"""Number of chunks in the mix, weights with and without a router, and the gap to the best weights."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ from mog_assets.significance import RESAMPLES, by_document, ends, resampled_mean
 def k_r(lab: Lab) -> Findings:
     """MoG with more or fewer chunks of each level and corpus in the mix."""
     if not lab.tested():
-        raise NothingToMeasure("no question of a test split has evidence to be found")
+        raise NothingToMeasure("no test question has evidence")
     settings, values = lab.settings, sorted(set(lab.settings.experiments.k_r))
     method, tables, lines = parse("mog", settings), [], {}
     few: dict[str, tuple[Verdict, str]] = {}
@@ -62,13 +62,13 @@ def k_r(lab: Lab) -> Findings:
         plots={"ER against k_r": plots.curves(lines, "k_r", "ER", "MoG with more chunks in the mix", values, log=True)},
         claims=[
             *over_sets(figure5, "MoG gets better with more chunks of each level in the mix.", many),
-            *over_sets(figure5, "MoG does well with few chunks of each level in the mix: as well as with many.", few),
+            *over_sets(figure5, "MoG is as good with few chunks of each level in the mix as with many.", few),
         ],
     )
 
 
 def router(lab: Lab) -> Findings:
-    """MoG and MoGG against the same with equal weights, and against one level or hop alone."""
+    """MoG and MoGG against the same with equal weights, and against single levels or hops."""
     settings, scored = lab.settings, _scored(lab)
     medrag = f"fixed-{min(2, settings.levels)}"
     fused = [f"fused-{level}" for level in settings.level_range]
@@ -106,22 +106,22 @@ def router(lab: Lab) -> Findings:
             *over_sets(table9, "MoG finds more than MedRAG, which has one level.", found["medrag"]),
             *over_sets(
                 "Ours: no ablation of Mix-of-Granularity is about MoG's router",
-                "A router's weights do better than equal weights (against the best level to pass on).",
+                "A router's weights are better than equal weights (with the best level of returned chunks).",
                 found["fused"],
             ),
-            *over_sets(table9, "MoGG without its router is like MedRAG.", found["alike"]),
-            *over_sets(table9, "MoGG does better with its router than without.", found["mogg"]),
+            *over_sets(table9, "MoGG without its router is as good as MedRAG.", found["alike"]),
+            *over_sets(table9, "MoGG is better with its router than without.", found["mogg"]),
             untestable(
                 table9,
                 "With Llama 3, MoG and MoGG answer more questions than MedRAG, and fewer than chain of thought alone.",
-                "Accuracy of a language model's answers; what is compared here are the passages it would get.",
+                "This is about the accuracy of a language model's answers; here only the passages are compared.",
             ),
         ],
     )
 
 
 def _compared(lab: Lab, part: pd.DataFrame, label: str, methods: Sequence[str]) -> pd.DataFrame | None:
-    """The first of some methods against the others, as far as they were scored."""
+    """The first of some methods against the others that were scored."""
     there = [method for method in methods if method in set(part["method"])]
     if methods[0] not in there or len(there) < 2:
         return None
@@ -130,9 +130,9 @@ def _compared(lab: Lab, part: pd.DataFrame, label: str, methods: Sequence[str]) 
 
 
 def oracle_gap(lab: Lab) -> Findings:
-    """How much of the way from the best single level to the best weights known MoG goes.
+    """The share of the gap between the best single level and the best known weights that MoG closes.
 
-    Which level is best is chosen anew in every resample: that it was chosen by these questions widens the interval.
+    The best level is chosen again in every resample, so the interval includes the uncertainty of that choice.
     """
     rows = []
     for name, part in _scored(lab).items():
@@ -144,7 +144,7 @@ def oracle_gap(lab: Lab) -> Findings:
         totals = by_document(values, wide.index.get_level_values("document").to_numpy(str))
         means = resampled_means(totals, RESAMPLES, lab.seed)
         mog, oracle, floor = means[:, 0], means[:, 1], means[:, 2:].max(axis=1)
-        # Where the gap may be none, its share means nothing.
+        # If the gap may be zero, its share is meaningless.
         gap = ends(oracle - floor, totals)
         levels = wide[fixed].mean()
         row: dict[str, Any] = {
@@ -155,7 +155,7 @@ def oracle_gap(lab: Lab) -> Findings:
             "oracle": float(wide["oracle"].mean()),
         }
         row["gap"] = interval(row["oracle"] - row["level"], float(gap[0]), float(gap[1]))
-        row["closed"] = "the gap may be none"
+        row["closed"] = "the gap may be zero"
         if gap[0] > 0:
             low, high = ends((mog - floor) / (oracle - floor), totals)
             share = (row["mog"] - row["level"]) / (row["oracle"] - row["level"])
@@ -165,20 +165,20 @@ def oracle_gap(lab: Lab) -> Findings:
 
 
 def _scored(lab: Lab) -> dict[str, pd.DataFrame]:
-    """What the asset `scores` says of each question, by question set."""
+    """The scores of each question from the asset `scores`, by question set."""
     table = pd.read_parquet(lab.read("scores", None).path("per_question.parquet"))
     return {str(name): part for name, part in table.groupby("question_set", sort=False)}
 
 
 def of_mog(settings: Settings) -> Sequence[str]:
-    """What MoG is ranked from; nothing where no router can be trained."""
+    """The assets that MoG needs; none if no router can be trained."""
     if not settings.trains_routers:
         return ()
     return ("questions", *needs([parse("mog", settings)], settings).keys)
 
 
 def _with(*methods: str, settings: Settings) -> Sequence[str]:
-    """The scores, where they have all of some methods."""
+    """The asset `scores`, if it has all of these methods."""
     there = {parse(name, settings).name for name in settings.methods or default_methods(settings)}
     return ("scores",) if settings.trains_routers and there.issuperset(methods) else ()
 
@@ -200,8 +200,8 @@ EXPERIMENTS = (
     Experiment(
         "router",
         "With and without router",
-        "MoG against equal weights (fused-1 and on) and against MedRAG's one level; MoGG against equal weights and "
-        "against each hop alone (Mix-of-Granularity, table 9 and appendix K). Retrieval only.",
+        "MoG against equal weights (fused-1, …) and against MedRAG's single level; MoGG against equal weights and "
+        "against each single hop (Mix-of-Granularity, table 9 and appendix K). Retrieval only.",
         router,
         _with_either,
         version="2",

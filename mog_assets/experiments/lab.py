@@ -1,7 +1,7 @@
-"""What experiments work with, and what they give.
+"""The inputs and results of experiments.
 
-An experiment is a function from a `Lab` to `Findings`. What takes long in it is a cell: a table that is made once, kept
-with the asset, and found again by the next run, whether the one before was finished or killed.
+An experiment is a function from a `Lab` to `Findings`. Expensive parts are cells: tables that are computed once, cached
+with the asset, and found again by the next run, even if the previous one was killed.
 """
 
 from __future__ import annotations
@@ -28,28 +28,28 @@ from mog_assets.significance import least_p
 from resources.errors import MogError
 
 Verdict = Literal["seen", "not seen", "undecided", "not testable here"]
-# Two-sided tests at this level, corrected by Holm over the cells of a table, decide whether a claim is seen.
+# Level of the two-sided tests, Holm-corrected over the cells of a table, that decide whether a claim is seen.
 ALPHA = 0.05
-# Differences of measures in 0 … 1 that nobody would care about: claims that things do alike are decided by it.
+# Negligible difference of measures in 0 … 1; it decides claims of equality.
 MARGIN = 0.02
-# Of how cells become figures and claims. Raised when that changes, experiments are due again, and their cells stay.
+# Version of how cells become figures and claims. Raising it makes experiments stale but keeps their cells.
 STATISTICS = "documents"
 
 
 class NothingToMeasure(MogError):
-    """A project has no questions that an experiment could ask: it says so and fails nothing else."""
+    """A project has no questions for an experiment; reported without failing anything else."""
 
 
 @dataclass(frozen=True)
 class Claim:
-    """A claim of a paper, and what became of it here.
+    """A claim of a paper, and our verdict on it.
 
     Attributes:
-        paper: With section, table or figure.
-        claim: In a sentence.
-        verdict: `undecided` where these questions are too few to tell; `not testable here` where it needs a language
-            model, or data that these corpora do not have.
-        because: The figures that decided it, in a sentence.
+        paper: Paper with section, table or figure.
+        claim: The claim in one sentence.
+        verdict: `undecided` if there are too few questions; `not testable here` if it needs a language model, or data
+            that these corpora do not have.
+        because: The figures that decided it, in one sentence.
     """
 
     paper: str
@@ -60,14 +60,14 @@ class Claim:
 
 @dataclass(frozen=True)
 class Findings:
-    """What an experiment gives.
+    """The results of an experiment.
 
     Attributes:
-        scores: A row per question set, cell and measure, columns as `score_rows` gives them; empty where what was found
-            is no mean over questions.
+        scores: A row per question set, cell and measure, with the columns of `score_rows`; empty if the results are not
+            means over questions.
         tables: Further tables, rows by title.
-        plots: PNG pictures by caption.
-        claims: Of the papers.
+        plots: PNG plots by caption.
+        claims: Claims of the papers, with verdicts.
     """
 
     scores: pd.DataFrame = field(default_factory=pd.DataFrame)
@@ -77,33 +77,33 @@ class Findings:
 
 
 class Cached(Protocol):
-    """Keeps tables."""
+    """A cache of tables."""
 
     def __call__(self, name: str, key: Any, make: Callable[[], pd.DataFrame]) -> pd.DataFrame:
-        """The table of this name and key, made where it is not kept yet.
+        """The table of this name and key, computed if it is not cached yet.
 
         Args:
-            name: Letters, digits, `-`, `_`, `.` and spaces; says to people what the table is.
-            key: JSON values that its content depends on, besides the code and what the experiment reads.
-            make: Makes it.
+            name: Descriptive name of letters, digits, `-`, `_`, `.` and spaces.
+            key: JSON values that its content depends on, besides the code and the assets that the experiment reads.
+            make: Computes it.
         """
 
 
 @dataclass(frozen=True)
 class Lab:
-    """What experiments work with.
+    """The resources of experiments.
 
     Attributes:
         read: Reads an asset of a corpus, or of all corpora, from the store.
         encode: Texts to unit vectors, by the configured encoder.
-        encode_anew: As `encode`, nothing from a cache and nothing kept: for what is timed.
+        encode_anew: Like `encode` without a cache, for timing.
         encoder: Its fingerprint.
-        other_encoder: Opens another encoder, which keeps its vectors beside those of the first.
+        other_encoder: Opens another encoder, which caches its vectors next to those of the first.
         vector_store: Holds the collections.
-        open_retrieval: `Retrieval.open` of the project: names of corpora, and questions.
-        cached: Keeps cells.
-        progress: Shows how far something is: number of steps, and what they are.
-        open_reader: Who answers, by the settings.
+        open_retrieval: `Retrieval.open` of the project, for names of corpora and questions.
+        cached: The cache of cells.
+        progress: Shows progress: number of steps, and what they are.
+        open_reader: Opens the configured reader.
         each: Runs the calls of a round of answering.
     """
 
@@ -123,15 +123,15 @@ class Lab:
 
     @property
     def seed(self) -> int:
-        """Of everything that is drawn."""
+        """Seed of all random draws."""
         return self.settings.seed
 
     def tested(self, evidence: bool = True) -> dict[str, list[Question]]:
-        """The test questions of every question set that has some: those with evidence, else those with an answer."""
+        """Test questions by question set: those with evidence, else those with an answer; without empty sets."""
         return self._questions("test", lambda q: bool(q.evidence if evidence else q.answer))
 
     def trained_on(self) -> dict[str, list[Question]]:
-        """The training questions of every question set that has some."""
+        """The training questions of every question set that has any."""
         return self._questions("train", lambda q: True)
 
     def _questions(
@@ -146,9 +146,9 @@ class Lab:
         return found
 
     def retrieval(self, name: str, questions: Sequence[Question] | None = None) -> Retrieval:
-        """The corpora of a question set, asked its test questions with evidence unless others are given.
+        """Retrieval over the corpora of a question set, for its test questions with evidence or other questions.
 
-        Searches are made once for an experiment, whatever asks for them.
+        Each search runs once per experiment and is shared.
         """
         if questions is None:
             key = ("retrieval", name)
@@ -171,10 +171,10 @@ class Lab:
 
         Args:
             question_set: Name of the question set.
-            cell: What was varied, as tables name it.
-            key: JSON values that the passages depend on, besides what the experiment reads.
-            find: Finds them; not called where the cell is kept.
-            questions: Those that were asked; the test questions with evidence where none are given.
+            cell: The varied value, as named in tables.
+            key: JSON values that the passages depend on, besides the assets that the experiment reads.
+            find: Finds them; not called if the cell is cached.
+            questions: The questions; by default the test questions with evidence.
 
         Returns:
             Columns question, document, cell, and the measures.
@@ -192,7 +192,7 @@ class Lab:
         return about(self.cached(f"{question_set} {cell}", [self.settings.k, key], make), asked).assign(cell=cell)
 
     def reader(self) -> Roles:
-        """Who answers."""
+        """The configured reader."""
         if "reader" not in self._known:
             self._known["reader"] = self.open_reader()
         found: Roles = self._known["reader"]
@@ -204,7 +204,7 @@ class Lab:
         return self.settings.answering.reader != "extractive"
 
     def asked(self, questions: Sequence[Question]) -> list[Question]:
-        """As many of some questions as experiments answer anew: all, or a sample that is the same every time."""
+        """The questions that experiments answer: all, or a fixed sample of the configured size."""
         most = self.settings.experiments.questions
         if most is None or most >= len(questions):
             return list(questions)
@@ -213,7 +213,7 @@ class Lab:
 
 
 def about(table: pd.DataFrame, questions: Iterable[Question]) -> pd.DataFrame:
-    """A table with column `question`, and with the document that each is about: cells may be older than that column."""
+    """Add the document of each question to a table with column `question`: older cells may lack it."""
     return table.assign(document=table["question"].map({q.id: q.document for q in questions}))
 
 
@@ -222,15 +222,15 @@ class Experiment:
     """An experiment of a paper, or one of ours.
 
     Attributes:
-        name: What people type.
-        title: A few words.
-        asks: What is varied, over what, and in which paper, in one or two sentences.
-        run: Does it.
-        reads: Keys of the assets that it reads; none where this project cannot have it (no test questions, say).
-        options: The settings it depends on besides those of what it reads, as JSON values; encoder settings stand for
-            the encoder that they open.
-        version: Of the code; raised when the same inputs give another content.
-        asks_test_questions: Whether there is nothing to it without some.
+        name: Name on the command line.
+        title: Short title.
+        asks: What is varied, over which data, and in which paper, in one or two sentences.
+        run: Runs it.
+        reads: Keys of the assets that it reads; none if this project does not support it (without test questions, say).
+        options: The settings it depends on besides those of the assets it reads, as JSON values; encoder settings
+            represent the encoder that they open.
+        version: Version of the code; raised when the same inputs give different content.
+        asks_test_questions: Whether it needs test questions.
     """
 
     name: str
@@ -251,14 +251,14 @@ def score_rows(
     Args:
         question_set: Name of the question set.
         cells: Tables with columns question, document, cell and the measures; all of the same questions.
-        measures: Those that are wanted.
+        measures: Measures to compute.
         baseline: Cell that the others are compared with; None for no comparison.
-        seed: Of the resamples.
+        seed: Seed of the resamples.
 
     Returns:
         question_set, cell, measure, value, low, high, n, documents, difference, difference_low, difference_high,
-        effect, p, detectable: see `evaluation.scores.compare`; and against, the baseline where there is a comparison.
-        Where cells have a column `answered`, also coverage: the mean of it.
+        effect, p, detectable: see `evaluation.scores.compare`; and against, the baseline if there is a comparison.
+        If cells have a column `answered`, also coverage, its mean.
     """
     columns = ["question", "document", "cell", *measures]
     table = compare(pd.concat([cell[columns] for cell in cells], ignore_index=True), measures, baseline, seed)
@@ -274,9 +274,9 @@ def board(scores: pd.DataFrame, question_set: str, measures: Sequence[str] | Non
     """A question set's cells as text to print: values with intervals; difference, p and effect of the first measure.
 
     Args:
-        scores: As `score_rows` gives them.
-        question_set: The one to show.
-        measures: Those to show; all where there are none.
+        scores: Result of `score_rows`.
+        question_set: The question set to show.
+        measures: The measures to show; all if empty.
     """
     here = scores[scores["question_set"] == question_set]
     measures = list(measures or dict.fromkeys(here["measure"]))
@@ -315,10 +315,10 @@ def told(scores: pd.DataFrame, question_set: str, cell: str, measure: str) -> pd
 
 
 def alike(row: Any, margin: float = MARGIN) -> Verdict:
-    """Whether a row is as good as its baseline, by the interval of their difference.
+    """Whether a row is equivalent to its baseline, by the interval of their difference.
 
-    Seen where the interval lies within the margin, not seen where it lies outside, undecided where it does neither, or
-    where the documents are so few that no test could show a difference: a p-value above .05 shows no likeness.
+    `seen` if the interval is within the margin, `not seen` if it is outside, `undecided` if neither or if there are too
+    few documents for any test to show a difference: a p-value above .05 does not show equivalence.
 
     References: Schuirmann 1987 (two one-sided tests), by intervals.
     """
@@ -331,10 +331,10 @@ def alike(row: Any, margin: float = MARGIN) -> Verdict:
 
 
 def greater(row: Any, margin: float = MARGIN) -> Verdict:
-    """Whether a row is better than its baseline, of a measure where more is better.
+    """Whether a row is better than its baseline, for a measure where more is better.
 
-    Seen where it is significantly better; not seen where the interval of the difference leaves no room for better by
-    the margin; else undecided.
+    `seen` if it is significantly better; `not seen` if the interval of the difference is below the margin; else
+    `undecided`.
     """
     if row["difference"] > 0 and row["p"] < ALPHA:
         return "seen"
@@ -342,12 +342,12 @@ def greater(row: Any, margin: float = MARGIN) -> Verdict:
 
 
 def difference_text(row: pd.Series) -> str:
-    """`+0.012 [+0.003, +0.021], p = 0.008`; for a difference that is none also the smallest that could be shown."""
+    """`+0.012 [+0.003, +0.021], p = 0.008`; for a null result also the smallest detectable difference."""
     text = f"{difference_interval(row)}, {p_said(row['p'])}"
     if row["p"] < ALPHA:
         return text
     counts = on_documents(int(row["n"]), int(row["documents"]))
-    # All differences are the same, or there are too few documents.
+    # All differences are equal, or there are too few documents.
     if np.isnan(row["detectable"]):
         return f"{text} ({counts} that show nothing)"
     return f"{text} ({counts}: {row['detectable']:.3f} would have shown)"

@@ -1,4 +1,4 @@
-"""What a router is trained on (how labels are made, their values, the corpus of the questions), and what it says."""
+"""Training data of routers (method and values of labels, corpus of the questions), and their weights."""
 
 from __future__ import annotations
 
@@ -39,14 +39,14 @@ from mog_assets.significance import Totals, by_document, holm, permutation_p, sh
 from resources.errors import MogError
 
 ALL = "all"
-# Fewer questions on a corpus are too few to train a router on that is to be compared with one of all questions.
+# Minimum number of questions about a corpus to train a router that is compared with one of all questions.
 FEWEST = 50
 
 
 def soft_labels(lab: Lab) -> Findings:
-    """Routers trained on labels of every method, on each question set and on all of them together."""
+    """Routers trained on labels of every method, on each question set and on all together."""
     if not lab.tested():
-        raise NothingToMeasure("no question of a test split has evidence to be found")
+        raise NothingToMeasure("no test question has evidence")
     settings = lab.settings
     methods = list(dict.fromkeys([settings.soft_labels.method, *settings.experiments.label_methods]))
     made = {method: _labels(lab, method, settings.soft_labels.values) for method in methods}
@@ -89,11 +89,11 @@ def soft_labels(lab: Lab) -> Findings:
         tables={"training": facts, **shown},
         claims=[
             *([_no_best(table5, methods, compared)] if compared else []),
-            *over_sets(table5, "Labels by embedding are good across the board: no other is better.", sound),
+            *over_sets(table5, "Labels by embedding are good across the board: no other method is better.", sound),
             untestable(
                 table5,
                 "With Qwen1.5, labels by embedding (RoBERTa) give good accuracy across the board.",
-                "Accuracy of a language model's answers; what is compared here are the passages it would get.",
+                "This is about the accuracy of a language model's answers; here only the passages are compared.",
             ),
         ],
     )
@@ -102,7 +102,7 @@ def soft_labels(lab: Lab) -> Findings:
 def label_values(lab: Lab) -> Findings:
     """Routers trained on labels of other values for the two best levels."""
     if not lab.tested():
-        raise NothingToMeasure("no question of a test split has evidence to be found")
+        raise NothingToMeasure("no test question has evidence")
     settings = lab.settings
     wanted = list(dict.fromkeys([settings.soft_labels.values, *settings.experiments.label_values]))
     routers, facts = {}, []
@@ -122,18 +122,18 @@ def label_values(lab: Lab) -> Findings:
     return Findings(
         joined(tables),
         tables={"training": facts},
-        claims=over_sets("Mix-of-Granularity, section 3.2", "Label values .8/.2 and .7/.3 do alike.", similar),
+        claims=over_sets("Mix-of-Granularity, section 3.2", "Label values .8/.2 and .7/.3 are equally good.", similar),
     )
 
 
 def training_corpus(lab: Lab) -> Findings:
     """Routers trained on the questions about one corpus, tested on those about every corpus.
 
-    Each also against as many questions drawn from all: what a corpus lacks is else not told from what fewer questions
-    lack.
+    Each is also compared with as many questions drawn from all, to separate the effect of the corpus from that of fewer
+    questions.
     """
     if not lab.tested():
-        raise NothingToMeasure("no question of a test split has evidence to be found")
+        raise NothingToMeasure("no test question has evidence")
     settings = lab.settings
     table = pd.read_parquet(lab.read("soft_labels", None).path("labels.parquet"))
     table = table[table["train"].astype(bool)].reset_index(drop=True)
@@ -173,7 +173,7 @@ def training_corpus(lab: Lab) -> Findings:
     paper = "Mix-of-Granularity, tables 1, 7 and 10, appendix L"
     claim = "A router trained on one corpus is not as good as one trained on all."
     needs_more = untestable(
-        paper, claim, f"No corpus alone holds the evidence of {FEWEST} training questions or more, but not of all."
+        paper, claim, f"No single corpus has the evidence of at least {FEWEST} training questions, but not of all."
     )
     return Findings(
         joined(tables),
@@ -181,7 +181,7 @@ def training_corpus(lab: Lab) -> Findings:
         claims=[
             *(over_sets(paper, claim, worse) or [needs_more]),
             *over_sets(
-                "Ours: Mix-of-Granularity does not tell corpora from numbers of questions",
+                "Ours: Mix-of-Granularity does not separate corpora from numbers of questions",
                 "A router trained on one corpus is not as good as one trained on as many questions about all.",
                 narrower,
             ),
@@ -190,9 +190,9 @@ def training_corpus(lab: Lab) -> Findings:
 
 
 def router_weights(lab: Lab) -> Findings:
-    """What the router says of the questions of each set, and of each kind."""
+    """The router's weights for the questions of each set, and of each kind."""
     if not lab.tested():
-        raise NothingToMeasure("no question of a test split has evidence to be found")
+        raise NothingToMeasure("no test question has evidence")
     rows, lines = [], {}
     chosen: dict[str, Totals] = {}
     spread: dict[str, tuple[Verdict, str]] = {}
@@ -213,7 +213,7 @@ def router_weights(lab: Lab) -> Findings:
                 | {"chosen": " / ".join(f"{count:.0f}" for count in totals.sums.sum(axis=0))}
             )
             lines[label] = means
-            # The paper's question sets are kinds where several of them make one set here.
+            # The paper's question sets are kinds if several of them form one set here.
             if label != name or len(there) == 1:
                 chosen[label] = totals
         spread[name] = _spread(weights, documents, lab.seed)
@@ -229,9 +229,9 @@ def router_weights(lab: Lab) -> Findings:
     claims.append(
         _differing(figure4, differ, between)
         if between
-        else untestable(figure4, differ, "One question set, of one kind: there is none to compare it with.")
+        else untestable(figure4, differ, "There is only one question set, of one kind, so there is nothing to compare.")
     )
-    most = "On PubMedQA the finest level is chosen most."
+    most = "On PubMedQA the finest level is chosen most often."
     claims += over_sets(figure4, most, finest) or [untestable(figure4, most, "No test question is of PubMedQA.")]
     return Findings(
         tables={
@@ -248,12 +248,12 @@ def router_weights(lab: Lab) -> Findings:
 
 
 def _differing(paper: str, claim: str, between: Sequence[Mapping[str, Any]]) -> Claim:
-    """Whether what is chosen depends on the question set: one pair that differs after Holm's correction shows it."""
+    """Whether the chosen levels depend on the question set: one pair that differs after Holm's correction shows it."""
     differing = [row for row in between if row["p"] < ALPHA]
     furthest = sorted(between, key=lambda row: -row["distance"])[:3]
     figures = "; ".join(f"{row['questions']}: distance {row['distance']:.3f}, {p_said(row['p'])}" for row in furthest)
     counted = f"{len(differing)} of {len(between)} pairs differ in the levels chosen"
-    # That distributions are one, no test shows.
+    # No test can show that distributions are equal.
     return Claim(paper, claim, "seen" if differing else "undecided", f"{counted}; the furthest: {figures}")
 
 
@@ -270,7 +270,7 @@ def _values(values: tuple[float, float]) -> str:
 
 
 def _labels(lab: Lab, method: str, values: tuple[float, float]) -> pd.DataFrame:
-    """Soft labels of all training questions; what takes long are the similarities."""
+    """Soft labels of all training questions; computing the similarities takes long."""
     tables = []
     for name, questions in lab.trained_on().items():
 
@@ -289,15 +289,15 @@ def _labels(lab: Lab, method: str, values: tuple[float, float]) -> pd.DataFrame:
 
 def _untrained() -> MogError:
     return MogError(
-        "question_sets: expected training questions with a soft label, got none: name splits that hold questions "
+        "question_sets: expected training questions with a soft label, got none: name splits with questions "
         "under `train`"
     )
 
 
 def _trained(lab: Lab, name: str, table: pd.DataFrame) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
-    """A router as the asset trains it: what it says of the test questions of every set, and facts about it.
+    """A router trained like the asset: its weights for the test questions of every set, and facts about it.
 
-    The name tells what it was trained on.
+    The name says what it was trained on.
 
     Raises:
         MogError: there are too few questions.
@@ -339,7 +339,7 @@ def _ranked(lab: Lab, name: str, routers: Mapping[str, Mapping[str, np.ndarray]]
 
 
 def _er(scores: pd.DataFrame, baseline: str) -> list[pd.Series]:
-    """Rows of ER that are compared with the baseline."""
+    """Rows of ER with a comparison with the baseline."""
     here = scores[(scores["measure"] == "ER") & (scores["cell"] != baseline)]
     return [row for _, row in here.iterrows()]
 
@@ -373,7 +373,7 @@ def _said(rows: Sequence[pd.Series]) -> list[dict[str, str]]:
 
 
 def _over(method: str, row: pd.Series) -> pd.Series | None:
-    """A row of two methods of making labels as the other one's against this; None where this is neither."""
+    """A row that compares two label methods, seen from this method; None if it is about neither."""
     if str(row["against"]).startswith(f"{method},"):
         return row
     if str(row["cell"]).startswith(f"{method},"):
@@ -384,7 +384,7 @@ def _over(method: str, row: pd.Series) -> pd.Series | None:
 
 
 def _no_best(paper: str, methods: Sequence[str], rows: Sequence[pd.Series]) -> Claim:
-    """Whether each method of making labels is beaten by another somewhere."""
+    """Whether each label method is beaten by another on some question set."""
     beaten, best = {}, []
     for method in methods:
         others = [other for row in rows if (other := _over(method, row)) is not None]
@@ -397,17 +397,17 @@ def _no_best(paper: str, methods: Sequence[str], rows: Sequence[pd.Series]) -> C
             best.append(method)
     verdict: Verdict = "seen" if all(beaten.values()) else "not seen" if best else "undecided"
     figures = "; ".join(f"{method} is beaten {', '.join(by) or 'nowhere'}" for method, by in beaten.items())
-    claim = "No method of making soft labels is best everywhere."
+    claim = "No soft-label method is best everywhere."
     return Claim(paper, claim, verdict, f"Significantly better in ER: {figures}")
 
 
 def _spread(weights: np.ndarray, documents: np.ndarray, seed: int) -> tuple[Verdict, str]:
-    """Whether the levels of greatest and of least mean weight differ."""
+    """Whether the levels with the highest and the lowest mean weight differ."""
     means = weights.mean(axis=0)
     if len(means) < 2:
-        return "not testable here", "there is one level"
+        return "not testable here", "there is only one level"
     most, least = int(means.argmax()), int(means.argmin())
-    # The largest of all differences between levels: corrected for their number.
+    # The largest of all differences between levels, corrected for their number.
     tests = len(means) * (len(means) - 1) // 2
     differences = by_document(weights[:, most] - weights[:, least], documents)
     p = min(float(permutation_p(differences, seed=seed)[0]) * tests, 1.0)
@@ -417,11 +417,11 @@ def _spread(weights: np.ndarray, documents: np.ndarray, seed: int) -> tuple[Verd
 
 
 def _finest(weights: np.ndarray, documents: np.ndarray, seed: int) -> tuple[Verdict, str]:
-    """Whether level 1 is chosen for more questions than the next level in number."""
+    """Whether level 1 is chosen for more questions than the second most chosen level."""
     best = weights.argmax(axis=1)
     counts = np.bincount(best, minlength=weights.shape[1])
     if len(counts) < 2:
-        return "not testable here", "there is one level"
+        return "not testable here", "there is only one level"
     rival = 1 + int(counts[1:].argmax())
     differences = by_document((best == 0).astype(float) - (best == rival), documents)
     p = float(permutation_p(differences, seed=seed)[0])
@@ -432,12 +432,12 @@ def _finest(weights: np.ndarray, documents: np.ndarray, seed: int) -> tuple[Verd
 
 
 def _pairs(chosen: Mapping[str, Totals], seed: int) -> list[dict[str, Any]]:
-    """Question sets, or kinds of question, against each other."""
+    """Compare question sets, or kinds of questions, with each other."""
     return _tested([(f"{a} against {b}", chosen[a], chosen[b]) for a, b in combinations(chosen, 2)], seed)
 
 
 def _tested(pairs: Sequence[tuple[str, Totals, Totals]], seed: int) -> list[dict[str, Any]]:
-    """Distance of levels chosen for two lots of questions each; p-values corrected by Holm over the pairs."""
+    """Distance between the levels chosen for two groups of questions each; p-values Holm-corrected over the pairs."""
     found = [shift(one, other, seed=seed) for _, one, other in pairs]
     adjusted = holm(np.array([p for _, p in found]))
     return [
@@ -447,13 +447,13 @@ def _tested(pairs: Sequence[tuple[str, Totals, Totals]], seed: int) -> list[dict
 
 
 def _of_labels(settings: Settings, methods: Callable[[Settings], Sequence[str]]) -> Sequence[str]:
-    """What labels, routers and rankings are made from; nothing where no router can be trained."""
+    """The assets that labels, routers and rankings need; none if no router can be trained."""
     if not settings.trains_routers:
         return ()
     searched = needs([parse("mog", settings), parse("bm25:fixed-1", settings)], settings).keys
     levels = settings.level_range if "embedding" in methods(settings) else ()
     wanted = ("questions", *searched, *(f"embeddings/level_{level}" for level in levels))
-    # The routers are trained here.
+    # The routers are trained by the experiment.
     return tuple(key for key in wanted if key != "router")
 
 
@@ -462,13 +462,13 @@ def _methods(settings: Settings) -> list[str]:
 
 
 def _of_stored_labels(settings: Settings) -> Sequence[str]:
-    """What routers that are trained here on stored labels, and their rankings, are made from."""
+    """The assets for routers trained by the experiment on stored labels, and for their rankings."""
     searched = of_mog(settings)
     return ("soft_labels", *(key for key in searched if key != "router")) if searched else ()
 
 
 def _training(settings: Settings) -> list[Any]:
-    """What routers depend on."""
+    """The settings that routers depend on."""
     return [settings.soft_labels.model_dump(mode="json"), settings.router.model_dump(mode="json"), settings.seed]
 
 
@@ -496,9 +496,9 @@ EXPERIMENTS = (
     Experiment(
         "training-corpus",
         "Corpus that the router is trained on",
-        f"MoG with routers trained on the questions whose evidence one corpus alone holds (corpora with {FEWEST} such "
-        "questions or more), against all and against as many of all; tested on all test questions and on those about "
-        "each corpus (Mix-of-Granularity, tables 7 and 10).",
+        f"MoG with routers trained on the questions whose evidence is in a single corpus (with at least {FEWEST} "
+        "such questions), against all and against as many of all; tested on all test questions and on those about each "
+        "corpus (Mix-of-Granularity, tables 7 and 10).",
         training_corpus,
         _of_stored_labels,
         _training,
@@ -506,7 +506,7 @@ EXPERIMENTS = (
     ),
     Experiment(
         "router-weights",
-        "What the router says",
+        "Weights of the router",
         "Mean weight of every level by question set and by kind of question (Mix-of-Granularity, figure 4).",
         router_weights,
         of_mog,

@@ -1,4 +1,4 @@
-"""AT-RAG's loop: its rounds, its topics, its graders, and what it gains over one step."""
+"""AT-RAG's loop: rounds, topics, graders, and the gain over one step."""
 
 from __future__ import annotations
 
@@ -34,12 +34,12 @@ from mog_assets.topics.assign import read_topics
 from mog_assets.topics.model import OUTLIER
 
 _CRITERIA = ("correctness", "completeness", "relevance", "overall")
-# Of the questions whose first answer a grader rejects, more than this share has to pass later.
+# Share of the questions with a rejected first answer that must pass later.
 _FEW = 0.05
 
 
 def at_rag(lab: Lab) -> Findings:
-    """The rounds, grades, topics and fallbacks of every AT-RAG among the answers, and its accuracy beside others."""
+    """Rounds, grades, topics and fallbacks of every AT-RAG method in the answers, and its accuracy against others."""
     stored, tables, scores, claims = Answered.read(lab), {}, [], []
     ways = {how.name: how for how in combinations(lab.settings)}
     for name, answers, marks in stored.parts():
@@ -59,7 +59,7 @@ def at_rag(lab: Lab) -> Findings:
         rounds, grades = [], []
         for way in loops:
             part, retrieval = answers[answers["method"] == way], ways[way].retrieval
-            # Of a way that asks for no topic nothing can hit.
+            # A method without topics has no topic hit rate.
             hits = topic_hits(part, gold if retrieval is not None and retrieval.topics else {})
             rounds.append(_rounds_row(way, part, hits, lab.seed))
             grades += grade_rows(way, part)
@@ -72,13 +72,13 @@ def at_rag(lab: Lab) -> Findings:
 
 
 def judged_cells(cells: Mapping[str, pd.DataFrame]) -> dict[str, pd.DataFrame]:
-    """The judge's overall marks of the questions that every way has one of; a missing answer has mark 0.
+    """The judge's overall marks of the questions that have one for every method; a missing answer has mark 0.
 
     Args:
-        cells: By way, as `answers.by_way` gives them.
+        cells: Result of `answers.by_way`, by method.
 
     Returns:
-        Cells with the column `judge`; none where no answer was judged, or no question in every way.
+        Cells with the column `judge`; none if no answer was judged, or no question has marks for every method.
     """
     frames = [
         frame.assign(**{JUDGE: frame[JUDGE].where(frame["answered"], 0.0)}).set_index("question")
@@ -111,7 +111,7 @@ def _better_claim(
 
 
 def gold_topics(lab: Lab, question_set: str, questions: Sequence[Question]) -> dict[str, set[int]]:
-    """Topics of the chunks that hold a question's evidence, outliers left out; of questions with evidence.
+    """Topics of the chunks with a question's evidence, without outliers, for questions with evidence.
 
     Args:
         lab: The lab.
@@ -129,16 +129,15 @@ def gold_topics(lab: Lab, question_set: str, questions: Sequence[Question]) -> d
 
 
 def topic_hits(answers: pd.DataFrame, gold: Mapping[str, set[int]]) -> pd.DataFrame:
-    """Whether the topics that questions were searched in are those of their evidence.
+    """Whether the topics that were searched match those of the evidence.
 
     Args:
-        answers: Of one way of answering, as `answers.Answered.answers`.
+        answers: `answers.Answered.answers` of one answering method.
         gold: Topics of the evidence, by question; other questions are left out.
 
     Returns:
-        A row per question: `document` (what it is about), `first` (the topic of the question as it was asked), `any`
-        (of any round), and `chance`: the share of the other questions whose first topic would have been one of this
-        question's.
+        A row per question: `document` (what it is about), `first` (the topic of the original question), `any` (of any
+        round), and `chance`: the share of the other questions whose first topic would match this question's evidence.
     """
     here = answers[answers["question"].isin(list(gold))]
     searched = [[query["topic"] for query in json.loads(queries)] for queries in here["queries"]]
@@ -189,10 +188,10 @@ def _mean(values: pd.Series, documents: pd.Series, seed: int) -> str:
 
 
 def grade_rows(way: str, part: pd.DataFrame) -> list[dict[str, Any]]:
-    """How answers were graded, round by round.
+    """Grades of answers, by round.
 
     Args:
-        way: Of answering.
+        way: Answering method.
         part: Its answers.
     """
     grades = [json.loads(text) for text in part["grades"]]
@@ -214,7 +213,7 @@ def grade_rows(way: str, part: pd.DataFrame) -> list[dict[str, Any]]:
 
 
 def judge_rows(answers: pd.DataFrame, seed: int) -> list[dict[str, Any]]:
-    """The judge's mean marks of every way that was judged, with intervals, and the share of answers it could mark."""
+    """The judge's mean marks of every judged method, with intervals, and the share of answers that it could mark."""
     rows = []
     for way, part in answers.groupby("method", sort=False):
         judged = part[part["judgement"].notna()] if "judgement" in part else part[:0]
@@ -243,17 +242,17 @@ def _topic_claim(name: str, way: str, hits: pd.DataFrame, seed: int) -> list[Cla
     return [
         Claim(
             "AT-RAG, section 3.2.2",
-            "The topic that the model assigns to a question is that of passages which answer it.",
+            "The topic that the model assigns to a question is the topic of the passages that answer it.",
             "seen" if seen else "not seen",
             f"{name}, {way}: {_mean(hits['first'], hits['document'], seed)} of "
             f"{on_documents(len(hits), len(differences.sizes))}, by chance {hits['chance'].mean():.3f}; {p_said(p)}"
-            + ("" if p < ALPHA or np.isnan(least) else f"; a difference of {least:.3f} would have been shown"),
+            + ("" if p < ALPHA or np.isnan(least) else f"; the smallest detectable difference is {least:.3f}"),
         )
     ]
 
 
 def _rewriting_claim(lab: Lab, name: str, way: str, part: pd.DataFrame) -> list[Claim]:
-    """Whether later rounds pass where the first did not: a claim about graders, which belong to the reader."""
+    """Whether later rounds pass if the first did not: a claim about graders, which are part of the reader."""
     again = part[part["rounds"] > 1]
     if again.empty:
         return []
@@ -264,7 +263,7 @@ def _rewriting_claim(lab: Lab, name: str, way: str, part: pd.DataFrame) -> list[
         of_model(
             lab,
             "AT-RAG, section 3.2.5",
-            "Rewriting the query finds an answer that passes both graders where the first did not.",
+            "Rewriting the query finds an answer that passes both graders if the first did not.",
             "seen" if low > _FEW else "not seen" if high < _FEW else "undecided",
             f"{name}, {way}: of {counts} {interval(passed.mean(), low, high, '.1%')} pass in a later round, by whether "
             f"it is more than {_FEW:.0%}",
@@ -282,8 +281,8 @@ EXPERIMENTS = (
     Experiment(
         "at-rag",
         "AT-RAG's loop",
-        "Rounds, grades, fallbacks, judge's marks and topic hit rate (the topic of a question is that of a chunk of "
-        "level 2 that holds its evidence) of AT-RAG, and its accuracy against one step and the adaptive choice "
+        "Rounds, grades, fallbacks, judge's marks and topic hit rate (whether a question's topic is that of a chunk "
+        "of level 2 with its evidence) of AT-RAG, and its accuracy against one step and the adaptive choice "
         "(AT-RAG, Algorithm 1, section 3.2, table 1).",
         at_rag,
         _reads,

@@ -1,4 +1,4 @@
-"""Pictures of experiments."""
+"""Plots of experiments."""
 
 from __future__ import annotations
 
@@ -10,22 +10,22 @@ import pandas as pd
 
 from mog_assets.plots import new_figure, plain, png
 
-# Colours that colour-blind readers tell apart (Okabe and Ito 2008), and a shape each for print.
+# Colours that colour-blind readers can distinguish (Okabe and Ito 2008), with one marker each for print.
 _LOOKS = (("#0072B2", "o"), ("#E69F00", "s"), ("#009E73", "D"), ("#CC79A7", "^"), ("#56B4E9", "v"), ("#D55E00", "P"))
 
 
 def curves(
     lines: Mapping[str, pd.DataFrame], xlabel: str, ylabel: str, title: str, ticks: Sequence[int], log: bool = False
 ) -> bytes:
-    """Values over a number, a line each, with intervals where there are some.
+    """Line plot of values over a number, with intervals if there are any.
 
     Args:
-        lines: Tables with columns x and value, and low and high where there is an interval, by name.
-        xlabel: Says what x is.
-        ylabel: Says what value is.
-        title: Of the picture.
-        ticks: Marks of x.
-        log: Whether each doubling of x is as wide as the next.
+        lines: Tables with columns x and value, and low and high if there is an interval, by name.
+        xlabel: Label of the x axis.
+        ylabel: Label of the y axis.
+        title: Title of the plot.
+        ticks: Ticks of the x axis.
+        log: Whether the x axis is logarithmic.
     """
     figure = new_figure(6.5, 3.4)
     axes = figure.subplots()
@@ -49,11 +49,11 @@ def curves(
 
 
 def turned_right_and_wrong(rows: Sequence[Mapping[str, Any]], question_set: str) -> bytes:
-    """Questions that ways of answering turn right (to the right) and wrong (to the left).
+    """Bar plot of the questions that answering methods turn right (to the right) and wrong (to the left).
 
     Args:
         rows: With way, improved, degraded and n.
-        question_set: Whose they are.
+        question_set: Name of the question set.
     """
     figure = new_figure(6.5, 1.3 + 0.32 * len(rows))
     axes = figure.subplots()

@@ -1,4 +1,4 @@
-"""Which retriever finds the chunks: BM25, encoders, and their fusion by reciprocal ranks."""
+"""Compare retrievers: BM25, encoders, and their reciprocal rank fusion."""
 
 from __future__ import annotations
 
@@ -29,24 +29,24 @@ from mog_assets.retrieval.search import DenseSearcher, Hits, HybridSearcher, Rem
 from mog_assets.retrieval.vectors import bucket_texts, pool
 from mog_assets.routing.retrieve import Retrieval, needs
 
-# Scores in memory at a time: 256 MB.
+# Scores in memory at once: 256 MB.
 _PRODUCTS = 1 << 26
-# Digits of a cosine that float32 gives whatever the order of additions: equal vectors have equal scores.
+# Digits of a float32 cosine that do not depend on the order of additions, so that equal vectors have equal scores.
 _DIGITS = 6
 
 
 @dataclass(frozen=True)
 class OtherVectors:
-    """Chunk vectors of an encoder that is not the graph's, in memory: every level encoded.
+    """Chunk vectors of an encoder other than the graph's, in memory, with every level encoded.
 
     With `levels: pooled` the coarser levels are pooled from level 1. All vectors are scaled to length 1, so that chunks
-    are ranked by cosine: those who made Contriever and MedCPT rank by inner product without scaling.
+    are ranked by cosine; the authors of Contriever and MedCPT rank by inner product without scaling.
 
     Args:
-        corpora: Those of the question set.
+        corpora: The corpora of the question set.
         chosen: The encoder.
-        encode: Turns chunk texts into vectors.
-        lab: Shows how far encoding is.
+        encode: Encodes chunk texts.
+        lab: Shows the progress of encoding.
     """
 
     corpora: Corpora
@@ -83,16 +83,16 @@ class OtherVectors:
 
 
 def nearest(queries: np.ndarray, vectors: np.ndarray, k: int) -> tuple[np.ndarray, np.ndarray]:
-    """The k vectors with the greatest inner product with each query, exact; equal ones go to the smaller number.
+    """The k vectors with the greatest inner product with each query, exact; ties go to the smaller number.
 
     Args:
         queries: Unit vectors, shape (n, size).
         vectors: Unit vectors, shape (chunks, size).
-        k: How many.
+        k: Number of vectors.
 
     Returns:
-        Numbers of the vectors, int64 of shape (n, k), best first, −1 where there are fewer than k; and their products,
-        float32, rounded to six digits.
+        Numbers of the vectors, int64 of shape (n, k), best first, −1 if there are fewer than k; and their inner
+        products, float32, rounded to six digits.
     """
     queries, vectors = queries.astype(np.float32), vectors.astype(np.float32)
     found = np.full((len(queries), k), -1, np.int64)
@@ -116,9 +116,9 @@ def nearest(queries: np.ndarray, vectors: np.ndarray, k: int) -> tuple[np.ndarra
 
 
 def retrievers(lab: Lab) -> Findings:
-    """MedRAG and MoG by each retriever."""
+    """MedRAG and MoG with each retriever."""
     if not lab.tested():
-        raise NothingToMeasure("no question of a test split has evidence to be found")
+        raise NothingToMeasure("no test question has evidence")
     settings = lab.settings
     others = dict(settings.experiments.encoders)
     opened = {name: _opened(lab, chosen) for name, chosen in others.items()}
@@ -151,20 +151,20 @@ def retrievers(lab: Lab) -> Findings:
         claims=[
             claim
             for label, by_set in similar.items()
-            for claim in over_sets(table6, f"Retrievers hardly differ under {label}.", by_set)
+            for claim in over_sets(table6, f"Retrievers hardly differ with {label}.", by_set)
         ]
         + [
             untestable(
                 table6,
                 "Each retriever has a question set on which answers with it are good.",
-                "Accuracy of a language model's answers; what is compared here are the passages it would get.",
+                "This is about the accuracy of a language model's answers; here only the passages are compared.",
             )
         ],
     )
 
 
 def _opened(lab: Lab, chosen: EncoderSettings) -> tuple[Encode, Encode, list[str]]:
-    """What encodes chunks, what encodes questions, and the fingerprints of both."""
+    """The encoders of chunks and of questions, and their fingerprints."""
     chunks, of_chunks = lab.other_encoder(chosen)
     questions, of_questions = lab.other_encoder(chosen.of_questions) if chosen.query_model else (chunks, of_chunks)
     return chunks, questions, [of_chunks, of_questions, chosen.levels]
@@ -173,11 +173,11 @@ def _opened(lab: Lab, chosen: EncoderSettings) -> tuple[Encode, Encode, list[str
 def _searchers(
     lab: Lab, retrieval: Retrieval, opened: Mapping[str, tuple[Encode, Encode, list[str]]]
 ) -> dict[str, tuple[Searcher, list[str]]]:
-    """Searchers by name, and the names of what each is made of."""
+    """Searchers by name, and the names of their components."""
     settings, corpora = lab.settings, retrieval.corpora
     own = settings.encoder.model
     bm25 = retrieval.ranker("bm25").searcher
-    # Under another name than that of an encoder that the experiments are given.
+    # A name that differs from those of the encoders of the experiments.
     own = f"{own} (the graph's)" if own in opened else own
     found: dict[str, Searcher] = {"BM25": bm25, own: retrieval.ranker("dense").searcher}
     for name, (encode, ask, _) in opened.items():
@@ -196,7 +196,7 @@ def _searchers(
 
 @dataclass(frozen=True)
 class _Late:
-    """Encodes questions when they are first searched for: not where every cell is kept."""
+    """Encodes questions on first search: never if all cells are cached."""
 
     encode: Encode
     queries: Sequence[str]
@@ -225,13 +225,13 @@ EXPERIMENTS = (
     Experiment(
         "retrievers",
         "Retrievers",
-        "MedRAG and MoG by BM25, by the configured encoder, by each of `experiments.encoders`, and by reciprocal rank "
+        "MedRAG and MoG with BM25, the configured encoder, each of `experiments.encoders`, and reciprocal rank "
         "fusion of BM25 with the first of them (RRF-2; the paper's is with MedCPT) and with the first three (RRF-4). "
         "These encode every level unless `levels: pooled` is set; all vectors are compared by cosine "
         "(Mix-of-Granularity, table 6).",
         retrievers,
         _reads,
-        # Not a mapping: which encoders are fused depends on their order.
+        # A list, not a mapping, because the choice of fused encoders depends on their order.
         lambda settings: list(settings.experiments.encoders.items()),
         version="2",
     ),
