@@ -65,7 +65,8 @@ def print_leaderboard(settings: config.Settings, every: bool = False) -> None:
             click.echo("`mog scores --all` prints all methods and measures.")
     if (stored := store.find("answer_scores")) is not None:
         scores = pd.read_parquet(stored.path("scores.parquet"))
-        for name in sorted(set(scores["question_set"])):
+        # An empty table has no columns.
+        for name in sorted(set(scores["question_set"])) if len(scores) else ():
             own = scores[scores["question_set"] == name]
             _current(own, "documents", "answer_scores")
             counts = on_documents(int(own["n"].max()), int(own["documents"].max()))
