@@ -279,7 +279,10 @@ class Store:
             wrong = [path for path in folder.iterdir() if path.name not in _LOCKS]
         for path in wrong:
             if path.is_file() or path.is_symlink():
-                path.unlink()
+                try:
+                    path.unlink()
+                except OSError as error:
+                    raise not_writable(path, error) from error
                 reach("damaged removed")
 
     def commit(
