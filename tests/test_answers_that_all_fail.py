@@ -64,7 +64,7 @@ def test_answers_fail_where_every_one_failed_and_come_when_the_model_answers(ser
     stored = Store(project.home).read("answers")
     assert set(read_answers(stored.path, stored.names())["answer"]) == {"yeast"}
     assert stored.manifest.info["parameters"] == {"max_completion_tokens": 1024, "seed": 0}
-    assert "temperature is not sent: the model refuses it" in stored.shown()["parameters sent"]
+    assert "temperature is not sent: the model rejects it" in stored.shown()["parameters sent"]
     # What was learned makes nothing stale.
     before = len(server.calls)
     assert "nothing was recomputed" in called("run", "--select", "+answers", "--config", project.config).stdout

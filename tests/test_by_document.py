@@ -260,7 +260,9 @@ def test_command_compare_names_documents_and_refuses_scores_that_know_none(tmp_p
             tables[self.home].to_parquet(path)
             return SimpleNamespace(path=lambda name: path)
 
-    monkeypatch.setattr("mog_assets.cli.measure.config.load", lambda path: SimpleNamespace(home=path, seed=0))
+    monkeypatch.setattr(
+        "mog_assets.cli.measure.config.load", lambda path: SimpleNamespace(home=path, seed=0, tests=True)
+    )
     monkeypatch.setattr("resources.store.Store", Store)
     shown = CliRunner().invoke(cli.main, ["compare", "a", "b", "--measure", "ER"])
     assert shown.exit_code == 0 and "90 questions on 9 documents" in shown.stdout, shown.output

@@ -1,5 +1,6 @@
 """The documentation says what is so: keys, assets, commands and links are checked, and what pages show is run."""
 
+import os
 import re
 import shlex
 import subprocess
@@ -9,7 +10,7 @@ from pathlib import Path
 import click
 import pytest
 import yaml
-from conftest import ROOT
+from conftest import ROOT, VARIABLES
 from pydantic import BaseModel
 
 from mog_assets import config, plan
@@ -173,8 +174,13 @@ def test_what_pages_show_is_what_the_commands_print(whole_samples):
     assert shown
     for line, output in shown:
         words = [sys.executable, "-m", "mog_assets.cli", *shlex.split(line)[1:]]
-        done = subprocess.run(words, cwd=whole_samples.folder, capture_output=True, text=True, timeout=300)
+        done = subprocess.run(words, cwd=whole_samples.folder, env=clean(), capture_output=True, text=True, timeout=300)
         assert matches(output, done.stdout), f"{line}\n{done.stdout}{done.stderr}"
+
+
+def clean():
+    """The environment of somebody who has set no variable of the project."""
+    return {name: value for name, value in os.environ.items() if name not in VARIABLES}
 
 
 @pytest.fixture(scope="module")
@@ -183,5 +189,5 @@ def whole_samples(tmp_path_factory):
     folder = tmp_path_factory.mktemp("newcomer")
     for command in (["init", "--samples"], ["run"]):
         words = [sys.executable, "-m", "mog_assets.cli", *command]
-        subprocess.run(words, cwd=folder, check=True, capture_output=True, timeout=1200)
+        subprocess.run(words, cwd=folder, env=clean(), check=True, capture_output=True, timeout=1200)
     return type("Project", (), {"folder": Path(folder)})

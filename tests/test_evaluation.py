@@ -510,10 +510,10 @@ def test_forced_run_that_ranks_otherwise_is_flagged(copied, monkeypatch):
     outcomes = bring_up_to_date(copied, ["runs"])
     assert list(outcomes["runs"].faults) == ["same_again"]
     # Three methods and two controls for six questions; each has one piece of evidence, which stays the best.
-    assert "of 30 rankings 24 have other passages and 0 other scores" in outcomes["runs"].faults["same_again"]
+    assert "of 30 rankings, 24 have other passages and 0 other scores" in outcomes["runs"].faults["same_again"]
     monkeypatch.setattr(runs, "cut", lambda passages, k: replace(best(passages), score=best(passages).score + 1))
     again = bring_up_to_date(copied, ["runs"])["runs"]
-    assert "of 30 rankings 0 have other passages and 30 other scores" in again.faults["same_again"]
+    assert "of 30 rankings, 0 have other passages and 30 other scores" in again.faults["same_again"]
 
 
 def test_forced_run_that_measures_what_cannot_be_is_refused(copied):
@@ -597,7 +597,7 @@ def test_no_control_is_tested_or_a_baseline(sample_project):
     assert scores.loc[~controls, "p_vs_best_fixed"].notna().any()
 
 
-@pytest.mark.parametrize("named", [None, ["mog"], ["random", "mog", "gold", "gold"]])
+@pytest.mark.parametrize("named", [None, ["fused-1"], ["random", "fused-1", "gold", "gold"]])
 def test_controls_are_compared_whatever_methods_are_named(nights, named):
     settings = nights.settings.model_copy(update={"methods": named})
     names = [method.name for method in evaluation_assets.methods_of(settings)]

@@ -357,7 +357,7 @@ def test_no_router_replaces_another_before_its_weights_are_found_alive(tmp_path,
 
 @pytest.mark.parametrize(
     ("encoder", "levels", "message"),
-    [("e2", 3, "vectors of encoder e1, .* gives e2: run"), ("e1", 5, "number of levels 3, .* gives 5: run")],
+    [("e2", 3, "vectors of encoder e1, .* has e2: run"), ("e1", 5, "number of levels 3, .* has 5: run")],
 )
 def test_router_of_another_encoder_or_other_levels_names_both_sides(tmp_path, trained, encoder, levels, message):
     stored = put(tmp_path / "r", router.encoded(router.sealed(trained.weights, FACTS)))
@@ -636,7 +636,7 @@ def test_previous_router_for_other_levels_does_not_stand_in(first, tools):
     labels = label_table(np.array([0.8, 0.2, 0], np.float32), np.array([0, 0.2, 0.8], np.float32))
     outcome, _ = use(Tools(settings), labels)
     assert outcome.faults == {} and outcome.artefact.manifest.info["router"]["levels"] == 3
-    assert "number of levels 2, the configuration gives 3" in outcome.artefact.shown()["previous router"]
+    assert "number of levels 2, the configuration has 3" in outcome.artefact.shown()["previous router"]
     with pytest.raises(MogError, match="at least 10 training questions"):
         use(tools(), label_table(questions=6))
 

@@ -217,7 +217,7 @@ def test_what_is_shown_has_labels_counts_and_pictures(built):
     assert 0.7 * counts["sample"] <= counts["sample: assigned as by HDBSCAN"] <= counts["sample"]
     assert built.model().labels[0] in shown["topics"]
     assert "data:image/png" in shown["topics by corpus"]
-    assert built.fitted.artefact.manifest.info["fitted"] == "fitted for the first time"
+    assert built.fitted.artefact.manifest.info["fitted"] == "fitted: there was no model, or a damaged one"
 
 
 def test_same_chunks_give_the_same_bytes_in_whatever_buckets(built, fitting, tmp_path):
@@ -437,7 +437,7 @@ def test_damaged_model_is_made_again_as_it_was(project, built):
     path.write_bytes(data)
     assert not project.fresh("topics/model")
     fitted, assigned = project.run()
-    assert "expected the bytes that were stored" in fitted.artefact.manifest.info["fitted"]
+    assert "a damaged one" in fitted.artefact.manifest.info["fitted"]
     assert fitted.artefact.manifest.version == built.fitted.artefact.manifest.version
     assert not any(outcome.built for outcome in assigned.values())
 

@@ -128,8 +128,8 @@ def test_a_trained_router_is_what_auto_uses(sample_project):
         ("hop-1", None, "has a word in common"),
         ("dense-1", None, "no vectors to compare"),
         ("hybrid:fused-1", None, "no vectors to compare"),
-        ("dense:mog", {"level 1": 0.0, "level 2": 0.0}, "the router gives every level the weight 0"),
-        ("mogg", {"hop 0": 0.0}, "the router gives every hop the weight 0"),
+        ("dense:mog", {"level 1": 0.0, "level 2": 0.0}, "the router gives every level weight 0"),
+        ("mogg", {"hop 0": 0.0}, "the router gives every hop weight 0"),
         ("mog", {"level 1": 0.5, "level 2": 0.0}, "has a word in common"),
     ],
 )

@@ -80,7 +80,7 @@ def _previous(work: Work, wanted: dict[str, Any]) -> tuple[TopicModel | None, st
     """The previous model if it can be reused, and why not otherwise."""
     artefact = work.draft.previous
     if artefact is None:
-        return None, "fitted for the first time"
+        return None, "fitted: there was no model, or a damaged one"
     if work.repeats is not None:
         return None, "fitted again on demand"
     try:
