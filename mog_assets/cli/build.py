@@ -50,7 +50,7 @@ def _run(
     else:
         if report.steps or not report.failures:
             _print_steps(report.steps, seconds)
-        _print_passed_over(settings, corpora)
+        _print_skipped(settings, corpora)
         _print_unused_splits(settings)
     for step in report.steps:
         if step["damage"]:
@@ -98,7 +98,7 @@ def _print_steps(steps: list[dict[str, Any]], seconds: float) -> None:
     console.print(f"{seconds:.1f} s, {_peak_memory() / 2**20:,.0f} MiB peak memory")
 
 
-def _print_passed_over(settings: config.Settings, corpora: Sequence[str]) -> None:
+def _print_skipped(settings: config.Settings, corpora: Sequence[str]) -> None:
     """Print how many documents of each corpus were skipped, and why the first one was."""
     import pyarrow.parquet as pq
 
@@ -108,7 +108,7 @@ def _print_passed_over(settings: config.Settings, corpora: Sequence[str]) -> Non
         artefact = Store(settings.home).find("documents", corpus)
         if artefact is not None and (count := int(artefact.manifest.counts["quarantined"])):
             first = pq.read_table(artefact.path("quarantine.parquet")).slice(0, 1).to_pylist()[0]
-            documents = "document was" if count == 1 else "documents were"
+            documents = "document" if count == 1 else "documents"
             click.echo(f"{corpus}: {count:,} {documents} skipped; the first: {first['place']}: {first['reason']}")
 
 
