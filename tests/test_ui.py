@@ -138,7 +138,7 @@ def test_documents_are_materialised_by_clicks(served, browser, settings, tmp_pat
     with screenshot_on_failure(page, tmp_path / "failure.png"):
         page.goto(f"{served}/locations/mog-assets/asset-groups/corpus/lineage")
         nodes = page.locator("svg foreignObject")
-        for name in ("documents", "corpus_registry"):
+        for name in ("sources", "documents"):
             expect(nodes.get_by_text(name, exact=True)).to_be_visible()
 
         nodes.get_by_text("documents", exact=True).click()
