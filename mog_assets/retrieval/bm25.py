@@ -219,6 +219,15 @@ class Bm25Index:
             chunks[asked], scores[asked] = self._search([ids[i] for i in asked], k, mask, len(ids) >= _FEW)
         return chunks, scores
 
+    def add_scores(self, queries: Sequence[Sequence[str]], out: np.ndarray) -> None:
+        """Add to `out`, float32 of shape (queries, chunks), the score of every chunk for every query."""
+        weights, chunks, starts = (self._index.scores[name] for name in ("data", "indices", "indptr"))
+        for row, query in zip(out, self._ids(queries), strict=True):
+            for term in query:
+                here = slice(starts[term], starts[term + 1])
+                # A chunk occurs once among those of a term.
+                row[chunks[here]] += weights[here]
+
     def _ids(self, queries: Sequence[Sequence[str]]) -> list[list[int]]:
         return [[self._number[t] for t in query if t in self._number] for query in queries]
 

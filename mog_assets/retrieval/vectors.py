@@ -68,23 +68,26 @@ class VectorTable:
 
     Args:
         paths: `.npy` files of the buckets, in order.
+
+    Attributes:
+        parts: The array of each file.
     """
 
     def __init__(self, paths: Sequence[Path]) -> None:
-        self._parts = [np.load(path, mmap_mode="r") for path in paths]
-        self._offsets = np.concatenate([[0], np.cumsum([len(p) for p in self._parts])]).astype(np.int64)
+        self.parts = [np.load(path, mmap_mode="r") for path in paths]
+        self._offsets = np.concatenate([[0], np.cumsum([len(p) for p in self.parts])]).astype(np.int64)
 
     def __len__(self) -> int:
         return int(self._offsets[-1])
 
     def __iter__(self) -> Iterator[np.ndarray]:
         # Rows of a memory-mapped array are slow to create.
-        return chain.from_iterable(map(np.asarray, self._parts))
+        return chain.from_iterable(map(np.asarray, self.parts))
 
     @property
     def size(self) -> int:
         """Entries of a vector."""
-        return int(self._parts[0].shape[1])
+        return int(self.parts[0].shape[1])
 
     def rows(self, rows: np.ndarray) -> np.ndarray:
         """The vectors of these chunks, float16 of shape (len(rows), size)."""
@@ -92,7 +95,7 @@ class VectorTable:
         result = np.empty((len(rows), self.size), np.float16)
         for number in np.unique(part):
             here = part == number
-            result[here] = self._parts[number][rows[here] - self._offsets[number]]
+            result[here] = self.parts[number][rows[here] - self._offsets[number]]
         return result
 
 

@@ -1,0 +1,1 @@
+"""Experts, candidates and the rankings made from them; the choice between rankings; passages."""

@@ -1,0 +1,310 @@
+"""Assets of the ranking stage: `candidates`, `router`, `mix` and `method`."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Sequence
+from dataclasses import fields
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from mog_assets.config import Settings
+from mog_assets.questions.sets import Question, load_questions, validation_rows
+from mog_assets.ranking import checks, features, mix, models, mog, plots
+from mog_assets.ranking.candidates import Candidates
+from mog_assets.ranking.choice import ALPHA, UNTRAINED, Choice, choose
+from mog_assets.ranking.features import Components
+from mog_assets.ranking.gold import Gold, ordered
+from mog_assets.ranking.models import Asked
+from mog_assets.ranking.retrieve import Retrieval, expert_names, finest, fused
+from mog_assets.ranking.training import FOLDS, Examples, drawn, fixed_recalls
+from mog_assets.recipe import Recipe, Work
+from mog_assets.significance import by_document, permutation_p
+from mog_assets.tensors import decode, encode
+from resources.errors import MogError
+from resources.store import Artefact, digest
+
+GROUP = "ranking"
+# Training questions of a question set are found and stored in so many files.
+PARTS = 8
+# With fewer questions or documents nothing is learned, and nothing can be shown to be better.
+FEWEST, FEWEST_DOCUMENTS = 20, 5
+_ARRAYS = tuple(field.name for field in fields(Candidates))
+RECALLS = "recalls.parquet"
+
+
+def build_candidates(work: Work) -> None:
+    """Find the candidates of the training questions, with their scores by every expert and their evidence."""
+    settings = work.settings
+    stored = work.input("questions")
+    versions = [work.input(key, c).manifest.version for key in work.recipe.deps[1:] for c in settings.corpora]
+    rows = []
+    for name, question_set in settings.question_sets.items():
+        loaded = load_questions(stored.path(f"{name}.parquet"), question_set.train) if question_set.train else []
+        questions = drawn([q for q in loaded if q.evidence], settings.ranking.questions)
+        opened: list[Retrieval] = []
+        with work.progress(len(questions), "questions") as advance:
+            for number in range(PARTS):
+                own = questions[number::PARTS]
+                asked = [[q.id, q.question, q.document, [[*vars(e).values()] for e in q.evidence]] for q in own]
+                path, there = work.file(f"{name}-{number}.safetensors", asked, question_set.corpora, versions)
+                if own and not there:
+                    if not opened:
+                        opened.append(Retrieval.open(work.tools, work.input, question_set.corpora, keep=True))
+                    data = _part(opened[0].again([q.question for q in own]), own)
+                    with work.writing(path) as temporary:
+                        temporary.write_bytes(data)
+                    work.recomputed["questions"] = work.recomputed.get("questions", 0) + len(own)
+                elif not own:
+                    work.draft.files.pop(f"{name}-{number}.safetensors", None)
+                advance(len(own))
+        if questions:
+            rows.append({"question set": name, "questions": len(questions), "of": len(loaded)})
+    work.counts |= {"questions": sum(row["questions"] for row in rows)}
+    work.show_table("training questions", rows)
+
+
+def _part(retrieval: Retrieval, questions: Sequence[Question]) -> bytes:
+    """Candidates and evidence of some questions as the bytes of a file."""
+    corpora, asked = retrieval.corpora, retrieval.asked
+    gold = Gold.located(asked.found, questions, corpora.layout, corpora.position)
+    arrays = {name: getattr(asked.found, name) for name in _ARRAYS}
+    arrays |= {f"gold {name}": getattr(gold, name) for name in ("characters", "row", "start", "end")}
+    arrays |= {"vectors": asked.vectors.astype(np.float32), "words": asked.words}
+    whole = {name: a.astype(np.int32) if a.dtype == np.int64 else a for name, a in arrays.items()}
+    facts = {"questions": [q.id for q in questions], "documents": [q.document for q in questions]}
+    return encode({name: np.ascontiguousarray(array) for name, array in whole.items()}, facts)
+
+
+def read_examples(stored: Artefact, experts: Sequence[str], finest: Sequence[int]) -> tuple[Examples, list[str]]:
+    """The training questions of the asset `candidates`, and the names `question set/id` of the questions."""
+    parts, documents, names = [], [], []
+    for name in sorted(stored.names()):
+        arrays, known = decode(stored.path(name).read_bytes())
+        parts.append({key: a.astype(np.int64) if a.dtype == np.int32 else a for key, a in arrays.items()})
+        documents += known["documents"]
+        names += [f"{name.rpartition('-')[0]}/{question}" for question in known["questions"]]
+    questions = np.cumsum([0, *(len(part["words"]) for part in parts)])
+    rows = np.cumsum([0, *(len(part["question"]) for part in parts)])
+    for part, question, row in zip(parts, questions, rows, strict=False):
+        part["question"] = part["question"] + question
+        part["gold row"] = part["gold row"] + row
+    joined = {key: np.concatenate([part[key] for part in parts]) for key in parts[0]}
+    found = Candidates(**{key: joined[key] for key in _ARRAYS})
+    gold = Gold(found, *(joined[f"gold {key}"] for key in ("characters", "row", "start", "end")))
+    return Examples(gold, joined["vectors"], joined["words"], documents, experts, finest), names
+
+
+def _examples(work: Work) -> tuple[Examples, list[str]]:
+    stored = work.input("candidates")
+    if not stored.manifest.counts["questions"]:
+        raise MogError(
+            "question_sets: expected training questions with evidence, got none: add evidence to the questions of a "
+            "split that is named under `train`"
+        )
+    examples, names = read_examples(stored, expert_names(work.settings), finest(work.settings))
+    if len(names) < FEWEST or len(set(examples.documents)) < FEWEST_DOCUMENTS:
+        raise MogError(
+            f"question_sets: expected at least {FEWEST} training questions with evidence on {FEWEST_DOCUMENTS} "
+            f"documents, got {len(names)} on {len(set(examples.documents))}: add some, or remove `train`"
+        )
+    return examples, names
+
+
+Train = Callable[[Examples, "np.ndarray | None"], Any]
+
+
+def build_router(work: Work) -> None:
+    """Train the router of `mog`, and cross-validate it by document."""
+    examples, names = _examples(work)
+    curves: list[list[dict[str, float]]] = []
+    held_out = validation_rows(examples.documents, work.settings.ranking.validation, "ranking")
+    folds = examples.folds
+    with work.progress((FOLDS + 1) * mog.EPOCHS, "epochs trained (at most)") as advance:
+
+        def train(rows: np.ndarray) -> models.Router:
+            own = examples.of(rows)
+            # The documents that decide when to stop are the same with and without a fold.
+            stop = held_out[rows]
+            arrays, curve = mog.train(own.found, own.gold.covered, own.vectors, stop, work.settings.seed, advance)
+            curves.append(curve)
+            return models.Router(arrays)
+
+        recalls = _cross_validated(examples, folds, train)
+        trained = train(np.ones(len(names), bool))
+    if _kept(work, examples, names, recalls):
+        return
+    work.show_plot("loss", plots.loss_curve(curves[-1]))
+    weighed = mog.weights(trained.arrays, examples.vectors)
+    work.show_plot("weights of the experts", plots.weights(examples.experts, weighed))
+    known = models.facts("mog", work.tools.encoder.fingerprint, examples.experts)
+    _write(work, {models.ARRAYS: models.router_bytes(trained.arrays, known)}, examples, names, recalls)
+
+
+def build_mix(work: Work) -> None:
+    """Train the trees of `mix`, and cross-validate them by document."""
+    examples, names = _examples(work)
+    folds = examples.folds
+    titles = features.names(examples.experts, [examples.experts[i] for i in examples.finest])
+    with work.progress(FOLDS + 1, "models trained") as advance:
+
+        def train(rows: np.ndarray) -> models.Mix:
+            own = examples.of(rows)
+            components = Components.of(own.vectors)
+            table = features.table(own.found, own.finest, own.words, components.apply(own.vectors))
+            sizes = np.diff(own.found.offsets)
+            booster = mix.train(table, own.gold.grades, sizes, titles, work.settings.seed)
+            advance(1)
+            return models.Mix(booster, components)
+
+        recalls = _cross_validated(examples, folds, train)
+        trained = train(np.ones(len(names), bool))
+    if _kept(work, examples, names, recalls):
+        return
+    gains = trained.booster.feature_importance("gain")
+    work.show_plot("what the trees use", plots.importance(titles, gains))
+    known = models.facts("mix", work.tools.encoder.fingerprint, examples.experts)
+    _write(work, models.mix_bytes(trained, known), examples, names, recalls)
+
+
+def _cross_validated(
+    examples: Examples, folds: np.ndarray, train: Callable[[np.ndarray], models.Router | models.Mix]
+) -> np.ndarray:
+    """ER of every question by a model that was trained on documents of other folds."""
+    recalls = np.zeros(len(folds))
+    for fold in range(FOLDS):
+        own = folds == fold
+        if own.any() and not own.all():
+            tested = examples.of(own)
+            asked = Asked(tested.found, tested.vectors, tested.words, tested.finest)
+            recalls[own] = tested.gold.recall(ordered(tested.found, train(~own).scores(asked)))
+    return recalls
+
+
+def _kept(work: Work, examples: Examples, names: Sequence[str], recalls: np.ndarray) -> bool:
+    """Whether the previous model stays, because the new one is significantly worse on questions that both know."""
+    previous = work.draft.previous
+    if previous is None or RECALLS not in previous.manifest.files:
+        return False
+    before = pd.read_parquet(previous.path(RECALLS)).set_index("question")["ER"]
+    both = np.array([name in before.index for name in names])
+    if not both.any():
+        return False
+    differences = recalls[both] - before.loc[[n for n, there in zip(names, both, strict=True) if there]].to_numpy()
+    documents = [d for d, there in zip(examples.documents, both, strict=True) if there]
+    p = float(permutation_p(by_document(differences[:, None], np.asarray(documents, str)), seed=work.settings.seed)[0])
+    found = {"questions": int(both.sum()), "difference": float(differences.mean()), "p": p}
+    work.info["comparison"] = found
+    work.show_table("ER of the new and the previous model, each on documents it was not trained on", [found])
+    if not (differences.mean() < 0 and p < ALPHA):
+        return False
+    work.keep(previous)
+    work.counts |= previous.manifest.counts
+    work.info["kept"] = (
+        f"the new model is significantly worse: ER {differences.mean():+.3f} on {both.sum()} questions (p = {p:.4f}); "
+        "the previous one stays in use"
+    )
+    work.shown["which model"] = f"**The previous model stays in use.** {work.info['kept']}"
+    return True
+
+
+def _write(work: Work, data: dict[str, bytes], examples: Examples, names: Sequence[str], recalls: np.ndarray) -> None:
+    version = work.input("candidates").manifest.version
+    for name, content in data.items():
+        path, there = work.file(name, version, work.recipe.settings(work.tools))
+        if not there or path.read_bytes() != content:
+            with work.writing(path) as temporary:
+                temporary.write_bytes(content)
+    path, there = work.file(RECALLS, version, work.recipe.settings(work.tools))
+    if not there:
+        with work.writing(path) as temporary:
+            pd.DataFrame({"question": names, "document": examples.documents, "ER": recalls}).to_parquet(temporary)
+    work.counts |= {"questions": len(names), "documents": len(set(examples.documents))}
+    work.counts["ER"] = round(float(recalls.mean()), 4)
+    work.info["kept"] = None
+    work.recomputed["models trained"] = FOLDS + 1
+
+
+def build_method(work: Work) -> None:
+    """Choose the ranking that is used by default."""
+    settings = work.settings
+    if not settings.trains_routers:
+        chosen = Choice(UNTRAINED, "no question set has a train split, and it needs no training", [])
+    else:
+        examples, _ = _examples(work)
+        recalls = {UNTRAINED: examples.gold.recall(ordered(examples.found, fused(examples.found)))}
+        recalls |= fixed_recalls(examples)
+        for name, key in (("mog", "router"), ("mix", "mix")):
+            recalls[name] = pd.read_parquet(work.input(key).path(RECALLS))["ER"].to_numpy()
+        chosen = choose(recalls, ("mog", "mix"), examples.documents, settings.seed)
+        work.show_table("rankings on training questions, cross-validated", chosen.rows)
+    path, there = work.file("method.json", [chosen.method, chosen.why])
+    if not there:
+        with work.writing(path) as temporary:
+            temporary.write_text(json.dumps({"method": chosen.method, "why": chosen.why}, indent=1), encoding="utf-8")
+    work.info |= {"method": chosen.method, "why": chosen.why, "content": digest(chosen.method, chosen.why)}
+    work.shown["in use"] = f"**`{chosen.method}`**: {chosen.why}."
+
+
+def recipes(settings: Settings) -> list[Recipe]:
+    """The recipes of this stage; without training questions nothing is trained."""
+    levels = settings.level_range
+    indexes = [f"{kind}/level_{level}" for kind in ("bm25", "embeddings") for level in levels]
+    trained = [
+        Recipe(
+            key="candidates",
+            build=build_candidates,
+            description="Pieces that training questions may need: scores by every expert, evidence.",
+            group=GROUP,
+            deps=("questions", "documents", "chunks/level_1", "tokens", *indexes),
+            partitioned=False,
+            settings=lambda tools: [
+                tools.settings.ranking.questions,
+                tools.settings.bm25.model_dump(),
+                {name: [q.corpora, q.train] for name, q in tools.settings.question_sets.items()},
+                tools.encoder.identity,
+            ],
+            kinds=("safetensors",),
+            pool="gpu",
+        ),
+        *(
+            Recipe(
+                key=key,
+                build=build,
+                description=description,
+                group=GROUP,
+                deps=("candidates",),
+                partitioned=False,
+                settings=lambda tools: [
+                    tools.settings.ranking.validation,
+                    tools.settings.seed,
+                    tools.encoder.identity,
+                    features.VERSION,
+                ],
+                checks=(checks.NEW_MODEL_IS_USED,),
+                kinds=(kind,),
+            )
+            for key, build, kind, description in (
+                ("router", build_router, "pytorch", "Perceptron from question vector to a weight for every expert."),
+                (
+                    "mix",
+                    build_mix,
+                    "lightgbm",
+                    "Trees that order candidates by what the experts say and where they stand.",
+                ),
+            )
+        ),
+    ]
+    method = Recipe(
+        key="method",
+        build=build_method,
+        description="The ranking in use: the best on training questions whose documents it was not trained on.",
+        group=GROUP,
+        deps=("candidates", "router", "mix") if settings.trains_routers else ("corpus_registry",),
+        partitioned=False,
+        settings=lambda tools: tools.settings.seed,
+        kinds=("json",),
+    )
+    return [*(trained if settings.trains_routers else []), method]

@@ -1,0 +1,93 @@
+"""Which ranking a project uses: the one that its own questions say is better, and `fused` where they cannot tell.
+
+A ranking that was trained on other texts can be far worse than none (a router trained on one domain lost a third of its
+recall on another), so a learned one is used only if it is significantly better on questions of these corpora that it
+was not trained on.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from mog_assets.significance import by_document, holm, permutation_p
+
+ALPHA = 0.05
+UNTRAINED = "fused"
+
+
+@dataclass(frozen=True)
+class Choice:
+    """The ranking in use.
+
+    Attributes:
+        method: Its name.
+        why: One sentence.
+        rows: A row per ranking: method, ER (mean over questions), difference from the best that is not learned, and p.
+    """
+
+    method: str
+    why: str
+    rows: list[dict[str, Any]]
+
+
+def choose(recalls: Mapping[str, np.ndarray], learned: Sequence[str], documents: Sequence[str], seed: int) -> Choice:
+    """Choose a ranking.
+
+    A fixed level replaces `fused` only if it is significantly better: the best of many levels looks good by chance.
+    A learned ranking replaces both only if it is significantly better than what was chosen without it.
+
+    Args:
+        recalls: ER of every question by ranking, each of shape (questions,): `fused`, fixed levels, and learned ones,
+            by models that were not trained on the question's document.
+        learned: Names of the learned ones.
+        documents: What each question is about.
+        seed: Of the random signs.
+    """
+    means = {name: float(values.mean()) for name, values in recalls.items()}
+    plain = [name for name in recalls if name not in learned]
+    p_plain = _p(recalls, plain, UNTRAINED, documents, seed)
+    best_fixed = max(plain, key=lambda name: means[name])
+    base = best_fixed if p_plain.get(best_fixed, 1.0) < ALPHA and means[best_fixed] > means[UNTRAINED] else UNTRAINED
+    p_learned = _p(recalls, [name for name in recalls if name in learned], base, documents, seed)
+    better = [name for name, p in p_learned.items() if p < ALPHA and means[name] > means[base]]
+    method = max(better, key=lambda name: means[name], default=base)
+    p = {**p_plain, **p_learned} if base == UNTRAINED else {**_p(recalls, plain, base, documents, seed), **p_learned}
+    rows = [
+        {"method": name, "ER": means[name], "difference": means[name] - means[base], "p": p.get(name, float("nan"))}
+        for name in sorted(means, key=lambda name: -means[name])
+    ]
+    many = f"{len(documents):,} training questions on {len(set(documents)):,} documents"
+    if method in learned:
+        why = (
+            f"`{method}` has ER {means[method]:.3f} on questions of documents it was not trained on, `{base}` "
+            f"{means[base]:.3f} ({_said(p_learned[method])}, cross-validated on {many})"
+        )
+    elif learned and p_learned:
+        nearest = max(p_learned, key=lambda name: means[name])
+        why = (
+            f"no trained ranking is significantly better than `{base}` (ER {means[base]:.3f}): `{nearest}` has "
+            f"{means[nearest]:.3f} ({_said(p_learned[nearest])}, cross-validated on {many})"
+        )
+    else:
+        why = f"`{base}` has ER {means[base]:.3f} on {many}, and nothing is trained"
+    return Choice(method, why, rows)
+
+
+def _p(
+    recalls: Mapping[str, np.ndarray], names: Sequence[str], base: str, documents: Sequence[str], seed: int
+) -> dict[str, float]:
+    """p-values of differences from one ranking, Holm-corrected over the others."""
+    others = [name for name in names if name != base]
+    if not others:
+        return {}
+    differences = np.stack([recalls[name] - recalls[base] for name in others], axis=1)
+    p = holm(permutation_p(by_document(differences, np.asarray(documents, str)), seed=seed))
+    return dict(zip(others, p.tolist(), strict=True))
+
+
+def _said(p: float) -> str:
+    return "p < 0.001" if p < 0.001 else f"p = {p:.3f}"

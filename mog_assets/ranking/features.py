@@ -1,0 +1,128 @@
+"""Features of candidates: what `mix` knows of a piece and of the question."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from mog_assets.arrays import pairs, places
+from mog_assets.ranking.candidates import Candidates
+
+# A change of what a feature means changes this; models name it.
+VERSION = "1"
+# Principal components of the questions' vectors.
+COMPONENTS = 16
+# Ranks enter as 1 / (1 + rank / RANKS).
+_RANKS = 5
+
+
+@dataclass(frozen=True)
+class Components:
+    """Principal components of question vectors: `mean` of shape (size,) and `axes` of shape (size, components)."""
+
+    mean: np.ndarray
+    axes: np.ndarray
+
+    @classmethod
+    def of(cls, vectors: np.ndarray) -> Components:
+        """The components of these vectors, shape (questions, size), strongest first."""
+        mean = vectors.mean(axis=0, dtype=np.float64)
+        centred = vectors - mean
+        values, axes = np.linalg.eigh(centred.T @ centred)
+        axes = axes[:, np.argsort(-values)[:COMPONENTS]]
+        # The sign of a component is arbitrary: its greatest entry is positive.
+        axes = axes * np.sign(axes[np.abs(axes).argmax(axis=0), np.arange(axes.shape[1])])
+        return cls(mean.astype(np.float32), axes.astype(np.float32))
+
+    def apply(self, vectors: np.ndarray) -> np.ndarray:
+        """float32 array of shape (questions, components)."""
+        return ((vectors - self.mean) @ self.axes).astype(np.float32)
+
+
+def names(experts: Sequence[str], finest: Sequence[str]) -> list[str]:
+    """Names of the features, in the order of the columns of `table`.
+
+    Args:
+        experts: Names of the experts.
+        finest: Those that score pieces themselves.
+    """
+    found = [f"{what} {name}" for what in ("score", "z", "rank", "rank in document") for name in experts]
+    found += [f"{name} {side}" for side in ("before", "after") for name in finest]
+    found += ["number in document", "number from the end", "relative place", "pieces of document", "characters"]
+    found += ["words of question"]
+    found += [f"{what} {name}" for name in finest for what in ("best", "tenth of best")]
+    return found + [f"component {i}" for i in range(1, COMPONENTS + 1)]
+
+
+def table(found: Candidates, finest: Sequence[int], words: np.ndarray, components: np.ndarray) -> np.ndarray:
+    """The features of every candidate.
+
+    Args:
+        found: The candidates.
+        finest: Positions of the experts that score pieces themselves.
+        words: Terms of every question, shape (questions,).
+        components: Of every question's vector, see `Components.apply`.
+
+    Returns:
+        float32 array of shape (n, features).
+    """
+    question, scores = found.question, found.scores
+    mean, deviation = found.moments[question, :, 0], found.moments[question, :, 1]
+    number, pieces, characters = found.place.T.astype(np.float32)
+    most, tenth = _best_and_tenth(found, finest)
+    of_question = np.stack([most, tenth / np.maximum(most, 1e-9)], axis=2).reshape(len(most), -1)
+    beside = found.beside / np.maximum(most, 1e-9)[question][:, None]
+    document = pairs(question, found.piece - found.place[:, 0])
+    columns = [
+        found.normalised,
+        (scores - mean) / np.maximum(deviation, 1e-6),
+        1 / (1 + _ranks(scores, question) / _RANKS),
+        1 / (1 + _ranks(scores, np.unique(document, return_inverse=True)[1]) / _RANKS),
+        beside.reshape(len(question), -1),
+        np.stack([number, pieces - 1 - number, number / np.maximum(pieces - 1, 1), pieces, characters], axis=1),
+        np.asarray(words, np.float32)[question, None],
+        of_question[question],
+        components[question],
+    ]
+    return np.concatenate(columns, axis=1, dtype=np.float32)
+
+
+def _ranks(scores: np.ndarray, group: np.ndarray) -> np.ndarray:
+    """Number of rows of the same group with a greater score, by column; float32 of the shape of `scores`.
+
+    Args:
+        scores: float32 array of shape (n, columns).
+        group: Number of the group of each row, ascending.
+    """
+    found = np.empty(scores.shape, np.float32)
+    first = np.searchsorted(group, group)
+    for column in range(scores.shape[1]):
+        # One number of group and score: sorting numbers takes a tenth of the time of sorting by two columns.
+        keys = pairs(group, _descending(scores[:, column]))
+        order = np.argsort(keys)
+        own = keys[order]
+        new = np.concatenate([[True], own[1:] != own[:-1]])
+        # Equal scores share the rank of the first.
+        found[order, column] = np.maximum.accumulate(np.where(new, np.arange(len(own)), 0)) - first[order]
+    return found
+
+
+def _descending(scores: np.ndarray) -> np.ndarray:
+    """Integers 0 … 2^32 − 1 in the opposite order of float32 numbers."""
+    bits = np.ascontiguousarray(scores + np.float32(0)).view(np.int32).astype(np.int64)
+    ascending = np.where(bits < 0, 2**31 - 1 - (bits & (2**31 - 1)), 2**31 + bits)
+    return 2**32 - 1 - ascending
+
+
+def _best_and_tenth(found: Candidates, finest: Sequence[int]) -> tuple[np.ndarray, np.ndarray]:
+    """The best and the tenth score of pieces of every question, each of shape (questions, finest)."""
+    shape = (len(found.moments), len(finest))
+    most, tenth = np.zeros(shape, np.float32), np.zeros(shape, np.float32)
+    for column, expert in enumerate(finest):
+        order = np.argsort(pairs(found.question, _descending(found.scores[:, expert])))
+        own, place = found.scores[order, expert], places(found.question[order])
+        most[found.question[order][place == 0], column] = own[place == 0]
+        tenth[found.question[order][place == 9], column] = own[place == 9]
+    return most, tenth

@@ -1,0 +1,146 @@
+"""Gold evidence in candidates: what models learn from, and how good an order of them is."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+
+from mog_assets.arrays import places, running
+from mog_assets.chunking.chunks import Layout
+from mog_assets.questions.sets import Question
+from mog_assets.ranking.candidates import Candidates
+from mog_assets.retrieval.controls import pieces
+from mog_assets.retrieval.methods import CONTEXTS
+
+# Grades of relevance: 0, and shares of evidence up to 1/4, 1/2, 3/4 and 1.
+GRADES = 4
+
+
+@dataclass(frozen=True)
+class Gold:
+    """The evidence of questions, and where candidates cover it.
+
+    Attributes:
+        found: The candidates.
+        characters: Evidence of each question, int64 of shape (questions,).
+        row, start, end: A row for every candidate and span of evidence that overlap: row of the candidate, and start
+            and end of the span, counted from the first character of the candidate.
+    """
+
+    found: Candidates
+    characters: np.ndarray
+    row: np.ndarray
+    start: np.ndarray
+    end: np.ndarray
+
+    @classmethod
+    def located(
+        cls,
+        found: Candidates,
+        questions: Sequence[Question],
+        layout: Layout,
+        position: Mapping[tuple[str, str], int],
+    ) -> Gold:
+        """The evidence of questions.
+
+        Args:
+            found: Their candidates.
+            questions: The questions, all with evidence.
+            layout: Of all corpora.
+            position: Position of every document by corpus and id.
+        """
+        spans = np.array(
+            [
+                (number, position[corpus, doc], start, end)
+                for number, question in enumerate(questions)
+                for corpus, doc, start, end in pieces(question)
+            ],
+            np.int64,
+        ).reshape(-1, 4)
+        characters = np.bincount(spans[:, 0], spans[:, 3] - spans[:, 2], len(questions)).astype(np.int64)
+        # Candidates are in order of question and piece, and pieces of a document in order of their spans.
+        rows, starts, ends = [], [], []
+        offsets, own = found.offsets, layout.spans
+        for question, document, start, end in spans.tolist():
+            pieces_of = found.piece[offsets[question] : offsets[question + 1]]
+            first, last = np.searchsorted(pieces_of, layout.offsets[document : document + 2])
+            begin, stop = own[pieces_of[first:last]].T
+            here = np.flatnonzero((begin < end) & (stop > start))
+            rows.append(offsets[question] + first + here)
+            starts.append(np.maximum(start - begin[here], 0))
+            ends.append(np.minimum(end, stop[here]) - begin[here])
+        empty = np.zeros(0, np.int64)
+        return cls(found, characters, *(np.concatenate([empty, *parts]) for parts in (rows, starts, ends)))
+
+    def of(self, questions: np.ndarray) -> Gold:
+        """The evidence of some questions, ascending; see `Candidates.of`."""
+        rows = np.isin(self.found.question, questions)
+        kept = rows[self.row]
+        return Gold(
+            self.found.of(questions),
+            self.characters[questions],
+            (np.cumsum(rows) - 1)[self.row[kept]],
+            self.start[kept],
+            self.end[kept],
+        )
+
+    @cached_property
+    def covered(self) -> np.ndarray:
+        """Characters of evidence in each candidate, int64 of shape (n,)."""
+        return np.bincount(self.row, self.end - self.start, len(self.found.question)).astype(np.int64)
+
+    @property
+    def grades(self) -> np.ndarray:
+        """Relevance 0 … `GRADES` of each candidate: the share of what it could hold that is evidence, rounded up."""
+        could = np.minimum(self.found.place[:, 2], self.characters[self.found.question])
+        return np.ceil(GRADES * np.clip(self.covered / np.maximum(could, 1), 0, 1) - 1e-9).astype(np.int64)
+
+    def recall(self, order: np.ndarray) -> np.ndarray:
+        """Evidence recall of every question: `ER`, see `evaluation.measures.evaluate`.
+
+        Args:
+            order: Rows of the candidates by question, best first.
+
+        Returns:
+            float64 array of shape (questions,).
+        """
+        question, length = self.found.question[order], self.found.place[order, 2].astype(np.int64)
+        before = np.empty(len(order), np.int64)
+        before[order] = running(length, question)
+        of_row = self.found.question[self.row]
+        total = np.zeros(len(self.characters))
+        for context in CONTEXTS:
+            room = np.clip(context - before, 0, self.found.place[:, 2])
+            hit = np.clip(np.minimum(self.end, room[self.row]) - self.start, 0, None)
+            total += np.bincount(of_row, hit, len(total)) / np.minimum(self.characters, context)
+        return total / len(CONTEXTS)
+
+
+def ordered(found: Candidates, scores: np.ndarray) -> np.ndarray:
+    """Rows of candidates by question, greatest score first; of equal ones the earlier piece."""
+    return np.lexsort((-scores, found.question))
+
+
+def fixed_order(found: Candidates, chunk: np.ndarray, scores: Sequence[np.ndarray]) -> np.ndarray:
+    """Rows of candidates in the order of one level: chunk by chunk, and pieces of a chunk in reading order.
+
+    Args:
+        found: The candidates.
+        chunk: The chunk of each.
+        scores: Of that chunk by one retriever, or by two that are fused by reciprocal ranks, each of shape (n,).
+    """
+    if len(scores) == 1:
+        return np.lexsort((found.piece, chunk, -scores[0].astype(np.float64), found.question))
+    from mog_assets.retrieval.fusion import CONSTANT
+
+    gains = np.zeros(len(chunk))
+    for own in scores:
+        order = np.lexsort((found.piece, chunk, -own, found.question))
+        new = np.concatenate([[True], np.diff(chunk[order]) != 0]) | (places(found.question[order]) == 0)
+        count = np.cumsum(new)
+        rank = count - count[found.offsets[found.question[order]]]
+        gains[order] += np.where(own[order] > 0, 1 / (CONSTANT + 1 + rank), 0)
+    return np.lexsort((found.piece, chunk, -gains, found.question))

@@ -1,0 +1,126 @@
+"""Trained rankings in the store: written so that equal models give equal bytes, and checked before they are used."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from mog_assets.ranking import features, mix, mog
+from mog_assets.ranking.candidates import Candidates
+from mog_assets.ranking.features import Components
+from mog_assets.tensors import decode, encode, read
+from resources.errors import MogError
+from resources.store import Artefact
+
+ARRAYS = "arrays.safetensors"
+TREES = "trees.txt"
+
+
+@dataclass(frozen=True)
+class Asked:
+    """Questions with their candidates.
+
+    Attributes:
+        found: The candidates.
+        vectors: Of the questions, float32 of shape (questions, size).
+        words: Terms of each question, shape (questions,).
+        finest: Positions of the experts that score pieces themselves.
+    """
+
+    found: Candidates
+    vectors: np.ndarray
+    words: np.ndarray
+    finest: Sequence[int]
+
+
+@dataclass(frozen=True)
+class Router:
+    """The trained router of `mog`: see `mog.train`."""
+
+    arrays: Mapping[str, np.ndarray]
+
+    def scores(self, asked: Asked) -> np.ndarray:
+        """Score of every candidate."""
+        return mog.scores(asked.found, mog.weights(self.arrays, asked.vectors))
+
+
+@dataclass(frozen=True)
+class Mix:
+    """The trees of `mix`, and the components of question vectors that are among their features."""
+
+    booster: Any
+    components: Components
+
+    def features(self, asked: Asked) -> np.ndarray:
+        """See `features.table`."""
+        return features.table(asked.found, asked.finest, asked.words, self.components.apply(asked.vectors))
+
+    def scores(self, asked: Asked) -> np.ndarray:
+        """Score of every candidate."""
+        return mix.scores(self.booster, self.features(asked))
+
+
+def facts(kind: str, encoder: str, experts: Sequence[str]) -> dict[str, Any]:
+    """What a model must have been trained for to be used."""
+    return {"model": kind, "encoder": encoder, "experts": list(experts), "features": features.VERSION}
+
+
+def router_bytes(arrays: Mapping[str, np.ndarray], known: Mapping[str, Any]) -> bytes:
+    """The file `ARRAYS` of a router."""
+    return encode({name: np.ascontiguousarray(array, np.float32) for name, array in arrays.items()}, known)
+
+
+def mix_bytes(trained: Mix, known: Mapping[str, Any]) -> dict[str, bytes]:
+    """The files of a mix, by name."""
+    arrays = {"mean": trained.components.mean, "axes": np.ascontiguousarray(trained.components.axes)}
+    return {ARRAYS: encode(arrays, known), TREES: trained.booster.model_to_string().encode()}
+
+
+def open_router(stored: Artefact, encoder: str, experts: Sequence[str]) -> Router:
+    """Load the router of `mog`.
+
+    Raises:
+        MogError: a byte of it has changed, or it was trained for another encoder, other experts or other features.
+    """
+    arrays = _arrays(stored, facts("mog", encoder, experts), "router")
+    shapes = {name: array.shape for name, array in arrays.items()}
+    hidden, outputs = shapes.get("layer0.bias", (0,))[0], len(experts)
+    wanted = {"layer0.bias": (hidden,), "layer1.weight": (outputs, hidden), "layer1.bias": (outputs,)}
+    finite = all(np.isfinite(array).all() for array in arrays.values())
+    if not finite or {**shapes, **wanted} != shapes or len(shapes.get("layer0.weight", ())) != 2:
+        raise MogError(f"router {stored.path(ARRAYS)}: expected the layers of a router, got {shapes}: run `mog run`")
+    return Router(arrays)
+
+
+def open_mix(stored: Artefact, encoder: str, experts: Sequence[str], finest: Sequence[str]) -> Mix:
+    """Load the trees of `mix`.
+
+    Raises:
+        MogError: as `open_router`, or it is not a model of LightGBM.
+    """
+    arrays = _arrays(stored, facts("mix", encoder, experts), "mix")
+    library, text = mix.lightgbm(), read(stored, TREES, "mix").decode()
+    try:
+        booster = library.Booster(model_str=text)
+    except library.basic.LightGBMError as error:
+        raise MogError(f"mix {stored.path(TREES)}: expected a model of LightGBM ({error}): run `mog run`") from error
+    names = [name.replace(" ", "_") for name in features.names(experts, finest)]
+    if booster.feature_name() != names:
+        raise MogError(f"mix {stored.path(TREES)}: was trained on other features than these: run `mog run`")
+    return Mix(booster, Components(arrays["mean"], arrays["axes"]))
+
+
+def _arrays(stored: Artefact, wanted: Mapping[str, Any], what: str) -> dict[str, np.ndarray]:
+    path = stored.path(ARRAYS)
+    try:
+        arrays, known = decode(read(stored, ARRAYS, what))
+    except ValueError as error:
+        raise MogError(f"{what} {path}: expected a safetensors file ({error}): run `mog run`") from error
+    for name, value in wanted.items():
+        if not isinstance(known, dict) or known.get(name) != value:
+            got = known.get(name) if isinstance(known, dict) else None
+            raise MogError(f"{what} {path}: was trained for {name} {got}, expected {value}: run `mog run`")
+    return arrays

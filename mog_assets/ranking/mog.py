@@ -1,0 +1,143 @@
+"""`mog`: the router of Mix-of-Granularity, trained end to end on the order of candidates.
+
+A perceptron turns a question's vector into a weight for every expert, and a candidate's score is the weighted sum of
+what the experts give it. The loss is the cross-entropy between the softmax over a question's candidates and their
+shares of the evidence, so the weights learn to rank and not, as in the paper, to imitate which level's best chunk looks
+most like the evidence.
+
+References: Zhong et al. 2024 (Mix-of-Granularity), section 3.2, for the perceptron.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+
+from mog_assets.ranking.candidates import Candidates
+
+HIDDEN = 64
+DROPOUT = 0.2
+LEARNING_RATE = 3e-3
+EPOCHS = 60
+PATIENCE = 12
+BATCH = 64
+# A smaller fall of the loss is none.
+_LEAST = 1e-4
+
+
+def weights(arrays: Mapping[str, np.ndarray], vectors: np.ndarray) -> np.ndarray:
+    """The weight of every expert for each question, float32 of shape (questions, experts), above 0.
+
+    Args:
+        arrays: See `train`.
+        vectors: Of the questions, shape (questions, size).
+    """
+    hidden = np.maximum(vectors @ arrays["layer0.weight"].T + arrays["layer0.bias"], 0)
+    return np.logaddexp(0, hidden @ arrays["layer1.weight"].T + arrays["layer1.bias"]).astype(np.float32)
+
+
+def scores(found: Candidates, weighed: np.ndarray) -> np.ndarray:
+    """Score of every candidate, float32 of shape (n,), given the weights of experts for each question."""
+    return np.einsum("ij,ij->i", found.relative, weighed[found.question])
+
+
+def train(
+    found: Candidates,
+    covered: np.ndarray,
+    vectors: np.ndarray,
+    held_out: np.ndarray,
+    seed: int,
+    advance: Callable[[int], object] = lambda done: None,
+) -> tuple[dict[str, np.ndarray], list[dict[str, float]]]:
+    """Train the router.
+
+    Args:
+        found: Candidates of the training questions.
+        covered: Characters of evidence in each, shape (n,).
+        vectors: Of the questions, shape (questions, size).
+        held_out: Questions that decide when to stop, bool of shape (questions,).
+        seed: Of initial weights, order and dropout.
+        advance: Called with 1 after each epoch.
+
+    Returns:
+        `layer0.weight` (hidden, size), `layer0.bias`, `layer1.weight` (experts, hidden) and `layer1.bias`; and a row
+        per epoch: `epoch`, `train_loss` and `validation_loss`, in nats.
+    """
+    import torch
+    from torch.nn.functional import softplus
+
+    generator = torch.Generator().manual_seed(seed)
+    layers = _initial([vectors.shape[1], HIDDEN, found.scores.shape[1]], generator)
+    scale = torch.zeros(1, requires_grad=True)
+    known = np.bincount(found.question, covered, len(held_out)) > 0
+    fit, validation = (torch.from_numpy(np.flatnonzero(known & part)) for part in (~held_out, held_out))
+    optimiser = torch.optim.AdamW([scale, *(p for layer in layers for p in layer)], lr=LEARNING_RATE)
+    steps = EPOCHS * -(-len(fit) // BATCH)
+    schedule = torch.optim.lr_scheduler.OneCycleLR(optimiser, LEARNING_RATE, total_steps=steps)
+    inputs = torch.from_numpy(np.asarray(vectors, np.float32))
+
+    given, target = torch.from_numpy(found.relative), torch.from_numpy(covered.astype(np.float32))
+    bounds = torch.from_numpy(found.offsets)
+
+    def loss_of(questions: Any, training: bool) -> Any:
+        first, last = bounds[questions, None], bounds[questions + 1, None]
+        rows = first + torch.arange(int((last - first).max()))
+        there = rows < last
+        rows = torch.where(there, rows, first)
+        (into, into_bias), (out, out_bias) = layers
+        hidden = torch.relu(inputs[questions] @ into.T + into_bias)
+        if training:
+            hidden = hidden * (torch.rand(hidden.shape, generator=generator) >= DROPOUT) / (1 - DROPOUT)
+        weighed = softplus(hidden @ out.T + out_bias)
+        # Scores are at most 1, and a softmax over hundreds of them needs a steeper scale.
+        mixed = torch.einsum("nte,ne->nt", given[rows], weighed) * torch.exp(scale + 2)
+        chance = torch.log_softmax(mixed.masked_fill(~there, -torch.inf), dim=1).masked_fill(~there, 0)
+        share = target[rows].masked_fill(~there, 0)
+        return -(share / share.sum(dim=1, keepdim=True) * chance).sum(1).mean()
+
+    curve: list[dict[str, float]] = []
+    best, best_epoch, kept = np.inf, 0, _arrays(layers)
+    for epoch in range(1, EPOCHS + 1):
+        total = 0.0
+        for questions in fit[torch.randperm(len(fit), generator=generator)].split(BATCH):
+            loss = loss_of(questions, training=True)
+            optimiser.zero_grad()
+            loss.backward()
+            optimiser.step()
+            schedule.step()
+            total += float(loss.detach()) * len(questions)
+        with torch.no_grad():
+            checked = sum(float(loss_of(part, False)) * len(part) for part in validation.split(BATCH)) / len(validation)
+        curve.append({"epoch": epoch, "train_loss": total / len(fit), "validation_loss": checked})
+        if checked < best - _LEAST:
+            best, best_epoch, kept = checked, epoch, _arrays(layers)
+        advance(1)
+        if epoch - best_epoch >= PATIENCE:
+            break
+    return kept, curve
+
+
+def _initial(sizes: list[int], generator: Any) -> list[tuple[Any, Any]]:
+    """Weights and biases like those of torch's Linear, from our own generator."""
+    import torch
+
+    layers = []
+    for into, out in pairwise(sizes):
+        shapes = ((out, into), (out,))
+        layers.append(
+            tuple(
+                torch.empty(s).uniform_(-(into**-0.5), into**-0.5, generator=generator).requires_grad_() for s in shapes
+            )
+        )
+    return layers  # type: ignore[return-value]
+
+
+def _arrays(layers: list[tuple[Any, Any]]) -> dict[str, np.ndarray]:
+    return {
+        f"layer{number}.{name}": tensor.detach().numpy().copy()
+        for number, layer in enumerate(layers)
+        for name, tensor in zip(("weight", "bias"), layer, strict=True)
+    }

@@ -1,0 +1,53 @@
+"""Plots of trained rankings."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+
+from mog_assets.plots import new_figure, png
+
+# Features shown, the most used first.
+_MOST = 20
+_BLUE, _ORANGE = "#0072B2", "#E69F00"
+
+
+def loss_curve(curve: Sequence[Mapping[str, float]]) -> bytes:
+    """Plot of the loss by epoch: dicts with epoch, train_loss and validation_loss."""
+    figure = new_figure(5, 3)
+    axes = figure.subplots()
+    for key, label, colour in (("train_loss", "training", _BLUE), ("validation_loss", "validation", _ORANGE)):
+        axes.plot([point["epoch"] for point in curve], [point[key] for point in curve], label=label, color=colour)
+    axes.set(xlabel="epoch", ylabel="cross-entropy in nats", title="Router training")
+    axes.legend(frameon=False)
+    return png(figure)
+
+
+def weights(experts: Sequence[str], weighed: np.ndarray) -> bytes:
+    """Plot of the weights that questions give to experts.
+
+    Args:
+        experts: Their names.
+        weighed: float array of shape (questions, experts).
+    """
+    figure = new_figure(5, 1 + 0.28 * len(experts))
+    axes = figure.subplots()
+    axes.boxplot(weighed[:, ::-1], orientation="horizontal", tick_labels=list(experts)[::-1], showfliers=False)
+    axes.set(xlabel="weight", title="Weights of the experts over questions")
+    return png(figure)
+
+
+def importance(names: Sequence[str], gains: np.ndarray) -> bytes:
+    """Plot of how much each feature reduced the loss of the trees.
+
+    Args:
+        names: Of the features.
+        gains: float array of shape (features,).
+    """
+    order = np.argsort(-gains)[:_MOST][::-1]
+    figure = new_figure(5.5, 1 + 0.24 * len(order))
+    axes = figure.subplots()
+    axes.barh([names[i] for i in order], gains[order] / max(float(gains.sum()), 1e-9), color=_BLUE)
+    axes.set(xlabel="share of the gain", title="What the trees use")
+    return png(figure)

@@ -1,0 +1,92 @@
+"""What rankings are trained and chosen on: candidates of training questions with their evidence, as arrays."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from mog_assets.questions.sets import Question
+from mog_assets.ranking.candidates import Candidates
+from mog_assets.ranking.gold import Gold, fixed_order
+
+# Folds of the cross-validation.
+FOLDS = 5
+
+
+@dataclass(frozen=True)
+class Examples:
+    """Training questions with their candidates.
+
+    Attributes:
+        gold: Candidates and evidence.
+        vectors: Of the questions, float32 of shape (questions, size).
+        words: Terms of each question, int64 of shape (questions,).
+        documents: What each question is about.
+        experts: Names of the experts, in the order of the scores.
+        finest: Positions of those that score pieces themselves.
+    """
+
+    gold: Gold
+    vectors: np.ndarray
+    words: np.ndarray
+    documents: Sequence[str]
+    experts: Sequence[str]
+    finest: Sequence[int]
+
+    @property
+    def found(self) -> Candidates:
+        """The candidates."""
+        return self.gold.found
+
+    @property
+    def folds(self) -> np.ndarray:
+        """Fold 0 … `FOLDS` − 1 of every question: all questions about a document are in one, whatever is added."""
+        number = {document: int(_hash(document), 16) % FOLDS for document in set(self.documents)}
+        return np.array([number[document] for document in self.documents])
+
+    def of(self, rows: np.ndarray) -> Examples:
+        """Some questions, bool of shape (questions,)."""
+        kept = np.flatnonzero(rows)
+        return Examples(
+            self.gold.of(kept),
+            self.vectors[kept],
+            self.words[kept],
+            [self.documents[i] for i in kept],
+            self.experts,
+            self.finest,
+        )
+
+
+def drawn(questions: Sequence[Question], most: int) -> list[Question]:
+    """At most so many questions, by a hash of their document, so that few change when questions are added."""
+    ordered = sorted(questions, key=lambda q: (_hash(q.document), q.document, q.id))
+    return sorted(ordered[:most], key=lambda q: q.id)
+
+
+def _hash(text: str) -> str:
+    return hashlib.sha256(text.encode()).hexdigest()[:8]
+
+
+def fixed_recalls(examples: Examples) -> dict[str, np.ndarray]:
+    """ER of every question by every fixed level of each retriever, by name such as `bm25-2` or `hybrid-1`."""
+    found, of = examples.found, {name: i for i, name in enumerate(examples.experts)}
+    recalls = {}
+    for level in sorted(int(name.removeprefix("bm25-")) for name in of if name.startswith("bm25-")):
+        # Of a question's candidates, those of one chunk: the document's first piece, and which of its chunks it is in.
+        chunk = found.piece - found.place[:, 0] + (found.place[:, 0] >> (level - 1))
+        own = {retriever: found.scores[:, of[f"{retriever}-{level}"]] for retriever in ("bm25", "dense")}
+        for name, scores in (*((r, [s]) for r, s in own.items()), ("hybrid", list(own.values()))):
+            recalls[f"{name}-{level}"] = examples.gold.recall(fixed_order(found, chunk, scores))
+    return recalls
+
+
+def cross_validated(examples: Examples, scores: Mapping[int, np.ndarray]) -> np.ndarray:
+    """Scores of all candidates from those of each fold's questions, by fold, float64 of shape (n,)."""
+    merged = np.zeros(len(examples.found.question))
+    fold = examples.folds[examples.found.question]
+    for number, own in scores.items():
+        merged[fold == number] = own
+    return merged
