@@ -19,6 +19,7 @@ from mog_assets.arrays import places
 from mog_assets.chunking.plots import length_histogram
 from mog_assets.evaluation import assets as evaluation_assets
 from mog_assets.evaluation import history, plots
+from mog_assets.evaluation.configuration import configuration
 from mog_assets.evaluation.measures import evaluate, headline_measures, measure_names
 from mog_assets.evaluation.runs import gold_passages, random_passages, read_runs
 from mog_assets.evaluation.scores import COLUMNS, leaderboard, score
@@ -380,9 +381,9 @@ def test_where_and_when_things_run_is_no_change_of_the_configuration(nights):
     automation_settings = settings.automation.model_copy(update={"nightly": "5 4 * * *", "interval_seconds": 7})
     encoder = settings.encoder.model_copy(update={"device": "cpu"})
     same = settings.model_copy(update={"automation": automation_settings, "encoder": encoder})
-    assert evaluation_assets._configuration(same) == evaluation_assets._configuration(settings)
+    assert configuration(same) == configuration(settings)
     other = settings.model_copy(update={"k": 3})
-    assert evaluation_assets._configuration(other) != evaluation_assets._configuration(settings)
+    assert configuration(other) != configuration(settings)
 
 
 @pytest.mark.parametrize("kept", [1, 0.5])
