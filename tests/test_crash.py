@@ -236,7 +236,7 @@ def test_killed_in_training_and_evaluation_equals_an_uninterrupted_run(mog, comm
     values = {
         "question_sets": {"q": {"path": "q.jsonl", "corpora": list(corpora), "train": ["train"], "test": ["test"]}},
         "router": {"epochs": 3, "hidden": [8]},
-        "methods": ["fixed-1", "mog"],
+        "methods": ["fixed-1", "mog-paper"],
     }
     for row in rows:
         row["split"] = row["split"].removesuffix(" again")

@@ -62,8 +62,8 @@ def build_runs(work: Work) -> None:
     methods = methods_of(settings)
     asked = {name: questions for name, questions in scored_questions(work).items() if questions}
     retrievals = {name: _retrieval(work, name, questions) for name, questions in asked.items()}
-    oracle = any(method.kind == "oracle" for method in methods)
-    weights = {name: {"oracle": _oracle(work, name, asked[name])} if oracle else {} for name in asked}
+    oracle = any(method.kind == "oracle-paper" for method in methods)
+    weights = {name: {"oracle-paper": _oracle(work, name, asked[name])} if oracle else {} for name in asked}
     path, there = work.file(
         "runs.parquet", work.recipe.settings(work.tools), *_versions(work, needs(methods, settings))
     )

@@ -230,10 +230,10 @@ def recipes(settings: Settings) -> list[Recipe]:
     embedded = settings.soft_labels.method == "embedding"
     chunks = ("documents", "chunks/level_1")
     searched = {
-        "mog": [*chunks, "tokens", *(f"bm25/level_{level}" for level in levels)],
+        "mog-paper": [*chunks, "tokens", *(f"bm25/level_{level}" for level in levels)],
         "mogg": [*chunks, "sentence_graph", *graph_of_question_sets(settings)],
     }
-    vectors = {"mog": [f"embeddings/level_{level}" for level in levels], "mogg": ["embeddings/level_1"]}
+    vectors = {"mog-paper": [f"embeddings/level_{level}" for level in levels], "mogg": ["embeddings/level_1"]}
     found = []
     for family in families(settings):
         deps = searched[family.kind] + (vectors[family.kind] if embedded else [])
