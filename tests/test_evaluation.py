@@ -483,8 +483,8 @@ def test_edit_of_a_document_without_labels_does_not_train_the_router_again(moor,
     path.write_text(path.read_text(encoding="utf-8").replace("before ten", "before eleven"), encoding="utf-8")
     outcomes = bring_up_to_date(copied)
     assert outcomes["documents"].built and outcomes["soft_labels"].built
-    assert not outcomes["router"].built
-    assert outcomes["router"].artefact.manifest == moor.outcomes["router"].artefact.manifest
+    assert not outcomes["router_paper"].built
+    assert outcomes["router_paper"].artefact.manifest == moor.outcomes["router_paper"].artefact.manifest
 
 
 def test_edit_of_a_document_with_labels_can_train_the_router_again(copied):
@@ -492,8 +492,8 @@ def test_edit_of_a_document_with_labels_can_train_the_router_again(copied):
     path = copied.corpora["moor"].path
     path.write_text("\n".join(path.read_text(encoding="utf-8").splitlines()[1:]), encoding="utf-8")
     outcomes = bring_up_to_date(copied)
-    assert outcomes["router"].built
-    assert outcomes["router"].artefact.manifest.info["router"]["training"]["animals"]["questions"] == 15
+    assert outcomes["router_paper"].built
+    assert outcomes["router_paper"].artefact.manifest.info["router"]["training"]["animals"]["questions"] == 15
 
 
 def test_forced_run_ranks_and_measures_again_and_gives_the_same(moor, copied):
@@ -562,8 +562,8 @@ def test_levels_chosen_otherwise_than_in_training_are_flagged_with_both_distribu
             temporary.write_bytes(router.encoded(made))
         work.info["router"] = made.facts
 
-    stand_in = replace(plan.graph(copied)["router"], build=build, version="stand-in", checks=())
-    outcome = bring_up_to_date(copied, router=stand_in)["runs"]
+    stand_in = replace(plan.graph(copied)["router_paper"], build=build, version="stand-in", checks=())
+    outcome = bring_up_to_date(copied, router_paper=stand_in)["runs"]
     assert list(outcome.faults) == ["levels_as_in_training"]
     said = outcome.faults["levels_as_in_training"]
     assert "animals, mog-paper: 0% / 100% of 6 test questions against 94% / 6% of 18 training" in said

@@ -246,7 +246,7 @@ def test_router_trained_as_the_asset_does_gives_mog(done, name, baseline, cells)
     assert np.isnan(here.loc[baseline, "p"]) and here["p"].drop(baseline).between(0, 1).all()
     training = done.found[name]["tables"]["training"]
     assert len(training) == cells
-    stored = done.store.read("router").manifest.counts
+    stored = done.store.read("router_paper").manifest.counts
     assert training[0]["questions"] == stored["questions"] + stored["validation questions"]
     assert training[0]["best epoch"] == stored["best epoch"]
     assert len({row["validation loss"] for row in training}) > 1

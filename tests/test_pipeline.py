@@ -379,7 +379,7 @@ def test_verify_finds_no_fault_in_what_was_just_made(sample_project):
 
 @pytest.mark.parametrize(
     ("key", "corpus", "name"),
-    [("bm25/level_2", "sky", "counts.safetensors"), ("router", None, "router.safetensors")],
+    [("bm25/level_2", "sky", "counts.safetensors"), ("router_paper", None, "router.safetensors")],
 )
 def test_verify_names_the_artefact_with_a_flipped_byte(copied_project, key, corpus, name):
     path = stored(copied_project, key, corpus).path(name)

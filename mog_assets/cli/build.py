@@ -20,7 +20,7 @@ from mog_assets.stopping import on_stop, stoppable
 @click.command()
 @config_option
 @click.option("--corpus", "corpora", multiple=True, help="Only this corpus; may be given several times.")
-@click.option("--select", multiple=True, help="Only this asset or asset selection (`+router`, `group:corpus`).")
+@click.option("--select", multiple=True, help="Only this asset or asset selection (`+router_paper`, `group:corpus`).")
 @click.option("--force", multiple=True, help="Rebuild this asset even if it is up to date: `topics/model`, `runs`.")
 @click.option("--json", "as_json", is_flag=True, help="Print the steps as JSON.")
 @guarded

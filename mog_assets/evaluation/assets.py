@@ -420,6 +420,6 @@ def recipes(settings: Settings) -> list[Recipe]:
             settings=lambda tools: shown_configuration(tools.settings),
             repeatable=True,
             kinds=("html",),
-            version="2",
+            version="3",
         ),
     ]

@@ -22,7 +22,7 @@ from mog_assets.topics.assign import read_topics
 from mog_assets.topics.model import OUTLIER, TopicModel, open_model
 
 # Key of the router of each kind of method.
-ROUTERS = {"mog-paper": "router", "mogg": "hop_router"}
+ROUTERS = {"mog-paper": "router_paper", "mogg": "hop_router_paper"}
 
 
 @dataclass(frozen=True)
