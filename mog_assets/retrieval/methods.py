@@ -33,6 +33,8 @@ _PATTERN = re.compile(
 _LEVELLED = ("fixed", "fused-paper", "hop")
 _GRAPH = ("hop", "mogg", "mogg-uniform")
 CONTROLS = ("random", "gold")
+# Every value of `Method.kind`.
+KINDS = ("fixed", "fused-paper", "mog-paper", "oracle-paper", *_GRAPH, *CONTROLS)
 
 # Context lengths, in characters, at which evidence recall is measured.
 CONTEXTS = (1000, 2000, 4000, 8000)
