@@ -26,7 +26,7 @@ def main(path: str, name: str) -> None:
     question_set = settings.question_sets[name]
     stored = tools.store.read("questions").path(f"{name}.parquet")
     questions = [q for q in load_questions(stored, question_set.test) if q.evidence]
-    methods = [parse(f"bm25:{kind}-{j}", settings) for kind in ("fixed", "fused") for j in settings.level_range]
+    methods = [parse(f"bm25:{kind}-{j}", settings) for kind in ("fixed", "fused-paper") for j in settings.level_range]
     tables = []
     for statistics in ("corpus", "question_set"):
         bm25 = settings.bm25.model_copy(update={"statistics": statistics})

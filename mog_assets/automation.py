@@ -338,6 +338,8 @@ def _metadata(outcome: Materialised) -> dict[str, Any]:
     metadata["seconds to build"] = round(manifest.seconds, 3)
     metadata["built now"] = outcome.built
     metadata["recomputed"] = dg.MetadataValue.json(recomputed)
+    if outcome.why:
+        metadata["why"] = outcome.why
     if outcome.damage:
         metadata["damage"] = outcome.damage
     for title, text in outcome.artefact.shown().items():

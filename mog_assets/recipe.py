@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import base64
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -84,6 +84,11 @@ class Recipe:
     version: str = "1"
     kinds: tuple[str, ...] = ("python",)
     pool: str | None = None
+
+    def made_of(self, corpus: str | None, tools: Tools) -> dict[str, str]:
+        """What decides its content beside its inputs: versions of its code, its settings and its files outside."""
+        source = self.source(tools.settings, corpus)
+        return {"code": self.version, "settings": digest(self.settings(tools)), "files": digest(source)}
 
 
 @dataclass
@@ -207,6 +212,32 @@ def fingerprint(recipe: Recipe, partition: str | None, tools: Tools, inputs: dic
     return digest(recipe.key, recipe.version, recipe.settings(tools), source, inputs)
 
 
+def why(
+    previous: Artefact | None, inputs: Mapping[str, str], made_of: Mapping[str, str], wanted: str, force: bool
+) -> str:
+    """Why a sound artefact is built again, in a few words.
+
+    Args:
+        previous: The artefact, None if there is none.
+        inputs: Versions of the inputs now, by label.
+        made_of: Result of `Recipe.made_of` now.
+        wanted: Fingerprint now.
+        force: Whether it is built even if it is up to date.
+    """
+    if previous is None:
+        return "new"
+    manifest = previous.manifest
+    if manifest.recipe == wanted:
+        return "forced" if force else "what it names is not there"
+    before = manifest.info.get("made of")
+    changed = [] if before is None else [part for part in made_of if before.get(part) != made_of[part]]
+    keys = [key for key in {**manifest.inputs, **inputs} if manifest.inputs.get(key) != inputs.get(key)]
+    changed += sorted({key.partition(" of corpus ")[0] for key in keys})
+    if not changed:
+        return "made by an earlier version" if before is None else "not finished"
+    return f"changed: {', '.join(changed)}"
+
+
 def is_fresh(
     recipe: Recipe, partition: str | None, tools: Tools, recipes: dict[str, Recipe], find: Find | None = None
 ) -> bool:
@@ -245,13 +276,14 @@ class Materialised:
     """The result of materialising: the artefact, whether it was built now, and faults by name of the check.
 
     If a blocking check has a fault, the artefact is the previous one. `damage` says what was wrong with the artefact
-    before.
+    before, and `why` why it was built.
     """
 
     artefact: Artefact | None
     built: bool
     faults: dict[str, str] = field(default_factory=dict)
     damage: str | None = None
+    why: str = ""
 
 
 def materialise(
@@ -295,14 +327,15 @@ def materialise(
             return Materialised(previous, built=False, faults=previous.manifest.info.get("faults", {}), damage=damage)
         if damage and log:
             log(f"{label(recipe.key, partition)} is damaged ({damage}): rebuilding it")
-        started = time.monotonic()
+        started, made_of = time.monotonic(), recipe.made_of(partition, tools)
+        reason = "damaged" if damage else why(previous, inputs, made_of, wanted, force)
         repeats = previous if fresh else None
         draft = store.draft(recipe.key, partition, recipe.irreplaceable)
         work = Work(tools, recipe, partition, draft, log, repeats, damage)
         _build(work, recipes)
         faults = {check.name: fault for check in recipe.checks if (fault := check.run(work)) is not None}
         if any(check.blocking and check.name in faults for check in recipe.checks):
-            return Materialised(previous, built=True, faults=faults, damage=work.damage)
+            return Materialised(previous, built=True, faults=faults, damage=work.damage, why=reason)
         artefact = store.commit(
             work.draft,
             recipe.key,
@@ -310,11 +343,11 @@ def materialise(
             recipe=wanted,
             inputs=inputs,
             counts=work.counts,
-            info={**work.info, "recomputed": work.recomputed, "faults": faults},
+            info={**work.info, "recomputed": work.recomputed, "faults": faults, "made of": made_of},
             seconds=time.monotonic() - started,
             shown=work.shown,
         )
-        return Materialised(artefact, built=True, faults=faults, damage=work.damage)
+        return Materialised(artefact, built=True, faults=faults, damage=work.damage, why=reason)
 
 
 def _build(work: Work, recipes: dict[str, Recipe]) -> None:

@@ -71,8 +71,8 @@ class RunReport:
     """The result of a run.
 
     Attributes:
-        steps: Per materialised artefact: asset, corpus, seconds (0 if it was up to date), what was recomputed, and what
-            was wrong with the previous one (`damage`, None if nothing).
+        steps: Per materialised artefact: asset, corpus, seconds (0 if it was up to date), what was recomputed, `why` it
+            was built (empty if it was not), and what was wrong with the previous one (`damage`, None if nothing).
         failures: What went wrong, one sentence each.
     """
 
@@ -221,6 +221,7 @@ def _execute(
                 "corpus": corpus,
                 "seconds": metadata["seconds to build"].value if metadata["built now"].value else 0.0,
                 "recomputed": metadata["recomputed"].value,
+                "why": metadata["why"].value if "why" in metadata else "",
                 "damage": metadata["damage"].value if "damage" in metadata else None,
             }
         )

@@ -57,7 +57,7 @@ class Manifest:
 
 
 def describe(manifest: Manifest) -> str:
-    """`chunks/level_1 of corpus niddk`, or `router`."""
+    """`chunks/level_1 of corpus niddk`, or `router_paper`."""
     return label(manifest.asset, manifest.partition)
 
 

@@ -274,13 +274,13 @@ CASES = {
     ),
     "no corpora": Case("home: home\ncorpora: {}\n", ("corpora: expected", "{}")),
     "trained router asked for without training questions": Case(
-        BASE + SETS.replace("train: [train], ", "") + "methods: [mog]\n",
-        ("methods: ", "'mog'", "train"),
+        BASE + SETS.replace("train: [train], ", "") + "methods: [mog-paper]\n",
+        ("methods: ", "'mog-paper'", "train"),
         command=("run",),
     ),
     "answers by a router without training questions": Case(
-        BASE + SETS.replace("train: [train], ", "") + "answering: {methods: [mog → one-step]}\n",
-        ("answering.methods: ", "mog → one-step", "train"),
+        BASE + SETS.replace("train: [train], ", "") + "answering: {methods: [mog-paper → one-step]}\n",
+        ("answering.methods: ", "mog-paper → one-step", "train"),
         command=("run",),
     ),
     "split both trained on and scored": Case(

@@ -66,13 +66,13 @@ def test_a_combination_by_any_of_its_names(name, canonical, way, retrieval):
     ("name", "message"),
     [
         ("", "expected one of cot, one-step"),
-        ("mog", "expected one of cot, one-step"),
-        ("mog → ", "expected one of cot, one-step"),
-        ("mog → cot", "`cot` without a retrieval"),
-        ("oracle → one-step", "without gold evidence"),
+        ("mog-paper", "expected one of cot, one-step"),
+        ("mog-paper → ", "expected one of cot, one-step"),
+        ("mog-paper → cot", "`cot` without a retrieval"),
+        ("oracle-paper → one-step", "without gold evidence"),
         ("random → one-step", "without gold evidence"),
         ("fixed-9 → one-step", "method: expected one of fixed-1..5"),
-        ("mog → one-step → cot", "expected one of cot"),
+        ("mog-paper → one-step → cot", "expected one of cot"),
     ],
 )
 def test_a_combination_that_means_nothing_is_refused_with_what_is_known(name, message):
@@ -376,7 +376,7 @@ def test_a_reader_that_knows_nothing_by_itself_says_so(sample_project):
     assert json.loads(result.stdout)["answer"] is None
 
 
-@pytest.mark.parametrize("method", ["mog -> one-step", "dense-2 -> briefcontext", "at-rag", "hop-1 -> adaptive"])
+@pytest.mark.parametrize("method", ["mog-paper -> one-step", "dense-2 -> briefcontext", "at-rag", "hop-1 -> adaptive"])
 def test_ask_tells_what_the_answer_rests_on(sample_project, method):
     result = asked(sample_project, QUESTION, "--method", method, "--json")
     assert result.exit_code == 0, result.output
@@ -385,14 +385,14 @@ def test_ask_tells_what_the_answer_rests_on(sample_project, method):
     assert told["answer"] and told["reader"].startswith("extractive-")
     assert bool(told["passages"]) == (told["route"] != "none")
     assert all(p["text"] and p["spans"] for p in told["passages"])
-    assert (told["weights"] is not None) == ("mog" in method)
+    assert (told["weights"] is not None) == ("mog-paper" in method)
     shown = asked(sample_project, QUESTION, "--method", method)
     assert shown.exit_code == 0 and told["answer"] in shown.stdout and told["method"] in shown.stdout
 
 
 def test_ask_chooses_among_options(sample_project):
     options = ["--option", "A=a shortage of calcium", "--option", "B=too much moonlight"]
-    told = json.loads(asked(sample_project, QUESTION, "--method", "mog → one-step", *options, "--json").stdout)
+    told = json.loads(asked(sample_project, QUESTION, "--method", "mog-paper → one-step", *options, "--json").stdout)
     assert told["answer"] in ("A", "B")
 
 

@@ -208,7 +208,7 @@ def test_documents_and_not_questions_decide_whether_choices_have_shifted():
 def table_of(effects, name="cell", **others):
     """Two cells, the second better by `effects`."""
     base = pd.DataFrame({"question": NAMES, "document": DOCUMENTS, name: "base", "ER": 0.4, **others})
-    return pd.concat([base, base.assign(**{name: "mog", "ER": 0.4 + effects})], ignore_index=True)
+    return pd.concat([base, base.assign(**{name: "mog-paper", "ER": 0.4 + effects})], ignore_index=True)
 
 
 def measured(effects, **others):
@@ -217,12 +217,12 @@ def measured(effects, **others):
 
 
 def test_scores_have_intervals_and_tests_by_document_and_say_how_many():
-    kinds = {"base": ("bm25", "fixed"), "mog": ("bm25", "mog")}
-    found = score(measured(EFFECTS), 2, 0, kinds).set_index(["method", "measure"]).loc[("mog", "ER")]
+    kinds = {"base": ("bm25", "fixed"), "mog-paper": ("bm25", "mog-paper")}
+    found = score(measured(EFFECTS), 2, 0, kinds).set_index(["method", "measure"]).loc[("mog-paper", "ER")]
     assert (found["n"], found["documents"]) == (90, 9)
     assert found["p_vs_best_fixed"] > 0.05 and found["difference_low"] < 0 < found["difference_high"]
     apart = score(measured(EFFECTS, document=[*NAMES, *NAMES]), 2, 0, kinds).set_index(["method", "measure"])
-    assert apart.loc[("mog", "ER"), "p_vs_best_fixed"] < 0.001
+    assert apart.loc[("mog-paper", "ER"), "p_vs_best_fixed"] < 0.001
 
 
 def test_a_drop_on_a_few_documents_raises_no_alarm():
@@ -242,10 +242,10 @@ def test_an_accepted_evaluation_that_does_not_know_documents_is_compared_with():
 
 def test_two_projects_are_compared_by_document():
     ours, theirs = measured(0 * EFFECTS), measured(EFFECTS)
-    mog = side_by_side(ours, theirs, ["ER"], 0)["s, dev"].set_index("cell").loc["mog"]
+    mog = side_by_side(ours, theirs, ["ER"], 0)["s, dev"].set_index("cell").loc["mog-paper"]
     assert (mog["n"], mog["documents"]) == (90, 9) and mog["p"] > 0.05
     apart = ours.assign(document=ours["question"])
-    assert side_by_side(apart, theirs, ["ER"], 0)["s, dev"].set_index("cell").loc["mog", "p"] < 0.001
+    assert side_by_side(apart, theirs, ["ER"], 0)["s, dev"].set_index("cell").loc["mog-paper", "p"] < 0.001
 
 
 def test_command_compare_names_documents_and_refuses_scores_that_know_none(tmp_path, monkeypatch):
@@ -297,7 +297,7 @@ def test_groups_of_the_report_name_their_documents_and_have_no_interval_on_one()
         Question(q, "?", "ab"[d == "c/d0"], "dev", evidence=(Evidence("c", d[2:], 0, 1),))
         for q, d in zip(NAMES, DOCUMENTS, strict=True)
     ]
-    table = browse.by_group(measured(EFFECTS), questions, ["mog"], ["ER"], 0).set_index("group")
+    table = browse.by_group(measured(EFFECTS), questions, ["mog-paper"], ["ER"], 0).set_index("group")
     assert table["documents"].to_dict() == {"a": 8, "b": 1, "c": 9}
     assert (
         np.isnan(table.loc["b", ["low", "high"]].astype(float)).all() and table.loc["a", "low"] < table.loc["a", "high"]
@@ -307,15 +307,15 @@ def test_groups_of_the_report_name_their_documents_and_have_no_interval_on_one()
 def test_experiments_claim_nothing_that_documents_do_not_show():
     cells = [part for _, part in table_of(EFFECTS).groupby("cell", sort=False)]
     rows = score_rows("s", cells, ["ER"], "base", 0).set_index("cell")
-    assert rows.loc["mog", "documents"] == 9
-    assert greater(rows.loc["mog"]) == "undecided" and alike(rows.loc["mog"]) == "undecided"
+    assert rows.loc["mog-paper", "documents"] == 9
+    assert greater(rows.loc["mog-paper"]) == "undecided" and alike(rows.loc["mog-paper"]) == "undecided"
     assert board(rows.reset_index(), "s")[1]["documents"] == "9"
     table = paired_rows("s", [tuple(cells)], ["ER"], 0).set_index("cell")
-    assert table.loc["mog", "p"] > 0.05
-    (row,) = labels._pairwise("s", cells, [("base", "mog")], 0)
+    assert table.loc["mog-paper", "p"] > 0.05
+    (row,) = labels._pairwise("s", cells, [("base", "mog-paper")], 0)
     assert greater(row) == "undecided"
     apart = [cell.assign(document=cell["question"]) for cell in cells]
-    assert greater(score_rows("s", apart, ["ER"], "base", 0).set_index("cell").loc["mog"]) == "seen"
+    assert greater(score_rows("s", apart, ["ER"], "base", 0).set_index("cell").loc["mog-paper"]) == "seen"
 
 
 def test_few_documents_show_no_likeness_however_many_questions():
@@ -328,7 +328,7 @@ def test_flips_conflicts_and_rounds_are_tested_by_document():
     marks = pd.concat(
         [
             pd.DataFrame({"question": NAMES, "document": DOCUMENTS, "method": way, "exact match": right})
-            for way, right in (("cot", 0.0), ("mog", good.astype(float)))
+            for way, right in (("cot", 0.0), ("mog-paper", good.astype(float)))
         ]
     ).assign(answered=True)
     (row,) = flip_rows(marks, dict.fromkeys(NAMES, "k"), 0)
@@ -354,7 +354,7 @@ def test_the_preflight_is_judged_by_document():
 
 
 def test_the_gap_to_the_oracle_is_resampled_by_document(tmp_path):
-    values = {"fixed-1": 0.4 + 0 * EFFECTS, "mog": 0.5 + EFFECTS / 2, "oracle": 0.5 + EFFECTS}
+    values = {"fixed-1": 0.4 + 0 * EFFECTS, "mog-paper": 0.5 + EFFECTS / 2, "oracle-paper": 0.5 + EFFECTS}
     table = pd.concat(
         [pd.DataFrame({"question": NAMES, "document": DOCUMENTS, "method": m, "ER": v}) for m, v in values.items()]
     ).assign(question_set="s")

@@ -77,7 +77,7 @@ def test_a_project_compared_with_itself_differs_in_nothing(sample_project, tmp_p
     page = tmp_path / "page.md"
     result = called("compare", sample_project.config, sample_project.config, "--measure", "ER", "--to", page)
     assert result.exit_code == 0
-    rows = [line for line in page.read_text(encoding="utf-8").splitlines() if line.startswith("| mog |")]
+    rows = [line for line in page.read_text(encoding="utf-8").splitlines() if line.startswith("| mog-paper |")]
     assert len(rows) == 1 and "+0.000 [+0.000, +0.000], 1.000" in rows[0]
     result = called("compare", sample_project.config, sample_project.config, "--measure", "accuracy")
     assert result.exit_code == 1 and "expected measures of" in one_line(result.stderr)
@@ -142,7 +142,7 @@ def test_an_unknown_corpus_in_a_question_set_is_bad_usage(project):
     ("arguments", "said"),
     [
         (["retrieve", QUESTION, "--method", "fixed-9"], "got 'fixed-9'"),
-        (["retrieve", QUESTION, "--method", "oracle"], "got 'oracle'"),
+        (["retrieve", QUESTION, "--method", "oracle-paper"], "got 'oracle-paper'"),
         (["retrieve", QUESTION, "--question-set", "none"], "--question-set: expected one of none, got 'none'"),
         (["retrieve", " "], "QUESTION: expected a question"),
         (["run", "--corpus", "nots"], "--corpus: expected one of notes, got 'nots'"),

@@ -19,6 +19,7 @@ from mog_assets.arrays import places
 from mog_assets.chunking.plots import length_histogram
 from mog_assets.evaluation import assets as evaluation_assets
 from mog_assets.evaluation import history, plots
+from mog_assets.evaluation.configuration import configuration
 from mog_assets.evaluation.measures import evaluate, headline_measures, measure_names
 from mog_assets.evaluation.runs import gold_passages, random_passages, read_runs
 from mog_assets.evaluation.scores import COLUMNS, leaderboard, score
@@ -152,16 +153,23 @@ def test_shift_is_the_share_that_would_change_class_and_knows_chance():
 KINDS = {
     "fixed-1": ("bm25", "fixed"),
     "fixed-2": ("bm25", "fixed"),
-    "fused-1": ("bm25", "fused"),
-    "mog": ("bm25", "mog"),
-    "oracle": ("bm25", "oracle"),
-    "hybrid:mog": ("hybrid", "mog"),
+    "fused-paper-1": ("bm25", "fused-paper"),
+    "mog-paper": ("bm25", "mog-paper"),
+    "oracle-paper": ("bm25", "oracle-paper"),
+    "hybrid:mog-paper": ("hybrid", "mog-paper"),
 }
 
 
 def made_scores(name: str = "set", questions: int = 40) -> pd.DataFrame:
     """Scores of runs where mog finds everything, level 2 most, level 1 some."""
-    share = {"fixed-1": 200, "fixed-2": 500, "fused-1": 600, "mog": 1000, "oracle": 1000, "hybrid:mog": 900}
+    share = {
+        "fixed-1": 200,
+        "fixed-2": 500,
+        "fused-paper-1": 600,
+        "mog-paper": 1000,
+        "oracle-paper": 1000,
+        "hybrid:mog-paper": 900,
+    }
     ranked = {
         (method, f"q{i}"): [("c", f"d{i}", 0, length - i)]
         for method, length in share.items()
@@ -176,11 +184,13 @@ def test_scores_compare_with_the_best_level_of_the_same_retriever():
     table = made_scores()
     assert list(table.columns) == list(COLUMNS)
     er = table[table["measure"] == "ER"].set_index("method")
-    assert er.loc["mog", "baseline"] == er.loc["fixed-1", "baseline"] == er.loc["fixed-2", "baseline"] == "fixed-2"
+    assert (
+        er.loc["mog-paper", "baseline"] == er.loc["fixed-1", "baseline"] == er.loc["fixed-2", "baseline"] == "fixed-2"
+    )
     assert np.isnan(er.loc["fixed-2", "p_vs_best_fixed"])
-    assert er.loc["mog", "p_vs_best_fixed"] == pytest.approx(4 / 10001)
-    assert er.loc["hybrid:mog", "baseline"] == ""
-    assert np.isnan(er.loc["hybrid:mog", "p_vs_best_fixed"])
+    assert er.loc["mog-paper", "p_vs_best_fixed"] == pytest.approx(4 / 10001)
+    assert er.loc["hybrid:mog-paper", "baseline"] == ""
+    assert np.isnan(er.loc["hybrid:mog-paper", "p_vs_best_fixed"])
     assert er.loc["fixed-1", "coverage"] == pytest.approx(39 / 40)
     assert (er["low"] <= er["value"]).all()
     assert (er["value"] <= er["high"]).all()
@@ -244,18 +254,18 @@ def evaluation(level: dict[str, float], questions: int = 60, seed: int = 0, ques
 
 
 def test_only_the_method_that_fell_has_dropped():
-    before = evaluation({"mog": 0.6, "fixed-1": 0.5, "fused-1": 0.5, "only before": 0.5})
-    now = evaluation({"mog": 0.5, "fixed-1": 0.5, "fused-1": 0.6, "only now": 0.5})
+    before = evaluation({"mog-paper": 0.6, "fixed-1": 0.5, "fused-paper-1": 0.5, "only before": 0.5})
+    now = evaluation({"mog-paper": 0.5, "fixed-1": 0.5, "fused-paper-1": 0.6, "only now": 0.5})
     noisy = now.assign(ER=now["ER"] + np.random.default_rng(1).normal(0, 0.02, len(now)))
     found = history.compare(noisy, before, 0).set_index("method")
-    assert found["dropped"].to_dict() == {"mog": True, "fixed-1": False, "fused-1": False}
-    assert found.loc["fused-1", "p"] < 0.05
-    assert found.loc["mog", ["before", "now"]].tolist() == pytest.approx([0.6, 0.5], abs=0.02)
+    assert found["dropped"].to_dict() == {"mog-paper": True, "fixed-1": False, "fused-paper-1": False}
+    assert found.loc["fused-paper-1", "p"] < 0.05
+    assert found.loc["mog-paper", ["before", "now"]].tolist() == pytest.approx([0.6, 0.5], abs=0.02)
     assert (found["n"] == 60).all()
 
 
 def test_comparison_is_of_common_questions_and_says_nothing_without_any():
-    before, now = evaluation({"mog": 0.9}, 30), evaluation({"mog": 0.2}, 60)
+    before, now = evaluation({"mog-paper": 0.9}, 30), evaluation({"mog-paper": 0.2}, 60)
     # The thirty that are new are the bad ones.
     now.loc[:29, "ER"] = before["ER"].to_numpy()
     found = history.compare(now, before, 0)
@@ -266,7 +276,7 @@ def test_comparison_is_of_common_questions_and_says_nothing_without_any():
 
 def test_drops_are_corrected_for_the_number_of_methods_of_all_question_sets():
     # Six questions that all fell: p = 2/64 for one method alone.
-    before = pd.concat([evaluation({"mog": 0.6}, 6, question_set=f"set {i}") for i in range(2)])
+    before = pd.concat([evaluation({"mog-paper": 0.6}, 6, question_set=f"set {i}") for i in range(2)])
     now = before.assign(ER=before["ER"] - 0.01 * (before["question_set"] == "set 0"))
     alone = history.compare(now[now["question_set"] == "set 0"], before, 0)
     assert alone["p"].tolist() == pytest.approx([2 / 64], abs=0.01) and alone["dropped"].all()
@@ -321,7 +331,7 @@ def nights(tmp_path, make_project):
     return Nights(make_project(tmp_path, values).settings)
 
 
-GOOD, BAD = {"fixed-1": 0.5, "mog": 0.8}, {"fixed-1": 0.5, "mog": 0.6}
+GOOD, BAD = {"fixed-1": 0.5, "mog-paper": 0.8}, {"fixed-1": 0.5, "mog-paper": 0.6}
 
 
 def test_every_evaluation_adds_a_row_for_each_method_and_none_is_lost(nights):
@@ -346,14 +356,16 @@ def test_drop_is_flagged_until_scores_recover_and_is_not_accepted(nights):
         outcome, table = nights.evaluate(BAD, True)
         assert list(outcome.faults) == ["no_significant_drop"]
         said = outcome.faults["no_significant_drop"]
-        assert "set/test mog: ER 0.7" in said and "fixed-1" not in said and "until the configuration changes" in said
+        assert (
+            "set/test mog-paper: ER 0.7" in said and "fixed-1" not in said and "until the configuration changes" in said
+        )
         last = table[table["time"] == table["time"].max()]
-        assert last.loc[last["dropped"], ["method", "measure"]].values.tolist() == [["mog", "ER"]]
+        assert last.loc[last["dropped"], ["method", "measure"]].values.tolist() == [["mog-paper", "ER"]]
         assert outcome.artefact.manifest.info["accepted"]["scores"] == table["scores"].iloc[0]
     outcome, table = nights.evaluate(GOOD, True)
     assert outcome.faults == {} and not table[table["time"] == table["time"].max()]["dropped"].any()
     # Better scores are accepted, so that falling back from them is a drop.
-    nights.evaluate({"fixed-1": 0.5, "mog": 0.9}, True)
+    nights.evaluate({"fixed-1": 0.5, "mog-paper": 0.9}, True)
     assert "ER 0.8" in nights.evaluate(GOOD, True)[0].faults["no_significant_drop"]
 
 
@@ -380,9 +392,9 @@ def test_where_and_when_things_run_is_no_change_of_the_configuration(nights):
     automation_settings = settings.automation.model_copy(update={"nightly": "5 4 * * *", "interval_seconds": 7})
     encoder = settings.encoder.model_copy(update={"device": "cpu"})
     same = settings.model_copy(update={"automation": automation_settings, "encoder": encoder})
-    assert evaluation_assets._configuration(same) == evaluation_assets._configuration(settings)
+    assert configuration(same) == configuration(settings)
     other = settings.model_copy(update={"k": 3})
-    assert evaluation_assets._configuration(other) != evaluation_assets._configuration(settings)
+    assert configuration(other) != configuration(settings)
 
 
 @pytest.mark.parametrize("kept", [1, 0.5])
@@ -437,7 +449,7 @@ def moor(tmp_path_factory, make_project, write_documents):
         "levels": 2,
         "finest_chars": 50,
         "buckets": 2,
-        "methods": ["fixed-1", "mog", "oracle"],
+        "methods": ["fixed-1", "mog-paper", "oracle-paper"],
         "router": {"hidden": [8], "epochs": 3, "validation": 0.3},
     }
     project = make_project(folder, values)
@@ -471,8 +483,8 @@ def test_edit_of_a_document_without_labels_does_not_train_the_router_again(moor,
     path.write_text(path.read_text(encoding="utf-8").replace("before ten", "before eleven"), encoding="utf-8")
     outcomes = bring_up_to_date(copied)
     assert outcomes["documents"].built and outcomes["soft_labels"].built
-    assert not outcomes["router"].built
-    assert outcomes["router"].artefact.manifest == moor.outcomes["router"].artefact.manifest
+    assert not outcomes["router_paper"].built
+    assert outcomes["router_paper"].artefact.manifest == moor.outcomes["router_paper"].artefact.manifest
 
 
 def test_edit_of_a_document_with_labels_can_train_the_router_again(copied):
@@ -480,8 +492,8 @@ def test_edit_of_a_document_with_labels_can_train_the_router_again(copied):
     path = copied.corpora["moor"].path
     path.write_text("\n".join(path.read_text(encoding="utf-8").splitlines()[1:]), encoding="utf-8")
     outcomes = bring_up_to_date(copied)
-    assert outcomes["router"].built
-    assert outcomes["router"].artefact.manifest.info["router"]["training"]["animals"]["questions"] == 15
+    assert outcomes["router_paper"].built
+    assert outcomes["router_paper"].artefact.manifest.info["router"]["training"]["animals"]["questions"] == 15
 
 
 def test_forced_run_ranks_and_measures_again_and_gives_the_same(moor, copied):
@@ -550,15 +562,15 @@ def test_levels_chosen_otherwise_than_in_training_are_flagged_with_both_distribu
             temporary.write_bytes(router.encoded(made))
         work.info["router"] = made.facts
 
-    stand_in = replace(plan.graph(copied)["router"], build=build, version="stand-in", checks=())
-    outcome = bring_up_to_date(copied, router=stand_in)["runs"]
+    stand_in = replace(plan.graph(copied)["router_paper"], build=build, version="stand-in", checks=())
+    outcome = bring_up_to_date(copied, router_paper=stand_in)["runs"]
     assert list(outcome.faults) == ["levels_as_in_training"]
     said = outcome.faults["levels_as_in_training"]
-    assert "animals, mog: 0% / 100% of 6 test questions against 94% / 6% of 18 training" in said
+    assert "animals, mog-paper: 0% / 100% of 6 test questions against 94% / 6% of 18 training" in said
     assert "(distance 0.94" in said
     shown = outcome.artefact.shown()
     assert any("data:image/png" in text for text in shown.values())
-    assert "| animals | mog | level 2 | 1 | 6 |" in shown["levels chosen"]
+    assert "| animals | mog-paper | level 2 | 1 | 6 |" in shown["levels chosen"]
 
 
 # Controls
@@ -597,7 +609,7 @@ def test_no_control_is_tested_or_a_baseline(sample_project):
     assert scores.loc[~controls, "p_vs_best_fixed"].notna().any()
 
 
-@pytest.mark.parametrize("named", [None, ["fused-1"], ["random", "fused-1", "gold", "gold"]])
+@pytest.mark.parametrize("named", [None, ["fused-paper-1"], ["random", "fused-paper-1", "gold", "gold"]])
 def test_controls_are_compared_whatever_methods_are_named(nights, named):
     settings = nights.settings.model_copy(update={"methods": named})
     names = [method.name for method in evaluation_assets.methods_of(settings)]

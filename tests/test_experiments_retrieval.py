@@ -120,14 +120,14 @@ def test_command_lists_every_experiment(done):
 
 def test_three_chunks_in_the_mix_are_mog(done):
     assert done.settings.k_r == 3
-    assert_equals_method(values(done, "k_r", "samples", "k_r = 3"), done, "mog")
+    assert_equals_method(values(done, "k_r", "samples", "k_r = 3"), done, "mog-paper")
     other = values(done, "k_r", "samples", "k_r = 8")
     assert (other != values(done, "k_r", "samples", "k_r = 3")).any()
 
 
 def test_router_experiment_shows_the_figures_of_scores(done):
     table = done.tables["router"]
-    levels = {"mog", "fixed-2", *(f"fused-{level}" for level in LEVELS)}
+    levels = {"mog-paper", "fixed-2", *(f"fused-paper-{level}" for level in LEVELS)}
     graph = {"mogg", "mogg-uniform", *(f"hop-{hop}" for hop in range(5))}
     groups = {name: set(part["cell"]) for name, part in table.groupby("question_set")}
     assert groups == {
@@ -145,8 +145,8 @@ def test_share_of_the_gap_follows_from_scores(done):
     er = done.scores.xs("ER", level="measure")
     level = max(er[f"fixed-{level}"] for level in LEVELS)
     assert rows[0]["level"] == pytest.approx(level)
-    assert rows[0]["gap"].startswith(f"{er['oracle'] - level:.3f} [")
-    share = f"{(er['mog'] - level) / (er['oracle'] - level):.0%} ["
+    assert rows[0]["gap"].startswith(f"{er['oracle-paper'] - level:.3f} [")
+    share = f"{(er['mog-paper'] - level) / (er['oracle-paper'] - level):.0%} ["
     assert rows[0]["closed"] == "the gap may be zero" or rows[0]["closed"].startswith(share)
 
 
@@ -154,9 +154,9 @@ def test_bm25_and_the_configured_encoder_are_the_methods_of_scores(done):
     own = "all-MiniLM-L6-v2"
     for label, retriever, method in (
         ("MedRAG", "BM25", "fixed-2"),
-        ("MoG", "BM25", "mog"),
+        ("MoG", "BM25", "mog-paper"),
         ("MedRAG", own, "dense-2"),
-        ("MoG", own, "dense:mog"),
+        ("MoG", own, "dense:mog-paper"),
     ):
         assert_equals_method(values(done, "retrievers", f"samples, {label}", retriever), done, method)
 
@@ -239,14 +239,14 @@ def test_coarser_vectors_of_another_encoder_are_those_of_the_graph(done):
     ],
 )
 def test_router_trained_as_the_asset_does_gives_mog(done, name, baseline, cells):
-    assert_equals_method(values(done, name, "samples", baseline), done, "mog")
+    assert_equals_method(values(done, name, "samples", baseline), done, "mog-paper")
     table = done.tables[name]
     here = table[(table["question_set"] == "samples") & (table["measure"] == "ER")].set_index("cell")
     assert len(here) == cells
     assert np.isnan(here.loc[baseline, "p"]) and here["p"].drop(baseline).between(0, 1).all()
     training = done.found[name]["tables"]["training"]
     assert len(training) == cells
-    stored = done.store.read("router").manifest.counts
+    stored = done.store.read("router_paper").manifest.counts
     assert training[0]["questions"] == stored["questions"] + stored["validation questions"]
     assert training[0]["best epoch"] == stored["best epoch"]
     assert len({row["validation loss"] for row in training}) > 1
@@ -273,7 +273,7 @@ def test_training_on_one_corpus_is_shown_by_corpus_of_the_evidence(done):
 
 def test_weights_are_shares_and_levels_chosen_those_of_runs(done):
     weights, tests = done.found["router-weights"]["tables"].values()
-    chosen = done.store.read("runs").manifest.info["levels chosen"]["samples, mog"]["test"]
+    chosen = done.store.read("runs").manifest.info["levels chosen"]["samples, mog-paper"]["test"]
     assert weights[0]["questions"] == "samples" and weights[0]["n"] == 32
     assert weights[0]["chosen"] == " / ".join(str(count) for count in chosen)
     means = np.array([[row[f"level {level}"] for level in LEVELS] for row in weights])
@@ -445,8 +445,8 @@ def scores_of(done, tmp_path):
 
 
 def test_router_is_not_said_to_be_like_or_better_without_questions_that_show_it(scores_of):
-    base = {"mog": 0.5, "fixed-2": 0.4, "mogg": 0.5, "mogg-uniform": 0.41}
-    lab, _ = scores_of(base | {f"fused-{level}": 0.5 for level in LEVELS})
+    base = {"mog-paper": 0.5, "fixed-2": 0.4, "mogg": 0.5, "mogg-uniform": 0.41}
+    lab, _ = scores_of(base | {f"fused-paper-{level}": 0.5 for level in LEVELS})
     claims = {claim.claim: claim for claim in granularity.router(lab).claims}
     assert claims["MoG finds more than MedRAG, which has one level."].verdict == "seen"
     assert claims["MoGG is better with its router than without."].verdict == "seen"
@@ -457,16 +457,16 @@ def test_router_is_not_said_to_be_like_or_better_without_questions_that_show_it(
 
 
 def test_best_level_is_chosen_anew_in_every_resample(scores_of):
-    lab, table = scores_of({"fixed-1": 0.4, "fixed-2": 0.4, "mog": 0.5, "oracle": 0.7})
+    lab, table = scores_of({"fixed-1": 0.4, "fixed-2": 0.4, "mog-paper": 0.5, "oracle-paper": 0.7})
     ((row,),) = granularity.oracle_gap(lab).tables.values()
     wide = table.pivot(index="question", columns="method", values="ER")
     totals = by_document(wide.to_numpy(), wide.index.to_numpy(str))
     means = resampled_means(totals, 2000, 0)
     drawn = pd.DataFrame(means, columns=wide.columns)
     best = drawn[["fixed-1", "fixed-2"]].max(axis=1)
-    low, high = ends((drawn["oracle"] - best).to_numpy(), totals)
+    low, high = ends((drawn["oracle-paper"] - best).to_numpy(), totals)
     assert row["gap"].endswith(f" [{low:.3f}, {high:.3f}]")
-    low, high = ends(((drawn["mog"] - best) / (drawn["oracle"] - best)).to_numpy(), totals)
+    low, high = ends(((drawn["mog-paper"] - best) / (drawn["oracle-paper"] - best)).to_numpy(), totals)
     assert row["closed"].endswith(f" [{low:.0%}, {high:.0%}]")
     assert (best > drawn[row["best level"]]).any()
 

@@ -119,7 +119,7 @@ def test_file_names_are_good_on_every_system_and_differ(wanted):
 
 
 def test_ordinary_method_names_stay_readable():
-    wanted = {"mog+topics": "mog+topics", "dense:fixed-2": "dense%3Afixed-2", "MedQA": "MedQA"}
+    wanted = {"mog-paper+topics": "mog-paper+topics", "dense:fixed-2": "dense%3Afixed-2", "MedQA": "MedQA"}
     assert file_names(wanted) == wanted
 
 

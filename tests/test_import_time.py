@@ -48,7 +48,7 @@ def heavy(modules):
     ("method", "needed", "not_needed"),
     [
         # The router weighs a vector of the question.
-        ("mog", {"torch", "bm25s"}, {"qdrant_edge"}),
+        ("mog-paper", {"torch", "bm25s"}, {"qdrant_edge"}),
         ("dense-2", {"torch", "qdrant_edge"}, {"bm25s"}),
         ("fixed-2", {"bm25s"}, {"torch", "qdrant_edge"}),
     ],

@@ -17,17 +17,17 @@ KINDS = {
     "dense-1": ("dense", "fixed"),
     "dense-2": ("dense", "fixed"),
     "hybrid:fixed-1": ("hybrid", "fixed"),
-    "mog": ("bm25", "mog"),
-    "dense:mog": ("dense", "mog"),
-    "fused-1": ("bm25", "fused"),
-    "fused-2": ("bm25", "fused"),
-    "oracle": ("bm25", "oracle"),
+    "mog-paper": ("bm25", "mog-paper"),
+    "dense:mog-paper": ("dense", "mog-paper"),
+    "fused-paper-1": ("bm25", "fused-paper"),
+    "fused-paper-2": ("bm25", "fused-paper"),
+    "oracle-paper": ("bm25", "oracle-paper"),
     "hop-0": ("bm25", "hop"),
     "mogg": ("bm25", "mogg"),
     "gold": ("", "gold"),
     "random": ("", "random"),
 }
-LEVEL = {name: 0.5 for name in KINDS} | {"gold": 1.0, "random": 0.0, "oracle": 0.95}
+LEVEL = {name: 0.5 for name in KINDS} | {"gold": 1.0, "random": 0.0, "oracle-paper": 0.95}
 
 
 def board(levels, retriever="bm25", questions=60, noise=0.05, methods=None):
@@ -63,17 +63,17 @@ def what(made, method):
 
 
 def test_a_mix_that_beats_every_fixed_level_is_advised_with_its_lead_over_the_best_of_all_retrievers():
-    made = board({"fixed-2": 0.55, "dense-1": 0.6, "mog": 0.58, "dense:mog": 0.75})
-    assert made.advice.startswith("Use `dense:mog`: ER 0.7")
+    made = board({"fixed-2": 0.55, "dense-1": 0.6, "mog-paper": 0.58, "dense:mog-paper": 0.75})
+    assert made.advice.startswith("Use `dense:mog-paper`: ER 0.7")
     assert "above `dense-1`, the best fixed level of all retrievers (95 % [0.1" in made.advice
     assert made.advice.endswith("p = 0.001)." if "p = " in made.advice else "p < 0.001).")
-    assert what(made, "dense:mog").startswith("recommended")
+    assert what(made, "dense:mog-paper").startswith("recommended")
 
 
 def test_a_lead_over_the_own_retrievers_levels_alone_is_no_lead():
     # Better than every level of bm25, by far, and no better than a level of the dense retriever.
-    made = board({"fixed-2": 0.4, "fixed-1": 0.4, "mog": 0.6, "dense-1": 0.6})
-    assert "Use `mog`" not in made.advice and "no method is significantly better than" in made.advice
+    made = board({"fixed-2": 0.4, "fixed-1": 0.4, "mog-paper": 0.6, "dense-1": 0.6})
+    assert "Use `mog-paper`" not in made.advice and "no method is significantly better than" in made.advice
 
 
 def test_the_best_level_of_another_retriever_is_advised_over_the_default_retrievers():
@@ -93,13 +93,13 @@ def test_without_a_significant_difference_the_default_retrievers_best_level_is_k
     assert made.advice.startswith(("Use `fixed-1`", "Use `fixed-2`"))
 
 
-@pytest.mark.parametrize("levels", [{}, {"dense:mog": 0.9}, {"oracle": 0.2}])
+@pytest.mark.parametrize("levels", [{}, {"dense:mog-paper": 0.9}, {"oracle-paper": 0.2}])
 def test_what_cannot_be_used_is_never_advised_and_rows_are_few(levels):
     made = board(levels)
     advised = made.advice.split("`")[1]
-    assert advised not in ("oracle", "gold", "random")
-    assert len(made.rows) <= MOST_ROWS and "oracle" not in methods(made)
-    assert {"gold", "random", "mog", advised} <= set(methods(made))
+    assert advised not in ("oracle-paper", "gold", "random")
+    assert len(made.rows) <= MOST_ROWS and "oracle-paper" not in methods(made)
+    assert {"gold", "random", "mog-paper", advised} <= set(methods(made))
     shown = " ".join(row["what it is"] for row in made.rows)
     for part in ("bm25", "dense", "hybrid"):
         assert f"best fixed level of {part}" in shown
@@ -109,10 +109,10 @@ def test_what_cannot_be_used_is_never_advised_and_rows_are_few(levels):
 
 
 def test_the_row_of_a_method_has_its_p_against_the_best_level_of_all_retrievers():
-    made = board({"dense-1": 0.7, "mog": 0.3})
+    made = board({"dense-1": 0.7, "mog-paper": 0.3})
     rows = {row["method"]: row["p vs dense-1"] for row in made.rows}
     assert rows["dense-1"] == rows["gold"] == rows["random"] == ""
-    assert rows["mog"] == "<0.001" or 0 < float(rows["mog"]) < 0.05
+    assert rows["mog-paper"] == "<0.001" or 0 < float(rows["mog-paper"]) < 0.05
 
 
 def test_one_method_alone_is_advised_without_a_comparison():
@@ -129,6 +129,14 @@ def test_scores_prints_the_advice_and_the_rows_that_matter_or_all(sample_project
 
     few, every = printed(), printed("--all")
     assert few.splitlines()[0].startswith("Use `") and few.splitlines()[0] == every.splitlines()[0]
-    assert "best fixed level of" in few and "oracle" not in few and "hop-3" not in few
+    assert "best fixed level of" in few and "oracle-paper" not in few and "hop-3" not in few
     assert "`mog scores --all`" in few
-    assert "oracle" in every and "hop-3" in every
+    assert "oracle-paper" in every and "hop-3" in every
+
+
+def test_scores_under_the_names_of_an_earlier_version_ask_for_a_run(sample_project, monkeypatch):
+    read = pd.read_parquet
+    monkeypatch.setattr(pd, "read_parquet", lambda path: read(path).replace("oracle-paper", "oracle"))
+    result = CliRunner().invoke(main, ["scores", "--config", str(sample_project.config)])
+    assert result.exit_code == 1 and result.stdout == ""
+    assert "earlier version" in result.stderr and "'oracle': run `mog run`" in result.stderr

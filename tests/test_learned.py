@@ -347,7 +347,7 @@ def valleys(tmp_path, make_project):
             "levels": 2,
             "finest_chars": FINEST,
             "chunker": {"name": "learned", "training": QUICK.model_dump(mode="json")},
-            "methods": ["fixed-1", "fixed-2", "mog"],
+            "methods": ["fixed-1", "fixed-2", "mog-paper"],
         },
     )
 
@@ -364,10 +364,12 @@ CHUNKS = ("documents", "questions", "sentence_vectors", "chunker", "chunks/level
 def test_the_graph_runs_on_learned_chunks(valleys, materialise_project):
     recomputed = build(valleys, materialise_project)
     assert recomputed["chunker"] == {"epochs trained": 3}
-    assert {"soft_labels", "router", "collections/level_2", "topics/assigned", "sentence_graph"} <= set(recomputed)
+    assert {"soft_labels", "router_paper", "collections/level_2", "topics/assigned", "sentence_graph"} <= set(
+        recomputed
+    )
     artefact = Store(valleys.home).read("chunker")
     assert set(artefact.shown()) == {"training", "facts"}
-    (found,) = search.find(valleys.settings, sources()[2].questions[0], "mog", 1, ["valleys"]).passages
+    (found,) = search.find(valleys.settings, sources()[2].questions[0], "mog-paper", 1, ["valleys"]).passages
     text = article_text(int(found["doc"]))
     assert found["text"] == text[found["start"] : found["end"]] and "The heron" in found["text"]
     assert build(valleys, materialise_project) == {}

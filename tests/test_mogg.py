@@ -249,7 +249,7 @@ def test_search_within_groups_is_search_where_nothing_else_is():
             np.testing.assert_allclose(values[row][: len(kept)], [expected[i] for i in kept], rtol=1e-5)
 
 
-@pytest.mark.parametrize("name", ["fixed-1+topics", "dense-2+topics", "hybrid:mog+topics", "hop-1+topics"])
+@pytest.mark.parametrize("name", ["fixed-1+topics", "dense-2+topics", "hybrid:mog-paper+topics", "hop-1+topics"])
 def test_passages_are_of_the_questions_topic_or_of_all_where_it_has_too_few(sample_project, tools, corpora, name):
     questions = list(SAMPLE_QUESTIONS)
     retrieval = asked(tools, corpora, *questions)
@@ -300,7 +300,7 @@ SETTINGS = Settings.model_validate({"corpora": {"c": {"path": "x"}}})
         ("mogg+topics", "mogg+topics", "mogg", None, True),
         ("medrag+topics", "fixed-2+topics", "fixed", 2, True),
         ("dense-3+topics", "dense-3+topics", "fixed", 3, True),
-        ("hybrid:mog+topics", "hybrid:mog+topics", "mog", None, True),
+        ("hybrid:mog-paper+topics", "hybrid:mog-paper+topics", "mog-paper", None, True),
     ],
 )
 def test_names_of_graph_and_topics(name, canonical, kind, level, topics):

@@ -325,7 +325,17 @@ EVERYWHERE = ["garden", "workshop", "sky"]
 
 
 @pytest.mark.parametrize(
-    "method", ["fixed-1", "fixed-5", "fused-3", "mog", "dense-2", "dense:mog", "hybrid:fixed-2", "hybrid:mog"]
+    "method",
+    [
+        "fixed-1",
+        "fixed-5",
+        "fused-paper-3",
+        "mog-paper",
+        "dense-2",
+        "dense:mog-paper",
+        "hybrid:fixed-2",
+        "hybrid:mog-paper",
+    ],
 )
 def test_passages_are_exact_slices_of_their_documents(sample_project, method):
     tools = Tools(sample_project.settings)
@@ -338,7 +348,7 @@ def test_passages_are_exact_slices_of_their_documents(sample_project, method):
         assert passage["text"] == texts[passage["doc"]][passage["start"] : passage["end"]] != ""
     scores = [passage["score"] for passage in found.passages]
     assert scores == sorted(scores, reverse=True)
-    assert (found.weights is None) == ("mog" not in method)
+    assert (found.weights is None) == ("mog-paper" not in method)
 
 
 @pytest.mark.parametrize(("name", "same"), [("medrag", "fixed-2"), ("dense-2", "dense:fixed-2")])
@@ -356,7 +366,7 @@ def test_only_the_corpora_that_are_asked_for_are_searched(sample_project):
 
 def test_oracle_needs_gold_evidence(sample_project):
     with pytest.raises(ConfigError, match="without gold evidence"):
-        search.find(sample_project.settings, QUESTION, "oracle", 2, EVERYWHERE)
+        search.find(sample_project.settings, QUESTION, "oracle-paper", 2, EVERYWHERE)
 
 
 # Verify
@@ -368,7 +378,8 @@ def test_verify_finds_no_fault_in_what_was_just_made(sample_project):
 
 
 @pytest.mark.parametrize(
-    ("key", "corpus", "name"), [("bm25/level_2", "sky", "counts.safetensors"), ("router", None, "router.safetensors")]
+    ("key", "corpus", "name"),
+    [("bm25/level_2", "sky", "counts.safetensors"), ("router_paper", None, "router.safetensors")],
 )
 def test_verify_names_the_artefact_with_a_flipped_byte(copied_project, key, corpus, name):
     path = stored(copied_project, key, corpus).path(name)

@@ -31,11 +31,11 @@ QUESTIONS = [
     for i in range(12)
 ]
 KINDS = {
-    "mog": ("bm25", "mog"),
+    "mog-paper": ("bm25", "mog-paper"),
     "fixed-1": ("bm25", "fixed"),
     "fixed-2": ("bm25", "fixed"),
-    ATTACK: ("bm25", "fused"),
-    "mog+topics": ("bm25", "mog+topics"),
+    ATTACK: ("bm25", "fused-paper"),
+    "mog-paper+topics": ("bm25", "mog-paper+topics"),
     "gold": ("", "gold"),
     "random": ("", "random"),
 }
@@ -71,7 +71,7 @@ def measured():
 
 def compared(measured):
     per_question, _ = measured
-    methods = ["mog", "fixed-1", ATTACK]
+    methods = ["mog-paper", "fixed-1", ATTACK]
     return browse.duels(
         per_question, made_runs(), QUESTIONS, methods, lambda wanted: {document: (ATTACK, TEXT) for document in wanted}
     )
@@ -84,8 +84,8 @@ def dated(scores):
         methods = scores[["question_set", "split", "method"]].drop_duplicates()
         moved = night == 2
         methods = methods.assign(
-            p=np.where(methods["method"].isin(["mog", "fixed-1"]) & moved, 0.01, 1.0),
-            dropped=(methods["method"] == "mog") & moved,
+            p=np.where(methods["method"].isin(["mog-paper", "fixed-1"]) & moved, 0.01, 1.0),
+            dropped=(methods["method"] == "mog-paper") & moved,
         )
         nights.append(history.rows(scores, ["ER"], datetime(2026, 1, night, 3, tzinfo=UTC), "v", "c", methods))
     return history.appended(*nights)
@@ -94,7 +94,7 @@ def dated(scores):
 @pytest.fixture(scope="module")
 def report(measured):
     per_question, scores = measured
-    board, methods = ("set", "test"), ["mog", ATTACK, "fixed-1"]
+    board, methods = ("set", "test"), ["mog-paper", ATTACK, "fixed-1"]
     return Report(
         scores,
         headline_measures(2),
@@ -105,7 +105,7 @@ def report(measured):
         [
             {
                 "question_set": "set",
-                "router": "mog",
+                "router": "mog-paper",
                 "names": ["level 1", "level 2"],
                 "training": [3, 1],
                 "test": [1, 3],
@@ -174,14 +174,14 @@ def test_controls_and_what_sees_the_gold_evidence_have_no_place(report):
     places = {name: re.search(r'place-number">(\d*)<', row)[1] for name, row in rows.items()}
     assert places.pop("random") == places.pop("gold") == ""
     assert sorted(places.values()) == ["1", "2", "3", "4", "5"]
-    assert "control</span>" in rows["gold"] and "control</span>" not in rows["mog"]
+    assert "control</span>" in rows["gold"] and "control</span>" not in rows["mog-paper"]
 
 
 def test_statistics_that_are_there_stand_under_the_values(report):
     assert "effect size" not in render(report)
     scores = report.scores.assign(**dict(zip(STATISTICS, (0.25, 0.125, -0.5, 0.4, np.nan), strict=True)))
     scores.loc[scores["measure"] == "ER", "detectable"] = 0.0625
-    row = rows_of(render(replace(report, scores=scores)))["mog"]
+    row = rows_of(render(replace(report, scores=scores)))["mog-paper"]
     assert "+0.250 [+0.125, -0.500]" in row
     assert "d +0.40, detectable 0.062<" in row and "d +0.40<" in row
     assert "effect size" in render(replace(report, scores=scores))
@@ -189,7 +189,7 @@ def test_statistics_that_are_there_stand_under_the_values(report):
 
 def test_tokens_are_shown_whole_and_sorted_from_the_least(report):
     tokens = report.scores[report.scores["measure"] == "ER"].assign(measure="tokens_to_answer")
-    tokens = tokens.assign(value=1234.4, low=1000.0, high=np.where(tokens["method"] == "mog", np.nan, 2000.0))
+    tokens = tokens.assign(value=1234.4, low=1000.0, high=np.where(tokens["method"] == "mog-paper", np.nan, 2000.0))
     tokens.loc[tokens["method"] == "random", ["value", "low", "high"]] = np.nan
     others = report.scores[report.scores["measure"] != "tokens_to_answer"]
     page = render(replace(report, scores=pd.concat([others, tokens], ignore_index=True)))
@@ -202,8 +202,8 @@ def test_tokens_are_shown_whole_and_sorted_from_the_least(report):
 def test_history_marks_what_moved_significantly(report):
     (chart,) = data_of(render(report))["history"]
     marks = {line["name"]: [point["mark"] for point in line["points"]] for line in chart["series"]}
-    assert marks["mog"] == ["", "drop"] and marks["fixed-1"] == ["", "rise"] and marks["fixed-2"] == ["", ""]
-    assert [line["name"] for line in chart["series"] if line["shown"]] == ["mog", ATTACK, "fixed-1"]
+    assert marks["mog-paper"] == ["", "drop"] and marks["fixed-1"] == ["", "rise"] and marks["fixed-2"] == ["", ""]
+    assert [line["name"] for line in chart["series"] if line["shown"]] == ["mog-paper", ATTACK, "fixed-1"]
 
 
 def test_curves_tell_value_and_interval_at_every_length(report):
@@ -235,15 +235,15 @@ def test_main_methods_are_the_best_of_each_kind_and_the_baseline_last(measured):
     _, scores = measured
     found = browse.main_methods(scores, "fixed-2")
     assert found[-1] == "fixed-2"
-    assert set(found) == {"fixed-1", "fixed-2", "mog", "mog+topics", ATTACK}
+    assert set(found) == {"fixed-1", "fixed-2", "mog-paper", "mog-paper+topics", ATTACK}
     er = scores[scores["measure"] == "ER"].set_index("method")["value"]
     assert er["fixed-1"] > er["fixed-2"] and er[found[:-1]].is_monotonic_decreasing
-    assert browse.main_methods(scores, "absent", 1) == ["mog"]
+    assert browse.main_methods(scores, "absent", 1) == ["mog-paper"]
 
 
 def test_groups_are_means_over_their_questions(measured):
     per_question, _ = measured
-    table = browse.by_group(per_question, QUESTIONS, ["mog", "fixed-1"], ["ER"], 0)
+    table = browse.by_group(per_question, QUESTIONS, ["mog-paper", "fixed-1"], ["ER"], 0)
     assert table[["by", "group", "n"]].drop_duplicates().to_numpy().tolist() == [
         ["kind", "across", 8],
         ["kind", "", 4],
@@ -261,7 +261,7 @@ def test_groups_are_means_over_their_questions(measured):
 def test_question_with_evidence_in_two_corpora_counts_in_both(measured):
     per_question, _ = measured
     both = replace(QUESTIONS[0], evidence=(*QUESTIONS[0].evidence, Evidence("fen", "d", 0, 1)))
-    table = browse.by_group(per_question, [both, *QUESTIONS[1:]], ["mog"], ["ER"], 0)
+    table = browse.by_group(per_question, [both, *QUESTIONS[1:]], ["mog-paper"], ["ER"], 0)
     assert dict(zip(table["group"], table["n"], strict=True)) == {"across": 8, "": 4, "moor": 12, "fen": 1}
 
 
@@ -402,7 +402,7 @@ def test_leaderboard_is_sorted_by_click_and_by_keyboard(visit, stored):
 
     board.get_by_role("button", name="method", exact=True).click()
     names = board.locator("tbody tr").evaluate_all("rows => rows.map(row => row.dataset.method)")
-    assert names.index("fixed-1") < names.index("fixed-2") < names.index("mog") and names[0].startswith("dense")
+    assert names.index("fixed-1") < names.index("fixed-2") < names.index("mog-paper") and names[0].startswith("dense")
 
 
 def test_leaderboard_shows_the_methods_that_a_reader_asks_for(visit, stored):
@@ -413,15 +413,15 @@ def test_leaderboard_shows_the_methods_that_a_reader_asks_for(visit, stored):
     assert told.text_content() == f"{every} of {every} methods"
     board.get_by_label("Method").fill("FUSED 2")
     names = [row.get_attribute("data-method") for row in shown(board).all()]
-    assert names and len(names) < every and all("fused" in name and "2" in name for name in names)
+    assert names and len(names) < every and all("fused-paper" in name and "2" in name for name in names)
     assert told.text_content() == f"{len(names)} of {every} methods"
     board.get_by_label("Retriever").select_option("hybrid")
-    assert [row.get_attribute("data-method") for row in shown(board).all()] == ["hybrid:fused-2"]
+    assert [row.get_attribute("data-method") for row in shown(board).all()] == ["hybrid:fused-paper-2"]
     board.get_by_label("Method").fill("")
     board.get_by_label("Retriever").select_option("")
-    board.get_by_label("Kind").select_option("mog")
+    board.get_by_label("Kind").select_option("mog-paper")
     board.get_by_label("Topics").select_option("with")
-    assert [row.get_attribute("data-method") for row in shown(board).all()] == ["mog+topics"]
+    assert [row.get_attribute("data-method") for row in shown(board).all()] == ["mog-paper+topics"]
     assert told.text_content() == f"1 of {every} methods"
 
 
@@ -458,7 +458,7 @@ def test_curves_tell_their_figures_and_draw_the_chosen_methods(visit, stored):
     chart.locator(".legend input:checked").first.uncheck()
     assert lines.count() == browse.MOST_METHODS - 1
     chart.get_by_text("more").click()
-    chart.get_by_label("fused-5", exact=True).check()
+    chart.get_by_label("fused-paper-5", exact=True).check()
     assert lines.count() == browse.MOST_METHODS
     history_chart = page.locator("[data-chart=history]").first
     assert history_chart.locator(".dot").count() == browse.MOST_METHODS

@@ -514,10 +514,10 @@ def use(tools, table):
     stand_in = Recipe(
         "soft_labels", build, "", "routing", partitioned=False, settings=lambda tools: json.loads(table.to_json())
     )
-    recipes = {"soft_labels": stand_in, "router": by_key(tools.settings)["router"]}
+    recipes = {"soft_labels": stand_in, "router_paper": by_key(tools.settings)["router_paper"]}
     materialise(stand_in, None, tools, recipes)
-    outcome = materialise(recipes["router"], None, tools, recipes)
-    return outcome, is_fresh(recipes["router"], None, tools, recipes)
+    outcome = materialise(recipes["router_paper"], None, tools, recipes)
+    return outcome, is_fresh(recipes["router_paper"], None, tools, recipes)
 
 
 @pytest.fixture(scope="module")
@@ -548,7 +548,7 @@ def tools(first, tmp_path):
 
 
 def opened(tools):
-    return router.open_router(tools.store.read("router"), tools.encoder.fingerprint, 2)
+    return router.open_router(tools.store.read("router_paper"), tools.encoder.fingerprint, 2)
 
 
 def test_router_and_its_manifest_say_what_it_was_trained_on(first):
@@ -566,7 +566,7 @@ def test_router_and_its_manifest_say_what_it_was_trained_on(first):
 
 
 def test_damaged_router_is_not_up_to_date_and_is_made_again(first, tools):
-    path = tools().store.read("router").path(router.WEIGHTS)
+    path = tools().store.read("router_paper").path(router.WEIGHTS)
     content = bytearray(path.read_bytes())
     content[len(content) // 2] ^= 1
     path.write_bytes(content)
@@ -625,10 +625,10 @@ def test_training_that_fails_leaves_the_previous_router_in_use_and_says_why(
 
 
 def test_training_that_fails_without_a_previous_router_is_an_error(first, tools, monkeypatch):
-    tools().store.remove("router")
+    tools().store.remove("router_paper")
     with pytest.raises(MogError, match="at least 10 training questions"):
         use(tools(), label_table(questions=6))
-    assert tools().store.find("router") is None
+    assert tools().store.find("router_paper") is None
 
 
 def test_previous_router_for_other_levels_does_not_stand_in(first, tools):

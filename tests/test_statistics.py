@@ -189,7 +189,7 @@ def test_the_same_seed_gives_the_same_numbers_and_another_does_not():
 KINDS = {
     "fixed-1": ("bm25", "fixed"),
     "fixed-2": ("bm25", "fixed"),
-    "mog": ("bm25", "mog"),
+    "mog-paper": ("bm25", "mog-paper"),
     "random": ("bm25", "random"),
     "gold": ("bm25", "gold"),
 }
@@ -197,7 +197,7 @@ KINDS = {
 
 def measured(methods, n=60):
     """Every measure of every question: `fixed-2` best of the levels, `random` and `gold` at the ends."""
-    levels = {"fixed-1": 0.4, "fixed-2": 0.5, "mog": 0.55, "random": 0.05, "gold": 0.95}
+    levels = {"fixed-1": 0.4, "fixed-2": 0.5, "mog-paper": 0.55, "random": 0.05, "gold": 0.95}
     names, rng = list(measure_names(2)), np.random.default_rng(8)
     noise = rng.normal(0, 0.1, (n, len(names)))
     tables = []
@@ -213,7 +213,7 @@ def measured(methods, n=60):
 def test_controls_are_measured_and_take_no_part_in_any_test():
     assert {"random", "gold"} == set(CONTROLS)
     with_controls = score(measured(KINDS), 2, 0, KINDS)
-    without = score(measured(["fixed-1", "fixed-2", "mog"]), 2, 0, KINDS)
+    without = score(measured(["fixed-1", "fixed-2", "mog-paper"]), 2, 0, KINDS)
     controls = with_controls[with_controls["kind"].isin(CONTROLS)]
     assert (controls["baseline"] == "").all()
     columns = ["difference", "difference_low", "difference_high", "effect", "p_vs_best_fixed", "detectable"]
@@ -221,16 +221,16 @@ def test_controls_are_measured_and_take_no_part_in_any_test():
     rest = with_controls[~with_controls["kind"].isin(CONTROLS)].reset_index(drop=True)
     pd.testing.assert_frame_equal(rest, without)
     tested = without[without["p_vs_best_fixed"].notna() & ~without["measure"].isin(LOWER_IS_BETTER)]
-    assert set(tested["method"]) == {"fixed-1", "mog"} and tested[columns].notna().all(axis=None)
+    assert set(tested["method"]) == {"fixed-1", "mog-paper"} and tested[columns].notna().all(axis=None)
 
 
 def test_the_best_level_of_a_measure_where_less_is_better_has_the_least_mean(monkeypatch):
     monkeypatch.setattr(scores_module, "LOWER_IS_BETTER", LOWER_IS_BETTER | {"MRR"})
-    found = score(measured(["fixed-1", "fixed-2", "mog"]), 2, 0, KINDS)
-    mog = found[found["method"] == "mog"].set_index("measure")
+    found = score(measured(["fixed-1", "fixed-2", "mog-paper"]), 2, 0, KINDS)
+    mog = found[found["method"] == "mog-paper"].set_index("measure")
     assert mog.loc["MRR", "baseline"] == "fixed-1" and mog.loc["ER", "baseline"] == "fixed-2"
-    assert [row["method"] for row in leaderboard(found, "s", ["MRR"], "MRR")] == ["fixed-1", "fixed-2", "mog"]
-    assert [row["method"] for row in leaderboard(found, "s", ["ER"], "ER")] == ["mog", "fixed-2", "fixed-1"]
+    assert [row["method"] for row in leaderboard(found, "s", ["MRR"], "MRR")] == ["fixed-1", "fixed-2", "mog-paper"]
+    assert [row["method"] for row in leaderboard(found, "s", ["ER"], "ER")] == ["mog-paper", "fixed-2", "fixed-1"]
 
 
 def test_cells_may_have_baselines_of_their_own_for_each_measure():

@@ -49,7 +49,7 @@ def test_retrieve_needs_no_method(plain):
     assert result.exit_code == 0, result.stderr
     assert [passage["doc"] for passage in json.loads(result.stdout)] == ["a"]
     assert result.stderr.strip() == (
-        "method: fused-1 (all levels have equal weights, because no question set has a train split)"
+        "method: fused-paper-1 (all levels have equal weights, because no question set has a train split)"
     )
 
 
@@ -59,13 +59,13 @@ def test_ask_needs_no_method(plain):
     assert "notes/a" in result.stdout
 
 
-@pytest.mark.parametrize("method", ["mog", "hybrid:mog", "mog+topics"])
+@pytest.mark.parametrize("method", ["mog-paper", "hybrid:mog-paper", "mog-paper+topics"])
 def test_a_method_that_needs_a_router_names_the_remedy(plain, method):
     result = called("retrieve", QUESTION, "--method", method, "--config", plain.config)
     assert result.exit_code == 2
     said = one_line(result.stderr)
     assert f"--method: '{method}' needs a trained router" in said
-    assert "question_sets.NAME.train" in said and "use 'fused-1'" in said
+    assert "question_sets.NAME.train" in said and "use 'fused-paper-1'" in said
 
 
 def test_a_method_of_the_graph_that_needs_a_router_names_the_one_of_the_graph_that_does_not(plain):
@@ -74,7 +74,7 @@ def test_a_method_of_the_graph_that_needs_a_router_names_the_one_of_the_graph_th
 
 
 def test_a_way_of_answering_that_needs_a_router_names_the_remedy(plain):
-    result = called("ask", QUESTION, "--method", "mog -> one-step", "--config", plain.config)
+    result = called("ask", QUESTION, "--method", "mog-paper -> one-step", "--config", plain.config)
     assert result.exit_code == 2
     assert "needs a trained router" in one_line(result.stderr)
 
@@ -107,15 +107,15 @@ def test_projects_without_questions_cannot_be_compared(plain):
 def test_a_project_with_questions_and_no_router_yet_says_to_run(plain):
     values = {"corpora": {"c": {"path": "x"}}, "question_sets": {"q": {"path": "q", "corpora": ["c"], "train": ["t"]}}}
     method, because = chosen(Settings.model_validate(values), Store(plain.home))
-    assert method.name == "fused-1" and "no router is trained yet: run `mog run`" in because
+    assert method.name == "fused-paper-1" and "no router is trained yet: run `mog run`" in because
 
 
 def test_a_trained_router_is_what_auto_uses(sample_project):
     method, because = chosen(sample_project.settings, Store(sample_project.home))
-    assert (method.name, because) == ("mog", "the trained router weights the levels")
+    assert (method.name, because) == ("mog-paper", "the trained router weights the levels")
     result = called("retrieve", "How deep is garlic planted?", "--config", sample_project.config)
     assert result.exit_code == 0 and "weights: " in result.stdout
-    assert result.stderr.strip() == "method: mog (the trained router weights the levels)"
+    assert result.stderr.strip() == "method: mog-paper (the trained router weights the levels)"
 
 
 # Nothing found: what is true of each retriever
@@ -127,10 +127,10 @@ def test_a_trained_router_is_what_auto_uses(sample_project):
         ("fixed-1", None, "has a word in common"),
         ("hop-1", None, "has a word in common"),
         ("dense-1", None, "no vectors to compare"),
-        ("hybrid:fused-1", None, "no vectors to compare"),
-        ("dense:mog", {"level 1": 0.0, "level 2": 0.0}, "the router gives every level weight 0"),
+        ("hybrid:fused-paper-1", None, "no vectors to compare"),
+        ("dense:mog-paper", {"level 1": 0.0, "level 2": 0.0}, "the router gives every level weight 0"),
         ("mogg", {"hop 0": 0.0}, "the router gives every hop weight 0"),
-        ("mog", {"level 1": 0.5, "level 2": 0.0}, "has a word in common"),
+        ("mog-paper", {"level 1": 0.5, "level 2": 0.0}, "has a word in common"),
     ],
 )
 def test_why_nothing_was_found_is_true_of_the_retriever(method, weights, said):

@@ -41,7 +41,7 @@ def combination(text: str, settings: Settings) -> Combination:
     if len(rest) > 1 or way not in METHODS:
         raise ConfigError(
             f"answering method: expected one of {', '.join(METHODS)}, alone or after a retrieval and an arrow "
-            f"(mog{ARROW}one-step), got {text!r}"
+            f"(mog-paper{ARROW}one-step), got {text!r}"
         )
     if way == "cot":
         if retrieval is not None:

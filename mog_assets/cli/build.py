@@ -20,7 +20,7 @@ from mog_assets.stopping import on_stop, stoppable
 @click.command()
 @config_option
 @click.option("--corpus", "corpora", multiple=True, help="Only this corpus; may be given several times.")
-@click.option("--select", multiple=True, help="Only this asset or asset selection (`+router`, `group:corpus`).")
+@click.option("--select", multiple=True, help="Only this asset or asset selection (`+router_paper`, `group:corpus`).")
 @click.option("--force", multiple=True, help="Rebuild this asset even if it is up to date: `topics/model`, `runs`.")
 @click.option("--json", "as_json", is_flag=True, help="Print the steps as JSON.")
 @guarded
@@ -85,15 +85,16 @@ def _print_steps(steps: list[dict[str, Any]], seconds: float) -> None:
         return
     totals: dict[str, dict[str, Any]] = {}
     for step in steps:
-        total = totals.setdefault(step["asset"], {"corpora": 0, "seconds": 0.0, "recomputed": {}})
+        total = totals.setdefault(step["asset"], {"corpora": 0, "seconds": 0.0, "why": {}, "recomputed": {}})
         total["corpora"] += step["corpus"] is not None
         total["seconds"] += step["seconds"]
+        total["why"] |= {step["why"]: None} if step["why"] else {}
         for name, count in step["recomputed"].items():
             total["recomputed"][name] = total["recomputed"].get(name, 0) + count
-    table = Table("asset", "corpora", "seconds", "recomputed")
+    table = Table("asset", "corpora", "seconds", "why", "recomputed")
     for asset, total in totals.items():
         done = ", ".join(f"{count:,} {name}" for name, count in total["recomputed"].items())
-        table.add_row(asset, str(total["corpora"] or ""), f"{total['seconds']:.2f}", done)
+        table.add_row(asset, str(total["corpora"] or ""), f"{total['seconds']:.2f}", "; ".join(total["why"]), done)
     console.print(table)
     console.print(f"{seconds:.1f} s, {_peak_memory() / 2**20:,.0f} MiB peak memory")
 

@@ -48,12 +48,19 @@ def print_leaderboard(settings: config.Settings, every: bool = False) -> None:
     from mog_assets.evaluation.leaderboard import MOST_ROWS, leaderboards
     from mog_assets.evaluation.measures import headline_measures
     from mog_assets.evaluation.scores import leaderboard, on_documents
+    from mog_assets.retrieval.methods import KINDS
     from resources.store import Store
 
     store = Store(settings.home)
     if (stored := store.find("scores")) is not None:
         scores, asked = (pd.read_parquet(stored.path(f"{name}.parquet")) for name in ("scores", "per_question"))
         _current(scores, "documents", "scores")
+        others = scores.loc[~scores["kind"].isin([*KINDS, *(f"{kind}+topics" for kind in KINDS)]), "method"]
+        if len(others):
+            raise MogError(
+                "scores: these scores are of an earlier version, with other names of methods, such as "
+                f"{others.iloc[0]!r}: run `mog run`"
+            )
         for board in leaderboards(scores, asked, settings.retriever, settings.k, settings.seed):
             click.echo(board.advice)
             if not every:

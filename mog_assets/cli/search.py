@@ -20,7 +20,7 @@ from resources.errors import ConfigError
     "--method",
     default="auto",
     show_default=True,
-    help="Ranking method. `auto` is `mog` if the project has a trained router, else `fused-1`.",
+    help="Ranking method. `auto` is `mog-paper` if the project has a trained router, else `fused-paper-1`.",
 )
 @click.option("--k", type=click.IntRange(min=1), help="Number of passages. [default: k of the configuration]")
 @click.option("--question-set", help="Search the corpora of this question set (default: all corpora).")

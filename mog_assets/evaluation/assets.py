@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from datetime import UTC, datetime
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -15,15 +13,17 @@ import pyarrow as pa
 from mog_assets.answering.notation import combinations
 from mog_assets.answering.rows import read_answers
 from mog_assets.config import Settings
-from mog_assets.evaluation import browse, checks, history, plots, salvage
+from mog_assets.evaluation import browse, checks, plots
 from mog_assets.evaluation.answers import answer_board, mark, preflight_cases, preflight_quality, score_answers
+from mog_assets.evaluation.configuration import configuration, shown_configuration
+from mog_assets.evaluation.history_assets import build_history
 from mog_assets.evaluation.measures import evaluate, headline_measures, measure_names
 from mog_assets.evaluation.report import Report, environment, render
 from mog_assets.evaluation.runs import rank_questions, read_runs, write_runs
 from mog_assets.evaluation.scores import leaderboard, score
 from mog_assets.questions.sets import Question, load_questions
 from mog_assets.recipe import Recipe, Work
-from mog_assets.retrieval.methods import CONTROLS, Method, check_trained, default_methods, parse
+from mog_assets.retrieval.methods import Method, check_trained, default_methods, parse
 from mog_assets.routing import router
 from mog_assets.routing.families import Family, families
 from mog_assets.routing.retrieve import Needs, Retrieval, needs
@@ -35,8 +35,6 @@ GROUP = "evaluation"
 # level (a population stability index of about .2 for two levels) and the p-value is below ALPHA.
 SHIFTED = 0.15
 ALPHA = 0.05
-# Settings that say when and where something runs.
-_NO_MATTER = {"automation": ("interval_seconds", "nightly", "timezone"), "encoder": ("device",)}
 
 Board = tuple[str, str]
 """Question set and split."""
@@ -64,8 +62,8 @@ def build_runs(work: Work) -> None:
     methods = methods_of(settings)
     asked = {name: questions for name, questions in scored_questions(work).items() if questions}
     retrievals = {name: _retrieval(work, name, questions) for name, questions in asked.items()}
-    oracle = any(method.kind == "oracle" for method in methods)
-    weights = {name: {"oracle": _oracle(work, name, asked[name])} if oracle else {} for name in asked}
+    oracle = any(method.kind == "oracle-paper" for method in methods)
+    weights = {name: {"oracle-paper": _oracle(work, name, asked[name])} if oracle else {} for name in asked}
     path, there = work.file(
         "runs.parquet", work.recipe.settings(work.tools), *_versions(work, needs(methods, settings))
     )
@@ -249,7 +247,7 @@ def build_report(work: Work) -> None:
     inputs |= {f"documents of {name}": work.input("documents", name).manifest.version for name in corpora}
     scores = pd.read_parquet(stored.path("scores.parquet"))
     table = pd.read_parquet(past.path("history.parquet"))
-    configuration, choices = _shown_configuration(settings), _choices(work)
+    configuration, choices = shown_configuration(settings), _choices(work)
     preflight = answered.manifest.info["preflight"] if answered else []
     facts = [
         *([("scores of", f"{table['time'].max():%Y-%m-%d %H:%M} UTC")] if len(table) else []),
@@ -329,126 +327,6 @@ def _choices(work: Work) -> list[dict[str, Any]]:
     ]
 
 
-def _shown_configuration(settings: Settings) -> dict[str, Any]:
-    """The settings that a result depends on, as JSON values; paths without their folders."""
-    chosen = settings.model_dump(mode="json", exclude={"home", "engine", "automation", "experiments"})
-    for section in ("corpora", "question_sets"):
-        for entry in chosen[section].values():
-            entry["path"] = Path(entry["path"]).name
-    chosen["encoder"] = {name: v for name, v in chosen["encoder"].items() if name not in _NO_MATTER["encoder"]}
-    if Path(settings.encoder.model).is_absolute():
-        chosen["encoder"]["model"] = Path(settings.encoder.model).name
-    if settings.answering.reader != "openai":
-        del chosen["llm"]
-    return chosen
-
-
-def _configuration(settings: Settings) -> str:
-    """Digest of the settings in mog.yaml that scores depend on, without paths and execution settings."""
-    chosen = settings.model_dump(
-        mode="json", exclude={"home", "corpora", "question_sets", "engine", "llm", "answering", "experiments"}
-    )
-    for section, names in _NO_MATTER.items():
-        chosen[section] = {name: value for name, value in chosen[section].items() if name not in names}
-    sets = {name: [q.corpora, q.train, q.test] for name, q in settings.question_sets.items()}
-    return digest(chosen, sorted(settings.corpora), sets)
-
-
-def build_history(work: Work) -> None:
-    """Add the scores to those of earlier evaluations, and compare them with the evaluation that was accepted last.
-
-    An evaluation without a significant drop is accepted. One with a drop is accepted only if the configuration has
-    changed since the accepted one: the drop is reported once, and later evaluations are compared with the new scores.
-
-    The intact part of a damaged history is kept, and lost evaluations are listed.
-    """
-    settings, stored, previous = work.settings, work.input("scores"), work.draft.previous
-    past = _past(work)
-    measured = pd.read_parquet(stored.path("per_question.parquet"))
-    # Random and gold controls say nothing about the system.
-    now = history.leading(measured[~measured["method"].isin(CONTROLS)])
-    when = datetime.fromtimestamp(round(stored.manifest.created, 6), UTC)
-    this = {
-        "time": when.isoformat(timespec="seconds"),
-        "scores": stored.manifest.version,
-        "configuration": _configuration(settings),
-    }
-    earlier, basis, accepted = past.table, past.basis, past.accepted
-    if basis is None or accepted is None:
-        basis, accepted = this, now
-    with work.progress(0, "compared with the accepted scores"):
-        comparison = history.compare(now, accepted, settings.seed)
-    dropped = history.drops(comparison)
-    changed = this["configuration"] != basis["configuration"]
-
-    table, added = earlier, earlier is None or pd.Timestamp(when) not in set(earlier["time"])
-    if added:
-        scores = pd.read_parquet(stored.path("scores.parquet"))
-        measures = headline_measures(settings.k)
-        table = history.appended(
-            earlier, history.rows(scores, measures, when, this["scores"], this["configuration"], comparison)
-        )
-    assert table is not None
-    stands = basis if dropped and not changed else this
-    _write_or_keep(work, salvage.TABLE, table if added else None, this, len(table), otherwise=table)
-    _write_or_keep(work, salvage.ACCEPTED, now if stands is this else None, stands, otherwise=accepted)
-    path, there = work.file(salvage.LINES, this, len(table), stands)
-    if not there:
-        with work.writing(path) as temporary:
-            temporary.write_text(salvage.lines(table, stands), encoding="utf-8")
-    work.info |= {"accepted": stands, "drop": _explained(dropped, basis, changed), "evaluations": salvage.times(table)}
-    before = previous.manifest.info.get("lost", []) if previous else []
-    work.info["lost"] = [*before, *([] if previous else past.lost(table))]
-    if previous is None and (work.damage or set(past.known) - {pd.Timestamp(when).isoformat()}):
-        kept = 0 if earlier is None else earlier["time"].nunique()
-        lost = f"lost: {', '.join(work.info['lost'])}" if work.info["lost"] else "no known evaluation is lost"
-        work.damage = f"{work.damage or 'manifest.json is missing'}; earlier evaluations kept: {kept}, {lost}"
-    evaluations = table["time"].nunique()
-    work.counts |= {"evaluations": evaluations, "rows": len(table), "methods that dropped": len(dropped)}
-    work.recomputed["evaluations added"] = int(added)
-    for name in sorted(set(now["question_set"])):
-        work.show_plot(f"ER over time: {name}", plots.er_over_time(table, name))
-    work.show_table("accepted", [work.info["accepted"]])
-    work.show_table("significant drops", [{"drop": drop} for drop in dropped])
-    work.show_table("lost by damage", [{"lost": lost} for lost in work.info["lost"]])
-
-
-def _past(work: Work) -> salvage.Remains:
-    """The history so far, or its intact part."""
-    previous = work.draft.previous
-    if previous is None:
-        return salvage.remains(work.draft.folder)
-    return salvage.Remains(
-        pd.read_parquet(previous.path(salvage.TABLE)),
-        pd.read_parquet(previous.path(salvage.ACCEPTED)),
-        previous.manifest.info["accepted"],
-    )
-
-
-def _write_or_keep(
-    work: Work, name: str, table: pd.DataFrame | None, *key: Any, otherwise: pd.DataFrame | None = None
-) -> None:
-    """Write a table; if there is none, keep that of the previous artefact, or write its intact part."""
-    if table is None and work.draft.previous is not None:
-        work.keep(work.draft.previous, name)
-        return
-    path, there = work.file(name, *key)
-    if not there:
-        table = otherwise if table is None else table
-        assert table is not None
-        with work.writing(path) as temporary:
-            table.to_parquet(temporary)
-
-
-def _explained(dropped: list[str], basis: Mapping[str, str], changed: bool) -> str | None:
-    if not dropped:
-        return None
-    what = f"against the scores accepted on {basis['time']}: {'; '.join(dropped)}"
-    if changed:
-        return f"{what}. The configuration has changed since, so the new scores are the accepted ones from now on"
-    return f"{what}. Later evaluations are compared with the same accepted scores until the configuration changes"
-
-
 def recipes(settings: Settings) -> list[Recipe]:
     """The recipes of this stage; none without test questions."""
     if not settings.tests:
@@ -518,7 +396,7 @@ def recipes(settings: Settings) -> list[Recipe]:
             group=GROUP,
             deps=("scores",),
             partitioned=False,
-            settings=lambda tools: [_configuration(tools.settings)],
+            settings=lambda tools: [configuration(tools.settings)],
             repeatable=True,
             irreplaceable=True,
             checks=(checks.NO_SIGNIFICANT_DROP, checks.NOTHING_LOST),
@@ -539,9 +417,9 @@ def recipes(settings: Settings) -> list[Recipe]:
                 *(("answer_scores",) if combinations(settings) else ()),
             ),
             partitioned=False,
-            settings=lambda tools: _shown_configuration(tools.settings),
+            settings=lambda tools: shown_configuration(tools.settings),
             repeatable=True,
             kinds=("html",),
-            version="2",
+            version="3",
         ),
     ]

@@ -17,7 +17,7 @@ from mog_assets.retrieval.methods import CONTROLS
 from mog_assets.significance import bootstrap_interval, by_document
 
 # These use gold evidence or chance: shown next to the methods, but not ranked with them.
-UNPLACED = (*CONTROLS, "oracle")
+UNPLACED = (*CONTROLS, "oracle-paper")
 MOST_METHODS = 6
 # Questions on either side of a pair of methods.
 MOST_QUESTIONS = 15
@@ -27,7 +27,7 @@ FIRST_PASSAGES, MOST_PASSAGES = 3, 8
 GOLD_CHARS, OTHER_CHARS = 700, 300
 _LEADING = "ER"
 # Kinds of methods in order of preference.
-_KINDS = ("mog", "mogg", "fixed", "fused", "hop", "mogg-uniform")
+_KINDS = ("mog-paper", "mogg", "fixed", "fused-paper", "hop", "mogg-uniform")
 
 Document = tuple[str, str]
 """Corpus and id."""

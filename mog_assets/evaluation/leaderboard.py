@@ -16,9 +16,9 @@ MEASURE = "ER"
 ALPHA = 0.05
 MOST_ROWS = 10
 # Uses gold evidence, so it cannot be used for new questions.
-_ORACLE = "oracle"
+_ORACLE = "oracle-paper"
 # The default method of `mog retrieve`.
-_DEFAULT = "mog"
+_DEFAULT = "mog-paper"
 
 
 @dataclass(frozen=True)
@@ -154,8 +154,8 @@ def _rows(means: pd.DataFrame, usable: pd.DataFrame, fixed: pd.DataFrame, chosen
         want(list(fixed.index[fixed["retriever"] == retriever]), f"best fixed level of {retriever}")
     want([name for name in usable.index if name == _DEFAULT], "what `mog retrieve` uses")
     families = {
-        "mog": "levels weighted by the router",
-        "fused": "levels with equal weights",
+        "mog-paper": "levels weighted by the router",
+        "fused-paper": "levels with equal weights",
         ("hop", "mogg", "mogg-uniform"): "best of the sentence graph",
     }
     for kinds, what in families.items():

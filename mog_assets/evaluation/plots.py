@@ -14,9 +14,9 @@ from mog_assets.plots import new_figure, plain, png
 # Colours that colour-blind readers can distinguish (Okabe and Ito 2008), with one marker each for print.
 _LOOKS = {
     "fixed": ("#0072B2", "o", "best single level"),
-    "fused": ("#E69F00", "s", "best fused"),
-    "mog": ("#009E73", "D", "mog"),
-    "oracle": ("#555555", "^", "oracle"),
+    "fused-paper": ("#E69F00", "s", "best fused-paper"),
+    "mog-paper": ("#009E73", "D", "mog-paper"),
+    "oracle-paper": ("#555555", "^", "oracle-paper"),
     "hop": ("#56B4E9", "v", "best hop"),
     "mogg": ("#CC79A7", "P", "mogg"),
 }
@@ -25,8 +25,8 @@ _LOOKS = {
 def er_against_cost(scores: pd.DataFrame, question_set: str) -> bytes:
     """Evidence recall over context length, one panel per retriever.
 
-    Each panel shows the best single level, fused method and hop, mog, mogg and the oracle, if they ran; bands are
-    95 % intervals. Panels share their axes, so that retrievers can be compared without twelve lines in one plot.
+    Each panel shows the best single level, fused-paper and hop, mog-paper, mogg and oracle-paper, if they ran; bands
+    are 95 % intervals. Panels share their axes, so that retrievers can be compared without twelve lines in one plot.
 
     Args:
         scores: As `scores.score` gives it.
@@ -45,7 +45,7 @@ def er_against_cost(scores: pd.DataFrame, question_set: str) -> bytes:
             best = str(means.idxmax())
             rows = found[found["method"] == best].drop_duplicates("measure").set_index("measure")
             line = rows.loc[[f"ER@{c}" for c in CONTEXTS]]
-            text = f"{label}: {plain(best)}" if kind in ("fixed", "fused", "hop") else label
+            text = f"{label}: {plain(best)}" if kind in ("fixed", "fused-paper", "hop") else label
             low, high = line["low"].to_numpy(float), line["high"].to_numpy(float)
             axes.plot(CONTEXTS, line["value"].to_numpy(float), color=colour, marker=marker, markersize=4, label=text)
             axes.fill_between(CONTEXTS, low, high, color=colour, alpha=0.12, linewidth=0)

@@ -50,7 +50,8 @@ def rank_questions(
         questions: The questions.
         methods: The methods, in the order of the tables.
         retrieval: Retrieval for these questions.
-        weights: By kind of method, if it does not compute its own (`oracle`): float array of shape (questions, levels).
+        weights: By kind of method, if it does not compute its own (`oracle-paper`): float array of shape (questions,
+            levels).
         k: Number of passages per question.
     """
     for method in methods:

@@ -132,7 +132,7 @@ def flips(lab: Lab) -> Findings:
     """Count the answers that retrieval turns right and wrong."""
     tables, scores, plots, claims = {}, [], {}, []
     stored, hows = Answered.read(lab), combinations(lab.settings)
-    routed = {how.name for how in hows if how.retrieval is not None and how.retrieval.kind == "mog"}
+    routed = {how.name for how in hows if how.retrieval is not None and how.retrieval.kind == "mog-paper"}
     for name, _, marks in stored.parts():
         cells = by_way(marks)
         if BASELINE not in cells:
@@ -156,7 +156,7 @@ def _flips_claim(lab: Lab, name: str, rows: Sequence[Mapping[str, Any]]) -> Clai
     paper = "ours; nearest are Mix-of-Granularity, section 4.5, and appendix I, figure 6"
     claim = "MoG turns more wrong answers of the chain of thought right than right ones wrong."
     if not rows:
-        return untestable(paper, claim, f"{name}: no method of answering.methods retrieves with mog")
+        return untestable(paper, claim, f"{name}: no method of answering.methods retrieves with mog-paper")
     figures = "; ".join(
         f"{row['way']} {row['improved']} right, {row['degraded']} wrong of {row['n']} (permutation test over "
         f"documents, {p_said(row['p value'])})"
@@ -394,7 +394,7 @@ EXPERIMENTS = (
         "figure 6).",
         flips,
         _against_cot,
-        version="2",
+        version="3",
     ),
     Experiment(
         "cost",

@@ -20,7 +20,7 @@ from mog_assets.experiments.conclusions import untestable
 from mog_assets.experiments.lab import Claim, Experiment, Findings, Lab
 from mog_assets.retrieval.methods import parse
 from mog_assets.routing import router
-from mog_assets.routing.retrieve import Retrieval, graph_of_question_sets, needs
+from mog_assets.routing.retrieve import ROUTERS, Retrieval, graph_of_question_sets, needs
 from resources.store import Artefact
 
 _PAPER_STORAGE = 2.7
@@ -80,8 +80,8 @@ def _timed(lab: Lab, name: str) -> pd.DataFrame:
     """Seconds per question: a row for each retriever and number of levels, and one for level 1 without router."""
     settings, known = lab.settings, lab.retrieval(name)
     count, repeats = len(known.queries), settings.experiments.repeats
-    opened = router.open_router(lab.read("router", None), lab.encoder, settings.levels)
-    vectors, weights = known.vectors, known.weights("mog")
+    opened = router.open_router(lab.read(ROUTERS["mog-paper"], None), lab.encoder, settings.levels)
+    vectors, weights = known.vectors, known.weights("mog-paper")
     steps = 2 * (len(settings.level_range) + 1) * (repeats + 1)
     with lab.progress(steps, "timed") as advance:
 
@@ -96,7 +96,7 @@ def _timed(lab: Lab, name: str) -> pd.DataFrame:
             for levels in (0, *settings.level_range):
                 few = settings.model_copy(update={"levels": max(levels, 1)})
                 corpora = replace(known.corpora, settings=few)
-                method = replace(parse("mog" if levels else "fixed-1", few), retriever=retriever)
+                method = replace(parse("mog-paper" if levels else "fixed-1", few), retriever=retriever)
                 own = np.ascontiguousarray(weights[:, :levels]) if levels else None
 
                 def rank(corpora=corpora, method=method, own=own) -> None:  # type: ignore[no-untyped-def]
@@ -207,7 +207,7 @@ def _per_corpus(settings: Settings) -> tuple[str, ...]:
 def _timed_assets(settings: Settings) -> Sequence[str]:
     if not settings.trains_routers:
         return ()
-    methods = [parse(name, settings) for name in ("bm25:mog", "dense:mog")]
+    methods = [parse(name, settings) for name in ("bm25:mog-paper", "dense:mog-paper")]
     return ("questions", *needs(methods, settings).keys)
 
 

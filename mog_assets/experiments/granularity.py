@@ -37,7 +37,7 @@ def k_r(lab: Lab) -> Findings:
     if not lab.tested():
         raise NothingToMeasure("no test question has evidence")
     settings, values = lab.settings, sorted(set(lab.settings.experiments.k_r))
-    method, tables, lines = parse("mog", settings), [], {}
+    method, tables, lines = parse("mog-paper", settings), [], {}
     few: dict[str, tuple[Verdict, str]] = {}
     many: dict[str, tuple[Verdict, str]] = {}
     for name in lab.tested():
@@ -45,7 +45,7 @@ def k_r(lab: Lab) -> Findings:
 
         def find(value: int, retrieval: Retrieval = retrieval) -> Passages:
             ranker = replace(retrieval.ranker(method.retriever), k_r=value)
-            return ranker.rank(method, retrieval.weights("mog"))
+            return ranker.rank(method, retrieval.weights("mog-paper"))
 
         cells = [lab.measured(name, f"k_r = {value}", value, partial(find, value)) for value in values]
         tables.append(score_rows(name, cells, headline_measures(settings.k), f"k_r = {values[0]}", lab.seed))
@@ -71,20 +71,20 @@ def router(lab: Lab) -> Findings:
     """MoG and MoGG against the same with equal weights, and against single levels or hops."""
     settings, scored = lab.settings, _scored(lab)
     medrag = f"fixed-{min(2, settings.levels)}"
-    fused = [f"fused-{level}" for level in settings.level_range]
+    fused = [f"fused-paper-{level}" for level in settings.level_range]
     hops = [f"hop-{hop}" for hop in range(settings.graph.hops + 1)]
     tables: list[pd.DataFrame] = []
     found: dict[str, dict[str, tuple[Verdict, str]]] = {"medrag": {}, "fused": {}, "alike": {}, "mogg": {}}
     for name, part in scored.items():
-        levels = _compared(lab, part, f"{name}, levels", ["mog", medrag, *fused])
+        levels = _compared(lab, part, f"{name}, levels", ["mog-paper", medrag, *fused])
         if levels is not None:
             tables.append(levels)
-            er = levels[(levels["measure"] == "ER") & (levels["cell"] != "mog")].set_index("cell")
+            er = levels[(levels["measure"] == "ER") & (levels["cell"] != "mog-paper")].set_index("cell")
             for key, methods in (("medrag", [medrag]), ("fused", fused)):
                 here = er.loc[[m for m in methods if m in er.index]]
                 if len(here):
                     rival = here.loc[here["value"].idxmax()]
-                    figures = f"ER of {rival.name} against mog {difference_text(rival)}"
+                    figures = f"ER of {rival.name} against mog-paper {difference_text(rival)}"
                     found[key][name] = (greater(turned(rival)), figures)
         graph = _compared(lab, part, f"{name}, sentence graph", ["mogg", "mogg-uniform", *hops])
         if graph is not None:
@@ -138,9 +138,9 @@ def oracle_gap(lab: Lab) -> Findings:
     for name, part in _scored(lab).items():
         wide = part.pivot(index=["question", "document"], columns="method", values="ER")
         fixed = [f"fixed-{level}" for level in lab.settings.level_range if f"fixed-{level}" in wide]
-        if not fixed or not {"mog", "oracle"} <= set(wide):
+        if not fixed or not {"mog-paper", "oracle-paper"} <= set(wide):
             continue
-        values = wide[["mog", "oracle", *fixed]].to_numpy(np.float64)
+        values = wide[["mog-paper", "oracle-paper", *fixed]].to_numpy(np.float64)
         totals = by_document(values, wide.index.get_level_values("document").to_numpy(str))
         means = resampled_means(totals, RESAMPLES, lab.seed)
         mog, oracle, floor = means[:, 0], means[:, 1], means[:, 2:].max(axis=1)
@@ -151,17 +151,19 @@ def oracle_gap(lab: Lab) -> Findings:
             "question set": name,
             "best level": str(levels.idxmax()),
             "level": float(levels.max()),
-            "mog": float(wide["mog"].mean()),
-            "oracle": float(wide["oracle"].mean()),
+            "mog-paper": float(wide["mog-paper"].mean()),
+            "oracle-paper": float(wide["oracle-paper"].mean()),
         }
-        row["gap"] = interval(row["oracle"] - row["level"], float(gap[0]), float(gap[1]))
+        row["gap"] = interval(row["oracle-paper"] - row["level"], float(gap[0]), float(gap[1]))
         row["closed"] = "the gap may be zero"
         if gap[0] > 0:
             low, high = ends((mog - floor) / (oracle - floor), totals)
-            share = (row["mog"] - row["level"]) / (row["oracle"] - row["level"])
+            share = (row["mog-paper"] - row["level"]) / (row["oracle-paper"] - row["level"])
             row["closed"] = f"{share:.0%} [{low:.0%}, {high:.0%}]"
         rows.append(row | {"n": len(values), "documents": len(totals.sizes)})
-    return Findings(tables={"share of the gap between best single level and oracle that mog closes (ER)": rows})
+    return Findings(
+        tables={"share of the gap between best single level and oracle-paper that mog-paper closes (ER)": rows}
+    )
 
 
 def _scored(lab: Lab) -> dict[str, pd.DataFrame]:
@@ -174,7 +176,7 @@ def of_mog(settings: Settings) -> Sequence[str]:
     """The assets that MoG needs; none if no router can be trained."""
     if not settings.trains_routers:
         return ()
-    return ("questions", *needs([parse("mog", settings)], settings).keys)
+    return ("questions", *needs([parse("mog-paper", settings)], settings).keys)
 
 
 def _with(*methods: str, settings: Settings) -> Sequence[str]:
@@ -184,7 +186,7 @@ def _with(*methods: str, settings: Settings) -> Sequence[str]:
 
 
 def _with_either(settings: Settings) -> Sequence[str]:
-    return _with("mog", settings=settings) or _with("mogg", settings=settings)
+    return _with("mog-paper", settings=settings) or _with("mogg", settings=settings)
 
 
 EXPERIMENTS = (
@@ -200,11 +202,11 @@ EXPERIMENTS = (
     Experiment(
         "router",
         "With and without router",
-        "MoG against equal weights (fused-1, …) and against MedRAG's single level; MoGG against equal weights and "
-        "against each single hop (Mix-of-Granularity, table 9 and appendix K). Retrieval only.",
+        "MoG against equal weights (fused-paper-1, …) and against MedRAG's single level; MoGG against equal weights "
+        "and against each single hop (Mix-of-Granularity, table 9 and appendix K). Retrieval only.",
         router,
         _with_either,
-        version="2",
+        version="3",
     ),
     Experiment(
         "oracle-gap",
@@ -212,7 +214,7 @@ EXPERIMENTS = (
         "Share of the gap between the best single level and the soft labels of the test questions used as weights that "
         "MoG closes, with a bootstrap interval over documents (ours).",
         oracle_gap,
-        lambda settings: _with("mog", "oracle", settings=settings),
+        lambda settings: _with("mog-paper", "oracle-paper", settings=settings),
         version="2",
     ),
 )

@@ -34,7 +34,7 @@ from mog_assets.questions.sets import Question
 from mog_assets.retrieval.methods import Passages, parse
 from mog_assets.routing import labels, router
 from mog_assets.routing.plots import weights_by_kind
-from mog_assets.routing.retrieve import needs
+from mog_assets.routing.retrieve import ROUTERS, needs
 from mog_assets.significance import Totals, by_document, holm, permutation_p, shift
 from resources.errors import MogError
 
@@ -198,7 +198,7 @@ def router_weights(lab: Lab) -> Findings:
     spread: dict[str, tuple[Verdict, str]] = {}
     finest: dict[str, tuple[Verdict, str]] = {}
     for name, questions in lab.tested().items():
-        weights = lab.retrieval(name).weights("mog").astype(np.float64)
+        weights = lab.retrieval(name).weights("mog-paper").astype(np.float64)
         documents = np.array([q.document for q in questions])
         parts = {name: np.ones(len(questions), bool)}
         there = Counter(q.kind for q in questions)
@@ -328,7 +328,7 @@ def _trained(lab: Lab, name: str, table: pd.DataFrame) -> tuple[dict[str, np.nda
 
 def _ranked(lab: Lab, name: str, routers: Mapping[str, Mapping[str, np.ndarray]]) -> list[pd.DataFrame]:
     """MoG with the weights of each router, as cells."""
-    method = parse("mog", lab.settings)
+    method = parse("mog-paper", lab.settings)
 
     def find(weights: np.ndarray) -> Passages:
         return lab.retrieval(name).ranker(method.retriever).rank(method, weights)
@@ -450,11 +450,11 @@ def _of_labels(settings: Settings, methods: Callable[[Settings], Sequence[str]])
     """The assets that labels, routers and rankings need; none if no router can be trained."""
     if not settings.trains_routers:
         return ()
-    searched = needs([parse("mog", settings), parse("bm25:fixed-1", settings)], settings).keys
+    searched = needs([parse("mog-paper", settings), parse("bm25:fixed-1", settings)], settings).keys
     levels = settings.level_range if "embedding" in methods(settings) else ()
     wanted = ("questions", *searched, *(f"embeddings/level_{level}" for level in levels))
     # The routers are trained by the experiment.
-    return tuple(key for key in wanted if key != "router")
+    return tuple(key for key in wanted if key != ROUTERS["mog-paper"])
 
 
 def _methods(settings: Settings) -> list[str]:
@@ -464,7 +464,7 @@ def _methods(settings: Settings) -> list[str]:
 def _of_stored_labels(settings: Settings) -> Sequence[str]:
     """The assets for routers trained by the experiment on stored labels, and for their rankings."""
     searched = of_mog(settings)
-    return ("soft_labels", *(key for key in searched if key != "router")) if searched else ()
+    return ("soft_labels", *(key for key in searched if key != ROUTERS["mog-paper"])) if searched else ()
 
 
 def _training(settings: Settings) -> list[Any]:

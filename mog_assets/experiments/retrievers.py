@@ -124,7 +124,7 @@ def retrievers(lab: Lab) -> Findings:
     opened = {name: _opened(lab, chosen) for name, chosen in others.items()}
     methods = {"MedRAG": parse(f"fixed-{min(2, settings.levels)}", settings)}
     if settings.trains_routers:
-        methods["MoG"] = parse("mog", settings)
+        methods["MoG"] = parse("mog-paper", settings)
     tables = []
     similar: dict[str, dict[str, tuple[Verdict, str]]] = {label: {} for label in methods}
     for name in lab.tested():
@@ -213,11 +213,11 @@ def _ranked(retrieval: Retrieval, searcher: Searcher, method: Method) -> Passage
     ranker = Ranker(
         searcher, LevelChunks(corpora.layout, corpora.settings.levels, corpora.starts), corpora.settings.k_r
     )
-    return ranker.rank(method, retrieval.weights("mog") if method.routed else None)
+    return ranker.rank(method, retrieval.weights("mog-paper") if method.routed else None)
 
 
 def _reads(settings: Settings) -> Sequence[str]:
-    methods = ["bm25:fixed-1", "dense:fixed-1", *(["mog"] if settings.trains_routers else [])]
+    methods = ["bm25:fixed-1", "dense:fixed-1", *(["mog-paper"] if settings.trains_routers else [])]
     return ("questions", *needs([parse(name, settings) for name in methods], settings).keys)
 
 

@@ -1,9 +1,10 @@
 """Methods by name, and the passages each of them ranks.
 
-A method is written `[retriever:]name[+topics]`, e.g. `mog`, `fused-2`, `hybrid:mog`, `mogg+topics`; without a
-retriever, the configured one is used. `medrag` stands for `fixed-2`, `dense-2` for `dense:fixed-2`. Methods of the
-sentence graph (`hop-0` …, `mogg`, `mogg-uniform`) retrieve by BM25, as in the paper. The controls `random` and `gold`
-do not search: they give the scores of random passages and of the evidence itself.
+A method is written `[retriever:]name[+topics]`, e.g. `mog-paper`, `fused-paper-2`, `hybrid:mog-paper`, `mogg+topics`;
+without a retriever, the configured one is used. `medrag` stands for `fixed-2`, `dense-2` for `dense:fixed-2`. The
+suffix `-paper` marks rankings exactly as in the paper (Zhong et al. 2024). Methods of the sentence graph (`hop-0` …,
+`mogg`, `mogg-uniform`) retrieve by BM25, as in the paper. The controls `random` and `gold` do not search: they give the
+scores of random passages and of the evidence itself.
 """
 
 from __future__ import annotations
@@ -26,11 +27,14 @@ from resources.errors import ConfigError
 RETRIEVERS: tuple[RetrieverName, ...] = ("bm25", "dense", "hybrid")
 _PATTERN = re.compile(
     r"(?:(?P<retriever>bm25|dense|hybrid):)?"
-    r"(?P<kind>fixed|fused|mog|oracle|medrag|hop|mogg-uniform|mogg)(?:-(?P<level>\d+))?(?P<topics>\+topics)?"
+    r"(?P<kind>fixed|(?:fused|mog|oracle)-paper|medrag|hop|mogg-uniform|mogg)"
+    r"(?:-(?P<level>\d+))?(?P<topics>\+topics)?"
 )
-_LEVELLED = ("fixed", "fused", "hop")
+_LEVELLED = ("fixed", "fused-paper", "hop")
 _GRAPH = ("hop", "mogg", "mogg-uniform")
 CONTROLS = ("random", "gold")
+# Every value of `Method.kind`.
+KINDS = ("fixed", "fused-paper", "mog-paper", "oracle-paper", *_GRAPH, *CONTROLS)
 
 # Context lengths, in characters, at which evidence recall is measured.
 CONTEXTS = (1000, 2000, 4000, 8000)
@@ -46,8 +50,9 @@ class Method:
 
     Attributes:
         retriever: None for a control, which does not search.
-        kind: One granularity alone (`fixed`, `hop`), all with equal weights (`fused`, `mogg-uniform`), or with those of
-            a router (`mog`, `mogg`) or of the soft labels (`oracle`); or a control (`random`, `gold`).
+        kind: One granularity alone (`fixed`, `hop`), all with equal weights (`fused-paper`, `mogg-uniform`), or with
+            those of a router (`mog-paper`, `mogg`) or of the soft labels (`oracle-paper`); or a control (`random`,
+            `gold`).
         level: Granularity of the passages, from 1, the finest (level 1, 0 hops); None if the weights choose it.
         topics: Whether passages are limited to the question's topic.
     """
@@ -70,7 +75,7 @@ class Method:
     @property
     def routed(self) -> bool:
         """Whether a router weighs the granularities."""
-        return self.kind in ("mog", "mogg")
+        return self.kind in ("mog-paper", "mogg")
 
     @property
     def control(self) -> bool:
@@ -80,7 +85,7 @@ class Method:
     @property
     def evaluation_only(self) -> bool:
         """Whether it cannot answer real questions: it needs gold evidence, or does not search."""
-        return self.control or self.kind == "oracle"
+        return self.control or self.kind == "oracle-paper"
 
 
 def parse(name: str, settings: Settings) -> Method:
@@ -105,10 +110,11 @@ def parse(name: str, settings: Settings) -> Method:
             full = _canonical(kind, number, retriever, default) + ("+topics" if topics else "")
             level = int(number) + (kind == "hop") if number else None
             return Method(full, retriever, kind, level, topics)
-    known = f"fixed-1..{levels}, fused-1..{levels}, mog, oracle, dense-1..{levels}, medrag, hop-0..{hops}, mogg"
+    known = f"fixed-1..{levels}, fused-paper-1..{levels}, mog-paper, oracle-paper, dense-1..{levels}, medrag"
     raise ConfigError(
-        f"method: expected one of {known}, mogg-uniform, or one of the first four with a retriever prefix "
-        f"(hybrid:mog), any of them with the suffix +topics, or {' or '.join(CONTROLS)}, got {name!r}"
+        f"method: expected one of {known}, hop-0..{hops}, mogg, mogg-uniform, or one of the first four with a "
+        f"retriever prefix (hybrid:mog-paper), any of them with the suffix +topics, or {' or '.join(CONTROLS)}, "
+        f"got {name!r}"
     )
 
 
@@ -140,18 +146,18 @@ def check_trained(key: str, method: Method, settings: Settings) -> None:
 
 def equal_weights(settings: Settings) -> Method:
     """The method that needs no training: all levels with equal weights, passages of the finest."""
-    return parse("fused-1", settings)
+    return parse("fused-paper-1", settings)
 
 
 def default_methods(settings: Settings) -> list[str]:
-    """All methods with the default retriever; fixed, fused and mog with the others; some of them within topics."""
-    level_names = [f"{kind}-{level}" for kind in ("fixed", "fused") for level in settings.level_range]
-    names = [*level_names, "mog", "oracle"]
+    """All with the default retriever; fixed, fused-paper and mog-paper with the others; some within topics."""
+    level_names = [f"{kind}-{level}" for kind in ("fixed", "fused-paper") for level in settings.level_range]
+    names = [*level_names, "mog-paper", "oracle-paper"]
     for retriever in RETRIEVERS:
         if retriever != settings.retriever:
-            names += [f"{retriever}:{name}" for name in [*level_names, "mog"]]
+            names += [f"{retriever}:{name}" for name in [*level_names, "mog-paper"]]
     names += [*(f"hop-{hop}" for hop in range(settings.graph.hops + 1)), "mogg-uniform", "mogg"]
-    names += [f"{name}+topics" for name in (f"fixed-{min(2, settings.levels)}", "mog", "mogg")]
+    names += [f"{name}+topics" for name in (f"fixed-{min(2, settings.levels)}", "mog-paper", "mogg")]
     return [parse(name, settings).name for name in names]
 
 
@@ -235,8 +241,8 @@ class Ranker:
 
         Args:
             method: One of this retriever.
-            weights: float array of shape (questions, granularities) for `mog`, `mogg` and `oracle`; a row of zeros
-                gives no passage.
+            weights: float array of shape (questions, granularities) for `mog-paper`, `mogg` and `oracle-paper`; a row
+                of zeros gives no passage.
         """
         if method.kind in ("fixed", "hop"):
             assert method.level is not None

@@ -1,4 +1,4 @@
-"""Assets of the routing stage: `soft_labels` and `router`."""
+"""Assets of the routing stage: soft labels and routers, of levels and of hops."""
 
 from __future__ import annotations
 
@@ -230,10 +230,10 @@ def recipes(settings: Settings) -> list[Recipe]:
     embedded = settings.soft_labels.method == "embedding"
     chunks = ("documents", "chunks/level_1")
     searched = {
-        "mog": [*chunks, "tokens", *(f"bm25/level_{level}" for level in levels)],
+        "mog-paper": [*chunks, "tokens", *(f"bm25/level_{level}" for level in levels)],
         "mogg": [*chunks, "sentence_graph", *graph_of_question_sets(settings)],
     }
-    vectors = {"mog": [f"embeddings/level_{level}" for level in levels], "mogg": ["embeddings/level_1"]}
+    vectors = {"mog-paper": [f"embeddings/level_{level}" for level in levels], "mogg": ["embeddings/level_1"]}
     found = []
     for family in families(settings):
         deps = searched[family.kind] + (vectors[family.kind] if embedded else [])
@@ -262,8 +262,8 @@ def recipes(settings: Settings) -> list[Recipe]:
                 Recipe(
                     key=family.router,
                     build=partial(build_router, family),
-                    description=f"Multi-layer perceptron from query vector to weights of {family.names[0]} to "
-                    f"{family.names[-1]}.",
+                    description=f"The router of `{family.kind}`, as in the paper: a multi-layer perceptron from query "
+                    f"vector to weights of {family.names[0]} to {family.names[-1]}.",
                     group=GROUP,
                     deps=(family.labels,),
                     partitioned=False,

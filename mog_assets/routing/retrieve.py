@@ -22,7 +22,7 @@ from mog_assets.topics.assign import read_topics
 from mog_assets.topics.model import OUTLIER, TopicModel, open_model
 
 # Key of the router of each kind of method.
-ROUTERS = {"mog": "router", "mogg": "hop_router"}
+ROUTERS = {"mog-paper": "router_paper", "mogg": "hop_router_paper"}
 
 
 @dataclass(frozen=True)
@@ -56,7 +56,7 @@ def needs(methods: Sequence[Method], settings: Settings) -> Needs:
         shared.append("topics/model")
     kinds = {m.kind for m in methods}
     shared += [key for kind, key in ROUTERS.items() if kind in kinds]
-    if "oracle" in kinds:
+    if "oracle-paper" in kinds:
         shared.append("soft_labels")
     return Needs(tuple(per_corpus), tuple(shared))
 
@@ -144,14 +144,14 @@ class Retrieval:
         """Router weights of every question: float array of shape (questions, granularities).
 
         Args:
-            kind: `mog` or `mogg`.
+            kind: `mog-paper` or `mogg`.
 
         Raises:
             MogError: the router is damaged, or belongs to another encoder or other granularities.
         """
         if kind not in self._known:
             settings = self.corpora.settings
-            count = settings.levels if kind == "mog" else settings.graph.hops + 1
+            count = settings.levels if kind == "mog-paper" else settings.graph.hops + 1
             opened = router.open_router(self.corpora.read(ROUTERS[kind], None), self.encoder(), count)
             self._known[kind] = router.predict(opened.weights, self.vectors)
         found: np.ndarray = self._known[kind]
@@ -163,7 +163,7 @@ class Retrieval:
         With topics, an outlier or a question with fewer than k passages of its topic gets passages of all topics.
 
         Args:
-            method: Any method except a control; all except `oracle` compute their own weights.
+            method: Any method except a control; all except `oracle-paper` compute their own weights.
             k: Number of passages.
             weights: float array of shape (questions, granularities) to use instead.
         """

@@ -49,12 +49,12 @@ class SearchResult:
 
 
 def chosen(settings: Settings, store: Store) -> tuple[Method, str]:
-    """The method that `auto` selects, and why: `mog` with a trained router, else all levels with equal weights."""
+    """The method that `auto` selects, and why: `mog-paper` with a trained router, else levels with equal weights."""
     if not settings.trains_routers:
         return equal_weights(settings), "all levels have equal weights, because no question set has a train split"
-    if store.find(ROUTERS["mog"]) is None:
+    if store.find(ROUTERS["mog-paper"]) is None:
         return equal_weights(settings), "all levels have equal weights, because no router is trained yet: run `mog run`"
-    return parse("mog", settings), "the trained router weights the levels"
+    return parse("mog-paper", settings), "the trained router weights the levels"
 
 
 def find(settings: Settings, question: str, method_name: str, k: int, names: Sequence[str]) -> SearchResult:
