@@ -267,7 +267,7 @@ def change(project, removed, kind, corpus, name, *more):
 @example(("points flushed", 1), [([("move", "file", "b"), ("rename", "folder", "a", "c")], ("manifest moved", 2))])
 @seed(SEED)
 @settings(
-    max_examples=examples(6),
+    max_examples=examples(1),
     deadline=None,
     print_blob=True,
     derandomize=False,
@@ -408,7 +408,7 @@ def test_damaged_rows_are_not_reused(ponds):
     assert_equal_to_a_rebuild(ponds)
 
 
-@pytest.mark.parametrize("point", ["points upserted", "points deleted"])
+@pytest.mark.parametrize("point", ["points upserted", pytest.param("points deleted", marks=pytest.mark.full)])
 def test_an_interrupted_change_of_points_goes_on_where_it_stopped(ponds, monkeypatch, point):
     monkeypatch.setattr(qdrant, "UPSERT_BATCH", 2)
     for name in "def":

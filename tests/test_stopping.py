@@ -125,7 +125,9 @@ def whole(forker, tmp_path_factory):
     return folder
 
 
-@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+@pytest.mark.parametrize(
+    ("number", "code"), [pytest.param(signal.SIGINT, 130, marks=pytest.mark.full), (signal.SIGTERM, 143)]
+)
 def test_stopped_in_a_write_it_says_so_in_one_line_and_the_next_run_equals_an_uninterrupted_one(
     forker, whole, tmp_path, number, code
 ):
@@ -148,8 +150,12 @@ def test_stopped_in_a_write_it_says_so_in_one_line_and_the_next_run_equals_an_un
 
 @pytest.mark.parametrize(
     ("values", "everyone"),
-    [({"engine": {"kind": "processes"}}, True), ({"topics": {"min_topic_size": 2}}, False)],
-    ids=["Ctrl-C in a terminal while a pool works", "SIGTERM while topics are fitted"],
+    [
+        pytest.param({"engine": {"kind": "processes"}}, True, id="Ctrl-C in a terminal while a pool works"),
+        pytest.param(
+            {"topics": {"min_topic_size": 2}}, False, id="SIGTERM while topics are fitted", marks=pytest.mark.full
+        ),
+    ],
 )
 def test_child_processes_end_with_it(forker, tmp_path, values, everyone):
     folder = write_project(tmp_path / "project", **values)
@@ -222,6 +228,7 @@ def seconds_of(pid):
     return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
+@pytest.mark.full
 def test_waiting_for_a_pool_it_sleeps_and_goes_on_when_the_holder_is_killed(forker, whole, tmp_path):
     folder = write_project(tmp_path / "project")
     holder = forker.mog(folder, point="vectors cached", occurrence=1, number=signal.SIGSTOP)["stopped"]
