@@ -1,9 +1,9 @@
 """What tests share: a project over the sample corpora, made once; a test that changes something works on a copy.
 
-Four things keep them fast. Temporary folders are in memory where there is room: every write of the store and of Dagster
+Five things keep them fast. Temporary folders are in memory where there is room: every write of the store and of Dagster
 waits for the disk, which takes longer than what is tested. Copies keep holes: an embedded Qdrant collection is almost
-nothing else. Files that take long come first, so that no worker waits for another in the end. And the longest tests
-(`full`) run under `make test-all` alone.
+nothing else. Files that take long come first, so that no worker waits for another in the end. Dagster keeps its engines
+of databases. And the longest tests (`full`) run under `make test-all` alone.
 """
 
 import base64
@@ -20,6 +20,8 @@ from types import SimpleNamespace
 
 import pytest
 import yaml
+from dagster._core.storage.event_log.sqlite import sqlite_event_log
+from dagster._core.storage.runs.sqlite import sqlite_run_storage
 from filelock import FileLock
 from hypothesis import settings as hypothesis
 
@@ -104,6 +106,25 @@ def copy_file(source, target):
 def copy_folder(source, target):
     """Copies a folder, its files with their holes; returns the copy."""
     return Path(shutil.copytree(source, target, copy_function=copy_file))
+
+
+@pytest.fixture(autouse=True, scope="session")
+def engines_are_kept():
+    """Dagster makes a SQLAlchemy engine for every access to its records, which takes a quarter of a small run.
+
+    They pool no connections, so that one engine per database does the same.
+    """
+    with pytest.MonkeyPatch.context() as patch:
+        for module in (sqlite_event_log, sqlite_run_storage):
+            made = {}
+
+            def kept(url, make=module.create_engine, made=made, **options):
+                if url not in made:
+                    made[url] = make(url, **options)
+                return made[url]
+
+            patch.setattr(module, "create_engine", kept)
+        yield
 
 
 @pytest.fixture(autouse=True)
