@@ -222,6 +222,43 @@ def test_work_that_swallows_everything_is_stopped_and_a_second_signal_stops_it_a
     assert said == "mog: stopped by SIGINT: nothing was finished yet; `mog run` continues from there\n"
 
 
+WITH_A_CHILD = """
+import multiprocessing, time
+from pathlib import Path
+from mog_assets.stopping import stoppable
+
+def work():
+    child = multiprocessing.get_context("fork").Process(target=time.sleep, args=(60,))
+    child.start()
+    print(child.pid, flush=True)
+    child.join()
+
+stoppable(work, Path("home"), "mog run")
+"""
+
+
+def test_a_child_that_does_not_look_after_its_parent_ends_with_it(tmp_path):
+    with subprocess.Popen(
+        [sys.executable, "-c", WITH_A_CHILD],
+        cwd=tmp_path,
+        stdout=subprocess.PIPE,
+        text=True,
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+    ) as process:
+        child = int(process.stdout.readline())
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(60) == 143
+        # Whoever adopts it may take a while to see that it ended.
+        state, deadline = Path(f"/proc/{child}/stat"), time.monotonic() + CHILD_SECONDS
+        while (there := state.exists() and state.read_text().rpartition(")")[2].split()[0] != "Z") and (
+            time.monotonic() < deadline
+        ):
+            time.sleep(0.02)
+        if there:
+            os.kill(child, signal.SIGKILL)
+        assert not there
+
+
 def seconds_of(pid):
     """Processor time that a process has used."""
     fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
