@@ -125,7 +125,9 @@ def whole(forker, tmp_path_factory):
     return folder
 
 
-@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+@pytest.mark.parametrize(
+    ("number", "code"), [pytest.param(signal.SIGINT, 130, marks=pytest.mark.full), (signal.SIGTERM, 143)]
+)
 def test_stopped_in_a_write_it_says_so_in_one_line_and_the_next_run_equals_an_uninterrupted_one(
     forker, whole, tmp_path, number, code
 ):
@@ -148,8 +150,12 @@ def test_stopped_in_a_write_it_says_so_in_one_line_and_the_next_run_equals_an_un
 
 @pytest.mark.parametrize(
     ("values", "everyone"),
-    [({"engine": {"kind": "processes"}}, True), ({"topics": {"min_topic_size": 2}}, False)],
-    ids=["Ctrl-C in a terminal while a pool works", "SIGTERM while topics are fitted"],
+    [
+        pytest.param({"engine": {"kind": "processes"}}, True, id="Ctrl-C in a terminal while a pool works"),
+        pytest.param(
+            {"topics": {"min_topic_size": 2}}, False, id="SIGTERM while topics are fitted", marks=pytest.mark.full
+        ),
+    ],
 )
 def test_child_processes_end_with_it(forker, tmp_path, values, everyone):
     folder = write_project(tmp_path / "project", **values)
@@ -216,12 +222,50 @@ def test_work_that_swallows_everything_is_stopped_and_a_second_signal_stops_it_a
     assert said == "mog: stopped by SIGINT: nothing was finished yet; `mog run` continues from there\n"
 
 
+WITH_A_CHILD = """
+import multiprocessing, time
+from pathlib import Path
+from mog_assets.stopping import stoppable
+
+def work():
+    child = multiprocessing.get_context("fork").Process(target=time.sleep, args=(60,))
+    child.start()
+    print(child.pid, flush=True)
+    child.join()
+
+stoppable(work, Path("home"), "mog run")
+"""
+
+
+def test_a_child_that_does_not_look_after_its_parent_ends_with_it(tmp_path):
+    with subprocess.Popen(
+        [sys.executable, "-c", WITH_A_CHILD],
+        cwd=tmp_path,
+        stdout=subprocess.PIPE,
+        text=True,
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+    ) as process:
+        child = int(process.stdout.readline())
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(60) == 143
+        # Whoever adopts it may take a while to see that it ended.
+        state, deadline = Path(f"/proc/{child}/stat"), time.monotonic() + CHILD_SECONDS
+        while (there := state.exists() and state.read_text().rpartition(")")[2].split()[0] != "Z") and (
+            time.monotonic() < deadline
+        ):
+            time.sleep(0.02)
+        if there:
+            os.kill(child, signal.SIGKILL)
+        assert not there
+
+
 def seconds_of(pid):
     """Processor time that a process has used."""
     fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
+@pytest.mark.full
 def test_waiting_for_a_pool_it_sleeps_and_goes_on_when_the_holder_is_killed(forker, whole, tmp_path):
     folder = write_project(tmp_path / "project")
     holder = forker.mog(folder, point="vectors cached", occurrence=1, number=signal.SIGSTOP)["stopped"]
