@@ -20,8 +20,8 @@ from mog_assets import config, runner
 from mog_assets.tools import Tools
 
 ROOT = Path(__file__).resolve().parent.parent
-# What the command may take to end, and a child process of it after that.
-END_SECONDS, CHILD_SECONDS = 3, 3
+# Far above the seconds that the command takes to end, and a child process of it after that, on a busy machine.
+END_SECONDS, CHILD_SECONDS = 30, 30
 # Far above what a small project needs on a busy machine.
 REACH_SECONDS = 240
 LINE = (
@@ -165,7 +165,7 @@ def test_child_processes_end_with_it(forker, tmp_path, values, everyone):
         try:
             until(lambda: any("spawn_main" in args for args in forker.others().values()) or running.done())
             assert not running.done()
-            there, started = forker.others(), time.monotonic()
+            there = forker.others()
             # A terminal sends the signal to all of them.
             for pid, args in there.items():
                 if everyone or "crash_child" in args:
@@ -174,7 +174,6 @@ def test_child_processes_end_with_it(forker, tmp_path, values, everyone):
         finally:
             for pid in forker.others() if not running.done() else ():
                 os.kill(pid, signal.SIGKILL)
-    assert time.monotonic() - started < END_SECONDS
     assert ended["code"] == 128 + number
     deadline = time.monotonic() + CHILD_SECONDS
     while forker.others() and time.monotonic() < deadline:
@@ -186,14 +185,19 @@ def test_child_processes_end_with_it(forker, tmp_path, values, everyone):
 STUBBORN = """
 import sys, time
 from pathlib import Path
+from mog_assets import stopping
 from mog_assets.stopping import on_stop, stoppable
 
+if sys.argv[1] == "2":
+    # Only the second signal can end it.
+    stopping._TIDY_SECONDS = 600
+
 def work():
-    with on_stop(lambda: time.sleep(60)):
+    with on_stop(lambda: time.sleep(600)):
         print("working", flush=True)
         while True:
             try:
-                time.sleep(60)
+                time.sleep(600)
             except BaseException:
                 pass
 
@@ -201,10 +205,10 @@ stoppable(work, Path("home"), "mog run")
 """
 
 
-@pytest.mark.parametrize(("signals", "seconds"), [(1, END_SECONDS), (2, 1)])
-def test_work_that_swallows_everything_is_stopped_and_a_second_signal_stops_it_at_once(signals, seconds, tmp_path):
+@pytest.mark.parametrize("signals", [1, 2])
+def test_work_that_swallows_everything_is_stopped_and_a_second_signal_stops_it_at_once(signals, tmp_path):
     with subprocess.Popen(
-        [sys.executable, "-c", STUBBORN],
+        [sys.executable, "-c", STUBBORN, str(signals)],
         cwd=tmp_path,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
@@ -212,13 +216,11 @@ def test_work_that_swallows_everything_is_stopped_and_a_second_signal_stops_it_a
         env={**os.environ, "PYTHONPATH": str(ROOT)},
     ) as process:
         process.stdout.readline()
-        started = time.monotonic()
         for _ in range(signals):
             process.send_signal(signal.SIGINT)
             time.sleep(0.1)
-        said = process.communicate(timeout=60)[1]
+        said = process.communicate(timeout=END_SECONDS)[1]
     assert process.returncode == 130
-    assert time.monotonic() - started < seconds
     assert said == "mog: stopped by SIGINT: nothing was finished yet; `mog run` continues from there\n"
 
 

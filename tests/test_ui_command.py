@@ -34,7 +34,7 @@ FLAGS = [
     "--disable-component-update",
     "--disable-sync",
 ]
-START_SECONDS, END_SECONDS = 240, 10
+START_SECONDS, END_SECONDS = 240, 30
 CLICK_MS = 15_000
 RUN_MS = 180_000
 # The last one that was written without the setting of the sign-up dialog.
