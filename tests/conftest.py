@@ -1,9 +1,9 @@
 """What tests share: a project over the sample corpora, made once; a test that changes something works on a copy.
 
-Four things keep them fast. Temporary folders are in memory where there is room: every write of the store and of Dagster
+Five things keep them fast. Temporary folders are in memory where there is room: every write of the store and of Dagster
 waits for the disk, which takes longer than what is tested. Copies keep holes: an embedded Qdrant collection is almost
-nothing else. Files that take long come first, so that no worker waits for another in the end. And the longest tests
-(`full`) run under `make test-all` alone.
+nothing else. Files that take long come first, so that no worker waits for another in the end. Dagster keeps its engines
+of databases. And the longest tests (`full`) run under `make test-all` alone.
 """
 
 import base64
@@ -20,6 +20,8 @@ from types import SimpleNamespace
 
 import pytest
 import yaml
+from dagster._core.storage.event_log.sqlite import sqlite_event_log
+from dagster._core.storage.runs.sqlite import sqlite_run_storage
 from filelock import FileLock
 from hypothesis import settings as hypothesis
 
@@ -28,11 +30,12 @@ SAMPLES = ROOT / "mog_assets" / "samples"
 VARIABLES = ("DAGSTER_HOME", "MOG_CONFIG", "QDRANT_URL")
 # A third of the questions trains and measures the same way in a third of the time.
 EVERY = 3
+# Of those, so many are answered in every way.
+ANSWERED = 12
 STOP_SECONDS = 10
 MEMORY = Path("/dev/shm")
 MEMORY_BYTES = 4 << 30
 BLOCK = 1 << 16
-
 
 USUAL_EXAMPLES = 100
 hypothesis.register_profile("full", max_examples=5 * USUAL_EXAMPLES, deadline=None)
@@ -83,20 +86,45 @@ def blank_pictures():
 
 
 def copy_file(source, target):
-    """Copies a file and leaves out what is zero in it."""
-    with open(source, "rb") as old, open(target, "wb") as new:
-        while block := old.read(BLOCK):
-            if block.count(0) == len(block):
-                new.seek(len(block), os.SEEK_CUR)
-            else:
-                new.write(block)
-        new.truncate()
+    """Copies a file and leaves out what is zero in it; what is a hole already is not even read."""
+    with open(source, "rb", buffering=0) as old, open(target, "wb", buffering=0) as new:
+        size, end = os.fstat(old.fileno()).st_size, 0
+        new.truncate(size)
+        while end < size:
+            try:
+                start = os.lseek(old.fileno(), end, os.SEEK_DATA)
+            except OSError:  # Nothing but a hole follows.
+                break
+            end = os.lseek(old.fileno(), start, os.SEEK_HOLE)
+            while start < end and (block := os.pread(old.fileno(), min(BLOCK, end - start), start)):
+                if block.count(0) != len(block):
+                    os.pwrite(new.fileno(), block, start)
+                start += len(block)
     shutil.copystat(source, target)
 
 
 def copy_folder(source, target):
     """Copies a folder, its files with their holes; returns the copy."""
     return Path(shutil.copytree(source, target, copy_function=copy_file))
+
+
+@pytest.fixture(autouse=True, scope="session")
+def engines_are_kept():
+    """Dagster makes a SQLAlchemy engine for every access to its records, which takes a quarter of a small run.
+
+    They pool no connections, so that one engine per database does the same.
+    """
+    with pytest.MonkeyPatch.context() as patch:
+        for module in (sqlite_event_log, sqlite_run_storage):
+            made = {}
+
+            def kept(url, make=module.create_engine, made=made, **options):
+                if url not in made:
+                    made[url] = make(url, **options)
+                return made[url]
+
+            patch.setattr(module, "create_engine", kept)
+        yield
 
 
 @pytest.fixture(autouse=True)
@@ -203,7 +231,10 @@ def made_samples(folder):
                     "test": ["dev"],
                 }
             },
-            "answering": {"methods": ["cot", "one-step", "briefcontext", "mogg+topics → at-rag"]},
+            "answering": {
+                "methods": ["cot", "one-step", "briefcontext", "mogg+topics → at-rag"],
+                "questions": ANSWERED,
+            },
         },
     )
     return run_alone(project.settings)

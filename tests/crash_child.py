@@ -7,6 +7,7 @@ process ended (negative: by that signal), which points it reached how often, and
 then a further line resumes it.
 """
 
+import gc
 import importlib
 import json
 import os
@@ -98,6 +99,9 @@ def main() -> None:
     # Here, since what a run starts imports this file as well, and needs none of it.
     for name in PRELOADED:
         importlib.import_module(name)
+    # A collection would write to every object, and each process so copy all memory that it shares with this one.
+    gc.collect()
+    gc.freeze()
     for line in sys.stdin:
         order = json.loads(line)
         with tempfile.TemporaryFile() as said, tempfile.TemporaryFile() as reached:

@@ -306,7 +306,9 @@ def test_every_test_question_is_answered_in_every_way_by_the_declared_reader(sam
     names = {combination(text, settings).name for text in settings.answering.methods}
     names |= {how.name for how in controls(settings)}
     assert {"gold → one-step", "random → one-step"} <= names
-    assert {method: set(part["question"]) for method, part in answers.groupby("method")} == dict.fromkeys(names, asked)
+    (answered,) = {frozenset(part["question"]) for _, part in answers.groupby("method")}
+    assert set(answers["method"]) == names
+    assert len(answered) == settings.answering.questions and answered < asked
     assert not answers.duplicated(["question", "method"]).any()
     (reader,) = set(answers["reader"])
     assert reader.startswith("extractive-") and reader == artefact.shown()["reader"]
@@ -445,6 +447,7 @@ def run_answers(project, server):
     )
 
 
+@pytest.mark.full
 def test_a_run_that_is_killed_while_it_answers_asks_nothing_twice(project_of_model):
     with ChatServer(replies) as server:
         killed, process = threading.Event(), None

@@ -199,7 +199,10 @@ def burst(folder):
         write(folder, {"pike": f"The pike waits {number} hours. It eats frogs."})
 
 
-@pytest.mark.parametrize("change", [add, edit, remove, burst])
+# The others are the same to the sensor.
+@pytest.mark.parametrize(
+    "change", [*(pytest.param(change, marks=pytest.mark.full) for change in (add, edit, remove)), burst]
+)
 def test_changes_between_ticks_give_one_run_of_their_corpus_and_one_of_what_is_made_from_all(daemon, change):
     change(daemon.folder / "fish")
     runs = daemon.settle()
@@ -216,6 +219,7 @@ def test_a_touched_file_gives_one_run_that_builds_nothing(daemon):
     assert {key: n for key, n in run.done.items() if n and key != "documents"} == {}
 
 
+@pytest.mark.full
 def test_a_failure_is_tried_once_more_and_then_waits_for_the_repair(daemon):
     before = daemon.tools().store.read("chunks/level_1", "fish").manifest
     for file in (daemon.folder / "fish").iterdir():
@@ -239,7 +243,7 @@ def held(daemon, corpus):
     return [key for key in plan.graph(settings) if corpus in tools.store.partitions(key)], points
 
 
-def test_a_removed_corpus_disappears_and_one_that_comes_back_is_built_again(daemon):
+def test_a_removed_corpus_disappears(daemon):
     assert held(daemon, "fish")[1] > 0
     kept = held(daemon, "birds")
     configure(daemon.folder, corpora={"birds": {"path": "birds"}})
@@ -250,6 +254,12 @@ def test_a_removed_corpus_disappears_and_one_that_comes_back_is_built_again(daem
     assert held(daemon, "birds") == kept
     assert daemon.instance.get_dynamic_partitions("corpus") == ["birds"]
 
+
+@pytest.mark.full
+def test_a_corpus_that_comes_back_is_built_again(daemon):
+    configure(daemon.folder, corpora={"birds": {"path": "birds"}})
+    assert all(run.success for run in daemon.settle())
+    assert held(daemon, "fish") == ([], 0)
     configure(daemon.folder)
     runs = daemon.settle()
     assert shape(runs) == [(None, {"corpus_registry"}), ("fish", PARTITIONED), (None, OVERALL)]
@@ -257,6 +267,7 @@ def test_a_removed_corpus_disappears_and_one_that_comes_back_is_built_again(daem
     assert held(daemon, "fish")[1] > 0
 
 
+@pytest.mark.full
 def test_a_change_during_a_run_is_built_by_a_second_run_after_it(daemon):
     edit(daemon.folder / "fish")
     daemon.sweep()

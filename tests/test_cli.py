@@ -157,6 +157,7 @@ def test_an_unknown_name_is_bad_usage(project, arguments, said):
     assert not (project.home / "store").exists()
 
 
+@pytest.mark.full
 def test_an_unknown_selection_is_one_line_in_a_process_of_its_own(project):
     result = mog("run", "--select", "nothing_like_it", "--config", project.config)
     assert result.returncode == 2
@@ -180,6 +181,7 @@ def test_what_was_never_measured_cannot_be_shown(project, command):
     assert "has not been materialised: run `mog run`" in one_line(result.stderr)
 
 
+@pytest.mark.full
 def test_a_missing_corpus_file_is_one_line_with_its_path(project):
     missing = project.folder / "absent.jsonl"
     config = changed(project, corpora={"notes": {"path": str(missing)}})
@@ -189,6 +191,7 @@ def test_a_missing_corpus_file_is_one_line_with_its_path(project):
     assert "Traceback" not in result.stdout
 
 
+@pytest.mark.full
 def test_an_encoder_that_does_not_load_is_one_line_with_its_name(project):
     config = changed(project, encoder={"model": "nobody/nothing"})
     result = mog("run", "--config", config, HF_HUB_OFFLINE="1")

@@ -10,6 +10,7 @@ from types import SimpleNamespace
 import damage
 import pandas as pd
 import pytest
+from conftest import copy_folder
 
 from mog_assets import config
 from mog_assets.cli import main
@@ -53,7 +54,7 @@ def moor(tmp_path_factory, make_project, write_documents, materialise_project):
 @pytest.fixture
 def copied(moor, tmp_path):
     """Settings and store of a copy of that project."""
-    subprocess.run(["cp", "-a", "--sparse=always", moor.folder, tmp_path / "moor"], check=True)
+    copy_folder(moor.folder, tmp_path / "moor")
     settings = config.load(tmp_path / "moor" / "mog.yaml")
     return SimpleNamespace(settings=settings, store=Store(settings.home), folder=tmp_path / "moor")
 
@@ -74,11 +75,11 @@ CASES = [
     (damage.folder_instead, "chunks/level_1", "bucket"),
     (damage.flip, "embeddings/level_1", "bucket"),
     (damage.broken_link_instead, "tokens", "terms"),
-    (damage.folder_instead, "documents", "manifest"),
+    pytest.param(damage.folder_instead, "documents", "manifest", marks=pytest.mark.full),
     (damage.edited, "collections/level_1", "manifest"),
-    (damage.outside, "bm25/level_2", "manifest"),
+    pytest.param(damage.outside, "bm25/level_2", "manifest", marks=pytest.mark.full),
     (damage.file_instead, "bm25/level_1", "folder"),
-    (damage.folder_instead, "chunks/level_2", "lock"),
+    pytest.param(damage.folder_instead, "chunks/level_2", "lock", marks=pytest.mark.full),
     (damage.delete, "runs", "shown"),
 ]
 
@@ -157,7 +158,7 @@ def test_build_that_fails_on_a_damaged_input_names_it_and_the_next_run_mends_it(
 def three(moor, tmp_path_factory):
     """That project with three evaluations in its history. Not to be changed."""
     folder = tmp_path_factory.mktemp("three") / "moor"
-    subprocess.run(["cp", "-a", "--sparse=always", moor.folder, folder], check=True)
+    copy_folder(moor.folder, folder)
     for _ in range(2):
         evaluate_again(config.load(folder / "mog.yaml"))
     return folder
@@ -166,7 +167,7 @@ def three(moor, tmp_path_factory):
 @pytest.fixture
 def nights(three, tmp_path):
     """Settings and store of a copy of it."""
-    subprocess.run(["cp", "-a", "--sparse=always", three, tmp_path / "moor"], check=True)
+    copy_folder(three, tmp_path / "moor")
     settings = config.load(tmp_path / "moor" / "mog.yaml")
     store = Store(settings.home)
     return SimpleNamespace(
@@ -193,9 +194,20 @@ def mended(settings):
     return told
 
 
-@pytest.mark.parametrize("harm", [damage.delete, damage.flip, damage.truncate, damage.folder_instead])
-@pytest.mark.parametrize("name", ["history.parquet", "history.jsonl", "manifest.json"])
-def test_damage_to_a_file_of_history_loses_no_evaluation(nights, harm, name):
+HARMS = [damage.delete, damage.flip, damage.truncate, damage.folder_instead]
+OF_HISTORY = ["history.parquet", "history.jsonl", "manifest.json"]
+
+
+# Each file and each kind of damage once, the other pairs with the long tests.
+@pytest.mark.parametrize(
+    ("name", "harm"),
+    [
+        pytest.param(name, harm, marks=() if j in (i, i + 1) else pytest.mark.full)
+        for i, name in enumerate(OF_HISTORY)
+        for j, harm in enumerate(HARMS)
+    ],
+)
+def test_damage_to_a_file_of_history_loses_no_evaluation(nights, name, harm):
     before, version = nights.history(), nights.store.read("history").manifest.version
     stored = nights.store.read("history")
     harm(stored.folder / name if name == "manifest.json" else stored.path(name))
@@ -330,7 +342,7 @@ except MogError as error:
 """
 
 
-@pytest.mark.parametrize("what", ["data.txt", "manifest.json", "folder"])
+@pytest.mark.parametrize("what", ["data.txt", pytest.param("manifest.json", marks=pytest.mark.full), "folder"])
 def test_file_that_may_not_be_read_is_written_again(tmp_path, what):
     artefact = commit(Store(tmp_path))
     path = {"data.txt": artefact.path("data.txt"), "folder": artefact.folder}.get(what, artefact.folder / what)

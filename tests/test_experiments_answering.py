@@ -38,6 +38,8 @@ from resources.llm import Tally
 NAMES = ("key-position", "conflicts", "documents", "distractors", "preflight", "at-rag", "flips", "cost")
 POSITIONS, TOP_K, DOCUMENTS = [0, 50, 100], [4, 8], [1, 2, 4, 8]
 SET = "samples"
+# What takes the project with every experiment.
+of_every_experiment = pytest.mark.full
 
 
 @pytest.fixture(scope="module")
@@ -146,6 +148,7 @@ def value(scores, cell):
 # Running them
 
 
+@of_every_experiment
 def test_every_experiment_on_answering_is_offered_and_runs(done):
     assert set(NAMES) <= {experiment.name for experiment in offered(done.settings)}
     assert done.report.failures == [] and set(NAMES) <= set(done.steps)
@@ -156,6 +159,7 @@ def test_every_experiment_on_answering_is_offered_and_runs(done):
             assert claim["verdict"] in ("seen", "not seen", "not testable here") and claim["because"], claim
 
 
+@of_every_experiment
 def test_an_interrupted_experiment_keeps_the_cells_that_it_had_made(done):
     assert done.interrupted.failures and "the reader is gone" in done.interrupted.failures[0]
     assert done.steps["distractors"]["recomputed"]["cells"] == 1
@@ -163,6 +167,7 @@ def test_an_interrupted_experiment_keeps_the_cells_that_it_had_made(done):
     assert done.steps["key-position"]["recomputed"]["cells"] == 2 * len(POSITIONS) * len(TOP_K)
 
 
+@of_every_experiment
 def test_a_second_run_makes_nothing_and_other_options_make_no_cell_again(done, materialise_project):
     assert done.again.steps == [] and done.again.failures == []
     fewer = done.settings.experiments.model_copy(update={"positions": POSITIONS[:2], "documents": DOCUMENTS[1:]})
@@ -173,6 +178,7 @@ def test_a_second_run_makes_nothing_and_other_options_make_no_cell_again(done, m
     assert step["seconds"] > 0 and step["recomputed"] == {}
 
 
+@of_every_experiment
 def test_a_claim_about_language_models_is_not_decided_by_the_embedded_reader(done):
     verdicts = {name: {claim["verdict"] for claim in told.claims} for name, told in done.found.items()}
     for name in ("key-position", "documents", "distractors", "conflicts", "flips", "cost"):
@@ -185,6 +191,7 @@ def test_a_claim_about_language_models_is_not_decided_by_the_embedded_reader(don
 # Contexts
 
 
+@of_every_experiment
 def test_the_key_document_stands_where_it_is_said_to_and_no_other_passage_is_of_a_gold_document(done):
     reader = NearSighted(done.questions, 1)
     briefcontext.key_position(lab_of(done, reader, top_k=[8]))
@@ -209,6 +216,7 @@ def test_the_key_document_stands_where_it_is_said_to_and_no_other_passage_is_of_
     assert others[0] == others[1] == others[2]
 
 
+@of_every_experiment
 def test_partitions_of_the_map_reduce_are_the_context_of_the_one_prompt(done):
     reader = NearSighted(done.questions, 1)
     briefcontext.key_position(lab_of(done, reader, top_k=[8, 8], positions=[50, 50]))
@@ -219,6 +227,7 @@ def test_partitions_of_the_map_reduce_are_the_context_of_the_one_prompt(done):
     assert joined == dict(reader.answered)
 
 
+@of_every_experiment
 def test_contexts_of_few_documents_begin_contexts_of_many(done):
     reader = NearSighted(done.questions, 1)
     briefcontext.documents(lab_of(done, reader))
@@ -236,6 +245,7 @@ def test_contexts_of_few_documents_begin_contexts_of_many(done):
     assert positions == {place(p, 8) for p in POSITIONS}
 
 
+@of_every_experiment
 def test_random_distractors_are_drawn_and_of_no_gold_document(done):
     drawn = []
     for _ in range(2):
@@ -263,6 +273,7 @@ def test_a_percentile_of_the_ranks_is_the_nearest_position(percentile, places):
     assert [place(percentile, size) for size in (2, 8, 16)] == places
 
 
+@of_every_experiment
 def test_questions_that_no_whole_context_can_be_made_of_are_told(done):
     found = briefcontext.distractors(lab_of(done, NearSighted(done.questions, 1), top_k=[1000]))
     assert found.scores.empty and [claim.verdict for claim in found.claims] == ["not testable here"]
@@ -279,6 +290,7 @@ def test_questions_that_no_whole_context_can_be_made_of_are_told(done):
 # A reader that loses what is in the middle
 
 
+@of_every_experiment
 def test_a_reader_that_reads_the_first_documents_only_shows_what_the_paper_claims(done):
     found = briefcontext.key_position(lab_of(done, NearSighted(done.questions, 2)))
     for top_k in TOP_K:
@@ -293,6 +305,7 @@ def test_a_reader_that_reads_the_first_documents_only_shows_what_the_paper_claim
     assert [claim.verdict for claim in found.claims][1] == "seen"
 
 
+@of_every_experiment
 def test_a_reader_that_reads_everything_shows_none_of_it(done):
     reader = NearSighted(done.questions, 99)
     claims = [
@@ -304,6 +317,7 @@ def test_a_reader_that_reads_everything_shows_none_of_it(done):
     assert all("that show nothing" in claim.because for claim in claims)
 
 
+@of_every_experiment
 def test_a_reader_that_reads_the_first_documents_only_is_worse_the_more_there_are(done):
     reader = NearSighted(done.questions, 2)
     found = briefcontext.documents(lab_of(done, reader))
@@ -321,6 +335,7 @@ def test_a_reader_that_reads_the_first_documents_only_is_worse_the_more_there_ar
 
 
 @pytest.mark.parametrize(("sees", "disagree"), [(99, True), (0, False)])
+@of_every_experiment
 def test_conflicts_are_contexts_whose_partitions_alone_are_answered_differently(done, monkeypatch, sees, disagree):
     known = contexts.candidates
 
@@ -342,11 +357,13 @@ def test_conflicts_are_contexts_whose_partitions_alone_are_answered_differently(
     assert all((claim.verdict == "not testable here") != disagree for claim in found.claims) and len(found.claims) == 2
 
 
+@of_every_experiment
 def test_open_questions_have_no_conflicts(done):
     (row,) = rows(done, "conflicts", "questions")
     assert row["of which a whole context could be made"] == 0 and "open answer" in row["why none"]
 
 
+@of_every_experiment
 def test_a_question_set_without_answers_is_skipped_with_a_reason(done, monkeypatch):
     monkeypatch.setattr(contexts, "candidates", lambda lab: {})
     lab = lab_of(done, NearSighted(done.questions, 1))
@@ -369,6 +386,7 @@ def test_a_conflict_is_resolved_where_the_reduce_is_right():
 # Answers that are there
 
 
+@of_every_experiment
 def test_flips_agree_with_the_answers(done):
     right = {
         (row["question"], row["method"]): bool(
@@ -424,6 +442,7 @@ def test_kinds_of_questions_make_the_test_of_all_questions_no_weaker():
     assert [row["p value"] for row in parts] == pytest.approx([2 * 2 * 0.5**4] * 2)
 
 
+@of_every_experiment
 def test_preflight_is_what_the_evaluation_says_with_intervals_around_it(done):
     (row,) = preflight_quality(preflight_cases(done.answers, {SET: list(done.questions.values())}))
     shown = {r["measure"]: r for r in rows(done, "preflight", f"{SET}, {row['method']}")}
@@ -450,6 +469,7 @@ def test_intervals_of_the_preflight_are_those_of_resampled_questions():
     assert low[0] < counts.precision < high[0] and low[1] < counts.recall < high[1] and low[2] < counts.f1 < high[2]
 
 
+@of_every_experiment
 def test_costs_are_the_sums_over_the_answers(done):
     table = {row["way"]: row for row in rows(done, "cost", f"{SET}: cost")}
     assert list(table) == [row["way"] for row in rows(done, "cost", f"{SET}: cost")]
@@ -497,6 +517,7 @@ def test_what_a_map_reduce_reads_is_laid_beside_the_formula_of_the_paper():
     assert map_reduce_relation(one, 0) is None and map_reduce_relation(four, 0) is None
 
 
+@of_every_experiment
 def test_rounds_and_fallbacks_are_those_of_the_answers(done):
     (row,) = rows(done, "at-rag", f"{SET}: rounds")
     part = done.answers[done.answers["method"] == row["way"]]
@@ -512,6 +533,7 @@ def test_rounds_and_fallbacks_are_those_of_the_answers(done):
     assert graded[0]["useful"] + graded[0]["not_useful"] + graded[0]["failed"] >= graded[0]["graded"] > 0
 
 
+@of_every_experiment
 def test_a_topic_hits_where_a_chunk_with_evidence_has_it(done):
     (row,) = rows(done, "at-rag", f"{SET}: rounds")
     names = done.settings.question_sets[SET].corpora
@@ -562,6 +584,7 @@ def cell_of(way, exact, judged=None):
     return marks.assign(answered=True, judge=given, **{"asked judge": judged is not None})
 
 
+@of_every_experiment
 def test_every_loop_is_compared_with_what_is_no_loop(done):
     lab = lab_of(done, None)
     cells = {"loop": [1.0] * 20, "other loop": [1.0] * 20, "one-step": [0.0] * 20}

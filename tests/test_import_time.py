@@ -49,7 +49,7 @@ def heavy(modules):
     [
         # The router weighs a vector of the question.
         ("mog-paper", {"torch", "bm25s"}, {"qdrant_edge"}),
-        ("dense-2", {"torch", "qdrant_edge"}, {"bm25s"}),
+        pytest.param("dense-2", {"torch", "qdrant_edge"}, {"bm25s"}, marks=pytest.mark.full),
         ("fixed-2", {"bm25s"}, {"torch", "qdrant_edge"}),
     ],
 )

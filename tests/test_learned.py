@@ -348,6 +348,8 @@ def valleys(tmp_path, make_project):
             "finest_chars": FINEST,
             "chunker": {"name": "learned", "training": QUICK.model_dump(mode="json")},
             "methods": ["fixed-1", "fixed-2", "mog-paper"],
+            # More than there are: nothing is fitted.
+            "topics": {"min_topic_size": 1000},
         },
     )
 
@@ -375,6 +377,7 @@ def test_the_graph_runs_on_learned_chunks(valleys, materialise_project):
     assert build(valleys, materialise_project) == {}
 
 
+@pytest.mark.full
 def test_a_new_chunker_cuts_again_and_a_new_document_alone_does_not_make_one(valleys, materialise_project):
     build(valleys, materialise_project, *CHUNKS)
     first = Store(valleys.home).read("chunker").manifest.version
@@ -390,6 +393,7 @@ def test_a_new_chunker_cuts_again_and_a_new_document_alone_does_not_make_one(val
     assert recomputed["chunks/level_1"] == {"documents split": 8, "documents skipped": 0}
 
 
+@pytest.mark.full
 def test_killed_training_goes_on_where_it_was(valleys, materialise_project, tmp_path, make_project):
     reached = []
 

@@ -50,6 +50,7 @@ def wait_until_found(question, expected, dagster):
         time.sleep(0.5)
 
 
+@pytest.mark.full
 def test_a_copied_file_is_found_and_a_deleted_one_is_gone_without_a_click(project, start_dagster):
     question = "Who migrates to the Sargasso?"
     assert found(question) == []

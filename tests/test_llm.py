@@ -536,7 +536,7 @@ def kept(cache):
         return connection.execute("SELECT COUNT(*) FROM answers").fetchone()[0]
 
 
-@pytest.mark.parametrize("concurrency", [1, 4])
+@pytest.mark.parametrize("concurrency", [pytest.param(1, marks=pytest.mark.full), 4])
 def test_killed_run_makes_no_call_again_that_had_its_answer(server, tmp_path, concurrency):
     prompts = 40
     kill_at = random.randint(2, prompts)
@@ -629,6 +629,7 @@ def model_server(tmp_path_factory):
         process.wait()
 
 
+@pytest.mark.full
 def test_real_model_server_answers_over_the_same_wire(model_server, tmp_path, monkeypatch):
     url, model = model_server
     monkeypatch.setenv("OPENAI_BASE_URL", url)

@@ -39,6 +39,7 @@ def test_the_wheel_holds_every_file_of_the_packages(wheel):
     assert not [name for name in names if name.startswith(("tests", "docs", "benchmarks"))]
 
 
+@pytest.mark.full
 def test_the_unpacked_wheel_makes_a_project_of_the_samples(wheel, tmp_path):
     environment = {**os.environ, "PYTHONPATH": str(wheel[1])}
 

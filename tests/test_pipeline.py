@@ -143,7 +143,7 @@ def clean(edited, tmp_path_factory, make_project, materialise_project):
     """The edited corpus garden built from nothing in a home of its own."""
     source = edited[0].settings.corpora["garden"].path
     project = make_project(tmp_path_factory.mktemp("clean"), {"corpora": {"garden": {"path": str(source)}}})
-    report = materialise_project(project.settings)
+    report = materialise_project(project.settings, select=partitioned(project.settings))
     assert report.failures == []
     return Tools(project.settings)
 
@@ -246,6 +246,7 @@ def test_a_missing_corpus_fails_with_its_path_and_the_others_are_built(
     assert_only_good_is_built(project)
 
 
+@pytest.mark.full
 def test_a_corpus_without_a_usable_document_fails_and_the_others_are_built(
     tmp_path, make_project, write_documents, materialise_project
 ):
@@ -408,6 +409,7 @@ def test_verify_names_the_collection_that_lost_a_point(copied_project):
 # Again though it is up to date
 
 
+@pytest.mark.full
 def test_what_is_forced_is_made_again_and_nothing_else(copied_project, materialise_project):
     report = materialise_project(copied_project.settings, force=["topics/model"])
     assert report.failures == []

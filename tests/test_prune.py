@@ -79,6 +79,7 @@ def test_nothing_goes_while_a_run_writes(littered):
     assert prune(littered).exit_code == 0
 
 
+@pytest.mark.full
 def test_runs_go_by_age_but_for_those_that_materialised_something_last(copied, materialise_project):  # noqa: F811
     materialise_project(copied.settings, force=["runs", "scores", "history", "report"])
     with instance(copied.settings) as opened:

@@ -11,7 +11,7 @@ from datetime import UTC, datetime
 import numpy as np
 import pandas as pd
 import pytest
-from test_ui import CHROMIUM, FLAGS, watch_errors
+from test_ui_command import CHROMIUM, FLAGS, watch_errors
 
 from mog_assets.evaluation import browse, history
 from mog_assets.evaluation.measures import evaluate, headline_measures

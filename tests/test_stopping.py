@@ -20,8 +20,8 @@ from mog_assets import config, runner
 from mog_assets.tools import Tools
 
 ROOT = Path(__file__).resolve().parent.parent
-# What the command may take to end, and a child process of it after that.
-END_SECONDS, CHILD_SECONDS = 3, 3
+# Far above the seconds that the command takes to end, and a child process of it after that, on a busy machine.
+END_SECONDS, CHILD_SECONDS = 30, 30
 # Far above what a small project needs on a busy machine.
 REACH_SECONDS = 240
 LINE = (
@@ -125,7 +125,9 @@ def whole(forker, tmp_path_factory):
     return folder
 
 
-@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+@pytest.mark.parametrize(
+    ("number", "code"), [pytest.param(signal.SIGINT, 130, marks=pytest.mark.full), (signal.SIGTERM, 143)]
+)
 def test_stopped_in_a_write_it_says_so_in_one_line_and_the_next_run_equals_an_uninterrupted_one(
     forker, whole, tmp_path, number, code
 ):
@@ -148,8 +150,12 @@ def test_stopped_in_a_write_it_says_so_in_one_line_and_the_next_run_equals_an_un
 
 @pytest.mark.parametrize(
     ("values", "everyone"),
-    [({"engine": {"kind": "processes"}}, True), ({"topics": {"min_topic_size": 2}}, False)],
-    ids=["Ctrl-C in a terminal while a pool works", "SIGTERM while topics are fitted"],
+    [
+        pytest.param({"engine": {"kind": "processes"}}, True, id="Ctrl-C in a terminal while a pool works"),
+        pytest.param(
+            {"topics": {"min_topic_size": 2}}, False, id="SIGTERM while topics are fitted", marks=pytest.mark.full
+        ),
+    ],
 )
 def test_child_processes_end_with_it(forker, tmp_path, values, everyone):
     folder = write_project(tmp_path / "project", **values)
@@ -159,7 +165,7 @@ def test_child_processes_end_with_it(forker, tmp_path, values, everyone):
         try:
             until(lambda: any("spawn_main" in args for args in forker.others().values()) or running.done())
             assert not running.done()
-            there, started = forker.others(), time.monotonic()
+            there = forker.others()
             # A terminal sends the signal to all of them.
             for pid, args in there.items():
                 if everyone or "crash_child" in args:
@@ -168,7 +174,6 @@ def test_child_processes_end_with_it(forker, tmp_path, values, everyone):
         finally:
             for pid in forker.others() if not running.done() else ():
                 os.kill(pid, signal.SIGKILL)
-    assert time.monotonic() - started < END_SECONDS
     assert ended["code"] == 128 + number
     deadline = time.monotonic() + CHILD_SECONDS
     while forker.others() and time.monotonic() < deadline:
@@ -180,14 +185,19 @@ def test_child_processes_end_with_it(forker, tmp_path, values, everyone):
 STUBBORN = """
 import sys, time
 from pathlib import Path
+from mog_assets import stopping
 from mog_assets.stopping import on_stop, stoppable
 
+if sys.argv[1] == "2":
+    # Only the second signal can end it.
+    stopping._TIDY_SECONDS = 600
+
 def work():
-    with on_stop(lambda: time.sleep(60)):
+    with on_stop(lambda: time.sleep(600)):
         print("working", flush=True)
         while True:
             try:
-                time.sleep(60)
+                time.sleep(600)
             except BaseException:
                 pass
 
@@ -195,10 +205,10 @@ stoppable(work, Path("home"), "mog run")
 """
 
 
-@pytest.mark.parametrize(("signals", "seconds"), [(1, END_SECONDS), (2, 1)])
-def test_work_that_swallows_everything_is_stopped_and_a_second_signal_stops_it_at_once(signals, seconds, tmp_path):
+@pytest.mark.parametrize("signals", [1, 2])
+def test_work_that_swallows_everything_is_stopped_and_a_second_signal_stops_it_at_once(signals, tmp_path):
     with subprocess.Popen(
-        [sys.executable, "-c", STUBBORN],
+        [sys.executable, "-c", STUBBORN, str(signals)],
         cwd=tmp_path,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
@@ -206,14 +216,49 @@ def test_work_that_swallows_everything_is_stopped_and_a_second_signal_stops_it_a
         env={**os.environ, "PYTHONPATH": str(ROOT)},
     ) as process:
         process.stdout.readline()
-        started = time.monotonic()
         for _ in range(signals):
             process.send_signal(signal.SIGINT)
             time.sleep(0.1)
-        said = process.communicate(timeout=60)[1]
+        said = process.communicate(timeout=END_SECONDS)[1]
     assert process.returncode == 130
-    assert time.monotonic() - started < seconds
     assert said == "mog: stopped by SIGINT: nothing was finished yet; `mog run` continues from there\n"
+
+
+WITH_A_CHILD = """
+import multiprocessing, time
+from pathlib import Path
+from mog_assets.stopping import stoppable
+
+def work():
+    child = multiprocessing.get_context("fork").Process(target=time.sleep, args=(60,))
+    child.start()
+    print(child.pid, flush=True)
+    child.join()
+
+stoppable(work, Path("home"), "mog run")
+"""
+
+
+def test_a_child_that_does_not_look_after_its_parent_ends_with_it(tmp_path):
+    with subprocess.Popen(
+        [sys.executable, "-c", WITH_A_CHILD],
+        cwd=tmp_path,
+        stdout=subprocess.PIPE,
+        text=True,
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+    ) as process:
+        child = int(process.stdout.readline())
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(60) == 143
+        # Whoever adopts it may take a while to see that it ended.
+        state, deadline = Path(f"/proc/{child}/stat"), time.monotonic() + CHILD_SECONDS
+        while (there := state.exists() and state.read_text().rpartition(")")[2].split()[0] != "Z") and (
+            time.monotonic() < deadline
+        ):
+            time.sleep(0.02)
+        if there:
+            os.kill(child, signal.SIGKILL)
+        assert not there
 
 
 def seconds_of(pid):
@@ -222,6 +267,7 @@ def seconds_of(pid):
     return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
+@pytest.mark.full
 def test_waiting_for_a_pool_it_sleeps_and_goes_on_when_the_holder_is_killed(forker, whole, tmp_path):
     folder = write_project(tmp_path / "project")
     holder = forker.mog(folder, point="vectors cached", occurrence=1, number=signal.SIGSTOP)["stopped"]

@@ -1,7 +1,12 @@
-"""The real command `mog ui` in an empty folder: what it serves, how it ends, and what it puts into the home folder."""
+"""The real command `mog ui` in an empty folder: what a real browser does with it, how it ends, what it puts there.
 
+One server for all that does not end it: starting one takes longer than any test of it.
+"""
+
+import contextlib
 import json
 import os
+import re
 import shutil
 import signal
 import socket
@@ -13,11 +18,25 @@ import zipfile
 from pathlib import Path
 
 import pytest
+from conftest import VARIABLES
 
 from mog_assets import config, runner
+from resources.store import Store
 
 ROOT = Path(__file__).resolve().parent.parent
-START_SECONDS, END_SECONDS = 240, 10
+CHROMIUM = shutil.which("chromium")
+FLAGS = [
+    "--no-sandbox",
+    "--disable-gpu",
+    "--disable-quic",
+    "--no-first-run",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+]
+START_SECONDS, END_SECONDS = 240, 30
+CLICK_MS = 15_000
+RUN_MS = 180_000
 # The last one that was written without the setting of the sign-up dialog.
 EARLIER_DEFAULT = """\
 # The Dagster instance. `mog ui` puts it into DAGSTER_HOME.
@@ -41,16 +60,17 @@ telemetry:
 
 
 class Served:
-    """`mog ui` in a folder where there is nothing but `mog.yaml` and a document."""
+    """`mog ui` in a folder where there is nothing but `mog.yaml` and a corpus."""
 
     def __init__(self, folder):
-        (folder / "garden.jsonl").write_text(json.dumps({"id": "a", "text": "A hedge."}) + "\n", encoding="utf-8")
+        shutil.copyfile(ROOT / "mog_assets/samples/garden.jsonl", folder / "garden.jsonl")
+        # What is to be clicked must not happen by itself.
         values = {"home": "home", "corpora": {"garden": {"path": "garden.jsonl"}}, "automation": {"enabled": False}}
         (folder / "mog.yaml").write_text(json.dumps(values), encoding="utf-8")
         with socket.socket() as probe:
             probe.bind(("127.0.0.1", 0))
             self.port = probe.getsockname()[1]
-        self.log = folder / "log"
+        self.folder, self.url, self.log = folder, f"http://127.0.0.1:{self.port}", folder / "log"
         with self.log.open("wb") as stream:
             self.process = subprocess.Popen(
                 [sys.executable, "-m", "mog_assets.cli", "ui", "--port", str(self.port)],
@@ -58,17 +78,15 @@ class Served:
                 stdin=subprocess.DEVNULL,
                 stdout=stream,
                 stderr=stream,
-                env={**os.environ, "PYTHONPATH": str(ROOT)},
+                env={**{k: v for k, v in os.environ.items() if k not in VARIABLES}, "PYTHONPATH": str(ROOT)},
                 start_new_session=True,
             )
         self.known = {self.process.pid}
 
     def ask(self, query):
         body = json.dumps({"query": query}).encode()
-        url = f"http://127.0.0.1:{self.port}/graphql"
-        with urllib.request.urlopen(
-            urllib.request.Request(url, body, {"Content-Type": "application/json"}), timeout=5
-        ) as answer:
+        request = urllib.request.Request(f"{self.url}/graphql", body, {"Content-Type": "application/json"})
+        with urllib.request.urlopen(request, timeout=5) as answer:
             return json.load(answer)["data"]
 
     def until(self, condition, seconds=START_SECONDS):
@@ -84,6 +102,10 @@ class Served:
             return self.ask("{ assetNodes { id } }")["assetNodes"]
         except OSError:
             return None
+
+    def runs(self):
+        asked = "{ runsOrError { ... on Runs { results { status tags { key value } } } } }"
+        return self.ask(asked)["runsOrError"]["results"]
 
     def descendants(self):
         """Processes that are there and descend from any that was seen before."""
@@ -104,17 +126,106 @@ class Served:
         self.process.wait()
 
 
-@pytest.fixture
-def served(tmp_path):
-    started = Served(tmp_path)
+@pytest.fixture(scope="module")
+def served(tmp_path_factory):
+    started = Served(tmp_path_factory.mktemp("ui"))
     yield started
     started.end()
 
 
-def test_it_serves_the_graph_without_a_sign_up_and_ends_with_all_it_started_on_sigterm(served):
+def test_it_serves_the_graph_without_a_sign_up(served):
     served.until(served.answers)
     shown = served.ask("{ shouldShowNux workspaceOrError { ... on Workspace { locationEntries { name } } } }")
     assert shown == {"shouldShowNux": False, "workspaceOrError": {"locationEntries": [{"name": "mog-assets"}]}}
+
+
+@pytest.fixture
+def browser():
+    playwright = pytest.importorskip("playwright.sync_api", reason="the Python package playwright is not installed")
+    with playwright.sync_playwright() as driver:
+        opened = driver.chromium.launch(executable_path=CHROMIUM, args=FLAGS)
+        yield opened
+        opened.close()
+
+
+@contextlib.contextmanager
+def screenshot_on_failure(page, path):
+    try:
+        yield
+    except BaseException as error:
+        with contextlib.suppress(Exception):
+            page.screenshot(path=path)
+        error.add_note(f"page {page.url}, screenshot {path}")
+        raise
+
+
+def watch_errors(page, url):
+    """Errors of the page's scripts, as they come. Failed requests to other hosts are not the page's."""
+    errors = []
+
+    def on_console(message):
+        source = message.location.get("url", "")
+        outside = source.startswith("http") and not source.startswith(url)
+        if message.type == "error" and not outside:
+            errors.append(f"{source}: {message.text}")
+
+    page.on("console", on_console)
+    page.on("pageerror", lambda error: errors.append(str(error)))
+    return errors
+
+
+@pytest.mark.skipif(CHROMIUM is None, reason="chromium is not installed (no `chromium` on PATH)")
+def test_documents_are_materialised_by_clicks(served, browser, tmp_path):
+    from playwright.sync_api import expect
+
+    served.until(served.answers)
+    store = Store(served.folder / "home")
+    assert store.find("documents", "garden") is None
+    page = browser.new_page(viewport={"width": 1600, "height": 1000})
+    page.set_default_timeout(CLICK_MS)
+    expect.set_options(timeout=CLICK_MS)
+    errors = watch_errors(page, served.url)
+
+    with screenshot_on_failure(page, tmp_path / "failure.png"):
+        page.goto(f"{served.url}/locations/mog-assets/asset-groups/corpus/lineage")
+        nodes = page.locator("svg foreignObject")
+        for name in ("sources", "documents"):
+            expect(nodes.get_by_text(name, exact=True)).to_be_visible()
+
+        nodes.get_by_text("documents", exact=True).click()
+        page.get_by_role("link", name="View in Asset Catalog").click()
+        page.wait_for_url(re.compile(r"/assets/documents"))
+        expect(page.get_by_text("Never materialized")).to_be_visible()
+
+        page.get_by_role("button", name="Materialize").click()
+        page.get_by_text("Select a partition or create one").click()
+        page.get_by_text("garden", exact=True).first.click()  # Dagster writes it twice, the second time to measure it.
+        page.keyboard.press("Escape")
+        page.get_by_role("button", name="Launch 1 run").click()
+
+        # The click has returned before the server knows of the run; who leaves the page then takes the launch along.
+        served.until(served.runs)
+        # The notice of the launch goes away by itself; the list of runs stays.
+        page.goto(f"{served.url}/runs")
+        expect(page.get_by_text("Success", exact=True).first).to_be_visible(timeout=RUN_MS)
+
+        page.goto(f"{served.url}/assets/documents")
+        lines = len((served.folder / "garden.jsonl").read_text(encoding="utf-8").splitlines())
+        row = page.get_by_role("row").filter(has=page.get_by_text("documents", exact=True))
+        expect(row.get_by_text(str(lines), exact=True)).to_be_visible()
+
+    artefact = store.find("documents", "garden")
+    assert artefact is not None
+    assert artefact.manifest.partition == "garden"
+    (run,) = served.runs()
+    assert run["status"] == "SUCCESS"
+    assert {"key": "dagster/partition", "value": "garden"} in run["tags"]
+    assert errors == []
+
+
+def test_it_ends_with_all_it_started_on_sigterm(served):
+    """The last on this server."""
+    served.until(served.answers)
     # `dagster dev`, code server, web server and daemon; the last may still be starting.
     served.until(lambda: len(served.descendants()) >= 4)
     served.process.send_signal(signal.SIGTERM)
@@ -126,11 +237,15 @@ def test_it_serves_the_graph_without_a_sign_up_and_ends_with_all_it_started_on_s
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="only Linux tells a child that its parent was killed")
-def test_dagster_ends_when_it_is_killed(served):
-    served.until(lambda: served.descendants())
-    served.process.kill()
-    served.process.wait()
-    served.until(lambda: not served.descendants(), END_SECONDS)
+def test_dagster_ends_when_it_is_killed(tmp_path):
+    started = Served(tmp_path)
+    try:
+        started.until(started.descendants)
+        started.process.kill()
+        started.process.wait()
+        started.until(lambda: not started.descendants(), END_SECONDS)
+    finally:
+        started.end()
 
 
 @pytest.fixture

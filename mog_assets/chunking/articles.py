@@ -1,6 +1,6 @@
 """Training data of the learned chunker: encoded documents whose questions have known answer spans.
 
-References: "Train the Chunker End-to-End on Question Answering"; SYSTEMS.md, section 3.
+References: "Train the Chunker End-to-End on Question Answering" (Markowitz and Galiya).
 """
 
 from __future__ import annotations

@@ -7,8 +7,8 @@ start, the scorer sees the units that a chunk could contain, as in the paper's w
 score: how much the chunk up to there costs in tokens until an answer is found. The text is cut where the sum of the
 costs of all its chunks, and a penalty for each, is lowest.
 
-References: "Optimizing Retrieval Augmented Generation with Learned Chunking" (Markowitz and Galiya; SYSTEMS.md,
-section 3). There the chunker takes the best end of a window and continues from it; the cheapest cut of the whole text
+References: "Optimizing Retrieval Augmented Generation with Learned Chunking" (Markowitz and
+Galiya). There the chunker takes the best end of a window and continues from it; the cheapest cut of the whole text
 needs fewer tokens (figures in docs/results.md), and its penalty sets the mean length.
 """
 
@@ -380,8 +380,8 @@ def spans_of(text: str, finest_chars: int, vectors: np.ndarray | None, scorer: S
         scorer: Trained for `finest_chars`.
         model: Its network.
 
-    References: SYSTEMS.md, section 3: "A sentence longer than the window is forced to be a chunk of its own." It is a
-    unit, or several units if it is longer than the longest chunk.
+    As in the paper, a sentence longer than the window is a chunk of its own. It is a unit, or several units if it is
+    longer than the longest chunk.
     """
     ends = units(text, unit_chars(finest_chars))
     if vectors is not None and len(vectors) != len(ends):

@@ -1,6 +1,6 @@
 """Preferences between two ends of one chunk: training data of the learned chunker's objective `preference`.
 
-References: "Train the Chunker End-to-End on Question Answering"; SYSTEMS.md, section 3.
+References: "Train the Chunker End-to-End on Question Answering" (Markowitz and Galiya).
 """
 
 from __future__ import annotations

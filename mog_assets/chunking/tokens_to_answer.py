@@ -4,8 +4,7 @@ Chunks are ranked for a question by vector similarity. The tokens to answer are 
 and including the one with the answer. Chunks of other documents, and of other parts of the document, are the same
 distractors for every choice of the answer's chunk.
 
-References: "Optimizing Retrieval Augmented Generation with Learned Chunking" (Markowitz and Galiya); SYSTEMS.md,
-section 3.
+References: "Optimizing Retrieval Augmented Generation with Learned Chunking" (Markowitz and Galiya).
 """
 
 from __future__ import annotations

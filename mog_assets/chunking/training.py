@@ -1,7 +1,7 @@
 """Training of the learned chunker: questions with known answer spans show which chunks would have been best.
 
 References: "Optimizing Retrieval Augmented Generation with Learned Chunking" (Markowitz and Galiya), "Train the Chunker
-End-to-End on Question Answering"; SYSTEMS.md, section 3.
+End-to-End on Question Answering" (Markowitz and Galiya).
 """
 
 from __future__ import annotations
