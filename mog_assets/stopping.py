@@ -24,6 +24,10 @@ from resources.processes import kill_children
 SIGNALS = (signal.SIGINT, signal.SIGTERM)
 # Total seconds for the functions registered with `on_stop`.
 _TIDY_SECONDS = 2.0
+# After that and as many seconds more the process ends, whatever hangs.
+_EXIT_SECONDS = 2.0
+# A signal wakes the main thread only if the kernel chose that thread to receive it.
+_LOOK_SECONDS = 0.25
 
 _on_stop: list[Callable[[], object]] = []
 
@@ -74,9 +78,12 @@ def stoppable(work: Callable[[], None], home: Path, command: str) -> None:
     before = {number: signal.signal(number, note) for number in SIGNALS}
     try:
         threading.Thread(target=contextvars.copy_context().run, args=(do,), name="work", daemon=True).start()
-        number = happened.get()
+        number = _next(happened)
         if number:
             _tidy(happened)
+            last = threading.Timer(_EXIT_SECONDS, os._exit, (128 + number,))
+            last.daemon = True
+            last.start()
             _exit(number, terminal, _made_since(started, home), command)
     finally:
         for each, handler in before.items():
@@ -84,6 +91,13 @@ def stoppable(work: Callable[[], None], home: Path, command: str) -> None:
         os.close(terminal)
     if raised:
         raise raised[0]
+
+
+def _next(happened: SimpleQueue[int]) -> int:
+    """The next signal, or 0 when the work is done."""
+    while True:
+        with suppress(Empty):
+            return happened.get(timeout=_LOOK_SECONDS)
 
 
 def _tidy(happened: SimpleQueue[int]) -> None:

@@ -291,6 +291,7 @@ def test_a_change_during_a_run_is_built_by_a_second_run_after_it(daemon):
     assert daemon.tools().store.read("documents", "fish").manifest.counts["documents"] == 3
 
 
+@pytest.mark.full
 def test_another_code_version_rebuilds_that_asset_and_what_follows_in_every_corpus(daemon, monkeypatch):
     genuine = plan.graph
 

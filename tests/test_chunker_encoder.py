@@ -452,6 +452,7 @@ def write_lines(path, rows):
     path.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
 
 
+@pytest.mark.full
 def test_the_graph_cuts_with_an_encoder(folders, tmp_path, make_project):
     held = sources(4)
     write_lines(tmp_path / "valleys.jsonl", [{"id": s.name[-1], "title": "", "text": s.text} for s in held])

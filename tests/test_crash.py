@@ -336,6 +336,7 @@ def test_second_run_on_one_home_waits_for_the_first(mog, before, after, tmp_path
     assert_repaired(mog, folder, after)
 
 
+@pytest.mark.full
 def test_run_that_cannot_record_what_it_does_says_so_in_a_line(mog, before, after, tmp_path):
     folder = copy_folder(before.folder, tmp_path / "project")
     change(folder)
@@ -346,6 +347,7 @@ def test_run_that_cannot_record_what_it_does_says_so_in_a_line(mog, before, afte
     assert_repaired(mog, folder, after)
 
 
+@pytest.mark.full
 def test_run_on_a_full_disk_says_what_it_wanted_and_the_next_is_whole(mog, before, tmp_path):
     folder = copy_folder(before.folder, tmp_path / "project")
     store = folder / "home/store"

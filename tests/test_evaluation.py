@@ -478,6 +478,7 @@ def bring_up_to_date(settings, force=(), **replaced):
     }
 
 
+@pytest.mark.full
 def test_edit_of_a_document_without_labels_does_not_train_the_router_again(moor, copied):
     path = copied.corpora["moor"].path
     path.write_text(path.read_text(encoding="utf-8").replace("before ten", "before eleven"), encoding="utf-8")
@@ -487,6 +488,7 @@ def test_edit_of_a_document_without_labels_does_not_train_the_router_again(moor,
     assert outcomes["router_paper"].artefact.manifest == moor.outcomes["router_paper"].artefact.manifest
 
 
+@pytest.mark.full
 def test_edit_of_a_document_with_labels_can_train_the_router_again(copied):
     # Without its evidence a question has no label, and the router one question less.
     path = copied.corpora["moor"].path

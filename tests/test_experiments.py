@@ -112,6 +112,7 @@ def test_unknown_experiment_is_named(sample_project):
     assert found.exit_code == 2 and "k_r" in found.stderr and "'kr'" in found.stderr
 
 
+@pytest.mark.full
 def test_results_are_not_told_of_another_configuration(copied_project):
     import yaml
 

@@ -530,6 +530,7 @@ def test_chunks_of_another_encoder_are_encoded_whole_unless_told_otherwise(done)
         seen.clear()
 
 
+@pytest.mark.full
 def test_cells_of_an_interrupted_experiment_are_not_made_again(done, materialise_project, monkeypatch):
     chosen = done.settings.experiments.model_copy(update={"k_r": [3, 8, 16]})
     settings = done.settings.model_copy(update={"experiments": chosen})

@@ -363,6 +363,7 @@ def build(project, materialise, *keys):
 CHUNKS = ("documents", "questions", "sentence_vectors", "chunker", "chunks/level_1")
 
 
+@pytest.mark.full
 def test_the_graph_runs_on_learned_chunks(valleys, materialise_project):
     recomputed = build(valleys, materialise_project)
     assert recomputed["chunker"] == {"epochs trained": 3}

@@ -174,6 +174,7 @@ def watch_errors(page, url):
     return errors
 
 
+@pytest.mark.full
 @pytest.mark.skipif(CHROMIUM is None, reason="chromium is not installed (no `chromium` on PATH)")
 def test_documents_are_materialised_by_clicks(served, browser, tmp_path):
     from playwright.sync_api import expect
