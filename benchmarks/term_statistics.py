@@ -11,9 +11,9 @@ from mog_assets.evaluation.measures import evaluate
 from mog_assets.evaluation.runs import rank_questions
 from mog_assets.evaluation.scores import score
 from mog_assets.questions.sets import load_questions
+from mog_assets.ranking.retrieve import Retrieval
 from mog_assets.retrieval.corpora import Corpora
 from mog_assets.retrieval.methods import parse
-from mog_assets.routing.retrieve import Retrieval
 from mog_assets.tools import Tools
 
 

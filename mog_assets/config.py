@@ -240,6 +240,16 @@ class RouterSettings(SettingsModel):
     validation: float = Field(0.1, gt=0, lt=1)
 
 
+class RankingSettings(SettingsModel):
+    """What `mog` and `mix` are trained on: at most `questions` of each question set.
+
+    A share `validation` of the documents decides when the training of `mog` stops.
+    """
+
+    questions: Count = 4000
+    validation: float = Field(0.1, gt=0, lt=1)
+
+
 class TopicSettings(SettingsModel):
     """BERTopic over the chunks of level 2, or of level 1 if it is the only one.
 
@@ -321,6 +331,7 @@ class Settings(SettingsModel):
     graph: GraphSettings = GraphSettings()
     soft_labels: SoftLabelSettings = SoftLabelSettings()
     router: RouterSettings = RouterSettings()
+    ranking: RankingSettings = RankingSettings()
     topics: TopicSettings = TopicSettings()
     answering: AnsweringSettings = AnsweringSettings()
     llm: LlmSettings = LlmSettings()

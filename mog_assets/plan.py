@@ -13,6 +13,7 @@ from mog_assets.evaluation import assets as evaluation_assets
 from mog_assets.experiments import assets as experiments_assets
 from mog_assets.graph import assets as graph_assets
 from mog_assets.questions import assets as questions_assets
+from mog_assets.ranking import assets as ranking_assets
 from mog_assets.recipe import Recipe, is_fresh
 from mog_assets.retrieval import assets as retrieval_assets
 from mog_assets.routing import assets as routing_assets
@@ -29,6 +30,7 @@ _STAGES = (
     graph_assets,
     topics_assets,
     routing_assets,
+    ranking_assets,
     answering_assets,
     evaluation_assets,
     experiments_assets,

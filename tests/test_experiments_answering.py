@@ -28,8 +28,8 @@ from mog_assets.experiments.assets import findings, offered
 from mog_assets.experiments.contexts import place
 from mog_assets.experiments.lab import Lab
 from mog_assets.questions.sets import load_questions
+from mog_assets.ranking.retrieve import Retrieval
 from mog_assets.retrieval.corpora import Corpora
-from mog_assets.routing.retrieve import Retrieval
 from mog_assets.tools import Tools
 from mog_assets.topics.assign import read_topics
 from resources.errors import MogError

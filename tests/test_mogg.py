@@ -15,13 +15,13 @@ from mog_assets.evaluation.measures import evaluate
 from mog_assets.graph.neighbourhoods import open_neighbourhoods
 from mog_assets.graph.search import Neighbourhoods
 from mog_assets.questions.sets import Evidence, Question
+from mog_assets.ranking.retrieve import Retrieval
 from mog_assets.retrieval.bm25 import Bm25Index, TermCounts, statistics
 from mog_assets.retrieval.corpora import Corpora
 from mog_assets.retrieval.methods import parse
 from mog_assets.retrieval.mix import candidates, emit, ranked
 from mog_assets.retrieval.search import Hits
 from mog_assets.retrieval.tokens import query_terms
-from mog_assets.routing.retrieve import Retrieval
 from mog_assets.serving import search
 from mog_assets.tools import Tools
 

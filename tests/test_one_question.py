@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 from test_incremental import IN_MEMORY, two_corpora
 
+from mog_assets.ranking.retrieve import Retrieval
 from mog_assets.retrieval.methods import Method
-from mog_assets.routing.retrieve import Retrieval
 from resources.encoder import Encoder, EncoderSettings
 
 QUESTIONS = [

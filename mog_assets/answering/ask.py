@@ -18,8 +18,8 @@ from mog_assets.answering.retrieve import given, retrieve_by, texts
 from mog_assets.answering.roles import Asked, Roles
 from mog_assets.answering.rows import AnswerRow
 from mog_assets.questions.sets import Question
+from mog_assets.ranking.retrieve import Retrieval
 from mog_assets.retrieval.controls import gold_passages, random_passages
-from mog_assets.routing.retrieve import Retrieval
 from mog_assets.tools import Tools
 from resources.chat import RequestFailed
 from resources.errors import MogError

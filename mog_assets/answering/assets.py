@@ -16,8 +16,8 @@ from mog_assets.answering.roles import Asked, Usage
 from mog_assets.answering.rows import AnswerRow, answer_table, read_answers
 from mog_assets.config import Settings
 from mog_assets.questions.sets import Question, load_questions
+from mog_assets.ranking.retrieve import Retrieval, needs
 from mog_assets.recipe import Recipe, Work
-from mog_assets.routing.retrieve import Retrieval, needs
 from mog_assets.tools import Tools
 from resources.errors import MogError
 from resources.store import Artefact

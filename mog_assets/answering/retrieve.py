@@ -9,9 +9,9 @@ import numpy as np
 
 from mog_assets.answering.answerers import Retrieve, Retrieved
 from mog_assets.answering.roles import Passage
+from mog_assets.ranking.retrieve import Retrieval
 from mog_assets.retrieval.corpora import Corpora
 from mog_assets.retrieval.methods import Method, Passages
-from mog_assets.routing.retrieve import Retrieval
 
 # Separates the spans of one passage.
 _GAP = " … "

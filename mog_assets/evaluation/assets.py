@@ -22,11 +22,12 @@ from mog_assets.evaluation.report import Report, environment, render
 from mog_assets.evaluation.runs import rank_questions, read_runs, write_runs
 from mog_assets.evaluation.scores import leaderboard, score
 from mog_assets.questions.sets import Question, load_questions
+from mog_assets.ranking.retrieve import Retrieval, needs
 from mog_assets.recipe import Recipe, Work
 from mog_assets.retrieval.methods import Method, check_trained, default_methods, parse
 from mog_assets.routing import router
 from mog_assets.routing.families import Family, families
-from mog_assets.routing.retrieve import Needs, Retrieval, needs
+from mog_assets.routing.retrieve import Needs
 from mog_assets.significance import by_document, shift
 from resources.store import digest
 

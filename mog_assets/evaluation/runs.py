@@ -11,10 +11,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from mog_assets.questions.sets import Question
+from mog_assets.ranking.retrieve import Retrieval
 from mog_assets.retrieval.controls import gold_passages, random_passages
 from mog_assets.retrieval.corpora import Corpora
 from mog_assets.retrieval.methods import Method, Passages, cut
-from mog_assets.routing.retrieve import Retrieval
 
 _TEXT = pa.dictionary(pa.int32(), pa.string())
 SCHEMA = pa.schema(

@@ -16,9 +16,9 @@ from mog_assets.config import EncoderSettings, QuestionSetSettings, Settings
 from mog_assets.experiments.catalogue import EXPERIMENTS
 from mog_assets.experiments.lab import STATISTICS, Experiment, Findings, Lab, NothingToMeasure
 from mog_assets.experiments.results import Project, Told, verdicts
+from mog_assets.ranking.retrieve import Retrieval
 from mog_assets.recipe import Recipe, Work
 from mog_assets.retrieval.corpora import Encode
-from mog_assets.routing.retrieve import Retrieval
 from mog_assets.tools import Tools
 from resources.encoder import Encoder
 from resources.errors import MogError

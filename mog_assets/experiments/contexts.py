@@ -22,9 +22,9 @@ from mog_assets.config import Settings
 from mog_assets.evaluation.answers import mark
 from mog_assets.experiments.lab import Lab, about
 from mog_assets.questions.sets import Question
+from mog_assets.ranking.retrieve import needs
 from mog_assets.retrieval.corpora import Corpora
 from mog_assets.retrieval.methods import Method, Passages, parse
-from mog_assets.routing.retrieve import needs
 from resources.errors import MogError
 
 # Number of questions that advance together.

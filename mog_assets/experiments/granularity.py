@@ -27,8 +27,8 @@ from mog_assets.experiments.lab import (
     score_rows,
     told,
 )
+from mog_assets.ranking.retrieve import Retrieval, needs
 from mog_assets.retrieval.methods import Passages, default_methods, parse
-from mog_assets.routing.retrieve import Retrieval, needs
 from mog_assets.significance import RESAMPLES, by_document, ends, resampled_means
 
 

@@ -21,9 +21,9 @@ from mog_assets.evaluation.measures import evaluate
 from mog_assets.evaluation.runs import run_table
 from mog_assets.evaluation.scores import compare, interval, on_documents, p_said, p_text
 from mog_assets.questions.sets import Question, load_questions
+from mog_assets.ranking.retrieve import Retrieval
 from mog_assets.retrieval.corpora import Encode, Read, Vectors
 from mog_assets.retrieval.methods import Passages, cut
-from mog_assets.routing.retrieve import Retrieval
 from mog_assets.significance import least_p
 from resources.errors import MogError
 

@@ -23,11 +23,11 @@ from mog_assets.experiments.lab import (
     difference_text,
     score_rows,
 )
+from mog_assets.ranking.retrieve import Retrieval, needs
 from mog_assets.retrieval.corpora import Corpora, Encode
 from mog_assets.retrieval.methods import LevelChunks, Method, Passages, Ranker, parse
 from mog_assets.retrieval.search import DenseSearcher, Hits, HybridSearcher, Remembering, Searcher
 from mog_assets.retrieval.vectors import bucket_texts, pool
-from mog_assets.routing.retrieve import Retrieval, needs
 
 # Scores in memory at once: 256 MB.
 _PRODUCTS = 1 << 26

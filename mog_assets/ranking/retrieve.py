@@ -5,6 +5,7 @@ Everything that asks for passages goes through `Retrieval.open`: commands, asset
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -19,6 +20,7 @@ from mog_assets.ranking.gold import ordered
 from mog_assets.ranking.models import Asked
 from mog_assets.retrieval.methods import Method, Passages
 from mog_assets.routing import retrieve as routed
+from mog_assets.routing.retrieve import Needs
 
 # Key of the model of each learned ranking.
 MODELS = {"mog": "router", "mix": "mix"}
@@ -38,6 +40,18 @@ def finest(settings: Settings) -> list[int]:
 def fused(found: Candidates) -> np.ndarray:
     """Score of every candidate without training: the sum of what the experts of all levels give it, each in 0 … 1."""
     return found.relative.sum(axis=1)
+
+
+def needs(methods: Sequence[Method], settings: Settings) -> Needs:
+    """The assets that some methods need for ranking."""
+    others = routed.needs([method for method in methods if not method.ranking], settings)
+    rankings = [method.kind for method in methods if method.ranking]
+    if not rankings:
+        return others
+    indexes = [f"{kind}/level_{level}" for kind in ("bm25", "embeddings") for level in settings.level_range]
+    per_corpus = dict.fromkeys(("documents", "chunks/level_1", "tokens", *indexes, *others.per_corpus))
+    models_of = [MODELS[kind] for kind in dict.fromkeys(rankings) if kind in MODELS]
+    return Needs(tuple(per_corpus), (*others.shared, *models_of))
 
 
 @dataclass(frozen=True)

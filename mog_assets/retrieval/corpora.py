@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
@@ -106,6 +107,28 @@ class Corpora:
     def bm25(self, level: int) -> list[Bm25Index]:
         """BM25 indexes of a level, per corpus."""
         found: list[Bm25Index] = self._once(("bm25", level), lambda: self.weighted(self.counts(level)))
+        return found
+
+    @cached_property
+    def titles(self) -> list[Bm25Index]:
+        """Indexes of the terms of titles, per corpus: a term weighs more if fewer titles of all corpora have it."""
+        from scipy import sparse
+
+        stored = [self.read("tokens", name) for name in self.names]
+        terms = [load_terms(artefact.path("terms.parquet")) for artefact in stored]
+        counts = [sparse.load_npz(artefact.path("titles.npz")).tocsc() for artefact in stored]
+        total, frequencies = sum(part.shape[0] for part in counts), Counter[str]()
+        for own, part in zip(terms, counts, strict=True):
+            in_titles = np.diff(part.indptr)
+            used = np.flatnonzero(in_titles)
+            frequencies.update({own[i]: int(in_titles[i]) for i in used})
+        found = []
+        for own, part in zip(terms, counts, strict=True):
+            df = np.array([frequencies[term] for term in own], np.float64)
+            weights = np.log1p((total - df + 0.5) / (df + 0.5)).astype(np.float32)
+            found.append(
+                Bm25Index.of(own, np.repeat(weights, np.diff(part.indptr)), part.indices, part.indptr, part.shape[0])
+            )
         return found
 
     def _once(self, key: Any, make: Callable[[], Any]) -> Any:

@@ -1,6 +1,7 @@
 """Methods by name, and the passages each of them ranks.
 
-A method is written `[retriever:]name[+topics]`, e.g. `mog-paper`, `fused-paper-2`, `hybrid:mog-paper`, `mogg+topics`;
+`fused`, `mog` and `mix` rank pieces by what all retrievers say of all levels (see `mog_assets.ranking`). Others are
+written `[retriever:]name[+topics]`, e.g. `mog-paper`, `fused-paper-2`, `hybrid:mog-paper`, `mogg+topics`;
 without a retriever, the configured one is used. `medrag` stands for `fixed-2`, `dense-2` for `dense:fixed-2`. The
 suffix `-paper` marks rankings exactly as in the paper (Zhong et al. 2024). Methods of the sentence graph (`hop-0` …,
 `mogg`, `mogg-uniform`) retrieve by BM25, as in the paper. The controls `random` and `gold` do not search: they give the
@@ -33,8 +34,10 @@ _PATTERN = re.compile(
 _LEVELLED = ("fixed", "fused-paper", "hop")
 _GRAPH = ("hop", "mogg", "mogg-uniform")
 CONTROLS = ("random", "gold")
+# Rankings over the exact scores of all experts; all but the first are trained.
+RANKINGS = ("fused", "mog", "mix")
 # Every value of `Method.kind`.
-KINDS = ("fixed", "fused-paper", "mog-paper", "oracle-paper", *_GRAPH, *CONTROLS)
+KINDS = (*RANKINGS, "fixed", "fused-paper", "mog-paper", "oracle-paper", *_GRAPH, *CONTROLS)
 
 # Context lengths, in characters, at which evidence recall is measured.
 CONTEXTS = (1000, 2000, 4000, 8000)
@@ -49,10 +52,10 @@ class Method:
     """How passages are ranked.
 
     Attributes:
-        retriever: None for a control, which does not search.
-        kind: One granularity alone (`fixed`, `hop`), all with equal weights (`fused-paper`, `mogg-uniform`), or with
-            those of a router (`mog-paper`, `mogg`) or of the soft labels (`oracle-paper`); or a control (`random`,
-            `gold`).
+        retriever: None for a ranking, which uses all, and for a control, which does not search.
+        kind: A ranking of pieces (`fused`, `mog`, `mix`); one granularity alone (`fixed`, `hop`), all with equal
+            weights (`fused-paper`, `mogg-uniform`), or with those of a router (`mog-paper`, `mogg`) or of the soft
+            labels (`oracle-paper`); or a control (`random`, `gold`).
         level: Granularity of the passages, from 1, the finest (level 1, 0 hops); None if the weights choose it.
         topics: Whether passages are limited to the question's topic.
     """
@@ -71,6 +74,16 @@ class Method:
     def within(self, topics: bool) -> Method:
         """The same method, within topics or not."""
         return replace(self, name=self.name.removesuffix("+topics") + ("+topics" if topics else ""), topics=topics)
+
+    @property
+    def ranking(self) -> bool:
+        """Whether it ranks pieces by all experts."""
+        return self.kind in RANKINGS
+
+    @property
+    def trained(self) -> bool:
+        """Whether it needs a model that is trained on questions."""
+        return self.routed or self.kind in RANKINGS[1:]
 
     @property
     def routed(self) -> bool:
@@ -96,7 +109,7 @@ def parse(name: str, settings: Settings) -> Method:
     """
     default, levels, hops = settings.retriever, settings.levels, settings.graph.hops
     text = re.sub(r"^dense-(\d+)", r"dense:fixed-\1", name.strip())
-    if text in CONTROLS:
+    if text in (*RANKINGS, *CONTROLS):
         return Method(text, None, text, None)
     match = _PATTERN.fullmatch(text)
     if match:
@@ -110,10 +123,11 @@ def parse(name: str, settings: Settings) -> Method:
             full = _canonical(kind, number, retriever, default) + ("+topics" if topics else "")
             level = int(number) + (kind == "hop") if number else None
             return Method(full, retriever, kind, level, topics)
-    known = f"fixed-1..{levels}, fused-paper-1..{levels}, mog-paper, oracle-paper, dense-1..{levels}, medrag"
+    papers = f"fused-paper-1..{levels}, mog-paper, oracle-paper"
+    known = f"{', '.join(RANKINGS)}, fixed-1..{levels}, {papers}, dense-1..{levels}, medrag"
     raise ConfigError(
-        f"method: expected one of {known}, hop-0..{hops}, mogg, mogg-uniform, or one of the first four with a "
-        f"retriever prefix (hybrid:mog-paper), any of them with the suffix +topics, or {' or '.join(CONTROLS)}, "
+        f"method: expected one of {known}, hop-0..{hops}, mogg, mogg-uniform, or one of those of levels with a "
+        f"retriever prefix (hybrid:mog-paper), any of these with the suffix +topics, or {' or '.join(CONTROLS)}, "
         f"got {name!r}"
     )
 
@@ -126,7 +140,7 @@ def _canonical(kind: str, number: str | None, retriever: str, default: str) -> s
 
 
 def check_trained(key: str, method: Method, settings: Settings) -> None:
-    """Reject a method that needs a router in a project that cannot train one.
+    """Reject a method that needs training in a project that has no questions for it.
 
     Args:
         key: Name of the option or setting.
@@ -134,25 +148,20 @@ def check_trained(key: str, method: Method, settings: Settings) -> None:
         settings: Of the project.
 
     Raises:
-        ConfigError: the method needs a router; the message names an alternative.
+        ConfigError: the method needs training; the message names an alternative.
     """
-    if method.routed and not settings.trains_routers:
-        plain = "mogg-uniform" if method.graph else equal_weights(settings).name
+    if method.trained and not settings.trains_routers:
+        plain = "mogg-uniform" if method.graph else RANKINGS[0]
         raise ConfigError(
-            f"{key}: {method.name!r} needs a trained router, and no question set of this project has a train split: "
+            f"{key}: {method.name!r} needs training, and no question set of this project has a train split: "
             f"name one under question_sets.NAME.train and run `mog run`, or use {plain!r}, which needs no training"
         )
-
-
-def equal_weights(settings: Settings) -> Method:
-    """The method that needs no training: all levels with equal weights, passages of the finest."""
-    return parse("fused-paper-1", settings)
 
 
 def default_methods(settings: Settings) -> list[str]:
     """All with the default retriever; fixed, fused-paper and mog-paper with the others; some within topics."""
     level_names = [f"{kind}-{level}" for kind in ("fixed", "fused-paper") for level in settings.level_range]
-    names = [*level_names, "mog-paper", "oracle-paper"]
+    names = [*RANKINGS, *level_names, "mog-paper", "oracle-paper"]
     for retriever in RETRIEVERS:
         if retriever != settings.retriever:
             names += [f"{retriever}:{name}" for name in [*level_names, "mog-paper"]]

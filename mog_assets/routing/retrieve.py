@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property, partial
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 
@@ -90,7 +90,7 @@ class Retrieval:
     @classmethod
     def open(
         cls, tools: Tools, read: Read, corpora: Sequence[str], queries: Sequence[str] = (), keep: bool = False
-    ) -> Retrieval:
+    ) -> Self:
         """Open the artefacts of the graph for retrieval; used by the command, by assets and by experiments.
 
         Args:
@@ -106,9 +106,9 @@ class Retrieval:
         opened = Corpora.open(read, tools.settings, corpora, keep)
         return cls(opened, queries, tools.encoder.encode, lambda: tools.encoder.fingerprint, tools.qdrant)
 
-    def again(self, queries: Sequence[str]) -> Retrieval:
+    def again(self, queries: Sequence[str]) -> Self:
         """The same for other questions."""
-        return Retrieval(self.corpora, queries, self.encode, self.encoder, self.vector_store, self.opened)
+        return type(self)(self.corpora, queries, self.encode, self.encoder, self.vector_store, self.opened)
 
     @cached_property
     def vectors(self) -> np.ndarray:
@@ -116,7 +116,8 @@ class Retrieval:
         return self.encode(self.queries)
 
     @cached_property
-    def _terms(self) -> list[list[str]]:
+    def terms(self) -> list[list[str]]:
+        """Terms of the questions."""
         return query_terms(self.queries)
 
     @property
@@ -216,7 +217,7 @@ class Retrieval:
             corpora, wanted = self.corpora, self.topics[0] if topics else None
             made: Searcher
             if retriever == "bm25":
-                made = Bm25Searcher(self._terms, corpora.bm25, corpora.starts, wanted, self._chunk_topics)
+                made = Bm25Searcher(self.terms, corpora.bm25, corpora.starts, wanted, self._chunk_topics)
             elif retriever == "dense":
                 find = partial(corpora.nearest, self.vector_store, topics=wanted)
                 made = DenseSearcher(self.vectors, find, corpora.starts)
@@ -228,11 +229,11 @@ class Retrieval:
 
     def _graph_searcher(self, topics: bool) -> Searcher:
         around = self.neighbourhoods
-        distinct = sorted({term for query in self._terms for term in query})
+        distinct = sorted({term for query in self.terms for term in query})
         wanted = self.topics[0] if topics else None
         return Remembering(
             Bm25Searcher(
-                self._terms, lambda hop: around.bm25(hop, distinct), around.starts, wanted, lambda _: self._node_topics
+                self.terms, lambda hop: around.bm25(hop, distinct), around.starts, wanted, lambda _: self._node_topics
             )
         )
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -15,9 +16,9 @@ from mog_assets.answering.roles import Asked
 from mog_assets.answering.rows import AnswerRow
 from mog_assets.config import Settings
 from mog_assets.questions.sets import Question
-from mog_assets.retrieval.methods import Method, check_trained, equal_weights, parse
+from mog_assets.ranking.retrieve import Retrieval
+from mog_assets.retrieval.methods import Method, check_trained, parse
 from mog_assets.routing.families import families
-from mog_assets.routing.retrieve import ROUTERS, Retrieval
 from mog_assets.tools import Tools
 from resources.errors import ConfigError
 from resources.store import Store
@@ -49,12 +50,13 @@ class SearchResult:
 
 
 def chosen(settings: Settings, store: Store) -> tuple[Method, str]:
-    """The method that `auto` selects, and why: `mog-paper` with a trained router, else levels with equal weights."""
-    if not settings.trains_routers:
-        return equal_weights(settings), "all levels have equal weights, because no question set has a train split"
-    if store.find(ROUTERS["mog-paper"]) is None:
-        return equal_weights(settings), "all levels have equal weights, because no router is trained yet: run `mog run`"
-    return parse("mog-paper", settings), "the trained router weights the levels"
+    """The method that `auto` selects, and why; see `ranking.choice`.
+
+    Raises:
+        MissingArtefact: no method has been chosen yet.
+    """
+    stored = json.loads(store.read("method").path("method.json").read_bytes())
+    return parse(stored["method"], settings), stored["why"]
 
 
 def find(settings: Settings, question: str, method_name: str, k: int, names: Sequence[str]) -> SearchResult:
