@@ -1,0 +1,166 @@
+"""Candidates, features, passages and the choice, against their definitions."""
+
+import numpy as np
+import pandas as pd
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from mog_assets.chunking.chunks import Layout
+from mog_assets.evaluation.measures import evaluate
+from mog_assets.questions.sets import Evidence, Question
+from mog_assets.ranking.candidates import Candidates, best
+from mog_assets.ranking.choice import choose
+from mog_assets.ranking.features import Components, _ranks
+from mog_assets.ranking.gold import Gold, fixed_order, ordered
+from mog_assets.ranking.passages import passages
+
+
+def layout_of(sizes):
+    """One document per list of sizes of its pieces."""
+    offsets = np.cumsum([0, *map(len, sizes)])
+    spans = []
+    for own in sizes:
+        ends = np.cumsum(own)
+        spans += zip((ends - own).tolist(), ends.tolist(), strict=True)
+    return Layout("", [f"d{i}" for i in range(len(sizes))], offsets, np.array(spans, np.int64).reshape(-1, 2))
+
+
+SIZES = st.lists(st.lists(st.integers(1, 700), min_size=1, max_size=6), min_size=1, max_size=4)
+
+
+@given(st.lists(st.lists(st.integers(-2, 4), min_size=6, max_size=6), min_size=1, max_size=4), st.integers(0, 8))
+def test_the_best_are_the_greatest_and_of_equal_ones_the_first(rows, k):
+    scores = np.array(rows, np.float32)
+    for own, mask in zip(rows, best(scores, k), strict=True):
+        wanted = sorted(range(6), key=lambda i: (-own[i], i))[:k]
+        assert np.flatnonzero(mask).tolist() == sorted(i for i in wanted if own[i] > 0)
+
+
+@given(st.data())
+def test_a_rank_is_the_number_of_greater_scores_in_the_group(data):
+    groups = sorted(data.draw(st.lists(st.integers(0, 3), min_size=1, max_size=20)))
+    numbers = st.floats(-3, 3, width=32).map(lambda x: round(x, 1))
+    scores = np.array(data.draw(st.lists(numbers, min_size=len(groups), max_size=len(groups))), np.float32)[:, None]
+    group = np.array(groups)
+    wanted = [((group == g) & (scores[:, 0] > s)).sum() for g, s in zip(groups, scores[:, 0], strict=True)]
+    assert _ranks(scores, group)[:, 0].tolist() == wanted
+
+
+@given(SIZES, st.data())
+def test_recall_of_an_order_is_that_of_the_measures(sizes, data):
+    layout = layout_of(sizes)
+    pieces = np.array(sorted(data.draw(st.sets(st.integers(0, layout.count(1) - 1), min_size=1))))
+    evidence = []
+    for _ in range(data.draw(st.integers(1, 3))):
+        document = data.draw(st.integers(0, len(sizes) - 1))
+        start = data.draw(st.integers(0, sum(sizes[document]) - 1))
+        end = data.draw(st.integers(start + 1, sum(sizes[document])))
+        evidence.append(Evidence("c", f"d{document}", start, end))
+    question = Question("q", "?", "", "test", evidence=tuple(evidence))
+    scores = np.array(data.draw(st.lists(st.integers(0, 5), min_size=len(pieces), max_size=len(pieces))), float)
+    found = candidates_of(layout, pieces, scores)
+    position = {("c", f"d{i}"): i for i in range(len(sizes))}
+    order = ordered(found, scores)
+    own = Gold.located(found, [question], layout, position).recall(order)
+
+    spans, document = layout.spans[pieces[order]], layout.document_of[pieces[order]]
+    runs = pd.DataFrame(
+        {
+            "question_set": "s",
+            "split": "test",
+            "question": "q",
+            "method": "m",
+            "rank": np.arange(len(order)) + 1,
+            "corpus": "c",
+            "doc": [f"d{i}" for i in document],
+            "start": spans[:, 0],
+            "end": spans[:, 1],
+            "tokens": 1,
+        }
+    )
+    assert own[0] == pytest.approx(evaluate(runs, {"s": [question]}, 2)["ER"][0])
+
+
+def candidates_of(layout, pieces, scores):
+    document = layout.document_of[pieces]
+    sizes = np.diff(layout.spans[pieces], axis=1)[:, 0]
+    place = [pieces - layout.offsets[document], np.diff(layout.offsets)[document], sizes]
+    return Candidates(
+        np.zeros(len(pieces), np.int64),
+        pieces,
+        np.asarray(scores, np.float32)[:, None],
+        np.zeros((len(pieces), 2, 1), np.float32),
+        np.stack(place, axis=1).astype(np.int32),
+        np.zeros((1, 1, 2), np.float32),
+    )
+
+
+def test_a_level_is_ordered_chunk_by_chunk_and_read_in_order():
+    layout = layout_of([[100, 100, 100, 100]])
+    found = candidates_of(layout, np.arange(4), np.zeros(4))
+    chunk = layout.containing(np.arange(4), 2)
+    assert fixed_order(found, chunk, [np.array([1.0, 1.0, 2.0, 2.0])]).tolist() == [2, 3, 0, 1]
+
+
+@given(SIZES, st.data())
+def test_passages_hold_each_taken_piece_once_in_contiguous_text(sizes, data):
+    layout = layout_of(sizes)
+    ranked = np.array(data.draw(st.permutations(range(layout.count(1)))))
+    budget = data.draw(st.integers(1, 3000))
+    found = passages(np.zeros(len(ranked), np.int64), ranked, -np.arange(len(ranked), dtype=float), layout, budget)
+    held = [
+        set(zip([document] * (end - start), range(start, end), strict=True))
+        for document, start, end in zip(found.document.tolist(), found.start.tolist(), found.end.tolist(), strict=True)
+    ]
+    every = set().union(*held)
+    assert len(every) == sum(map(len, held))
+    length = np.cumsum(np.diff(layout.spans[ranked], axis=1)[:, 0])
+    count = max(int((length <= budget).sum()), 1)
+    wanted = set()
+    for piece in ranked[:count].tolist():
+        start, end = layout.spans[piece].tolist()
+        wanted |= {(int(layout.document_of[piece]), at) for at in range(start, end)}
+    assert every == wanted
+    # Neighbours are joined, and passages stand in the order of their best piece.
+    places = set(zip(found.document.tolist(), found.start.tolist(), strict=True))
+    assert not places & set(zip(found.document.tolist(), found.end.tolist(), strict=True))
+    assert found.rank.tolist() == list(range(len(found.rank)))
+    assert (np.diff(found.score) < 0).all()
+
+
+@given(SIZES, st.data(), st.integers(1, 4))
+def test_k_passages_are_at_most_k(sizes, data, k):
+    layout = layout_of(sizes)
+    ranked = np.array(data.draw(st.permutations(range(layout.count(1)))))
+    found = passages(np.zeros(len(ranked), np.int64), ranked, np.zeros(len(ranked)), layout, k=k)
+    assert 1 <= len(found.rank) <= k
+
+
+def test_components_are_the_same_whatever_sign_the_library_gives():
+    vectors = np.random.default_rng(0).normal(size=(60, 20)).astype(np.float32)
+    axes = Components.of(vectors).axes
+    assert (axes[np.abs(axes).argmax(axis=0), np.arange(axes.shape[1])] > 0).all()
+
+
+DOCUMENTS = [f"d{i // 3}" for i in range(120)]
+
+
+def recalls(**means):
+    noise = np.random.default_rng(0).normal(0, 0.05, 120)
+    return {name: np.clip(mean + noise * (i + 1) % 0.1, 0, 1) for i, (name, mean) in enumerate(means.items())}
+
+
+def test_a_trained_ranking_is_used_where_it_is_significantly_better():
+    chosen = choose(recalls(fused=0.6, **{"dense-2": 0.61}, mog=0.7, mix=0.8), ("mog", "mix"), DOCUMENTS, 0)
+    assert chosen.method == "mix" and "0.8" in chosen.why and chosen.rows[0]["method"] == "mix"
+
+
+def test_a_trained_ranking_that_is_not_better_is_not_used():
+    chosen = choose(recalls(fused=0.6, **{"dense-2": 0.5}, mog=0.5, mix=0.3), ("mog", "mix"), DOCUMENTS, 0)
+    assert chosen.method == "fused" and "no trained ranking" in chosen.why
+
+
+def test_a_fixed_level_that_is_significantly_better_is_used():
+    chosen = choose(recalls(fused=0.5, **{"dense-2": 0.8}, mog=0.6, mix=0.7), ("mog", "mix"), DOCUMENTS, 0)
+    assert chosen.method == "dense-2"
