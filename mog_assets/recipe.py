@@ -86,7 +86,7 @@ class Recipe:
     pool: str | None = None
 
     def made_of(self, corpus: str | None, tools: Tools) -> dict[str, str]:
-        """What decides its content beside its inputs: versions of its code, its settings and its files outside."""
+        """What decides its content beside its inputs: parts of `fingerprint`, to say which of them has changed."""
         source = self.source(tools.settings, corpus)
         return {"code": self.version, "settings": digest(self.settings(tools)), "files": digest(source)}
 

@@ -24,8 +24,8 @@ from resources.processes import kill_children
 SIGNALS = (signal.SIGINT, signal.SIGTERM)
 # Total seconds for the functions registered with `on_stop`.
 _TIDY_SECONDS = 2.0
-# After that and as many seconds more the process ends, whatever hangs.
-_EXIT_SECONDS = 2.0
+# After so many more the process ends, whatever hangs.
+_EXIT_SECONDS = 1.0
 # A signal wakes the main thread only if the kernel chose that thread to receive it.
 _LOOK_SECONDS = 0.25
 

@@ -264,6 +264,15 @@ def write_documents():
     return write
 
 
+@pytest.fixture(scope="module")
+def chromium():
+    """A browser."""
+    from browser import opened
+
+    with opened() as browser:
+        yield browser
+
+
 @pytest.fixture
 def start_dagster(tmp_path):
     """Starts `dagster dev` on the repository's workspace; gives URL, process and log. It ends with all it started."""

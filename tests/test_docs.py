@@ -114,7 +114,8 @@ def test_every_yaml_on_a_page_is_a_configuration(page):
     for body in blocks(page, "yaml"):
         raw = yaml.safe_load(body)
         corpora = {name: {"path": "here"} for q in raw.get("question_sets", {}).values() for name in q["corpora"]}
-        config.Settings.model_validate({"corpora": corpora or {"here": {"path": "here"}}, **raw})
+        settings = config.Settings.model_validate({"corpora": corpora or {"here": {"path": "here"}}, **raw})
+        assert raw.keys() <= settings.model_fields_set
 
 
 def test_the_site_builds_and_every_link_between_pages_leads_somewhere(tmp_path):

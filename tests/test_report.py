@@ -11,7 +11,7 @@ from datetime import UTC, datetime
 import numpy as np
 import pandas as pd
 import pytest
-from test_ui_command import CHROMIUM, FLAGS, watch_errors
+from browser import watch_errors
 
 from mog_assets.evaluation import browse, history
 from mog_assets.evaluation.measures import evaluate, headline_measures
@@ -326,17 +326,6 @@ def test_passage_far_down_is_shown_where_it_holds_the_evidence():
 
 
 # In a browser
-
-
-@pytest.fixture(scope="module")
-def chromium():
-    if CHROMIUM is None:
-        pytest.skip("chromium is not installed (no `chromium` on PATH)")
-    playwright = pytest.importorskip("playwright.sync_api", reason="the Python package playwright is not installed")
-    with playwright.sync_playwright() as driver:
-        opened = driver.chromium.launch(executable_path=CHROMIUM, args=FLAGS)
-        yield opened
-        opened.close()
 
 
 @pytest.fixture

@@ -18,22 +18,13 @@ import zipfile
 from pathlib import Path
 
 import pytest
+from browser import watch_errors
 from conftest import VARIABLES
 
 from mog_assets import config, runner
 from resources.store import Store
 
 ROOT = Path(__file__).resolve().parent.parent
-CHROMIUM = shutil.which("chromium")
-FLAGS = [
-    "--no-sandbox",
-    "--disable-gpu",
-    "--disable-quic",
-    "--no-first-run",
-    "--disable-background-networking",
-    "--disable-component-update",
-    "--disable-sync",
-]
 START_SECONDS, END_SECONDS = 240, 30
 CLICK_MS = 15_000
 RUN_MS = 180_000
@@ -139,15 +130,6 @@ def test_it_serves_the_graph_without_a_sign_up(served):
     assert shown == {"shouldShowNux": False, "workspaceOrError": {"locationEntries": [{"name": "mog-assets"}]}}
 
 
-@pytest.fixture
-def browser():
-    playwright = pytest.importorskip("playwright.sync_api", reason="the Python package playwright is not installed")
-    with playwright.sync_playwright() as driver:
-        opened = driver.chromium.launch(executable_path=CHROMIUM, args=FLAGS)
-        yield opened
-        opened.close()
-
-
 @contextlib.contextmanager
 def screenshot_on_failure(page, path):
     try:
@@ -159,30 +141,14 @@ def screenshot_on_failure(page, path):
         raise
 
 
-def watch_errors(page, url):
-    """Errors of the page's scripts, as they come. Failed requests to other hosts are not the page's."""
-    errors = []
-
-    def on_console(message):
-        source = message.location.get("url", "")
-        outside = source.startswith("http") and not source.startswith(url)
-        if message.type == "error" and not outside:
-            errors.append(f"{source}: {message.text}")
-
-    page.on("console", on_console)
-    page.on("pageerror", lambda error: errors.append(str(error)))
-    return errors
-
-
 @pytest.mark.full
-@pytest.mark.skipif(CHROMIUM is None, reason="chromium is not installed (no `chromium` on PATH)")
-def test_documents_are_materialised_by_clicks(served, browser, tmp_path):
+def test_documents_are_materialised_by_clicks(served, chromium, tmp_path):
     from playwright.sync_api import expect
 
     served.until(served.answers)
     store = Store(served.folder / "home")
     assert store.find("documents", "garden") is None
-    page = browser.new_page(viewport={"width": 1600, "height": 1000})
+    page = chromium.new_page(viewport={"width": 1600, "height": 1000})
     page.set_default_timeout(CLICK_MS)
     expect.set_options(timeout=CLICK_MS)
     errors = watch_errors(page, served.url)
@@ -244,7 +210,10 @@ def test_dagster_ends_when_it_is_killed(tmp_path):
         started.until(started.descendants)
         started.process.kill()
         started.process.wait()
-        started.until(lambda: not started.descendants(), END_SECONDS)
+        deadline = time.monotonic() + END_SECONDS
+        while started.descendants() and time.monotonic() < deadline:
+            time.sleep(0.1)
+        assert started.descendants() == set()
     finally:
         started.end()
 
