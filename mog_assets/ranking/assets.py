@@ -19,7 +19,7 @@ from mog_assets.ranking.features import Components
 from mog_assets.ranking.gold import Gold, ordered
 from mog_assets.ranking.models import Asked
 from mog_assets.ranking.retrieve import Retrieval, expert_names, finest, fused
-from mog_assets.ranking.training import FOLDS, Examples, drawn, fixed_recalls
+from mog_assets.ranking.training import FOLDS, Examples, drawn, fixed_recalls, part_of
 from mog_assets.recipe import Recipe, Work
 from mog_assets.significance import by_document, permutation_p
 from mog_assets.tensors import decode, encode
@@ -27,8 +27,8 @@ from resources.errors import MogError
 from resources.store import Artefact, digest
 
 GROUP = "ranking"
-# Training questions of a question set are found and stored in so many files.
-PARTS = 8
+# Training questions of a question set are stored in so many files, those about a document in one.
+PARTS = 16
 # With fewer questions or documents nothing is learned, and nothing can be shown to be better.
 FEWEST, FEWEST_DOCUMENTS = 20, 5
 _ARRAYS = tuple(field.name for field in fields(Candidates))
@@ -40,29 +40,31 @@ def build_candidates(work: Work) -> None:
     settings = work.settings
     stored = work.input("questions")
     versions = [work.input(key, c).manifest.version for key in work.recipe.deps[1:] for c in settings.corpora]
-    rows = []
+    rows, count = [], 0
     for name, question_set in settings.question_sets.items():
         loaded = load_questions(stored.path(f"{name}.parquet"), question_set.train) if question_set.train else []
         questions = drawn([q for q in loaded if q.evidence], settings.ranking.questions)
         opened: list[Retrieval] = []
         with work.progress(len(questions), "questions") as advance:
             for number in range(PARTS):
-                own = questions[number::PARTS]
+                own = [q for q in questions if part_of(q.document, PARTS) == number]
                 asked = [[q.id, q.question, q.document, [[*vars(e).values()] for e in q.evidence]] for q in own]
-                path, there = work.file(f"{name}-{number}.safetensors", asked, question_set.corpora, versions)
-                if own and not there:
+                part = f"{name}-{number:02}.safetensors"
+                if not own:
+                    continue
+                path, there = work.file(part, asked, question_set.corpora, versions)
+                if not there:
                     if not opened:
                         opened.append(Retrieval.open(work.tools, work.input, question_set.corpora, keep=True))
                     data = _part(opened[0].again([q.question for q in own]), own)
                     with work.writing(path) as temporary:
                         temporary.write_bytes(data)
                     work.recomputed["questions"] = work.recomputed.get("questions", 0) + len(own)
-                elif not own:
-                    work.draft.files.pop(f"{name}-{number}.safetensors", None)
                 advance(len(own))
         if questions:
             rows.append({"question set": name, "questions": len(questions), "of": len(loaded)})
-    work.counts |= {"questions": sum(row["questions"] for row in rows)}
+            count += len(questions)
+    work.counts |= {"questions": count}
     work.show_table("training questions", rows)
 
 

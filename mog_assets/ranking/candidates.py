@@ -133,8 +133,8 @@ def _block(experts: Sequence[Expert], finest: Sequence[int], layout: Layout, row
     for side, step in enumerate((-1, 1)):
         other = np.clip(piece + step, 0, layout.count(1) - 1)
         there = (layout.document_of[other] == document) & (other != piece)
-        for column, expert in enumerate(finest):
-            beside[there, side, column] = scores[expert][question[there], other[there]]
+        for column, number in enumerate(finest):
+            beside[there, side, column] = scores[number][question[there], other[there]]
     sizes = layout.spans[piece, 1] - layout.spans[piece, 0]
     place = [piece - layout.offsets[document], np.diff(layout.offsets)[document], sizes]
     moments = [[own.mean(axis=1, dtype=np.float64), own.std(axis=1, dtype=np.float64)] for own in scores]

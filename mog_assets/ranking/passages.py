@@ -34,7 +34,7 @@ def passages(
         budget: Most characters of a question's passages; the best piece is taken whatever its length.
         k: Most passages of a question: pieces are taken until one would begin another.
     """
-    found = []
+    found: list[tuple[int, int, int, int, float]] = []
     bounds = np.searchsorted(question, np.arange(int(question.max(initial=-1)) + 2))
     for asked, (first, last) in enumerate(pairwise(bounds)):
         own = piece[first : _taken(piece[first:last], layout, budget, k) + first]

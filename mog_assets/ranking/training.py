@@ -44,7 +44,7 @@ class Examples:
     @property
     def folds(self) -> np.ndarray:
         """Fold 0 … `FOLDS` − 1 of every question: all questions about a document are in one, whatever is added."""
-        number = {document: int(_hash(document), 16) % FOLDS for document in set(self.documents)}
+        number = {document: part_of(document, FOLDS) for document in set(self.documents)}
         return np.array([number[document] for document in self.documents])
 
     def of(self, rows: np.ndarray) -> Examples:
@@ -54,7 +54,7 @@ class Examples:
             self.gold.of(kept),
             self.vectors[kept],
             self.words[kept],
-            [self.documents[i] for i in kept],
+            [self.documents[i] for i in kept.tolist()],
             self.experts,
             self.finest,
         )
@@ -64,6 +64,11 @@ def drawn(questions: Sequence[Question], most: int) -> list[Question]:
     """At most so many questions, by a hash of their document, so that few change when questions are added."""
     ordered = sorted(questions, key=lambda q: (_hash(q.document), q.document, q.id))
     return sorted(ordered[:most], key=lambda q: q.id)
+
+
+def part_of(document: str, parts: int) -> int:
+    """The part, from 0, that a document's questions are in, whatever else there is."""
+    return int(_hash(document), 16) % parts
 
 
 def _hash(text: str) -> str:
