@@ -328,6 +328,7 @@ class Settings(SettingsModel):
     retriever: RetrieverName = "bm25"
     k_r: Count = 3
     k: Count = 2
+    budget: Count = 4000
     graph: GraphSettings = GraphSettings()
     soft_labels: SoftLabelSettings = SoftLabelSettings()
     router: RouterSettings = RouterSettings()

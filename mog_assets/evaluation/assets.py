@@ -52,7 +52,7 @@ def methods_of(settings: Settings) -> list[Method]:
             check_trained("methods", method, settings)
     else:
         found = [parse(name, settings) for name in default_methods(settings)]
-        methods = [m for m in found if settings.trains_routers or not m.routed]
+        methods = [m for m in found if settings.trains_routers or not m.trained]
     searching = {method.name: method for method in methods if not method.control}
     return [parse("gold", settings), *searching.values(), parse("random", settings)]
 
@@ -184,14 +184,14 @@ def scored_questions(work: Work) -> dict[str, list[Question]]:
 
 
 def build_scores(work: Work) -> None:
-    """Measure every run, with intervals and tests against the best single level."""
+    """Measure every run, with intervals and tests against the best fixed level."""
     settings = work.settings
     runs = work.input("runs")
     table = read_runs(runs.path("runs.parquet"))
     methods = methods_of(settings)
     with work.progress(len(methods), "methods measured") as advance:
         measured = evaluate(table, scored_questions(work), settings.k, advance)
-    # The baselines are single levels without topics, of the method's retriever.
+    # The baselines are fixed levels without topics.
     kinds = {m.name: (m.retriever or "", f"{m.kind}+topics" if m.topics else m.kind) for m in methods}
     with work.progress(0, "significance tested"):
         scores = score(measured, settings.k, settings.seed, kinds)
@@ -362,7 +362,7 @@ def recipes(settings: Settings) -> list[Recipe]:
         Recipe(
             key="scores",
             build=build_scores,
-            description="Every measure of every method, with interval, coverage, test against the best single level.",
+            description="Every measure of every method, with interval, coverage, test against the best fixed level.",
             group=GROUP,
             deps=("runs", "questions"),
             partitioned=False,

@@ -1,4 +1,4 @@
-"""Means over questions, with intervals and comparisons with the best single level or another baseline.
+"""Means over questions, with intervals and comparisons with the best fixed level or another baseline.
 
 Intervals and tests resample documents, not questions: see `significance`.
 """
@@ -163,20 +163,20 @@ def _rows(
 
 
 def score(per_question: pd.DataFrame, k: int, seed: int, kinds: Mapping[str, tuple[str, str]]) -> pd.DataFrame:
-    """Mean of every measure for every method, with its interval and its comparison with the best single level.
+    """Mean of every measure for every method, with its interval and its comparison with the best fixed level.
 
     Args:
         per_question: Result of `measures.evaluate` with the same `k`.
         k: Number of passages per question.
         seed: Seed of the resamples.
-        kinds: Retriever and kind of each method; kind `fixed` marks a single level, those of `CONTROLS` a method
+        kinds: Retriever and kind of each method; kind `fixed` marks a fixed level, those of `CONTROLS` a method
             without a comparison.
 
     Returns:
         A row per question set, split, method and measure, with columns `COLUMNS`: value with its 95 % bootstrap
         interval low … high, n questions, number of documents, coverage (the share of questions with any passage),
-        baseline (the single-level method with the best mean under the same retriever: the lowest if less is better;
-        empty if none ran, and for `CONTROLS`) and the comparison with it as in `compare`, p_vs_best_fixed being p,
+        baseline (the fixed level with the best mean, whatever its retriever: the lowest if less is better; empty if
+        none ran, and for `CONTROLS`) and the comparison with it as in `compare`, p_vs_best_fixed being p,
         Holm-corrected over the methods of the question set; NaN for the baseline itself.
     """
     names = list(measure_names(k))
@@ -205,14 +205,14 @@ def score(per_question: pd.DataFrame, k: int, seed: int, kinds: Mapping[str, tup
 def _best_levels(
     means: np.ndarray, methods: Sequence[str], measures: Sequence[str], kinds: Mapping[str, tuple[str, str]]
 ) -> np.ndarray:
-    """The best single level of each method's retriever, for each measure; −1 for none, as in `compare_cells`."""
+    """The best fixed level of all retrievers, for each method and measure; −1 for none, as in `compare_cells`."""
     goodness = means * np.where([name in LOWER_IS_BETTER for name in measures], -1.0, 1.0)
     baselines = np.full(means.shape, -1)
-    for i, method in enumerate(methods):
-        retriever, kind = kinds.get(method, ("", ""))
-        fixed = [j for j, other in enumerate(methods) if retriever and kinds.get(other) == (retriever, "fixed")]
-        if fixed and kind not in CONTROLS:
-            baselines[i] = np.array(fixed)[goodness[fixed].argmax(axis=0)]
+    of = [kinds.get(method, ("", ""))[1] for method in methods]
+    fixed = [j for j, kind in enumerate(of) if kind == "fixed"]
+    if fixed:
+        compared = [i for i, kind in enumerate(of) if kind not in CONTROLS]
+        baselines[compared] = np.array(fixed)[goodness[fixed].argmax(axis=0)]
     return baselines
 
 

@@ -18,10 +18,11 @@ from mog_assets.ranking.choice import ALPHA, UNTRAINED, Choice, choose
 from mog_assets.ranking.features import Components
 from mog_assets.ranking.gold import Gold, ordered
 from mog_assets.ranking.models import Asked
-from mog_assets.ranking.retrieve import Retrieval, expert_names, finest, fused
+from mog_assets.ranking.retrieve import CHOSEN, MODELS, Retrieval, expert_names, finest, fused
 from mog_assets.ranking.training import FOLDS, Examples, drawn, fixed_recalls, part_of
 from mog_assets.recipe import Recipe, Work
-from mog_assets.significance import by_document, permutation_p
+from mog_assets.retrieval.methods import parse
+from mog_assets.significance import bootstrap_interval, by_document, permutation_p
 from mog_assets.tensors import decode, encode
 from resources.errors import MogError
 from resources.store import Artefact, digest
@@ -32,7 +33,10 @@ PARTS = 16
 # With fewer questions or documents nothing is learned, and nothing can be shown to be better.
 FEWEST, FEWEST_DOCUMENTS = 20, 5
 _ARRAYS = tuple(field.name for field in fields(Candidates))
-RECALLS = "recalls.parquet"
+# ER of every training question by the model in use, and by the one that was trained last.
+RECALLS, NOW = "recalls.parquet", "now.parquet"
+# Training questions on the learning curve.
+SIZES = (100, 300, 1000)
 
 
 def build_candidates(work: Work) -> None:
@@ -115,7 +119,7 @@ def _examples(work: Work) -> tuple[Examples, list[str]]:
     return examples, names
 
 
-Train = Callable[[Examples, "np.ndarray | None"], Any]
+Train = Callable[[np.ndarray], "models.Router | models.Mix"]
 
 
 def build_router(work: Work) -> None:
@@ -123,8 +127,7 @@ def build_router(work: Work) -> None:
     examples, names = _examples(work)
     curves: list[list[dict[str, float]]] = []
     held_out = validation_rows(examples.documents, work.settings.ranking.validation, "ranking")
-    folds = examples.folds
-    with work.progress((FOLDS + 1) * mog.EPOCHS, "epochs trained (at most)") as advance:
+    with work.progress(_trainings(examples) * mog.EPOCHS, "epochs trained (at most)") as advance:
 
         def train(rows: np.ndarray) -> models.Router:
             own = examples.of(rows)
@@ -134,23 +137,22 @@ def build_router(work: Work) -> None:
             curves.append(curve)
             return models.Router(arrays)
 
-        recalls = _cross_validated(examples, folds, train)
+        recalls, learning = _cross_validated(examples, train)
+        curves.clear()
         trained = train(np.ones(len(names), bool))
-    if _kept(work, examples, names, recalls):
-        return
-    work.show_plot("loss", plots.loss_curve(curves[-1]))
     weighed = mog.weights(trained.arrays, examples.vectors)
-    work.show_plot("weights of the experts", plots.weights(examples.experts, weighed))
     known = models.facts("mog", work.tools.encoder.fingerprint, examples.experts)
-    _write(work, {models.ARRAYS: models.router_bytes(trained.arrays, known)}, examples, names, recalls)
+    data = {models.ARRAYS: models.router_bytes(trained.arrays, known)}
+    if _written(work, data, examples, names, recalls, learning):
+        work.show_plot("loss", plots.loss_curve(curves[-1]))
+        work.show_plot("weights of the experts", plots.weights(examples.experts, weighed))
 
 
 def build_mix(work: Work) -> None:
     """Train the trees of `mix`, and cross-validate them by document."""
     examples, names = _examples(work)
-    folds = examples.folds
     titles = features.names(examples.experts, [examples.experts[i] for i in examples.finest])
-    with work.progress(FOLDS + 1, "models trained") as advance:
+    with work.progress(_trainings(examples), "models trained") as advance:
 
         def train(rows: np.ndarray) -> models.Mix:
             own = examples.of(rows)
@@ -161,39 +163,70 @@ def build_mix(work: Work) -> None:
             advance(1)
             return models.Mix(booster, components)
 
-        recalls = _cross_validated(examples, folds, train)
+        recalls, learning = _cross_validated(examples, train)
         trained = train(np.ones(len(names), bool))
-    if _kept(work, examples, names, recalls):
-        return
-    gains = trained.booster.feature_importance("gain")
-    work.show_plot("what the trees use", plots.importance(titles, gains))
     known = models.facts("mix", work.tools.encoder.fingerprint, examples.experts)
-    _write(work, models.mix_bytes(trained, known), examples, names, recalls)
+    if _written(work, models.mix_bytes(trained, known), examples, names, recalls, learning):
+        gains = trained.booster.feature_importance("gain")
+        work.show_plot("what the trees use", plots.importance(titles, gains))
 
 
-def _cross_validated(
-    examples: Examples, folds: np.ndarray, train: Callable[[np.ndarray], models.Router | models.Mix]
-) -> np.ndarray:
-    """ER of every question by a model that was trained on documents of other folds."""
-    recalls = np.zeros(len(folds))
+def _trainings(examples: Examples) -> int:
+    """How often a model is trained."""
+    return FOLDS * (1 + len(_sizes(examples))) + 1
+
+
+def _sizes(examples: Examples) -> list[int]:
+    """Numbers of training questions on the learning curve, below that of every fold."""
+    fewest = len(examples.documents) - int(np.bincount(examples.folds, minlength=FOLDS).max())
+    return [size for size in SIZES if size < fewest]
+
+
+def _cross_validated(examples: Examples, train: Train) -> tuple[np.ndarray, list[dict[str, Any]]]:
+    """How good a ranking is on documents it was not trained on.
+
+    Returns:
+        ER of every question by a model that was trained on documents of other folds; and the learning curve: a row per
+        number of training questions with the mean of ER and its interval.
+    """
+    fused_recalls = examples.gold.recall(ordered(examples.found, fused(examples.found)))
+    curve, documents = [], np.asarray(examples.documents, str)
+    recalls = fused_recalls
+    for size in [*_sizes(examples), None]:
+        recalls = _by_folds(examples, train, size)
+        totals = by_document(np.stack([recalls, recalls - fused_recalls], axis=1), documents)
+        (low, gain_low), (high, gain_high) = bootstrap_interval(totals)
+        most = len(documents) - int(np.bincount(examples.folds, minlength=FOLDS).min()) if size is None else size
+        row = {"training questions": most, "ER": float(recalls.mean()), "low": low, "high": high}
+        gain = float((recalls - fused_recalls).mean())
+        curve.append({**row, "above fused": gain, "above fused, low": gain_low, "above fused, high": gain_high})
+    return recalls, curve
+
+
+def _by_folds(examples: Examples, train: Train, size: int | None) -> np.ndarray:
+    """ER of every question by a model trained on at most so many questions on documents of other folds."""
+    recalls, order = np.zeros(len(examples.documents)), examples.drawn
     for fold in range(FOLDS):
-        own = folds == fold
+        own = examples.folds == fold
         if own.any() and not own.all():
+            rows = ~own
+            if size is not None:
+                rows[order[rows[order]][size:]] = False
             tested = examples.of(own)
             asked = Asked(tested.found, tested.vectors, tested.words, tested.finest)
-            recalls[own] = tested.gold.recall(ordered(tested.found, train(~own).scores(asked)))
+            recalls[own] = tested.gold.recall(ordered(tested.found, train(rows).scores(asked)))
     return recalls
 
 
-def _kept(work: Work, examples: Examples, names: Sequence[str], recalls: np.ndarray) -> bool:
-    """Whether the previous model stays, because the new one is significantly worse on questions that both know."""
+def _kept(work: Work, examples: Examples, names: Sequence[str], recalls: np.ndarray) -> Artefact | None:
+    """The previous model if it stays, because the new one is significantly worse on questions that both know."""
     previous = work.draft.previous
     if previous is None or RECALLS not in previous.manifest.files:
-        return False
+        return None
     before = pd.read_parquet(previous.path(RECALLS)).set_index("question")["ER"]
     both = np.array([name in before.index for name in names])
     if not both.any():
-        return False
+        return None
     differences = recalls[both] - before.loc[[n for n, there in zip(names, both, strict=True) if there]].to_numpy()
     documents = [d for d, there in zip(examples.documents, both, strict=True) if there]
     p = float(permutation_p(by_document(differences[:, None], np.asarray(documents, str)), seed=work.settings.seed)[0])
@@ -201,48 +234,62 @@ def _kept(work: Work, examples: Examples, names: Sequence[str], recalls: np.ndar
     work.info["comparison"] = found
     work.show_table("ER of the new and the previous model, each on documents it was not trained on", [found])
     if not (differences.mean() < 0 and p < ALPHA):
-        return False
-    work.keep(previous)
-    work.counts |= previous.manifest.counts
+        return None
     work.info["kept"] = (
         f"the new model is significantly worse: ER {differences.mean():+.3f} on {both.sum()} questions (p = {p:.4f}); "
         "the previous one stays in use"
     )
     work.shown["which model"] = f"**The previous model stays in use.** {work.info['kept']}"
-    return True
+    return previous
 
 
-def _write(work: Work, data: dict[str, bytes], examples: Examples, names: Sequence[str], recalls: np.ndarray) -> None:
+def _written(
+    work: Work,
+    data: dict[str, bytes],
+    examples: Examples,
+    names: Sequence[str],
+    recalls: np.ndarray,
+    learning: list[dict[str, Any]],
+) -> bool:
+    """Store a model with its figures; or those of the previous one, if that stays. Returns whether the new is used."""
+    work.info |= {"kept": None, "learning curve": learning}
+    previous = _kept(work, examples, names, recalls)
     version = work.input("candidates").manifest.version
-    for name, content in data.items():
+    table = pd.DataFrame({"question": names, "document": examples.documents, "ER": recalls})
+    files = {NOW: table} if previous else {**data, RECALLS: table, NOW: table}
+    if previous:
+        work.keep(previous, *(name for name in previous.manifest.files if name != NOW))
+    for name, content in files.items():
         path, there = work.file(name, version, work.recipe.settings(work.tools))
-        if not there or path.read_bytes() != content:
+        if not there or (isinstance(content, bytes) and path.read_bytes() != content):
             with work.writing(path) as temporary:
-                temporary.write_bytes(content)
-    path, there = work.file(RECALLS, version, work.recipe.settings(work.tools))
-    if not there:
-        with work.writing(path) as temporary:
-            pd.DataFrame({"question": names, "document": examples.documents, "ER": recalls}).to_parquet(temporary)
+                if isinstance(content, bytes):
+                    temporary.write_bytes(content)
+                else:
+                    content.to_parquet(temporary)
     work.counts |= {"questions": len(names), "documents": len(set(examples.documents))}
     work.counts["ER"] = round(float(recalls.mean()), 4)
-    work.info["kept"] = None
-    work.recomputed["models trained"] = FOLDS + 1
+    work.recomputed["models trained"] = _trainings(examples)
+    work.show_table("learning curve, cross-validated by document", learning)
+    work.show_plot("learning curve", plots.learning_curve(learning))
+    return previous is None
 
 
 def build_method(work: Work) -> None:
     """Choose the ranking that is used by default."""
     settings = work.settings
     if not settings.trains_routers:
-        chosen = Choice(UNTRAINED, "no question set has a train split, and it needs no training", [])
+        chosen = Choice(UNTRAINED, "it needs no training, and no question set has a train split", [])
     else:
         examples, _ = _examples(work)
         recalls = {UNTRAINED: examples.gold.recall(ordered(examples.found, fused(examples.found)))}
-        recalls |= fixed_recalls(examples)
-        for name, key in (("mog", "router"), ("mix", "mix")):
-            recalls[name] = pd.read_parquet(work.input(key).path(RECALLS))["ER"].to_numpy()
-        chosen = choose(recalls, ("mog", "mix"), examples.documents, settings.seed)
+        recalls |= {parse(name, settings).name: values for name, values in fixed_recalls(examples).items()}
+        # Of the models that were trained now, even if an earlier one stays in use: it did not do worse.
+        for name, key in MODELS.items():
+            recalls[name] = pd.read_parquet(work.input(key).path(NOW))["ER"].to_numpy()
+        chosen = choose(recalls, tuple(MODELS), examples.documents, settings.seed)
         work.show_table("rankings on training questions, cross-validated", chosen.rows)
-    path, there = work.file("method.json", [chosen.method, chosen.why])
+    path, there = work.file(CHOSEN, [chosen.method, chosen.why])
     if not there:
         with work.writing(path) as temporary:
             temporary.write_text(json.dumps({"method": chosen.method, "why": chosen.why}, indent=1), encoding="utf-8")

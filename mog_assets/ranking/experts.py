@@ -7,7 +7,7 @@ pieces lie in: `title` scores documents by their titles.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -172,6 +172,3 @@ def _summed(indexes: Sequence[Bm25Index], queries: Sequence[Sequence[str]]) -> n
         index.add_scores(queries, found[:, first : first + index.chunks])
         first += index.chunks
     return found
-
-
-Advance = Callable[[int], object]

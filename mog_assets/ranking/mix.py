@@ -55,3 +55,8 @@ def train(
 def scores(booster: Any, features: np.ndarray) -> np.ndarray:
     """Score of every candidate, float64 of shape (n,)."""
     return np.asarray(booster.predict(features, num_threads=1), np.float64)
+
+
+def contributions(booster: Any, features: np.ndarray) -> np.ndarray:
+    """What each feature adds to the score of every candidate (TreeSHAP), float64 of shape (n, features)."""
+    return np.asarray(booster.predict(features, pred_contrib=True, num_threads=1), np.float64)[:, :-1]

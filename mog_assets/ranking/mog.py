@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 
 from mog_assets.ranking.candidates import Candidates
+from resources.errors import MogError
 
 HIDDEN = 64
 DROPOUT = 0.2
@@ -62,6 +63,9 @@ def train(
         seed: Of initial weights, order and dropout.
         advance: Called with 1 after each epoch.
 
+    Raises:
+        MogError: no candidate has any evidence.
+
     Returns:
         `layer0.weight` (hidden, size), `layer0.bias`, `layer1.weight` (experts, hidden) and `layer1.bias`; and a row
         per epoch: `epoch`, `train_loss` and `validation_loss`, in nats.
@@ -73,7 +77,16 @@ def train(
     layers = _initial([vectors.shape[1], HIDDEN, found.scores.shape[1]], generator)
     scale = torch.zeros(1, requires_grad=True)
     known = np.bincount(found.question, covered, len(held_out)) > 0
-    fit, validation = (torch.from_numpy(np.flatnonzero(known & part)) for part in (~held_out, held_out))
+    if not known.any():
+        raise MogError(
+            "question_sets: expected training questions whose evidence can be found, got none: check that their "
+            "documents are in the corpora of the question set"
+        )
+    parts = [known & ~held_out, known & held_out]
+    # With too few questions for two parts, all of them decide when to stop.
+    fit, validation = (
+        torch.from_numpy(np.flatnonzero(part if all(p.any() for p in parts) else known)) for part in parts
+    )
     optimiser = torch.optim.AdamW([scale, *(p for layer in layers for p in layer)], lr=LEARNING_RATE)
     steps = EPOCHS * -(-len(fit) // BATCH)
     schedule = torch.optim.lr_scheduler.OneCycleLR(optimiser, LEARNING_RATE, total_steps=steps)

@@ -6,67 +6,76 @@ from itertools import pairwise
 
 import numpy as np
 
+from mog_assets.arrays import pairs, ranges, running
 from mog_assets.chunking.chunks import Layout
 from mog_assets.retrieval.methods import Passages
 
-BUDGET = 4000
 
-
-def passages(
-    question: np.ndarray,
-    piece: np.ndarray,
-    score: np.ndarray,
-    layout: Layout,
-    budget: int | None = None,
-    k: int | None = None,
-) -> Passages:
+def joined(found: Passages, layout: Layout, budget: int | None = None, k: int | None = None) -> Passages:
     """Join ranked pieces to passages of contiguous text that never repeat any.
 
-    Pieces are taken in ranked order; one that stands next to a piece taken before becomes part of its passage, and two
-    passages that meet become one. Passages stand in the order of their best piece. The level of a passage is the finest
-    whose chunks have as many pieces: granularity is what was chosen, not what was asked for.
+    Pieces are taken in ranked order, those of a chunk in reading order. One that stands next to a piece taken before
+    becomes part of its passage, and two passages that meet become one. Passages stand in the order of their best piece.
+    The level of a passage is the finest whose chunks have as many pieces: granularity is what was chosen, not what was
+    asked for.
 
     Args:
-        question: Position of the question of each piece, ascending, best piece first.
-        piece: The pieces.
-        score: Their scores.
+        found: Ranked pieces or chunks of questions, each one span.
         layout: Of all corpora.
         budget: Most characters of a question's passages; the best piece is taken whatever its length.
         k: Most passages of a question: pieces are taken until one would begin another.
     """
-    found: list[tuple[int, int, int, int, float]] = []
+    places = pairs(layout.document_of, layout.spans[:, 0])
+    first, last = (np.searchsorted(places, pairs(found.document, at)) for at in (found.start, found.end))
+    rows = np.repeat(np.arange(len(first)), last - first)
+    question, piece, score = found.question[rows], ranges(first, last), found.score[rows]
+    taken: list[tuple[int, int, int, int, float]] = []
     bounds = np.searchsorted(question, np.arange(int(question.max(initial=-1)) + 2))
-    for asked, (first, last) in enumerate(pairwise(bounds)):
-        own = piece[first : _taken(piece[first:last], layout, budget, k) + first]
+    for asked, (begin, end) in enumerate(pairwise(bounds)):
+        kept = begin + _taken(piece[begin:end], layout, budget, k)
+        own = piece[kept]
         # Runs of neighbours: in ascending order, each begins where the number or the document jumps.
         order = np.argsort(own)
         document = layout.document_of[own[order]]
-        begins = np.flatnonzero(
-            np.concatenate([[True], (np.diff(own[order]) > 1) | (np.diff(document) != 0)])[: len(own)]
-        )
-        if len(begins):
+        jumps = np.concatenate([[True], (np.diff(own[order]) > 1) | (np.diff(document) != 0)])[: len(own)]
+        if len(begins := np.flatnonzero(jumps)):
             best = np.minimum.reduceat(order, begins)
             rank = np.argsort(np.argsort(best))
             ends = np.append(begins[1:], len(own)) - 1
-            found += zip(
-                [asked] * len(best), rank, own[order][begins], own[order][ends], score[first + best], strict=True
+            taken += zip(
+                [asked] * len(best), rank, own[order][begins], own[order][ends], score[kept[best]], strict=True
             )
-    found.sort(key=lambda row: row[:2])
-    of, rank, begin, end, value = (np.array(c) for c in zip(*found, strict=True)) if found else [np.zeros(0, int)] * 5
+    taken.sort(key=lambda row: row[:2])
+    columns = (np.array(c) for c in zip(*taken, strict=True)) if taken else [np.zeros(0, int)] * 5
+    of, rank, begin, end, value = columns
     level = 1 + np.ceil(np.log2(end - begin + 1)).astype(np.int64)
     return Passages(of, rank, layout.document_of[begin], layout.spans[begin, 0], layout.spans[end, 1], level, value)
 
 
-def _taken(pieces: np.ndarray, layout: Layout, budget: int | None, k: int | None) -> int:
-    """How many of a question's ranked pieces fill the budget, or k passages."""
-    sizes = (layout.spans[pieces, 1] - layout.spans[pieces, 0]).tolist()
-    document = layout.document_of[pieces].tolist()
+def fitting(found: Passages, budget: int) -> Passages:
+    """The best passages that fit into a budget as they are, of several spans each; always the best one."""
+    length = found.end - found.start
+    used = running(length, found.question) + length
+    full = (used > budget) & (found.rank > 0)
+    least = np.full(int(found.question.max(initial=-1)) + 1, np.iinfo(np.int64).max)
+    np.minimum.at(least, found.question[full], found.rank[full])
+    return found.at(found.rank < least[found.question])
+
+
+def _taken(pieces: np.ndarray, layout: Layout, budget: int | None, k: int | None) -> np.ndarray:
+    """Which of a question's ranked pieces fill the budget, or k passages; each once."""
+    sizes = layout.spans[pieces, 1] - layout.spans[pieces, 0]
+    document = layout.document_of[pieces]
     taken: set[tuple[int, int]] = set()
+    kept: list[int] = []
     used, runs = 0, 0
-    for count, (piece, of, size) in enumerate(zip(pieces.tolist(), document, sizes, strict=True)):
+    for row, (piece, of, size) in enumerate(zip(pieces.tolist(), document.tolist(), sizes.tolist(), strict=True)):
+        if (of, piece) in taken:
+            continue
         joins = ((of, piece - 1) in taken) + ((of, piece + 1) in taken)
         if (budget is not None and used and used + size > budget) or (k is not None and runs + 1 - joins > k):
-            return count
+            break
         taken.add((of, piece))
+        kept.append(row)
         used, runs = used + size, runs + 1 - joins
-    return len(pieces)
+    return np.array(kept, np.int64)

@@ -1,27 +1,32 @@
-"""Passages by any method: `fused`, `mog` and `mix` here, all others as `routing.retrieve` has them.
+"""Passages by any method: `fused`, `mog`, `mix` and `auto` here, all others as `routing.retrieve` has them.
 
 Everything that asks for passages goes through `Retrieval.open`: commands, assets and experiments.
 """
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
 
-from mog_assets.arrays import places
+from mog_assets.arrays import pairs, places
 from mog_assets.config import Settings
 from mog_assets.ranking import models
 from mog_assets.ranking.candidates import Candidates, find
 from mog_assets.ranking.experts import Bm25Expert, DenseExpert, Expert, TitleExpert
+from mog_assets.ranking.explain import reasons
 from mog_assets.ranking.gold import ordered
 from mog_assets.ranking.models import Asked
-from mog_assets.retrieval.methods import Method, Passages
+from mog_assets.ranking.passages import fitting, joined
+from mog_assets.retrieval.methods import AUTO, RANKINGS, RETRIEVERS, Method, Passages, parse
 from mog_assets.routing import retrieve as routed
 from mog_assets.routing.retrieve import Needs
 
+# The file of the asset `method`.
+CHOSEN = "method.json"
 # Key of the model of each learned ranking.
 MODELS = {"mog": "router", "mix": "mix"}
 
@@ -44,6 +49,12 @@ def fused(found: Candidates) -> np.ndarray:
 
 def needs(methods: Sequence[Method], settings: Settings) -> Needs:
     """The assets that some methods need for ranking."""
+    if any(method.kind == AUTO for method in methods):
+        # It may be any of these.
+        names = [*RANKINGS, *(f"{retriever}:fixed-1" for retriever in RETRIEVERS)]
+        possible = [m for m in (parse(name, settings) for name in names) if settings.trains_routers or not m.trained]
+        found = needs([*possible, *(m for m in methods if m.kind != AUTO)], settings)
+        return Needs(found.per_corpus, (*found.shared, "method"))
     others = routed.needs([method for method in methods if not method.ranking], settings)
     rankings = [method.kind for method in methods if method.ranking]
     if not rankings:
@@ -83,9 +94,12 @@ class Retrieval(routed.Retrieval):
         Raises:
             MogError: its model is damaged, or was trained for another encoder or other experts.
         """
-        if kind not in MODELS:
-            return fused(self.asked.found)
-        return self.model(kind).scores(self.asked)
+        key = ("scores", kind)
+        if key not in self._known:
+            asked = self.asked
+            self._known[key] = self.model(kind).scores(asked) if kind in MODELS else fused(asked.found)
+        found: np.ndarray = self._known[key]
+        return found
 
     def model(self, kind: str) -> models.Router | models.Mix:
         """The trained model of a ranking: `mog` or `mix`."""
@@ -100,6 +114,59 @@ class Retrieval(routed.Retrieval):
         found: models.Router | models.Mix = self.opened[kind]
         return found
 
+    @property
+    def chosen(self) -> tuple[Method, str]:
+        """The method that `auto` stands for, and why, as one sentence."""
+        if AUTO not in self.opened:
+            stored = json.loads(self.corpora.read("method", None).path(CHOSEN).read_bytes())
+            self.opened[AUTO] = parse(stored["method"], self.corpora.settings), stored["why"]
+        found: tuple[Method, str] = self.opened[AUTO]
+        return found
+
+    def resolved(self, method: Method) -> Method:
+        """The method, or the chosen one for `auto`."""
+        return self.chosen[0] if method.kind == AUTO else method
+
+    def passages(self, method: Method, k: int | None = None, budget: int | None = None) -> Passages:
+        """The best passages for every question, as people and readers get them.
+
+        With a budget, and for `fused`, `mog` and `mix`, neighbouring pieces are joined and no text is repeated.
+
+        Args:
+            method: Any method except a control.
+            k: Most passages.
+            budget: Most characters; the best piece is taken whatever its length.
+        """
+        method = self.resolved(method)
+        found = self.rank(method, k or self.corpora.settings.k)
+        if budget is None and not method.ranking:
+            return found if k is None else found.at(found.rank < k)
+        if not method.graph:
+            return joined(found, self.corpora.layout, budget, k)
+        return fitting(found if k is None else found.at(found.rank < k), budget or 0)
+
+    def reasons(self, method: Method, found: Passages) -> list[str]:
+        """Why each passage is there: what raised the score of its best piece most; empty unless it is a ranking's.
+
+        Args:
+            method: What found them.
+            found: Result of `passages` or `rank`.
+        """
+        method = self.resolved(method)
+        if not method.ranking:
+            return [""] * len(found.question)
+        candidates, scores, layout = self.asked.found, self.scores(method.kind), self.corpora.layout
+        rows = []
+        places = pairs(layout.document_of, layout.spans[:, 0])
+        first, last = (np.searchsorted(places, pairs(found.document, at)) for at in (found.start, found.end))
+        for question, begin, end in zip(found.question.tolist(), first.tolist(), last.tolist(), strict=True):
+            start, stop = candidates.offsets[question : question + 2]
+            own = start + np.searchsorted(candidates.piece[start:stop], [begin, end])
+            rows.append(own[0] + int(np.argmax(scores[own[0] : own[1]])))
+        settings = self.corpora.settings
+        names, model = expert_names(settings), self.model(method.kind) if method.kind in MODELS else None
+        return reasons(model, self.asked, np.array(rows, np.int64), names, [names[i] for i in finest(settings)])
+
     def rank(self, method: Method, k: int, weights: np.ndarray | None = None) -> Passages:
         """The passages of every question; those of `fused`, `mog` and `mix` are single pieces.
 
@@ -108,6 +175,7 @@ class Retrieval(routed.Retrieval):
             k: Number of passages.
             weights: See `routing.retrieve.Retrieval.rank`.
         """
+        method = self.resolved(method)
         if not method.ranking:
             return super().rank(method, k, weights)
         found, scores = self.asked.found, self.scores(method.kind)

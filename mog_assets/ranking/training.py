@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -47,6 +47,11 @@ class Examples:
         number = {document: part_of(document, FOLDS) for document in set(self.documents)}
         return np.array([number[document] for document in self.documents])
 
+    @property
+    def drawn(self) -> np.ndarray:
+        """Positions of the questions in the order in which they are drawn, those about a document together."""
+        return np.array(sorted(range(len(self.documents)), key=lambda i: (_hash(self.documents[i]), i)), np.int64)
+
     def of(self, rows: np.ndarray) -> Examples:
         """Some questions, bool of shape (questions,)."""
         kept = np.flatnonzero(rows)
@@ -76,7 +81,7 @@ def _hash(text: str) -> str:
 
 
 def fixed_recalls(examples: Examples) -> dict[str, np.ndarray]:
-    """ER of every question by every fixed level of each retriever, by name such as `bm25-2` or `hybrid-1`."""
+    """ER of every question by every fixed level of each retriever, by name such as `bm25:fixed-2`."""
     found, of = examples.found, {name: i for i, name in enumerate(examples.experts)}
     recalls = {}
     for level in sorted(int(name.removeprefix("bm25-")) for name in of if name.startswith("bm25-")):
@@ -84,14 +89,5 @@ def fixed_recalls(examples: Examples) -> dict[str, np.ndarray]:
         chunk = found.piece - found.place[:, 0] + (found.place[:, 0] >> (level - 1))
         own = {retriever: found.scores[:, of[f"{retriever}-{level}"]] for retriever in ("bm25", "dense")}
         for name, scores in (*((r, [s]) for r, s in own.items()), ("hybrid", list(own.values()))):
-            recalls[f"{name}-{level}"] = examples.gold.recall(fixed_order(found, chunk, scores))
+            recalls[f"{name}:fixed-{level}"] = examples.gold.recall(fixed_order(found, chunk, scores))
     return recalls
-
-
-def cross_validated(examples: Examples, scores: Mapping[int, np.ndarray]) -> np.ndarray:
-    """Scores of all candidates from those of each fold's questions, by fold, float64 of shape (n,)."""
-    merged = np.zeros(len(examples.found.question))
-    fold = examples.folds[examples.found.question]
-    for number, own in scores.items():
-        merged[fold == number] = own
-    return merged

@@ -1,7 +1,7 @@
 """Methods by name, and the passages each of them ranks.
 
-`fused`, `mog` and `mix` rank pieces by what all retrievers say of all levels (see `mog_assets.ranking`). Others are
-written `[retriever:]name[+topics]`, e.g. `mog-paper`, `fused-paper-2`, `hybrid:mog-paper`, `mogg+topics`;
+`fused`, `mog` and `mix` rank pieces by what all retrievers say of all levels (see `mog_assets.ranking`), and `auto` is
+the method that the asset `method` has chosen. Others are written `[retriever:]name[+topics]`, e.g. `mog-paper`, `fused-paper-2`, `hybrid:mog-paper`, `mogg+topics`;
 without a retriever, the configured one is used. `medrag` stands for `fixed-2`, `dense-2` for `dense:fixed-2`. The
 suffix `-paper` marks rankings exactly as in the paper (Zhong et al. 2024). Methods of the sentence graph (`hop-0` …,
 `mogg`, `mogg-uniform`) retrieve by BM25, as in the paper. The controls `random` and `gold` do not search: they give the
@@ -36,8 +36,10 @@ _GRAPH = ("hop", "mogg", "mogg-uniform")
 CONTROLS = ("random", "gold")
 # Rankings over the exact scores of all experts; all but the first are trained.
 RANKINGS = ("fused", "mog", "mix")
+# The method that the asset `method` names.
+AUTO = "auto"
 # Every value of `Method.kind`.
-KINDS = (*RANKINGS, "fixed", "fused-paper", "mog-paper", "oracle-paper", *_GRAPH, *CONTROLS)
+KINDS = (AUTO, *RANKINGS, "fixed", "fused-paper", "mog-paper", "oracle-paper", *_GRAPH, *CONTROLS)
 
 # Context lengths, in characters, at which evidence recall is measured.
 CONTEXTS = (1000, 2000, 4000, 8000)
@@ -52,8 +54,8 @@ class Method:
     """How passages are ranked.
 
     Attributes:
-        retriever: None for a ranking, which uses all, and for a control, which does not search.
-        kind: A ranking of pieces (`fused`, `mog`, `mix`); one granularity alone (`fixed`, `hop`), all with equal
+        retriever: None for a ranking, which uses all, for `auto`, and for a control, which does not search.
+        kind: `auto`; a ranking of pieces (`fused`, `mog`, `mix`); one granularity alone (`fixed`, `hop`), all with equal
             weights (`fused-paper`, `mogg-uniform`), or with those of a router (`mog-paper`, `mogg`) or of the soft
             labels (`oracle-paper`); or a control (`random`, `gold`).
         level: Granularity of the passages, from 1, the finest (level 1, 0 hops); None if the weights choose it.
@@ -109,7 +111,7 @@ def parse(name: str, settings: Settings) -> Method:
     """
     default, levels, hops = settings.retriever, settings.levels, settings.graph.hops
     text = re.sub(r"^dense-(\d+)", r"dense:fixed-\1", name.strip())
-    if text in (*RANKINGS, *CONTROLS):
+    if text in (AUTO, *RANKINGS, *CONTROLS):
         return Method(text, None, text, None)
     match = _PATTERN.fullmatch(text)
     if match:
@@ -124,7 +126,7 @@ def parse(name: str, settings: Settings) -> Method:
             level = int(number) + (kind == "hop") if number else None
             return Method(full, retriever, kind, level, topics)
     papers = f"fused-paper-1..{levels}, mog-paper, oracle-paper"
-    known = f"{', '.join(RANKINGS)}, fixed-1..{levels}, {papers}, dense-1..{levels}, medrag"
+    known = f"{AUTO}, {', '.join(RANKINGS)}, fixed-1..{levels}, {papers}, dense-1..{levels}, medrag"
     raise ConfigError(
         f"method: expected one of {known}, hop-0..{hops}, mogg, mogg-uniform, or one of those of levels with a "
         f"retriever prefix (hybrid:mog-paper), any of these with the suffix +topics, or {' or '.join(CONTROLS)}, "

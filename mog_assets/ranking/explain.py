@@ -1,0 +1,80 @@
+"""Why a piece stands where it does, in words."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+import numpy as np
+
+from mog_assets.ranking import features, mix, mog
+from mog_assets.ranking.candidates import Candidates
+from mog_assets.ranking.models import Asked, Mix, Router
+
+# Reasons given for a piece.
+MOST = 3
+_EXPERT = re.compile(r"(?:score|z|rank|rank in document) (?P<expert>.+)")
+_BESIDE = re.compile(r".+ (?:before|after)")
+_PLACES = ("number in document", "number from the end", "relative place", "pieces of document", "characters")
+
+
+def reasons(
+    model: Router | Mix | None, asked: Asked, rows: np.ndarray, experts: Sequence[str], finest: Sequence[str]
+) -> list[str]:
+    """What raised the scores of some candidates most, strongest first, in words.
+
+    Args:
+        model: That of the ranking; None for `fused`.
+        asked: The questions.
+        rows: Rows of their candidates.
+        experts: Names of the experts.
+        finest: Those that score pieces themselves.
+
+    Returns:
+        A text for each row, such as `dense level 1 (2nd of 87), beginning of its document (piece 1 of 12)`.
+    """
+    found = asked.found
+    if isinstance(model, Mix):
+        names = features.names(experts, finest)
+        parts = mix.contributions(model.booster, model.features(asked)[rows])
+        groups = [_group(name) for name in names]
+    else:
+        weighed = (
+            np.ones((len(found.moments), len(experts))) if model is None else mog.weights(model.arrays, asked.vectors)
+        )
+        parts, groups = found.relative[rows] * weighed[found.question[rows]], list(experts)
+    distinct = list(dict.fromkeys(groups))
+    sums = np.stack([parts[:, [g == group for g in groups]].sum(axis=1) for group in distinct], axis=1)
+    told = []
+    for row, own in zip(rows.tolist(), sums, strict=True):
+        order = np.argsort(-own, kind="stable")[:MOST]
+        told.append(", ".join(_said(distinct[i], found, row, experts) for i in order if own[i] > 0))
+    return told
+
+
+def _group(name: str) -> str:
+    if match := _EXPERT.fullmatch(name):
+        return match["expert"]
+    if _BESIDE.fullmatch(name):
+        return "beside"
+    return "place" if name in _PLACES else "question"
+
+
+def _said(group: str, found: Candidates, row: int, experts: Sequence[str]) -> str:
+    if group == "beside":
+        return "the text before or after it"
+    if group == "question":
+        return "the kind of question"
+    if group == "place":
+        number, pieces, _ = found.place[row].tolist()
+        return f"its place (piece {number + 1} of {pieces} of its document)"
+    own = found.scores[found.offsets[found.question[row]] : found.offsets[found.question[row] + 1]]
+    column = own[:, experts.index(group)]
+    rank = 1 + int((column > found.scores[row, experts.index(group)]).sum())
+    name = "title of its document" if group == "title" else group.replace("-", " level ")
+    return f"{name} ({_ordinal(rank)} of {len(column)})"
+
+
+def _ordinal(number: int) -> str:
+    end = "th" if number % 100 in (11, 12, 13) else {1: "st", 2: "nd", 3: "rd"}.get(number % 10, "th")
+    return f"{number}{end}"
