@@ -269,7 +269,7 @@ class AnsweringSettings(SettingsModel):
 
     `reader` is `extractive`, which needs no key, or `openai`: the endpoint and model of `llm`. A method is an answering
     method (`cot`, `one-step`, `briefcontext`, `at-rag`, `adaptive`), preceded by a retrieval method and an arrow if
-    retrieval differs from the paper's: `mogg+topics → briefcontext`. At most `questions` of each question set are
+    it is not `auto`: `fixed-2+topics → at-rag`. At most `questions` of each question set are
     answered. With `judge`, the reader also grades answers to open questions against the reference answer.
     """
 

@@ -177,7 +177,7 @@ def _kept(stored: Artefact) -> bool:
 
 def _options(tools: Tools) -> list[Any]:
     settings = tools.settings
-    options = [settings.bm25.model_dump(), settings.k_r, settings.answering.judge]
+    options = [settings.bm25.model_dump(), settings.k_r, settings.budget, settings.answering.judge]
     return [reader(tools).reader, tools.encoder.identity, *options]
 
 

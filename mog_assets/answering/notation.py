@@ -7,12 +7,10 @@ from dataclasses import dataclass
 
 from mog_assets.answering.answerers import METHODS
 from mog_assets.config import Settings
-from mog_assets.retrieval.methods import CONTROLS, Method, check_trained, parse
+from mog_assets.retrieval.methods import AUTO, CONTROLS, Method, check_trained, parse
 from resources.errors import ConfigError
 
 ARROW = " → "
-# The retrieval of each paper: MedRAG's level, and for AT-RAG within the question's topic.
-_TOPICS = ("at-rag", "adaptive")
 
 
 @dataclass(frozen=True)
@@ -31,7 +29,7 @@ class Combination:
 
 
 def combination(text: str, settings: Settings) -> Combination:
-    """An answering method by any of its names; without a retrieval it uses that of its paper.
+    """An answering method by any of its names; without a retrieval it uses the chosen ranking, `auto`.
 
     Raises:
         ConfigError: unknown method or retrieval.
@@ -47,8 +45,7 @@ def combination(text: str, settings: Settings) -> Combination:
         if retrieval is not None:
             raise ConfigError(f"answering method: expected `cot` without a retrieval, got {text!r}")
         return Combination("cot", "cot", None)
-    own = f"fixed-{min(2, settings.levels)}" + ("+topics" if way in _TOPICS else "")
-    method = parse(own if retrieval is None else retrieval, settings)
+    method = parse(AUTO if retrieval is None else retrieval, settings)
     if method.evaluation_only:
         raise ConfigError(f"answering method: expected a retrieval that searches, without gold evidence, got {text!r}")
     return Combination(f"{method.name}{ARROW}{way}", way, method)
@@ -68,7 +65,7 @@ def combinations(settings: Settings) -> list[Combination]:
 
 def check_combination(key: str, how: Combination, settings: Settings) -> None:
     """Reject a method that needs a router if the project cannot train one; see `methods.check_trained`."""
-    if how.retrieval is not None and how.retrieval.routed:
+    if how.retrieval is not None and how.retrieval.trained:
         check_trained(f"{key}: {how.name}", how.retrieval, settings)
 
 

@@ -11,25 +11,34 @@ from mog_assets.answering.answerers import Retrieve, Retrieved
 from mog_assets.answering.roles import Passage
 from mog_assets.ranking.retrieve import Retrieval
 from mog_assets.retrieval.corpora import Corpora
-from mog_assets.retrieval.methods import Method, Passages
+from mog_assets.retrieval.methods import AUTO, Method, Passages
 
 # Separates the spans of one passage.
 _GAP = " … "
+# The budget is what so many passages share.
+PASSAGES = 5
 
 
 def retrieve_by(method: Method, opened: Retrieval) -> Retrieve:
     """Retrieval by a method, for any queries.
 
+    A ranking gives passages of any length: as many as fit into the budget of the settings, for each `PASSAGES` that are
+    asked for.
+
     Args:
         method: Its `topics` is ignored: the caller says whether passages must be of the query's topic.
         opened: The corpora; its own queries are ignored.
     """
+    budget = opened.corpora.settings.budget
 
     def retrieve(queries: Sequence[str], k: int, topics: bool) -> list[Retrieved]:
         retrieval = opened.again(queries)
         used = method.within(topics)
-        found = retrieval.rank(used, k)
-        found = found.at(found.rank < k)
+        if used.ranking or used.kind == AUTO:
+            found = retrieval.passages(used, budget=budget * k // PASSAGES)
+        else:
+            found = retrieval.rank(used, k)
+            found = found.at(found.rank < k)
         passages = texts(retrieval.corpora, found, len(queries))
         if not topics:
             return [Retrieved(own) for own in passages]

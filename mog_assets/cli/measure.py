@@ -61,7 +61,11 @@ def print_leaderboard(settings: config.Settings, every: bool = False) -> None:
                 "scores: these scores are of an earlier version, with other names of methods, such as "
                 f"{others.iloc[0]!r}: run `mog run`"
             )
-        for board in leaderboards(scores, asked, settings.retriever, settings.k, settings.seed):
+        chosen = store.find("method")
+        default = str(chosen.manifest.info["method"]) if chosen else None
+        if chosen:
+            click.echo(f"`auto` is `{default}`: {chosen.manifest.info['why']}.")
+        for board in leaderboards(scores, asked, default, settings.k, settings.seed):
             click.echo(board.advice)
             if not every:
                 print_table(board.title, board.rows)

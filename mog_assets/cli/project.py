@@ -57,8 +57,8 @@ _MORE = """
 # The retriever of methods that name none: bm25 (words), dense (meaning) or hybrid (both).
 # retriever: bm25
 
-# How many passages `mog retrieve` prints.
-# k: 2
+# Characters of text that `mog retrieve` prints and that answers are based on.
+# budget: 4000
 
 # Characters of the finest chunks, and number of levels: each level joins two chunks of the one below.
 # finest_chars: 500

@@ -20,14 +20,23 @@ from resources.errors import ConfigError
     "--method",
     default="auto",
     show_default=True,
-    help="Ranking method. `auto` is `mog-paper` if the project has a trained router, else `fused-paper-1`.",
+    help="Ranking method. `auto` is the one that the project's own questions chose, or `fused`.",
 )
-@click.option("--k", type=click.IntRange(min=1), help="Number of passages. [default: k of the configuration]")
+@click.option("--budget", type=click.IntRange(min=1), metavar="CHARS", help="Most characters. [default: 4000]")
+@click.option("--k", type=click.IntRange(min=1), help="Most passages, instead of a budget or with one.")
+@click.option("--explain", is_flag=True, help="Say why each passage is there.")
 @click.option("--question-set", help="Search the corpora of this question set (default: all corpora).")
 @click.option("--json", "as_json", is_flag=True, help="Print the passages as JSON.")
 @guarded
 def retrieve(
-    question: str, path: str | None, method: str, k: int | None, question_set: str | None, as_json: bool
+    question: str,
+    path: str | None,
+    method: str,
+    budget: int | None,
+    k: int | None,
+    explain: bool,
+    question_set: str | None,
+    as_json: bool,
 ) -> None:
     """Print the best passages for QUESTION."""
     settings = settings_of(path)
@@ -35,7 +44,7 @@ def retrieve(
         raise ConfigError("QUESTION: expected a question, got white space")
     from mog_assets.serving.search import find
 
-    found = find(settings, question, method, k or settings.k, corpora_of(settings, question_set))
+    found = find(settings, question, method, corpora_of(settings, question_set), k, budget, explain)
     if found.because:
         # Not on standard output, which may be JSON.
         click.echo(f"method: {found.method} ({found.because})", err=True)
@@ -44,7 +53,7 @@ def retrieve(
         return
     _print_routing(found.weights, found.topic)
     for rank, passage in enumerate(found.passages, 1):
-        _print_passage(rank, passage, f"level {passage['level']}  score {passage['score']:.3f}")
+        _print_passage(rank, passage, f"level {passage['level']}  score {passage['score']:.3f}  {passage['title']}")
     if found.nothing:
         click.echo(found.nothing)
 
@@ -106,6 +115,8 @@ def _print_passage(rank: int, passage: dict[str, Any], what: str) -> None:
     places = [f"{corpus}/{doc} {start}-{end}" for corpus, doc, start, end in own]
     more = f" and {len(places) - 3} more" if len(places) > 3 else ""
     click.secho(f"{rank}. {', '.join(places[:3])}{more}  {what}".rstrip(), bold=True)
+    if passage.get("why"):
+        click.echo(f"   why: {passage['why']}")
     click.echo(passage["text"].strip() + "\n")
 
 

@@ -249,6 +249,7 @@ def build_report(work: Work) -> None:
     scores = pd.read_parquet(stored.path("scores.parquet"))
     table = pd.read_parquet(past.path("history.parquet"))
     configuration, choices = shown_configuration(settings), _choices(work)
+    chosen = work.input("method").manifest.info
     preflight = answered.manifest.info["preflight"] if answered else []
     facts = [
         *([("scores of", f"{table['time'].max():%Y-%m-%d %H:%M} UTC")] if len(table) else []),
@@ -266,11 +267,12 @@ def build_report(work: Work) -> None:
             scores=scores,
             headline=headline_measures(settings.k),
             notes=[
+                f"In use: {chosen['method']}: {chosen['why']}.",
                 f"Retriever {settings.retriever}, k_r = {settings.k_r}, k = {settings.k}, levels {settings.levels}, "
                 f"chunker {settings.chunker.name}, finest {settings.finest_chars} characters, "
                 f"encoder {configuration['encoder']['model']}, "
                 f"seed {settings.seed}.",
-                "The best single level is chosen on the questions it is scored on, which favours it.",
+                "The best fixed level is chosen on the questions it is scored on, which favours it.",
             ],
             main=main,
             groups=groups,
@@ -302,12 +304,11 @@ def _browsed(
     questions = scored_questions(work)
     stored = {name: work.input("documents", name) for name in corpora}
     buckets = {name: [held.path(bucket) for bucket in held.names("bucket")] for name, held in stored.items()}
-    baseline = parse(f"fixed-{min(2, settings.levels)}", settings).name
     main, groups, duels = {}, {}, {}
     for key, part in per_question.groupby(["question_set", "split"], sort=False):
         board = (str(key[0]), str(key[1]))
         own = scores[(scores["question_set"] == board[0]) & (scores["split"] == board[1])]
-        main[board] = browse.main_methods(own, baseline)
+        main[board] = browse.main_methods(own)
         measures = [name for name in headline_measures(settings.k) if name in part.columns]
         groups[board] = browse.by_group(part, questions[board[0]], main[board], measures, settings.seed)
         if len(main[board]) > 1:
@@ -355,7 +356,7 @@ def recipes(settings: Settings) -> list[Recipe]:
             settings=lambda tools: [identity, tools.encoder.identity],
             repeatable=True,
             checks=(checks.SAME_AGAIN, *((checks.LEVELS_AS_IN_TRAINING,) if any(m.routed for m in methods) else ())),
-            version="3",
+            version="4",
             kinds=("parquet",),
             pool="gpu",
         ),
@@ -369,7 +370,7 @@ def recipes(settings: Settings) -> list[Recipe]:
             settings=lambda tools: [settings.k, settings.seed, [m.name for m in methods], scored],
             repeatable=True,
             checks=(checks.MEASURES_IN_RANGE,),
-            version="3",
+            version="4",
             kinds=("parquet",),
         ),
         *(
@@ -402,7 +403,7 @@ def recipes(settings: Settings) -> list[Recipe]:
             irreplaceable=True,
             checks=(checks.NO_SIGNIFICANT_DROP, checks.NOTHING_LOST),
             kinds=("parquet",),
-            version="2",
+            version="3",
         ),
         Recipe(
             key="report",
@@ -415,12 +416,13 @@ def recipes(settings: Settings) -> list[Recipe]:
                 "questions",
                 "documents",
                 "history",
+                "method",
                 *(("answer_scores",) if combinations(settings) else ()),
             ),
             partitioned=False,
             settings=lambda tools: shown_configuration(tools.settings),
             repeatable=True,
             kinds=("html",),
-            version="3",
+            version="4",
         ),
     ]

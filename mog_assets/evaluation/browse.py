@@ -27,7 +27,7 @@ FIRST_PASSAGES, MOST_PASSAGES = 3, 8
 GOLD_CHARS, OTHER_CHARS = 700, 300
 _LEADING = "ER"
 # Kinds of methods in order of preference.
-_KINDS = ("mog-paper", "mogg", "fixed", "fused-paper", "hop", "mogg-uniform")
+_KINDS = ("mix", "mog", "fused", "fixed", "mog-paper", "mogg", "fused-paper", "hop", "mogg-uniform")
 
 Document = tuple[str, str]
 """Corpus and id."""
@@ -36,26 +36,24 @@ Texts = Callable[[Collection[Document]], Mapping[Document, tuple[str, str]]]
 """Titles and texts of documents."""
 
 
-def main_methods(scores: pd.DataFrame, baseline: str, most: int = MOST_METHODS) -> list[str]:
-    """The methods shown by default: the baseline, and the best of each kind.
+def main_methods(scores: pd.DataFrame, most: int = MOST_METHODS) -> list[str]:
+    """The methods shown by default: the best of each kind, and the best fixed level, which they are compared with.
 
     Args:
         scores: Result of `scores.score` for one question set and split.
-        baseline: Name of the method that all others are compared with; left out if it did not run.
         most: Number of methods, ≥ 1.
 
     Returns:
-        Names, the highest `ER` first, the baseline last; without controls and methods that use gold evidence.
+        Names, the highest `ER` first, the best fixed level last; without controls and methods that use gold evidence.
     """
     leading = scores[(scores["measure"] == _LEADING) & ~scores["kind"].str.removesuffix("+topics").isin(UNPLACED)]
     leading = leading.sort_values("value", ascending=False, kind="stable")
     best = leading.drop_duplicates("kind")
     place = {kind: i for i, kind in enumerate(_KINDS)}
     wanted = best.assign(place=best["kind"].map(lambda kind: place.get(kind, len(place))))
-    names = [baseline] if baseline in set(leading["method"]) else []
-    names += wanted.sort_values("place", kind="stable")["method"].tolist()
-    chosen = set(list(dict.fromkeys(names))[:most])
-    return sorted((name for name in leading["method"] if name in chosen), key=lambda name: name == baseline)
+    fixed = best.loc[best["kind"] == "fixed", "method"].tolist()
+    chosen = set([*fixed, *(m for m in wanted.sort_values("place", kind="stable")["method"] if m not in fixed)][:most])
+    return sorted((name for name in leading["method"] if name in chosen), key=lambda name: name in fixed)
 
 
 def by_group(
@@ -137,8 +135,8 @@ def duels(
         - methods: names.
         - pairs: a, b (methods), n questions, better, worse (numbers of questions where a has higher, or lower, evidence
           recall than b), mean difference, and wins and losses: questions, the greatest difference first.
-        - questions: id, text, kind, er by method, gold (snippets), and found by method: passages (snippets with rank
-          and level) and hidden, the number of further passages in the first 8,000 characters.
+        - questions: id, text, kind, er by method, gold (snippets), and found by method: passages (snippets with rank,
+          level and why) and hidden, the number of further passages in the first 8,000 characters.
         - documents: corpus, id, title.
         - texts: each once.
 
@@ -184,6 +182,7 @@ def duels(
                         **book.snippet(question, (row["corpus"], row["doc"]), row["start"], row["end"]),
                         "rank": row["rank"],
                         "level": row["level"],
+                        **({"why": row["why"]} if row["why"] else {}),
                     }
                     for row in shown
                 ]
@@ -210,7 +209,7 @@ def _found(
     position = {name: i for i, name in enumerate(methods)}
     asked = {identity for identity, _ in wanted}
     here = runs[runs["method"].isin(methods) & runs["question"].isin(asked)]
-    columns = ["rank", "corpus", "doc", "start", "end", "level"]
+    columns = ["rank", "corpus", "doc", "start", "end", "level", "why"]
     for key, part in here.groupby(["question", "method"], observed=True, sort=False):
         identity, method = str(key[0]), position[str(key[1])]
         if (identity, method) not in wanted:

@@ -1,4 +1,4 @@
-"""The leaderboard of `mog run`: which method to use, by how much it is better, and the ten most important rows."""
+"""The leaderboard of `mog run`: which method to use, by how much it is better, and the most important rows."""
 
 from __future__ import annotations
 
@@ -14,11 +14,17 @@ from mog_assets.retrieval.methods import CONTROLS
 
 MEASURE = "ER"
 ALPHA = 0.05
-MOST_ROWS = 10
+MOST_ROWS = 12
 # Uses gold evidence, so it cannot be used for new questions.
 _ORACLE = "oracle-paper"
-# The default method of `mog retrieve`.
-_DEFAULT = "mog-paper"
+# What families of methods are, in words, in order.
+_FAMILIES = {
+    ("mix",): "trees over all retrievers and levels",
+    ("mog",): "all retrievers and levels, weighted by the router",
+    ("fused",): "all retrievers and levels, equal weights",
+    ("mog-paper",): "levels weighted by the router of the paper",
+    ("hop", "mogg", "mogg-uniform"): "best of the sentence graph",
+}
 
 
 @dataclass(frozen=True)
@@ -28,8 +34,9 @@ class Leaderboard:
     Attributes:
         title: Question set, with numbers of questions and documents.
         advice: One sentence: which method to use, and by how much it is better.
-        rows: At most ten dicts of text, best first: method, what it is, some measures as `value [low, high]`, and p of
-            the difference in `MEASURE` from the best fixed level of all retrievers, Holm-corrected over all methods.
+        rows: At most `MOST_ROWS` dicts of text, best first: method, what it is, some measures as `value [low, high]`,
+            p of the difference in `MEASURE` from the best fixed level of all retrievers, Holm-corrected over all
+            methods, and the share of the gap from that level to gold evidence that a method closes.
     """
 
     title: str
@@ -38,14 +45,14 @@ class Leaderboard:
 
 
 def leaderboards(
-    scores: pd.DataFrame, per_question: pd.DataFrame, retriever: str, k: int, seed: int
+    scores: pd.DataFrame, per_question: pd.DataFrame, default: str | None, k: int, seed: int
 ) -> list[Leaderboard]:
     """The leaderboard of each question set and split.
 
     Args:
         scores: Result of `scores.score`.
         per_question: The table they were computed from.
-        retriever: The default retriever of methods.
+        default: The method that `auto` stands for, if one was chosen.
         k: Number of passages per question.
         seed: Seed of resamples and random signs.
     """
@@ -54,12 +61,12 @@ def leaderboards(
         asked = per_question[(per_question["question_set"] == question_set) & (per_question["split"] == split)]
         splits = scores.loc[scores["question_set"] == question_set, "split"].nunique()
         name = f"{question_set}, {split}" if splits > 1 else str(question_set)
-        boards.append(_leaderboard(name, part, asked, retriever, k, seed))
+        boards.append(_leaderboard(name, part, asked, default, k, seed))
     return boards
 
 
 def _leaderboard(
-    name: str, scores: pd.DataFrame, per_question: pd.DataFrame, retriever: str, k: int, seed: int
+    name: str, scores: pd.DataFrame, per_question: pd.DataFrame, default: str | None, k: int, seed: int
 ) -> Leaderboard:
     means = scores[scores["measure"] == MEASURE].set_index("method")
     means = means.sort_values("value", ascending=False, kind="stable")
@@ -69,11 +76,13 @@ def _leaderboard(
     if len(fixed) and len(usable) > 1:
         cells = per_question[per_question["method"].isin(usable.index)].rename(columns={"method": "cell"})
         compared = compare(cells, [MEASURE], str(fixed.index[0]), seed).set_index("cell")
-    chosen, advice = _advice(usable, fixed, compared, retriever)
-    rows = _rows(means, usable, fixed, chosen)
+    chosen, advice = _advice(usable, fixed, compared, default)
+    rows = _rows(means, usable, fixed, chosen, default)
     shown = [MEASURE, f"{MEASURE}@1000", f"hit@{k}", "nDCG@10"]
     assert set(shown) <= set(measure_names(k))
     by_measure = {measure: scores[scores["measure"] == measure].set_index("method") for measure in shown}
+    gold = means.index[means["kind"] == "gold"]
+    gap = (str(fixed.index[0]), str(gold[0])) if len(gold) and len(fixed) else None
     n = int(means["n"].max())
     documents = f" on {int(means['documents'].max()):,} documents" if "documents" in means else ""
     return Leaderboard(
@@ -85,6 +94,7 @@ def _leaderboard(
                 "what it is": what,
                 **{m: interval(*table.loc[method, ["value", "low", "high"]]) for m, table in by_measure.items()},
                 **({} if compared is None else {f"p vs {fixed.index[0]}": _p(compared, method)}),
+                **({} if gap is None else {"gap closed": _closed(means["value"], method, *gap)}),
             }
             for method, what in rows.items()
         ],
@@ -92,7 +102,7 @@ def _leaderboard(
 
 
 def _advice(
-    usable: pd.DataFrame, fixed: pd.DataFrame, compared: pd.DataFrame | None, retriever: str
+    usable: pd.DataFrame, fixed: pd.DataFrame, compared: pd.DataFrame | None, default: str | None
 ) -> tuple[str, str]:
     """The method to use, and the sentence that recommends it."""
     if compared is None:
@@ -109,22 +119,29 @@ def _advice(
         )
     value = fixed.iloc[0]["value"]
     none = f"no method is significantly better than `{yardstick}`"
-    own = fixed[fixed["retriever"] == retriever]
-    if not len(own) or str(own.index[0]) == yardstick:
+    if default is None or default == yardstick or default not in compared.index:
         return yardstick, f"Use `{yardstick}` ({MEASURE} {value:.3f}): {none}, the best fixed level of all retrievers."
-    default = str(own.index[0])
     row = compared.loc[default]
     if row["p"] < ALPHA:
         turned = {"difference": -row["difference"], "difference_low": -row["difference_high"]}
         turned |= {"difference_high": -row["difference_low"], "p": row["p"]}
         return yardstick, (
-            f"Use `{yardstick}`: {MEASURE} {value:.3f}, {_by(turned)} `{default}`, the default retriever's best level "
+            f"Use `{yardstick}`: {MEASURE} {value:.3f}, {_by(turned)} `{default}`, which `auto` stands for "
             f"({_sure(turned)}); {none}."
         )
     return default, (
-        f"Use `{default}` ({MEASURE} {row['value']:.3f}): no method is significantly better than it or than "
-        f"`{yardstick}` ({MEASURE} {value:.3f}), the best fixed level of all retrievers."
+        f"Use `{default}`, which `auto` stands for ({MEASURE} {row['value']:.3f}): no method is significantly better "
+        f"than `{yardstick}` ({MEASURE} {value:.3f}), the best fixed level of all retrievers, and that not than "
+        f"`{default}`."
     )
+
+
+def _closed(values: pd.Series, method: str, fixed: str, gold: str) -> str:
+    """The share of the gap from the best fixed level to gold evidence that a method closes."""
+    gap = values[gold] - values[fixed]
+    if method in (fixed, gold) or gap <= 0 or values[method] < values[fixed]:
+        return ""
+    return f"{(values[method] - values[fixed]) / gap:.0%}"
 
 
 def _p(compared: pd.DataFrame, method: str) -> str:
@@ -141,8 +158,10 @@ def _sure(row: pd.Series | dict[str, float]) -> str:
     return f"{between}{p_said(row['p'])}"
 
 
-def _rows(means: pd.DataFrame, usable: pd.DataFrame, fixed: pd.DataFrame, chosen: str) -> dict[str, str]:
-    """The ten most important methods with a description of each, best first."""
+def _rows(
+    means: pd.DataFrame, usable: pd.DataFrame, fixed: pd.DataFrame, chosen: str, default: str | None
+) -> dict[str, str]:
+    """The most important methods with a description of each, best first."""
     wanted: dict[str, list[str]] = {}
 
     def want(methods: Sequence[str], what: str) -> None:
@@ -150,17 +169,11 @@ def _rows(means: pd.DataFrame, usable: pd.DataFrame, fixed: pd.DataFrame, chosen
             wanted.setdefault(method, []).append(what)
 
     want([chosen] if chosen else [], "recommended")
+    want([name for name in usable.index if name == default], "`auto`")
     for retriever in fixed["retriever"].unique():
         want(list(fixed.index[fixed["retriever"] == retriever]), f"best fixed level of {retriever}")
-    want([name for name in usable.index if name == _DEFAULT], "what `mog retrieve` uses")
-    families = {
-        "mog-paper": "levels weighted by the router",
-        "fused-paper": "levels with equal weights",
-        ("hop", "mogg", "mogg-uniform"): "best of the sentence graph",
-    }
-    for kinds, what in families.items():
-        of = usable["kind"].str.removesuffix("+topics").isin([kinds] if isinstance(kinds, str) else kinds)
-        want(list(usable.index[of]), what)
+    for kinds, what in _FAMILIES.items():
+        want(list(usable.index[usable["kind"].str.removesuffix("+topics").isin(kinds)]), what)
     want([name for name in means.index if means.loc[name, "kind"] == "gold"], "control: the evidence itself")
     want([name for name in means.index if means.loc[name, "kind"] == "random"], "control: drawn at random")
     kept = list(wanted)[:MOST_ROWS]

@@ -10,10 +10,14 @@ import pandas as pd
 
 from mog_assets.evaluation.measures import CONTEXTS
 from mog_assets.plots import new_figure, plain, png
+from mog_assets.retrieval.methods import RANKINGS
 
 # Colours that colour-blind readers can distinguish (Okabe and Ito 2008), with one marker each for print.
 _LOOKS = {
-    "fixed": ("#0072B2", "o", "best single level"),
+    "mix": ("#D55E00", "*", "mix"),
+    "mog": ("#F0E442", "X", "mog"),
+    "fused": ("#000000", "p", "fused"),
+    "fixed": ("#0072B2", "o", "best fixed level"),
     "fused-paper": ("#E69F00", "s", "best fused-paper"),
     "mog-paper": ("#009E73", "D", "mog-paper"),
     "oracle-paper": ("#555555", "^", "oracle-paper"),
@@ -23,10 +27,11 @@ _LOOKS = {
 
 
 def er_against_cost(scores: pd.DataFrame, question_set: str) -> bytes:
-    """Evidence recall over context length, one panel per retriever.
+    """Evidence recall over context length, one panel for all retrievers together and one for each.
 
-    Each panel shows the best single level, fused-paper and hop, mog-paper, mogg and oracle-paper, if they ran; bands
-    are 95 % intervals. Panels share their axes, so that retrievers can be compared without twelve lines in one plot.
+    The first panel shows the rankings and the best fixed level; each other one the best fixed level, fused-paper and
+    hop, mog-paper, mogg and oracle-paper of its retriever, if they ran; bands are 95 % intervals. Panels share their
+    axes, so that retrievers can be compared without twelve lines in one plot.
 
     Args:
         scores: As `scores.score` gives it.
@@ -34,11 +39,14 @@ def er_against_cost(scores: pd.DataFrame, question_set: str) -> bytes:
     """
     here = scores[scores["question_set"] == question_set]
     retrievers = list(dict.fromkeys(name for name in here["retriever"] if name))
-    figure = new_figure(1 + 3.1 * max(len(retrievers), 1), 4.4)
-    panels = figure.subplots(1, max(len(retrievers), 1), sharey=True, squeeze=False)[0]
-    for axes, retriever in zip(panels, retrievers, strict=False):
+    own = {name: here[here["retriever"] == name] for name in retrievers}
+    if (ranked := here["kind"].isin(RANKINGS)).any():
+        own = {"all retrievers": here[ranked | (here["kind"] == "fixed")], **own}
+    figure = new_figure(1 + 3.1 * max(len(own), 1), 4.4)
+    panels = figure.subplots(1, max(len(own), 1), sharey=True, squeeze=False)[0]
+    for axes, (retriever, part) in zip(panels, own.items(), strict=False):
         for kind, (colour, marker, label) in _LOOKS.items():
-            found = here[(here["retriever"] == retriever) & (here["kind"] == kind)]
+            found = part[part["kind"] == kind]
             means = found[found["measure"] == "ER"].set_index("method")["value"]
             if means.empty:
                 continue

@@ -16,6 +16,8 @@ from mog_assets.retrieval.controls import gold_passages, random_passages
 from mog_assets.retrieval.corpora import Corpora
 from mog_assets.retrieval.methods import Method, Passages, cut
 
+# Best passages of a question with the reason why they are there.
+FIRST = 3
 _TEXT = pa.dictionary(pa.int32(), pa.string())
 SCHEMA = pa.schema(
     [
@@ -31,6 +33,7 @@ SCHEMA = pa.schema(
         ("tokens", pa.int32()),
         ("level", pa.int8()),
         ("score", pa.float32()),
+        ("why", _TEXT),
     ]
 )
 
@@ -61,10 +64,21 @@ def rank_questions(
             found = gold_passages(questions, retrieval.corpora)
         else:
             found = retrieval.rank(method, k, weights.get(method.kind))
-        yield run_table(name, questions, method.name, cut(found, k), retrieval.corpora)
+        found = cut(found, k)
+        told = np.full(len(found.question), "", object)
+        first = found.rank < FIRST
+        told[first] = retrieval.reasons(method, found.at(first)) if not method.control else ""
+        yield run_table(name, questions, method.name, found, retrieval.corpora, told)
 
 
-def run_table(name: str, questions: Sequence[Question], method: str, found: Passages, corpora: Corpora) -> pa.Table:
+def run_table(
+    name: str,
+    questions: Sequence[Question],
+    method: str,
+    found: Passages,
+    corpora: Corpora,
+    why: Sequence[str] | np.ndarray = (),
+) -> pa.Table:
     """Ranked passages as rows of a run.
 
     Args:
@@ -73,6 +87,7 @@ def run_table(name: str, questions: Sequence[Question], method: str, found: Pass
         method: Name of the method.
         found: The passages.
         corpora: The corpora of the question set.
+        why: Why each passage is there; nothing if empty.
 
     Returns:
         Columns as in `SCHEMA`; ranks from 1, tokens as `Corpora.tokens_in` counts them.
@@ -90,6 +105,7 @@ def run_table(name: str, questions: Sequence[Question], method: str, found: Pass
         "tokens": corpora.tokens_in(found.document, found.start, found.end),
         "level": found.level,
         "score": found.score,
+        "why": list(why) if len(why) else [""] * len(found.question),
     }
     return pa.table([pa.array(columns[f.name]).cast(f.type) for f in SCHEMA], schema=SCHEMA)
 

@@ -39,9 +39,9 @@ def reasons(
         parts = mix.contributions(model.booster, model.features(asked)[rows])
         groups = [_group(name) for name in names]
     else:
-        weighed = (
-            np.ones((len(found.moments), len(experts))) if model is None else mog.weights(model.arrays, asked.vectors)
-        )
+        weighed = np.ones((len(found.moments), len(experts)))
+        if model is not None:
+            weighed = mog.weights(model.arrays, asked.vectors)
         parts, groups = found.relative[rows] * weighed[found.question[rows]], list(experts)
     distinct = list(dict.fromkeys(groups))
     sums = np.stack([parts[:, [g == group for g in groups]].sum(axis=1) for group in distinct], axis=1)

@@ -1,11 +1,11 @@
 """Methods by name, and the passages each of them ranks.
 
 `fused`, `mog` and `mix` rank pieces by what all retrievers say of all levels (see `mog_assets.ranking`), and `auto` is
-the method that the asset `method` has chosen. Others are written `[retriever:]name[+topics]`, e.g. `mog-paper`, `fused-paper-2`, `hybrid:mog-paper`, `mogg+topics`;
-without a retriever, the configured one is used. `medrag` stands for `fixed-2`, `dense-2` for `dense:fixed-2`. The
-suffix `-paper` marks rankings exactly as in the paper (Zhong et al. 2024). Methods of the sentence graph (`hop-0` …,
-`mogg`, `mogg-uniform`) retrieve by BM25, as in the paper. The controls `random` and `gold` do not search: they give the
-scores of random passages and of the evidence itself.
+the method that the asset `method` has chosen. Others are written `[retriever:]name[+topics]`, e.g. `mog-paper`,
+`fused-paper-2`, `hybrid:mog-paper`, `mogg+topics`; without a retriever, the configured one is used. `medrag` stands for
+`fixed-2`, `dense-2` for `dense:fixed-2`. `-paper` marks rankings exactly as in the paper (Zhong et al. 2024).
+Methods of the sentence graph (`hop-0` …, `mogg`, `mogg-uniform`) retrieve by BM25, as in the paper. The controls
+`random` and `gold` do not search: they give the scores of random passages and of the evidence itself.
 """
 
 from __future__ import annotations
@@ -55,9 +55,9 @@ class Method:
 
     Attributes:
         retriever: None for a ranking, which uses all, for `auto`, and for a control, which does not search.
-        kind: `auto`; a ranking of pieces (`fused`, `mog`, `mix`); one granularity alone (`fixed`, `hop`), all with equal
-            weights (`fused-paper`, `mogg-uniform`), or with those of a router (`mog-paper`, `mogg`) or of the soft
-            labels (`oracle-paper`); or a control (`random`, `gold`).
+        kind: `auto`; a ranking of pieces (`fused`, `mog`, `mix`); one granularity alone (`fixed`, `hop`), all with
+            equal weights (`fused-paper`, `mogg-uniform`), or with those of a router (`mog-paper`, `mogg`) or of the
+            soft labels (`oracle-paper`); or a control (`random`, `gold`).
         level: Granularity of the passages, from 1, the finest (level 1, 0 hops); None if the weights choose it.
         topics: Whether passages are limited to the question's topic.
     """

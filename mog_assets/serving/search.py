@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -17,13 +16,10 @@ from mog_assets.answering.rows import AnswerRow
 from mog_assets.config import Settings
 from mog_assets.questions.sets import Question
 from mog_assets.ranking.retrieve import Retrieval
-from mog_assets.retrieval.methods import Method, check_trained, parse
+from mog_assets.retrieval.methods import AUTO, RANKINGS, Method, check_trained, parse
 from mog_assets.routing.families import families
 from mog_assets.tools import Tools
 from resources.errors import ConfigError
-from resources.store import Store
-
-AUTO = "auto"
 
 
 @dataclass(frozen=True)
@@ -34,8 +30,9 @@ class SearchResult:
         method: Canonical name of the method that ranked them.
         because: Why this method was chosen, if the method was `auto`; else empty.
         nothing: Why there is no passage; empty if there is one.
-        passages: In rank order: corpus, doc, start, end, level (or hops), score and text. A passage of several spans
-            has the first in these fields and all of them as `spans`: (corpus, doc, start, end).
+        passages: In rank order: corpus, doc, title, start, end, level (or hops), score, text, and `why` it is there if
+            asked. A passage of several spans has the first in these fields and all of them as `spans`: (corpus, doc,
+            start, end).
         weights: Weight of each granularity by name, if a router weighted them.
         topic: Number, label and probability of the question's topic, and whether passages of all topics were used
             instead; None if the method does not use topics.
@@ -49,46 +46,50 @@ class SearchResult:
     topic: dict[str, Any] | None
 
 
-def chosen(settings: Settings, store: Store) -> tuple[Method, str]:
-    """The method that `auto` selects, and why; see `ranking.choice`.
-
-    Raises:
-        MissingArtefact: no method has been chosen yet.
-    """
-    stored = json.loads(store.read("method").path("method.json").read_bytes())
-    return parse(stored["method"], settings), stored["why"]
-
-
-def find(settings: Settings, question: str, method_name: str, k: int, names: Sequence[str]) -> SearchResult:
-    """The k best passages for a question.
+def find(
+    settings: Settings,
+    question: str,
+    method_name: str,
+    names: Sequence[str],
+    k: int | None = None,
+    budget: int | None = None,
+    explain: bool = False,
+) -> SearchResult:
+    """The best passages for a question.
 
     Args:
         settings: The settings of the project.
         question: The question.
         method_name: A method, or `auto`.
-        k: How many passages.
         names: The corpora.
+        k: Most passages.
+        budget: Most characters; those of the settings if neither is given.
+        explain: Say why each passage is there.
 
     Raises:
-        ConfigError: the method does not exist, or works only in an evaluation.
+        ConfigError: the method does not exist, works only in an evaluation, or cannot explain.
         MissingArtefact: something it needs has not been materialised.
-        MogError: the router is damaged, or belongs to another encoder or other levels.
+        MogError: a model is damaged, or belongs to another encoder or other levels.
     """
     tools, because = Tools(settings), ""
-    if method_name == AUTO:
-        method, because = chosen(settings, tools.store)
-    else:
-        method = parse(method_name, settings)
+    method = parse(method_name, settings)
     if method.evaluation_only:
         raise ConfigError(
             f"--method: expected a method that searches for questions without gold evidence, got {method.name!r}"
         )
     check_trained("--method", method, settings)
     retrieval = Retrieval.open(tools, tools.store.read, names, [question])
-    found = retrieval.rank(method, k)
-    found = found.at(found.rank < k)
+    if method.kind == AUTO:
+        method, because = retrieval.chosen
+    if explain and not method.ranking:
+        raise ConfigError(
+            f"--explain: expected a ranking ({', '.join(RANKINGS)}), got {method.name!r}, which orders by one score"
+        )
+    limit = settings.budget if k is None and budget is None else budget
+    found = retrieval.passages(method, k, limit)
     (passages,) = texts(retrieval.corpora, found, 1)
     _, first = np.unique(found.rank, return_index=True)
+    why = retrieval.reasons(method, found) if explain else []
     weights = _weights(retrieval, method)
     return SearchResult(
         method.name,
@@ -97,18 +98,20 @@ def find(settings: Settings, question: str, method_name: str, k: int, names: Seq
             {
                 "corpus": passage.corpus,
                 "doc": passage.doc,
+                "title": passage.title,
                 "start": int(found.start[row]),
                 "end": int(found.end[row]),
                 "level": int(found.level[row]),
                 "score": float(found.score[row]),
                 "text": passage.text,
                 **({"spans": [list(span) for span in passage.spans]} if len(passage.spans) > 1 else {}),
+                **({"why": why[row]} if explain else {}),
             }
             for passage, row in zip(passages, first, strict=True)
         ],
         "" if passages else _nothing(method, weights),
         weights,
-        _topic(retrieval, method, k),
+        _topic(retrieval, method, k or settings.k),
     )
 
 
