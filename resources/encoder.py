@@ -13,7 +13,7 @@ import sqlite3
 import time
 from collections.abc import Callable, Generator, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack, closing
+from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass
 from functools import cached_property
 from importlib.metadata import PackageNotFoundError, distribution
@@ -200,15 +200,17 @@ class Encoder:
         keys = [hashlib.sha256(text.encode("utf-8", "surrogatepass")).digest() for text in texts]
         known: dict[bytes, bytes] = {}
         first = {key: text for key, text in zip(reversed(keys), reversed(texts), strict=True)}
-        with closing(self._connect(keep)) as cache:
-            known.update(_lookup(cache, list(first)))
+        with self._connected(keep) as cache:
+            if cache is not None:
+                known.update(_lookup(cache, list(first)))
             missing = [(key, text) for key, text in first.items() if key not in known]
             if advance and len(missing) < len(texts):
                 advance(len(texts) - len(missing))
             with closing(self._encode_groups(missing)) as groups:
                 for done in groups:
-                    with cache:
-                        cache.executemany("INSERT OR REPLACE INTO vectors VALUES (?, ?)", done)
+                    if cache is not None:
+                        with cache:
+                            cache.executemany("INSERT OR REPLACE INTO vectors VALUES (?, ?)", done)
                     reach("vectors cached")
                     known.update(done)
                     self.encoded += len(done)
@@ -222,15 +224,17 @@ class Encoder:
         assert self.cache is not None
         return self.cache / f"vectors-{self.fingerprint}.sqlite"
 
-    def _connect(self, keep: bool) -> sqlite3.Connection:
+    @contextmanager
+    def _connected(self, keep: bool) -> Iterator[sqlite3.Connection | None]:
+        """The cache; None without one."""
         if self.cache is None or not keep:
-            connection = sqlite3.connect(":memory:")
-        else:
-            self.cache.mkdir(parents=True, exist_ok=True)
-            connection = connect(self._cache_file())
+            yield None
+            return
+        self.cache.mkdir(parents=True, exist_ok=True)
+        with closing(connect(self._cache_file())) as connection:
             connection.execute("PRAGMA synchronous=NORMAL")
-        connection.execute("CREATE TABLE IF NOT EXISTS vectors (key BLOB PRIMARY KEY, vector BLOB) WITHOUT ROWID")
-        return connection
+            connection.execute("CREATE TABLE IF NOT EXISTS vectors (key BLOB PRIMARY KEY, vector BLOB) WITHOUT ROWID")
+            yield connection
 
     def _encode_groups(self, items: list[tuple[bytes, str]]) -> Generator[list[tuple[bytes, bytes]]]:
         """Yield keys and vectors of texts, a few seconds' worth at a time.
@@ -262,9 +266,16 @@ class Encoder:
         with ExitStack() as leaving:
             # The number of threads set in the pool is also the default for later threads.
             leaving.callback(torch.set_num_threads, torch.get_num_threads())
-            pool = ThreadPoolExecutor(min(threads, len(groups)), initializer=torch.set_num_threads, initargs=(1,))
-            leaving.callback(pool.shutdown, cancel_futures=True)
-            for group, unit in zip(groups, pool.map(vectors, groups), strict=True):
+            if len(groups) > 1:
+                pool = ThreadPoolExecutor(min(threads, len(groups)), initializer=torch.set_num_threads, initargs=(1,))
+                leaving.callback(pool.shutdown, cancel_futures=True)
+                done = pool.map(vectors, groups)
+            else:
+                # One question at a time: starting a thread takes a fifth of the time.
+                if loaded.device == "cpu":
+                    torch.set_num_threads(1)
+                done = map(vectors, groups)
+            for group, unit in zip(groups, done, strict=True):
                 pending += [(items[i][0], row.tobytes()) for i, row in zip(group.texts, unit, strict=True)]
                 # A kill loses at most a few seconds of encoding.
                 if time.monotonic() - committed > 2:

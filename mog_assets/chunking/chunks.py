@@ -18,6 +18,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from mog_assets.arrays import pairs
 from mog_assets.chunking.chunkers import CHUNKERS, Options
 from mog_assets.chunking.cuts import spans_to, unit_chars
 from mog_assets.chunking.reuse import write_rows
@@ -59,6 +60,15 @@ class Layout:
     def document_of(self) -> np.ndarray:
         """int64 array: position of the document of every level-1 chunk."""
         return np.repeat(np.arange(len(self.documents)), np.diff(self.offsets))
+
+    def pieces(self, document: np.ndarray, start: np.ndarray, end: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """First and last-plus-one level-1 chunk that begin in some spans of text."""
+        first, last = (np.searchsorted(self._begins, pairs(document, at)) for at in (start, end))
+        return first, last
+
+    @cached_property
+    def _begins(self) -> np.ndarray:
+        return pairs(self.document_of, self.spans[:, 0])
 
     def level_offsets(self, level: int) -> np.ndarray:
         """int64 array of shape (n + 1,): chunks of document i at this level are its entries i … i+1 (end exclusive)."""

@@ -8,7 +8,7 @@ from functools import cached_property
 
 import numpy as np
 
-from mog_assets.arrays import pairs, ranges, unpaired
+from mog_assets.arrays import greatest, pairs, ranges, unpaired
 from mog_assets.chunking.chunks import Layout
 from mog_assets.ranking.experts import Expert
 
@@ -93,25 +93,15 @@ def find(
 
 
 def best(scores: np.ndarray, k: int) -> np.ndarray:
-    """The k greatest scores above 0 of every row; of equal ones those of smaller columns.
+    """The k greatest scores above 0 of every row, as a mask; of equal ones those of smaller columns."""
+    return greatest(scores, k) & (scores > 0)
 
-    Args:
-        scores: float array of shape (n, m).
-        k: How many.
 
-    Returns:
-        Mask of shape (n, m).
-    """
-    k = min(k, scores.shape[1])
-    if not k:
-        return np.zeros(scores.shape, bool)
-    least = np.partition(scores, scores.shape[1] - k, axis=1)[:, -k, None]
-    chosen, tied = scores > least, scores == least
-    # Only a tie for the last place needs a decision.
-    spare = k - chosen.sum(axis=1)
-    for row in np.flatnonzero(tied.sum(axis=1) > spare):
-        tied[row, np.flatnonzero(tied[row])[spare[row] :]] = False
-    return (chosen | tied) & (scores > 0)
+def _moments(scores: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Mean and standard deviation of every row."""
+    count = max(scores.shape[1], 1)
+    mean = scores @ np.full(scores.shape[1], 1 / count, np.float32)
+    return mean, np.sqrt(np.maximum(np.einsum("ij,ij->i", scores, scores) / count - mean**2, 0))
 
 
 def _blocks(questions: int, texts: int) -> Iterator[slice]:
@@ -124,7 +114,7 @@ def _block(experts: Sequence[Expert], finest: Sequence[int], layout: Layout, row
     scores = [expert.scores(rows) for expert in experts]
     found = []
     for expert, own in zip(experts, scores, strict=True):
-        question, text = np.nonzero(best(own, expert.depth))
+        question, text = np.divmod(np.flatnonzero(best(own, expert.depth)), max(own.shape[1], 1))
         first, last = expert.covered(text)
         found.append(pairs(np.repeat(question, last - first), ranges(first, last)))
     question, piece = unpaired(np.unique(np.concatenate(found)))
@@ -137,7 +127,7 @@ def _block(experts: Sequence[Expert], finest: Sequence[int], layout: Layout, row
             beside[there, side, column] = scores[number][question[there], other[there]]
     sizes = layout.spans[piece, 1] - layout.spans[piece, 0]
     place = [piece - layout.offsets[document], np.diff(layout.offsets)[document], sizes]
-    moments = [[own.mean(axis=1, dtype=np.float64), own.std(axis=1, dtype=np.float64)] for own in scores]
+    moments = [_moments(own) for own in scores]
     return Candidates(
         question + rows.start,
         piece,

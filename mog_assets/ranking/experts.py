@@ -15,7 +15,7 @@ import numpy as np
 
 from mog_assets.chunking.chunks import Layout
 from mog_assets.retrieval.bm25 import Bm25Index
-from mog_assets.retrieval.vectors import VectorTable
+from mog_assets.retrieval.vectors import Pooling, VectorTable
 
 # How many chunks of levels 1, 2, … give candidates; every further level as the last.
 DEPTHS = (40, 24, 16, 10, 8)
@@ -88,11 +88,11 @@ class Bm25Expert(_OfLevel):
     """BM25 of a level.
 
     Attributes:
-        indexes: Per corpus.
+        index: Of all corpora.
         queries: Terms of every question.
     """
 
-    indexes: Sequence[Bm25Index]
+    index: Bm25Index
     queries: Sequence[Sequence[str]]
 
     @property
@@ -102,7 +102,26 @@ class Bm25Expert(_OfLevel):
 
     def scores(self, rows: slice) -> np.ndarray:
         """See `Expert.scores`."""
-        return _summed(self.indexes, self.queries[rows])
+        return _summed(self.index, self.queries[rows])
+
+
+class Products:
+    """Products of questions with the vectors of all pieces; the last ones are kept, because every level needs them.
+
+    Args:
+        table: Vectors of the pieces of all corpora.
+        queries: Vectors of the questions, shape (questions, size).
+    """
+
+    def __init__(self, table: VectorTable, queries: np.ndarray) -> None:
+        self.table, self.queries = table, queries
+        self._last: tuple[slice | None, np.ndarray] = (None, np.zeros(0))
+
+    def of(self, rows: slice) -> np.ndarray:
+        """float32 array of shape (questions, pieces)."""
+        if self._last[0] != rows:
+            self._last = (rows, self.table.products(self.queries[rows]))
+        return self._last[1]
 
 
 @dataclass(frozen=True)
@@ -110,12 +129,12 @@ class DenseExpert(_OfLevel):
     """Dot products of unit vectors of a level.
 
     Attributes:
-        table: Vectors of the chunks of all corpora.
-        queries: Vectors of the questions, shape (questions, size).
+        products: With the vectors of the level; or with those of level 1, if the level is pooled from it.
+        pooling: From level 1; None if the level has products of its own.
     """
 
-    table: VectorTable
-    queries: np.ndarray
+    products: Products
+    pooling: Pooling | None = None
 
     @property
     def name(self) -> str:
@@ -124,12 +143,8 @@ class DenseExpert(_OfLevel):
 
     def scores(self, rows: slice) -> np.ndarray:
         """See `Expert.scores`."""
-        asked, first = np.asarray(self.queries[rows], np.float32), 0
-        found = np.empty((len(asked), len(self.table)), np.float32)
-        for part in self.table.parts:
-            np.matmul(asked, np.asarray(part, np.float32).T, out=found[:, first : first + len(part)])
-            first += len(part)
-        return found
+        own = self.products.of(rows)
+        return own if self.pooling is None else self.pooling.pooled(own)
 
 
 @dataclass(frozen=True)
@@ -138,12 +153,12 @@ class TitleExpert:
 
     Attributes:
         layout: Of all corpora.
-        indexes: Of the titles, per corpus.
+        index: Of the titles of all corpora.
         queries: Terms of every question.
     """
 
     layout: Layout
-    indexes: Sequence[Bm25Index]
+    index: Bm25Index
     queries: Sequence[Sequence[str]]
     name: str = "title"
     depth: int = 0
@@ -155,7 +170,7 @@ class TitleExpert:
 
     def scores(self, rows: slice) -> np.ndarray:
         """See `Expert.scores`."""
-        return _summed(self.indexes, [sorted(set(terms)) for terms in self.queries[rows]])
+        return _summed(self.index, [sorted(set(terms)) for terms in self.queries[rows]])
 
     def containing(self, pieces: np.ndarray) -> np.ndarray:
         """See `Expert.containing`."""
@@ -166,9 +181,7 @@ class TitleExpert:
         return self.layout.offsets[texts], self.layout.offsets[texts + 1]
 
 
-def _summed(indexes: Sequence[Bm25Index], queries: Sequence[Sequence[str]]) -> np.ndarray:
-    found, first = np.zeros((len(queries), sum(index.chunks for index in indexes)), np.float32), 0
-    for index in indexes:
-        index.add_scores(queries, found[:, first : first + index.chunks])
-        first += index.chunks
+def _summed(index: Bm25Index, queries: Sequence[Sequence[str]]) -> np.ndarray:
+    found = np.zeros((len(queries), index.chunks), np.float32)
+    index.add_scores(queries, found)
     return found

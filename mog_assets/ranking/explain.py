@@ -13,7 +13,7 @@ from mog_assets.ranking.models import Asked, Mix, Router
 
 # Reasons given for a piece.
 MOST = 3
-_EXPERT = re.compile(r"(?:score|z|rank|rank in document) (?P<expert>.+)")
+_EXPERT = re.compile(r"(?:score|z|rank in document|rank) (?P<expert>.+)")
 _BESIDE = re.compile(r".+ (?:before|after)")
 _PLACES = ("number in document", "number from the end", "relative place", "pieces of document", "characters")
 

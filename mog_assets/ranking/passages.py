@@ -6,7 +6,7 @@ from itertools import pairwise
 
 import numpy as np
 
-from mog_assets.arrays import pairs, ranges, running
+from mog_assets.arrays import ranges, running
 from mog_assets.chunking.chunks import Layout
 from mog_assets.retrieval.methods import Passages
 
@@ -25,8 +25,7 @@ def joined(found: Passages, layout: Layout, budget: int | None = None, k: int | 
         budget: Most characters of a question's passages; the best piece is taken whatever its length.
         k: Most passages of a question: pieces are taken until one would begin another.
     """
-    places = pairs(layout.document_of, layout.spans[:, 0])
-    first, last = (np.searchsorted(places, pairs(found.document, at)) for at in (found.start, found.end))
+    first, last = layout.pieces(found.document, found.start, found.end)
     rows = np.repeat(np.arange(len(first)), last - first)
     question, piece, score = found.question[rows], ranges(first, last), found.score[rows]
     taken: list[tuple[int, int, int, int, float]] = []

@@ -12,11 +12,11 @@ from functools import cached_property
 
 import numpy as np
 
-from mog_assets.arrays import pairs, places
+from mog_assets.arrays import places
 from mog_assets.config import Settings
 from mog_assets.ranking import models
 from mog_assets.ranking.candidates import Candidates, find
-from mog_assets.ranking.experts import Bm25Expert, DenseExpert, Expert, TitleExpert
+from mog_assets.ranking.experts import Bm25Expert, DenseExpert, Expert, Products, TitleExpert
 from mog_assets.ranking.explain import reasons
 from mog_assets.ranking.gold import ordered
 from mog_assets.ranking.models import Asked
@@ -74,9 +74,16 @@ class Retrieval(routed.Retrieval):
         """The experts, for these questions."""
         corpora, layout = self.corpora, self.corpora.layout
         levels = corpora.settings.level_range
+        finest = Products(corpora.vectors(1), self.vectors)
+        dense = [DenseExpert(1, layout, finest)]
+        for level in levels[1:]:
+            # Pooling is worth preparing only for many questions.
+            pooling = None if corpora.kept is None else corpora.pooling(level)
+            own = finest if pooling else Products(corpora.vectors(level), self.vectors)
+            dense.append(DenseExpert(level, layout, own, pooling))
         return [
-            *(Bm25Expert(level, layout, corpora.bm25(level), self.terms) for level in levels),
-            *(DenseExpert(level, layout, corpora.vectors(level), self.vectors) for level in levels),
+            *(Bm25Expert(level, layout, corpora.joined_bm25(level), self.terms) for level in levels),
+            *dense,
             TitleExpert(layout, corpora.titles, self.terms),
         ]
 
@@ -155,10 +162,8 @@ class Retrieval(routed.Retrieval):
         method = self.resolved(method)
         if not method.ranking:
             return [""] * len(found.question)
-        candidates, scores, layout = self.asked.found, self.scores(method.kind), self.corpora.layout
-        rows = []
-        places = pairs(layout.document_of, layout.spans[:, 0])
-        first, last = (np.searchsorted(places, pairs(found.document, at)) for at in (found.start, found.end))
+        candidates, scores, rows = self.asked.found, self.scores(method.kind), []
+        first, last = self.corpora.layout.pieces(found.document, found.start, found.end)
         for question, begin, end in zip(found.question.tolist(), first.tolist(), last.tolist(), strict=True):
             start, stop = candidates.offsets[question : question + 2]
             own = start + np.searchsorted(candidates.piece[start:stop], [begin, end])

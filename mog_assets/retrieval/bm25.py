@@ -139,6 +139,29 @@ def open_bm25s(weights: np.ndarray, indices: np.ndarray, indptr: np.ndarray, chu
     return index
 
 
+def joined(indexes: Sequence[Bm25Index]) -> Bm25Index:
+    """One index of the chunks of several, in order: a question asks for its terms once."""
+    if len(indexes) == 1:
+        return indexes[0]
+    number: dict[str, int] = {}
+    columns = [np.array([number.setdefault(term, len(number)) for term in index.terms], np.int64) for index in indexes]
+    # For every term, its part in each index one after the other: where each begins is known from the counts.
+    sizes = np.zeros((len(indexes), len(number)), np.int64)
+    for row, own, index in zip(sizes, columns, indexes, strict=True):
+        row[own] = np.diff(index.arrays["indptr"])
+    indptr = np.concatenate([[0], np.cumsum(sizes.sum(axis=0))])
+    starts = indptr[:-1] + np.cumsum(sizes, axis=0) - sizes
+    weights, chunks = np.empty(indptr[-1], np.float32), np.empty(indptr[-1], np.int32)
+    first = 0
+    for row, own, index in zip(starts, columns, indexes, strict=True):
+        held = index.arrays
+        begin, count = row[own], np.diff(held["indptr"])
+        to = np.repeat(begin - held["indptr"][:-1], count) + np.arange(len(held["data"]))
+        weights[to], chunks[to] = held["data"], held["indices"] + first
+        first += index.chunks
+    return Bm25Index.of(list(number), weights, chunks, indptr, first)
+
+
 @cache
 def keep_kernel() -> None:
     """Let numba cache bm25s's compiled kernel on disk: compiling it takes longer than ranking for 10,000 questions."""

@@ -12,7 +12,7 @@ from typing import Any, Protocol
 import numpy as np
 import pyarrow.parquet as pq
 
-from mog_assets.arrays import pairs
+from mog_assets.arrays import greatest, pairs, places
 from mog_assets.chunking.chunks import Layout
 from mog_assets.chunking.layouts import join_layouts, open_layout
 from mog_assets.chunking.sentences import token_starts
@@ -20,12 +20,16 @@ from mog_assets.config import Settings
 from mog_assets.retrieval.bm25 import (
     Bm25Index,
     TermCounts,
+    joined,
     load_counts,
     load_terms,
     statistics,
 )
-from mog_assets.retrieval.vectors import VectorTable
+from mog_assets.retrieval.vectors import Pooling, VectorTable
 from mog_assets.tables import read_table, take
+
+# Products of questions and chunks that are in memory at a time, in bytes.
+_SCORES_BYTES = 256 << 20
 
 Read = Callable[[str, str | None], Any]
 """Reads an asset of a corpus, or one of all corpora, from the store: an artefact with its manifest and files."""
@@ -109,9 +113,14 @@ class Corpora:
         found: list[Bm25Index] = self._once(("bm25", level), lambda: self.weighted(self.counts(level)))
         return found
 
+    def joined_bm25(self, level: int) -> Bm25Index:
+        """One BM25 index of a level over all corpora."""
+        found: Bm25Index = self._once(("joined bm25", level), lambda: joined(self.weighted(self.counts(level))))
+        return found
+
     @cached_property
-    def titles(self) -> list[Bm25Index]:
-        """Indexes of the terms of titles, per corpus: a term weighs more if fewer titles of all corpora have it."""
+    def titles(self) -> Bm25Index:
+        """Index of the terms of titles: a term weighs more if fewer titles of all corpora have it."""
         from scipy import sparse
 
         stored = [self.read("tokens", name) for name in self.names]
@@ -129,7 +138,7 @@ class Corpora:
             found.append(
                 Bm25Index.of(own, np.repeat(weights, np.diff(part.indptr)), part.indices, part.indptr, part.shape[0])
             )
-        return found
+        return joined(found)
 
     def _once(self, key: Any, make: Callable[[], Any]) -> Any:
         if self.kept is None:
@@ -146,8 +155,13 @@ class Corpora:
 
     def vectors(self, level: int) -> VectorTable:
         """Vectors of a level."""
-        stored = [self.read(f"embeddings/level_{level}", name) for name in self.names]
-        return VectorTable([artefact.path(n) for artefact in stored for n in artefact.names("bucket")])
+
+        def opened() -> VectorTable:
+            stored = [self.read(f"embeddings/level_{level}", name) for name in self.names]
+            return VectorTable([artefact.path(n) for artefact in stored for n in artefact.names("bucket")])
+
+        found: VectorTable = self._once(("vectors", level), opened)
+        return found
 
     def texts(self, documents: Iterable[int]) -> dict[int, tuple[str, str]]:
         """Titles and texts of some documents, by position."""
@@ -199,6 +213,29 @@ class Corpora:
             return [{str(uuid.UUID(bytes=row.tobytes())): i for i, row in enumerate(np.load(path))} for path in stored]
 
         found: list[dict[str, int]] = self._once(("points", level), numbers)
+        return found
+
+    def pooling(self, level: int) -> Pooling | None:
+        """How vectors of a level follow from those of level 1; None if chunks of the level were encoded."""
+        if level == 1 or self.settings.encoder.levels == "direct":
+            return None
+        found: Pooling = self._once(("pooling", level), lambda: Pooling.of(self.vectors(1), self.layout, level))
+        return found
+
+    def exactly_nearest(self, vectors: np.ndarray, level: int, k: int) -> list[tuple[np.ndarray, np.ndarray]]:
+        """The k nearest chunks of each corpus by products with all vectors, for many questions at a time."""
+        table, starts = self.vectors(level), [*self.starts(level).tolist(), self.layout.count(level)]
+        found = [(np.full((len(vectors), k), -1, np.int64), np.zeros((len(vectors), k))) for _ in self.names]
+        step = max(_SCORES_BYTES // (4 * max(len(table), 1)), 1)
+        for first in range(0, len(vectors), step):
+            products = table.products(vectors[first : first + step])
+            for (chunks, scores), begin, end in zip(found, starts[:-1], starts[1:], strict=True):
+                own = products[:, begin:end]
+                rows, columns = np.nonzero(greatest(own, k))
+                order = np.lexsort((columns, -own[rows, columns], rows))
+                rows, columns = rows[order], columns[order]
+                place = first + rows, places(rows)
+                chunks[place], scores[place] = columns, own[rows, columns]
         return found
 
     def nearest(

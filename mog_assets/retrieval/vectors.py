@@ -5,6 +5,8 @@ from __future__ import annotations
 import hashlib
 import uuid
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
 from itertools import chain
 from pathlib import Path
 
@@ -15,6 +17,10 @@ from mog_assets.arrays import save_array
 from mog_assets.chunking.chunks import Layout, chunk_text
 from mog_assets.chunking.layouts import bucket_layout
 
+# Files of vectors that are smaller are joined in memory, up to this many bytes: a product with each costs a call.
+_BLOCK_BYTES = 64 << 20
+# From so many questions on, a product in float32 is faster than one in the float16 of the file.
+_MANY = 8
 # Ids of points are uuid5 in this namespace.
 _NAMESPACE = uuid.UUID("6d6f672d-6173-7365-7473-2f706f696e74")
 
@@ -43,6 +49,41 @@ def pool(finest: np.ndarray, layout: Layout, level: int) -> np.ndarray:
     if len(first):
         vectors = np.add.reduceat(vectors * np.diff(layout.spans, axis=1).astype(np.float32), first)
     return (vectors / np.maximum(np.linalg.norm(vectors, axis=1, keepdims=True), 1e-12)).astype(np.float16)
+
+
+@dataclass(frozen=True)
+class Pooling:
+    """How products with the vectors of a level follow from those with level 1: both are weighted sums, see `pool`.
+
+    Attributes:
+        first: First piece of each chunk of the level.
+        sizes: Characters of every piece, float32.
+        lengths: What `pool` divides the sum of each chunk by, float32.
+    """
+
+    first: np.ndarray
+    sizes: np.ndarray
+    lengths: np.ndarray
+
+    @classmethod
+    def of(cls, table: VectorTable, layout: Layout, level: int) -> Pooling:
+        """That of a level, from the level-1 vectors; files of the table end where documents end."""
+        first, _ = layout.covered(np.arange(layout.count(level)), level)
+        sizes = np.diff(layout.spans, axis=1).astype(np.float32)
+        found, begin = [np.zeros(0, np.float32)], 0
+        for block in table.blocks:
+            own = first[slice(*np.searchsorted(first, [begin, begin + len(block)]))] - begin
+            if len(own):
+                sums = np.add.reduceat(block * sizes[begin : begin + len(block)], own)
+                found.append(np.linalg.norm(sums, axis=1))
+            begin += len(block)
+        return cls(first, sizes[:, 0], np.maximum(np.concatenate(found), 1e-12))
+
+    def pooled(self, products: np.ndarray) -> np.ndarray:
+        """Products with the chunks of the level, from those with all pieces: of shape (n, chunks)."""
+        if not len(self.first):
+            return products
+        return np.add.reduceat(products * self.sizes, self.first, axis=1) / self.lengths
 
 
 def pool_bucket(documents: str, spans: str, finer: str, level: int, out: str) -> int:
@@ -88,6 +129,43 @@ class VectorTable:
     def size(self) -> int:
         """Entries of a vector."""
         return int(self.parts[0].shape[1])
+
+    @cached_property
+    def blocks(self) -> list[np.ndarray]:
+        """The vectors in few arrays: files are joined unless they are large."""
+        joined: list[np.ndarray] = []
+        waiting: list[np.ndarray] = []
+        for part in self.parts:
+            if waiting and sum(p.nbytes for p in waiting) + part.nbytes > _BLOCK_BYTES:
+                joined.append(np.concatenate(waiting) if len(waiting) > 1 else waiting[0])
+                waiting = []
+            waiting.append(part)
+        return [*joined, np.concatenate(waiting) if len(waiting) > 1 else waiting[0]]
+
+    def products(self, vectors: np.ndarray) -> np.ndarray:
+        """Dot products of all vectors with some others.
+
+        Args:
+            vectors: Shape (n, size).
+
+        Returns:
+            float32 array of shape (n, vectors of the table). With few vectors, those of one block are rounded to
+            float16: reading float16 takes half the time, and what is read decides how long it takes.
+        """
+        import torch
+
+        found, first = np.empty((len(vectors), len(self)), np.float32), 0
+        halves = torch.from_numpy(np.ascontiguousarray(vectors, np.float16))
+        for block in self.blocks:
+            out = found[:, first : first + len(block)]
+            if len(vectors) < _MANY:
+                held = torch.frombuffer(block, dtype=torch.float16).view(block.shape)
+                for row, half in zip(out, halves, strict=True):
+                    row[:] = torch.mv(held, half).numpy()
+            else:
+                np.matmul(np.asarray(vectors, np.float32), block.astype(np.float32).T, out=out)
+            first += len(block)
+        return found
 
     def rows(self, rows: np.ndarray) -> np.ndarray:
         """The vectors of these chunks, float16 of shape (len(rows), size)."""

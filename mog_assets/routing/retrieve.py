@@ -21,6 +21,8 @@ from mog_assets.tools import Tools
 from mog_assets.topics.assign import read_topics
 from mog_assets.topics.model import OUTLIER, TopicModel, open_model
 
+# From so many questions on, dense search is exact.
+MANY = 8
 # Key of the router of each kind of method.
 ROUTERS = {"mog-paper": "router_paper", "mogg": "hop_router_paper"}
 
@@ -47,7 +49,8 @@ def needs(methods: Sequence[Method], settings: Settings) -> Needs:
     if retrievers & {"bm25", "hybrid"}:
         per_corpus += [f"bm25/level_{level}" for level in settings.level_range]
     if retrievers & {"dense", "hybrid"}:
-        per_corpus += [f"collections/level_{level}" for level in settings.level_range]
+        of_level = ("collections", "embeddings")
+        per_corpus += [f"{kind}/level_{level}" for level in settings.level_range for kind in of_level]
     if any(m.graph for m in methods):
         per_corpus.append("sentence_graph")
         shared += graph_of_question_sets(settings)
@@ -219,8 +222,12 @@ class Retrieval:
             if retriever == "bm25":
                 made = Bm25Searcher(self.terms, corpora.bm25, corpora.starts, wanted, self._chunk_topics)
             elif retriever == "dense":
-                find = partial(corpora.nearest, self.vector_store, topics=wanted)
-                made = DenseSearcher(self.vectors, find, corpora.starts)
+                # Few questions use the index; for many, one product with all vectors is faster, and exact.
+                if wanted is None and len(self.queries) >= MANY:
+                    made = DenseSearcher(self.vectors, corpora.exactly_nearest, corpora.starts)
+                else:
+                    find = partial(corpora.nearest, self.vector_store, topics=wanted)
+                    made = DenseSearcher(self.vectors, find, corpora.starts)
             else:
                 made = HybridSearcher([self._searcher("bm25", topics), self._searcher("dense", topics)])
             self._known[key] = Remembering(made)

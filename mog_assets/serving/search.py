@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -79,6 +80,8 @@ def find(
         )
     check_trained("--method", method, settings)
     retrieval = Retrieval.open(tools, tools.store.read, names, [question])
+    # What people ask is not stored.
+    retrieval = replace(retrieval, encode=partial(tools.encoder.encode, keep=False))
     if method.kind == AUTO:
         method, because = retrieval.chosen
     if explain and not method.ranking:
