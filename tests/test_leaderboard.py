@@ -24,13 +24,15 @@ KINDS = {
     "oracle-paper": ("bm25", "oracle-paper"),
     "hop-0": ("bm25", "hop"),
     "mogg": ("bm25", "mogg"),
+    "fused": ("", "fused"),
+    "mix": ("", "mix"),
     "gold": ("", "gold"),
     "random": ("", "random"),
 }
 LEVEL = {name: 0.5 for name in KINDS} | {"gold": 1.0, "random": 0.0, "oracle-paper": 0.95}
 
 
-def board(levels, retriever="bm25", questions=60, noise=0.05, methods=None):
+def board(levels, default="fused", questions=60, noise=0.05, methods=None):
     """The leaderboard of methods with these mean evidence recalls, each question about a document of its own."""
     rng = np.random.default_rng(0)
     rows = []
@@ -49,7 +51,7 @@ def board(levels, retriever="bm25", questions=60, noise=0.05, methods=None):
                 }
             )
     table = pd.DataFrame(rows)
-    (made,) = leaderboards(score(table, K, 0, KINDS), table, retriever, K, 0)
+    (made,) = leaderboards(score(table, K, 0, KINDS), table, default, K, 0)
     return made
 
 
@@ -76,21 +78,27 @@ def test_a_lead_over_the_own_retrievers_levels_alone_is_no_lead():
     assert "Use `mog-paper`" not in made.advice and "no method is significantly better than" in made.advice
 
 
-def test_the_best_level_of_another_retriever_is_advised_over_the_default_retrievers():
+def test_a_fixed_level_that_beats_what_auto_stands_for_is_advised():
     made = board({"dense-1": 0.72})
     assert made.advice.startswith("Use `dense-1`: ER 0.7")
-    assert ", the default retriever's best level (95 % [0.1" in made.advice
+    assert " above `fused`, which `auto` stands for (95 % [0.1" in made.advice
     assert made.advice.endswith("; no method is significantly better than `dense-1`.")
-    # The default is another one here: nothing is left to be better than.
-    made = board({"dense-1": 0.72}, retriever="dense")
-    assert made.advice.startswith("Use `dense-1` (ER 0.7")
-    assert made.advice.endswith("significantly better than `dense-1`, the best fixed level of all retrievers.")
+    # Without a choice, or with this one, nothing else is left to be better than.
+    for default in ("dense-1", None):
+        made = board({"dense-1": 0.72}, default=default)
+        assert made.advice.startswith("Use `dense-1` (ER 0.7")
+        assert made.advice.endswith("significantly better than `dense-1`, the best fixed level of all retrievers.")
 
 
-def test_without_a_significant_difference_the_default_retrievers_best_level_is_kept():
-    made = board({"dense-1": 0.503, "fixed-2": 0.502}, noise=0.2, questions=12)
-    assert "no method is significantly better than" in made.advice
-    assert made.advice.startswith(("Use `fixed-1`", "Use `fixed-2`"))
+def test_without_a_significant_difference_what_auto_stands_for_is_kept():
+    made = board({"dense-1": 0.503, "fused": 0.502}, noise=0.2, questions=12)
+    assert made.advice.startswith("Use `fused`, which `auto` stands for") and "no method is" in made.advice
+
+
+def test_the_share_of_the_gap_to_gold_that_a_method_closes_is_shown_where_it_is_above_the_best_level():
+    made = board({"dense-1": 0.6, "mix": 0.8, "fused": 0.4}, noise=0.0001)
+    closed = {row["method"]: row["gap closed"] for row in made.rows}
+    assert closed["mix"] == "50%" and closed["fused"] == closed["dense-1"] == closed["gold"] == ""
 
 
 @pytest.mark.parametrize("levels", [{}, {"dense:mog-paper": 0.9}, {"oracle-paper": 0.2}])
@@ -99,7 +107,8 @@ def test_what_cannot_be_used_is_never_advised_and_rows_are_few(levels):
     advised = made.advice.split("`")[1]
     assert advised not in ("oracle-paper", "gold", "random")
     assert len(made.rows) <= MOST_ROWS and "oracle-paper" not in methods(made)
-    assert {"gold", "random", "mog-paper", advised} <= set(methods(made))
+    assert {"gold", "random", "mix", "fused", advised} <= set(methods(made))
+    assert "`auto`" in what(made, "fused")
     shown = " ".join(row["what it is"] for row in made.rows)
     for part in ("bm25", "dense", "hybrid"):
         assert f"best fixed level of {part}" in shown

@@ -13,7 +13,8 @@ from mog_assets.ranking.candidates import Candidates, best
 from mog_assets.ranking.choice import choose
 from mog_assets.ranking.features import Components, _ranks
 from mog_assets.ranking.gold import Gold, fixed_order, ordered
-from mog_assets.ranking.passages import passages
+from mog_assets.ranking.passages import fitting, joined
+from mog_assets.retrieval.methods import Passages
 
 
 def layout_of(sizes):
@@ -103,12 +104,42 @@ def test_a_level_is_ordered_chunk_by_chunk_and_read_in_order():
     assert fixed_order(found, chunk, [np.array([1.0, 1.0, 2.0, 2.0])]).tolist() == [2, 3, 0, 1]
 
 
+def pieces_as_passages(layout, ranked):
+    """One question's pieces in ranked order, as a ranking gives them."""
+    place = np.arange(len(ranked))
+    spans = layout.spans[ranked]
+    level = np.ones(len(ranked), np.int64)
+    question = np.zeros(len(ranked), np.int64)
+    return Passages(question, place, layout.document_of[ranked], spans[:, 0], spans[:, 1], level, -place.astype(float))
+
+
+def test_chunks_that_overlap_are_joined_without_repeating_text():
+    layout = layout_of([[100, 100, 100, 100], [100]])
+    zero = np.zeros(3, np.int64)
+    # Level 2 of the first document, its third piece alone, and the other document.
+    found = Passages(
+        zero, np.arange(3), np.array([0, 0, 1]), np.array([0, 100, 0]), np.array([200, 300, 100]), zero, -np.arange(3.0)
+    )
+    made = joined(found, layout, 350)
+    assert list(zip(made.document, made.start, made.end, made.level, strict=True)) == [(0, 0, 300, 3)]
+    assert list(joined(found, layout, 400).document) == [0, 1]
+
+
+def test_passages_of_several_spans_fit_as_a_whole_or_not_at_all():
+    zero = np.zeros(4, np.int64)
+    rank = np.array([0, 0, 1, 2])
+    found = Passages(zero, rank, np.arange(4), zero, np.array([300, 300, 300, 50]), zero, -rank.astype(float))
+    assert fitting(found, 700).rank.tolist() == [0, 0]
+    assert fitting(found, 100).rank.tolist() == [0]
+    assert fitting(found, 950).rank.tolist() == [0, 0, 1, 2]
+
+
 @given(SIZES, st.data())
 def test_passages_hold_each_taken_piece_once_in_contiguous_text(sizes, data):
     layout = layout_of(sizes)
     ranked = np.array(data.draw(st.permutations(range(layout.count(1)))))
     budget = data.draw(st.integers(1, 3000))
-    found = passages(np.zeros(len(ranked), np.int64), ranked, -np.arange(len(ranked), dtype=float), layout, budget)
+    found = joined(pieces_as_passages(layout, ranked), layout, budget)
     held = [
         set(zip([document] * (end - start), range(start, end), strict=True))
         for document, start, end in zip(found.document.tolist(), found.start.tolist(), found.end.tolist(), strict=True)
@@ -133,7 +164,7 @@ def test_passages_hold_each_taken_piece_once_in_contiguous_text(sizes, data):
 def test_k_passages_are_at_most_k(sizes, data, k):
     layout = layout_of(sizes)
     ranked = np.array(data.draw(st.permutations(range(layout.count(1)))))
-    found = passages(np.zeros(len(ranked), np.int64), ranked, np.zeros(len(ranked)), layout, k=k)
+    found = joined(pieces_as_passages(layout, ranked), layout, k=k)
     assert 1 <= len(found.rank) <= k
 
 

@@ -1,0 +1,373 @@
+"""How good each ranking is: on documents nothing was trained on, and on collections nothing was trained on.
+
+python benchmarks/ranking.py medquad.yaml squad.yaml pubmedqa-bioasq.yaml --only-test musique.yaml
+python benchmarks/ranking.py medquad.yaml squad.yaml --beyond     what was tried on top
+
+Each project must be built up to `method`: `mog run --config … --select candidates …`. A project with a test split is
+measured on it, trained on its training questions; one without by cross-validation over documents. Then each is left
+out: trained on the others, measured on it. ER is that of ranked pieces. Differences are from the best fixed level of
+all retrievers, chosen on the questions it is measured on, which favours it; tests are paired and by document.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import click
+import numpy as np
+
+from mog_assets import config, markdown
+from mog_assets.questions.sets import Question, load_questions
+from mog_assets.ranking import features, mix, models, mog
+from mog_assets.ranking.assets import read_examples
+from mog_assets.ranking.candidates import Candidates
+from mog_assets.ranking.features import Components
+from mog_assets.ranking.gold import Gold, ordered
+from mog_assets.ranking.models import Asked
+from mog_assets.ranking.retrieve import Retrieval, expert_names, finest, fused
+from mog_assets.ranking.training import FOLDS, Examples, fixed_recalls
+from mog_assets.significance import bootstrap_interval, by_document, holm, permutation_p
+from mog_assets.tools import Tools
+
+SEED = 0
+LEARNED = ("mog", "mix")
+Recalls = dict[str, np.ndarray]
+Ranking = Callable[[Examples], np.ndarray]
+"""Scores of the candidates of some questions."""
+
+
+@dataclass
+class Collection:
+    """A project: training questions, and test questions if it has a test split."""
+
+    name: str
+    train: Examples | None
+    test: Examples | None
+
+    @property
+    def measured(self) -> Examples:
+        """The questions it is measured on."""
+        found = self.test or self.train
+        assert found is not None
+        return found
+
+
+def opened(path: Path) -> Collection:
+    """The questions of a project with their candidates."""
+    settings = config.load(path)
+    tools = Tools(settings)
+    names, best = expert_names(settings), finest(settings)
+    train = None
+    if settings.trains_routers:
+        train, _ = read_examples(tools.store.read("candidates"), names, best)
+    tests = []
+    for name, question_set in settings.question_sets.items():
+        if question_set.test:
+            stored = tools.store.read("questions").path(f"{name}.parquet")
+            asked = [q for q in load_questions(stored, question_set.test) if q.evidence]
+            tests.append(examples(Retrieval.open(tools, tools.store.read, question_set.corpora, keep=True), asked))
+    return Collection(path.stem, train, merged(tests) if tests else None)
+
+
+def examples(retrieval: Retrieval, questions: Sequence[Question]) -> Examples:
+    """Questions with their candidates."""
+    asked = retrieval.again([q.question for q in questions])
+    found, corpora = asked.asked, asked.corpora
+    gold = Gold.located(found.found, questions, corpora.layout, corpora.position)
+    names = expert_names(corpora.settings)
+    return Examples(gold, found.vectors, found.words, [q.document for q in questions], names, found.finest)
+
+
+def merged(parts: Sequence[Examples]) -> Examples:
+    """Questions of several collections together."""
+    questions = np.cumsum([0, *(len(part.words) for part in parts)])
+    rows = np.cumsum([0, *(len(part.found.question) for part in parts)])
+
+    def joined(get: Callable[[Examples], np.ndarray]) -> np.ndarray:
+        return np.concatenate([get(part) for part in parts])
+
+    found = Candidates(
+        np.concatenate([part.found.question + q for part, q in zip(parts, questions, strict=False)]),
+        *(joined(lambda p, n=n: getattr(p.found, n)) for n in ("piece", "scores", "beside", "place", "moments")),
+    )
+    gold = Gold(
+        found,
+        joined(lambda p: p.gold.characters),
+        np.concatenate([part.gold.row + r for part, r in zip(parts, rows, strict=False)]),
+        joined(lambda p: p.gold.start),
+        joined(lambda p: p.gold.end),
+    )
+    documents = [f"{i}/{document}" for i, part in enumerate(parts) for document in part.documents]
+    first = parts[0]
+    return Examples(
+        gold, joined(lambda p: p.vectors), joined(lambda p: p.words), documents, first.experts, first.finest
+    )
+
+
+def asked(of: Examples) -> Asked:
+    """The questions as models take them."""
+    return Asked(of.found, of.vectors, of.words, of.finest)
+
+
+def trained_mog(train: Examples) -> Ranking:
+    """`mog` trained on some questions."""
+    held_out = np.array([part == 0 for part in _tenths(train.documents)])
+    arrays, _ = mog.train(train.found, train.gold.covered, train.vectors, held_out, SEED)
+    return lambda of: models.Router(arrays).scores(asked(of))
+
+
+def trained_mix(train: Examples, options: Mapping[str, object] | None = None) -> Ranking:
+    """`mix` trained on some questions."""
+    components = Components.of(train.vectors)
+    names = features.names(train.experts, [train.experts[i] for i in train.finest])
+    table = features.table(train.found, train.finest, train.words, components.apply(train.vectors))
+    kept = dict(mix.OPTIONS)
+    mix.OPTIONS.update(options or {})
+    booster = mix.train(table, train.gold.grades, np.diff(train.found.offsets), names, SEED)
+    mix.OPTIONS.clear()
+    mix.OPTIONS.update(kept)
+    return lambda of: models.Mix(booster, components).scores(asked(of))
+
+
+def _tenths(documents: Sequence[str]) -> list[int]:
+    from mog_assets.ranking.training import part_of
+
+    return [part_of(f"tenth {document}", 10) for document in documents]
+
+
+def recall(of: Examples, scores: np.ndarray) -> np.ndarray:
+    """ER of every question by candidates in the order of their scores."""
+    return of.gold.recall(ordered(of.found, scores))
+
+
+def cross_validated(of: Examples, train: Callable[[Examples], Ranking]) -> np.ndarray:
+    """ER of every question by rankings trained on documents of other folds."""
+    found = np.zeros(len(of.words))
+    for fold in range(FOLDS):
+        own = of.folds == fold
+        tested = of.of(own)
+        found[own] = recall(tested, train(of.of(~own))(tested))
+    return found
+
+
+def untrained(of: Examples) -> Recalls:
+    """ER of every fixed level, of `fused`, and of gold evidence as candidates allow."""
+    gold = of.gold.covered / np.maximum(of.found.place[:, 2], 1)
+    return {**fixed_recalls(of), "fused": recall(of, fused(of.found)), "ceiling": recall(of, gold)}
+
+
+def row(name: str, recalls: Recalls, documents: Sequence[str]) -> dict[str, str]:
+    """A row of the table: ER of each ranking, with difference from the best fixed level and p."""
+    fixed = {key: values.mean() for key, values in recalls.items() if ":fixed-" in key}
+    best = max(fixed, key=lambda key: fixed[key])
+    compared = [key for key in recalls if ":fixed-" not in key and key != "ceiling"]
+    totals = by_document(np.stack([recalls[key] - recalls[best] for key in compared], axis=1), documents)
+    p = holm(permutation_p(totals, seed=SEED))
+    low, high = bootstrap_interval(totals, seed=SEED)
+    line = {"collection": f"{name}, {len(documents):,} questions, {len(set(documents)):,} documents"}
+    line["best fixed"] = f"{best.replace(':fixed', '')} {fixed[best]:.3f}"
+    for key, a, b, sure in zip(compared, low, high, p, strict=True):
+        mean = recalls[key].mean()
+        line[key] = f"{mean:.3f} ({mean - fixed[best]:+.3f} [{a:+.3f}, {b:+.3f}], p {sure:.4f})"
+    ceiling = recalls["ceiling"].mean()
+    line["ceiling"] = f"{ceiling:.3f}"
+    if "mix" in recalls:
+        line["mix / best fixed"] = f"{recalls['mix'].mean() / fixed[best]:.3f}"
+        line["gap closed by mix"] = f"{(recalls['mix'].mean() - fixed[best]) / (1 - fixed[best]):.0%}"
+        versus = by_document((recalls["mix"] - recalls["fused"])[:, None], documents)
+        line["mix against fused"] = f"{versus.mean[0]:+.3f}, p {permutation_p(versus, seed=SEED)[0]:.4f}"
+    return line
+
+
+TRAINERS = {"mog": trained_mog, "mix": trained_mix}
+
+
+def within(collection: Collection) -> dict[str, str]:
+    """Trained on the collection's own training questions."""
+    of = collection.measured
+    recalls = untrained(of)
+    for name, train in TRAINERS.items():
+        if collection.train is None:
+            continue
+        if collection.test is None:
+            recalls[name] = cross_validated(of, train)
+        else:
+            recalls[name] = recall(of, train(collection.train)(of))
+    return row(collection.name, recalls, of.documents)
+
+
+def left_out(collection: Collection, others: Sequence[Collection]) -> dict[str, str]:
+    """Trained on other collections."""
+    of, train = collection.measured, merged([other.train for other in others if other.train])
+    recalls = untrained(of)
+    for name, make in TRAINERS.items():
+        recalls[name] = recall(of, make(train)(of))
+    return row(f"{' + '.join(o.name for o in others)} → {collection.name}", recalls, of.documents)
+
+
+def learning(collection: Collection, sizes: Sequence[int]) -> list[dict[str, str]]:
+    """Trained on fewer questions."""
+    found = []
+    if collection.train is None or collection.test is None:
+        return found
+    of, order = collection.test, collection.train.drawn
+    for size in [*(s for s in sizes if s < len(order)), len(order)]:
+        rows = np.zeros(len(order), bool)
+        rows[order[:size]] = True
+        recalls = untrained(of)
+        for name, make in TRAINERS.items():
+            recalls[name] = recall(of, make(collection.train.of(rows))(of))
+        found.append(row(f"{collection.name}: {size:,} training questions", recalls, of.documents))
+    return found
+
+
+def scaled(of: Examples, scores: np.ndarray) -> np.ndarray:
+    """Scores with mean 0 and deviation 1 among the candidates of each question."""
+    question, count = of.found.question, np.maximum(np.diff(of.found.offsets), 1)
+    mean = np.bincount(question, scores, len(count)) / count
+    spread = np.sqrt(np.maximum(np.bincount(question, scores**2, len(count)) / count - mean**2, 1e-12))
+    return (scores - mean[question]) / spread[question]
+
+
+def ensemble(train: Examples) -> Ranking:
+    """`mog` and `mix`, added."""
+    both = [make(train) for make in TRAINERS.values()]
+    return lambda of: np.sum([scaled(of, ranking(of)) for ranking in both], axis=0)
+
+
+def monotone(train: Examples) -> Ranking:
+    """`mix`, whose score may not fall where an expert's rises."""
+    names = features.names(train.experts, [train.experts[i] for i in train.finest])
+    rising = [int(name.startswith(("score ", "z ", "rank "))) for name in names]
+    return trained_mix(train, {"monotone_constraints": rising})
+
+
+def few_leaves(train: Examples) -> Ranking:
+    """`mix` with smaller trees."""
+    return trained_mix(train, {"num_leaves": 7, "learning_rate": 0.1})
+
+
+def without(prefix: Sequence[str]) -> Callable[[Examples], Ranking]:
+    """`mix` without the features whose names begin so: they are made constant."""
+
+    def make(train: Examples) -> Ranking:
+        names = features.names(train.experts, [train.experts[i] for i in train.finest])
+        gone = [i for i, name in enumerate(names) if name.startswith(tuple(prefix))]
+        table = features.table
+
+        def blind(*args: object) -> np.ndarray:
+            found = table(*args)
+            found[:, gone] = 0
+            return found
+
+        def rank(of: Examples) -> np.ndarray:
+            features.table = blind
+            try:
+                return ranking(of)
+            finally:
+                features.table = table
+
+        features.table = blind
+        try:
+            ranking = trained_mix(train)
+        finally:
+            features.table = table
+        return rank
+
+    return make
+
+
+PLACE = ("number in", "number from", "relative place", "pieces of document")
+BEYOND: dict[str, Callable[[Examples], Ranking]] = {
+    "mix": trained_mix,
+    "mog + mix": ensemble,
+    "mix, monotone": monotone,
+    "mix, 7 leaves": few_leaves,
+    "mix without place": without(PLACE),
+    "mix without the question's vector": without(("component",)),
+    "mix without neighbours": without(tuple(f"{e} {s}" for e in ("bm25-1", "dense-1") for s in ("before", "after"))),
+    "mix without titles": without(("score title", "z title", "rank title", "rank in document title")),
+}
+
+
+def warm(foreign: Ranking) -> Callable[[Examples], Ranking]:
+    """`mix` of the project added to one of other collections."""
+
+    def make(train: Examples) -> Ranking:
+        own = trained_mix(train)
+        return lambda of: scaled(of, own(of)) + scaled(of, foreign(of))
+
+    return make
+
+
+def beyond(collections: Sequence[Collection]) -> tuple[list[dict[str, str]], list[dict[str, str]]]:
+    """Variants within each collection, and left out; and warm starts with few questions."""
+    inside, few = [], []
+    for collection in collections:
+        of, train = collection.measured, collection.train
+        assert train is not None
+        others = merged([c.train for c in collections if c is not collection and c.train])
+        line, away = {"collection": collection.name}, {"collection": f"others → {collection.name}"}
+        for name, make in BEYOND.items():
+            own = cross_validated(of, make) if collection.test is None else recall(of, make(train)(of))
+            line[name] = _against(own, line, of)
+            away[name] = _against(recall(of, make(others)(of)), away, of)
+        inside += [line, away]
+        foreign = trained_mix(others)
+        for size in (100, 300):
+            rows = np.zeros(len(train.documents), bool)
+            rows[train.drawn[:size]] = True
+            # Without a test split, what is not drawn is measured; documents are drawn as a whole but for one.
+            tested = of if collection.test is not None else of.of(~np.isin(of.documents, np.array(of.documents)[rows]))
+            some = train.of(rows)
+            line = {"collection": f"{collection.name}, {size} questions"}
+            line["fused"] = _against(recall(tested, fused(tested.found)), line, tested)
+            for name, ranking in (
+                ("own", trained_mix(some)),
+                ("others", foreign),
+                ("own + others", warm(foreign)(some)),
+                ("trained on both", trained_mix(merged([some, others]))),
+            ):
+                line[name] = _against(recall(tested, ranking(tested)), line, tested)
+            few.append(line)
+    return inside, few
+
+
+_FIRST: dict[int, np.ndarray] = {}
+
+
+def _against(recalls: np.ndarray, line: dict[str, str], of: Examples) -> str:
+    """ER, and its difference from the first of the line with p."""
+    if len(line) == 1:
+        _FIRST[id(line)] = recalls
+        return f"{recalls.mean():.4f}"
+    totals = by_document((recalls - _FIRST[id(line)])[:, None], of.documents)
+    return f"{recalls.mean():.4f} ({totals.mean[0]:+.4f}, p {permutation_p(totals, seed=SEED)[0]:.3f})"
+
+
+@click.command()
+@click.argument("projects", nargs=-1, required=True, type=click.Path(exists=True, path_type=Path))
+@click.option("--only-test", multiple=True, type=click.Path(exists=True, path_type=Path), help="Never trained on.")
+@click.option("--beyond", "further", is_flag=True, help="Measure what was tried on top of `mix` instead.")
+def main(projects: Sequence[Path], only_test: Sequence[Path], further: bool) -> None:
+    started = time.monotonic()
+    collections = [opened(path) for path in projects]
+    foreign = [replace(opened(path), train=None) for path in only_test]
+    if further:
+        for title, rows in zip(("variants of `mix`", "few questions"), beyond(collections), strict=True):
+            click.echo(f"\n{title}\n\n{markdown.table(rows, 100)}")
+        return
+    click.echo(f"\nown questions\n\n{markdown.table([within(c) for c in [*collections, *foreign]], 100)}")
+    away = [left_out(c, [o for o in collections if o is not c]) for c in collections]
+    away += [left_out(c, collections) for c in foreign]
+    click.echo(f"\none collection left out\n\n{markdown.table(away, 100)}")
+    curves = [line for c in collections for line in learning(c, (100, 300, 1000))]
+    click.echo(f"\nlearning curve\n\n{markdown.table(curves, 100)}")
+    click.echo(f"\n{time.monotonic() - started:.0f} s")
+
+
+if __name__ == "__main__":
+    main()

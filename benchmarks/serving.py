@@ -1,0 +1,131 @@
+"""Time of one question, of all test questions, and of training, against bm25s and numpy alone.
+
+taskset -c 0 python benchmarks/serving.py --config medquad.yaml --question-set medquad
+
+The project must be built up to `method`. One core, warm: everything is open, and 20 questions have been asked.
+"""
+
+import os
+
+# Before numpy and torch are imported.
+os.environ |= {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
+
+import resource
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from functools import partial
+from typing import Any
+
+import click
+import numpy as np
+
+from mog_assets import config, markdown
+from mog_assets.questions.sets import load_questions
+from mog_assets.ranking import features, mix, mog
+from mog_assets.ranking.assets import read_examples
+from mog_assets.ranking.features import Components
+from mog_assets.ranking.retrieve import Retrieval, expert_names, finest
+from mog_assets.retrieval.methods import parse
+from mog_assets.tools import Tools
+
+WARM = 20
+
+
+def times(call: Callable[[str], Any], questions: Sequence[str]) -> np.ndarray:
+    """Milliseconds of each question, after some that are not counted."""
+    found = []
+    for question in questions:
+        started = time.perf_counter()
+        call(question)
+        found.append((time.perf_counter() - started) * 1000)
+    return np.array(found[WARM:])
+
+
+def once(call: Callable[[], Any]) -> float:
+    """Seconds."""
+    started = time.perf_counter()
+    call()
+    return time.perf_counter() - started
+
+
+def memory() -> str:
+    """Peak memory of this process so far."""
+    return f"{resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**10:,.0f} MiB"
+
+
+@click.command()
+@click.option("--config", "path", required=True)
+@click.option("--question-set", "name", required=True)
+@click.option("--questions", "count", default=300, show_default=True, help="Questions that are timed one by one.")
+@click.option("--engine/--no-engine", default=False, help="Also time the embedded vector store; needs collections.")
+def main(path: str, name: str, count: int, engine: bool) -> None:
+    import torch
+
+    torch.set_num_threads(1)
+    settings = config.load(path)
+    tools = Tools(settings)
+    question_set = settings.question_sets[name]
+    stored = tools.store.read("questions").path(f"{name}.parquet")
+    asked = [q.question for q in load_questions(stored, question_set.test) if q.evidence]
+    some = asked[: count + WARM]
+    opened = Retrieval.open(tools, tools.store.read, question_set.corpora, keep=True)
+    served = replace(opened, encode=partial(tools.encoder.encode, keep=False))
+    rows = []
+
+    def add(what: str, call: Callable[[str], Any]) -> None:
+        found = times(call, some)
+        p50, p95 = np.percentile(found, [50, 95])
+        rows.append({"one question": what, "p50, ms": f"{p50:.1f}", "p95, ms": f"{p95:.1f}", "peak memory": memory()})
+
+    # What a user would write: the level-1 vectors in float32, one product, the best 40.
+    held = np.concatenate([np.asarray(part, np.float32) for part in opened.corpora.vectors(1).parts])
+
+    def plain(question: str) -> np.ndarray:
+        scores = held @ served.encode([question])[0].astype(np.float32)
+        return np.argpartition(-scores, 40)[:40]
+
+    index = opened.corpora.joined_bm25(1)
+    add("the encoder alone", lambda q: served.encode([q]))
+    add("bm25s alone: best 40 pieces", lambda q: index.search([served.again([q]).terms[0]], 40))
+    add("numpy alone: encode, one product, best 40 pieces", plain)
+
+    def passages(method: str, **limit: int) -> Callable[[str], Any]:
+        return lambda question: served.again([question]).passages(parse(method, settings), **limit)
+
+    for method in ("fused", "mog", "mix"):
+        add(f"{method}: passages of 4,000 characters", passages(method, budget=4000))
+    if engine:
+        for method in ("dense-1", "hybrid:fixed-1"):
+            add(f"{method}, embedded vector store, best 40", passages(method, k=40))
+    click.echo(f"{len(held):,} pieces, {len(some) - WARM} questions\n\n{markdown.table(rows)}\n")
+
+    # Recall of the float16 product that serving uses, at 40, against the product in float32.
+    vectors = opened.encode(some)
+    same = []
+    for vector in vectors:
+        exact = np.argsort(-(held @ vector.astype(np.float32)), kind="stable")[:40]
+        fast = np.argsort(-opened.corpora.vectors(1).products(vector[None])[0], kind="stable")[:40]
+        same.append(len(np.intersect1d(exact, fast)) / 40)
+    click.echo(f"recall of the best 40 pieces by float16 products against float32: {np.mean(same):.4f}")
+    every = opened.again(asked)
+    click.echo(f"encoding {len(asked):,} questions: {once(lambda: every.encode(asked)):.1f} s")
+    seconds = once(lambda: every.rank(parse("mix", settings), settings.k))
+    click.echo(f"ranking {len(asked):,} questions by mix: {seconds:.1f} s, peak memory {memory()}")
+
+    examples, _ = read_examples(tools.store.read("candidates"), expert_names(settings), finest(settings))
+    names = features.names(examples.experts, [examples.experts[i] for i in examples.finest])
+
+    def train() -> None:
+        components = Components.of(examples.vectors)
+        made = features.table(examples.found, examples.finest, examples.words, components.apply(examples.vectors))
+        mix.train(made, examples.gold.grades, np.diff(examples.found.offsets), names, 0)
+
+    held_out = np.arange(len(examples.words)) % 10 == 0
+    click.echo(f"training mix on {len(examples.words):,} questions: {once(train):.1f} s, peak memory {memory()}")
+    seconds = once(lambda: mog.train(examples.found, examples.gold.covered, examples.vectors, held_out, 0))
+    click.echo(f"training mog: {seconds:.1f} s, peak memory {memory()}")
+
+
+if __name__ == "__main__":
+    main()
