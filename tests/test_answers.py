@@ -47,10 +47,12 @@ QUESTION = "What makes the bottom of my tomatoes go dark and sunken?"
     ("name", "canonical", "way", "retrieval"),
     [
         ("cot", "cot", "cot", None),
-        ("one-step", "fixed-2 → one-step", "one-step", "fixed-2"),
-        ("briefcontext", "fixed-2 → briefcontext", "briefcontext", "fixed-2"),
-        ("at-rag", "fixed-2+topics → at-rag", "at-rag", "fixed-2+topics"),
-        ("adaptive", "fixed-2+topics → adaptive", "adaptive", "fixed-2+topics"),
+        ("one-step", "auto → one-step", "one-step", "auto"),
+        ("briefcontext", "auto → briefcontext", "briefcontext", "auto"),
+        ("at-rag", "auto → at-rag", "at-rag", "auto"),
+        ("adaptive", "auto → adaptive", "adaptive", "auto"),
+        ("fixed-2+topics → adaptive", "fixed-2+topics → adaptive", "adaptive", "fixed-2+topics"),
+        ("mix -> one-step", "mix → one-step", "one-step", "mix"),
         ("mogg+topics -> briefcontext", "mogg+topics → briefcontext", "briefcontext", "mogg+topics"),
         ("dense-2→one-step", "dense-2 → one-step", "one-step", "dense-2"),
         ("medrag → at-rag", "fixed-2 → at-rag", "at-rag", "fixed-2"),
@@ -71,7 +73,7 @@ def test_a_combination_by_any_of_its_names(name, canonical, way, retrieval):
         ("mog-paper → cot", "`cot` without a retrieval"),
         ("oracle-paper → one-step", "without gold evidence"),
         ("random → one-step", "without gold evidence"),
-        ("fixed-9 → one-step", "method: expected one of fixed-1..5"),
+        ("fixed-9 → one-step", "method: expected one of auto, fused, mog, mix, fixed-1..5"),
         ("mog-paper → one-step → cot", "expected one of cot"),
     ],
 )
@@ -262,14 +264,14 @@ def test_open_answers_are_judged_where_that_is_asked_for(copied_project):
     assert CliRunner().invoke(cli.main, command).exit_code == 0
     copied_project.settings = config.load(copied_project.config)
     answers, _ = stored_answers(copied_project)
-    answers = answers[answers["method"] == "fixed-2 → one-step"]
+    answers = answers[answers["method"] == "auto → one-step"]
     assert len(answers) == 3
     for judgement in map(json.loads, answers["judgement"]):
         marks = [judgement[name] for name in ("correctness", "completeness", "relevance")]
         assert judgement["overall"] == pytest.approx(sum(marks) / 3) and 0 <= min(marks) <= max(marks) <= 10
     shown = CliRunner().invoke(cli.main, ["scores", "--answers", "--json", "--config", str(copied_project.config)])
     judged = [row for row in json.loads(shown.stdout) if row["measure"] == "judge"]
-    (row,) = [row for row in judged if row["method"] == "fixed-2 → one-step"]
+    (row,) = [row for row in judged if row["method"] == "auto → one-step"]
     assert (row["n"], row["coverage"]) == (3, 1)
 
 

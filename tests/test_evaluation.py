@@ -180,17 +180,14 @@ def made_scores(name: str = "set", questions: int = 40) -> pd.DataFrame:
     return score(evaluate(run_of(ranked, name), {name: members}, 2), 2, 0, KINDS)
 
 
-def test_scores_compare_with_the_best_level_of_the_same_retriever():
+def test_scores_compare_with_the_best_level_of_all_retrievers():
     table = made_scores()
     assert list(table.columns) == list(COLUMNS)
     er = table[table["measure"] == "ER"].set_index("method")
-    assert (
-        er.loc["mog-paper", "baseline"] == er.loc["fixed-1", "baseline"] == er.loc["fixed-2", "baseline"] == "fixed-2"
-    )
+    assert set(er["baseline"]) == {"fixed-2"}
     assert np.isnan(er.loc["fixed-2", "p_vs_best_fixed"])
-    assert er.loc["mog-paper", "p_vs_best_fixed"] == pytest.approx(4 / 10001)
-    assert er.loc["hybrid:mog-paper", "baseline"] == ""
-    assert np.isnan(er.loc["hybrid:mog-paper", "p_vs_best_fixed"])
+    assert er.loc["mog-paper", "p_vs_best_fixed"] == pytest.approx(5 / 10001)
+    assert er.loc["hybrid:mog-paper", "p_vs_best_fixed"] == pytest.approx(5 / 10001)
     assert er.loc["fixed-1", "coverage"] == pytest.approx(39 / 40)
     assert (er["low"] <= er["value"]).all()
     assert (er["value"] <= er["high"]).all()
@@ -621,7 +618,7 @@ def test_controls_are_compared_whatever_methods_are_named(nights, named):
 @pytest.mark.parametrize("control", CONTROLS)
 def test_no_control_answers_what_people_ask(nights, control):
     with pytest.raises(ConfigError, match=f"--method: expected a method that searches .* got '{control}'"):
-        search.find(nights.settings, "Where do otters sleep?", control, 2, ["c"])
+        search.find(nights.settings, "Where do otters sleep?", control, ["c"], 2)
 
 
 def sample_corpora(project, **changes):

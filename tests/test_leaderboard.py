@@ -1,5 +1,7 @@
 """What `mog run` prints of the scores: the sentence on top follows the figures, and the rows are those that matter."""
 
+import json
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -9,6 +11,7 @@ from mog_assets.cli import main
 from mog_assets.evaluation.leaderboard import MOST_ROWS, leaderboards
 from mog_assets.evaluation.measures import measure_names
 from mog_assets.evaluation.scores import score
+from resources.store import Store
 
 K = 2
 KINDS = {
@@ -118,10 +121,10 @@ def test_what_cannot_be_used_is_never_advised_and_rows_are_few(levels):
 
 
 def test_the_row_of_a_method_has_its_p_against_the_best_level_of_all_retrievers():
-    made = board({"dense-1": 0.7, "mog-paper": 0.3})
+    made = board({"dense-1": 0.7, "fused": 0.3})
     rows = {row["method"]: row["p vs dense-1"] for row in made.rows}
     assert rows["dense-1"] == rows["gold"] == rows["random"] == ""
-    assert rows["mog-paper"] == "<0.001" or 0 < float(rows["mog-paper"]) < 0.05
+    assert rows["fused"] == "<0.001" or 0 < float(rows["fused"]) < 0.05
 
 
 def test_one_method_alone_is_advised_without_a_comparison():
@@ -137,7 +140,9 @@ def test_scores_prints_the_advice_and_the_rows_that_matter_or_all(sample_project
         return result.stdout
 
     few, every = printed(), printed("--all")
-    assert few.splitlines()[0].startswith("Use `") and few.splitlines()[0] == every.splitlines()[0]
+    said = json.loads(Store(sample_project.home).read("method").path("method.json").read_bytes())
+    assert few.splitlines()[0] == f"`auto` is `{said['method']}`: {said['why']}."
+    assert few.splitlines()[1].startswith("Use `") and few.splitlines()[:2] == every.splitlines()[:2]
     assert "best fixed level of" in few and "oracle-paper" not in few and "hop-3" not in few
     assert "`mog scores --all`" in few
     assert "oracle-paper" in every and "hop-3" in every

@@ -372,7 +372,7 @@ def test_the_graph_runs_on_learned_chunks(valleys, materialise_project):
     )
     artefact = Store(valleys.home).read("chunker")
     assert set(artefact.shown()) == {"training", "facts"}
-    (found,) = search.find(valleys.settings, sources()[2].questions[0], "mog-paper", 1, ["valleys"]).passages
+    (found,) = search.find(valleys.settings, sources()[2].questions[0], "mog-paper", ["valleys"], 1).passages
     text = article_text(int(found["doc"]))
     assert found["text"] == text[found["start"] : found["end"]] and "The heron" in found["text"]
     assert build(valleys, materialise_project) == {}

@@ -184,7 +184,7 @@ def test_a_node_has_the_score_of_the_best_neighbourhood_around_it_and_that_one_i
 
 @pytest.mark.parametrize("method", ["hop-0", "hop-2", "mogg", "mogg-uniform", "mogg+topics", "fixed-2+topics"])
 def test_passages_are_slices_of_their_documents_in_order(sample_project, documents, method):
-    found = search.find(sample_project.settings, QUESTION, method, 3, EVERYWHERE)
+    found = search.find(sample_project.settings, QUESTION, method, EVERYWHERE, 3)
     assert len(found.passages) == 3
     for passage in found.passages:
         own = [passage[key] for key in ("corpus", "doc", "start", "end")]
@@ -200,7 +200,7 @@ def test_passages_are_slices_of_their_documents_in_order(sample_project, documen
 
 
 def test_a_hop_neighbourhood_is_what_the_graph_says(sample_project, tools, around):
-    (first, *_) = search.find(sample_project.settings, QUESTION, "hop-2", 1, EVERYWHERE).passages
+    (first, *_) = search.find(sample_project.settings, QUESTION, "hop-2", EVERYWHERE, 1).passages
     corpus = EVERYWHERE.index(first["corpus"])
     stored = tools.store.read("sentence_graph", first["corpus"])
     indptr, indices = open_neighbourhoods(stored.path, 2)

@@ -340,7 +340,7 @@ EVERYWHERE = ["garden", "workshop", "sky"]
 )
 def test_passages_are_exact_slices_of_their_documents(sample_project, method):
     tools = Tools(sample_project.settings)
-    found = search.find(sample_project.settings, QUESTION, method, 4, EVERYWHERE)
+    found = search.find(sample_project.settings, QUESTION, method, EVERYWHERE, 4)
     assert 0 < len(found.passages) <= 4
     for passage in found.passages:
         documents = tools.store.read("documents", passage["corpus"])
@@ -354,20 +354,20 @@ def test_passages_are_exact_slices_of_their_documents(sample_project, method):
 
 @pytest.mark.parametrize(("name", "same"), [("medrag", "fixed-2"), ("dense-2", "dense:fixed-2")])
 def test_both_names_of_a_method_rank_the_same_passages(sample_project, name, same):
-    found, expected = (search.find(sample_project.settings, QUESTION, method, 5, EVERYWHERE) for method in (name, same))
+    found, expected = (search.find(sample_project.settings, QUESTION, method, EVERYWHERE, 5) for method in (name, same))
     assert found.passages == expected.passages and len(found.passages) == 5
     assert {passage["level"] for passage in found.passages} == {2}
 
 
 def test_only_the_corpora_that_are_asked_for_are_searched(sample_project):
     for method in ("fixed-2", "dense-2", "hybrid:fixed-2"):
-        found = search.find(sample_project.settings, QUESTION, method, 5, ["sky"])
+        found = search.find(sample_project.settings, QUESTION, method, ["sky"], 5)
         assert {passage["corpus"] for passage in found.passages} == {"sky"}
 
 
 def test_oracle_needs_gold_evidence(sample_project):
     with pytest.raises(ConfigError, match="without gold evidence"):
-        search.find(sample_project.settings, QUESTION, "oracle-paper", 2, EVERYWHERE)
+        search.find(sample_project.settings, QUESTION, "oracle-paper", EVERYWHERE, 2)
 
 
 # Verify

@@ -56,7 +56,7 @@ def test_the_settings_in_comments_are_the_defaults(folder):
     keys = [line[2:] for line in more.splitlines() if line.startswith("# ") and ":" in line and " with " not in line]
     # Prose has spaces before its colons.
     shown = yaml.safe_load("\n".join(line for line in keys if " " not in line.split(":")[0].strip()))
-    assert set(shown) == {"retriever", "k", "finest_chars", "levels", "encoder", "answering", "llm"}
+    assert set(shown) == {"retriever", "budget", "finest_chars", "levels", "encoder", "answering", "llm"}
     defaults = config.load(folder / "mog.yaml").model_dump(mode="json")
     for key, value in shown.items():
         for name, given in value.items() if isinstance(value, dict) else [(None, value)]:

@@ -18,6 +18,7 @@ from mog_assets.evaluation.measures import evaluate, headline_measures
 from mog_assets.evaluation.report import Report, environment, render
 from mog_assets.evaluation.scores import COLUMNS, score
 from mog_assets.questions.sets import Evidence, Question
+from mog_assets.retrieval.methods import RANKINGS
 from resources.store import Store
 
 ATTACK = "</script><img src=x onerror=\"document.title='owned'\">"
@@ -39,9 +40,11 @@ KINDS = {
     "gold": ("", "gold"),
     "random": ("", "random"),
 }
+# What raised the score of a passage, where that is known.
+WHY = {ATTACK: f"dense level 1 (2nd of 9), {ATTACK}"}
 STATISTICS = ("difference", "difference_low", "difference_high", "effect", "detectable")
 RUN_COLUMNS = ["question_set", "split", "question", "method", "rank", "corpus", "doc", "start", "end"]
-RUN_COLUMNS += ["tokens", "level", "score"]
+RUN_COLUMNS += ["tokens", "level", "score", "why"]
 
 
 def made_runs() -> pd.DataFrame:
@@ -53,7 +56,7 @@ def made_runs() -> pd.DataFrame:
             if method == "gold":
                 spans = [GOLD]
             rows += [
-                ("set", "test", question.id, method, rank, "moor", ATTACK, *span, 9, 1, -float(rank))
+                ("set", "test", question.id, method, rank, "moor", ATTACK, *span, 9, 1, -float(rank), WHY.get(method, ""))
                 for rank, span in enumerate(spans, start=1)
             ]
     return pd.DataFrame(rows, columns=RUN_COLUMNS)
@@ -234,11 +237,11 @@ def test_environment_names_versions_and_machine():
 def test_main_methods_are_the_best_of_each_kind_and_the_baseline_last(measured):
     _, scores = measured
     found = browse.main_methods(scores)
-    assert found[-1] == "fixed-2"
-    assert set(found) == {"fixed-1", "fixed-2", "mog-paper", "mog-paper+topics", ATTACK}
     er = scores[scores["measure"] == "ER"].set_index("method")["value"]
-    assert er["fixed-1"] > er["fixed-2"] and er[found[:-1]].is_monotonic_decreasing
-    assert browse.main_methods(scores, 1) == ["fixed-2"]
+    assert er["fixed-1"] > er["fixed-2"] and found[-1] == "fixed-1"
+    assert set(found) == {"fixed-1", "mog-paper", "mog-paper+topics", ATTACK}
+    assert er[found[:-1]].is_monotonic_decreasing
+    assert browse.main_methods(scores, 1) == ["fixed-1"]
 
 
 def test_groups_are_means_over_their_questions(measured):
@@ -302,6 +305,15 @@ def test_snippets_are_cut_around_the_gold_evidence_and_kept_once(measured):
         assert found["texts"][gold["text"]] == "The wren sings."
 
 
+def test_passages_say_why_they_are_there_where_that_is_known(measured):
+    found = compared(measured)
+    number = str(found["methods"].index(ATTACK))
+    owns = [(method, own["passages"]) for question in found["questions"] for method, own in question["found"].items()]
+    assert {method for method, _ in owns} == {"0", "1", "2"}
+    for method, passages in owns:
+        assert {passage.get("why") for passage in passages} == ({WHY[ATTACK]} if method == number else {None})
+
+
 def found_by(question: dict) -> list[dict]:
     return list(question["found"].values())
 
@@ -312,8 +324,8 @@ def test_passage_far_down_is_shown_where_it_holds_the_evidence():
     spans = [(i * 100, i * 100 + 100) for i in range(9)] + [(14_000, 16_000), (15_000, 15_100)]
     # What stands behind the first 8,000 characters is no context that anything was measured on.
     spans += [(900, 9_000), (15_000, 15_010)]
-    rows = [("s", "test", "q", "a", rank, "moor", "d", *span, 9, 1, 0.0) for rank, span in enumerate(spans, 1)]
-    rows.append(("s", "test", "q", "b", 1, "moor", "d", 0, 10, 2, 1, 0.0))
+    rows = [("s", "test", "q", "a", rank, "moor", "d", *span, 9, 1, 0.0, "") for rank, span in enumerate(spans, 1)]
+    rows.append(("s", "test", "q", "b", 1, "moor", "d", 0, 10, 2, 1, 0.0, ""))
     runs = pd.DataFrame(rows, columns=RUN_COLUMNS)
     per_question = evaluate(runs, {"s": [question]}, 2)
     found = browse.duels(per_question, runs, [question], ["a", "b"], lambda wanted: dict.fromkeys(wanted, ("", text)))
@@ -490,7 +502,8 @@ def test_wins_open_to_passages_side_by_side_with_the_evidence_marked(visit, stor
     marked = sides.nth(0).locator("mark").first.text_content()
     assert marked and (marked in gold or gold in marked)
     place = sides.nth(0).locator(".place").first.text_content()
-    assert re.search(r"^1\. (level \d|\d hops) · .+(garden|workshop|sky)/.+, [\d,]+–[\d,]+$", place)
+    told = re.search(r"^1\. (level \d|\d hops) · .+(garden|workshop|sky)/.+, [\d,]+–[\d,]+(why: .+)?$", place)
+    assert told and (told[3] is not None) == (first in RANKINGS)
 
     text = question.locator("summary").text_content()
     duel.get_by_role("button", name="swap A and B").click()

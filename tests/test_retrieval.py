@@ -12,7 +12,7 @@ from mog_assets.chunking.chunks import Layout, split_bucket
 from mog_assets.chunking.layouts import bucket_layout, join_layouts
 from mog_assets.config import Settings
 from mog_assets.corpus.documents import into_buckets, read_corpus, write_documents
-from mog_assets.retrieval.bm25 import Bm25Index, load_counts, save_counts, statistics
+from mog_assets.retrieval.bm25 import Bm25Index, joined, load_counts, save_counts, statistics
 from mog_assets.retrieval.fusion import reciprocal_rank_fusion
 from mog_assets.retrieval.methods import LevelChunks, Passages, cut, default_methods, parse
 from mog_assets.retrieval.mix import candidates, emission_levels, emit, ranked
@@ -103,6 +103,24 @@ def test_statistics_of_several_corpora_are_those_of_their_union(tmp_path):
     found = [Bm25Index(p, together, 1.5, 0.75).search([["w5", "w40"]], 150) for p in parts]
     merged = merge([chunks for chunks, _ in found], [scores for _, scores in found], np.array([0, 60]))
     assert merged.chunk.tolist() == [c for c in expected[0] if c >= 0]
+
+
+@pytest.mark.parametrize("corpora", [1, 3])
+def test_a_joined_index_gives_the_scores_of_the_single_ones(tmp_path, corpora):
+    # Each has terms that others lack, and one has chunks without any.
+    texts = [[*random_chunks(20 + 5 * i, i, words=60 * (i + 1)), *([[]] * i)] for i in range(corpora)]
+    parts = [term_counts(chunks, tmp_path / f"{i}") for i, chunks in enumerate(texts)]
+    singles = [Bm25Index(part, statistics([part]), 1.5, 0.75) for part in parts]
+    queries = [*(chunk[:6] for chunk in random_chunks(12, 9, words=200)), [], ["unseen"], ["w1", "w1"]]
+    found, expected = (np.zeros((len(queries), sum(map(len, texts))), np.float32) for _ in range(2))
+    whole = joined(singles)
+    whole.add_scores(queries, found)
+    first = 0
+    for single, chunks in zip(singles, texts, strict=True):
+        single.add_scores(queries, expected[:, first : first + len(chunks)])
+        first += len(chunks)
+    assert whole.chunks == first and expected.any()
+    np.testing.assert_array_equal(found, expected)
 
 
 # Counts of levels
@@ -287,6 +305,10 @@ def test_fusion_of_nothing_is_nothing():
         ("hybrid:medrag", "bm25", "hybrid:fixed-2", "hybrid", "fixed", 2),
         ("random", "dense", "random", None, "random", None),
         (" gold", "bm25", "gold", None, "gold", None),
+        ("fused", "dense", "fused", None, "fused", None),
+        ("mog ", "bm25", "mog", None, "mog", None),
+        ("mix", "hybrid", "mix", None, "mix", None),
+        ("auto", "bm25", "auto", None, "auto", None),
     ],
 )
 def test_method_by_any_of_its_names(name, default, canonical, retriever, kind, level):
@@ -300,14 +322,15 @@ def test_method_by_any_of_its_names(name, default, canonical, retriever, kind, l
     "name",
     ["", "moggy", "fixed", "fixed-0", "fixed-6", "mog-2", "medrag-3", "tfidf:mog-paper", "dense", "dense-9"]
     + ["bm25:random", "random+topics", "gold-1"]
-    # Only what is ranked as in the paper is known so far.
-    + ["mog", "oracle", "fused", "fused-1", "hybrid:mog", "mog+topics", "fused-paper", "fused-paper-6", "mog-paper-1"],
+    # Rankings use all retrievers and levels, and no topics; only what ranks as in the paper has levels.
+    + ["oracle", "fused-1", "hybrid:mog", "mog+topics", "mix-2", "dense:fused", "auto-1", "bm25:auto", "auto+topics"]
+    + ["fused-paper", "fused-paper-6", "mog-paper-1"],
 )
 def test_unknown_method_is_refused_with_the_known_ones(name):
     with pytest.raises(ConfigError) as caught:
         parse(name, SETTINGS)
     assert str(caught.value).startswith(
-        "method: expected one of fixed-1..5, fused-paper-1..5, mog-paper, oracle-paper, dense"
+        "method: expected one of auto, fused, mog, mix, fixed-1..5, fused-paper-1..5, mog-paper, oracle-paper, dense"
     )
     assert str(caught.value).endswith(f"got {name!r}")
 
@@ -321,6 +344,7 @@ def test_alias_of_a_level_that_is_not_there_is_refused():
 def test_default_methods_are_canonical_and_distinct(default):
     settings = SETTINGS.model_copy(update={"retriever": default})
     names = default_methods(settings)
+    assert names[:3] == ["fused", "mog", "mix"]
     # Levels under three retrievers, oracle-paper, five hops, both without and with a router, and three within topics.
-    assert len(set(names)) == len(names) == 12 + 2 * 11 + 5 + 2 + 3
+    assert len(set(names)) == len(names) == 3 + 12 + 2 * 11 + 5 + 2 + 3
     assert [parse(name, settings).name for name in names] == names

@@ -1,10 +1,13 @@
-"""Vectors of coarser levels, pooled from those of level 1, and the ids of points."""
+"""Vectors of coarser levels, pooled from those of level 1, products with vectors, and the ids of points."""
 
 import numpy as np
 import pytest
 
 from mog_assets.chunking.chunks import Layout
-from mog_assets.retrieval.vectors import point_ids, pool
+from mog_assets.retrieval import vectors as module
+from mog_assets.retrieval.corpora import Corpora
+from mog_assets.retrieval.vectors import Pooling, VectorTable, point_ids, pool
+from mog_assets.tools import Tools
 
 # Lengths in characters of the level-1 chunks of two documents.
 LENGTHS = [[10, 90, 40, 1, 500], [7]]
@@ -26,6 +29,69 @@ def test_pooled_vector_is_the_mean_weighted_by_characters(level):
     found = pool(finest, Layout("c", ["a", "b"], offsets, spans), level)
     assert found.dtype == np.float16
     np.testing.assert_allclose(found, expected, atol=1e-3)
+
+
+@pytest.fixture(scope="module")
+def corpora(sample_project):
+    tools = Tools(sample_project.settings)
+    return Corpora.open(tools.store.read, sample_project.settings, list(sample_project.settings.corpora), keep=True)
+
+
+def questions(number, size=384):
+    rows = np.random.default_rng(number).normal(size=(number, size)).astype(np.float32)
+    return rows / np.linalg.norm(rows, axis=1, keepdims=True)
+
+
+@pytest.mark.parametrize("asked", [1, 12])
+@pytest.mark.parametrize("level", [2, 5])
+def test_pooled_products_are_close_to_products_with_pooled_vectors(corpora, level, asked):
+    given = questions(asked)
+    finest, pooled = corpora.vectors(1), corpora.vectors(level)
+    found = corpora.pooling(level).pooled(finest.products(given))
+    assert found.shape == (asked, len(pooled)) == (asked, corpora.layout.count(level))
+    np.testing.assert_allclose(found, pooled.products(given), atol=2e-3)
+    assert np.abs(found).max() > 0.1
+
+
+@pytest.mark.parametrize("block", [0, 1 << 16, 1 << 30])
+@pytest.mark.parametrize("asked", [1, 12])
+def test_products_are_those_with_every_vector_however_files_are_joined(corpora, monkeypatch, block, asked):
+    monkeypatch.setattr(module, "_BLOCK_BYTES", block)
+    given = questions(asked)
+    table = VectorTable([part.filename for part in corpora.vectors(1).parts])
+    assert sum(map(len, table.blocks)) == len(table)
+    expected = given.astype(np.float64) @ np.array(list(table), np.float64).T
+    np.testing.assert_allclose(table.products(given), expected, atol=2e-3)
+    pooling, wanted = (Pooling.of(t, corpora.layout, 3) for t in (table, corpora.vectors(1)))
+    np.testing.assert_allclose(pooling.lengths, wanted.lengths, rtol=1e-6)
+
+
+@pytest.mark.parametrize(("level", "k"), [(1, 7), (3, 50), (5, 1000)])
+def test_exact_search_finds_the_greatest_of_all_products(corpora, level, k):
+    given = questions(11)
+    vectors = np.array(list(corpora.vectors(level)), np.float32)
+    starts = [*corpora.starts(level).tolist(), len(vectors)]
+    found = corpora.exactly_nearest(given, level, k)
+    assert len(found) == len(corpora.names)
+    for (chunks, scores), first, last in zip(found, starts, starts[1:], strict=False):
+        products = given @ vectors[first:last].T
+        held = min(k, last - first)
+        for row, own, values in zip(products, chunks, scores, strict=True):
+            # Two vectors may differ by less than their products are rounded.
+            np.testing.assert_allclose(values[:held], np.sort(row)[::-1][:held], atol=1e-5)
+            np.testing.assert_allclose(row[own[:held]], values[:held], atol=1e-5)
+            assert len(set(own[:held].tolist())) == held
+            assert (own[held:] == -1).all() and (values[held:] == 0).all()
+
+
+def test_exact_search_of_questions_in_batches_is_that_of_all_at_once(corpora, monkeypatch):
+    given = questions(11)
+    whole = corpora.exactly_nearest(given, 2, 5)
+    # Nine questions at a time, and two.
+    monkeypatch.setattr("mog_assets.retrieval.corpora._SCORES_BYTES", 9 * 4 * len(corpora.vectors(2)))
+    for (chunks, scores), (expected, values) in zip(corpora.exactly_nearest(given, 2, 5), whole, strict=True):
+        np.testing.assert_allclose(scores, values, atol=2e-3)
+        assert (chunks == expected).mean() > 0.9
 
 
 def test_whatever_differs_in_a_point_gives_it_another_id():

@@ -31,7 +31,9 @@ def lightgbm() -> Any:
     Its wheel loads the system's libgomp; with that loaded first, torch's bf16 attention on the CPU is 20 times slower.
     """
     importlib.import_module("torch")
-    return importlib.import_module("lightgbm")
+    import lightgbm
+
+    return lightgbm
 
 
 def train(
