@@ -125,7 +125,7 @@ def _print_told(told: Any, choices: dict[str, str]) -> None:
     if row.answer is not None:
         text = f"{row.answer}. {choices[row.answer]}" if row.answer in choices else row.answer
         click.secho(text + "\n", bold=True)
-    click.echo(f"{told.method}, {row.reader}")
+    click.echo(f"{told.method}, {row.reader}" + (f"; auto is {told.auto}" if told.auto else ""))
     if told.parameters:
         click.echo(f"parameters: {told.parameters}")
     _print_routing(told.weights, None)

@@ -22,7 +22,7 @@ from mog_assets.evaluation.report import Report, environment, render
 from mog_assets.evaluation.runs import rank_questions, read_runs, write_runs
 from mog_assets.evaluation.scores import leaderboard, score
 from mog_assets.questions.sets import Question, load_questions
-from mog_assets.ranking.retrieve import Retrieval, needs
+from mog_assets.ranking.retrieve import MODELS, Retrieval, needs
 from mog_assets.recipe import Recipe, Work
 from mog_assets.retrieval.methods import Method, check_trained, default_methods, parse
 from mog_assets.routing import router
@@ -250,6 +250,12 @@ def build_report(work: Work) -> None:
     table = pd.read_parquet(past.path("history.parquet"))
     configuration, choices = shown_configuration(settings), _choices(work)
     chosen = work.input("method").manifest.info
+    learning = [
+        {"ranking": name, **row}
+        for name, key in MODELS.items()
+        if key in work.recipe.deps
+        for row in work.input(key).manifest.info["learning curve"]
+    ]
     preflight = answered.manifest.info["preflight"] if answered else []
     facts = [
         *([("scores of", f"{table['time'].max():%Y-%m-%d %H:%M} UTC")] if len(table) else []),
@@ -259,7 +265,7 @@ def build_report(work: Work) -> None:
         *((f"version of {key}", version[:12]) for key, version in inputs.items()),
     ]
     # Choices and preflight are in manifests, so no file version shows that they have changed.
-    path, there = work.file("report.html", inputs, configuration, facts, choices, preflight)
+    path, there = work.file("report.html", inputs, configuration, facts, choices, learning, preflight)
     if not there:
         with work.progress(0, "wins and losses read"):
             main, groups, duels = _browsed(work, scores, list(corpora))
@@ -277,6 +283,7 @@ def build_report(work: Work) -> None:
             main=main,
             groups=groups,
             duels=duels,
+            learning=learning,
             choices=choices,
             answers=pd.read_parquet(answered.path("scores.parquet")) if answered else None,
             preflight=preflight,
@@ -417,6 +424,7 @@ def recipes(settings: Settings) -> list[Recipe]:
                 "documents",
                 "history",
                 "method",
+                *(MODELS.values() if settings.trains_routers else ()),
                 *(("answer_scores",) if combinations(settings) else ()),
             ),
             partitioned=False,

@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 
 from mog_assets.evaluation.measures import measure_names
-from mog_assets.evaluation.scores import compare, interval, p_said, p_text
+from mog_assets.evaluation.scores import compare, gap_closed, interval, p_said, p_text
 from mog_assets.retrieval.methods import CONTROLS
 
 MEASURE = "ER"
@@ -81,8 +81,6 @@ def _leaderboard(
     shown = [MEASURE, f"{MEASURE}@1000", f"hit@{k}", "nDCG@10"]
     assert set(shown) <= set(measure_names(k))
     by_measure = {measure: scores[scores["measure"] == measure].set_index("method") for measure in shown}
-    gold = means.index[means["kind"] == "gold"]
-    gap = (str(fixed.index[0]), str(gold[0])) if len(gold) and len(fixed) else None
     n = int(means["n"].max())
     documents = f" on {int(means['documents'].max()):,} documents" if "documents" in means else ""
     return Leaderboard(
@@ -94,7 +92,7 @@ def _leaderboard(
                 "what it is": what,
                 **{m: interval(*table.loc[method, ["value", "low", "high"]]) for m, table in by_measure.items()},
                 **({} if compared is None else {f"p vs {fixed.index[0]}": _p(compared, method)}),
-                **({} if gap is None else {"gap closed": _closed(means["value"], method, *gap)}),
+                **({"gap closed": _share(gap_closed(means, method))} if len(fixed) else {}),
             }
             for method, what in rows.items()
         ],
@@ -136,12 +134,8 @@ def _advice(
     )
 
 
-def _closed(values: pd.Series, method: str, fixed: str, gold: str) -> str:
-    """The share of the gap from the best fixed level to gold evidence that a method closes."""
-    gap = values[gold] - values[fixed]
-    if method in (fixed, gold) or gap <= 0 or values[method] < values[fixed]:
-        return ""
-    return f"{(values[method] - values[fixed]) / gap:.0%}"
+def _share(share: float | str) -> str:
+    return share if isinstance(share, str) else f"{share:.0%}"
 
 
 def _p(compared: pd.DataFrame, method: str) -> str:

@@ -20,7 +20,7 @@ from mog_assets.evaluation.answers import answer_board
 from mog_assets.evaluation.browse import CONTROLS, FIRST_PASSAGES, GOLD_CHARS, MOST_PASSAGES, OTHER_CHARS, UNPLACED
 from mog_assets.evaluation.history import ALPHA
 from mog_assets.evaluation.measures import CONTEXTS, LOWER_IS_BETTER
-from mog_assets.evaluation.scores import interval, on_documents, p_text
+from mog_assets.evaluation.scores import gap_closed, interval, on_documents, p_text
 
 TEMPLATE = "report.html.j2"
 LEADING = "ER"
@@ -54,6 +54,7 @@ class Report:
         main: Methods drawn by default, by question set and split.
         groups: Results of `browse.by_group`, by question set and split.
         duels: Results of `browse.duels`, likewise.
+        learning: Learning curves of the trained rankings: dicts with ranking and the columns of `ranking.assets`.
         choices: Levels chosen by routers: dicts with question_set, router, names (of the granularities), training and
             test (numbers of questions by granularity), distance, p, shifted.
         answers: Result of `answers.score_answers`.
@@ -69,6 +70,7 @@ class Report:
     main: Mapping[tuple[str, str], Sequence[str]] = field(default_factory=dict)
     groups: Mapping[tuple[str, str], pd.DataFrame] = field(default_factory=dict)
     duels: Mapping[tuple[str, str], Mapping[str, Any]] = field(default_factory=dict)
+    learning: Sequence[Mapping[str, Any]] = ()
     choices: Sequence[Mapping[str, Any]] = ()
     answers: pd.DataFrame | None = None
     preflight: Sequence[Mapping[str, Any]] = ()
@@ -112,6 +114,7 @@ def render(report: Report) -> str:
         boards=boards,
         detailed={"effect", "detectable"} <= set(report.scores.columns),
         groups=[_groups(report, board) for board in boards if board["key"] in report.groups],
+        learning=[_learnt(row) for row in report.learning],
         choices=[_choice(choice) for choice in report.choices],
         answers=_answer_tables(report),
         notes=list(report.notes),
@@ -153,7 +156,9 @@ def _boards(report: Report) -> list[dict[str, Any]]:
         rows = [_row(own, measures) for _, own in part.groupby("method", sort=False)]
         rows.sort(key=lambda row: -row["order"])
         places = iter(range(1, len(rows) + 1))
+        leads = part[part["measure"] == LEADING].set_index("method")
         for row in rows:
+            row["closed"] = gap_closed(leads, row["method"])
             row["place"] = "" if row["unplaced"] else next(places)
         question_set, split = key
         boards.append(
@@ -337,6 +342,17 @@ def _groups(report: Report, board: Mapping[str, Any]) -> dict[str, Any]:
 def _counts(rows: pd.DataFrame) -> dict[str, int]:
     """Questions and documents."""
     return {name: int(rows[name].max()) for name in ("n", "documents")}
+
+
+def _learnt(row: Mapping[str, Any]) -> dict[str, str]:
+    """A point of a learning curve as text."""
+    gain, low, high = (row[key] for key in ("above fused", "above fused, low", "above fused, high"))
+    return {
+        "ranking": row["ranking"],
+        "questions": f"{row['training questions']:,}",
+        "er": interval(row["ER"], row["low"], row["high"]),
+        "above": interval(gain, low, high, "+.3f"),
+    }
 
 
 def _choice(choice: Mapping[str, Any]) -> dict[str, Any]:

@@ -239,6 +239,24 @@ def leaderboard(
     return [row for _, row in rows]
 
 
+def gap_closed(means: pd.DataFrame, method: str) -> float | str:
+    """The share of the gap from the best fixed level to gold evidence that a method closes.
+
+    Args:
+        means: Rows of one measure of `score` for a question set and split, by method: columns value and kind.
+        method: The method.
+
+    Returns:
+        Empty for that level, for gold evidence, below that level, and where there is no gap.
+    """
+    fixed, gold = (means.loc[means["kind"] == kind, "value"] for kind in ("fixed", "gold"))
+    value = float(means.loc[method, "value"])
+    if fixed.empty or gold.empty or means.loc[method, "kind"] == "gold" or not fixed.max() < value:
+        return ""
+    gap = float(gold.max() - fixed.max())
+    return (value - float(fixed.max())) / gap if gap > 0 else ""
+
+
 def interval(value: float, low: float, high: float, form: str = ".3f") -> str:
     """`0.512 [0.480, 0.544]`, or `0.512 [–]` for one document, which has no interval."""
     between = "–" if np.isnan(low) else f"{low:{form}}, {high:{form}}"

@@ -157,6 +157,7 @@ class AnswerResult:
         passages: The passages it is based on: corpus, doc, title, spans and text.
         weights: As `SearchResult.weights`, for the original question.
         parameters: Parameters sent to the language model with the messages; None if no language model was used.
+        auto: What `auto` stood for; None if the method names its retrieval.
     """
 
     row: AnswerRow
@@ -164,10 +165,11 @@ class AnswerResult:
     passages: list[dict[str, Any]]
     weights: dict[str, float] | None
     parameters: str | None
+    auto: str | None = None
 
     def to_json(self) -> dict[str, Any]:
         """The result as JSON values."""
-        own = {name: getattr(self, name) for name in ("method", "passages", "weights", "parameters")}
+        own = {name: getattr(self, name) for name in ("method", "passages", "weights", "parameters", "auto")}
         return {**self.row.to_json(), **own}
 
 
@@ -203,4 +205,5 @@ def ask(
     if how.retrieval is not None and how.retrieval.routed and row.passages:
         weights = _weights(retrieval.again([question]), how.retrieval)
     parameters = tools.llm.parameters.told() if settings.answering.reader == "openai" else None
-    return AnswerResult(row, how.name, row.passages, weights, parameters)
+    auto = retrieval.chosen[0].name if how.retrieval is not None and how.retrieval.kind == AUTO else None
+    return AnswerResult(row, how.name, row.passages, weights, parameters, auto)
