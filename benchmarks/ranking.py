@@ -156,7 +156,7 @@ def cross_validated(of: Examples, train: Callable[[Examples], Ranking]) -> np.nd
 def untrained(of: Examples) -> Recalls:
     """ER of every fixed level, of `fused`, and of gold evidence as candidates allow."""
     gold = of.gold.covered / np.maximum(of.found.place[:, 2], 1)
-    return {**fixed_recalls(of), "fused": recall(of, fused(of.found)), "ceiling": recall(of, gold)}
+    return {**fixed_recalls(of), "fused": recall(of, fused(of.found, of.experts)), "ceiling": recall(of, gold)}
 
 
 def row(name: str, recalls: Recalls, documents: Sequence[str]) -> dict[str, str]:
@@ -324,7 +324,7 @@ def beyond(collections: Sequence[Collection]) -> tuple[list[dict[str, str]], lis
             tested = of if collection.test is not None else of.of(~np.isin(of.documents, np.array(of.documents)[rows]))
             some = train.of(rows)
             line = {"collection": f"{collection.name}, {size} questions"}
-            line["fused"] = _against(recall(tested, fused(tested.found)), line, tested)
+            line["fused"] = _against(recall(tested, fused(tested.found, tested.experts)), line, tested)
             for name, ranking in (
                 ("own", trained_mix(some)),
                 ("others", foreign),

@@ -21,7 +21,7 @@ _ORACLE = "oracle-paper"
 _FAMILIES = {
     ("mix",): "trees over all retrievers and levels",
     ("mog",): "all retrievers and levels, weighted by the router",
-    ("fused",): "all retrievers and levels, equal weights",
+    ("fused",): "all retrievers and levels, without training",
     ("mog-paper",): "levels weighted by the router of the paper",
     ("hop", "mogg", "mogg-uniform"): "best of the sentence graph",
 }

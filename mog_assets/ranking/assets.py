@@ -187,7 +187,7 @@ def _cross_validated(examples: Examples, train: Train) -> tuple[np.ndarray, list
         ER of every question by a model that was trained on documents of other folds; and the learning curve: a row per
         number of training questions with the mean of ER and its interval.
     """
-    fused_recalls = examples.gold.recall(ordered(examples.found, fused(examples.found)))
+    fused_recalls = examples.gold.recall(ordered(examples.found, fused(examples.found, examples.experts)))
     curve, documents = [], np.asarray(examples.documents, str)
     recalls = fused_recalls
     for size in [*_sizes(examples), None]:
@@ -283,7 +283,7 @@ def build_method(work: Work) -> None:
         chosen = Choice(UNTRAINED, "it needs no training, and no question set has a train split", [])
     else:
         examples, _ = _examples(work)
-        recalls = {UNTRAINED: examples.gold.recall(ordered(examples.found, fused(examples.found)))}
+        recalls = {UNTRAINED: examples.gold.recall(ordered(examples.found, fused(examples.found, examples.experts)))}
         recalls |= {parse(name, settings).name: values for name, values in fixed_recalls(examples).items()}
         # Of the models that were trained now, even if an earlier one stays in use: it did not do worse.
         for name, key in MODELS.items():

@@ -21,6 +21,15 @@ from mog_assets.retrieval.vectors import Pooling, VectorTable
 DEPTHS = (40, 24, 16, 10, 8)
 
 
+# What experts of a kind count in `fused`, chosen on training questions of three collections (benchmarks/README.md).
+_EQUAL = {"bm25": 1.0, "dense": 1.5, "title": 0.0}
+
+
+def equal_weights(experts: Sequence[str]) -> np.ndarray:
+    """The weight of each expert in `fused`, by its kind: the same for all levels and questions."""
+    return np.array([_EQUAL[name.partition("-")[0]] for name in experts], np.float32)
+
+
 class Expert(Protocol):
     """Scores the texts of one kind for questions: chunks of a level, or documents.
 

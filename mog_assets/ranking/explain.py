@@ -9,6 +9,7 @@ import numpy as np
 
 from mog_assets.ranking import features, mix, mog
 from mog_assets.ranking.candidates import Candidates
+from mog_assets.ranking.experts import equal_weights
 from mog_assets.ranking.models import Asked, Mix, Router
 
 # Reasons given for a piece.
@@ -39,7 +40,7 @@ def reasons(
         parts = mix.contributions(model.booster, model.features(asked)[rows])
         groups = [_group(name) for name in names]
     else:
-        weighed = np.ones((len(found.moments), len(experts)))
+        weighed = np.tile(equal_weights(experts), (len(found.moments), 1))
         if model is not None:
             weighed = mog.weights(model.arrays, asked.vectors)
         parts, groups = found.relative[rows] * weighed[found.question[rows]], list(experts)

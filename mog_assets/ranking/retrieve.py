@@ -16,7 +16,7 @@ from mog_assets.arrays import places
 from mog_assets.config import Settings
 from mog_assets.ranking import models
 from mog_assets.ranking.candidates import Candidates, find
-from mog_assets.ranking.experts import Bm25Expert, DenseExpert, Expert, Products, TitleExpert
+from mog_assets.ranking.experts import Bm25Expert, DenseExpert, Expert, Products, TitleExpert, equal_weights
 from mog_assets.ranking.explain import reasons
 from mog_assets.ranking.gold import ordered
 from mog_assets.ranking.models import Asked
@@ -42,9 +42,14 @@ def finest(settings: Settings) -> list[int]:
     return [0, settings.levels]
 
 
-def fused(found: Candidates) -> np.ndarray:
-    """Score of every candidate without training: the sum of what the experts of all levels give it, each in 0 … 1."""
-    return found.relative.sum(axis=1)
+def fused(found: Candidates, experts: Sequence[str]) -> np.ndarray:
+    """Score of every candidate without training: the sum of what BM25 and vectors of all levels give it.
+
+    Args:
+        found: The candidates; what an expert gives them counts from 0 to 1.
+        experts: Names of the experts.
+    """
+    return found.relative @ equal_weights(experts)
 
 
 def needs(methods: Sequence[Method], settings: Settings) -> Needs:
@@ -104,7 +109,8 @@ class Retrieval(routed.Retrieval):
         key = ("scores", kind)
         if key not in self._known:
             asked = self.asked
-            self._known[key] = self.model(kind).scores(asked) if kind in MODELS else fused(asked.found)
+            names = expert_names(self.corpora.settings)
+            self._known[key] = self.model(kind).scores(asked) if kind in MODELS else fused(asked.found, names)
         found: np.ndarray = self._known[key]
         return found
 
