@@ -24,7 +24,6 @@ from mog_assets.questions.sets import Question, load_questions
 from mog_assets.ranking import features, mix, models, mog
 from mog_assets.ranking.assets import read_examples
 from mog_assets.ranking.candidates import Candidates
-from mog_assets.ranking.features import Components
 from mog_assets.ranking.gold import Gold, ordered
 from mog_assets.ranking.models import Asked
 from mog_assets.ranking.retrieve import Retrieval, expert_names, finest, fused
@@ -121,15 +120,14 @@ def trained_mog(train: Examples) -> Ranking:
 
 def trained_mix(train: Examples, options: Mapping[str, object] | None = None) -> Ranking:
     """`mix` trained on some questions."""
-    components = Components.of(train.vectors)
-    names = features.names(train.experts, [train.experts[i] for i in train.finest])
-    table = features.table(train.found, train.finest, train.words, components.apply(train.vectors))
     kept = dict(mix.OPTIONS)
     mix.OPTIONS.update(options or {})
-    booster = mix.train(table, train.gold.grades, np.diff(train.found.offsets), names, SEED)
-    mix.OPTIONS.clear()
-    mix.OPTIONS.update(kept)
-    return lambda of: models.Mix(booster, components).scores(asked(of))
+    try:
+        trained = models.Mix.trained(train, SEED)
+    finally:
+        mix.OPTIONS.clear()
+        mix.OPTIONS.update(kept)
+    return lambda of: trained.scores(asked(of))
 
 
 def _tenths(documents: Sequence[str]) -> list[int]:
@@ -281,12 +279,14 @@ def without(prefix: Sequence[str]) -> Callable[[Examples], Ranking]:
 
 
 PLACE = ("number in", "number from", "relative place", "pieces of document")
+ANSWERS = ("answers ", "corpus")
 BEYOND: dict[str, Callable[[Examples], Ranking]] = {
     "mix": trained_mix,
     "mog + mix": ensemble,
     "mix, monotone": monotone,
     "mix, 7 leaves": few_leaves,
-    "mix without place": without(PLACE),
+    "mix without place": without((*PLACE, *ANSWERS)),
+    "mix without places of answers": without(ANSWERS),
     "mix without the question's vector": without(("component",)),
     "mix without neighbours": without(tuple(f"{e} {s}" for e in ("bm25-1", "dense-1") for s in ("before", "after"))),
     "mix without titles": without(("score title", "z title", "rank title", "rank in document title")),

@@ -22,9 +22,9 @@ import numpy as np
 
 from mog_assets import config, markdown
 from mog_assets.questions.sets import load_questions
-from mog_assets.ranking import features, mix, mog
+from mog_assets.ranking import mog
 from mog_assets.ranking.assets import read_examples
-from mog_assets.ranking.features import Components
+from mog_assets.ranking.models import Mix
 from mog_assets.ranking.retrieve import Retrieval, expert_names, finest
 from mog_assets.retrieval.methods import parse
 from mog_assets.tools import Tools
@@ -114,15 +114,9 @@ def main(path: str, name: str, count: int, engine: bool) -> None:
     click.echo(f"ranking {len(asked):,} questions by mix: {seconds:.1f} s, peak memory {memory()}")
 
     examples, _ = read_examples(tools.store.read("candidates"), expert_names(settings), finest(settings))
-    names = features.names(examples.experts, [examples.experts[i] for i in examples.finest])
-
-    def train() -> None:
-        components = Components.of(examples.vectors)
-        made = features.table(examples.found, examples.finest, examples.words, components.apply(examples.vectors))
-        mix.train(made, examples.gold.grades, np.diff(examples.found.offsets), names, 0)
-
     held_out = np.arange(len(examples.words)) % 10 == 0
-    click.echo(f"training mix on {len(examples.words):,} questions: {once(train):.1f} s, peak memory {memory()}")
+    seconds = once(lambda: Mix.trained(examples, 0))
+    click.echo(f"training mix on {len(examples.words):,} questions: {seconds:.1f} s, peak memory {memory()}")
     seconds = once(lambda: mog.train(examples.found, examples.gold.covered, examples.vectors, held_out, 0))
     click.echo(f"training mog: {seconds:.1f} s, peak memory {memory()}")
 

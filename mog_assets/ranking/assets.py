@@ -12,10 +12,9 @@ import pandas as pd
 
 from mog_assets.config import Settings
 from mog_assets.questions.sets import Question, load_questions, validation_rows
-from mog_assets.ranking import checks, features, mix, models, mog, plots
+from mog_assets.ranking import checks, features, models, mog, plots
 from mog_assets.ranking.candidates import Candidates
 from mog_assets.ranking.choice import ALPHA, UNTRAINED, Choice, choose
-from mog_assets.ranking.features import Components
 from mog_assets.ranking.gold import Gold, ordered
 from mog_assets.ranking.models import Asked
 from mog_assets.ranking.retrieve import CHOSEN, MODELS, Retrieval, expert_names, finest, fused
@@ -54,7 +53,7 @@ def build_candidates(work: Work) -> None:
                 part = f"{name}-{number:02}.safetensors"
                 if not own:
                     continue
-                path, there = work.file(part, asked, question_set.corpora, versions)
+                path, there = work.file(part, asked, question_set.corpora, list(settings.corpora), versions)
                 if not there:
                     if not opened:
                         opened.append(Retrieval.open(work.tools, work.input, question_set.corpora, keep=True))
@@ -149,24 +148,20 @@ def build_router(work: Work) -> None:
 def build_mix(work: Work) -> None:
     """Train the trees of `mix`, and cross-validate them by document."""
     examples, names = _examples(work)
-    titles = features.names(examples.experts, [examples.experts[i] for i in examples.finest])
     with work.progress(_trainings(examples), "models trained") as advance:
 
         def train(rows: np.ndarray) -> models.Mix:
-            own = examples.of(rows)
-            components = Components.of(own.vectors)
-            table = features.table(own.found, own.finest, own.words, components.apply(own.vectors))
-            sizes = np.diff(own.found.offsets)
-            booster = mix.train(table, own.gold.grades, sizes, titles, work.settings.seed)
+            trained = models.Mix.trained(examples.of(rows), work.settings.seed)
             advance(1)
-            return models.Mix(booster, components)
+            return trained
 
         recalls, learning = _cross_validated(examples, train)
         trained = train(np.ones(len(names), bool))
-    known = models.facts("mix", work.tools.encoder.fingerprint, examples.experts)
+    encoder = work.tools.encoder.fingerprint
+    known = models.facts("mix", encoder, examples.experts, list(work.settings.corpora))
     if _written(work, models.mix_bytes(trained, known), examples, names, recalls, learning):
-        gains = trained.booster.feature_importance("gain")
-        work.show_plot("what the trees use", plots.importance(titles, gains))
+        titles = features.names(examples.experts, [examples.experts[i] for i in examples.finest])
+        work.show_plot("what the trees use", plots.importance(titles, trained.booster.feature_importance("gain")))
 
 
 def _trainings(examples: Examples) -> int:
@@ -314,8 +309,10 @@ def recipes(settings: Settings) -> list[Recipe]:
                 tools.settings.ranking.questions,
                 tools.settings.bm25.model_dump(),
                 {name: [q.corpora, q.train] for name, q in tools.settings.question_sets.items()},
+                list(tools.settings.corpora),
                 tools.encoder.identity,
             ],
+            version="2",
             kinds=("safetensors",),
             pool="gpu",
         ),

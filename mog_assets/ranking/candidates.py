@@ -26,8 +26,8 @@ class Candidates:
         scores: float32 array of shape (n, experts): score of the text that the piece lies in.
         beside: float32 array of shape (n, 2, finest experts): level-1 scores of the pieces before and after it in its
             document, 0 where there is none.
-        place: int32 array of shape (n, 3): number of the piece in its document, pieces of the document, characters of
-            the piece.
+        place: int32 array of shape (n, 4): number of the piece in its document, pieces of the document, characters of
+            the piece, corpus.
         moments: float32 array of shape (questions, experts, 2): mean and standard deviation of the scores of all texts.
     """
 
@@ -73,6 +73,7 @@ def find(
     experts: Sequence[Expert],
     finest: Sequence[int],
     layout: Layout,
+    corpora: np.ndarray,
     questions: int,
     advance: Callable[[int], object] = lambda done: None,
 ) -> Candidates:
@@ -82,12 +83,13 @@ def find(
         experts: The experts.
         finest: Positions of those that score pieces themselves.
         layout: Of all corpora.
+        corpora: Number of the corpus of each document.
         questions: How many.
         advance: Called with the number of questions done.
     """
     parts = []
     for rows in _blocks(questions, sum(expert.count for expert in experts)):
-        parts.append(_block(experts, finest, layout, rows))
+        parts.append(_block(experts, finest, layout, corpora, rows))
         advance(rows.stop - rows.start)
     return Candidates(*(np.concatenate([getattr(part, field.name) for part in parts]) for field in fields(Candidates)))
 
@@ -110,7 +112,9 @@ def _blocks(questions: int, texts: int) -> Iterator[slice]:
     return (slice(at, min(at + step, questions)) for at in range(0, questions, step))
 
 
-def _block(experts: Sequence[Expert], finest: Sequence[int], layout: Layout, rows: slice) -> Candidates:
+def _block(
+    experts: Sequence[Expert], finest: Sequence[int], layout: Layout, corpora: np.ndarray, rows: slice
+) -> Candidates:
     scores = [expert.scores(rows) for expert in experts]
     found = []
     for expert, own in zip(experts, scores, strict=True):
@@ -126,7 +130,7 @@ def _block(experts: Sequence[Expert], finest: Sequence[int], layout: Layout, row
         for column, number in enumerate(finest):
             beside[there, side, column] = scores[number][question[there], other[there]]
     sizes = layout.spans[piece, 1] - layout.spans[piece, 0]
-    place = [piece - layout.offsets[document], np.diff(layout.offsets)[document], sizes]
+    place = [piece - layout.offsets[document], np.diff(layout.offsets)[document], sizes, corpora[document]]
     moments = [_moments(own) for own in scores]
     return Candidates(
         question + rows.start,

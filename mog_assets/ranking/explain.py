@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from mog_assets.ranking import features, mix, mog
+from mog_assets.ranking import features, mix, mog, places
 from mog_assets.ranking.candidates import Candidates
 from mog_assets.ranking.experts import equal_weights
 from mog_assets.ranking.models import Asked, Mix, Router
@@ -16,7 +16,7 @@ from mog_assets.ranking.models import Asked, Mix, Router
 MOST = 3
 _EXPERT = re.compile(r"(?:score|z|rank in document|rank) (?P<expert>.+)")
 _BESIDE = re.compile(r".+ (?:before|after)")
-_PLACES = ("number in document", "number from the end", "relative place", "pieces of document", "characters")
+_PLACES = ("number in document", "number from the end", "relative place", "pieces of document", "characters", "corpus")
 
 
 def reasons(
@@ -58,7 +58,7 @@ def _group(name: str) -> str:
         return match["expert"]
     if _BESIDE.fullmatch(name):
         return "beside"
-    return "place" if name in _PLACES else "question"
+    return "place" if name in _PLACES else "answers" if name in places.NAMES else "question"
 
 
 def _said(group: str, found: Candidates, row: int, experts: Sequence[str]) -> str:
@@ -66,6 +66,8 @@ def _said(group: str, found: Candidates, row: int, experts: Sequence[str]) -> st
         return "the text before or after it"
     if group == "question":
         return "the kind of question"
+    if group == "answers":
+        return "answers to such questions stand at this place"
     if group == "place":
         number, pieces, _ = found.place[row].tolist()
         return f"its place (piece {number + 1} of {pieces} of its document)"

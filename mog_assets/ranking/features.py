@@ -9,9 +9,10 @@ import numpy as np
 
 from mog_assets.arrays import pairs, places
 from mog_assets.ranking.candidates import Candidates
+from mog_assets.ranking.places import NAMES as PLACES
 
 # A change of what a feature means changes this; models name it.
-VERSION = "1"
+VERSION = "2"
 # Principal components of the questions' vectors.
 COMPONENTS = 16
 # Ranks enter as 1 / (1 + rank / RANKS).
@@ -51,12 +52,14 @@ def names(experts: Sequence[str], finest: Sequence[str]) -> list[str]:
     found = [f"{what} {name}" for what in ("score", "z", "rank", "rank in document") for name in experts]
     found += [f"{name} {side}" for side in ("before", "after") for name in finest]
     found += ["number in document", "number from the end", "relative place", "pieces of document", "characters"]
-    found += ["words of question"]
+    found += ["corpus", *PLACES, "words of question"]
     found += [f"{what} {name}" for name in finest for what in ("best", "tenth of best")]
     return found + [f"component {i}" for i in range(1, COMPONENTS + 1)]
 
 
-def table(found: Candidates, finest: Sequence[int], words: np.ndarray, components: np.ndarray) -> np.ndarray:
+def table(
+    found: Candidates, finest: Sequence[int], words: np.ndarray, components: np.ndarray, answered: np.ndarray
+) -> np.ndarray:
     """The features of every candidate.
 
     Args:
@@ -64,13 +67,14 @@ def table(found: Candidates, finest: Sequence[int], words: np.ndarray, component
         finest: Positions of the experts that score pieces themselves.
         words: Terms of every question, shape (questions,).
         components: Of every question's vector, see `Components.apply`.
+        answered: See `Places.features`.
 
     Returns:
         float32 array of shape (n, features).
     """
     question, scores = found.question, found.scores
     mean, deviation = found.moments[question, :, 0], found.moments[question, :, 1]
-    number, pieces, characters = found.place.T.astype(np.float32)
+    number, pieces, characters, corpus = found.place.T.astype(np.float32)
     most, tenth = _best_and_tenth(found, finest)
     of_question = np.stack([most, tenth / np.maximum(most, 1e-9)], axis=2).reshape(len(most), -1)
     beside = found.beside / np.maximum(most, 1e-9)[question][:, None]
@@ -81,7 +85,8 @@ def table(found: Candidates, finest: Sequence[int], words: np.ndarray, component
         1 / (1 + _ranks(scores, question) / _RANKS),
         1 / (1 + _ranks(scores, np.unique(document, return_inverse=True)[1]) / _RANKS),
         beside.reshape(len(question), -1),
-        np.stack([number, pieces - 1 - number, number / np.maximum(pieces - 1, 1), pieces, characters], axis=1),
+        np.stack([number, pieces - 1 - number, number / np.maximum(pieces - 1, 1), pieces, characters, corpus], axis=1),
+        answered,
         np.asarray(words, np.float32)[question, None],
         of_question[question],
         components[question],

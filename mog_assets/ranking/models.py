@@ -11,6 +11,8 @@ import numpy as np
 from mog_assets.ranking import features, mix, mog
 from mog_assets.ranking.candidates import Candidates
 from mog_assets.ranking.features import Components
+from mog_assets.ranking.places import Places
+from mog_assets.ranking.training import Examples
 from mog_assets.tensors import decode, encode, read
 from resources.errors import MogError
 from resources.store import Artefact
@@ -49,23 +51,41 @@ class Router:
 
 @dataclass(frozen=True)
 class Mix:
-    """The trees of `mix`, and the components of question vectors that are among their features."""
+    """The trees of `mix`, and what their features are made with: components of question vectors, places of answers."""
 
     booster: Any
     components: Components
+    places: Places
 
     def features(self, asked: Asked) -> np.ndarray:
         """See `features.table`."""
-        return features.table(asked.found, asked.finest, asked.words, self.components.apply(asked.vectors))
+        return _table(asked, self.components, self.places)
+
+    @classmethod
+    def trained(cls, examples: Examples, seed: int) -> Mix:
+        """Trees trained on some questions."""
+        components = Components.of(examples.vectors)
+        places = Places.of(examples.gold, examples.vectors, examples.documents)
+        asked = Asked(examples.found, examples.vectors, examples.words, examples.finest)
+        table = _table(asked, components, places, themselves=True)
+        names = features.names(examples.experts, [examples.experts[i] for i in examples.finest])
+        booster = mix.train(table, examples.gold.grades, np.diff(examples.found.offsets), names, seed)
+        return cls(booster, components, places)
 
     def scores(self, asked: Asked) -> np.ndarray:
         """Score of every candidate."""
         return mix.scores(self.booster, self.features(asked))
 
 
-def facts(kind: str, encoder: str, experts: Sequence[str]) -> dict[str, Any]:
-    """What a model must have been trained for to be used."""
-    return {"model": kind, "encoder": encoder, "experts": list(experts), "features": features.VERSION}
+def _table(asked: Asked, components: Components, places: Places, themselves: bool = False) -> np.ndarray:
+    answered = places.features(asked.found, asked.vectors, themselves)
+    return features.table(asked.found, asked.finest, asked.words, components.apply(asked.vectors), answered)
+
+
+def facts(kind: str, encoder: str, experts: Sequence[str], corpora: Sequence[str] = ()) -> dict[str, Any]:
+    """What a model must have been trained for to be used: `mix` knows corpora by their position in the settings."""
+    known = {"model": kind, "encoder": encoder, "experts": list(experts), "features": features.VERSION}
+    return {**known, "corpora": list(corpora)} if corpora else known
 
 
 def router_bytes(arrays: Mapping[str, np.ndarray], known: Mapping[str, Any]) -> bytes:
@@ -76,6 +96,7 @@ def router_bytes(arrays: Mapping[str, np.ndarray], known: Mapping[str, Any]) -> 
 def mix_bytes(trained: Mix, known: Mapping[str, Any]) -> dict[str, bytes]:
     """The files of a mix, by name."""
     arrays = {"mean": trained.components.mean, "axes": np.ascontiguousarray(trained.components.axes)}
+    arrays |= {f"places {name}": array for name, array in trained.places.arrays.items()}
     return {ARRAYS: encode(arrays, known), TREES: trained.booster.model_to_string().encode()}
 
 
@@ -95,13 +116,15 @@ def open_router(stored: Artefact, encoder: str, experts: Sequence[str]) -> Route
     return Router(arrays)
 
 
-def open_mix(stored: Artefact, encoder: str, experts: Sequence[str], finest: Sequence[str]) -> Mix:
+def open_mix(
+    stored: Artefact, encoder: str, experts: Sequence[str], finest: Sequence[str], corpora: Sequence[str]
+) -> Mix:
     """Load the trees of `mix`.
 
     Raises:
         MogError: as `open_router`, or it is not a model of LightGBM.
     """
-    arrays = _arrays(stored, facts("mix", encoder, experts), "mix")
+    arrays = _arrays(stored, facts("mix", encoder, experts, corpora), "mix")
     library, text = mix.lightgbm(), read(stored, TREES, "mix").decode()
     try:
         booster = library.Booster(model_str=text)
@@ -110,7 +133,8 @@ def open_mix(stored: Artefact, encoder: str, experts: Sequence[str], finest: Seq
     names = [name.replace(" ", "_") for name in features.names(experts, finest)]
     if booster.feature_name() != names:
         raise MogError(f"mix {stored.path(TREES)}: was trained on other features than these: run `mog run`")
-    return Mix(booster, Components(arrays["mean"], arrays["axes"]))
+    places = {name.removeprefix("places "): array for name, array in arrays.items() if name.startswith("places ")}
+    return Mix(booster, Components(arrays["mean"], arrays["axes"]), Places.from_arrays(places))
 
 
 def _arrays(stored: Artefact, wanted: Mapping[str, Any], what: str) -> dict[str, np.ndarray]:

@@ -96,7 +96,9 @@ class Retrieval(routed.Retrieval):
     def asked(self) -> Asked:
         """The candidates of every question."""
         best = finest(self.corpora.settings)
-        found = find(self.experts, best, self.corpora.layout, len(self.queries))
+        every = list(self.corpora.settings.corpora)
+        numbers = np.array([every.index(name) for name in self.corpora.names], np.int64)[self.corpora.owners]
+        found = find(self.experts, best, self.corpora.layout, numbers, len(self.queries))
         words = np.array([len(terms) for terms in self.terms], np.int64)
         return Asked(found, np.asarray(self.vectors, np.float32), words, best)
 
@@ -123,7 +125,7 @@ class Retrieval(routed.Retrieval):
                 self.opened[kind] = models.open_router(stored, encoder, names)
             else:
                 best = [names[i] for i in finest(settings)]
-                self.opened[kind] = models.open_mix(stored, encoder, names, best)
+                self.opened[kind] = models.open_mix(stored, encoder, names, best, list(settings.corpora))
         found: models.Router | models.Mix = self.opened[kind]
         return found
 

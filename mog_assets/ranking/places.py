@@ -1,0 +1,123 @@
+"""Where in documents the answers to training questions stood: questions of a kind are often answered at the same place.
+
+In documents that follow a scheme, "How is X treated?" is answered near the end and "What is X?" at the beginning, and
+each corpus has a scheme of its own. A candidate's features are the shares of evidence, among the questions that are
+most like this one, that stood at its place in documents of the same corpus.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, fields
+
+import numpy as np
+
+from mog_assets.ranking.candidates import Candidates
+from mog_assets.ranking.gold import Gold
+
+# Training questions that are looked at, the most similar ones.
+NEAREST = 24
+# Pieces with evidence that count of each, from the beginning of the document.
+_PIECES = 12
+# How fast a question counts less as its similarity falls, and how near places in documents must be.
+_SHARPNESS, _WIDTH = 12.0, 0.12
+# Keeps the share small where hardly any evidence is known.
+_LEAST = 1e-3
+NAMES = ("answers near this place", "answers at this number", "answers at this number from the end")
+
+
+@dataclass(frozen=True)
+class Places:
+    """Training questions with the places of their evidence.
+
+    Attributes:
+        vectors: Of the questions, float32 of shape (questions, size).
+        document: Number of what each question is about, int32 of shape (questions,).
+        offsets: First row of each question, and the number of rows: int32 of shape (questions + 1,).
+        place: int32 array of shape (rows, 3): number of a piece with evidence in its document, pieces of the document,
+            corpus.
+        share: Share of the piece that is evidence, float32 of shape (rows,).
+    """
+
+    vectors: np.ndarray
+    document: np.ndarray
+    offsets: np.ndarray
+    place: np.ndarray
+    share: np.ndarray
+
+    @classmethod
+    def of(cls, gold: Gold, vectors: np.ndarray, documents: Sequence[str]) -> Places:
+        """Those of training questions.
+
+        Args:
+            gold: Their candidates and evidence.
+            vectors: Of the questions.
+            documents: What each question is about.
+        """
+        found = gold.found
+        rows = np.flatnonzero(gold.covered)
+        question = found.question[rows]
+        first = np.searchsorted(question, question)
+        kept = np.arange(len(rows)) - first < _PIECES
+        rows, question = rows[kept], question[kept]
+        return cls(
+            np.asarray(vectors, np.float32),
+            np.unique(np.asarray(documents, str), return_inverse=True)[1].astype(np.int32),
+            np.searchsorted(question, np.arange(len(vectors) + 1)).astype(np.int32),
+            found.place[rows][:, [0, 1, 3]].astype(np.int32),
+            (gold.covered[rows] / np.maximum(found.place[rows, 2], 1)).astype(np.float32),
+        )
+
+    @property
+    def arrays(self) -> dict[str, np.ndarray]:
+        """What `from_arrays` reads."""
+        return {field.name: np.ascontiguousarray(getattr(self, field.name)) for field in fields(self)}
+
+    @classmethod
+    def from_arrays(cls, arrays: Mapping[str, np.ndarray]) -> Places:
+        """From `arrays`."""
+        return cls(*(arrays[field.name] for field in fields(cls)))
+
+    def features(self, found: Candidates, vectors: np.ndarray, themselves: bool = False) -> np.ndarray:
+        """The features of candidates.
+
+        Args:
+            found: The candidates.
+            vectors: Of the questions, shape (questions, size).
+            themselves: These are the training questions; those about the same document are left out.
+
+        Returns:
+            float32 array of shape (n, 3), see `NAMES`.
+        """
+        result = np.zeros((len(found.question), len(NAMES)), np.float32)
+        count = min(NEAREST, len(self.vectors))
+        for asked in range(len(vectors)):
+            like = self.vectors @ np.asarray(vectors[asked], np.float32)
+            if themselves:
+                like[self.document == self.document[asked]] = -np.inf
+            nearest = np.argpartition(-like, count - 1)[:count]
+            nearest = nearest[like[nearest] > -np.inf]
+            if len(nearest):
+                near = np.exp((like[nearest] - like[nearest].max()) * _SHARPNESS)
+                here = slice(*found.offsets[asked : asked + 2])
+                result[here] = self._shares(found.place[here], nearest, near)
+        return result
+
+    def _shares(self, place: np.ndarray, nearest: np.ndarray, near: np.ndarray) -> np.ndarray:
+        begin, end = self.offsets[nearest], self.offsets[nearest + 1]
+        rows = np.concatenate([np.arange(a, b) for a, b in zip(begin, end, strict=True)])
+        weight = np.repeat(near, end - begin) * self.share[rows]
+        number, pieces, corpus = self.place[rows].T
+        own = (place[:, 3, None] == corpus) * weight
+        total = own.sum(axis=1) + _LEAST
+        apart = (_relative(place[:, 0], place[:, 1])[:, None] - _relative(number, pieces)) / _WIDTH
+        same = (
+            np.exp(-(apart**2)),
+            place[:, 0, None] == number,
+            (place[:, 1] - place[:, 0])[:, None] == pieces - number,
+        )
+        return np.stack([(own * there).sum(axis=1) / total for there in same], axis=1)
+
+
+def _relative(number: np.ndarray, pieces: np.ndarray) -> np.ndarray:
+    return (number / np.maximum(pieces - 1, 1)).astype(np.float32)
