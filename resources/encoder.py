@@ -174,7 +174,7 @@ class Encoder:
         Args:
             texts: n texts.
             advance: Called with the number of texts done since the last call.
-            keep: Use the cache; False encodes all texts now, to measure the time.
+            keep: Use the cache; False encodes all texts now, and stores nothing.
 
         Returns:
             float16 array of shape (n, size); rows have length 1.

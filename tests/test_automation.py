@@ -175,7 +175,8 @@ def daemon(built):
 def test_a_new_project_is_built_by_one_run_a_corpus_and_one_of_what_is_made_from_all(built):
     assert all(run.success for run in built.runs), [run.failures for run in built.runs]
     registry, birds, fish, overall, *topics = shape(built.runs)
-    assert registry == (None, {"corpus_registry"})
+    # Without training questions the method that `auto` stands for is known as soon as the corpora are.
+    assert registry == (None, {"corpus_registry", "method"})
     assert (birds, fish) == (("birds", OWN), ("fish", OWN))
     assert overall == (None, OVERALL)
     # Of the model that has just been fitted.
@@ -248,7 +249,7 @@ def test_a_removed_corpus_disappears(daemon):
     kept = held(daemon, "birds")
     configure(daemon.folder, corpora={"birds": {"path": "birds"}})
     runs = daemon.settle()
-    assert shape(runs) == [(None, OVERALL | {"corpus_registry"})]
+    assert shape(runs) == [(None, OVERALL | {"corpus_registry", "method"})]
     assert all(run.success for run in runs), [run.failures for run in runs]
     assert held(daemon, "fish") == ([], 0)
     assert held(daemon, "birds") == kept
@@ -262,7 +263,7 @@ def test_a_corpus_that_comes_back_is_built_again(daemon):
     assert held(daemon, "fish") == ([], 0)
     configure(daemon.folder)
     runs = daemon.settle()
-    assert shape(runs) == [(None, {"corpus_registry"}), ("fish", PARTITIONED), (None, OVERALL)]
+    assert shape(runs) == [(None, {"corpus_registry", "method"}), ("fish", PARTITIONED), (None, OVERALL)]
     assert all(run.success for run in runs), [run.failures for run in runs]
     assert held(daemon, "fish")[1] > 0
 

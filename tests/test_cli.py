@@ -64,13 +64,20 @@ def test_retrieve_prints_k_passages_as_json(sample_project):
     passages = json.loads(result.stdout)
     assert len(passages) == 3
     for passage in passages:
-        assert set(passage) == {"corpus", "doc", "start", "end", "level", "score", "text"}
+        assert set(passage) == {"corpus", "doc", "title", "start", "end", "level", "score", "text"}
         assert len(passage["text"]) == passage["end"] - passage["start"] > 0
 
 
-def test_retrieve_prints_as_many_passages_as_configured_from_the_corpora_of_the_question_set(sample_project):
-    arguments = ["--method", "fixed-2", "--question-set", "samples", "--json", "--config", sample_project.config]
-    assert len(json.loads(called("retrieve", QUESTION, *arguments).stdout)) == sample_project.settings.k
+def test_retrieve_prints_what_fits_into_the_configured_budget_from_the_corpora_of_the_question_set(copied_project):
+    own = yaml.safe_load(copied_project.config.read_text(encoding="utf-8"))["question_sets"]["samples"]
+    sets = {"samples": own, "stars": {**own, "corpora": ["sky"]}}
+    path = changed(copied_project, budget=2000, question_sets=sets)
+    for name, searched in (("samples", "workshop"), ("stars", "sky")):
+        arguments = ["--method", "dense-1", "--question-set", name, "--json", "--config", path]
+        passages = json.loads(called("retrieve", QUESTION, *arguments).stdout)
+        assert passages[0]["corpus"] == searched
+        assert name == "samples" or {passage["corpus"] for passage in passages} == {searched}
+        assert 1000 < sum(len(passage["text"]) for passage in passages) <= 2000
 
 
 def test_a_project_compared_with_itself_differs_in_nothing(sample_project, tmp_path):

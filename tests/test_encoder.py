@@ -266,11 +266,14 @@ def test_questions_of_a_query_model_are_encoded_by_it_and_chunks_are_not(tiny, t
 
 
 def test_encoding_that_keeps_nothing_leaves_the_cache_alone(tiny, tmp_path):
-    encoder = Encoder(EncoderSettings(model=str(tiny["article"]), device="cpu"), tmp_path)
+    encoder = Encoder(EncoderSettings(model=str(tiny["article"]), device="cpu"), tmp_path / "cache")
+    once = encoder.encode(TEXTS, keep=False)
+    assert not (tmp_path / "cache").exists()
     vectors = encoder.encode(TEXTS[:2])
-    (path,) = tmp_path.glob("*.sqlite")
+    (path,) = (tmp_path / "cache").glob("*.sqlite")
     again = encoder.encode(TEXTS, keep=False)
-    assert encoder.encoded == 2 + 3
+    assert encoder.encoded == 3 + 2 + 3
+    np.testing.assert_array_equal(again, once)
     np.testing.assert_array_equal(again[:2], vectors)
     with closing(sqlite3.connect(path)) as cache:
         assert cache.execute("SELECT count(*) FROM vectors").fetchone() == (2,)

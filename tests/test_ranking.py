@@ -7,6 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mog_assets.chunking.chunks import Layout
+from mog_assets.config import Settings
 from mog_assets.evaluation.measures import evaluate
 from mog_assets.questions.sets import Evidence, Question
 from mog_assets.ranking.candidates import Candidates, best
@@ -14,7 +15,8 @@ from mog_assets.ranking.choice import choose
 from mog_assets.ranking.features import Components, _ranks
 from mog_assets.ranking.gold import Gold, fixed_order, ordered
 from mog_assets.ranking.passages import fitting, joined
-from mog_assets.retrieval.methods import Passages
+from mog_assets.ranking.retrieve import needs
+from mog_assets.retrieval.methods import Passages, parse
 
 
 def layout_of(sizes):
@@ -195,3 +197,27 @@ def test_a_trained_ranking_that_is_not_better_is_not_used():
 def test_a_fixed_level_that_is_significantly_better_is_used():
     chosen = choose(recalls(fused=0.5, **{"dense-2": 0.8}, mog=0.6, mix=0.7), ("mog", "mix"), DOCUMENTS, 0)
     assert chosen.method == "dense-2"
+
+
+def test_the_needs_of_methods_are_what_they_read():
+    trained = {"q": {"path": "q", "corpora": ["c"], "train": ["t"]}}
+    settings = [
+        Settings.model_validate({"corpora": {"c": {"path": "x"}}, "levels": 2, "question_sets": sets})
+        for sets in ({}, trained)
+    ]
+
+    def keys(name, which=1):
+        return set(needs([parse(name, settings[which])], settings[which]).keys)
+
+    base = {"documents", "chunks/level_1", "tokens"}
+    bm25, vectors, collections = (
+        {f"{kind}/level_{n}" for n in (1, 2)} for kind in ("bm25", "embeddings", "collections")
+    )
+    assert keys("fixed-1") == base | bm25
+    # Few questions use the collection, many the vectors themselves.
+    assert keys("dense-1") == base | vectors | collections
+    assert keys("fused") == base | bm25 | vectors
+    assert keys("mog") == keys("fused") | {"router"}
+    assert keys("mix") == keys("fused") | {"mix"}
+    assert keys("auto") == keys("mog") | keys("mix") | collections | {"method"}
+    assert keys("auto", 0) == keys("fused") | collections | {"method"}

@@ -42,6 +42,8 @@ KINDS = {
 }
 # What raised the score of a passage, where that is known.
 WHY = {ATTACK: f"dense level 1 (2nd of 9), {ATTACK}"}
+CURVE = {"training questions": 1000, "ER": 0.7, "low": 0.6, "high": 0.8}
+CURVE |= {"above fused": 0.02, "above fused, low": -0.01, "above fused, high": 0.05}
 STATISTICS = ("difference", "difference_low", "difference_high", "effect", "detectable")
 RUN_COLUMNS = ["question_set", "split", "question", "method", "rank", "corpus", "doc", "start", "end"]
 RUN_COLUMNS += ["tokens", "level", "score", "why"]
@@ -52,11 +54,12 @@ def made_runs() -> pd.DataFrame:
     rows = []
     for at, method in enumerate(KINDS):
         for i, question in enumerate(QUESTIONS):
+            why = WHY.get(method, "")
             spans = [(0, 40), (800, 1400)] if i < 2 * at else [(800, 1400), (0, len(TEXT))]
             if method == "gold":
                 spans = [GOLD]
             rows += [
-                ("set", "test", question.id, method, rank, "moor", ATTACK, *span, 9, 1, -float(rank), WHY.get(method, ""))
+                ("set", "test", question.id, method, rank, "moor", ATTACK, *span, 9, 1, -float(rank), why)
                 for rank, span in enumerate(spans, start=1)
             ]
     return pd.DataFrame(rows, columns=RUN_COLUMNS)
@@ -100,12 +103,13 @@ def report(measured):
     board, methods = ("set", "test"), ["mog-paper", ATTACK, "fixed-1"]
     return Report(
         scores,
-        headline_measures(2),
-        [f"A note: {ATTACK}"],
-        {board: methods},
-        {board: browse.by_group(per_question, QUESTIONS, methods, ["ER", "MRR"], 0)},
-        {board: compared(measured)},
-        [
+        headline=headline_measures(2),
+        notes=[f"A note: {ATTACK}"],
+        main={board: methods},
+        groups={board: browse.by_group(per_question, QUESTIONS, methods, ["ER", "MRR"], 0)},
+        duels={board: compared(measured)},
+        learning=[{"ranking": name, **CURVE} for name in ("mog", ATTACK)],
+        choices=[
             {
                 "question_set": "set",
                 "router": "mog-paper",
@@ -117,11 +121,9 @@ def report(measured):
                 "shifted": True,
             }
         ],
-        None,
-        (),
-        dated(scores),
-        [("encoder", ATTACK)],
-        {"seed": 0, "corpora": {"moor": {"path": ATTACK}}},
+        history=dated(scores),
+        facts=[("encoder", ATTACK)],
+        configuration={"seed": 0, "corpora": {"moor": {"path": ATTACK}}},
     )
 
 
@@ -188,6 +190,30 @@ def test_statistics_that_are_there_stand_under_the_values(report):
     assert "+0.250 [+0.125, -0.500]" in row
     assert "d +0.40, detectable 0.062<" in row and "d +0.40<" in row
     assert "effect size" in render(replace(report, scores=scores))
+
+
+def test_the_share_of_the_gap_to_gold_stands_where_a_method_is_above_the_best_fixed_level(report):
+    er = {"fixed-1": 0.5, "fixed-2": 0.4, "mog-paper": 0.6, ATTACK: 0.5, "mog-paper+topics": 0.45}
+    er |= {"gold": 0.9, "random": 0.1}
+    scores = report.scores.copy()
+    leading = scores["measure"] == "ER"
+    scores.loc[leading, "value"] = scores.loc[leading, "method"].map(er)
+
+    def closed(kept):
+        page = render(replace(report, scores=scores[scores["method"].isin(kept)]))
+        rows = [row.split("<td ")[-2] for row in rows_of(page).values()]
+        return dict(zip(rows_of(page), (re.search(r">([^<]*)<", row)[1] for row in rows), strict=True))
+
+    shown = closed(KINDS)
+    assert shown.pop("mog-paper") == "25%" and set(shown.values()) == {""}
+    # Without evidence there is no gap.
+    assert set(closed([name for name in KINDS if name != "gold"]).values()) == {""}
+
+
+def test_learning_curves_tell_the_gain_of_every_ranking(report):
+    page = render(report)
+    assert page.count("<td>1,000</td><td>0.700 [0.600, 0.800]</td><td>+0.020 [-0.010, +0.050]</td>") == 2
+    assert "Learning curve" not in render(replace(report, learning=()))
 
 
 def test_tokens_are_shown_whole_and_sorted_from_the_least(report):
@@ -511,12 +537,12 @@ def test_wins_open_to_passages_side_by_side_with_the_evidence_marked(visit, stor
     lists = duel.locator("h4").all_text_contents()
     assert lists == [f"Where {second} wins most", f"Where {first} wins most"]
     assert text.replace("+", "−", 1) in duel.locator("summary").all_text_contents()
-    hops = next(name for name in names if name.startswith("hop-"))
-    a.select_option(str(names.index(hops)))
-    b.select_option(str(names.index("fixed-2")))
+    a.select_option(str(names.index("mogg")))
+    # The best fixed level.
+    b.select_option(str(len(names) - 1))
     duel.locator("summary").first.click()
     place = duel.locator(".sides section").first.locator(".place").first
-    assert place.text_content().startswith(f"1. {hops.removeprefix('hop-')} hops · ")
+    assert re.match(r"1\. \d hops · ", place.text_content())
     b.select_option(a.input_value())
     assert duel.locator("output").text_content() == "Select two different methods."
 

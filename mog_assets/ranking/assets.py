@@ -140,7 +140,7 @@ def build_router(work: Work) -> None:
     weighed = mog.weights(trained.arrays, examples.vectors)
     known = models.facts("mog", work.tools.encoder.fingerprint, examples.experts)
     data = {models.ARRAYS: models.router_bytes(trained.arrays, known)}
-    if _written(work, data, examples, names, recalls, learning):
+    if _written(work, data, known, examples, names, recalls, learning):
         work.show_plot("loss", plots.loss_curve(curves[-1]))
         work.show_plot("weights of the experts", plots.weights(examples.experts, weighed))
 
@@ -159,7 +159,7 @@ def build_mix(work: Work) -> None:
         trained = train(np.ones(len(names), bool))
     encoder = work.tools.encoder.fingerprint
     known = models.facts("mix", encoder, examples.experts, list(work.settings.corpora))
-    if _written(work, models.mix_bytes(trained, known), examples, names, recalls, learning):
+    if _written(work, models.mix_bytes(trained, known), known, examples, names, recalls, learning):
         titles = features.names(examples.experts, [examples.experts[i] for i in examples.finest])
         work.show_plot("what the trees use", plots.importance(titles, trained.booster.feature_importance("gain")))
 
@@ -214,10 +214,15 @@ def _by_folds(examples: Examples, train: Train, size: int | None) -> np.ndarray:
     return recalls
 
 
-def _kept(work: Work, examples: Examples, names: Sequence[str], recalls: np.ndarray) -> Artefact | None:
-    """The previous model if it stays, because the new one is significantly worse on questions that both know."""
+def _kept(
+    work: Work, known: dict[str, Any], examples: Examples, names: Sequence[str], recalls: np.ndarray
+) -> Artefact | None:
+    """The previous model if it stays, because the new one is significantly worse on questions that both know.
+
+    One that was trained for another encoder, other experts or other features could not be used.
+    """
     previous = work.draft.previous
-    if previous is None or RECALLS not in previous.manifest.files:
+    if previous is None or decode(previous.path(models.ARRAYS).read_bytes())[1] != known:
         return None
     before = pd.read_parquet(previous.path(RECALLS)).set_index("question")["ER"]
     both = np.array([name in before.index for name in names])
@@ -242,6 +247,7 @@ def _kept(work: Work, examples: Examples, names: Sequence[str], recalls: np.ndar
 def _written(
     work: Work,
     data: dict[str, bytes],
+    known: dict[str, Any],
     examples: Examples,
     names: Sequence[str],
     recalls: np.ndarray,
@@ -249,7 +255,7 @@ def _written(
 ) -> bool:
     """Store a model with its figures; or those of the previous one, if that stays. Returns whether the new is used."""
     work.info |= {"kept": None, "learning curve": learning}
-    previous = _kept(work, examples, names, recalls)
+    previous = _kept(work, known, examples, names, recalls)
     version = work.input("candidates").manifest.version
     table = pd.DataFrame({"question": names, "document": examples.documents, "ER": recalls})
     files = {NOW: table} if previous else {**data, RECALLS: table, NOW: table}

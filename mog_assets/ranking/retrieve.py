@@ -12,6 +12,7 @@ from functools import cached_property
 
 import numpy as np
 
+from mog_assets import tensors
 from mog_assets.arrays import places
 from mog_assets.config import Settings
 from mog_assets.ranking import models
@@ -133,7 +134,7 @@ class Retrieval(routed.Retrieval):
     def chosen(self) -> tuple[Method, str]:
         """The method that `auto` stands for, and why, as one sentence."""
         if AUTO not in self.opened:
-            stored = json.loads(self.corpora.read("method", None).path(CHOSEN).read_bytes())
+            stored = json.loads(tensors.read(self.corpora.read("method", None), CHOSEN, "method"))
             self.opened[AUTO] = parse(stored["method"], self.corpora.settings), stored["why"]
         found: tuple[Method, str] = self.opened[AUTO]
         return found

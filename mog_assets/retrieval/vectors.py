@@ -115,7 +115,8 @@ class VectorTable:
     """
 
     def __init__(self, paths: Sequence[Path]) -> None:
-        self.parts = [np.load(path, mmap_mode="r") for path in paths]
+        # Copied on write, which never happens: torch warns of read-only arrays.
+        self.parts = [np.load(path, mmap_mode="c") for path in paths]
         self._offsets = np.concatenate([[0], np.cumsum([len(p) for p in self.parts])]).astype(np.int64)
 
     def __len__(self) -> int:
@@ -157,6 +158,8 @@ class VectorTable:
         found, first = np.empty((len(vectors), len(self)), np.float32), 0
         halves = torch.from_numpy(np.ascontiguousarray(vectors, np.float16))
         for block in self.blocks:
+            if not len(block):
+                continue
             out = found[:, first : first + len(block)]
             if len(vectors) < _MANY:
                 held = torch.frombuffer(block, dtype=torch.float16).view(block.shape)
