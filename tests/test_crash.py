@@ -222,9 +222,9 @@ def assert_repaired(mog, folder, expected, command="run"):
     assert points(folder) == expected.points
 
 
-@pytest.mark.full
-@pytest.mark.parametrize("command", ["build", "run"])
-def test_killed_in_training_and_evaluation_equals_an_uninterrupted_run(mog, command, tmp_path):
+@pytest.fixture
+def with_questions(tmp_path):
+    """A project with training and test questions, not built yet."""
     corpora = {name: CORPORA[name] for name in ("pond", "hill")}
     rows = [
         {
@@ -243,16 +243,26 @@ def test_killed_in_training_and_evaluation_equals_an_uninterrupted_run(mog, comm
         "question_sets": {"q": {"path": "q.jsonl", "corpora": list(corpora), "train": ["train"], "test": ["test"]}},
         "router": {"epochs": 3, "hidden": [8]},
         "methods": ["fixed-1", "mog-paper", "mix"],
+        "answering": {"methods": []},
     }
     for row in rows:
         row["split"] = row["split"].removesuffix(" again")
     folder = tmp_path / "project"
     write_project(folder, corpora, **values)
     (folder / "q.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
-    clean = copy_folder(folder, tmp_path / "clean")
+    return folder
+
+
+RANKINGS = ("candidates", "router", "mix", "method")
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("command", ["build", "run"])
+def test_killed_in_training_and_evaluation_equals_an_uninterrupted_run(mog, command, with_questions, tmp_path):
+    folder, clean = with_questions, copy_folder(with_questions, tmp_path / "clean")
     done = mog(clean, command)
     assert done.code == 0, done.said
-    trained = {"soft_labels", "router_paper", "candidates", "router", "mix", "method"}
+    trained = {"soft_labels", "router_paper", *RANKINGS}
     assert trained | {"runs", "scores"} <= {asset for asset, _ in artefacts(clean)}
     # The first kill comes among the artefacts of all corpora, each later one in what is then still missing.
     last = done.reached["manifest moved"]
@@ -262,6 +272,24 @@ def test_killed_in_training_and_evaluation_equals_an_uninterrupted_run(mog, comm
         for key, version in artefacts(folder).items():
             assert version == artefacts(clean)[key], key
     assert_repaired(mog, folder, SimpleNamespace(artefacts=artefacts(clean), points=points(clean)), command)
+
+
+def test_killed_while_candidates_or_rankings_are_made_equals_an_uninterrupted_build(mog, with_questions, tmp_path):
+    clean = with_questions
+    done = mog(clean, "build")
+    assert done.code == 0, done.said
+    expected = SimpleNamespace(artefacts=artefacts(clean), points=points(clean))
+    without = copy_folder(clean, tmp_path / "without")
+    for asset in RANKINGS:
+        shutil.rmtree(without / "home/store" / asset)
+    made = mog(copy_folder(without, tmp_path / "made"), "build").reached
+    # In the first file of candidates, and in those of models.
+    for point, occurrence in [("file written", 1), ("file moved", made["file moved"] // 2), ("manifest moved", 3)]:
+        folder = copy_folder(without, tmp_path / f"killed at {point}")
+        killed = mog(folder, "build", kill_at=(point, occurrence))
+        assert killed.code == -signal.SIGKILL, killed.said
+        assert set(artefacts(folder).items()) < set(expected.artefacts.items())
+        assert_repaired(mog, folder, expected, "build")
 
 
 def test_lost_collections_are_noticed_and_made_again(mog, before, tmp_path):

@@ -526,7 +526,8 @@ def test_wins_open_to_passages_side_by_side_with_the_evidence_marked(visit, stor
     assert gold
     assert sides.nth(0).locator("article").count() > 0 and sides.nth(1).locator("article").count() > 0
     marked = sides.nth(0).locator("mark").first.text_content()
-    assert marked and (marked in gold or gold in marked)
+    # Both may be cut: one begins inside the other.
+    assert marked and (marked[:40] in gold or gold[:40] in marked)
     place = sides.nth(0).locator(".place").first.text_content()
     told = re.search(r"^1\. (level \d|\d hops) · .+(garden|workshop|sky)/.+, [\d,]+–[\d,]+(why: .+)?$", place)
     assert told and (told[3] is not None) == (first in RANKINGS)

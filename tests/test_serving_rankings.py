@@ -27,7 +27,8 @@ EVERYWHERE = ["garden", "workshop", "sky"]
 ORDINAL = r"\d+(st|nd|rd|th)"
 REASON = (
     rf"(bm25|dense) level \d \({ORDINAL} of \d+\)|title of its document \({ORDINAL} of \d+\)"
-    r"|the text before or after it|the kind of question|its place \(piece \d+ of \d+ of its document\)"
+    r"|the text before or after it|the kind of question|answers to such questions stand at this place"
+    r"|its place \(piece \d+ of \d+ of its document\)"
 )
 
 
