@@ -71,6 +71,16 @@ def opened(path: Path) -> Collection:
     return Collection(path.stem, train, merged(tests) if tests else None)
 
 
+def fewer(collection: Collection, questions: int | None) -> Collection:
+    """At most so many training questions, those about a document together."""
+    train = collection.train
+    if train is None or questions is None:
+        return collection
+    rows = np.zeros(len(train.words), bool)
+    rows[train.drawn[:questions]] = True
+    return replace(collection, train=train.of(rows))
+
+
 def examples(retrieval: Retrieval, questions: Sequence[Question]) -> Examples:
     """Questions with their candidates."""
     asked = retrieval.again([q.question for q in questions])
@@ -285,11 +295,9 @@ BEYOND: dict[str, Callable[[Examples], Ranking]] = {
     "mog + mix": ensemble,
     "mix, monotone": monotone,
     "mix, 7 leaves": few_leaves,
-    "mix without place": without((*PLACE, *ANSWERS)),
     "mix without places of answers": without(ANSWERS),
     "mix without the question's vector": without(("component",)),
     "mix without neighbours": without(tuple(f"{e} {s}" for e in ("bm25-1", "dense-1") for s in ("before", "after"))),
-    "mix without titles": without(("score title", "z title", "rank title", "rank in document title")),
 }
 
 
@@ -352,9 +360,10 @@ def _against(recalls: np.ndarray, line: dict[str, str], of: Examples) -> str:
 @click.argument("projects", nargs=-1, required=True, type=click.Path(exists=True, path_type=Path))
 @click.option("--only-test", multiple=True, type=click.Path(exists=True, path_type=Path), help="Never trained on.")
 @click.option("--beyond", "further", is_flag=True, help="Measure what was tried on top of `mix` instead.")
-def main(projects: Sequence[Path], only_test: Sequence[Path], further: bool) -> None:
+@click.option("--questions", type=int, help="Train on at most so many questions of each project.")
+def main(projects: Sequence[Path], only_test: Sequence[Path], further: bool, questions: int | None) -> None:
     started = time.monotonic()
-    collections = [opened(path) for path in projects]
+    collections = [fewer(opened(path), questions) for path in projects]
     foreign = [replace(opened(path), train=None) for path in only_test]
     if further:
         for title, rows in zip(("variants of `mix`", "few questions"), beyond(collections), strict=True):

@@ -109,7 +109,7 @@ def main(path: str, name: str, count: int, engine: bool) -> None:
         same.append(len(np.intersect1d(exact, fast)) / 40)
     click.echo(f"recall of the best 40 pieces by float16 products against float32: {np.mean(same):.4f}")
     every = opened.again(asked)
-    click.echo(f"encoding {len(asked):,} questions: {once(lambda: every.encode(asked)):.1f} s")
+    click.echo(f"encoding {len(asked):,} questions: {once(lambda: served.encode(asked)):.1f} s")
     seconds = once(lambda: every.rank(parse("mix", settings), settings.k))
     click.echo(f"ranking {len(asked):,} questions by mix: {seconds:.1f} s, peak memory {memory()}")
 
