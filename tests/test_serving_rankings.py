@@ -317,3 +317,21 @@ def test_a_model_that_is_not_worse_replaces_the_last_one(copied_project):
     assert manifest.info["comparison"]["p"] > 0.05
     recalls, now = (pd.read_parquet(outcome.artefact.path(name)) for name in (RECALLS, NOW))
     pd.testing.assert_frame_equal(recalls, now)
+
+
+def test_every_piece_that_mix_ranks_has_a_reason_and_every_kind_of_reason_is_in_words(sample_project):
+    tools, method = Tools(sample_project.settings), parse("mix", sample_project.settings)
+    questions = [QUESTION, "What is a comet?", "How long must soap cure?", "When are potatoes planted?"]
+    retrieval = Retrieval.open(tools, tools.store.read, EVERYWHERE, questions)
+    told = retrieval.reasons(method, retrieval.rank(method, 2))
+    assert all(re.fullmatch(rf"({REASON})(, ({REASON}))*", why) for why in told if why)
+    said = " ".join(told)
+    kinds = (
+        "dense level",
+        "bm25 level",
+        "its place (piece",
+        "answers to such",
+        "the text before",
+        "the kind of question",
+    )
+    assert [kind for kind in kinds if kind not in said] == []

@@ -69,7 +69,7 @@ def _said(group: str, found: Candidates, row: int, experts: Sequence[str]) -> st
     if group == "answers":
         return "answers to such questions stand at this place"
     if group == "place":
-        number, pieces, _ = found.place[row].tolist()
+        number, pieces = found.place[row, :2].tolist()
         return f"its place (piece {number + 1} of {pieces} of its document)"
     own = found.scores[found.offsets[found.question[row]] : found.offsets[found.question[row] + 1]]
     column = own[:, experts.index(group)]
