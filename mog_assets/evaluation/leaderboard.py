@@ -129,8 +129,8 @@ def _advice(
         )
     return default, (
         f"Use `{default}`, which `auto` stands for ({MEASURE} {row['value']:.3f}): no method is significantly better "
-        f"than the best fixed level of all retrievers, `{yardstick}` ({MEASURE} {value:.3f}), and these two do not differ "
-        "significantly."
+        f"than `{yardstick}` ({MEASURE} {value:.3f}), the best fixed level of all retrievers, and these two do not "
+        "differ significantly."
     )
 
 
