@@ -288,7 +288,6 @@ def without(prefix: Sequence[str]) -> Callable[[Examples], Ranking]:
     return make
 
 
-PLACE = ("number in", "number from", "relative place", "pieces of document")
 ANSWERS = ("answers ", "corpus")
 BEYOND: dict[str, Callable[[Examples], Ranking]] = {
     "mix": trained_mix,

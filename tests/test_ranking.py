@@ -9,13 +9,14 @@ from hypothesis import strategies as st
 from mog_assets.chunking.chunks import Layout
 from mog_assets.config import Settings
 from mog_assets.evaluation.measures import evaluate
-from mog_assets.questions.sets import Evidence, Question
+from mog_assets.questions.sets import Evidence, Question, validation_rows
 from mog_assets.ranking.candidates import Candidates, best
 from mog_assets.ranking.choice import choose
 from mog_assets.ranking.features import Components, _ranks
 from mog_assets.ranking.gold import Gold, fixed_order, ordered
 from mog_assets.ranking.passages import fitting, joined
 from mog_assets.ranking.retrieve import needs
+from mog_assets.ranking.training import drawn
 from mog_assets.retrieval.methods import Passages, parse
 
 
@@ -182,6 +183,15 @@ DOCUMENTS = [f"d{i // 3}" for i in range(120)]
 def recalls(**means):
     noise = np.random.default_rng(0).normal(0, 0.05, 120)
     return {name: np.clip(mean + noise * (i + 1) % 0.1, 0, 1) for i, (name, mean) in enumerate(means.items())}
+
+
+def test_questions_that_are_drawn_are_held_out_as_often_as_others():
+    questions = [Question(f"q{i}", "?", "open", "train", evidence=(Evidence("c", f"d{i}", 0, 1),)) for i in range(8000)]
+    kept = drawn(questions, 1000)
+    assert len(kept) == 1000
+    assert 0.07 < validation_rows([q.document for q in kept], 0.1, "ranking").mean() < 0.13
+    # Another question moves hardly any.
+    assert len({q.id for q in kept} & {q.id for q in drawn(questions[1:], 1000)}) >= 999
 
 
 def test_a_trained_ranking_is_used_where_it_is_significantly_better():

@@ -205,7 +205,9 @@ def test_auto_is_what_the_asset_says(sample_project, copied_project):
         assert result.stderr.strip() == f"method: {name} (it is the best)"
         expected = retrieved(copied_project, "--method", name)
         assert json.loads(result.stdout) == expected != retrieved(copied_project, "--method", "fused")
-    refused = called(copied_project, "retrieve", QUESTION, "--explain")
+    # Nobody asked for a method that cannot explain: there is nothing to refuse.
+    assert {passage["why"] for passage in retrieved(copied_project, "--explain")} == {""}
+    refused = called(copied_project, "retrieve", QUESTION, "--explain", "--method", "dense-3")
     assert refused.exit_code == 2 and "got 'dense-3'" in one_line(refused.stderr)
 
 
@@ -307,6 +309,66 @@ def test_a_model_of_other_levels_is_not_kept_whatever_it_found(trained_better):
         outcome = materialise(recipes[key], None, tools, recipes)
     assert outcome.faults == {}
     assert retrieved(project, "--method", "mog")
+
+
+def changed(project, **values):
+    """Tools and recipes of the project with other settings."""
+    held = yaml.safe_load(project.config.read_text(encoding="utf-8"))
+    project.config.write_text(yaml.safe_dump({**held, **values}), encoding="utf-8")
+    settings = config.load(project.config)
+    return Tools(settings), plan.graph(settings)
+
+
+def test_candidates_are_scored_again_when_terms_are_weighted_otherwise(copied_project):
+    before = Tools(copied_project.settings).store.read("candidates").manifest
+    tools, recipes = changed(copied_project, bm25={"k1": 0.5})
+    now = materialise(recipes["candidates"], None, tools, recipes).artefact.manifest
+    assert before.version != now.version and not set(map(str, before.files.values())) & set(
+        map(str, now.files.values())
+    )
+
+
+def test_what_models_and_the_choice_depend_on_makes_them_anew(copied_project, tmp_path):
+    before = plan.graph(copied_project.settings)
+    held = yaml.safe_load(copied_project.config.read_text(encoding="utf-8"))
+    (tmp_path / "more").mkdir()
+    tools, now = changed(
+        copied_project, retriever="dense", corpora={**held["corpora"], "more": {"path": str(tmp_path / "more")}}
+    )
+    old = Tools(copied_project.settings)
+    for key in ("mix", "method"):
+        assert before[key].settings(old) != now[key].settings(tools), key
+
+
+def test_a_router_that_an_earlier_version_stored_under_the_same_name_is_replaced(copied_project):
+    tools, recipes = Tools(copied_project.settings), plan.graph(copied_project.settings)
+
+    def earlier(work):
+        path, _ = work.file("router.safetensors", "earlier")
+        with work.writing(path) as temporary:
+            temporary.write_bytes(b"the weights of the paper's router")
+
+    old = replace(recipes["router"], build=earlier, version="earlier")
+    materialise(old, None, tools, {**recipes, "router": old})
+    assert materialise(recipes["router"], None, tools, recipes).faults == {}
+    assert retrieved(copied_project, "--method", "mog")
+
+
+def test_a_model_is_not_blamed_for_documents_that_every_ranking_finds_harder(copied_project):
+    tools, recipes = Tools(copied_project.settings), plan.graph(copied_project.settings)
+    genuine = recipes["router"]
+
+    def easier(work):
+        work.keep(work.draft.previous, ARRAYS)
+        table = pd.read_parquet(work.draft.previous.path(RECALLS))
+        for name in (RECALLS, NOW):
+            path, _ = work.file(name, "easier")
+            with work.writing(path) as temporary:
+                table.assign(ER=table["ER"] + 0.3, fused=table["fused"] + 0.3).to_parquet(temporary)
+
+    before = replace(genuine, build=easier, version="easier")
+    materialise(before, None, tools, {**recipes, "router": before})
+    assert materialise(genuine, None, tools, recipes).faults == {}
 
 
 def test_a_model_that_is_not_worse_replaces_the_last_one(copied_project):

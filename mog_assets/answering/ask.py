@@ -116,7 +116,7 @@ def answer(tools: Tools, retrieval: Retrieval, how: Combination, asked: Sequence
         options["topics"] = how.retrieval.topics
     if how.way == "briefcontext" and how.retrieval is not None:
         # The second ranking must be of another kind than the first.
-        options["rerank"] = by_vectors(encode) if how.retrieval.retriever == "bm25" else by_bm25
+        options["rerank"] = by_vectors(encode) if retrieval.resolved(how.retrieval).retriever == "bm25" else by_bm25
     return METHODS[how.way](asked, Means(reader(tools), retrieve, side_by_side(tools)), **options)
 
 

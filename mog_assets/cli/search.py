@@ -22,8 +22,13 @@ from resources.errors import ConfigError
     show_default=True,
     help="Ranking method. `auto` is the one that the project's own questions chose, or `fused`.",
 )
-@click.option("--budget", type=click.IntRange(min=1), metavar="CHARS", help="Most characters. [default: 4000]")
-@click.option("--k", type=click.IntRange(min=1), help="Most passages, instead of a budget or with one.")
+@click.option(
+    "--budget",
+    type=click.IntRange(min=1),
+    metavar="CHARS",
+    help="Most characters. [default: budget of the configuration, unless --k is given]",
+)
+@click.option("--k", type=click.IntRange(min=1), help="Most passages.")
 @click.option("--explain", is_flag=True, help="Say why each passage is there.")
 @click.option("--question-set", help="Search the corpora of this question set (default: all corpora).")
 @click.option("--json", "as_json", is_flag=True, help="Print the passages as JSON.")

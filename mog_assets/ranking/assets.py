@@ -40,6 +40,8 @@ def build_candidates(work: Work) -> None:
     """Find the candidates of the training questions, with their scores by every expert and their evidence."""
     settings = work.settings
     stored = work.input("questions")
+    # What scores and places depend on beside the inputs.
+    weighted = [settings.bm25.model_dump(), list(settings.corpora)]
     versions = [work.input(key, c).manifest.version for key in work.recipe.deps[1:] for c in settings.corpora]
     rows, count = [], 0
     for name, question_set in settings.question_sets.items():
@@ -53,7 +55,7 @@ def build_candidates(work: Work) -> None:
                 part = f"{name}-{number:02}.safetensors"
                 if not own:
                     continue
-                path, there = work.file(part, asked, question_set.corpora, list(settings.corpora), versions)
+                path, there = work.file(part, asked, question_set.corpora, *weighted, versions)
                 if not there:
                     if not opened:
                         opened.append(Retrieval.open(work.tools, work.input, question_set.corpora, keep=True))
@@ -182,7 +184,7 @@ def _cross_validated(examples: Examples, train: Train) -> tuple[np.ndarray, list
         ER of every question by a model that was trained on documents of other folds; and the learning curve: a row per
         number of training questions with the mean of ER and its interval.
     """
-    fused_recalls = examples.gold.recall(ordered(examples.found, fused(examples.found, examples.experts)))
+    fused_recalls = _fused_recalls(examples)
     curve, documents = [], np.asarray(examples.documents, str)
     recalls = fused_recalls
     for size in [*_sizes(examples), None]:
@@ -194,6 +196,11 @@ def _cross_validated(examples: Examples, train: Train) -> tuple[np.ndarray, list
         gain = float((recalls - fused_recalls).mean())
         curve.append({**row, "above fused": gain, "above fused, low": gain_low, "above fused, high": gain_high})
     return recalls, curve
+
+
+def _fused_recalls(examples: Examples) -> np.ndarray:
+    """ER of every question by `fused`."""
+    return examples.gold.recall(ordered(examples.found, fused(examples.found, examples.experts)))
 
 
 def _by_folds(examples: Examples, train: Train, size: int | None) -> np.ndarray:
@@ -219,25 +226,32 @@ def _kept(
 ) -> Artefact | None:
     """The previous model if it stays, because the new one is significantly worse on questions that both know.
 
-    One that was trained for another encoder, other experts or other features could not be used.
+    Each is compared by how much better it is than `fused` on the documents of its time: with more documents every
+    ranking finds less. A model for another encoder, other experts or other features could not be used.
     """
     previous = work.draft.previous
-    if previous is None or decode(previous.path(models.ARRAYS).read_bytes())[1] != known:
+    # An earlier version stored the paper's router under the same key.
+    if previous is None or not {models.ARRAYS, RECALLS} <= set(previous.manifest.files):
         return None
-    before = pd.read_parquet(previous.path(RECALLS)).set_index("question")["ER"]
+    if decode(previous.path(models.ARRAYS).read_bytes())[1] != known:
+        return None
+    table = pd.read_parquet(previous.path(RECALLS)).set_index("question")
+    before = table["ER"] - table["fused"]
     both = np.array([name in before.index for name in names])
     if not both.any():
         return None
-    differences = recalls[both] - before.loc[[n for n, there in zip(names, both, strict=True) if there]].to_numpy()
+    gains = recalls - _fused_recalls(examples)
+    differences = gains[both] - before.loc[[n for n, there in zip(names, both, strict=True) if there]].to_numpy()
     documents = [d for d, there in zip(examples.documents, both, strict=True) if there]
     p = float(permutation_p(by_document(differences[:, None], np.asarray(documents, str)), seed=work.settings.seed)[0])
     found = {"questions": int(both.sum()), "difference": float(differences.mean()), "p": p}
     work.info["comparison"] = found
-    work.show_table("ER of the new and the previous model, each on documents it was not trained on", [found])
+    work.show_table("ER above fused, new minus previous model, each on documents it was not trained on", [found])
     if not (differences.mean() < 0 and p < ALPHA):
         return None
     work.info["kept"] = (
-        f"the new model is significantly worse: ER {differences.mean():+.3f} on {both.sum()} questions (p = {p:.4f}); "
+        f"the new model is significantly worse: ER above `fused` {differences.mean():+.3f} on {both.sum()} questions "
+        f"(p = {p:.4f}); "
         "the previous one stays in use"
     )
     work.shown["which model"] = f"**The previous model stays in use.** {work.info['kept']}"
@@ -257,7 +271,8 @@ def _written(
     work.info |= {"kept": None, "learning curve": learning}
     previous = _kept(work, known, examples, names, recalls)
     version = work.input("candidates").manifest.version
-    table = pd.DataFrame({"question": names, "document": examples.documents, "ER": recalls})
+    columns = {"ER": recalls, "fused": _fused_recalls(examples)}
+    table = pd.DataFrame({"question": names, "document": examples.documents, **columns})
     files = {NOW: table} if previous else {**data, RECALLS: table, NOW: table}
     if previous:
         work.keep(previous, *(name for name in previous.manifest.files if name != NOW))
@@ -283,12 +298,16 @@ def build_method(work: Work) -> None:
     if not settings.trains_routers:
         chosen = Choice(UNTRAINED, "it needs no training, and no question set has a train split", [])
     else:
-        examples, _ = _examples(work)
-        recalls = {UNTRAINED: examples.gold.recall(ordered(examples.found, fused(examples.found, examples.experts)))}
+        examples, names = _examples(work)
+        recalls = {UNTRAINED: _fused_recalls(examples)}
         recalls |= {parse(name, settings).name: values for name, values in fixed_recalls(examples).items()}
-        # Of the models that were trained now, even if an earlier one stays in use: it did not do worse.
+        # Of the models that were trained now: an earlier one that stays in use was not measured on these documents, and
+        # did significantly better against `fused`.
         for name, key in MODELS.items():
-            recalls[name] = pd.read_parquet(work.input(key).path(NOW))["ER"].to_numpy()
+            found = pd.read_parquet(work.input(key).path(NOW)).set_index("question")["ER"].reindex(names)
+            if found.isna().any():
+                raise MogError(f"{key}: was trained on other questions than `candidates` holds now: run `mog run`")
+            recalls[name] = found.to_numpy()
         chosen = choose(recalls, tuple(MODELS), examples.documents, settings.seed)
         work.show_table("rankings on training questions, cross-validated", chosen.rows)
     path, there = work.file(CHOSEN, [chosen.method, chosen.why])
@@ -335,6 +354,7 @@ def recipes(settings: Settings) -> list[Recipe]:
                     tools.settings.seed,
                     tools.encoder.identity,
                     features.VERSION,
+                    list(tools.settings.corpora),
                 ],
                 checks=(checks.NEW_MODEL_IS_USED,),
                 kinds=(kind,),
@@ -357,7 +377,8 @@ def recipes(settings: Settings) -> list[Recipe]:
         group=GROUP,
         deps=("candidates", "router", "mix") if settings.trains_routers else ("corpus_registry",),
         partitioned=False,
-        settings=lambda tools: tools.settings.seed,
+        # The names of fixed levels depend on the default retriever.
+        settings=lambda tools: [tools.settings.seed, tools.settings.retriever],
         kinds=("json",),
     )
     return [*(trained if settings.trains_routers else []), method]

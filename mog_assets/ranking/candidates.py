@@ -109,7 +109,7 @@ def _moments(scores: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 def _blocks(questions: int, texts: int) -> Iterator[slice]:
     """Rows of questions whose scores of so many texts fit into memory together."""
     step = max(_BLOCK_BYTES // (4 * max(texts, 1)), 1)
-    return (slice(at, min(at + step, questions)) for at in range(0, questions, step))
+    return (slice(at, min(at + step, questions)) for at in range(0, max(questions, 1), step))
 
 
 def _block(

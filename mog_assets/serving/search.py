@@ -84,7 +84,8 @@ def find(
     retrieval = replace(retrieval, encode=partial(tools.encoder.encode, keep=False))
     if method.kind == AUTO:
         method, because = retrieval.chosen
-    if explain and not method.ranking:
+    # What `auto` stands for was not asked for.
+    if explain and not method.ranking and not because:
         raise ConfigError(
             f"--explain: expected a ranking ({', '.join(RANKINGS)}), got {method.name!r}, which orders by one score"
         )
