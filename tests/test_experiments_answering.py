@@ -480,7 +480,7 @@ def test_costs_are_the_sums_over_the_answers(done):
         )
         assert row["characters passed on"] == sum(len(p["text"]) for p in passages)
         assert (row["passages passed on"], row["n"]) == (len(passages), len(part))
-    assert table["cot"]["characters passed on"] == 0 < table["fixed-2 → briefcontext"]["characters passed on"]
+    assert table["cot"]["characters passed on"] == 0 < table["auto → briefcontext"]["characters passed on"]
 
 
 def answers_of(way, number, words, read, extractions):
