@@ -116,16 +116,11 @@ def merged(parts: Sequence[Examples]) -> Examples:
     )
 
 
-def asked(of: Examples) -> Asked:
-    """The questions as models take them."""
-    return Asked(of.found, of.vectors, of.words, of.finest)
-
-
 def trained_mog(train: Examples) -> Ranking:
     """`mog` trained on some questions."""
     held_out = np.array([part == 0 for part in _tenths(train.documents)])
     arrays, _ = mog.train(train.found, train.gold.covered, train.vectors, held_out, SEED)
-    return lambda of: models.Router(arrays).scores(asked(of))
+    return lambda of: models.Router(arrays).scores(Asked.of(of))
 
 
 def trained_mix(train: Examples, options: Mapping[str, object] | None = None) -> Ranking:
@@ -137,7 +132,7 @@ def trained_mix(train: Examples, options: Mapping[str, object] | None = None) ->
     finally:
         mix.OPTIONS.clear()
         mix.OPTIONS.update(kept)
-    return lambda of: trained.scores(asked(of))
+    return lambda of: trained.scores(Asked.of(of))
 
 
 def _tenths(documents: Sequence[str]) -> list[int]:

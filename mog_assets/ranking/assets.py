@@ -216,8 +216,7 @@ def _by_folds(examples: Examples, train: Train, size: int | None) -> np.ndarray:
                 # Nothing to learn from: the ranking finds nothing.
                 continue
             tested = examples.of(own)
-            asked = Asked(tested.found, tested.vectors, tested.words, tested.finest)
-            recalls[own] = tested.gold.recall(ordered(tested.found, train(rows).scores(asked)))
+            recalls[own] = tested.gold.recall(ordered(tested.found, train(rows).scores(Asked.of(tested))))
     return recalls
 
 

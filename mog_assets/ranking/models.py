@@ -37,6 +37,11 @@ class Asked:
     words: np.ndarray
     finest: Sequence[int]
 
+    @classmethod
+    def of(cls, examples: Examples) -> Asked:
+        """Questions without their evidence."""
+        return cls(examples.found, examples.vectors, examples.words, examples.finest)
+
 
 @dataclass(frozen=True)
 class Router:
@@ -66,8 +71,7 @@ class Mix:
         """Trees trained on some questions."""
         components = Components.of(examples.vectors)
         places = Places.of(examples.gold, examples.vectors, examples.documents)
-        asked = Asked(examples.found, examples.vectors, examples.words, examples.finest)
-        table = _table(asked, components, places, themselves=True)
+        table = _table(Asked.of(examples), components, places, themselves=True)
         names = features.names(examples.experts, [examples.experts[i] for i in examples.finest])
         booster = mix.train(table, examples.gold.grades, np.diff(examples.found.offsets), names, seed)
         return cls(booster, components, places)
