@@ -1,0 +1,202 @@
+"""What a built project gives its callers: passages, answers, documents, corpora. All are plain values."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+
+@dataclass(frozen=True, slots=True)
+class Span:
+    """A piece of a document's text.
+
+    Attributes:
+        corpus: Name of the corpus.
+        doc: Id of the document.
+        start, end: Offsets in its text, in characters.
+    """
+
+    corpus: str
+    doc: str
+    start: int
+    end: int
+
+
+@dataclass(frozen=True, slots=True)
+class Passage:
+    """A passage, in the order of its rank.
+
+    Attributes:
+        text: Its text; if it has several spans, those of all, in order.
+        title: Title of the document of its first span.
+        corpus, doc: Its corpus and the id of its document.
+        spans: Where it stands.
+        page: Page or slide that it begins on, from 1; None if the document has none.
+        headings: The headings that it stands under, outermost first.
+        source: Path of the file below the folder of the corpus; None if the corpus is not made of files.
+        metadata: Of the document, as JSON values.
+        score: By the method that ranked it; higher is better, scores of different methods are not comparable.
+        level: The finest level whose chunks have as many pieces, or hops for methods of the sentence graph.
+        why: What raised its score most, in words; empty unless asked for.
+    """
+
+    text: str
+    title: str
+    corpus: str
+    doc: str
+    spans: tuple[Span, ...]
+    page: int | None
+    headings: tuple[str, ...]
+    source: str | None
+    metadata: dict[str, Any]
+    score: float
+    level: int | None
+    why: str = ""
+
+    @property
+    def start(self) -> int:
+        """First character in the document."""
+        return self.spans[0].start
+
+    @property
+    def end(self) -> int:
+        """One after the last character of the first span."""
+        return self.spans[0].end
+
+    def to_json(self) -> dict[str, Any]:
+        """As JSON values."""
+        return {**asdict(self), "spans": [asdict(span) for span in self.spans], "headings": list(self.headings)}
+
+
+@dataclass(frozen=True, slots=True)
+class Retrieved:
+    """The passages for a question.
+
+    Attributes:
+        question: The question.
+        passages: Best first.
+        method: Canonical name of the method that ranked them.
+        because: Why it was chosen, if the method was `auto`; else empty.
+        nothing: Why there is no passage; empty if there is one.
+        version: Of the artefacts that were searched: changes when a run has moved one of them.
+        weights: Weight of each granularity by name, if a router weighted them.
+        topic: Number, label and probability of the question's topic, and whether passages of all topics were used
+            instead; None if the method does not use topics.
+    """
+
+    question: str
+    passages: list[Passage]
+    method: str
+    because: str
+    nothing: str
+    version: str
+    weights: dict[str, float] | None = None
+    topic: dict[str, Any] | None = None
+
+    def to_json(self) -> dict[str, Any]:
+        """As JSON values."""
+        own = {name: getattr(self, name) for name in ("question", "method", "because", "nothing", "version")}
+        return {**own, "passages": [p.to_json() for p in self.passages], "weights": self.weights, "topic": self.topic}
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """An answer with what it is based on.
+
+    Attributes:
+        question: The question.
+        answer: The answer, or the letter of an option; None if there is none.
+        failure: Why there is no answer; empty if there is one.
+        method: Canonical name of the way of answering.
+        reader: Name and version of what read the passages.
+        passages: What the answer is based on, best first.
+        version: See `Retrieved`.
+        auto: The retrieval method that `auto` stood for; None if the way of answering names its own.
+        weights: See `Retrieved`, for the original question.
+        parameters: Parameters sent to the language model with the messages; None if no language model was used.
+        details: Rounds, queries, thoughts, grades, calls, tokens and cost: the fields of `answering.rows.AnswerRow`.
+    """
+
+    question: str
+    answer: str | None
+    failure: str
+    method: str
+    reader: str
+    passages: list[Passage]
+    version: str
+    auto: str | None = None
+    weights: dict[str, float] | None = None
+    parameters: str | None = None
+    details: dict[str, Any] = field(default_factory=dict)
+
+    def to_json(self) -> dict[str, Any]:
+        """As JSON values."""
+        own = {name: getattr(self, name) for name in ("question", "answer", "failure", "method", "reader", "version")}
+        rest = {name: getattr(self, name) for name in ("auto", "weights", "parameters", "details")}
+        return {**own, "passages": [p.to_json() for p in self.passages], **rest}
+
+
+@dataclass(frozen=True, slots=True)
+class Mark:
+    """The beginning of a page, a slide or a section.
+
+    Attributes:
+        offset: Where it begins in the text, in characters.
+        kind: `page`, `slide` or `heading`.
+        depth: Of a heading, from 1; 0 for the others.
+        text: The heading, or the number of the page or slide.
+    """
+
+    offset: int
+    kind: str
+    depth: int
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Document:
+    """A document as it is searched.
+
+    Attributes:
+        corpus, id, title, text: What they are called.
+        marks: Its pages, slides and headings, in order.
+        source: See `Passage`.
+        metadata: As JSON values.
+        version: See `Retrieved`.
+    """
+
+    corpus: str
+    id: str
+    title: str
+    text: str
+    marks: tuple[Mark, ...]
+    source: str | None
+    metadata: dict[str, Any]
+    version: str
+
+    def to_json(self) -> dict[str, Any]:
+        """As JSON values."""
+        return {**asdict(self), "marks": [asdict(mark) for mark in self.marks]}
+
+
+@dataclass(frozen=True, slots=True)
+class CorpusInfo:
+    """A corpus that is searched.
+
+    Attributes:
+        name: Its name.
+        documents: Number of documents.
+        characters: Of all their texts.
+        pieces: Number of level-1 chunks.
+        fields: What `where` can name in it.
+    """
+
+    name: str
+    documents: int
+    characters: int
+    pieces: int
+    fields: tuple[str, ...]
+
+    def to_json(self) -> dict[str, Any]:
+        """As JSON values."""
+        return {**asdict(self), "fields": list(self.fields)}
