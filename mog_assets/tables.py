@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections import OrderedDict
 from collections.abc import Sequence
 from pathlib import Path
+from threading import Lock
 
 import numpy as np
 import pyarrow as pa
@@ -29,3 +31,31 @@ def take(table: pa.Table, rows: np.ndarray) -> pa.Table:
     """Rows of a table by number, in this order; with a numpy array, pyarrow would import pandas."""
     chosen = np.ascontiguousarray(rows, np.int64)
     return table.take(pa.Array.from_buffers(pa.int64(), len(chosen), [None, pa.py_buffer(chosen)]))
+
+
+class OpenTables:
+    """Tables that were read before, as many as fit: reading one takes a hundred times longer than taking a row of it.
+
+    Args:
+        most: Most bytes of tables that stay open, unpacked.
+    """
+
+    def __init__(self, most: int = 256 << 20) -> None:
+        self._most, self._bytes = most, 0
+        self._tables: OrderedDict[Path, pa.Table] = OrderedDict()
+        self._lock = Lock()
+
+    def read(self, path: Path) -> pa.Table:
+        """A Parquet file that never changes."""
+        with self._lock:
+            if path in self._tables:
+                self._tables.move_to_end(path)
+                return self._tables[path]
+        table = read_table(path)
+        with self._lock:
+            if path not in self._tables:
+                self._tables[path] = table
+                self._bytes += table.nbytes
+            while self._bytes > self._most and len(self._tables) > 1:
+                self._bytes -= self._tables.popitem(last=False)[1].nbytes
+        return table

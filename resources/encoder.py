@@ -19,6 +19,7 @@ from functools import cached_property
 from importlib.metadata import PackageNotFoundError, distribution
 from itertools import groupby
 from pathlib import Path
+from threading import RLock
 from typing import Annotated, Any, Literal
 
 import numpy as np
@@ -117,6 +118,8 @@ class Encoder:
         self.cache = cache
         self.setting = setting
         self.encoded = 0
+        # The number of threads of a computation, which decides how it is rounded, belongs to the whole process.
+        self._alone = RLock()
 
     @cached_property
     def identity(self) -> list[Any]:
@@ -179,6 +182,11 @@ class Encoder:
         Returns:
             float16 array of shape (n, size); rows have length 1.
         """
+        with self._alone:
+            return self._encode_anyhow(texts, advance, keep)
+
+    def _encode_anyhow(self, texts: Sequence[str], advance: Advance | None, keep: bool) -> Vectors:
+        """As `encode`, one at a time; a damaged cache is discarded."""
         try:
             return self._encode(texts, advance, keep)
         except sqlite3.DatabaseError as error:

@@ -11,3 +11,7 @@ class ConfigError(MogError):
 
 class MissingArtefact(MogError):
     """A required artefact has not been materialised, or its manifest is not valid."""
+
+
+class NotFound(MogError):
+    """There is no such corpus or document."""

@@ -17,6 +17,7 @@ from mog_assets.answering.prompted import Prompted
 from mog_assets.answering.retrieve import given, retrieve_by, texts
 from mog_assets.answering.roles import Asked, Roles
 from mog_assets.answering.rows import AnswerRow
+from mog_assets.answering.watching import Told, watched
 from mog_assets.questions.sets import Question
 from mog_assets.ranking.retrieve import Retrieval
 from mog_assets.retrieval.controls import gold_passages, random_passages
@@ -99,7 +100,9 @@ def all_answered(tools: Tools, what: str) -> Iterator[None]:
         )
 
 
-def answer(tools: Tools, retrieval: Retrieval, how: Combination, asked: Sequence[Asked]) -> list[AnswerRow]:
+def answer(
+    tools: Tools, retrieval: Retrieval, how: Combination, asked: Sequence[Asked], told: Told | None = None
+) -> list[AnswerRow]:
     """Answer questions.
 
     Args:
@@ -107,6 +110,7 @@ def answer(tools: Tools, retrieval: Retrieval, how: Combination, asked: Sequence
         retrieval: The corpora.
         how: The answering method with its retrieval.
         asked: The questions.
+        told: Called with every step while it works; see `watching.watched`.
     """
     encode = tools.encoder.encode
     options: dict[str, Any] = {}
@@ -117,7 +121,8 @@ def answer(tools: Tools, retrieval: Retrieval, how: Combination, asked: Sequence
     if how.way == "briefcontext" and how.retrieval is not None:
         # The second ranking must be of another kind than the first.
         options["rerank"] = by_vectors(encode) if retrieval.resolved(how.retrieval).retriever == "bm25" else by_bm25
-    return METHODS[how.way](asked, Means(reader(tools), retrieve, side_by_side(tools)), **options)
+    means = Means(reader(tools), retrieve, side_by_side(tools))
+    return METHODS[how.way](asked, means if told is None else watched(means, told), **options)
 
 
 def control(

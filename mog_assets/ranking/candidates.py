@@ -76,6 +76,7 @@ def find(
     corpora: np.ndarray,
     questions: int,
     advance: Callable[[int], object] = lambda done: None,
+    allowed: np.ndarray | None = None,
 ) -> Candidates:
     """The candidates of all questions.
 
@@ -86,10 +87,11 @@ def find(
         corpora: Number of the corpus of each document.
         questions: How many.
         advance: Called with the number of questions done.
+        allowed: Documents that candidates may be of, bool of shape (documents,); None if all.
     """
     parts = []
     for rows in _blocks(questions, sum(expert.count for expert in experts)):
-        parts.append(_block(experts, finest, layout, corpora, rows))
+        parts.append(_block(experts, finest, layout, corpora, rows, allowed))
         advance(rows.stop - rows.start)
     return Candidates(*(np.concatenate([getattr(part, field.name) for part in parts]) for field in fields(Candidates)))
 
@@ -106,6 +108,13 @@ def _moments(scores: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     return mean, np.sqrt(np.maximum(np.einsum("ij,ij->i", scores, scores) / count - mean**2, 0))
 
 
+def _texts(expert: Expert, layout: Layout, allowed: np.ndarray) -> np.ndarray:
+    """Which texts of an expert belong to documents that are allowed, as a mask."""
+    first, _ = expert.covered(np.arange(expert.count))
+    mask: np.ndarray = allowed[layout.document_of[first]]
+    return mask
+
+
 def _blocks(questions: int, texts: int) -> Iterator[slice]:
     """Rows of questions whose scores of so many texts fit into memory together."""
     step = max(_BLOCK_BYTES // (4 * max(texts, 1)), 1)
@@ -113,12 +122,20 @@ def _blocks(questions: int, texts: int) -> Iterator[slice]:
 
 
 def _block(
-    experts: Sequence[Expert], finest: Sequence[int], layout: Layout, corpora: np.ndarray, rows: slice
+    experts: Sequence[Expert],
+    finest: Sequence[int],
+    layout: Layout,
+    corpora: np.ndarray,
+    rows: slice,
+    allowed: np.ndarray | None,
 ) -> Candidates:
     scores = [expert.scores(rows) for expert in experts]
     found = []
     for expert, own in zip(experts, scores, strict=True):
-        question, text = np.divmod(np.flatnonzero(best(own, expert.depth)), max(own.shape[1], 1))
+        if not expert.depth:
+            continue
+        open_to = own if allowed is None else np.where(_texts(expert, layout, allowed), own, 0)
+        question, text = np.divmod(np.flatnonzero(best(open_to, expert.depth)), max(own.shape[1], 1))
         first, last = expert.covered(text)
         found.append(pairs(np.repeat(question, last - first), ranges(first, last)))
     question, piece = unpaired(np.unique(np.concatenate(found)))

@@ -99,7 +99,7 @@ class Retrieval(routed.Retrieval):
         best = finest(self.corpora.settings)
         every = list(self.corpora.settings.corpora)
         numbers = np.array([every.index(name) for name in self.corpora.names], np.int64)[self.corpora.owners]
-        found = find(self.experts, best, self.corpora.layout, numbers, len(self.queries))
+        found = find(self.experts, best, self.corpora.layout, numbers, len(self.queries), allowed=self.allowed)
         words = np.array([len(terms) for terms in self.terms], np.int64)
         return Asked(found, np.asarray(self.vectors, np.float32), words, best)
 

@@ -5,11 +5,14 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
+from pathlib import Path
+from threading import RLock
 from typing import Any, Protocol
 
 import numpy as np
+import pyarrow as pa
 import pyarrow.parquet as pq
 
 from mog_assets.arrays import greatest, pairs, places
@@ -26,7 +29,7 @@ from mog_assets.retrieval.bm25 import (
     statistics,
 )
 from mog_assets.retrieval.vectors import Pooling, VectorTable
-from mog_assets.tables import read_table, take
+from mog_assets.tables import OpenTables, read_table, take
 
 # Products of questions and chunks that are in memory at a time, in bytes.
 _SCORES_BYTES = 256 << 20
@@ -64,6 +67,7 @@ class Corpora:
     names: Sequence[str]
     layouts: Sequence[Layout]
     kept: dict[Any, Any] | None = None
+    _alone: RLock = field(default_factory=RLock, repr=False, compare=False)
 
     @classmethod
     def open(cls, read: Read, settings: Settings, names: Sequence[str], keep: bool = False) -> Corpora:
@@ -143,9 +147,10 @@ class Corpora:
     def _once(self, key: Any, make: Callable[[], Any]) -> Any:
         if self.kept is None:
             return make()
-        if key not in self.kept:
-            self.kept[key] = make()
-        return self.kept[key]
+        with self._alone:
+            if key not in self.kept:
+                self.kept[key] = make()
+            return self.kept[key]
 
     def weighted(self, parts: Sequence[TermCounts]) -> list[Bm25Index]:
         """BM25 indexes of term counts per corpus, weighted as the settings say."""
@@ -165,19 +170,39 @@ class Corpora:
 
     def texts(self, documents: Iterable[int]) -> dict[int, tuple[str, str]]:
         """Titles and texts of some documents, by position."""
-        found: dict[int, tuple[str, str]] = {}
-        wanted, base = np.unique(list(documents)), 0
-        for name in self.names:
-            stored = self.read("documents", name)
-            for bucket in stored.names("bucket"):
-                size = pq.read_metadata(stored.path(bucket)).num_rows
-                here = wanted[(wanted >= base) & (wanted < base + size)]
-                if len(here):
-                    table = take(read_table(stored.path(bucket), columns=["title", "text"]), here - base)
-                    rows = zip(table["title"].to_pylist(), table["text"].to_pylist(), strict=True)
-                    found.update(zip(here.tolist(), rows, strict=True))
-                base += size
+        return {position: (row["title"], row["text"]) for position, row in self.rows(documents).items()}
+
+    def rows(self, documents: Iterable[int], columns: Sequence[str] = ("title", "text")) -> dict[int, dict[str, Any]]:
+        """What is stored of some documents, by position.
+
+        Args:
+            documents: Positions of the documents.
+            columns: Names of columns of the asset `documents`.
+        """
+        found: dict[int, dict[str, Any]] = {}
+        starts, paths = self._once("buckets", self._buckets)
+        wanted = np.unique(np.array(list(documents), np.int64))
+        bucket = np.searchsorted(starts, wanted, side="right") - 1
+        for number in np.unique(bucket).tolist():
+            here = wanted[bucket == number]
+            table = self._bucket(paths[number], columns)
+            found.update(zip(here.tolist(), take(table, here - starts[number]).to_pylist(), strict=True))
         return found
+
+    def _buckets(self) -> tuple[np.ndarray, list[Path]]:
+        """First document of each bucket that has any, and its path."""
+        stored = [self.read("documents", name) for name in self.names]
+        paths = [artefact.path(bucket) for artefact in stored for bucket in artefact.names("bucket")]
+        sizes = np.array([pq.read_metadata(path).num_rows for path in paths], np.int64)
+        filled = np.flatnonzero(sizes)
+        return (np.cumsum(sizes) - sizes)[filled], [paths[i] for i in filled]
+
+    def _bucket(self, path: Path, columns: Sequence[str]) -> pa.Table:
+        opened: OpenTables | None = None if self.kept is None else self._once("tables", OpenTables)
+        names = pq.read_schema(path).names if opened is None else opened.read(path).column_names
+        # A project made by an earlier version has fewer.
+        there = [name for name in columns if name in names]
+        return read_table(path, there) if opened is None else opened.read(path).select(there)
 
     @cached_property
     def _token_starts(self) -> dict[int, np.ndarray]:
@@ -222,16 +247,38 @@ class Corpora:
         found: Pooling = self._once(("pooling", level), lambda: Pooling.of(self.vectors(1), self.layout, level))
         return found
 
-    def exactly_nearest(self, vectors: np.ndarray, level: int, k: int) -> list[tuple[np.ndarray, np.ndarray]]:
-        """The k nearest chunks of each corpus by products with all vectors, for many questions at a time."""
+    def exactly_nearest(
+        self,
+        vectors: np.ndarray,
+        level: int,
+        k: int,
+        groups: np.ndarray | None = None,
+        group_of: Sequence[np.ndarray] = (),
+    ) -> list[tuple[np.ndarray, np.ndarray]]:
+        """The k nearest chunks of each corpus by products with all vectors, for many questions at a time.
+
+        Args:
+            vectors: Of the questions, shape (questions, size).
+            level: The level.
+            k: How many.
+            groups: Group of every question, to find only its chunks; a question below 0 finds none. None finds all.
+            group_of: Group of every chunk, per corpus.
+
+        Returns:
+            See `merge`.
+        """
+        owners = np.concatenate(group_of) if groups is not None else None
         table, starts = self.vectors(level), [*self.starts(level).tolist(), self.layout.count(level)]
         found = [(np.full((len(vectors), k), -1, np.int64), np.zeros((len(vectors), k))) for _ in self.names]
         step = max(_SCORES_BYTES // (4 * max(len(table), 1)), 1)
         for first in range(0, len(vectors), step):
             products = table.products(vectors[first : first + step])
+            if groups is not None:
+                own = groups[first : first + step, None]
+                products[(own != owners) | (own < 0)] = -np.inf
             for (chunks, scores), begin, end in zip(found, starts[:-1], starts[1:], strict=True):
                 own = products[:, begin:end]
-                rows, columns = np.nonzero(greatest(own, k))
+                rows, columns = np.nonzero(greatest(own, k) & (own > -np.inf))
                 order = np.lexsort((columns, -own[rows, columns], rows))
                 rows, columns = rows[order], columns[order]
                 place = first + rows, places(rows)

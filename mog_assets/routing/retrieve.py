@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 from typing import Any, Self
 
 import numpy as np
 
 from mog_assets.arrays import pairs
+from mog_assets.chunking.chunks import Layout
 from mog_assets.config import RetrieverName, Settings
 from mog_assets.graph.search import Neighbourhoods
 from mog_assets.retrieval.corpora import Corpora, Encode, Read, Vectors
@@ -78,16 +79,18 @@ class Retrieval:
         queries: The questions, without their options.
         encode: Texts to vectors; called only if vectors are needed.
         encoder: Gives the fingerprint of the encoder; called only if vectors are needed.
-        vector_store: Holds the collections.
+        vector_store: Holds the collections; without one, all vectors are compared.
         opened: Data that does not depend on the questions: the graph, the topic model.
+        allowed: Documents that passages may be of, bool of shape (documents,); None if all.
     """
 
     corpora: Corpora
     queries: Sequence[str]
     encode: Encode
     encoder: Callable[[], str]
-    vector_store: Vectors
+    vector_store: Vectors | None
     opened: dict[str, Any] = field(default_factory=dict, repr=False)
+    allowed: np.ndarray | None = None
     _known: dict[Any, Any] = field(default_factory=dict, repr=False)
 
     @classmethod
@@ -111,7 +114,11 @@ class Retrieval:
 
     def again(self, queries: Sequence[str]) -> Self:
         """The same for other questions."""
-        return type(self)(self.corpora, queries, self.encode, self.encoder, self.vector_store, self.opened)
+        return replace(self, queries=queries, _known={})
+
+    def among(self, allowed: np.ndarray | None) -> Self:
+        """The same with passages of some documents only; see `allowed`."""
+        return replace(self, allowed=allowed, _known={})
 
     @cached_property
     def vectors(self) -> np.ndarray:
@@ -217,13 +224,17 @@ class Retrieval:
     def _searcher(self, retriever: RetrieverName, topics: bool) -> Searcher:
         key = (retriever, topics)
         if key not in self._known:
-            corpora, wanted = self.corpora, self.topics[0] if topics else None
+            corpora, wanted = self.corpora, self._groups(topics)
             made: Searcher
             if retriever == "bm25":
-                made = Bm25Searcher(self.terms, corpora.bm25, corpora.starts, wanted, self._chunk_topics)
+                made = Bm25Searcher(
+                    self.terms, corpora.bm25, corpora.starts, wanted, lambda level: self._chunk_groups(level, topics)
+                )
             elif retriever == "dense":
                 # Few questions use the index; for many, one product with all vectors is faster, and exact.
-                if wanted is None and len(self.queries) >= MANY:
+                if self.vector_store is None or self.allowed is not None:
+                    made = DenseSearcher(self.vectors, partial(self._exactly, wanted, topics), corpora.starts)
+                elif wanted is None and len(self.queries) >= MANY:
                     made = DenseSearcher(self.vectors, corpora.exactly_nearest, corpora.starts)
                 else:
                     find = partial(corpora.nearest, self.vector_store, topics=wanted)
@@ -234,15 +245,48 @@ class Retrieval:
         found: Searcher = self._known[key]
         return found
 
+    def _exactly(
+        self, wanted: np.ndarray | None, topics: bool, vectors: np.ndarray, level: int, k: int
+    ) -> list[tuple[np.ndarray, np.ndarray]]:
+        if wanted is None:
+            return self.corpora.exactly_nearest(vectors, level, k)
+        return self.corpora.exactly_nearest(vectors, level, k, wanted, self._chunk_groups(level, topics))
+
     def _graph_searcher(self, topics: bool) -> Searcher:
         around = self.neighbourhoods
         distinct = sorted({term for query in self.terms for term in query})
-        wanted = self.topics[0] if topics else None
         return Remembering(
             Bm25Searcher(
-                self.terms, lambda hop: around.bm25(hop, distinct), around.starts, wanted, lambda _: self._node_topics
+                self.terms,
+                lambda hop: around.bm25(hop, distinct),
+                around.starts,
+                self._groups(topics),
+                lambda _: self._only(around.layouts, 1, self._node_topics if topics else None),
             )
         )
+
+    def _groups(self, topics: bool) -> np.ndarray | None:
+        """The group of chunks that each question may find: those of its topic, or 0; None if all chunks."""
+        if topics:
+            return self.topics[0]
+        return None if self.allowed is None else np.zeros(len(self.queries), np.int64)
+
+    def _chunk_groups(self, level: int, topics: bool) -> list[np.ndarray]:
+        """The group of every chunk of a level, per corpus; none is asked for below 0."""
+        return self._only(self.corpora.layouts, level, self._chunk_topics(level) if topics else None)
+
+    def _only(self, layouts: Sequence[Layout], level: int, groups: Sequence[np.ndarray] | None) -> list[np.ndarray]:
+        """Groups of chunks per corpus, −1 for those of documents that are not allowed; 0 without groups."""
+        found, first = [], 0
+        for number, layout in enumerate(layouts):
+            own = np.zeros(layout.count(level), np.int64) if groups is None else groups[number]
+            if self.allowed is not None:
+                pieces, _ = layout.covered(np.arange(layout.count(level)), level)
+                documents = first + layout.document_of[pieces]
+                own = np.where(self.allowed[documents], own, -1)
+            first += len(layout.documents)
+            found.append(own)
+        return found
 
     def _chunk_topics(self, level: int) -> list[np.ndarray]:
         return [read_topics(self.corpora.read("topics/assigned", name), level) for name in self.corpora.names]

@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
+from mog_assets.corpus.marks import Mark
+
 
 @dataclass(frozen=True, slots=True)
 class Span:
@@ -134,23 +136,6 @@ class Answer:
         own = {name: getattr(self, name) for name in ("question", "answer", "failure", "method", "reader", "version")}
         rest = {name: getattr(self, name) for name in ("auto", "weights", "parameters", "details")}
         return {**own, "passages": [p.to_json() for p in self.passages], **rest}
-
-
-@dataclass(frozen=True, slots=True)
-class Mark:
-    """The beginning of a page, a slide or a section.
-
-    Attributes:
-        offset: Where it begins in the text, in characters.
-        kind: `page`, `slide` or `heading`.
-        depth: Of a heading, from 1; 0 for the others.
-        text: The heading, or the number of the page or slide.
-    """
-
-    offset: int
-    kind: str
-    depth: int
-    text: str
 
 
 @dataclass(frozen=True, slots=True)

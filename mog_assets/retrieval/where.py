@@ -1,0 +1,227 @@
+"""Which documents a search may find, said by their metadata: the same small language at every door.
+
+A filter maps names to conditions, which must all hold: `{"path": {"glob": "reports/*.pdf"}, "year": {"gte": 2020}}`.
+A condition is a value (equals), a list of values (one of them), or a mapping of operators: `in`, `gt`, `gte`, `lt`,
+`lte`, `glob`. Names are `corpus`, `id`, `title`, `path`, `modified`, and the keys of the documents' metadata; those of
+nested mappings are joined by dots, and `metadata.path` is the documents' own key of that name. A value that is a list
+meets a condition if one of its items does.
+"""
+
+from __future__ import annotations
+
+import difflib
+import fnmatch
+import json
+import operator
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from threading import RLock
+from typing import Any
+
+import numpy as np
+
+from mog_assets.retrieval.corpora import Corpora
+from resources.errors import ConfigError
+
+# Names that every document has.
+OWN = ("corpus", "id", "title", "path", "modified")
+_OWN_KEY = "metadata."
+_ORDERED: dict[str, Callable[[Any, Any], bool]] = {
+    "gt": operator.gt,
+    "gte": operator.ge,
+    "lt": operator.lt,
+    "lte": operator.le,
+}
+OPERATORS = ("in", *_ORDERED, "glob")
+_MOST_CONDITIONS, _MOST_VALUES, _LONGEST = 32, 1000, 1000
+_MASKS = 64
+
+Where = Mapping[str, Any]
+Scalar = str | int | float | bool | None
+Test = Callable[[Scalar], bool]
+
+
+class Fields:
+    """What the documents of some corpora say of themselves, for filters.
+
+    Args:
+        corpora: The corpora; their metadata is read when the first filter is used.
+    """
+
+    def __init__(self, corpora: Corpora) -> None:
+        self._corpora = corpora
+        self._columns: dict[str, list[tuple[Scalar, ...]]] = {}
+        self._masks: dict[str, np.ndarray] = {}
+        self._names: list[set[str]] | None = None
+        self._alone = RLock()
+
+    def names(self, corpus: str | None = None) -> tuple[str, ...]:
+        """Names that a filter may use, in any corpus or in one."""
+        with self._alone:
+            if self._names is None:
+                self._names = [set() for _ in self._corpora.names]
+                for owner, row in self._rows(["metadata"]):
+                    self._names[owner].update(name for name, _ in _flat(_metadata(row)))
+            chosen = self._names if corpus is None else [self._names[list(self._corpora.names).index(corpus)]]
+            found = set().union(*chosen)
+        return (*OWN, *sorted(name for name in found if name not in OWN))
+
+    def mask(self, where: Where) -> np.ndarray:
+        """The documents that meet a filter, bool of shape (documents,).
+
+        Raises:
+            ConfigError: an unknown name or operator, or a value of the wrong kind.
+        """
+        tests = parse(where)
+        key = json.dumps(where, sort_keys=True)
+        with self._alone:
+            if key not in self._masks:
+                known = self.names()
+                for name in tests:
+                    if name not in known and name.removeprefix(_OWN_KEY) not in known:
+                        close = difflib.get_close_matches(name, known, n=1)
+                        hint = f"did you mean {close[0]!r}?" if close else f"known: {', '.join(known[:30])}"
+                        raise ConfigError(f"where.{name}: expected a name that documents have, got {name!r}; {hint}")
+                found = np.ones(len(self._corpora.layout.documents), bool)
+                for name, test in tests.items():
+                    column = self._column(name)
+                    found &= np.fromiter((any(map(test, values)) for values in column), bool, len(column))
+                if len(self._masks) >= _MASKS:
+                    self._masks.pop(next(iter(self._masks)))
+                self._masks[key] = found
+            return self._masks[key]
+
+    def _column(self, name: str) -> list[tuple[Scalar, ...]]:
+        """The values of every document under a name; a document without it has none."""
+        if name not in self._columns:
+            columns = ["id", "title"] if name in ("id", "title") else ["metadata"]
+            self._columns[name] = [self._values(name, owner, row) for owner, row in self._rows(columns)]
+        return self._columns[name]
+
+    def _values(self, name: str, owner: int, row: dict[str, Any]) -> tuple[Scalar, ...]:
+        if name == "corpus":
+            return (self._corpora.names[owner],)
+        if name in ("id", "title"):
+            return (row[name],)
+        metadata = _metadata(row)
+        if name in ("path", "modified"):
+            value = noted(metadata).get(name)
+            return () if value is None else (value,)
+        wanted = name.removeprefix(_OWN_KEY)
+        return tuple(value for key, value in _flat(metadata) if key == wanted)
+
+    def _rows(self, columns: Sequence[str]) -> Iterator[tuple[int, dict[str, Any]]]:
+        """The corpus' position and the columns of every document, in order; a bucket at a time."""
+        owners = self._corpora.owners
+        step = 4096
+        for first in range(0, len(owners), step):
+            rows = self._corpora.rows(range(first, min(first + step, len(owners))), columns)
+            yield from ((int(owners[position]), row) for position, row in sorted(rows.items()))
+
+
+def noted(metadata: Any) -> dict[str, Any]:
+    """What reading noted of a document: `path` and `modified` of its file, its encoding."""
+    notes = metadata.get("mog") if isinstance(metadata, dict) else None
+    return notes if isinstance(notes, dict) else {}
+
+
+def _metadata(row: dict[str, Any]) -> Any:
+    return json.loads(row["metadata"])
+
+
+def _flat(value: Any, name: str = "") -> Iterator[tuple[str, Scalar]]:
+    if isinstance(value, dict):
+        for key, own in value.items():
+            if name or key != "mog":
+                yield from _flat(own, f"{name}.{key}" if name else key)
+    elif isinstance(value, list):
+        for item in value:
+            yield from _flat(item, name)
+    elif name:
+        yield name, value
+
+
+def parse(where: Where) -> dict[str, Test]:
+    """The test of each name's values.
+
+    Raises:
+        ConfigError: it is no filter; the message says where.
+    """
+    if not isinstance(where, Mapping):
+        raise ConfigError(f"where: expected names with conditions, got {type(where).__name__}")
+    if len(where) > _MOST_CONDITIONS:
+        raise ConfigError(f"where: expected at most {_MOST_CONDITIONS} names, got {len(where)}")
+    return {str(name): _test(f"where.{name}", condition) for name, condition in where.items()}
+
+
+def _test(place: str, condition: Any) -> Test:
+    if isinstance(condition, list | tuple):
+        return _one_of(place, condition)
+    if not isinstance(condition, Mapping):
+        return _one_of(place, [condition])
+    if not condition:
+        raise ConfigError(f"{place}: expected an operator ({', '.join(OPERATORS)}), got none")
+    tests = [_operator(f"{place}.{name}", name, value) for name, value in condition.items()]
+    return lambda value: all(test(value) for test in tests)
+
+
+def _operator(place: str, name: Any, value: Any) -> Test:
+    if name == "in":
+        if not isinstance(value, list | tuple):
+            raise ConfigError(f"{place}: expected a list of values, got {_said(value)}")
+        return _one_of(place, value)
+    if name == "glob":
+        if not isinstance(value, str) or len(value) > _LONGEST:
+            raise ConfigError(f"{place}: expected a text of at most {_LONGEST} characters, got {_said(value)}")
+        return _glob(value)
+    if name in _ORDERED:
+        if isinstance(value, bool) or not isinstance(value, str | int | float):
+            raise ConfigError(f"{place}: expected a number or a text, got {_said(value)}")
+        compare, kind = _ORDERED[name], str if isinstance(value, str) else (int, float)
+        return lambda own: isinstance(own, kind) and not isinstance(own, bool) and compare(own, value)
+    raise ConfigError(f"{place}: expected one of {', '.join(OPERATORS)}, got {name!r}")
+
+
+def _one_of(place: str, values: Sequence[Any]) -> Test:
+    if len(values) > _MOST_VALUES:
+        raise ConfigError(f"{place}: expected at most {_MOST_VALUES} values, got {len(values)}")
+    for value in values:
+        if value is not None and not isinstance(value, str | int | float | bool):
+            raise ConfigError(f"{place}: expected texts, numbers, true, false or null, got {_said(value)}")
+    # In Python 1 == True, in JSON they are different.
+    wanted = {(isinstance(value, bool), value) for value in values}
+    return lambda own: (isinstance(own, bool), own) in wanted
+
+
+def _glob(pattern: str) -> Test:
+    """A pattern of paths: `*`, `?` and `[…]` stay within a folder, `**` stands for any folders."""
+    # A folder at a time: in one regular expression, many stars could take forever.
+    parts = [None if part == "**" else re.compile(fnmatch.translate(part)) for part in pattern.split("/")]
+
+    def closed(states: set[int]) -> set[int]:
+        """With what follows a `**` that matches no folder."""
+        for state in range(len(parts)):
+            if state in states and parts[state] is None:
+                states.add(state + 1)
+        return states
+
+    def test(own: Scalar) -> bool:
+        if not isinstance(own, str):
+            return False
+        states = closed({0})
+        for folder in own.split("/"):
+            after = set()
+            for state in states - {len(parts)}:
+                part = parts[state]
+                if part is None:
+                    after.add(state)
+                elif part.match(folder):
+                    after.add(state + 1)
+            states = closed(after)
+        return len(parts) in states
+
+    return test
+
+
+def _said(value: Any) -> str:
+    return repr(value) if len(repr(value)) <= 60 else type(value).__name__

@@ -1,0 +1,519 @@
+"""A built project, opened for questions: passages, answers and documents, while runs go on making new artefacts."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, field, replace
+from functools import cached_property, partial
+from pathlib import Path
+from threading import Event, RLock, Thread
+from typing import Any, Self
+
+import numpy as np
+
+from mog_assets import config as configuration
+from mog_assets.answering import roles
+from mog_assets.answering.ask import answer
+from mog_assets.answering.notation import Combination, check_combination, combination, combinations
+from mog_assets.answering.rows import AnswerRow
+from mog_assets.chunking.sentences import sentence_ends
+from mog_assets.config import Settings
+from mog_assets.questions.sets import Question
+from mog_assets.ranking.retrieve import MODELS, Retrieval, needs
+from mog_assets.retrieval.methods import AUTO, RANKINGS, Method, check_trained, default_methods, parse
+from mog_assets.retrieval.where import Fields, Where, noted
+from mog_assets.serving import reading
+from mog_assets.serving.results import Answer, CorpusInfo, Document, Passage, Retrieved
+from mog_assets.serving.snapshot import Place, Snapshot, Unsettled, stamps, take
+from mog_assets.tools import Tools
+from resources.errors import ConfigError, MissingArtefact, MogError, NotFound
+from resources.store import Store
+
+_log = logging.getLogger(__name__)
+# What is opened again when artefacts of all corpora alone have changed; the rest stays.
+_BY_PATH = ("buckets", "tables")
+# All vectors that are searched are mapped; collections are for whoever asks the vector store.
+_ELSEWHERE = "collections/"
+# Characters of a question; a longer one is a document.
+LONGEST_QUESTION = 10_000
+
+OnEvent = Callable[[str, dict[str, Any]], object]
+
+
+def open(
+    config: Settings | str | Path | None = None,
+    corpora: Sequence[str] | None = None,
+    refresh: float | None = 2.0,
+    keep: bool = True,
+) -> Project:
+    """Open a built project.
+
+    Args:
+        config: Path of the configuration file; None for that of `MOG_CONFIG`, else `mog.yaml` in the working directory.
+        corpora: Corpora that are searched together, in this order; None for all.
+        refresh: Seconds between looks for new artefacts, which are taken over between two questions; None never looks.
+        keep: Leave indexes open, for many questions. False reads what a question needs, and takes new artefacts as they
+            come.
+
+    Raises:
+        ConfigError: the configuration is wrong, or has no such corpus.
+        MissingArtefact: something has not been materialised.
+    """
+    settings = config if isinstance(config, Settings) else configuration.load(config)
+    names = list(settings.corpora) if corpora is None else list(corpora)
+    _check_corpora(names, list(settings.corpora), ConfigError)
+    return Project(settings, names, refresh if keep else None, keep)
+
+
+@dataclass
+class _Generation:
+    """Artefacts of one moment, open for questions.
+
+    Attributes:
+        users: Questions that use it now.
+        retired: Whether a newer one is used for new questions.
+    """
+
+    snapshot: Snapshot | None
+    version: str
+    retrieval: Retrieval
+    fields: Fields
+    opened: float = field(default_factory=time.time)
+    users: int = 0
+    retired: bool = False
+
+
+class Project:
+    """A built project; made by `mog_assets.open`. All methods may be called from several threads at once.
+
+    A question is answered from artefacts that belong together. When a run has replaced those of a corpus, later
+    questions see all of the new ones. Settings are read once: after a change of `mog.yaml`, open the project again.
+
+    Args:
+        settings: Of the project.
+        names: The corpora that are searched together.
+        refresh: See `open`.
+        keep: See `open`.
+    """
+
+    def __init__(self, settings: Settings, names: list[str], refresh: float | None, keep: bool) -> None:
+        self.settings = settings
+        self.names = names
+        self.trouble = ""
+        self._keep = keep
+        self._tools = Tools(settings)
+        self._alone, self._ended = RLock(), Event()
+        self._current = self._opened()
+        self._follower: Thread | None = None
+        if refresh is not None:
+            self._follower = Thread(target=self._follow, args=(refresh,), name="mog-refresh", daemon=True)
+            self._follower.start()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *raised: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Stop looking for new artefacts, and remove what was kept of old ones."""
+        self._ended.set()
+        if self._follower is not None:
+            self._follower.join()
+        with self._alone:
+            self._retire(self._current)
+
+    @property
+    def version(self) -> str:
+        """Of the artefacts that are searched now."""
+        return self._current.version
+
+    @property
+    def loaded(self) -> float:
+        """When they were opened, in seconds since 1970."""
+        return self._current.opened
+
+    @property
+    def methods(self) -> list[str]:
+        """Methods that can be asked for: what they need has been materialised."""
+        known = [parse(name, self.settings) for name in (AUTO, *default_methods(self.settings))]
+        return [m.name for m in known if not m.evaluation_only and self._has(m)]
+
+    def _has(self, method: Method) -> bool:
+        if method.trained and not self.settings.trains_routers:
+            return False
+        read = self._current.retrieval.corpora.read
+        # `auto` stands for one method, not for all that it might have been.
+        wanted = needs([self._current.retrieval.resolved(method)], self.settings)
+        try:
+            for key in wanted.shared:
+                read(key, None)
+            for key in wanted.per_corpus:
+                if not key.startswith(_ELSEWHERE):
+                    read(key, self.names[0])
+        except MissingArtefact:
+            return False
+        return True
+
+    @property
+    def ways(self) -> list[str]:
+        """Ways of answering that the settings name; the first that retrieves is the default."""
+        return [how.name for how in combinations(self.settings)]
+
+    @property
+    def corpora(self) -> list[CorpusInfo]:
+        """The corpora that are searched."""
+        with self._using() as now:
+            opened, infos = now.retrieval.corpora, []
+            for name, layout in zip(self.names, opened.layouts, strict=True):
+                counts = opened.read("documents", name).manifest.counts
+                size = int(counts.get("characters", 0))
+                fields = now.fields.names(name)
+                infos.append(CorpusInfo(name, len(layout.documents), size, layout.count(1), fields))
+            return infos
+
+    def retrieve(
+        self,
+        question: str,
+        *,
+        budget: int | None = None,
+        k: int | None = None,
+        method: str = AUTO,
+        corpora: Sequence[str] | None = None,
+        where: Where | None = None,
+        explain: bool = False,
+    ) -> Retrieved:
+        """The best passages for a question.
+
+        Args:
+            question: The question.
+            budget: Most characters; that of the settings if neither `budget` nor `k` is given.
+            k: Most passages.
+            method: Any method except a control; `auto` is the one that the project's own questions chose.
+            corpora: Corpora that passages may be of; None for all. Statistics of terms remain those of all.
+            where: Documents that passages may be of; see `mog_assets.retrieval.where`.
+            explain: Say why each passage is there.
+
+        Raises:
+            ConfigError: an argument is wrong.
+            NotFound: there is no such corpus.
+            MissingArtefact: something that the method needs has not been materialised.
+            MogError: a model is damaged, or belongs to another encoder or other levels.
+        """
+        return self.retrieve_many(
+            [question], budget=budget, k=k, method=method, corpora=corpora, where=where, explain=explain
+        )[0]
+
+    def retrieve_many(
+        self,
+        questions: Sequence[str],
+        *,
+        budget: int | None = None,
+        k: int | None = None,
+        method: str = AUTO,
+        corpora: Sequence[str] | None = None,
+        where: Where | None = None,
+        explain: bool = False,
+    ) -> list[Retrieved]:
+        """The best passages for each of several questions, as `retrieve`; faster than one at a time."""
+        _check(questions, budget=budget, k=k)
+        with self._using() as now:
+            asked, because = self._method(method), ""
+            retrieval = now.retrieval.among(self._allowed(now, corpora, where)).again(list(questions))
+            if asked.kind == AUTO:
+                asked, because = retrieval.chosen
+            # What `auto` stands for was not asked for.
+            if explain and not asked.ranking and not because:
+                raise ConfigError(
+                    f"explain: expected a ranking ({', '.join(RANKINGS)}), which {asked.name!r} is not: it orders "
+                    "by one score"
+                )
+            limit = self.settings.budget if k is None and budget is None else budget
+            found = retrieval.passages(asked, k, limit)
+            weights = reading.weights(retrieval, asked)
+            topics = reading.topics(retrieval, asked, k or self.settings.k)
+            why = retrieval.reasons(asked, found) if explain else None
+            return [
+                Retrieved(
+                    question,
+                    passages,
+                    asked.name,
+                    because,
+                    "" if passages else reading.nothing(asked, weights[row], corpora is not None or bool(where)),
+                    now.version,
+                    weights[row],
+                    topics[row],
+                )
+                for row, (question, passages) in enumerate(
+                    zip(questions, reading.passages(retrieval, found, len(questions), why), strict=True)
+                )
+            ]
+
+    def ask(
+        self,
+        question: str,
+        *,
+        method: str | None = None,
+        options: Mapping[str, str] | None = None,
+        corpora: Sequence[str] | None = None,
+        where: Where | None = None,
+        on_event: OnEvent | None = None,
+    ) -> Answer:
+        """Answer a question.
+
+        Args:
+            question: The question.
+            method: A way of answering; by default the first in the settings that retrieves.
+            options: Text by letter; none for an open question.
+            corpora: See `retrieve`.
+            where: See `retrieve`.
+            on_event: Called with each step when it is done, as JSON values: see `answering.watching.watched`.
+
+        Raises:
+            ConfigError: an argument is wrong.
+            NotFound: there is no such corpus.
+            MissingArtefact: something that the way of answering needs has not been materialised.
+            MogError: no reader can be reached.
+        """
+        _check([question])
+        how = self._way(method)
+        asked = roles.Asked.of(Question("question", question, "open", "test", options=dict(options or {})))
+        with self._using() as now:
+            retrieval = now.retrieval.among(self._allowed(now, corpora, where))
+
+            def told(step: str, what: dict[str, Any]) -> None:
+                if step == "passages":
+                    found = reading.with_documents(retrieval, what["passages"])
+                    what = {**what, "passages": [passage.to_json() for passage in found]}
+                on_event and on_event(step, what)
+
+            (row,) = answer(self._tools, retrieval, how, [asked], told if on_event else None)
+            auto = weights = None
+            if how.retrieval is not None:
+                auto = retrieval.chosen[0].name if how.retrieval.kind == AUTO else None
+                # The router gave no weights if the classifier chose to answer without retrieval.
+                if how.retrieval.routed and row.passages:
+                    (weights,) = reading.weights(retrieval.again([question]), how.retrieval)
+            given = [roles.Passage(**{**p, "spans": tuple(tuple(span) for span in p["spans"])}) for p in row.passages]
+            passages = reading.with_documents(retrieval, given)
+        parameters = self._tools.llm.parameters.told() if self.settings.answering.reader == "openai" else None
+        return Answer(
+            question,
+            row.answer,
+            row.failure,
+            how.name,
+            row.reader,
+            passages,
+            now.version,
+            auto,
+            weights,
+            parameters,
+            _details(row),
+        )
+
+    def _way(self, method: str | None) -> Combination:
+        if method:
+            how = combination(method, self.settings)
+            check_combination("method", how, self.settings)
+            return how
+        return next((how for how in combinations(self.settings) if how.retrieval), None) or combination(
+            "one-step", self.settings
+        )
+
+    def document(self, corpus: str, id: str) -> Document:
+        """A document as it is searched.
+
+        Raises:
+            NotFound: there is no such corpus or document.
+        """
+        _check_corpora([corpus], self.names, NotFound)
+        with self._using() as now:
+            opened = now.retrieval.corpora
+            position = opened.position.get((corpus, id))
+            if position is None:
+                raise NotFound(f"id: expected the id of a document of corpus {corpus}, got {id[:200]!r}")
+            row = reading.rows(opened, [position])[position]
+            source = noted(row["metadata"]).get("path")
+            return Document(
+                corpus,
+                id,
+                row["title"],
+                row["text"],
+                row["marks"],
+                source,
+                reading.own_metadata(row["metadata"]),
+                now.version,
+            )
+
+    def sentences(self, question: str, passage: Passage) -> list[tuple[int, int, float]]:
+        """How similar each sentence of a passage is to a question.
+
+        Returns:
+            Start and end of each sentence in `passage.text`, and the cosine of its vector and the question's, −1 to 1.
+        """
+        ends = sentence_ends(passage.text).tolist()
+        spans = [(start, end) for start, end in zip([0, *ends], ends, strict=False) if passage.text[start:end].strip()]
+        if not spans:
+            return []
+        vectors = self._tools.encoder.encode([question, *(passage.text[a:b] for a, b in spans)], keep=False)
+        similar = vectors[1:].astype(np.float32) @ vectors[0].astype(np.float32)
+        return [(start, end, float(value)) for (start, end), value in zip(spans, similar, strict=True)]
+
+    def _method(self, name: str) -> Method:
+        method = parse(name, self.settings)
+        if method.evaluation_only:
+            raise ConfigError(
+                f"method: expected a method that searches for questions without gold evidence, got {method.name!r}"
+            )
+        check_trained("method", method, self.settings)
+        return method
+
+    def _allowed(self, now: _Generation, corpora: Sequence[str] | None, where: Where | None) -> np.ndarray | None:
+        """The documents that passages may be of; None if all."""
+        allowed = None
+        if corpora is not None:
+            if isinstance(corpora, str):
+                raise ConfigError(f"corpora: expected a list of names, got {corpora!r}")
+            _check_corpora(corpora, self.names, NotFound)
+            numbers = [self.names.index(name) for name in corpora]
+            allowed = np.isin(now.retrieval.corpora.owners, numbers)
+        if where:
+            mask = now.fields.mask(where)
+            allowed = mask if allowed is None else allowed & mask
+        return allowed
+
+    @contextmanager
+    def _using(self) -> Iterator[_Generation]:
+        with self._alone:
+            now = self._current
+            now.users += 1
+        try:
+            yield now
+        finally:
+            with self._alone:
+                now.users -= 1
+                if now.retired and not now.users and now.snapshot is not None:
+                    now.snapshot.close()
+
+    def _retire(self, old: _Generation) -> None:
+        old.retired = True
+        if not old.users and old.snapshot is not None:
+            old.snapshot.close()
+
+    @cached_property
+    def _required(self) -> list[Place]:
+        return self._places([AUTO], ["method"])
+
+    @cached_property
+    def _others(self) -> list[Place]:
+        methods = [parse(name, self.settings) for name in default_methods(self.settings)]
+        named = [how.retrieval for how in combinations(self.settings) if how.retrieval is not None]
+        some = [m.name for m in (*methods, *named) if m.kind != AUTO and not m.evaluation_only]
+        models = [*MODELS.values()] if self.settings.trains_routers else []
+        known = set(self._required)
+        return [place for place in self._places(some, models) if place not in known]
+
+    def _places(self, methods: Sequence[str], shared: Sequence[str]) -> list[Place]:
+        found = needs([parse(name, self.settings) for name in methods], self.settings)
+        per_corpus = [(key, name) for name in self.names for key in found.per_corpus if not key.startswith(_ELSEWHERE)]
+        if AUTO in methods:
+            return [*per_corpus, *((key, None) for key in shared)]
+        return [*per_corpus, *((key, None) for key in dict.fromkeys((*shared, *found.shared)))]
+
+    def _opened(self, before: _Generation | None = None, patience: float = 30.0) -> _Generation:
+        """The artefacts as they are now, ready for questions."""
+        store = self._tools.store
+        if not self._keep:
+            return self._generation(None, store, "", None)
+        snapshot = take(store, self._required, self._others, patience)
+        try:
+            now = self._generation(snapshot, snapshot.store, snapshot.version, before)
+            self._warm(now)
+        except BaseException:
+            snapshot.close()
+            raise
+        return now
+
+    def _generation(
+        self, snapshot: Snapshot | None, store: Store, version: str, before: _Generation | None
+    ) -> _Generation:
+        retrieval = Retrieval.open(self._tools, store.read, self.names, keep=self._keep)
+        if before is not None and snapshot is not None and before.snapshot is not None:
+            same = _of_corpora(before.snapshot) == _of_corpora(snapshot)
+            held = before.retrieval.corpora.kept
+            if same and held is not None and retrieval.corpora.kept is not None:
+                retrieval.corpora.kept.update({key: value for key, value in held.items() if key not in _BY_PATH})
+        retrieval = replace(
+            retrieval,
+            # What people ask is not stored.
+            encode=partial(self._tools.encoder.encode, keep=False),
+            vector_store=None if self._keep else self._tools.qdrant,
+        )
+        return _Generation(snapshot, version, retrieval, Fields(retrieval.corpora))
+
+    def _warm(self, now: _Generation) -> None:
+        """Open what the usual question needs, so that the first is not slow."""
+        position = now.retrieval.corpora.position
+        retrieval = now.retrieval.again([next(iter(position))[1]])
+        method, _ = retrieval.chosen
+        found = retrieval.passages(method, None, self.settings.budget)
+        retrieval.reasons(method, found)
+        reading.passages(retrieval, found, 1, None)
+
+    def _follow(self, seconds: float) -> None:
+        """Take over new artefacts as they come."""
+        places, refused = [*self._required, *self._others], None
+        while not self._ended.wait(seconds):
+            before = self._current.snapshot
+            now = stamps(self._tools.store, places)
+            if before is None or now in (before.stamps, refused):
+                continue
+            # A run that has just replaced one of them replaces the next one soon.
+            if self._ended.wait(seconds / 2) or stamps(self._tools.store, places) != now:
+                continue
+            try:
+                fresh = self._opened(self._current, patience=0)
+            except Unsettled as error:
+                self.trouble = str(error)
+                continue
+            # Whatever is wrong with new artefacts, the old ones answer.
+            except Exception as error:
+                self.trouble, refused = f"{type(error).__name__}: {error}", now
+                _log.warning("new artefacts cannot be opened, the old ones are used: %s", self.trouble)
+                continue
+            with self._alone:
+                self._retire(self._current)
+                self._current, self.trouble = fresh, ""
+
+
+def _of_corpora(snapshot: Snapshot) -> dict[Place, Any]:
+    return {place: stamp for place, stamp in snapshot.stamps.items() if place[1] is not None}
+
+
+def _check(questions: Sequence[str], **limits: int | None) -> None:
+    if isinstance(questions, str):
+        raise ConfigError("questions: expected a list of questions, got one text")
+    for question in questions:
+        if not isinstance(question, str) or not question.strip():
+            raise ConfigError(f"question: expected a question, got {'white space' if question else repr(question)}")
+        if len(question) > LONGEST_QUESTION:
+            raise ConfigError(f"question: expected at most {LONGEST_QUESTION} characters, got {len(question)}")
+    for name, value in limits.items():
+        if value is not None and (isinstance(value, bool) or not isinstance(value, int) or value < 1):
+            raise ConfigError(f"{name}: expected an integer of at least 1, got {value!r}")
+
+
+def _check_corpora(names: Sequence[str], known: Sequence[str], kind: type[MogError]) -> None:
+    for name in names:
+        if name not in known:
+            raise kind(f"corpora: expected names of corpora ({', '.join(known)}), got {name!r}")
+    if not names:
+        raise ConfigError(f"corpora: expected at least one of {', '.join(known)}, got none")
+
+
+def _details(row: AnswerRow) -> dict[str, Any]:
+    left_out = ("question", "answer", "failure", "method", "reader", "passages")
+    return {key: value for key, value in asdict(row).items() if key not in left_out}

@@ -1,0 +1,109 @@
+"""From what a retrieval found to what callers get: passages with what is known of their documents."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from mog_assets.answering import roles
+from mog_assets.answering.retrieve import texts
+from mog_assets.corpus.marks import Mark, headings_at, page_at
+from mog_assets.ranking.retrieve import Retrieval
+from mog_assets.retrieval.corpora import Corpora
+from mog_assets.retrieval.methods import Method, Passages
+from mog_assets.retrieval.where import noted
+from mog_assets.routing.families import families
+from mog_assets.serving.results import Passage, Span
+
+
+def rows(opened: Corpora, positions: Sequence[int]) -> dict[int, dict[str, Any]]:
+    """Title, text, metadata and marks of documents."""
+    found = opened.rows(positions, ("title", "text", "metadata", "marks"))
+    for row in found.values():
+        row["metadata"] = json.loads(row["metadata"])
+        row["marks"] = tuple(Mark(**mark) for mark in row.get("marks") or ())
+    return found
+
+
+def own_metadata(metadata: Any) -> dict[str, Any]:
+    """The document's own metadata, without what reading noted."""
+    if not isinstance(metadata, dict):
+        return {"metadata": metadata}
+    return {key: value for key, value in metadata.items() if key != "mog"}
+
+
+def passages(retrieval: Retrieval, found: Passages, questions: int, why: Sequence[str] | None) -> list[list[Passage]]:
+    """The passages of every question, with what is known of their documents."""
+    result = []
+    first = np.searchsorted(found.question, np.arange(questions + 1))
+    for number, own in enumerate(texts(retrieval.corpora, found, questions)):
+        _, rows = np.unique(found.rank[first[number] : first[number + 1]], return_index=True)
+        made = with_documents(retrieval, own)
+        result.append(
+            [
+                replace(p, score=float(found.score[row]), why="" if why is None else why[row])
+                for p, row in zip(made, (rows + first[number]).tolist(), strict=True)
+            ]
+        )
+    return result
+
+
+def with_documents(retrieval: Retrieval, found: Sequence[roles.Passage]) -> list[Passage]:
+    """Passages for callers; their scores are 0."""
+    opened = retrieval.corpora
+    held = rows(opened, [opened.position[p.corpus, p.doc] for p in found])
+    result = []
+    for passage in found:
+        row = held[opened.position[passage.corpus, passage.doc]]
+        start = passage.spans[0][2] if passage.spans else 0
+        result.append(
+            Passage(
+                passage.text,
+                passage.title,
+                passage.corpus,
+                passage.doc,
+                tuple(Span(*span) for span in passage.spans),
+                page_at(row["marks"], start),
+                headings_at(row["marks"], start),
+                noted(row["metadata"]).get("path"),
+                own_metadata(row["metadata"]),
+                0.0,
+                passage.level,
+            )
+        )
+    return result
+
+
+def nothing(method: Method, given: dict[str, float] | None, filtered: bool) -> str:
+    """The reason why a method found no passage."""
+    if filtered:
+        return "No passage of the corpora and documents that were asked for."
+    if given is not None and not any(given.values()):
+        return f"No passage: the router gives every {'hop' if method.graph else 'level'} weight 0."
+    if method.retriever == "bm25":
+        return "No passage has a word in common with the question."
+    return "No passage: there are no vectors to compare the question with."
+
+
+def weights(retrieval: Retrieval, method: Method) -> list[dict[str, float] | None]:
+    """The weight of each granularity by name, per question; None if no router weighs them."""
+    if not method.routed:
+        return [None] * len(retrieval.queries)
+    (family,) = (family for family in families(retrieval.corpora.settings) if family.kind == method.kind)
+    outputs = retrieval.weights(method.kind)
+    return [{name: float(weight) for name, weight in zip(family.names, row, strict=True)} for row in outputs]
+
+
+def topics(retrieval: Retrieval, method: Method, k: int) -> list[dict[str, Any] | None]:
+    """The topic of each question, see `Retrieved.topic`; None if the method does not use topics."""
+    if not method.topics:
+        return [None] * len(retrieval.queries)
+    labels, fell_back = retrieval.topic_model.labels, retrieval.fell_back(method, k)
+    return [
+        {"topic": int(topic), "label": labels[int(topic)], "probability": float(p), "all topics": bool(fell)}
+        for topic, p, fell in zip(*retrieval.topics, fell_back, strict=True)
+    ]

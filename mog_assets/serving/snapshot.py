@@ -1,0 +1,172 @@
+"""Artefacts that stay as they are while a run makes new ones: hard links to their files, in a folder of their own.
+
+A run replaces one artefact after another, and removes files that the new ones do not name. Whoever answers questions
+meanwhile must see the artefacts of a corpus all old or all new: those that were made from each other.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import re
+import shutil
+import socket
+import time
+from collections.abc import Iterable
+from dataclasses import dataclass
+from itertools import count
+from pathlib import Path
+
+from resources.errors import MogError
+from resources.files import make_folder
+from resources.manifest import MANIFEST, digest
+from resources.store import Artefact, Store, alive, label
+
+Place = tuple[str, str | None]
+"""An asset and a corpus, None for an asset of all corpora."""
+
+_NUMBER = count()
+_FOLDER = "snapshots"
+# A run that moves artefacts right now moves the next one soon; how long to wait for those that belong together.
+_PATIENCE = 30.0
+_AGAIN = 0.2
+# What a file system without hard links answers.
+_NO_LINKS = (errno.EXDEV, errno.EPERM, errno.EOPNOTSUPP, errno.ENOSYS, errno.EMLINK)
+
+
+class Unsettled(MogError):
+    """Artefacts of a corpus do not belong together: a run is moving them, or was stopped while it did."""
+
+
+@dataclass(frozen=True)
+class Snapshot:
+    """Artefacts of one moment.
+
+    Attributes:
+        store: Holds them.
+        version: A digest of their versions.
+        stamps: The state of the manifests that they were taken from; see `stamps`.
+    """
+
+    store: Store
+    version: str
+    stamps: dict[Place, tuple[int, ...] | None]
+
+    def read(self, asset: str, partition: str | None = None) -> Artefact:
+        """An artefact, as `Store.read`."""
+        return self.store.read(asset, partition)
+
+    def close(self) -> None:
+        """Remove it; files that are mapped stay readable."""
+        shutil.rmtree(self.store.home, ignore_errors=True)
+
+
+def stamps(store: Store, places: Iterable[Place]) -> dict[Place, tuple[int, ...] | None]:
+    """The state of the manifests of some artefacts; equal as long as none was replaced. None for one that is not there.
+
+    Looks at one file an artefact.
+    """
+
+    def state(place: Place) -> tuple[int, ...] | None:
+        try:
+            found = (store.folder(*place) / MANIFEST).stat()
+        except OSError:
+            return None
+        return found.st_ino, found.st_mtime_ns, found.st_size
+
+    return {place: state(place) for place in places}
+
+
+def take(
+    store: Store, required: Iterable[Place], others: Iterable[Place] = (), patience: float = _PATIENCE
+) -> Snapshot:
+    """Take the artefacts as they are now.
+
+    Args:
+        store: Holds the artefacts that runs replace.
+        required: Artefacts that must be there.
+        others: Artefacts that are taken if they are there and belong to the required ones.
+        patience: Seconds to wait while a run moves artefacts.
+
+    Raises:
+        MissingArtefact: a required one has not been materialised.
+        Unsettled: those of a corpus still do not belong together after `patience` seconds.
+        MogError: the folder cannot be written.
+    """
+    required, others = list(required), list(others)
+    sweep(store.home)
+    until = time.monotonic() + patience
+    while True:
+        try:
+            return _take(store, required, others)
+        except (Unsettled, FileNotFoundError) as error:
+            if time.monotonic() > until:
+                if isinstance(error, Unsettled):
+                    raise
+                raise Unsettled(f"artefacts are replaced faster than they can be opened ({error})") from error
+        time.sleep(_AGAIN)
+
+
+def _take(store: Store, required: list[Place], others: list[Place]) -> Snapshot:
+    # Before they are read: what is replaced from now on is seen as a change.
+    before = stamps(store, [*required, *others])
+    found: dict[Place, Artefact] = {place: store.read(*place) for place in required}
+    if fault := _mismatch(found):
+        raise Unsettled(f"{fault}: a run is replacing them, or was stopped while it did; wait for it, or run `mog run`")
+    for place in others:
+        artefact = store.find(*place)
+        # What is out of date is not there: it may name pieces that are gone.
+        if artefact is not None and not _mismatch({**found, place: artefact}, [place]):
+            found[place] = artefact
+    folder = store.home / _FOLDER / f"{socket.gethostname()}-{os.getpid()}-{next(_NUMBER)}"
+    shutil.rmtree(folder, ignore_errors=True)
+    try:
+        for place, artefact in found.items():
+            _link(artefact, Store(folder).folder(*place), store.home)
+        if stamps(store, found) != {place: before[place] for place in found}:
+            raise FileNotFoundError("an artefact was replaced meanwhile")
+    except BaseException:
+        shutil.rmtree(folder, ignore_errors=True)
+        raise
+    version = digest({label(*place): artefact.manifest.version for place, artefact in found.items()})[:12]
+    return Snapshot(Store(folder), version, before)
+
+
+def _mismatch(found: dict[Place, Artefact], of: Iterable[Place] | None = None) -> str | None:
+    """What was made from an artefact that is no longer there, in words; None if all belong together.
+
+    Models need not be of the last documents: they are trained again when there is time.
+    """
+    versions = {label(*place): artefact.manifest.version for place, artefact in found.items()}
+    for place in of or found:
+        asset, partition = place
+        if partition is None and asset != "question_set_graph":
+            continue
+        for source, version in found[place].manifest.inputs.items():
+            if source in versions and versions[source] != version:
+                return f"{label(*place)} was made from another version of {source}"
+    return None
+
+
+def _link(artefact: Artefact, folder: Path, home: Path) -> None:
+    make_folder(folder, home)
+    # The manifest last, as in the store itself.
+    for name in [*(entry["file"] for _, entry in artefact.manifest.entries()), MANIFEST]:
+        source, target = artefact.folder / name, folder / name
+        try:
+            os.link(source, target)
+        except FileExistsError:
+            continue
+        except OSError as error:
+            if error.errno not in _NO_LINKS:
+                raise
+            shutil.copy2(source, target)
+
+
+def sweep(home: Path) -> None:
+    """Remove what processes of this machine that have ended left."""
+    own = re.escape(socket.gethostname())
+    for folder in (home / _FOLDER).glob("*"):
+        match = re.fullmatch(own + r"-(\d+)-\d+", folder.name)
+        if match and not alive(int(match[1])):
+            shutil.rmtree(folder, ignore_errors=True)
