@@ -1,3 +1,21 @@
 """Dagster assets that build retrieval with a granularity chosen per query from document collections."""
 
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from mog_assets.automation import definitions as definitions
+
 __version__ = "0.1.0"
+# Module of each name that is imported on first use: `import mog_assets` alone imports neither Dagster nor a model.
+_LAZY = {"definitions": "mog_assets.automation"}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _LAZY:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(_LAZY[name]), name)
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *_LAZY})
