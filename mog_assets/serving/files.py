@@ -73,10 +73,10 @@ def source(project: Any, corpus: str, id: str) -> FileResponse:
 def _inside(folder: str, name: str) -> str | None:
     """The real path of a regular file, if it is below the folder and no link leads out of it."""
     root = os.path.realpath(folder)
-    path = os.path.realpath(os.path.join(root, name))
     try:
-        if os.path.commonpath([root, path]) != root or not stat.S_ISREG(os.stat(path).st_mode):
-            return None
+        path = os.path.realpath(os.path.join(root, name))
+        inside = os.path.commonpath([root, path]) == root and stat.S_ISREG(os.stat(path).st_mode)
+    # Nothing there, or not a name that a file can have.
     except (OSError, ValueError):
         return None
-    return path if path != root else None
+    return path if inside and path != root else None
