@@ -2,6 +2,8 @@
 
 import json
 import re
+import shlex
+import shutil
 import signal
 import socket
 import subprocess
@@ -9,7 +11,9 @@ import threading
 import time
 
 import pytest
+from conftest import ROOT
 from served import END_SECONDS, Served, command, environment, received
+from test_docs import blocks, matches
 
 QUESTION = "How deep should garlic cloves be planted?"
 BODY_SECONDS, MOST_BYTES, MOST_CHARS = 2, 20_000, 500
@@ -21,6 +25,15 @@ def served(sample_project, tmp_path_factory):
     started = Served(sample_project.config, tmp_path_factory.mktemp("serve"), *limits)
     yield started
     started.end()
+
+
+def curls():
+    """Every call of the page on this server, and what the page shows of its output."""
+    for body in blocks(ROOT / "docs" / "http.md", "console"):
+        for part in re.split(r"^\$ ", body, flags=re.MULTILINE)[1:]:
+            line, _, shown = part.partition("\n")
+            if line.startswith("curl "):
+                yield line, shown.strip()
 
 
 def events(data):
@@ -272,6 +285,16 @@ def test_a_connection_is_used_again(served):
 def test_what_is_not_http_is_turned_away(served, text):
     with served.socket(text) as opened:
         assert received(opened)[0].startswith((b"HTTP/1.1 400", b"HTTP/1.1 421"))
+
+
+@pytest.mark.parametrize("line, shown", list(curls()), ids=lambda text: text.split("/", 3)[-1][:16])
+def test_what_the_page_shows_is_what_curl_prints(served, line, shown):
+    if shutil.which("curl") is None:
+        pytest.skip("curl is not installed")
+    words = [word.replace("http://127.0.0.1:8080", served.url) for word in shlex.split(line)]
+    printed = subprocess.run(words, capture_output=True, text=True, timeout=60, check=True).stdout
+    # This server has a lower limit than the default that the page shows.
+    assert matches(shown, printed.replace("at most 50,", "at most 200,")), printed
 
 
 def test_it_finishes_what_runs_on_sigterm_and_ends_with_0(served):
