@@ -640,14 +640,15 @@ def test_a_file_that_takes_too_long_costs_that_file(folder, sabotaged, code):
     assert found.reasons == {"b.pdf": "expected to be parsed in 1 s (max_seconds): stopped"}
 
 
-def test_a_process_killed_from_outside_costs_nothing(folder, sabotaged, starts):
+def test_a_process_killed_from_outside_costs_nothing(folder, sabotaged, starts, tmp_path):
     three(folder)
-    sabotaged("b.pdf", "import time; time.sleep(3)")
+    parsing = tmp_path / "parsing"
+    seen = f"import time, pathlib; seen = pathlib.Path({str(parsing)!r})"
+    sabotaged("b.pdf", f"{seen}; seen.exists() or (seen.touch(), time.sleep(60))")
 
     def kill():
-        while not starts:
+        while not parsing.exists():
             time.sleep(0.01)
-        time.sleep(1.5)
         os.kill(starts[0].pid, signal.SIGKILL)
 
     thread = threading.Thread(target=kill)
@@ -663,6 +664,61 @@ def test_the_process_imports_neither_torch_nor_dagster(folder, sabotaged):
     heavy = ("torch", "dagster", "pyarrow", "numpy", "pydantic")
     sabotaged("c.docx", f"import sys; raise ValueError(' '.join(m for m in {heavy} if m in sys.modules) or 'none')")
     assert reading_of(folder).reasons == {"c.docx": "none"}
+
+
+def test_the_process_is_given_no_secrets(folder, sabotaged, monkeypatch):
+    three(folder)
+    monkeypatch.setenv("OPENAI_API_KEY", "secret")
+    sabotaged("c.docx", "import os; raise ValueError(os.environ.get('OPENAI_API_KEY', 'none'))")
+    assert reading_of(folder).reasons == {"c.docx": "none"}
+
+
+def test_a_library_that_is_missing_is_no_fault_of_the_file(folder, sabotaged):
+    three(folder)
+    sabotaged("c.docx", "import nothing_of_this_name")
+    with pytest.raises(MogError, match=r"c\.docx: the parser cannot be used: No module named"):
+        reading_of(folder)
+
+
+def test_a_process_that_does_not_start_is_said(folder, monkeypatch):
+    three(folder)
+    monkeypatch.setattr(worker, "_CODE", "raise SystemExit(7)")
+    with pytest.raises(MogError, match="the process that parses files did not start .exit status 7"):
+        reading_of(folder)
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        b"[]",
+        b"{",
+        b'{"bytes": 1}',
+        b'{"bytes": 1000000000}',
+        b'{"title": 1, "marks": [], "bytes": 0, "metadata": {}, "notes": {}}',
+        b'{"title": "", "marks": [[1, "page", 0, "1"]], "bytes": 0, "metadata": {}, "notes": {}}',
+        b'{"title": "", "marks": [[0, "page", 0, "x"]], "bytes": 0, "metadata": {}, "notes": {}}',
+    ],
+)
+def test_nothing_that_the_process_answers_is_taken_on_trust(folder, sabotaged, answer):
+    three(folder)
+    sent = len(answer).to_bytes(8, "big") + answer
+    sabotaged("b.pdf", f"import os; os.write(0, {sent!r}); os._exit(0)")
+    found = reading_of(folder)
+    assert list(found.reasons) == ["b.pdf"] and "the parser crashed" in found.reasons["b.pdf"]
+    assert set(found.documents) == {"good.txt", "a.pdf", "c.docx"}
+
+
+def test_text_of_many_bytes_is_recorded_and_the_next_file_is_read(folder):
+    fill(folder, a_epub=zipped(epub_parts(one="<p>" + "\u00e9" * 60_000 + "</p>")), b_epub=epub_file())
+    found = reading_of(folder, limit=100_000)
+    assert "expected at most 100000 bytes of text (max_document_mb), got 120000" in found.reasons["a.epub"]
+    assert "b.epub" in found.documents
+
+
+def test_the_least_memory_suffices_for_small_files(folder):
+    three(folder)
+    fill(folder, d_pptx=pptx_file(), e_epub=epub_file())
+    assert reading_of(folder, Limits(memory_bytes=256_000_000)).reasons == {}
 
 
 def test_a_process_whose_parent_is_gone_ends(folder):

@@ -27,6 +27,11 @@ def read(name: str, content: bytes, limits: dict[str, Any]) -> Parsed:
     """
     file = PurePosixPath(name)
     suffix, most = file.suffix.lower(), limits["text_bytes"]
+    parts = {}
+    if suffix != ".pdf":
+        from mog_assets.corpus.archives import unpack
+
+        parts = unpack(content, suffix, limits["unpacked_bytes"])
     if limits["reader"] == "docling" and suffix != ".epub":
         from mog_assets.corpus.layout import read_docling
 
@@ -35,9 +40,6 @@ def read(name: str, content: bytes, limits: dict[str, Any]) -> Parsed:
         from mog_assets.corpus.pdf import read_pdf
 
         return read_pdf(content, file.stem, most)
-    from mog_assets.corpus.archives import unpack
-
-    parts = unpack(content, suffix, limits["unpacked_bytes"])
     if suffix == ".epub":
         from mog_assets.corpus.epub import read_epub
 
@@ -53,6 +55,8 @@ def _answer(name: str, content: bytes, limits: dict[str, Any]) -> tuple[dict[str
         parsed = read(name, content, limits)
     except MemoryError:
         return {"memory": True}, b""
+    except ImportError as error:
+        return {"fault": str(error)}, b""
     except ValueError as error:
         return {"reason": str(error)[:500] or type(error).__name__}, b""
     except Exception as error:  # Libraries raise errors of all kinds for damaged files.
@@ -63,12 +67,14 @@ def _answer(name: str, content: bytes, limits: dict[str, Any]) -> tuple[dict[str
         told = re.sub(r"<[^<>]* at 0x[0-9a-f]+>", "…", str(error))
         return {"reason": f"damaged: expected a readable {kind} file, got {type(error).__name__}: {told}"[:500]}, b""
     text = parsed.text.encode("utf-8", "surrogatepass")
+    if len(text) > (most := limits["text_bytes"]):
+        return {"reason": f"expected at most {most} bytes of text (max_document_mb), got {len(text)}: not read"}, b""
     rest = {"metadata": parsed.metadata, "notes": parsed.notes}
     return {"title": parsed.title, "marks": parsed.marks[:MOST_MARKS], "bytes": len(text), **rest}, text
 
 
 def serve(stream: BinaryIO, connection: socket.socket, limits: dict[str, Any]) -> None:
-    """Parse the files that arrive until there are no more, or until one exhausts the memory."""
+    """Parse the files that arrive, until one exhausts the memory or needs a library that cannot be imported."""
     while request := stream.readline():
         asked = json.loads(request)
         # If the other side is gone, nobody stops this process.
@@ -78,7 +84,7 @@ def serve(stream: BinaryIO, connection: socket.socket, limits: dict[str, Any]) -
         encoded = json.dumps(header).encode()
         connection.sendall(len(encoded).to_bytes(8, "big") + encoded)
         connection.sendall(text)
-        if "memory" in header:
+        if header.keys() & {"memory", "fault"}:
             return
 
 

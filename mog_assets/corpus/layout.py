@@ -2,9 +2,19 @@
 
 from __future__ import annotations
 
+from functools import cache
 from io import BytesIO
+from typing import Any
 
 from mog_assets.corpus.marks import Draft, Kind, Parsed, clean
+
+
+@cache
+def _converter() -> Any:
+    # It keeps the models that it loads.
+    from docling.document_converter import DocumentConverter
+
+    return DocumentConverter()
 
 
 def read_docling(content: bytes, name: str, fallback: str, limit: int) -> Parsed:
@@ -20,9 +30,9 @@ def read_docling(content: bytes, name: str, fallback: str, limit: int) -> Parsed
         ValueError: the text is too long.
     """
     from docling.datamodel.base_models import DocumentStream
-    from docling.document_converter import DocumentConverter
 
-    document = DocumentConverter().convert(DocumentStream(name=name, stream=BytesIO(content))).document
+    converted = _converter().convert(DocumentStream(name=name, stream=BytesIO(content)))
+    document = converted.document
     draft, title, page = Draft(limit), "", 0
     kind: Kind = "slide" if name.lower().endswith(".pptx") else "page"
     for item, _ in document.iterate_items():
@@ -36,4 +46,5 @@ def read_docling(content: bytes, name: str, fallback: str, limit: int) -> Parsed
             title = title or text
         depth = 1 if label == "title" else item.level if label == "section_header" else 0
         draft.add(clean(text).strip(), depth=depth)
-    return draft.parsed(title, fallback)
+    status = converted.status.value
+    return draft.parsed(title, fallback, {} if status == "success" else {"docling": status})

@@ -24,12 +24,21 @@ _COLUMN = 36
 _SHORT = 12
 
 
+class _Box(NamedTuple):
+    """Where a line is, in points: its ends, its baseline (up is more) and its height."""
+
+    left: float
+    right: float
+    base: float
+    height: float
+
+
 class _Line(NamedTuple):
-    """A line of a page and its box in points; the box is None if it has none."""
+    """A line of a page, whether a hyphen ends it, and its box; None if it has none."""
 
     text: str
     hyphen: bool
-    box: tuple[float, float, float, float] | None
+    box: _Box | None
 
 
 def read_pdf(content: bytes, fallback: str, limit: int) -> Parsed:
@@ -90,10 +99,11 @@ def _outline(pdf: pdfium.PdfDocument) -> dict[int, list[tuple[int, str]]]:
 
 
 def _headings(text: str, bookmarks: list[tuple[int, str]]) -> list[Mark]:
-    """The bookmarks of a page: where their title stands on it, or else at its start or the one before."""
+    """The bookmarks of a page: at the line of their title, numbered or not; without one at the start of the page."""
     marks, offset = [], 0
     for depth, title in bookmarks:
-        offset = max(offset, text.find(title, offset))
+        if found := re.compile(rf"^.{{0,12}}?{re.escape(title)}$", re.MULTILINE).search(text, offset):
+            offset = found.start()
         marks.append(heading(offset, depth, title))
     return marks
 
@@ -132,13 +142,18 @@ def _lines(page: pdfium.PdfTextPage) -> list[_Line]:
     return lines
 
 
-def _box(page: pdfium.PdfTextPage, first: int, last: int) -> tuple[float, float, float, float] | None:
+def _box(page: pdfium.PdfTextPage, first: int, last: int) -> _Box | None:
+    start = raw.FPDFText_GetCharIndexFromTextIndex(page, first)
+    x, y = ctypes.c_double(), ctypes.c_double()
     try:
-        left, bottom, _, top = page.get_charbox(raw.FPDFText_GetCharIndexFromTextIndex(page, first), loose=True)
+        left, bottom, _, top = page.get_charbox(start, loose=True)
         _, _, right, _ = page.get_charbox(raw.FPDFText_GetCharIndexFromTextIndex(page, last), loose=True)
     except pdfium.PdfiumError:
         return None
-    return left, bottom, right, top
+    # Not the lower edge, which differs between fonts.
+    if not raw.FPDFText_GetCharOrigin(page, start, x, y):
+        return None
+    return _Box(left, right, y.value, top - bottom)
 
 
 def _paragraphs(lines: list[_Line]) -> str:
@@ -146,12 +161,12 @@ def _paragraphs(lines: list[_Line]) -> str:
     rights: dict[int, float] = {}
     pitches = []
     for line, below in zip(lines, lines[1:], strict=False):
-        if line.box and below.box and line.box[1] > below.box[1]:
-            pitches.append(line.box[1] - below.box[1])
+        if line.box and below.box and line.box.base > below.box.base:
+            pitches.append(line.box.base - below.box.base)
     for line in lines:
         if line.box:
-            column = round(line.box[0] / _COLUMN)
-            rights[column] = max(rights.get(column, 0.0), line.box[2])
+            column = round(line.box.left / _COLUMN)
+            rights[column] = max(rights.get(column, 0.0), line.box.right)
     pitch = median(pitches) if pitches else 0.0
     pieces: list[str] = []
     for number, line in enumerate(lines):
@@ -174,20 +189,20 @@ def _join(above: _Line, line: _Line, pitch: float, rights: dict[int, float]) -> 
         return ""
     if not above.box or not line.box:
         return "\n"
-    heights = above.box[3] - above.box[1], line.box[3] - line.box[1]
-    height, apart = max(heights), above.box[1] - line.box[1]
+    heights = above.box.height, line.box.height
+    height, apart = max(heights), above.box.base - line.box.base
     if apart <= 0:
         return "\n"
     if min(heights) < 0.85 * height or apart > 1.25 * pitch or apart > 2.2 * height:
         return "\n\n"
-    indented = line.box[0] - above.box[0]
+    indented = line.box.left - above.box.left
     # A line as short as a heading may be one.
-    short = above.box[2] - above.box[0] < _SHORT * height
+    short = above.box.right - above.box.left < _SHORT * height
     if short or _ITEM.match(line.text) or apart > 1.7 * height or not -4 * height < indented < 0.5 * height:
         return "\n"
-    column = round(line.box[0] / _COLUMN)
+    column = round(line.box.left / _COLUMN)
     right = max(rights.get(near, 0.0) for near in (column - 1, column, column + 1))
     # In a paragraph the first word of a line did not fit on the line above.
-    letter = (line.box[2] - line.box[0]) / max(len(line.text), 1)
+    letter = (line.box.right - line.box.left) / max(len(line.text), 1)
     word = letter * (len(line.text.split(None, 1)[0]) + 1)
-    return " " if above.box[2] + 1.15 * word >= right else "\n"
+    return " " if above.box.right + 1.15 * word >= right else "\n"

@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Iterator
 from typing import Any, BinaryIO, NamedTuple
 
-from mog_assets.corpus.formats import decode
+from mog_assets.corpus.formats import decode, other_encoding
 
 _DELIMITERS = ",;\t|"
 # Of a file: what its encoding and delimiter are told by.
@@ -78,7 +78,7 @@ def read_rows(stream: BinaryIO, name: str, limit: int) -> Iterator[Row | Wrong]:
     if len(sample) == _SAMPLE_BYTES:
         # A character may be cut in two.
         sample = sample[: sample.rfind(b"\n") + 1] or sample
-    encoding = decode(sample)[1]
+    encoding = other_encoding(sample) or decode(sample)[1]
     stream.seek(0)
     text = io.TextIOWrapper(stream, "utf-8-sig" if encoding == "utf-8" else encoding, newline="")
     try:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import re
 import signal
 import socket
 import subprocess
@@ -19,11 +20,13 @@ from types import TracebackType
 from typing import Any, NamedTuple, get_args
 
 from mog_assets.corpus.marks import MOST_MARKS, Kind, Mark, Parsed
+from resources.errors import MogError
 
 # Kinds of files that are parsed here.
 PARSED = (".pdf", ".docx", ".pptx", ".epub")
 
 _CODE = "import sys; sys.path[:] = sys.argv[2:]; from mog_assets.corpus.child import main; main(sys.argv[1])"
+_SECRET = re.compile("KEY|TOKEN|SECRET|PASSW|CREDENTIAL")
 # Bytes of an answer apart from the text: title, metadata and marks.
 _LONGEST_HEADER = 100_000_000
 # Seconds that a process may take to start.
@@ -44,7 +47,11 @@ class Unsettled(ValueError):
 
 
 class _Ended(Exception):
-    """The process ended."""
+    """The process ended, or gave an answer that makes no sense."""
+
+
+class _Fault(Exception):
+    """The process cannot parse this format at all."""
 
 
 class Parser:
@@ -61,6 +68,7 @@ class Parser:
         self._process: subprocess.Popen[bytes] | None = None
         self._socket: socket.socket | None = None
         self._deadline = 0.0
+        self._ending = ""
 
     def __enter__(self) -> Parser:
         return self
@@ -79,6 +87,7 @@ class Parser:
 
         Raises:
             ValueError: it cannot be parsed; the message is the reason. `Unsettled` if another attempt may succeed.
+            MogError: no file of this format can be parsed here.
         """
         for attempt in range(2):
             fresh = self._process is None
@@ -88,9 +97,11 @@ class Parser:
             except TimeoutError:
                 self._stop()
                 raise Unsettled(f"expected to be parsed in {self._limits.seconds:g} s (max_seconds): stopped") from None
-            except (_Ended, OSError, MemoryError) as error:
+            except (_Ended, _Fault, OSError, MemoryError) as error:
                 self._stop(wait=True)
                 if fresh or attempt:
+                    if isinstance(error, _Fault):
+                        raise MogError(f"{name}: the parser cannot be used: {error}") from None
                     if isinstance(error, MemoryError):
                         most = self._limits.memory_bytes / 1e6
                         raise ValueError(f"expected to need at most {most:g} MB to be parsed (max_memory_mb)") from None
@@ -108,11 +119,22 @@ class Parser:
                 stdin=theirs.fileno(),
                 stdout=subprocess.DEVNULL,
                 stderr=subprocess.DEVNULL,
+                env=self._environment(),
             )
         self._deadline = time.monotonic() + _START_SECONDS
         # The time of a file does not include the start.
-        if self._receive(1) != b"+":
-            raise _Ended
+        try:
+            self._receive(1)
+        except (_Ended, OSError):
+            self._stop(wait=True)
+            raise MogError(
+                f"the process that parses files did not start ({self._ending}): max_memory_mb may be too small"
+            ) from None
+
+    def _environment(self) -> dict[str, str]:
+        # docling may need a token to load its models; who only parses needs none.
+        known = self._limits.reader == "docling"
+        return {name: value for name, value in os.environ.items() if known or not _SECRET.search(name.upper())}
 
     def _stop(self, wait: bool = False) -> None:
         if self._socket is not None:
@@ -139,15 +161,20 @@ class Parser:
         size = int.from_bytes(self._receive(8), "big")
         if size > _LONGEST_HEADER:
             raise _Ended
-        answer = json.loads(self._receive(size))
+        try:
+            return self._answer(json.loads(self._receive(size)))
+        except (KeyError, TypeError, AttributeError, RecursionError, json.JSONDecodeError, UnicodeDecodeError):
+            raise _Ended from None
+
+    def _answer(self, answer: dict[str, Any]) -> Parsed:
         if answer.get("memory"):
             raise MemoryError
+        if answer.get("fault"):
+            raise _Fault(str(answer["fault"]))
         if answer.get("reason"):
             raise ValueError(str(answer["reason"]))
-        if answer["bytes"] > self._text_bytes:
-            raise ValueError(
-                f"expected at most {self._text_bytes} bytes of text (max_document_mb), got {answer['bytes']}: not read"
-            )
+        if not 0 <= answer["bytes"] <= self._text_bytes:
+            raise _Ended
         text = self._receive(answer["bytes"]).decode("utf-8", "surrogatepass")
         return _checked(answer, text)
 
@@ -178,7 +205,7 @@ def _checked(answer: dict[str, Any], text: str) -> Parsed:
         and all(m.kind == "heading" or (m.text.isascii() and m.text.isdigit()) for m in marks)
     )
     if not sound:
-        raise ValueError("the parser gave marks that do not fit the text")
+        raise _Ended
     return Parsed(title, text, marks, metadata, notes)
 
 
