@@ -94,13 +94,28 @@ RetrieverName = Literal["bm25", "dense", "hybrid"]
 
 
 class CorpusSettings(SettingsModel):
-    """The source of one corpus: a `.jsonl[.gz]` file or a folder of documents.
+    """The source of one corpus: a `.jsonl[.gz]`, `.csv` or `.tsv` file, or a folder of documents.
 
-    A document (a file, or a line of a `.jsonl` file) larger than `max_document_mb` megabytes is skipped.
+    A document (a file, a line of a `.jsonl` file, or a row of a table) over `max_document_mb` megabytes is skipped.
+    So is a PDF, Word, PowerPoint or EPUB file that needs more than `max_seconds` or `max_memory_mb` to be parsed, or
+    that unpacks to more than `max_unpacked_mb`. The reader `docling`, whose models need more, has other defaults.
     """
 
     path: Place
     max_document_mb: float = Field(20, gt=0, le=1e6)
+    reader: Literal["plain", "docling"] = "plain"
+    # 600 if the reader is docling.
+    max_seconds: float = Field(60, gt=0, le=1e6)
+    # 16384 if the reader is docling.
+    max_memory_mb: float = Field(2048, ge=256, le=1e7)
+    max_unpacked_mb: float = Field(200, gt=0, le=1e6)
+
+    @model_validator(mode="before")
+    @classmethod
+    def _roomy(cls, value: Any) -> Any:
+        if isinstance(value, dict) and value.get("reader") == "docling":
+            return {"max_seconds": 600, "max_memory_mb": 16_384, **value}
+        return value
 
     @property
     def max_document_bytes(self) -> int:
