@@ -5,6 +5,7 @@ import io
 import json
 import os
 import signal
+import sys
 import threading
 import time
 import zipfile
@@ -17,7 +18,7 @@ from docx.oxml import parse_xml
 from PIL import Image
 
 from mog_assets import config
-from mog_assets.corpus import worker
+from mog_assets.corpus import layout, worker
 from mog_assets.corpus.documents import load_documents, make_document, read_corpus, shifted, write_documents
 from mog_assets.corpus.marks import Mark, headings_at, page_at
 from mog_assets.corpus.markup import read_text
@@ -415,6 +416,17 @@ def test_tables_made_to_break_a_parser_are_rows(folder):
     assert "malformed row" in found.reasons["quote.csv:2"]
 
 
+def test_large_tables_are_read_in_any_encoding_that_is_certain(folder):
+    pad = " und dem Moor" * 10
+    rows = "id,text\n" + "".join(f"{n},Höhe {n} über dem Weiher{pad}\n" for n in range(9_000))
+    for name, encoding in (("a", "utf-8"), ("b", "utf-16")):
+        (folder / f"{name}.csv").write_bytes(rows.replace("\n", f"\n{name}").removesuffix(name).encode(encoding))
+    found = reading_of(folder)
+    assert found.reasons == {}
+    assert len(found.documents) == 18_001
+    assert found.documents["b8999"].text == f"Höhe 8999 über dem Weiher{pad}"
+
+
 def test_table_is_a_corpus_of_its_own(tmp_path):
     fill(tmp_path, a_csv="id,text\n1,One.\n")
     assert [d.id for d in read_corpus(tmp_path / "a.csv").documents] == ["1"]
@@ -766,6 +778,43 @@ def test_docling_that_is_not_installed_is_named(folder, monkeypatch):
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
     with pytest.raises(MogError, match=r"reader: docling needs .* pip install 'mog-assets\[docling\]'"):
         read_corpus(folder, limits=Limits(reader="docling"))
+
+
+def test_what_docling_finds_becomes_text_and_marks(monkeypatch):
+    # In the shape of docling's API; the package itself is too large to install for tests.
+    def item(label, text, page, **more):
+        return SimpleNamespace(
+            label=SimpleNamespace(value=label), text=text, prov=[SimpleNamespace(page_no=page)], **more
+        )
+
+    table = item("table", "", 2, export_to_markdown=lambda doc: "| a |\n|---|")
+    items = [
+        item("title", "Pond", 1),
+        item("section_header", "Birds", 1, level=1),
+        item("text", "A heron.", 1),
+        table,
+        SimpleNamespace(label="picture", prov=[]),
+        item("section_header", "Newts", 3, level=2),
+    ]
+    document = SimpleNamespace(iterate_items=lambda: [(each, 0) for each in items])
+    converted = SimpleNamespace(document=document, status=SimpleNamespace(value="partial_success"))
+    fakes = {
+        "docling": SimpleNamespace(),
+        "docling.datamodel": SimpleNamespace(),
+        "docling.datamodel.base_models": SimpleNamespace(DocumentStream=lambda name, stream: stream.read()),
+        "docling.document_converter": SimpleNamespace(
+            DocumentConverter=lambda: SimpleNamespace(convert=lambda given: converted)
+        ),
+    }
+    for name, module in fakes.items():
+        monkeypatch.setitem(sys.modules, name, module)
+    layout._converter.cache_clear()
+    found = layout.read_docling(b"%PDF", "a.pdf", "a", LIMIT)
+    layout._converter.cache_clear()
+    assert found.text == "Pond\n\nBirds\n\nA heron.\n\n| a |\n|---|\n\nNewts"
+    assert (found.title, found.notes) == ("Pond", {"docling": "partial_success"})
+    assert under(found, "| a") == (2, ("Birds",))
+    assert under(found, "Newts") == (3, ("Birds", "Newts"))
 
 
 def test_limits_of_a_corpus(tmp_path):
