@@ -37,6 +37,8 @@ from resources.errors import MogError
 
 # Raised when the same bytes give another document.
 READER = "3"
+# Key of the date of a document's file.
+MODIFIED = "modified"
 # A longer id is a text in the wrong field, and every passage of a document repeats its id.
 _LONGEST_ID = 1000
 
@@ -62,9 +64,9 @@ class Document:
 
     Attributes:
         sha256: Of title and text, in hexadecimal.
-        metadata: JSON. Its key `mog` has the path of the file; for a file that is one document, its last modification;
-            the encoding of the text, if not UTF-8; and the hidden characters in it. These stay in the text, because
-            evidence is given by offsets.
+        metadata: JSON. Its key `mog` has the path of the file; for a file that is one document, its date when its
+            content was read; the encoding of the text, if not UTF-8; and the hidden characters in it. These stay in the
+            text, because evidence is given by offsets.
         shifts: Pairs (offset in the original text, characters gained so far); empty if the text was already NFC. Front
             matter that was removed is a loss at offset 0.
         marks: Pages, slides and headings, sorted by offset into the normalised text.
@@ -80,9 +82,21 @@ class Document:
 
     @property
     def digest(self) -> str:
-        """Digest of everything that is stored of it, in hexadecimal."""
-        whole = json.dumps([self.id, self.sha256, self.metadata, self.shifts, self.marks], separators=(",", ":"))
+        """Digest of everything that is stored of it except the date of its file, in hexadecimal."""
+        whole = json.dumps(
+            [self.id, self.sha256, _undated(self.metadata), self.shifts, self.marks], separators=(",", ":")
+        )
         return hashlib.sha256(whole.encode()).hexdigest()
+
+
+def _undated(metadata: str) -> str:
+    """Metadata without the date of the file: a checkout or a copy gives all files new dates, and changes nothing."""
+    if f'"{MODIFIED}"' not in metadata:
+        return metadata
+    found = json.loads(metadata)
+    if isinstance(found.get("mog"), dict):
+        found["mog"].pop(MODIFIED, None)
+    return json.dumps(found, sort_keys=True, ensure_ascii=False)
 
 
 def _packed(document: Document) -> str:
@@ -249,7 +263,7 @@ def _read_whole(found: Found, stream: BinaryIO, context: _Context) -> Iterator[_
         yield _refused(0, b"", found.place, too_long(status.st_size, context.limit))
         return
     notes = {"path": found.place, **_modified(status)}
-    raw = _hashed(found.name, notes.get("modified", ""), content)
+    raw = _hashed(found.name, content)
     if raw in context.memory.outcomes:
         yield _Record(0, raw, context.memory.outcomes[raw])
         return
@@ -282,7 +296,7 @@ def _modified(status: os.stat_result) -> dict[str, str]:
         time_of = datetime.fromtimestamp(status.st_mtime_ns // 1_000_000_000, UTC)
     except (ValueError, OverflowError, OSError):
         return {}
-    return {"modified": time_of.isoformat().replace("+00:00", "Z")}
+    return {MODIFIED: time_of.isoformat().replace("+00:00", "Z")}
 
 
 def _read_lines(found: Found, stream: BinaryIO, context: _Context) -> Iterator[_Record]:
