@@ -33,7 +33,7 @@ PRELOADED = (
     "transformers",
     "mog_assets.cli",
     "mog_assets.runner",
-    "mog_assets.serving.search",
+    "mog_assets.serving.project",
 )
 
 

@@ -387,7 +387,7 @@ def test_ask_tells_what_the_answer_rests_on(sample_project, method):
     told = json.loads(result.stdout)
     assert told["method"] == combination(method, sample_project.settings).name
     assert told["answer"] and told["reader"].startswith("extractive-")
-    assert bool(told["passages"]) == (told["route"] != "none")
+    assert bool(told["passages"]) == (told["details"]["route"] != "none")
     assert all(p["text"] and p["spans"] for p in told["passages"])
     assert (told["weights"] is not None) == ("mog-paper" in method)
     shown = asked(sample_project, QUESTION, "--method", method)
@@ -403,7 +403,7 @@ def test_ask_chooses_among_options(sample_project):
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ([" "], "QUESTION: expected a question"),
+        ([" "], "question: expected a question"),
         ([QUESTION, "--method", "guess"], "answering method: expected one of cot"),
         ([QUESTION, "--method", "gold → one-step"], "without gold evidence"),
         ([QUESTION, "--option", "A"], "--option: expected LETTER=TEXT"),

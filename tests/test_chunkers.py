@@ -20,7 +20,7 @@ from mog_assets.chunking.sentences import sentence_ends, token_starts, units
 from mog_assets.config import ChunkerSettings
 from mog_assets.corpus.documents import read_corpus
 from mog_assets.corpus.documents import write_documents as write_bucket
-from mog_assets.serving import search
+from mog_assets.serving import project as serving
 
 PROSE = st.lists(
     st.sampled_from(
@@ -430,6 +430,8 @@ def test_any_chunker_works_with_every_part_of_the_graph(tmp_path, make_project, 
         built = {step["asset"] for step in report.steps}
         assert {"chunks/level_1", "chunks/level_2", "bm25/level_2", "collections/level_1", "topics/assigned"} <= built
         for method in ("fixed-2", "dense:fused-paper-1"):
-            found = search.find(project.settings, question, method, ["texts"], 2).passages
-            assert [p["text"] for p in found] == [texts[p["doc"]][p["start"] : p["end"]] for p in found]
-            assert found[0]["doc"] in ("bank", "both")
+            found = (
+                serving.open(project.settings, ["texts"], keep=False).retrieve(question, method=method, k=2).passages
+            )
+            assert [p.text for p in found] == [texts[p.doc][p.start : p.end] for p in found]
+            assert found[0].doc in ("bank", "both")

@@ -64,7 +64,8 @@ def test_retrieve_prints_k_passages_as_json(sample_project):
     passages = json.loads(result.stdout)
     assert len(passages) == 3
     for passage in passages:
-        assert set(passage) == {"corpus", "doc", "title", "start", "end", "level", "score", "text"}
+        place = {name: passage[name] for name in ("corpus", "doc", "start", "end")}
+        assert passage["spans"] == [place] and {"title", "level", "score", "page", "headings", "source"} < set(passage)
         assert len(passage["text"]) == passage["end"] - passage["start"] > 0
 
 
@@ -151,7 +152,7 @@ def test_an_unknown_corpus_in_a_question_set_is_bad_usage(project):
         (["retrieve", QUESTION, "--method", "fixed-9"], "got 'fixed-9'"),
         (["retrieve", QUESTION, "--method", "oracle-paper"], "got 'oracle-paper'"),
         (["retrieve", QUESTION, "--question-set", "none"], "--question-set: expected one of none, got 'none'"),
-        (["retrieve", " "], "QUESTION: expected a question"),
+        (["retrieve", " "], "question: expected a question"),
         (["run", "--corpus", "nots"], "--corpus: expected one of notes, got 'nots'"),
         (["run", "--select", "chunks/level_7"], "got 'chunks/level_7'"),
         (["run", "--select", "group:("], "got 'group:('"),

@@ -30,7 +30,7 @@ from mog_assets.retrieval.corpora import Corpora
 from mog_assets.retrieval.methods import CONTROLS, default_methods
 from mog_assets.routing import router
 from mog_assets.routing.plots import loss_curve, weights_by_kind
-from mog_assets.serving import search
+from mog_assets.serving import project as serving
 from mog_assets.significance import bootstrap_interval, by_document, holm, permutation_p, shift
 from mog_assets.tools import Tools
 from resources.errors import ConfigError
@@ -646,8 +646,8 @@ def test_controls_are_compared_whatever_methods_are_named(nights, named):
 
 @pytest.mark.parametrize("control", CONTROLS)
 def test_no_control_answers_what_people_ask(nights, control):
-    with pytest.raises(ConfigError, match=f"--method: expected a method that searches .* got '{control}'"):
-        search.find(nights.settings, "Where do otters sleep?", control, ["c"], 2)
+    with pytest.raises(ConfigError, match=f"method: expected a method that searches .* got '{control}'"):
+        serving.open(nights.settings, ["c"], keep=False).retrieve("Where do otters sleep?", method=control, k=2)
 
 
 def sample_corpora(project, **changes):

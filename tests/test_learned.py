@@ -17,7 +17,7 @@ from mog_assets.chunking.sentences import units
 from mog_assets.chunking.tokens_to_answer import chunk_costs, distractors, tokens_to_answer
 from mog_assets.config import ChunkerTraining, EncoderSettings
 from mog_assets.questions.sets import Evidence, Question
-from mog_assets.serving import search
+from mog_assets.serving import project as serving
 from resources.encoder import Encoder
 from resources.errors import MogError
 from resources.points import interrupt_with
@@ -372,9 +372,13 @@ def test_the_graph_runs_on_learned_chunks(valleys, materialise_project):
     )
     artefact = Store(valleys.home).read("chunker")
     assert set(artefact.shown()) == {"training", "facts"}
-    (found,) = search.find(valleys.settings, sources()[2].questions[0], "mog-paper", ["valleys"], 1).passages
-    text = article_text(int(found["doc"]))
-    assert found["text"] == text[found["start"] : found["end"]] and "The heron" in found["text"]
+    (found,) = (
+        serving.open(valleys.settings, ["valleys"], keep=False)
+        .retrieve(sources()[2].questions[0], method="mog-paper", k=1)
+        .passages
+    )
+    text = article_text(int(found.doc))
+    assert found.text == text[found.start : found.end] and "The heron" in found.text
     assert build(valleys, materialise_project) == {}
 
 

@@ -1,6 +1,7 @@
 """Retrieval over the sentence graph, within topics, and by every router: what `mog retrieve` and runs rank."""
 
 from collections import Counter
+from dataclasses import astuple
 
 import numpy as np
 import pandas as pd
@@ -22,7 +23,7 @@ from mog_assets.retrieval.methods import parse
 from mog_assets.retrieval.mix import candidates, emit, ranked
 from mog_assets.retrieval.search import Hits
 from mog_assets.retrieval.tokens import query_terms
-from mog_assets.serving import search
+from mog_assets.serving import project as serving
 from mog_assets.tools import Tools
 
 QUESTION = "What makes the bottom of my tomatoes go dark and sunken?"
@@ -184,15 +185,14 @@ def test_a_node_has_the_score_of_the_best_neighbourhood_around_it_and_that_one_i
 
 @pytest.mark.parametrize("method", ["hop-0", "hop-2", "mogg", "mogg-uniform", "mogg+topics", "fixed-2+topics"])
 def test_passages_are_slices_of_their_documents_in_order(sample_project, documents, method):
-    found = search.find(sample_project.settings, QUESTION, method, EVERYWHERE, 3)
+    found = serving.open(sample_project.settings, EVERYWHERE, keep=False).retrieve(QUESTION, method=method, k=3)
     assert len(found.passages) == 3
     for passage in found.passages:
-        own = [passage[key] for key in ("corpus", "doc", "start", "end")]
-        spans = passage.get("spans", [own])
-        assert spans[0] == own
+        spans = [astuple(span) for span in passage.spans]
+        assert spans[0] == (passage.corpus, passage.doc, passage.start, passage.end)
         for corpus, doc, start, end in spans:
             piece = documents[corpus, doc][1][start:end]
-            assert piece and piece in passage["text"]
+            assert piece and piece in passage.text
         # Nodes that touch are one span.
         assert all(a[:2] != b[:2] or a[3] < b[2] for a, b in zip(spans, spans[1:], strict=False))
     assert (found.weights is not None) == (method in ("mogg", "mogg+topics"))
@@ -200,16 +200,18 @@ def test_passages_are_slices_of_their_documents_in_order(sample_project, documen
 
 
 def test_a_hop_neighbourhood_is_what_the_graph_says(sample_project, tools, around):
-    (first, *_) = search.find(sample_project.settings, QUESTION, "hop-2", EVERYWHERE, 1).passages
-    corpus = EVERYWHERE.index(first["corpus"])
-    stored = tools.store.read("sentence_graph", first["corpus"])
+    (first, *_) = (
+        serving.open(sample_project.settings, EVERYWHERE, keep=False).retrieve(QUESTION, method="hop-2", k=1).passages
+    )
+    corpus = EVERYWHERE.index(first.corpus)
+    stored = tools.store.read("sentence_graph", first.corpus)
     indptr, indices = open_neighbourhoods(stored.path, 2)
     layout = around.layouts[corpus]
     sets = {
         frozenset((layout.documents[layout.document_of[n]], *layout.spans[n].tolist()) for n in indices[i:j])
         for i, j in zip(indptr[:-1], indptr[1:], strict=True)
     }
-    characters = {(doc, at) for _, doc, start, end in first["spans"] for at in range(start, end)}
+    characters = {(span.doc, at) for span in first.spans for at in range(span.start, span.end)}
     assert characters in [{(doc, at) for doc, start, end in nodes for at in range(start, end)} for nodes in sets]
 
 

@@ -16,7 +16,7 @@ from mog_assets.evaluation.measures import RANGES, measure_names
 from mog_assets.recipe import materialise
 from mog_assets.retrieval.methods import CONTROLS, default_methods
 from mog_assets.retrieval.vectors import VectorTable
-from mog_assets.serving import search
+from mog_assets.serving import project as serving
 from mog_assets.tools import Tools
 from resources.errors import ConfigError
 
@@ -340,34 +340,35 @@ EVERYWHERE = ["garden", "workshop", "sky"]
 )
 def test_passages_are_exact_slices_of_their_documents(sample_project, method):
     tools = Tools(sample_project.settings)
-    found = search.find(sample_project.settings, QUESTION, method, EVERYWHERE, 4)
+    found = serving.open(sample_project.settings, EVERYWHERE, keep=False).retrieve(QUESTION, method=method, k=4)
     assert 0 < len(found.passages) <= 4
     for passage in found.passages:
-        documents = tools.store.read("documents", passage["corpus"])
+        documents = tools.store.read("documents", passage.corpus)
         tables = [pq.read_table(documents.path(n), columns=["id", "text"]) for n in documents.names("bucket")]
         texts = {row["id"]: row["text"] for table in tables for row in table.to_pylist()}
-        assert passage["text"] == texts[passage["doc"]][passage["start"] : passage["end"]] != ""
-    scores = [passage["score"] for passage in found.passages]
+        assert passage.text == texts[passage.doc][passage.start : passage.end] != ""
+    scores = [passage.score for passage in found.passages]
     assert scores == sorted(scores, reverse=True)
     assert (found.weights is None) == ("mog-paper" not in method)
 
 
 @pytest.mark.parametrize(("name", "same"), [("medrag", "fixed-2"), ("dense-2", "dense:fixed-2")])
 def test_both_names_of_a_method_rank_the_same_passages(sample_project, name, same):
-    found, expected = (search.find(sample_project.settings, QUESTION, method, EVERYWHERE, 5) for method in (name, same))
+    opened = serving.open(sample_project.settings, EVERYWHERE, keep=False)
+    found, expected = (opened.retrieve(QUESTION, method=method, k=5) for method in (name, same))
     assert found.passages == expected.passages and len(found.passages) == 5
-    assert {passage["level"] for passage in found.passages} == {2}
+    assert {passage.level for passage in found.passages} == {2}
 
 
 def test_only_the_corpora_that_are_asked_for_are_searched(sample_project):
     for method in ("fixed-2", "dense-2", "hybrid:fixed-2"):
-        found = search.find(sample_project.settings, QUESTION, method, ["sky"], 5)
-        assert {passage["corpus"] for passage in found.passages} == {"sky"}
+        found = serving.open(sample_project.settings, ["sky"], keep=False).retrieve(QUESTION, method=method, k=5)
+        assert {passage.corpus for passage in found.passages} == {"sky"}
 
 
 def test_oracle_needs_gold_evidence(sample_project):
     with pytest.raises(ConfigError, match="without gold evidence"):
-        search.find(sample_project.settings, QUESTION, "oracle-paper", EVERYWHERE, 2)
+        serving.open(sample_project.settings, EVERYWHERE, keep=False).retrieve(QUESTION, method="oracle-paper", k=2)
 
 
 # Verify

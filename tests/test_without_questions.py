@@ -10,7 +10,7 @@ from click.testing import CliRunner
 from mog_assets.cli import main
 from mog_assets.config import Settings
 from mog_assets.retrieval.methods import parse
-from mog_assets.serving.search import _nothing
+from mog_assets.serving.reading import nothing
 from resources.store import Store
 
 QUESTION = "What makes dough rise?"
@@ -140,7 +140,7 @@ def test_a_project_that_chose_no_method_yet_says_to_run(plain, make_project, tmp
 )
 def test_why_nothing_was_found_is_true_of_the_retriever(method, weights, said):
     settings = Settings.model_validate({"corpora": {"c": {"path": "x"}}})
-    assert said in _nothing(parse(method, settings), weights)
+    assert said in nothing(parse(method, settings), weights, filtered=False)
 
 
 def test_words_that_are_in_no_document_are_said_to_be(plain):

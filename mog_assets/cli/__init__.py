@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-from mog_assets.cli import build, doctor, experiment, measure, project, prune, search
+from mog_assets.cli import build, doctor, experiment, measure, project, prune, search, serve
 
 
 @click.group()
@@ -27,6 +27,8 @@ for command in (
     experiment.results,
     build.verify,
     prune.prune,
+    serve.serve,
+    serve.mcp,
     build.ui,
 ):
     main.add_command(command)

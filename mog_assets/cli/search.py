@@ -4,13 +4,26 @@ from __future__ import annotations
 
 import json
 import sys
-from typing import Any
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from mog_assets import config
 from mog_assets.cli.common import FAILED, config_option, guarded, settings_of
 from resources.errors import ConfigError
+
+if TYPE_CHECKING:
+    from mog_assets.serving.results import Answer, Passage
+
+
+def _where(context: click.Context, option: click.Parameter, value: str | None) -> Any:
+    """The filter that a text says."""
+    try:
+        return None if value is None else json.loads(value)
+    except ValueError as error:
+        wanted = '{"year": {"gte": 2020}}'
+        raise click.BadParameter(f"expected JSON such as {wanted}, got {value!r} ({error})") from None
 
 
 @click.command()
@@ -31,6 +44,7 @@ from resources.errors import ConfigError
 @click.option("--k", type=click.IntRange(min=1), help="Most passages.")
 @click.option("--explain", is_flag=True, help="Say why each passage is there.")
 @click.option("--question-set", help="Search the corpora of this question set (default: all corpora).")
+@click.option("--where", callback=_where, metavar="JSON", help='Documents to search, as {"path": {"glob": "a/*.pdf"}}.')
 @click.option("--json", "as_json", is_flag=True, help="Print the passages as JSON.")
 @guarded
 def retrieve(
@@ -41,24 +55,24 @@ def retrieve(
     k: int | None,
     explain: bool,
     question_set: str | None,
+    where: dict[str, Any] | None,
     as_json: bool,
 ) -> None:
     """Print the best passages for QUESTION."""
     settings = settings_of(path)
-    if not question.strip():
-        raise ConfigError("QUESTION: expected a question, got white space")
-    from mog_assets.serving.search import find
+    from mog_assets.serving import project
 
-    found = find(settings, question, method, corpora_of(settings, question_set), k, budget, explain)
+    with project.open(settings, corpora_of(settings, question_set), keep=False) as opened:
+        found = opened.retrieve(question, budget=budget, k=k, method=method, where=where, explain=explain)
     if found.because:
         # Not on standard output, which may be JSON.
         click.echo(f"method: {found.method} ({found.because})", err=True)
     if as_json:
-        click.echo(json.dumps(found.passages, ensure_ascii=False, indent=1))
+        click.echo(json.dumps([passage.to_json() for passage in found.passages], ensure_ascii=False, indent=1))
         return
     _print_routing(found.weights, found.topic)
     for rank, passage in enumerate(found.passages, 1):
-        _print_passage(rank, passage, f"level {passage['level']}  score {passage['score']:.3f}  {passage['title']}")
+        _print_passage(rank, passage, f"level {passage.level}  score {passage.score:.3f}  {passage.title}")
     if found.nothing:
         click.echo(found.nothing)
 
@@ -69,6 +83,7 @@ def retrieve(
 @click.option("--method", help="Answering method: `at-rag`, `mogg+topics -> briefcontext`. [default: first configured]")
 @click.option("--option", "options", multiple=True, metavar="LETTER=TEXT", help="A choice; may be given several times.")
 @click.option("--question-set", help="Search the corpora of this question set (default: all corpora).")
+@click.option("--where", callback=_where, metavar="JSON", help="Documents to search, as with `mog retrieve`.")
 @click.option("--json", "as_json", is_flag=True, help="Print the answer and everything it is based on as JSON.")
 @guarded
 def ask(
@@ -77,24 +92,24 @@ def ask(
     method: str | None,
     options: tuple[str, ...],
     question_set: str | None,
+    where: dict[str, Any] | None,
     as_json: bool,
 ) -> None:
     """Answer QUESTION, and show the passages and steps behind the answer."""
     settings = settings_of(path)
-    if not question.strip():
-        raise ConfigError("QUESTION: expected a question, got white space")
     choices = dict(option.partition("=")[::2] for option in options)
     if bad := [letter for letter, text in choices.items() if not letter.strip() or not text.strip()]:
         raise ConfigError(f"--option: expected LETTER=TEXT, got {bad[0]!r}")
-    from mog_assets.serving.search import ask as answer
+    from mog_assets.serving import project
 
-    told = answer(settings, question, method, choices, corpora_of(settings, question_set))
+    with project.open(settings, corpora_of(settings, question_set), keep=False) as opened:
+        told = opened.ask(question, method=method, options=choices, where=where)
     if as_json:
         click.echo(json.dumps(told.to_json(), ensure_ascii=False, indent=1))
     else:
         _print_told(told, choices)
-    if told.row.answer is None:
-        click.echo(f"mog: no answer: {told.row.failure}", err=True)
+    if told.answer is None:
+        click.echo(f"mog: no answer: {told.failure}", err=True)
         sys.exit(FAILED)
 
 
@@ -115,22 +130,24 @@ def _print_routing(weights: dict[str, float] | None, topic: dict[str, Any] | Non
         click.echo(f"topic: {topic['label']}" + (" (passages of all topics)" if topic["all topics"] else ""))
 
 
-def _print_passage(rank: int, passage: dict[str, Any], what: str) -> None:
-    own = [[passage[key] for key in ("corpus", "doc", "start", "end")]] if "spans" not in passage else passage["spans"]
-    places = [f"{corpus}/{doc} {start}-{end}" for corpus, doc, start, end in own]
+def _print_passage(rank: int, passage: Passage, what: str) -> None:
+    places = [f"{span.corpus}/{span.doc} {span.start}-{span.end}" for span in passage.spans]
     more = f" and {len(places) - 3} more" if len(places) > 3 else ""
-    click.secho(f"{rank}. {', '.join(places[:3])}{more}  {what}".rstrip(), bold=True)
-    if passage.get("why"):
-        click.echo(f"   why: {passage['why']}")
-    click.echo(passage["text"].strip() + "\n")
+    page = "" if passage.page is None else f"  page {passage.page}"
+    click.secho(f"{rank}. {', '.join(places[:3])}{more}{page}  {what}".rstrip(), bold=True)
+    if passage.headings:
+        click.echo(f"   in: {' > '.join(passage.headings)}")
+    if passage.why:
+        click.echo(f"   why: {passage.why}")
+    click.echo(passage.text.strip() + "\n")
 
 
-def _print_told(told: Any, choices: dict[str, str]) -> None:
-    row = told.row
-    if row.answer is not None:
-        text = f"{row.answer}. {choices[row.answer]}" if row.answer in choices else row.answer
+def _print_told(told: Answer, choices: dict[str, str]) -> None:
+    row = SimpleNamespace(**told.details)
+    if told.answer is not None:
+        text = f"{told.answer}. {choices[told.answer]}" if told.answer in choices else told.answer
         click.secho(text + "\n", bold=True)
-    click.echo(f"{told.method}, {row.reader}" + (f"; auto is {told.auto}" if told.auto else ""))
+    click.echo(f"{told.method}, {told.reader}" + (f"; auto is {told.auto}" if told.auto else ""))
     if told.parameters:
         click.echo(f"parameters: {told.parameters}")
     _print_routing(told.weights, None)
@@ -152,5 +169,5 @@ def _print_told(told: Any, choices: dict[str, str]) -> None:
         f"read {row.tokens_in} and wrote {row.tokens_out} {row.token_unit} in {row.calls} calls, ${row.cost:.4f}\n"
     )
     for rank, passage in enumerate(told.passages, 1):
-        level = "" if passage["level"] is None else f"level {passage['level']}  "
-        _print_passage(rank, passage, f"{level}{passage['title']}")
+        level = "" if passage.level is None else f"level {passage.level}  "
+        _print_passage(rank, passage, f"{level}{passage.title}")

@@ -2,14 +2,9 @@
 
 from __future__ import annotations
 
-import logging
-import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from dataclasses import asdict, dataclass, field, replace
-from functools import cached_property, partial
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict
 from pathlib import Path
-from threading import Event, RLock, Thread
 from typing import Any, Self
 
 import numpy as np
@@ -22,21 +17,15 @@ from mog_assets.answering.rows import AnswerRow
 from mog_assets.chunking.sentences import sentence_ends
 from mog_assets.config import Settings
 from mog_assets.questions.sets import Question
-from mog_assets.ranking.retrieve import MODELS, Retrieval, needs
+from mog_assets.ranking.retrieve import needs
 from mog_assets.retrieval.methods import AUTO, RANKINGS, Method, check_trained, default_methods, parse
-from mog_assets.retrieval.where import Fields, Where, noted
+from mog_assets.retrieval.where import Where, noted
 from mog_assets.serving import reading
+from mog_assets.serving.generations import ELSEWHERE, Generation, Generations
 from mog_assets.serving.results import Answer, CorpusInfo, Document, Passage, Retrieved
-from mog_assets.serving.snapshot import Place, Snapshot, Unsettled, stamps, take
 from mog_assets.tools import Tools
 from resources.errors import ConfigError, MissingArtefact, MogError, NotFound
-from resources.store import Store
 
-_log = logging.getLogger(__name__)
-# What is opened again when artefacts of all corpora alone have changed; the rest stays.
-_BY_PATH = ("buckets", "tables")
-# All vectors that are searched are mapped; collections are for whoever asks the vector store.
-_ELSEWHERE = "collections/"
 # Characters of a question; a longer one is a document.
 LONGEST_QUESTION = 10_000
 
@@ -68,24 +57,6 @@ def open(
     return Project(settings, names, refresh if keep else None, keep)
 
 
-@dataclass
-class _Generation:
-    """Artefacts of one moment, open for questions.
-
-    Attributes:
-        users: Questions that use it now.
-        retired: Whether a newer one is used for new questions.
-    """
-
-    snapshot: Snapshot | None
-    version: str
-    retrieval: Retrieval
-    fields: Fields
-    opened: float = field(default_factory=time.time)
-    users: int = 0
-    retired: bool = False
-
-
 class Project:
     """A built project; made by `mog_assets.open`. All methods may be called from several threads at once.
 
@@ -102,15 +73,8 @@ class Project:
     def __init__(self, settings: Settings, names: list[str], refresh: float | None, keep: bool) -> None:
         self.settings = settings
         self.names = names
-        self.trouble = ""
-        self._keep = keep
         self._tools = Tools(settings)
-        self._alone, self._ended = RLock(), Event()
-        self._current = self._opened()
-        self._follower: Thread | None = None
-        if refresh is not None:
-            self._follower = Thread(target=self._follow, args=(refresh,), name="mog-refresh", daemon=True)
-            self._follower.start()
+        self._generations = Generations(self._tools, names, refresh, keep)
 
     def __enter__(self) -> Self:
         return self
@@ -120,21 +84,22 @@ class Project:
 
     def close(self) -> None:
         """Stop looking for new artefacts, and remove what was kept of old ones."""
-        self._ended.set()
-        if self._follower is not None:
-            self._follower.join()
-        with self._alone:
-            self._retire(self._current)
+        self._generations.close()
 
     @property
     def version(self) -> str:
         """Of the artefacts that are searched now."""
-        return self._current.version
+        return self._generations.current.version
+
+    @property
+    def trouble(self) -> str:
+        """Why new artefacts cannot be taken over; empty if nothing is wrong."""
+        return self._generations.trouble
 
     @property
     def loaded(self) -> float:
         """When they were opened, in seconds since 1970."""
-        return self._current.opened
+        return self._generations.current.opened
 
     @property
     def methods(self) -> list[str]:
@@ -145,14 +110,14 @@ class Project:
     def _has(self, method: Method) -> bool:
         if method.trained and not self.settings.trains_routers:
             return False
-        read = self._current.retrieval.corpora.read
+        read = self._generations.current.retrieval.corpora.read
         # `auto` stands for one method, not for all that it might have been.
-        wanted = needs([self._current.retrieval.resolved(method)], self.settings)
+        wanted = needs([self._generations.current.retrieval.resolved(method)], self.settings)
         try:
             for key in wanted.shared:
                 read(key, None)
             for key in wanted.per_corpus:
-                if not key.startswith(_ELSEWHERE):
+                if not key.startswith(ELSEWHERE):
                     read(key, self.names[0])
         except MissingArtefact:
             return False
@@ -166,7 +131,7 @@ class Project:
     @property
     def corpora(self) -> list[CorpusInfo]:
         """The corpora that are searched."""
-        with self._using() as now:
+        with self._generations.using() as now:
             opened, infos = now.retrieval.corpora, []
             for name, layout in zip(self.names, opened.layouts, strict=True):
                 counts = opened.read("documents", name).manifest.counts
@@ -220,17 +185,13 @@ class Project:
     ) -> list[Retrieved]:
         """The best passages for each of several questions, as `retrieve`; faster than one at a time."""
         _check(questions, budget=budget, k=k)
-        with self._using() as now:
-            asked, because = self._method(method), ""
+        asked, because = self._method(method), ""
+        if explain and not asked.ranking and asked.kind != AUTO:
+            raise ConfigError(f"explain: expected a ranking ({', '.join(RANKINGS)}), which {asked.name} is not")
+        with self._generations.using() as now:
             retrieval = now.retrieval.among(self._allowed(now, corpora, where)).again(list(questions))
             if asked.kind == AUTO:
                 asked, because = retrieval.chosen
-            # What `auto` stands for was not asked for.
-            if explain and not asked.ranking and not because:
-                raise ConfigError(
-                    f"explain: expected a ranking ({', '.join(RANKINGS)}), which {asked.name!r} is not: it orders "
-                    "by one score"
-                )
             limit = self.settings.budget if k is None and budget is None else budget
             found = retrieval.passages(asked, k, limit)
             weights = reading.weights(retrieval, asked)
@@ -281,7 +242,7 @@ class Project:
         _check([question])
         how = self._way(method)
         asked = roles.Asked.of(Question("question", question, "open", "test", options=dict(options or {})))
-        with self._using() as now:
+        with self._generations.using() as now:
             retrieval = now.retrieval.among(self._allowed(now, corpora, where))
 
             def told(step: str, what: dict[str, Any]) -> None:
@@ -330,7 +291,7 @@ class Project:
             NotFound: there is no such corpus or document.
         """
         _check_corpora([corpus], self.names, NotFound)
-        with self._using() as now:
+        with self._generations.using() as now:
             opened = now.retrieval.corpora
             position = opened.position.get((corpus, id))
             if position is None:
@@ -371,7 +332,7 @@ class Project:
         check_trained("method", method, self.settings)
         return method
 
-    def _allowed(self, now: _Generation, corpora: Sequence[str] | None, where: Where | None) -> np.ndarray | None:
+    def _allowed(self, now: Generation, corpora: Sequence[str] | None, where: Where | None) -> np.ndarray | None:
         """The documents that passages may be of; None if all."""
         allowed = None
         if corpora is not None:
@@ -384,113 +345,6 @@ class Project:
             mask = now.fields.mask(where)
             allowed = mask if allowed is None else allowed & mask
         return allowed
-
-    @contextmanager
-    def _using(self) -> Iterator[_Generation]:
-        with self._alone:
-            now = self._current
-            now.users += 1
-        try:
-            yield now
-        finally:
-            with self._alone:
-                now.users -= 1
-                if now.retired and not now.users and now.snapshot is not None:
-                    now.snapshot.close()
-
-    def _retire(self, old: _Generation) -> None:
-        old.retired = True
-        if not old.users and old.snapshot is not None:
-            old.snapshot.close()
-
-    @cached_property
-    def _required(self) -> list[Place]:
-        return self._places([AUTO], ["method"])
-
-    @cached_property
-    def _others(self) -> list[Place]:
-        methods = [parse(name, self.settings) for name in default_methods(self.settings)]
-        named = [how.retrieval for how in combinations(self.settings) if how.retrieval is not None]
-        some = [m.name for m in (*methods, *named) if m.kind != AUTO and not m.evaluation_only]
-        models = [*MODELS.values()] if self.settings.trains_routers else []
-        known = set(self._required)
-        return [place for place in self._places(some, models) if place not in known]
-
-    def _places(self, methods: Sequence[str], shared: Sequence[str]) -> list[Place]:
-        found = needs([parse(name, self.settings) for name in methods], self.settings)
-        per_corpus = [(key, name) for name in self.names for key in found.per_corpus if not key.startswith(_ELSEWHERE)]
-        if AUTO in methods:
-            return [*per_corpus, *((key, None) for key in shared)]
-        return [*per_corpus, *((key, None) for key in dict.fromkeys((*shared, *found.shared)))]
-
-    def _opened(self, before: _Generation | None = None, patience: float = 30.0) -> _Generation:
-        """The artefacts as they are now, ready for questions."""
-        store = self._tools.store
-        if not self._keep:
-            return self._generation(None, store, "", None)
-        snapshot = take(store, self._required, self._others, patience)
-        try:
-            now = self._generation(snapshot, snapshot.store, snapshot.version, before)
-            self._warm(now)
-        except BaseException:
-            snapshot.close()
-            raise
-        return now
-
-    def _generation(
-        self, snapshot: Snapshot | None, store: Store, version: str, before: _Generation | None
-    ) -> _Generation:
-        retrieval = Retrieval.open(self._tools, store.read, self.names, keep=self._keep)
-        if before is not None and snapshot is not None and before.snapshot is not None:
-            same = _of_corpora(before.snapshot) == _of_corpora(snapshot)
-            held = before.retrieval.corpora.kept
-            if same and held is not None and retrieval.corpora.kept is not None:
-                retrieval.corpora.kept.update({key: value for key, value in held.items() if key not in _BY_PATH})
-        retrieval = replace(
-            retrieval,
-            # What people ask is not stored.
-            encode=partial(self._tools.encoder.encode, keep=False),
-            vector_store=None if self._keep else self._tools.qdrant,
-        )
-        return _Generation(snapshot, version, retrieval, Fields(retrieval.corpora))
-
-    def _warm(self, now: _Generation) -> None:
-        """Open what the usual question needs, so that the first is not slow."""
-        position = now.retrieval.corpora.position
-        retrieval = now.retrieval.again([next(iter(position))[1]])
-        method, _ = retrieval.chosen
-        found = retrieval.passages(method, None, self.settings.budget)
-        retrieval.reasons(method, found)
-        reading.passages(retrieval, found, 1, None)
-
-    def _follow(self, seconds: float) -> None:
-        """Take over new artefacts as they come."""
-        places, refused = [*self._required, *self._others], None
-        while not self._ended.wait(seconds):
-            before = self._current.snapshot
-            now = stamps(self._tools.store, places)
-            if before is None or now in (before.stamps, refused):
-                continue
-            # A run that has just replaced one of them replaces the next one soon.
-            if self._ended.wait(seconds / 2) or stamps(self._tools.store, places) != now:
-                continue
-            try:
-                fresh = self._opened(self._current, patience=0)
-            except Unsettled as error:
-                self.trouble = str(error)
-                continue
-            # Whatever is wrong with new artefacts, the old ones answer.
-            except Exception as error:
-                self.trouble, refused = f"{type(error).__name__}: {error}", now
-                _log.warning("new artefacts cannot be opened, the old ones are used: %s", self.trouble)
-                continue
-            with self._alone:
-                self._retire(self._current)
-                self._current, self.trouble = fresh, ""
-
-
-def _of_corpora(snapshot: Snapshot) -> dict[Place, Any]:
-    return {place: stamp for place, stamp in snapshot.stamps.items() if place[1] is not None}
 
 
 def _check(questions: Sequence[str], **limits: int | None) -> None:

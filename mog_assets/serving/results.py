@@ -67,7 +67,8 @@ class Passage:
 
     def to_json(self) -> dict[str, Any]:
         """As JSON values."""
-        return {**asdict(self), "spans": [asdict(span) for span in self.spans], "headings": list(self.headings)}
+        own = {**asdict(self), "spans": [asdict(span) for span in self.spans], "headings": list(self.headings)}
+        return {**own, "start": self.start, "end": self.end}
 
 
 @dataclass(frozen=True, slots=True)

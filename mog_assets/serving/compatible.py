@@ -1,0 +1,259 @@
+"""Two routes in the shapes of others, for clients that exist: Dify's external knowledge, OpenAI's vector stores.
+
+References: docs.dify.ai, "External Knowledge API"; platform.openai.com, "Search vector store".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from glob import escape
+from typing import Any, Literal
+
+from fastapi import FastAPI, Request
+from fastapi.responses import JSONResponse
+from pydantic import BaseModel, ConfigDict, Field
+
+from mog_assets.serving.normal import shares
+from mog_assets.serving.problems import DIFY_PATH, OPENAI_PATH, Problem
+from mog_assets.serving.results import Passage
+from mog_assets.serving.state import Serving
+from resources.errors import NotFound
+
+ALL = "all"
+Where = dict[str, Any]
+# OpenAI's limits of an attribute.
+_ATTRIBUTES, _KEY_CHARS, _VALUE_CHARS = 16, 64, 512
+_BOUNDS = {">": "gt", "<": "lt", "≥": "gte", "≤": "lte", "before": "lt", "after": "gt"}
+_GLOBS = {"contains": "*{}*", "start with": "{}*", "end with": "*{}"}
+
+
+class _Strict(BaseModel):
+    model_config = ConfigDict(extra="forbid")
+
+
+class Setting(_Strict):
+    """Dify's `retrieval_setting`."""
+
+    top_k: int = Field(ge=1, description="Most records.")
+    score_threshold: float = Field(0.0, ge=0, le=1, description="Leave out records with a lower score.")
+
+
+class Condition(_Strict):
+    """One of Dify's conditions."""
+
+    name: str | list[str]
+    comparison_operator: str
+    value: str | float | list[str] | None = None
+
+
+class Conditions(_Strict):
+    """Dify's `metadata_condition`."""
+
+    logical_operator: Literal["and", "or"] = "and"
+    conditions: list[Condition] = []
+
+
+class DifyBody(_Strict):
+    """The body that Dify sends."""
+
+    knowledge_id: str = Field(description="A corpus, or `all`.")
+    query: str = Field(description="The question.")
+    retrieval_setting: Setting
+    metadata_condition: Conditions | None = Field(None, description="Conditions on metadata, joined by `and`.")
+
+
+class RankingOptions(_Strict):
+    """OpenAI's `ranking_options`."""
+
+    ranker: str = "auto"
+    score_threshold: float = Field(0.0, ge=0, le=1)
+
+
+class OpenAIBody(_Strict):
+    """The body that OpenAI's clients send."""
+
+    query: str | list[str] = Field(description="One question or several.")
+    max_num_results: int = Field(10, ge=1, le=50, description="Most results.")
+    filters: dict[str, Any] | None = Field(None, description="Conditions on metadata, joined by `and`.")
+    ranking_options: RankingOptions = RankingOptions()
+    rewrite_query: bool = Field(False, description="Must be false: questions are not rewritten.")
+
+
+def add_dify(made: FastAPI, serving: Serving) -> None:
+    """Add the route of Dify."""
+    project, options = serving.project, serving.options
+
+    @made.post(DIFY_PATH, tags=["other shapes"], summary="Dify's external knowledge API")
+    async def retrieval(request: Request, body: DifyBody) -> JSONResponse:
+        setting = body.retrieval_setting
+        request.state.question = options.check_question("query", body.query)
+        options.check_amount("k", setting.top_k)
+        corpora = corpora_of(serving, "knowledge_id", body.knowledge_id)
+        where = dify_where(body.metadata_condition)
+        found = await serving.search.run(project.retrieve, body.query, k=setting.top_k, corpora=corpora, where=where)
+        records = [
+            # Dify fails on metadata that is null.
+            {"content": p.text, "score": score, "title": p.title or p.doc, "metadata": {**p.metadata, **_place(p)}}
+            for p, score in _scored(found.passages, setting.score_threshold)
+        ]
+        return JSONResponse({"records": records})
+
+
+def add_openai(made: FastAPI, serving: Serving) -> None:
+    """Add the route of OpenAI."""
+    project, options = serving.project, serving.options
+
+    @made.post(OPENAI_PATH + "{id}/search", tags=["other shapes"], summary="OpenAI's search of a vector store")
+    async def search(request: Request, id: str, body: OpenAIBody) -> JSONResponse:
+        queries = [body.query] if isinstance(body.query, str) else body.query
+        if not 1 <= len(queries) <= _ATTRIBUTES:
+            raise Problem(422, f"query: expected 1 to {_ATTRIBUTES} questions, got {len(queries)}")
+        for query in queries:
+            options.check_question("query", query)
+        request.state.question = queries
+        options.check_amount("k", body.max_num_results)
+        if body.rewrite_query:
+            raise Problem(400, "rewrite_query: expected false, got true: questions are searched as they are")
+        keywords = {
+            "k": body.max_num_results,
+            "corpora": corpora_of(serving, "vector_store_id", id),
+            "where": openai_where(body.filters),
+        }
+        many = await serving.search.run(project.retrieve_many, queries, **keywords)
+        best: dict[Any, tuple[Passage, float]] = {}
+        for found in many:
+            for passage, score in _scored(found.passages, body.ranking_options.score_threshold):
+                if passage.spans not in best or best[passage.spans][1] < score:
+                    best[passage.spans] = passage, score
+        rows = sorted(best.values(), key=lambda row: -row[1])[: body.max_num_results]
+        data = [
+            {
+                "file_id": f"{passage.corpus}/{passage.doc}",
+                "filename": passage.source or passage.title or passage.doc,
+                "score": score,
+                "attributes": _attributes(passage),
+                "content": [{"type": "text", "text": passage.text}],
+            }
+            for passage, score in rows
+        ]
+        kind = "vector_store.search_results.page"
+        page = {"object": kind, "search_query": queries, "data": data, "has_more": False, "next_page": None}
+        return JSONResponse(page)
+
+
+def corpora_of(serving: Serving, name: str, id: str) -> list[str] | None:
+    """The corpora that an id stands for; None for all.
+
+    Raises:
+        NotFound: there is no such corpus.
+    """
+    known = list(serving.project.settings.corpora)
+    # A corpus may be called `all`.
+    if id in known:
+        return [id]
+    if id == ALL:
+        return None
+    raise NotFound(f"{name}: expected {ALL!r} or one of {', '.join(known)}, got {id!r}")
+
+
+def _scored(passages: Sequence[Passage], threshold: float) -> list[tuple[Passage, float]]:
+    scores = shares([passage.score for passage in passages])
+    return [(passage, score) for passage, score in zip(passages, scores, strict=True) if score >= threshold]
+
+
+def _place(passage: Passage) -> dict[str, Any]:
+    return {
+        "corpus": passage.corpus,
+        "document": passage.doc,
+        "start": passage.start,
+        "end": passage.end,
+        **({} if passage.page is None else {"page": passage.page}),
+        **({} if passage.source is None else {"source": passage.source}),
+    }
+
+
+def _attributes(passage: Passage) -> dict[str, Any]:
+    """What OpenAI allows as attributes: at most 16 short texts, numbers and booleans."""
+    both = {**_place(passage), **{k: v for k, v in passage.metadata.items() if isinstance(v, str | int | float | bool)}}
+    cut = {k[:_KEY_CHARS]: v[:_VALUE_CHARS] if isinstance(v, str) else v for k, v in both.items()}
+    return dict(list(cut.items())[:_ATTRIBUTES])
+
+
+def dify_where(conditions: Conditions | None) -> Where | None:
+    """Dify's conditions as `where`.
+
+    Raises:
+        Problem: they have no counterpart (400).
+    """
+    if conditions is None or not conditions.conditions:
+        return None
+    if conditions.logical_operator == "or" and len(conditions.conditions) > 1:
+        raise Problem(400, "metadata_condition.logical_operator: expected 'and', got 'or'")
+    where: Where = {}
+    for condition in conditions.conditions:
+        names = [condition.name] if isinstance(condition.name, str) else condition.name
+        if len(names) != 1:
+            raise Problem(400, f"metadata_condition: expected one name in each condition, got {names}")
+        _add(where, names[0], _dify_condition(condition))
+    return where
+
+
+def _dify_condition(condition: Condition) -> Any:
+    operator, value = condition.comparison_operator, condition.value
+    if operator in ("is", "=") and isinstance(value, str | float):
+        return _number(value) if operator == "=" else value
+    if operator == "in" and isinstance(value, list):
+        return value
+    if operator in _BOUNDS and isinstance(value, str | float):
+        return {_BOUNDS[operator]: _number(value)}
+    if operator in _GLOBS and isinstance(value, str):
+        return {"glob": _GLOBS[operator].format(escape(value))}
+    known = ", ".join(["is", "=", "in", *_BOUNDS, *_GLOBS])
+    raise Problem(400, f"comparison_operator: expected one of {known} with a value, got {operator!r} with {value!r}")
+
+
+def _number(value: Any) -> Any:
+    """Dify sends numbers as text."""
+    for kind in (int, float):
+        try:
+            return kind(value) if isinstance(value, str) else value
+        except ValueError:
+            continue
+    return value
+
+
+def openai_where(filters: dict[str, Any] | None) -> Where | None:
+    """OpenAI's filters as `where`.
+
+    Raises:
+        Problem: they have no counterpart (400).
+    """
+    if not filters:
+        return None
+    where: Where = {}
+    pending: list[Any] = [filters]
+    while pending:
+        one = pending.pop()
+        kind = one.get("type") if isinstance(one, dict) else one
+        if kind == "and" and isinstance(one.get("filters"), list):
+            pending += one["filters"]
+        elif kind in ("eq", "in") and isinstance(one.get("key"), str) and "value" in one:
+            _add(where, one["key"], one["value"])
+        elif kind in ("gt", "gte", "lt", "lte") and isinstance(one.get("key"), str) and "value" in one:
+            _add(where, one["key"], {kind: one["value"]})
+        else:
+            raise Problem(
+                400, f"filters: expected type and, eq, in, gt, gte, lt or lte with key and value, got {kind!r}"
+            )
+    return where
+
+
+def _add(where: Where, name: str, condition: Any) -> None:
+    """Add a condition; bounds of one field go together."""
+    there = where.get(name)
+    if there is None:
+        where[name] = condition
+    elif isinstance(there, dict) and isinstance(condition, dict) and not there.keys() & condition.keys():
+        where[name] = {**there, **condition}
+    else:
+        raise Problem(400, f"two conditions on {name!r} cannot be combined")

@@ -1,0 +1,194 @@
+"""The artefacts that questions are answered from now, and how newer ones take their place."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from functools import cached_property, partial
+from threading import Event, RLock, Thread
+from typing import Any
+
+from mog_assets.answering.notation import combinations
+from mog_assets.ranking.retrieve import MODELS, Retrieval, needs
+from mog_assets.retrieval.methods import AUTO, default_methods, parse
+from mog_assets.retrieval.where import Fields
+from mog_assets.serving import reading
+from mog_assets.serving.snapshot import Place, Snapshot, Unsettled, stamps, take
+from mog_assets.tools import Tools
+from resources.store import Store
+
+_log = logging.getLogger(__name__)
+# What is opened again when artefacts of all corpora alone have changed; the rest stays.
+_BY_PATH = ("buckets", "tables")
+# All vectors that are searched are mapped; collections are for whoever asks the vector store.
+ELSEWHERE = "collections/"
+
+
+@dataclass
+class Generation:
+    """Artefacts of one moment, open for questions.
+
+    Attributes:
+        users: Questions that use it now.
+        retired: Whether a newer one is used for new questions.
+    """
+
+    snapshot: Snapshot | None
+    version: str
+    retrieval: Retrieval
+    fields: Fields
+    opened: float = field(default_factory=time.time)
+    users: int = 0
+    retired: bool = False
+
+
+class Generations:
+    """The generation that questions use now.
+
+    Args:
+        tools: The resources of the project.
+        names: The corpora that are searched together.
+        refresh: Seconds between looks for new artefacts; None never looks.
+        keep: Whether to leave indexes open, over a snapshot; without, a question reads what it needs.
+
+    Attributes:
+        trouble: Why new artefacts cannot be taken over; empty if nothing is wrong.
+    """
+
+    def __init__(self, tools: Tools, names: Sequence[str], refresh: float | None, keep: bool) -> None:
+        self.trouble = ""
+        self._tools, self.names, self._keep = tools, names, keep
+        self._alone, self._ended = RLock(), Event()
+        self._held = self._opened() if keep else None
+        self._follower: Thread | None = None
+        if refresh is not None:
+            self._follower = Thread(target=self._follow, args=(refresh,), name="mog-refresh", daemon=True)
+            self._follower.start()
+
+    @property
+    def current(self) -> Generation:
+        """The generation for new questions."""
+        with self._alone:
+            if self._held is None:
+                self._held = self._opened()
+            return self._held
+
+    def close(self) -> None:
+        """Stop looking for new artefacts, and remove the snapshot when the last question is answered."""
+        self._ended.set()
+        if self._follower is not None:
+            self._follower.join()
+        with self._alone:
+            if self._held is not None:
+                self._retire(self._held)
+
+    @contextmanager
+    def using(self) -> Iterator[Generation]:
+        """The generation for a question; it stays whole as long as the question takes."""
+        with self._alone:
+            now = self.current
+            now.users += 1
+        try:
+            yield now
+        finally:
+            with self._alone:
+                now.users -= 1
+                if now.retired and not now.users and now.snapshot is not None:
+                    now.snapshot.close()
+
+    def _retire(self, old: Generation) -> None:
+        old.retired = True
+        if not old.users and old.snapshot is not None:
+            old.snapshot.close()
+
+    @cached_property
+    def _required(self) -> list[Place]:
+        return self._places([AUTO], ["method"])
+
+    @cached_property
+    def _others(self) -> list[Place]:
+        methods = [parse(name, self._tools.settings) for name in default_methods(self._tools.settings)]
+        named = [how.retrieval for how in combinations(self._tools.settings) if how.retrieval is not None]
+        some = [m.name for m in (*methods, *named) if m.kind != AUTO and not m.evaluation_only]
+        models = [*MODELS.values()] if self._tools.settings.trains_routers else []
+        known = set(self._required)
+        return [place for place in self._places(some, models) if place not in known]
+
+    def _places(self, methods: Sequence[str], shared: Sequence[str]) -> list[Place]:
+        found = needs([parse(name, self._tools.settings) for name in methods], self._tools.settings)
+        per_corpus = [(key, name) for name in self.names for key in found.per_corpus if not key.startswith(ELSEWHERE)]
+        if AUTO in methods:
+            return [*per_corpus, *((key, None) for key in shared)]
+        return [*per_corpus, *((key, None) for key in dict.fromkeys((*shared, *found.shared)))]
+
+    def _opened(self, before: Generation | None = None, patience: float = 30.0) -> Generation:
+        """The artefacts as they are now, ready for questions."""
+        store = self._tools.store
+        if not self._keep:
+            return self._generation(None, store, "", None)
+        snapshot = take(store, self._required, self._others, patience)
+        try:
+            now = self._generation(snapshot, snapshot.store, snapshot.version, before)
+            self._warm(now)
+        except BaseException:
+            snapshot.close()
+            raise
+        return now
+
+    def _generation(
+        self, snapshot: Snapshot | None, store: Store, version: str, before: Generation | None
+    ) -> Generation:
+        retrieval = Retrieval.open(self._tools, store.read, self.names, keep=self._keep)
+        if before is not None and snapshot is not None and before.snapshot is not None:
+            same = _of_corpora(before.snapshot) == _of_corpora(snapshot)
+            held = before.retrieval.corpora.kept
+            if same and held is not None and retrieval.corpora.kept is not None:
+                retrieval.corpora.kept.update({key: value for key, value in held.items() if key not in _BY_PATH})
+        retrieval = replace(
+            retrieval,
+            # What people ask is not stored.
+            encode=partial(self._tools.encoder.encode, keep=False),
+            vector_store=None if self._keep else self._tools.qdrant,
+        )
+        return Generation(snapshot, version, retrieval, Fields(retrieval.corpora))
+
+    def _warm(self, now: Generation) -> None:
+        """Open what the usual question needs, so that the first is not slow."""
+        position = now.retrieval.corpora.position
+        retrieval = now.retrieval.again([next(iter(position))[1]])
+        method, _ = retrieval.chosen
+        found = retrieval.passages(method, None, self._tools.settings.budget)
+        retrieval.reasons(method, found)
+        reading.passages(retrieval, found, 1, None)
+
+    def _follow(self, seconds: float) -> None:
+        """Take over new artefacts as they come."""
+        places, refused = [*self._required, *self._others], None
+        while not self._ended.wait(seconds):
+            before = self.current.snapshot
+            now = stamps(self._tools.store, places)
+            if before is None or now in (before.stamps, refused):
+                continue
+            # A run that has just replaced one of them replaces the next one soon.
+            if self._ended.wait(seconds / 2) or stamps(self._tools.store, places) != now:
+                continue
+            try:
+                fresh = self._opened(self.current, patience=0)
+            except Unsettled as error:
+                self.trouble = str(error)
+                continue
+            # Whatever is wrong with new artefacts, the old ones answer.
+            except Exception as error:
+                self.trouble, refused = f"{type(error).__name__}: {error}", now
+                _log.warning("new artefacts cannot be opened, the old ones are used: %s", self.trouble)
+                continue
+            with self._alone:
+                self._retire(self.current)
+                self._held, self.trouble = fresh, ""
+
+
+def _of_corpora(snapshot: Snapshot) -> dict[Place, Any]:
+    return {place: stamp for place, stamp in snapshot.stamps.items() if place[1] is not None}

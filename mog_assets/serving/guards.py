@@ -1,0 +1,142 @@
+"""ASGI middleware in front of every route: the host that was asked, the page that asks, the key, the body."""
+
+from __future__ import annotations
+
+import asyncio
+import hmac
+from urllib.parse import urlsplit
+
+from starlette.datastructures import Headers
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from mog_assets.serving.limits import Options
+from mog_assets.serving.problems import Problem
+
+# Anybody may ask for these: they hold nothing of the project's documents.
+OPEN = frozenset(
+    {
+        "/healthz",
+        "/readyz",
+        "/docs",
+        "/openapi.json",
+        "/",
+        "/page.js",
+        "/page.css",
+        "/document",
+        "/document.js",
+    }
+)
+
+
+class Guard:
+    """Turns away requests for another host, from another web site, or without the key.
+
+    A page of another site can make a browser send requests to this machine, and can give its own name the address
+    127.0.0.1 (DNS rebinding). It cannot change the headers `Host` and `Origin`.
+    """
+
+    def __init__(self, app: ASGIApp, options: Options) -> None:
+        self.app, self.options = app, options
+        self._key = options.key.encode()
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer one request."""
+        if scope["type"] == "http":
+            try:
+                self._check(scope["path"], Headers(scope=scope))
+            except Problem as problem:
+                scope["state"]["reason"] = problem.reason
+                await problem.response(scope["path"])(scope, receive, send)
+                return
+        await self.app(scope, receive, send)
+
+    def _check(self, path: str, headers: Headers) -> None:
+        host = headers.get("host", "")
+        if self.options.hosts and _name(host) not in self.options.hosts:
+            known = ", ".join(self.options.hosts)
+            raise Problem(421, f"Host: expected one of {known}, got {_name(host)!r}", "host")
+        origin = headers.get("origin")
+        if origin is not None and urlsplit(origin).netloc != host and origin not in self.options.origins:
+            raise Problem(403, f"Origin: pages of {origin!r} may not call this server: see --allow-origin", "origin")
+        if self._key and path not in OPEN:
+            self._check_key(headers.get("authorization", ""))
+
+    def _check_key(self, authorization: str) -> None:
+        scheme, _, token = authorization.partition(" ")
+        if scheme.lower() != "bearer" or not token:
+            problem = Problem(401, "Authorization: expected `Bearer KEY` with the key of MOG_API_KEY", "no key")
+            problem.headers["WWW-Authenticate"] = "Bearer"
+            raise problem
+        if not hmac.compare_digest(token.strip().encode("latin-1", "replace"), self._key):
+            problem = Problem(401, "Authorization: this is not the key of MOG_API_KEY", "wrong key")
+            problem.headers["WWW-Authenticate"] = 'Bearer error="invalid_token"'
+            raise problem
+
+
+def _name(host: str) -> str:
+    """The name in a header `Host`, without its port."""
+    if host.startswith("["):
+        return host.partition("]")[0].removeprefix("[").lower()
+    return host.rpartition(":")[0].lower() if ":" in host else host.lower()
+
+
+class Body:
+    """Receives the whole body before anything else happens, if it is not too large and does not take too long.
+
+    A caller that does not take the answer loses the connection.
+    """
+
+    def __init__(self, app: ASGIApp, options: Options) -> None:
+        self.app, self.options = app, options
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer one request."""
+        if scope["type"] != "http":
+            await self.app(scope, receive, send)
+            return
+        try:
+            body = await self._body(Headers(scope=scope), receive)
+        except Problem as problem:
+            scope["state"]["reason"] = problem.reason
+            problem.headers["Connection"] = "close"
+            await problem.response(scope["path"])(scope, receive, send)
+            return
+        if body is None:
+            return
+        unread: list[Message] = [{"type": "http.request", "body": body, "more_body": False}]
+
+        async def replay() -> Message:
+            return unread.pop() if unread else await receive()
+
+        async def hurried(message: Message) -> None:
+            await asyncio.wait_for(send(message), self.options.send_seconds)
+
+        await self.app(scope, replay, hurried)
+
+    async def _body(self, headers: Headers, receive: Receive) -> bytes | None:
+        """The body; None if the caller went away.
+
+        Raises:
+            Problem: it is too large (413) or takes too long (408).
+        """
+        most, declared = self.options.body_bytes, headers.get("content-length", "")
+        too_large = Problem(413, f"The body may have at most {most:,} bytes", "too much")
+        # The parser of HTTP has turned away what is no number.
+        if declared and int(declared) > most:
+            raise too_large
+        body = bytearray()
+        try:
+            async with asyncio.timeout(self.options.body_seconds):
+                more = True
+                while more:
+                    message = await receive()
+                    if message["type"] == "http.disconnect":
+                        return None
+                    body += message.get("body", b"")
+                    if len(body) > most:
+                        raise too_large
+                    more = message.get("more_body", False)
+        except TimeoutError:
+            seconds = self.options.body_seconds
+            raise Problem(408, f"The body did not arrive within {seconds:g} s", "late") from None
+        return bytes(body)

@@ -1,0 +1,227 @@
+"""The HTTP server's application: its routes and what stands in front of them."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from importlib import metadata
+from typing import Any
+
+from fastapi import FastAPI, Request
+from fastapi.exceptions import RequestValidationError
+from fastapi.responses import HTMLResponse, JSONResponse, Response, StreamingResponse
+from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
+from pydantic import BaseModel, ConfigDict, Field
+from starlette.exceptions import HTTPException
+from starlette.middleware.cors import CORSMiddleware
+
+from mog_assets.serving import files, openapi_page
+from mog_assets.serving.compatible import add_dify, add_openai
+from mog_assets.serving.events import Stream
+from mog_assets.serving.guards import Body, Guard
+from mog_assets.serving.limits import Options
+from mog_assets.serving.observed import Observed
+from mog_assets.serving.problems import Problem, problem_of
+from mog_assets.serving.state import Serving
+from resources.errors import MogError
+
+
+class Searched(BaseModel):
+    """What every request for passages or an answer can say."""
+
+    model_config = ConfigDict(extra="forbid", strict=True)
+
+    question: str = Field(description="The question, in words.")
+    corpora: list[str] | None = Field(None, description="Search these corpora only.")
+    where: dict[str, Any] | None = Field(
+        None,
+        description='Search documents only for which all conditions hold: {"lang": "en", "year": {"gte": 2020}, '
+        '"path": {"glob": "reports/*.pdf"}}.',
+    )
+
+
+class RetrieveBody(Searched):
+    """The body of `POST /v1/retrieve`."""
+
+    budget: int | None = Field(
+        None, ge=1, description="Most characters; that of the project if neither it nor k is given."
+    )
+    k: int | None = Field(None, ge=1, description="Most passages.")
+    method: str = Field("auto", description="How passages are ranked: see `methods` of `GET /v1/corpora`.")
+    explain: bool = Field(False, description="Say for each passage why it is there.")
+    sentences: bool = Field(False, description="Add to each passage how similar its sentences are to the question.")
+
+
+class AskBody(Searched):
+    """The body of `POST /v1/ask`."""
+
+    method: str | None = Field(None, description="The way of answering: see `ways` of `GET /v1/corpora`.")
+    options: dict[str, str] | None = Field(None, description="Choices by letter.")
+    stream: bool = Field(False, description="Answer with server-sent events; so does `Accept: text/event-stream`.")
+
+
+def app(project: Any, options: Options | None = None) -> FastAPI:
+    """The application for an open project. Its `state.serving.stopping` is to be set when the server is stopped."""
+    options = options or Options()
+    serving = Serving(project, options)
+    agents = _agents(serving)
+
+    @asynccontextmanager
+    async def lifespan(_: FastAPI) -> AsyncIterator[None]:
+        if agents is None:
+            yield
+        else:
+            async with agents.session_manager.run():
+                yield
+        serving.close()
+
+    made = FastAPI(
+        title="mog-assets",
+        version=metadata.version("mog-assets"),
+        description="Passages and answers from a project's documents.",
+        docs_url=None,
+        redoc_url=None,
+        lifespan=lifespan,
+    )
+    made.state.serving = serving
+    _add_errors(made)
+    _add_search(made, serving)
+    _add_documents(made, serving)
+    _add_operation(made, serving)
+    add_dify(made, serving)
+    add_openai(made, serving)
+    files.add_page(made)
+    if agents is not None:
+        made.router.routes.append(agents.route)
+    # The last one is the outermost.
+    made.add_middleware(Body, options=options)
+    made.add_middleware(Guard, options=options)
+    if options.origins:
+        headers = ["authorization", "content-type", "mcp-protocol-version", "mcp-session-id"]
+        made.add_middleware(
+            CORSMiddleware, allow_origins=list(options.origins), allow_methods=["GET", "POST"], allow_headers=headers
+        )
+    made.add_middleware(
+        Observed, metrics=serving.metrics, draining=serving.stopping.is_set, questions=options.log_questions
+    )
+    return made
+
+
+def _agents(serving: Serving) -> Any:
+    """The MCP application; None if its package is not installed."""
+    try:
+        from mog_assets.serving.mcp_server import Mounted
+    except ModuleNotFoundError:
+        return None
+    return Mounted(serving.project, serving.options, serving.search, serving.answers)
+
+
+def _add_errors(made: FastAPI) -> None:
+    async def failed(request: Request, error: Exception) -> Response:
+        problem = problem_of(error)
+        request.state.reason = problem.reason
+        return problem.response(request.url.path)
+
+    async def invalid(request: Request, error: Exception) -> Response:
+        assert isinstance(error, RequestValidationError)
+        # What was sent is not sent back.
+        faults = [f"{'.'.join(map(str, fault['loc'][1:])) or 'body'}: {fault['msg']}" for fault in error.errors()]
+        return Problem(422, "; ".join(faults)).response(request.url.path)
+
+    async def other(request: Request, error: Exception) -> Response:
+        assert isinstance(error, HTTPException)
+        path = request.url.path
+        detail = {404: f"There is nothing at {path}: see /docs", 405: f"{path} does not take {request.method}"}
+        problem = Problem(error.status_code, detail.get(error.status_code, str(error.detail)), "", error.headers)
+        return problem.response(path)
+
+    made.add_exception_handler(Problem, failed)
+    made.add_exception_handler(MogError, failed)
+    made.add_exception_handler(RequestValidationError, invalid)
+    made.add_exception_handler(HTTPException, other)
+
+
+def _add_search(made: FastAPI, serving: Serving) -> None:
+    project, options = serving.project, serving.options
+
+    def checked(request: Request, body: Searched) -> dict[str, Any]:
+        options.check_question("question", body.question)
+        request.state.question = body.question
+        return {"corpora": body.corpora, "where": body.where}
+
+    @made.post("/v1/retrieve", tags=["search"], summary="The best passages for a question")
+    async def retrieve(request: Request, body: RetrieveBody) -> JSONResponse:
+        asked = checked(request, body)
+        options.check_amount("budget", body.budget)
+        options.check_amount("k", body.k)
+        asked |= {"budget": body.budget, "k": body.k, "method": body.method, "explain": body.explain}
+
+        def work() -> dict[str, Any]:
+            found = project.retrieve(body.question, **asked)
+            told = found.to_json()
+            if body.sentences:
+                for passage, row in zip(found.passages, told["passages"], strict=True):
+                    similar = project.sentences(body.question, passage)
+                    row["sentences"] = [{"start": s, "end": e, "similarity": float(v)} for s, e, v in similar]
+            return told
+
+        return JSONResponse(await serving.search.run(work))
+
+    @made.post("/v1/ask", tags=["search"], summary="An answer with the passages that it is based on")
+    async def ask(request: Request, body: AskBody) -> Response:
+        asked = checked(request, body)
+        asked |= {"method": body.method, "options": body.options}
+        if body.stream or "text/event-stream" in request.headers.get("accept", ""):
+            stream = Stream(
+                serving.answers, lambda happened: project.ask(body.question, **asked, on_event=happened)
+            ).start()
+            return StreamingResponse(stream, media_type="text/event-stream", headers={"X-Accel-Buffering": "no"})
+        answer = await serving.answers.run_watched(
+            lambda happened: project.ask(body.question, **asked, on_event=happened).to_json()
+        )
+        return JSONResponse(answer)
+
+
+def _add_documents(made: FastAPI, serving: Serving) -> None:
+    project, options = serving.project, serving.options
+
+    @made.get("/v1/corpora", tags=["documents"], summary="What is searched, and how it can be asked")
+    async def corpora() -> JSONResponse:
+        def work() -> dict[str, Any]:
+            own = {name: getattr(project, name) for name in ("methods", "ways", "version", "loaded", "trouble")}
+            most = {"question": options.question_chars, "budget": options.budget, "k": options.k}
+            told = [corpus.to_json() for corpus in project.corpora]
+            return {"corpora": told, **own, "budget": project.settings.budget, "limits": most}
+
+        return JSONResponse(await serving.search.run(work))
+
+    @made.get("/v1/documents/{corpus}/{id:path}", tags=["documents"], summary="A document as it is searched")
+    async def document(corpus: str, id: str) -> JSONResponse:
+        found = await serving.search.run(project.document, corpus, id)
+        return JSONResponse(found.to_json())
+
+    @made.get("/v1/source/{corpus}/{id:path}", tags=["documents"], summary="The file that a document comes from")
+    async def source(corpus: str, id: str) -> Response:
+        return await serving.search.run(files.source, project, corpus, id)
+
+
+def _add_operation(made: FastAPI, serving: Serving) -> None:
+    project = serving.project
+
+    @made.get("/healthz", tags=["operation"], summary="Whether the process answers")
+    async def healthz() -> JSONResponse:
+        return JSONResponse({"status": "ok"})
+
+    @made.get("/readyz", tags=["operation"], summary="Whether requests should be sent here")
+    async def readyz() -> JSONResponse:
+        if serving.stopping.is_set():
+            raise Problem(503, "The server is being stopped")
+        return JSONResponse({"status": "ready", "version": project.version, "stale": bool(project.trouble)})
+
+    @made.get("/metrics", tags=["operation"], summary="Metrics in the format of Prometheus")
+    async def metrics() -> Response:
+        return Response(generate_latest(serving.metrics.registry), media_type=CONTENT_TYPE_LATEST)
+
+    @made.get("/docs", include_in_schema=False)
+    async def docs() -> HTMLResponse:
+        return HTMLResponse(openapi_page.page(made.openapi()), headers={"Content-Security-Policy": openapi_page.POLICY})

@@ -1,0 +1,256 @@
+"""Tools for agents by the Model Context Protocol: `search`, `fetch` and `ask`.
+
+Names and results of the first two are those that ChatGPT's connectors expect: platform.openai.com, "Building MCP
+servers for ChatGPT".
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from importlib import metadata
+from typing import Annotated, Any, TypeVar
+from urllib.parse import quote, urlencode
+
+from mcp.server.mcpserver import Context, MCPServer
+from mcp.server.mcpserver.exceptions import ToolError
+from mcp.server.transport_security import TransportSecuritySettings
+from mcp_types import ToolAnnotations
+from pydantic import BaseModel, Field
+from starlette.routing import Route
+from starlette.types import ASGIApp, Receive, Scope, Send
+
+from mog_assets.serving.limits import Options, Work
+from mog_assets.serving.problems import problem_of
+from mog_assets.serving.results import Document, Passage
+from resources.errors import NotFound
+
+T = TypeVar("T")
+
+PATH = "/mcp"
+_SPANS = re.compile(r"\d{1,12}-\d{1,12}(?:,\d{1,12}-\d{1,12})*")
+Spans = list[tuple[int, int]]
+_FOUND = 10
+_INSTRUCTIONS = """\
+Searches a collection of documents. `search` finds passages, `fetch` gives the text of a passage or of a whole document
+(its id without the part after #), `ask` writes an answer from passages."""
+
+Question = Annotated[str, Field(description="The question, in words.")]
+Corpus = Annotated[str | None, Field(description="The only corpus that is searched.")]
+Most = Annotated[int, Field(ge=1, description="Most passages.")]
+Id = Annotated[
+    str,
+    Field(description="`CORPUS/DOCUMENT#START-END`, as `search` gives it; `CORPUS/DOCUMENT` for the whole document."),
+]
+Choices = Annotated[dict[str, str] | None, Field(description="Choices by letter, if one of them is to be chosen.")]
+
+
+class Result(BaseModel):
+    """A passage that was found."""
+
+    id: str
+    title: str
+    url: str
+    text: str
+
+
+class Results(BaseModel):
+    """What `search` gives."""
+
+    results: list[Result]
+
+
+class Fetched(BaseModel):
+    """What `fetch` gives."""
+
+    id: str
+    title: str
+    text: str
+    url: str
+    metadata: dict[str, Any]
+
+
+class Answered(BaseModel):
+    """What `ask` gives."""
+
+    answer: str | None
+    failure: str
+    method: str
+    passages: list[Result]
+
+
+class Agents:
+    """The tools.
+
+    Args:
+        project: An open project.
+        options: Limits.
+        search: The queue of searches.
+        answers: The queue of answers.
+    """
+
+    def __init__(self, project: Any, options: Options, search: Work, answers: Work) -> None:
+        self._project, self._options, self._search, self._answers = project, options, search, answers
+
+    async def search(self, query: Question, ctx: Context, corpus: Corpus = None, k: Most = _FOUND) -> Results:
+        """Find the passages that best answer a question, best first."""
+        with_url = _urls(ctx, self._options)
+
+        def work() -> Results:
+            self._options.check_question("query", query)
+            self._options.check_amount("k", k)
+            found = self._project.retrieve(query, k=k, corpora=None if corpus is None else [corpus])
+            return Results(results=[_result(passage, with_url) for passage in found.passages])
+
+        return await _told(self._search, work)
+
+    async def fetch(self, id: Id, ctx: Context) -> Fetched:
+        """The text of a passage, or of a whole document."""
+        with_url = _urls(ctx, self._options)
+        return await _told(self._search, lambda: self._fetched(id, with_url))
+
+    def _fetched(self, id: str, with_url: Callable[[str], str]) -> Fetched:
+        document, spans = self._found(id)
+        whole = len(document.text)
+        own: dict[str, Any] = {**document.metadata, "corpus": document.corpus, "document": document.id}
+        own["characters"] = whole
+        if document.source is not None:
+            own["source"] = document.source
+        for start, end in spans:
+            if not 0 <= start <= end <= whole:
+                raise NotFound(f"id: expected places from 0 to {whole} in {document.corpus}/{document.id}, got {id!r}")
+        spans, rest = _cut(spans or [(0, whole)], self._options.budget)
+        if rest:
+            own["next"] = f"{document.corpus}/{document.id}#{_written(rest)}"
+        text = "\n".join(document.text[start:end] for start, end in spans)
+        return Fetched(id=id, title=document.title or document.id, text=text, url=with_url(id), metadata=own)
+
+    def _found(self, id: str) -> tuple[Document, Spans]:
+        """The document of an id, and the places that it names."""
+        corpus, _, doc = id.partition("/")
+        before, mark, places = doc.rpartition("#")
+        try:
+            # `#` and digits may be part of a document's own id.
+            return self._project.document(corpus, doc), []
+        except NotFound:
+            if not mark or not _SPANS.fullmatch(places):
+                raise
+        pairs = [span.split("-") for span in places.split(",")]
+        return self._project.document(corpus, before), [(int(start), int(end)) for start, end in pairs]
+
+    async def ask(self, question: Question, ctx: Context, corpus: Corpus = None, options: Choices = None) -> Answered:
+        """Answer a question from the documents, with the passages that the answer is based on."""
+        with_url = _urls(ctx, self._options)
+
+        def work() -> Answered:
+            self._options.check_question("question", question)
+            told = self._project.ask(question, options=options, corpora=None if corpus is None else [corpus])
+            passages = [_result(passage, with_url) for passage in told.passages]
+            return Answered(answer=told.answer, failure=told.failure, method=told.method, passages=passages)
+
+        return await _told(self._answers, work)
+
+
+async def _told(work: Work, function: Callable[[], T]) -> T:
+    """The result of a tool; what goes wrong is told to the agent."""
+    try:
+        return await work.run(function)
+    except Exception as error:
+        raise ToolError(problem_of(error).detail) from None
+
+
+def server(project: Any, options: Options, search: Work, answers: Work) -> MCPServer:
+    """The MCP server of an open project."""
+    agents = Agents(project, options, search, answers)
+    made: MCPServer = MCPServer(
+        "mog-assets",
+        instructions=_INSTRUCTIONS,
+        version=metadata.version("mog-assets"),
+        log_level="WARNING",
+        # Nothing here changes while it is served, so there is nothing to listen for, and no connection stays open.
+        subscriptions=False,
+    )
+    for tool in (agents.search, agents.fetch, agents.ask):
+        made.add_tool(tool, annotations=ToolAnnotations(read_only_hint=True))
+    return made
+
+
+class _Endpoint:
+    """Names its route for the metrics, as FastAPI does for its own."""
+
+    def __init__(self, inner: ASGIApp) -> None:
+        self.inner, self.path = inner, PATH
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        scope["route"] = self
+        await self.inner(scope, receive, send)
+
+
+class Mounted:
+    """The server as a route of the HTTP server.
+
+    Each request stands alone, so that any process can answer it; key, host and size are checked before it comes here.
+    """
+
+    def __init__(self, project: Any, options: Options, search: Work, answers: Work) -> None:
+        made = server(project, options, search, answers)
+        app = made.streamable_http_app(
+            streamable_http_path=PATH,
+            stateless_http=True,
+            json_response=True,
+            max_request_body_size=options.body_bytes,
+            transport_security=TransportSecuritySettings(enable_dns_rebinding_protection=False),
+        )
+        (inner,) = (route for route in app.routes if isinstance(route, Route))
+        # No GET: a stream of what the server tells by itself would stay open, and there is nothing to tell.
+        self.route = Route(PATH, endpoint=_Endpoint(inner.endpoint), methods=["POST"])
+        self.session_manager = made.session_manager
+
+
+def _result(passage: Passage, with_url: Callable[[str], str]) -> Result:
+    id = passage_id(passage)
+    return Result(id=id, title=passage.title or passage.doc, url=with_url(id), text=passage.text)
+
+
+def passage_id(passage: Passage) -> str:
+    """`CORPUS/DOCUMENT#START-END`; of several places in the document, all."""
+    own = [span for span in passage.spans if (span.corpus, span.doc) == (passage.corpus, passage.doc)]
+    return f"{passage.corpus}/{passage.doc}#{_written([(span.start, span.end) for span in own])}"
+
+
+def _written(spans: Spans) -> str:
+    return ",".join(f"{start}-{end}" for start, end in spans)
+
+
+def _cut(spans: Spans, most: int) -> tuple[Spans, Spans]:
+    """The first so many characters, and the rest."""
+    first: Spans = []
+    for row, (start, end) in enumerate(spans):
+        if end - start > most:
+            return [*first, (start, start + most)], [(start + most, end), *spans[row + 1 :]]
+        first.append((start, end))
+        most -= end - start
+    return first, []
+
+
+def _urls(ctx: Context, options: Options) -> Callable[[str], str]:
+    """What gives an id its URL: the page of the document on this server, or a name where there is no server."""
+    host = (ctx.headers or {}).get("host")
+    base = options.public_url.rstrip("/") or (f"http://{host}" if host else "")
+
+    def url(id: str) -> str:
+        path, mark, places = id.rpartition("#") if _SPANS.fullmatch(id.rpartition("#")[2]) else (id, "", "")
+        corpus, _, doc = path.partition("/")
+        end = f"{mark}{places}"
+        if not base:
+            return f"mog://{quote(corpus)}/{quote(doc)}{end}"
+        return f"{base}/document?{urlencode({'corpus': corpus, 'id': doc})}{end}"
+
+    return url
+
+
+def serve_stdio(made: MCPServer) -> None:
+    """Serve on standard input and output until the input ends."""
+    import anyio
+
+    anyio.run(made.run_stdio_async)

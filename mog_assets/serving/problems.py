@@ -1,0 +1,67 @@
+"""What goes wrong, as `application/problem+json` (RFC 9457)."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+from http import HTTPStatus
+from typing import Any
+
+from fastapi.responses import JSONResponse
+
+from resources import errors
+
+PROBLEM_TYPE = "application/problem+json"
+DIFY_PATH, OPENAI_PATH = "/retrieval", "/v1/vector_stores/"
+# Dify's own codes; for the others it takes any number.
+_DIFY_CODES = {401: 1002, 404: 2001}
+_DIFY_NO_KEY = 1001
+
+log = logging.getLogger("mog.serve")
+
+
+class Problem(Exception):
+    """A request that gets an error as its answer.
+
+    Attributes:
+        status: The HTTP status.
+        detail: What failed and what to do, for whoever sent the request.
+        reason: A word for the metrics: why it was turned away; empty if it was not.
+        headers: Further headers of the answer.
+    """
+
+    def __init__(self, status: int, detail: str, reason: str = "", headers: Mapping[str, str] | None = None) -> None:
+        super().__init__(detail)
+        self.status, self.detail, self.reason, self.headers = status, detail, reason, dict(headers or {})
+
+    def to_json(self, path: str = "") -> dict[str, Any]:
+        """The fields of RFC 9457; on the paths of Dify and OpenAI also those that their clients read."""
+        title = HTTPStatus(self.status).phrase
+        body: dict[str, Any] = {"type": "about:blank", "title": title, "status": self.status, "detail": self.detail}
+        if path == DIFY_PATH:
+            code = _DIFY_NO_KEY if self.reason == "no key" else _DIFY_CODES.get(self.status, self.status)
+            body |= {"error_code": code, "error_msg": self.detail}
+        if path.startswith(OPENAI_PATH):
+            kind = "invalid_request_error" if self.status < 500 else "server_error"
+            body["error"] = {"message": self.detail, "type": kind, "param": None, "code": title.lower()}
+        return body
+
+    def response(self, path: str) -> JSONResponse:
+        """The answer to a request for a path."""
+        return JSONResponse(self.to_json(path), self.status, self.headers, PROBLEM_TYPE)
+
+
+def problem_of(error: BaseException) -> Problem:
+    """The problem that an error is to whoever sent the request; an unexpected one is logged and not told."""
+    if isinstance(error, Problem):
+        return error
+    if isinstance(error, errors.ConfigError):
+        return Problem(400, str(error))
+    if isinstance(error, errors.NotFound):
+        return Problem(404, str(error))
+    if isinstance(error, errors.MissingArtefact):
+        return Problem(503, str(error))
+    if isinstance(error, errors.MogError):
+        return Problem(500, str(error))
+    log.error("unexpected error", exc_info=error)
+    return Problem(500, "Unexpected error; the log of the server says more.")

@@ -1,0 +1,276 @@
+"""The guards of the server before a project that does what a test wants: key, queue, time, files."""
+
+import json
+import threading
+import time
+from types import SimpleNamespace
+
+import pytest
+
+pytest.importorskip("fastapi")
+from starlette.testclient import TestClient
+
+from mog_assets.serving import http
+from mog_assets.serving.compatible import Condition, Conditions, dify_where, openai_where
+from mog_assets.serving.guards import OPEN
+from mog_assets.serving.limits import Options
+from mog_assets.serving.normal import shares
+from mog_assets.serving.problems import Problem
+from mog_assets.serving.results import Answer, Document, Retrieved
+from resources.errors import MogError
+
+KEY = "a-key-of-many-letters"
+EARLY_SECONDS = 5
+
+
+class Project:
+    """Searches block until they may go on."""
+
+    version, trouble, loaded, methods, ways, corpora = "1", "", 0.0, ["auto"], ["one-step"], []
+
+    def __init__(self, folder=None, sources=()):
+        self.settings = SimpleNamespace(budget=4000, corpora={"c": SimpleNamespace(path=folder)})
+        self.sources = dict(sources)
+        self.go, self.running, self.failure = threading.Event(), threading.Semaphore(0), None
+        self.asked = []
+
+    def retrieve(self, question, **_):
+        self.running.release()
+        self.asked.append(question)
+        if question == "wait":
+            assert self.go.wait(30)
+        if self.failure is not None:
+            raise self.failure
+        return Retrieved(question, [], "fused", "", "nothing", "1")
+
+    def ask(self, question, on_event=None, **_):
+        self.running.release()
+        for _ in range(1000):
+            on_event("thought", {"text": "hm"})
+            self.asked.append(question)
+            if self.go.wait(0.05):
+                break
+        return Answer(question, "yes", "", "one-step", "r", [], "1")
+
+    def document(self, corpus, id):
+        return Document(corpus, id, "", "text", (), self.sources.get(id), {}, "1")
+
+
+def client(project=None, **options):
+    return TestClient(
+        http.app(project or Project(), Options(**options)), "http://localhost", raise_server_exceptions=False
+    )
+
+
+def test_everything_with_content_needs_the_key():
+    with client(key=KEY) as made:
+        routes = [route for route in made.app.routes if route.path not in OPEN]
+        assert len(routes) >= 9
+        for route in routes:
+            for method in route.methods - {"HEAD"}:
+                path = route.path.replace("{corpus}", "c").replace("{id:path}", "x").replace("{id}", "x")
+                answer = made.request(method, path, json={} if method == "POST" else None)
+                assert answer.status_code == 401, path
+                assert answer.headers["www-authenticate"].startswith("Bearer")
+                assert answer.headers["content-type"] == "application/problem+json"
+        assert made.get("/healthz").status_code == made.get("/readyz").status_code == 200
+
+
+@pytest.mark.parametrize(
+    ("sent", "status"),
+    [
+        (f"Bearer {KEY}", 200),
+        (f"bearer {KEY}", 200),
+        (f"Bearer {KEY}x", 401),
+        (f"Bearer {KEY[:-1]}", 401),
+        ("Bearer ", 401),
+        ("Bearer ключ", 401),
+        (KEY, 401),
+        (f"Basic {KEY}", 401),
+        ("", 401),
+    ],
+)
+def test_only_the_key_opens(sent, status):
+    with client(key=KEY) as made:
+        assert made.get("/metrics", headers={"Authorization": sent.encode()}).status_code == status
+
+
+def test_a_key_in_the_path_or_the_query_opens_nothing():
+    with client(key=KEY) as made:
+        assert made.get(f"/metrics?api_key={KEY}&Authorization=Bearer+{KEY}").status_code == 401
+        for path in ("//metrics", "/docs/../metrics", "/metrics/", "/%6detrics"):
+            assert made.get(path).status_code in (401, 404)
+
+
+def test_dify_and_openai_get_their_own_errors_for_a_wrong_key():
+    with client(key=KEY) as made:
+        assert made.post("/retrieval", json={}).json()["error_code"] == 1001
+        wrong = made.post("/retrieval", json={}, headers={"Authorization": "Bearer x"}).json()
+        assert wrong["error_code"] == 1002 and wrong["error_msg"]
+        assert made.post("/v1/vector_stores/all/search", json={}).json()["error"]["type"] == "invalid_request_error"
+
+
+def test_only_named_sites_may_call():
+    with client(origins=("https://ours.example",)) as made:
+        ask = {"Origin": "https://ours.example", "Access-Control-Request-Method": "POST"}
+        answer = made.options("/v1/retrieve", headers=ask)
+        assert answer.headers["access-control-allow-origin"] == "https://ours.example"
+        answer = made.options("/v1/retrieve", headers={**ask, "Origin": "https://theirs.example"})
+        assert "access-control-allow-origin" not in answer.headers
+        answer = made.post("/v1/retrieve", json={"question": "x"}, headers={"Origin": "https://ours.example"})
+        assert answer.status_code == 200
+        assert answer.headers["access-control-allow-origin"] == "https://ours.example"
+
+
+def waiting(made, project, number):
+    """So many requests that wait; returns their threads and the list of their answers."""
+    answers = []
+
+    def ask():
+        answers.append(made.post("/v1/retrieve", json={"question": "wait"}))
+
+    threads = [threading.Thread(target=ask) for _ in range(number)]
+    for thread in threads:
+        thread.start()
+    return threads, answers
+
+
+def until(condition):
+    deadline = time.monotonic() + EARLY_SECONDS
+    while not condition():
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+
+
+def test_a_full_queue_is_told_at_once_and_others_go_on():
+    project = Project()
+    with client(project, concurrency=2, waiting=1) as made:
+        threads, answers = waiting(made, project, 3)
+        until(lambda: made.app.state.serving.search.inside == 3)
+        started = time.monotonic()
+        answer = made.post("/v1/retrieve", json={"question": "x"})
+        assert answer.status_code == 429 and answer.headers["retry-after"] == "1"
+        assert time.monotonic() - started < 1
+        assert made.get("/healthz").status_code == 200
+        assert 'mog_http_rejected_total{reason="busy"} 1' in made.get("/metrics").text
+        project.go.set()
+        for thread in threads:
+            thread.join()
+        assert [answer.status_code for answer in answers] == [200] * 3
+        assert made.post("/v1/retrieve", json={"question": "x"}).status_code == 200
+
+
+def test_late_work_is_told_and_keeps_its_place_until_it_ends():
+    project = Project()
+    with client(project, concurrency=1, waiting=1, timeout=0.3) as made:
+        threads, answers = waiting(made, project, 2)
+        for thread in threads:
+            thread.join()
+        # One had begun, the other had not and never does.
+        assert sorted(answer.status_code for answer in answers) == [503, 504]
+        (waited,) = (answer for answer in answers if answer.status_code == 503)
+        assert waited.headers["retry-after"] == "1"
+        work = made.app.state.serving.search
+        assert work.inside == 1 and project.asked == ["wait"]
+        assert made.post("/v1/retrieve", json={"question": "x"}).status_code == 503
+        project.go.set()
+        until(lambda: work.inside == 0)
+        assert made.post("/v1/retrieve", json={"question": "x"}).status_code == 200
+        assert project.asked == ["wait", "x"]
+
+
+@pytest.mark.parametrize("stream", [False, True])
+def test_an_answer_that_nobody_waits_for_is_given_up(stream):
+    project = Project()
+    with client(project, ask_timeout=0.3) as made:
+        answer = made.post("/v1/ask", json={"question": "why", "stream": stream})
+        problem = json.loads(answer.text.rpartition("data: ")[2]) if stream else answer.json()
+        assert problem["status"] == 504
+        until(lambda: made.app.state.serving.answers.inside == 0)
+        assert len(project.asked) < 100
+
+
+def test_unexpected_errors_are_not_told(caplog):
+    project = Project()
+    with client(project) as made:
+        project.failure = ValueError("/home/somebody/secret")
+        answer = made.post("/v1/retrieve", json={"question": "x"})
+        assert answer.status_code == 500 and answer.headers["content-type"] == "application/problem+json"
+        assert "secret" not in answer.text and answer.headers["x-content-type-options"] == "nosniff"
+        project.failure = MogError("model m is damaged: run `mog run`")
+        assert made.post("/v1/retrieve", json={"question": "x"}).json()["detail"] == str(project.failure)
+
+
+def test_a_server_that_stops_is_not_ready():
+    with client() as made:
+        made.app.state.serving.stopping.set()
+        answer = made.get("/readyz")
+        assert answer.status_code == 503 and answer.headers["connection"] == "close"
+
+
+def test_an_original_is_served_from_below_the_folder_alone(tmp_path):
+    folder = tmp_path / "corpus"
+    (folder / "sub").mkdir(parents=True)
+    (folder / "sub" / "a ü.pdf").write_bytes(b"%PDF-1.7")
+    (folder / "page.html").write_text("<script>alert(1)</script>")
+    (folder / "notes.md").write_text("# Notes")
+    (tmp_path / "corpus-secret").write_text("secret")
+    (tmp_path / "secret").write_text("secret")
+    (folder / "out").symlink_to(tmp_path / "secret")
+    (folder / "up").symlink_to(tmp_path)
+    (folder / "in.pdf").symlink_to(folder / "sub" / "a ü.pdf")
+    outside = ["../secret", "../corpus-secret", "sub/../../secret", str(tmp_path / "secret"), "out", "up/secret"]
+    outside += ["/etc/passwd", "", ".", "sub", "nothing", "a\x00b", "..", "x" * 5000]
+    sources = {f"bad{row}": name for row, name in enumerate(outside)}
+    sources |= {"pdf/a": "sub/a ü.pdf", "link": "in.pdf", "html": "page.html", "md": "notes.md"}
+    with client(Project(folder, sources)) as made:
+        for row, name in enumerate(outside):
+            answer = made.get(f"/v1/source/c/bad{row}")
+            assert answer.status_code == 404 and "secret" not in answer.text, name
+        answer = made.get("/v1/source/c/pdf/a")
+        assert answer.content == b"%PDF-1.7" and answer.headers["content-type"] == "application/pdf"
+        assert answer.headers["content-security-policy"] == "sandbox"
+        assert answer.headers["content-disposition"] == "inline; filename*=utf-8''a%20%C3%BC.pdf"
+        assert made.get("/v1/source/c/link").status_code == 200
+        assert made.get("/v1/source/c/html").headers["content-disposition"].startswith("attachment")
+        assert made.get("/v1/source/c/md").headers["content-type"].startswith("text/markdown")
+        for path in ("../secret", "..%2Fsecret", "%2e%2e/secret", "....//secret", "/etc/passwd"):
+            assert made.get(f"/v1/source/c/{path}").status_code == 404
+
+
+def test_scores_are_shares_of_the_best():
+    assert shares([]) == []
+    assert shares([4.0, 2.0, 1.0]) == [1.0, 0.5, 0.25]
+    assert shares([3.0, 1.0, -1.0]) == [1.0, 0.5, 0.0]
+    assert shares([0.0, 0.0]) == [1.0, 1.0]
+
+
+def test_conditions_of_dify():
+    def where(*conditions, operator="and"):
+        made = [Condition(name=n, comparison_operator=o, value=v) for n, o, v in conditions]
+        return dify_where(Conditions(logical_operator=operator, conditions=made))
+
+    assert where() is None and dify_where(None) is None
+    assert where(("lang", "is", "en"), ("year", "≥", "2020"), ("year", "<", 2024)) == {
+        "lang": "en",
+        "year": {"gte": 2020, "lt": 2024},
+    }
+    assert where(("tag", "in", ["a", "b"])) == {"tag": ["a", "b"]}
+    assert where(("path", "end with", "*.pdf")) == {"path": {"glob": "*[*].pdf"}}
+    for bad in ([("a", "is not", "b")], [("a", "empty", None)], [("a", "is", "b"), ("a", "is", "c")]):
+        with pytest.raises(Problem):
+            where(*bad)
+    with pytest.raises(Problem):
+        where(("a", "is", "b"), ("c", "is", "d"), operator="or")
+
+
+def test_filters_of_openai():
+    year = {"type": "gte", "key": "year", "value": 2020}
+    until_2024 = {"type": "lt", "key": "year", "value": 2024}
+    nested = {"type": "and", "filters": [year, {"type": "and", "filters": [until_2024]}]}
+    assert openai_where(nested) == {"year": {"gte": 2020, "lt": 2024}}
+    assert openai_where({"type": "in", "key": "tag", "value": ["a"]}) == {"tag": ["a"]}
+    assert openai_where(None) is None
+    for bad in ({"type": "or", "filters": []}, {"type": "eq", "key": "a"}, {"type": "and", "filters": ["x"]}, {"a": 1}):
+        with pytest.raises(Problem):
+            openai_where(bad)
