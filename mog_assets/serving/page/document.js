@@ -20,7 +20,7 @@ function heading(text, low, high, mark, level, ranges) {
 }
 
 function show(found) {
-  const { corpus, id, title, text, source } = found, places = spans("span", text, "place"), sentences = spans("mark", text, "");
+  const { corpus, id, title, text, source } = found, places = spans("span", text, "span"), sentences = spans("mark", text, "");
   const ranges = under(places, sentences), first = (sentences[0] ?? places[0])?.[0];
   document.title = `${title || id} – Document`;
   byId("title").textContent = title || id;
@@ -58,7 +58,7 @@ function show(found) {
   contents(marks, leaves, first);
   byId("document").hidden = false;
   say("");
-  const place = byId("text").querySelector("mark:not(.place)") ?? byId("text").querySelector("mark");
+  const place = byId("text").querySelector("mark:not(.span)") ?? byId("text").querySelector("mark");
   if (place) {
     place.tabIndex = -1;
     place.focus({ preventScroll: true });
