@@ -7,13 +7,17 @@ import json
 import os
 import time
 import warnings
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import dagster as dg
 
-from mog_assets import config
 from mog_assets.config import Settings
+from mog_assets.config import file as settings_file
+from mog_assets.config import load as load_settings
+from mog_assets.names import Names
 from mog_assets.plan import REGISTRY, graph
 from mog_assets.recipe import FORCE, Materialised, Recipe, materialise
 from mog_assets.records import end_killed
@@ -22,7 +26,6 @@ from mog_assets.topics import assets as topics_assets
 from resources.errors import ConfigError, MogError
 from resources.store import digest, label
 
-CORPUS = dg.DynamicPartitionsDefinition(name="corpus")
 EXECUTOR_VARIABLE = "MOG_EXECUTOR"
 # Module and name of the executor for each value of MOG_EXECUTOR.
 _EXECUTORS = {
@@ -33,8 +36,48 @@ _EXECUTORS = {
 }
 
 
-def build(settings: Settings) -> dg.Definitions:
+@dataclass(frozen=True)
+class Host:
+    """The Dagster project that the graph is in.
+
+    Attributes:
+        names: What the parts of the graph are called there.
+        load: Reads the settings again, on every tick of the sensor.
+        own: Whether the project holds nothing else, so that the graph also chooses the executor and ends killed runs.
+    """
+
+    names: Names = Names()
+    load: Callable[[], Settings] = load_settings
+    own: bool = True
+
+
+def definitions(
+    config: str | Path | None = None, *, key_prefix: str | Sequence[str] = (), group_prefix: str | None = None
+) -> dg.Definitions:
+    """The graph of a `mog.yaml`, to be merged into the Definitions of another Dagster project.
+
+    It holds no executor: steps run as the other project says. Sensors and jobs select assets of this graph only.
+
+    Args:
+        config: The configuration file; None: the value of `MOG_CONFIG`, else `mog.yaml` in the working directory.
+        key_prefix: First parts of every asset key, such as `"mog"` or `"search/mog"`. Joined by `_`, they also begin
+            the names of jobs, sensors, the schedule, the resource, the partitions definition, and of groups.
+        group_prefix: Begins every group name instead; an empty text for none.
+
+    Raises:
+        ConfigError: the configuration or a prefix is invalid.
+    """
+    source = settings_file(config)
+    names = Names.under(key_prefix, group_prefix)
+    return build(load_settings(source), Host(names, lambda: load_settings(source), own=False))
+
+
+def build(settings: Settings, host: Host = Host()) -> dg.Definitions:  # noqa: B008
     """The Definitions for these settings.
+
+    Args:
+        settings: The settings.
+        host: The Dagster project that they are for; by default one that holds nothing else.
 
     Raises:
         ConfigError: MOG_EXECUTOR names an unknown executor, or one that is not installed.
@@ -43,35 +86,41 @@ def build(settings: Settings) -> dg.Definitions:
         # Dagster warns that parts of its own API may change; users of `mog` can do nothing about that.
         warnings.simplefilter("ignore", dg.BetaWarning)
         warnings.filterwarnings("ignore", category=DeprecationWarning, module=r"dagster\.")
-        return _definitions(settings)
+        return _definitions(settings, host)
 
 
-def _definitions(settings: Settings) -> dg.Definitions:
-    recipes, tools = graph(settings), Tools(settings)
-    assets = [as_asset(r, recipes, tools, _after(r, recipes), _condition(r, recipes)) for r in recipes.values()]
-    on_demand = [_key(r) for r in recipes.values() if r.on_demand]
-    jobs = [
-        dg.define_asset_job("build", dg.AssetSelection.assets(*(_key(r) for r in recipes.values() if r.partitioned))),
-        dg.define_asset_job("evaluate", dg.AssetSelection.assets(*(_key(r) for r in _evaluated(recipes)))),
-        *([dg.define_asset_job("experiments", dg.AssetSelection.assets(*on_demand))] if on_demand else []),
+def _definitions(settings: Settings, host: Host) -> dg.Definitions:
+    recipes, tools, names = graph(settings), Tools(settings), host.names
+    outside = [_outside(r, r.outside, host) for r in recipes.values() if r.outside]
+    assets = [
+        as_asset(r, recipes, tools, _after(r, recipes), _condition(r, recipes, names), names) for r in recipes.values()
     ]
+    jobs = [
+        _job("build", [r for r in recipes.values() if r.partitioned], names),
+        _job("evaluate", _evaluated(recipes), names),
+    ]
+    if on_demand := [r for r in recipes.values() if r.on_demand]:
+        jobs.append(_job("experiments", on_demand, names))
+    # The assets of another project are its own business.
+    own = dg.AssetSelection.assets(*map(names.key, recipes))
+    target = dg.AssetSelection.all() if host.own else own
     return dg.Definitions(
-        assets=[*(_outside(r, r.outside) for r in recipes.values() if r.outside), *assets],
+        assets=[*outside, *assets],
         jobs=jobs,
-        sensors=[_corpora_sensor(settings, recipes), _automation_sensor(settings)],
-        schedules=_nightly(settings, jobs[1], recipes),
-        resources={"tools": tools},
-        executor=_executor(os.environ.get(EXECUTOR_VARIABLE) or "inprocess"),
+        sensors=[_corpora_sensor(settings, recipes, host), _automation_sensor(settings, target, names)],
+        schedules=_nightly(settings, jobs[1], recipes, names),
+        resources={names.name("tools"): tools},
+        executor=_executor(os.environ.get(EXECUTOR_VARIABLE) or "inprocess") if host.own else None,
     )
+
+
+def _job(name: str, recipes: Collection[Recipe], names: Names) -> Any:
+    return dg.define_asset_job(names.name(name), dg.AssetSelection.assets(*(names.key(r.key) for r in recipes)))
 
 
 def _evaluated(recipes: dict[str, Recipe]) -> list[Recipe]:
     """Repeatable assets except the topic model: forcing it would fit it again and change the topics of all chunks."""
     return [r for r in recipes.values() if not (r.partitioned or r.on_demand or r.group == topics_assets.GROUP)]
-
-
-def _key(recipe: Recipe) -> dg.AssetKey:
-    return dg.AssetKey(recipe.key.split("/"))
 
 
 def _executor(name: str) -> dg.ExecutorDefinition:
@@ -88,18 +137,20 @@ def _executor(name: str) -> dg.ExecutorDefinition:
         ) from error
 
 
-def _outside(recipe: Recipe, name: str) -> dg.SourceAsset:
+def _outside(recipe: Recipe, name: str, host: Host) -> dg.SourceAsset:
     """The external asset for what a recipe reads outside the store. It must be observable for observations to count."""
+    names = host.names
 
     @dg.observable_source_asset(
-        name=name,
-        partitions_def=CORPUS if recipe.partitioned else None,
-        group_name=recipe.group,
-        description=f"Files that `{recipe.key}` reads outside the store, as last seen by the sensor `corpora`.",
+        key=names.key(name),
+        partitions_def=names.corpora if recipe.partitioned else None,
+        group_name=names.group(recipe.group),
+        description=f"Files that `{recipe.key}` reads outside the store, as last seen by the sensor "
+        f"`{names.name('corpora')}`.",
     )
     def observe(context):  # type: ignore[no-untyped-def]  # Dagster cannot read string annotations
-        there = context.instance.get_dynamic_partitions("corpus")
-        events, _, troubles = _sweep({recipe.key: recipe}, config.load(), there, {})
+        there = context.instance.get_dynamic_partitions(names.name("corpus"))
+        events, _, troubles = _sweep({recipe.key: recipe}, host.load(), there, {}, names)
         if not events:
             raise dg.Failure(description="; ".join(troubles) or f"there is no {name} yet", allow_retries=False)
         for trouble in troubles:
@@ -120,7 +171,7 @@ def _after(recipe: Recipe, recipes: dict[str, Recipe]) -> list[str]:
     return after
 
 
-def _condition(recipe: Recipe, recipes: dict[str, Recipe]) -> dg.AutomationCondition | None:
+def _condition(recipe: Recipe, recipes: dict[str, Recipe], names: Names) -> dg.AutomationCondition | None:
     """When an asset is materialised automatically: an input or its code version changed, it is missing, or it failed.
 
     None means never. A change waits until no input is missing or in progress, and is not lost while it waits. A failed
@@ -131,8 +182,8 @@ def _condition(recipe: Recipe, recipes: dict[str, Recipe]) -> dg.AutomationCondi
         return None
     of = dg.AutomationCondition
     moved = of.any_deps_updated().replace("newly_updated", of.data_version_changed()) | of.code_version_changed()
-    outside = [r.outside for r in recipes.values() if r.outside]
-    by_corpus = [] if recipe.partitioned else [_key(r) for r in recipes.values() if r.partitioned]
+    outside = [names.key(r.outside) for r in recipes.values() if r.outside]
+    by_corpus = [] if recipe.partitioned else [names.key(r.key) for r in recipes.values() if r.partitioned]
     wanted = _until_requested(moved, _changed(*outside, *by_corpus)) | of.newly_missing()
     wanted |= of.execution_failed().newly_true()
     ready = ~of.any_deps_missing() & ~of.any_deps_in_progress() & ~of.in_progress()
@@ -144,7 +195,7 @@ def _condition(recipe: Recipe, recipes: dict[str, Recipe]) -> dg.AutomationCondi
     return wanted & ready
 
 
-def _changed(*keys: str | dg.AssetKey) -> dg.AutomationCondition:
+def _changed(*keys: dg.AssetKey) -> dg.AutomationCondition:
     """True on the tick that sees a new data version of one of these upstream assets."""
     of = dg.AutomationCondition
     return of.any_deps_match(of.data_version_changed()).allow(dg.AssetSelection.assets(*keys))
@@ -163,23 +214,27 @@ def _status(settings: Settings) -> str:
     return "RUNNING" if settings.automation.enabled else "STOPPED"
 
 
-def _automation_sensor(settings: Settings) -> dg.AutomationConditionSensorDefinition:
+def _automation_sensor(
+    settings: Settings, target: dg.AssetSelection, names: Names
+) -> dg.AutomationConditionSensorDefinition:
     return dg.AutomationConditionSensorDefinition(
-        name="automation",
+        name=names.name("automation"),
         description="Materialises assets affected by changes of corpora, question sets or settings: a run per corpus.",
-        target=dg.AssetSelection.all(),
+        target=target,
         default_status=dg.DefaultSensorStatus(_status(settings)),
         minimum_interval_seconds=settings.automation.interval_seconds,
         emit_backfills=False,
     )
 
 
-def _nightly(settings: Settings, evaluate: Any, recipes: dict[str, Recipe]) -> list[dg.ScheduleDefinition]:
+def _nightly(
+    settings: Settings, evaluate: Any, recipes: dict[str, Recipe], names: Names
+) -> list[dg.ScheduleDefinition]:
     if settings.automation.nightly is None or not any(recipe.repeatable for recipe in _evaluated(recipes)):
         return []
     return [
         dg.ScheduleDefinition(
-            name="nightly",
+            name=names.name("nightly"),
             description="Measures everything again, even if nothing changed.",
             job=evaluate,
             cron_schedule=settings.automation.nightly,
@@ -190,30 +245,35 @@ def _nightly(settings: Settings, evaluate: Any, recipes: dict[str, Recipe]) -> l
     ]
 
 
-def _corpora_sensor(settings: Settings, recipes: dict[str, Recipe]) -> dg.SensorDefinition:
+def _corpora_sensor(settings: Settings, recipes: dict[str, Recipe], host: Host) -> dg.SensorDefinition:
+    partitions = host.names.corpora
+
     @dg.sensor(
-        name="corpora",
+        name=host.names.name("corpora"),
         description="Keeps partitions in sync with the corpora of mog.yaml; observes changes outside the store.",
         minimum_interval_seconds=settings.automation.interval_seconds,
         default_status=dg.DefaultSensorStatus(_status(settings)),
     )
     def corpora(context: dg.SensorEvaluationContext) -> dg.SensorResult | dg.SkipReason:
         try:
-            fresh = config.load()
+            fresh = host.load()
         except ConfigError as error:
             return dg.SkipReason(str(error))
         # No other code reports that a `mog run` was killed; runs of this instance would wait for its pool slot.
-        end_killed(context.instance)
-        there = set(context.instance.get_dynamic_partitions("corpus"))
+        if host.own:
+            end_killed(context.instance)
+        there = set(context.instance.get_dynamic_partitions(host.names.name("corpus")))
         if added := sorted(set(fresh.corpora) - there):
             # An observation of a partition that does not exist yet would be lost, so all wait for the next tick.
-            return dg.SensorResult(dynamic_partitions_requests=[CORPUS.build_add_request(added)], cursor=context.cursor)
+            return dg.SensorResult(
+                dynamic_partitions_requests=[partitions.build_add_request(added)], cursor=context.cursor
+            )
         gone = sorted(there - set(fresh.corpora))
-        events, states, troubles = _sweep(recipes, fresh, fresh.corpora, json.loads(context.cursor or "{}"))
+        events, states, troubles = _sweep(recipes, fresh, fresh.corpora, json.loads(context.cursor or "{}"), host.names)
         if fresh.model_copy(update={"corpora": settings.corpora}) != settings:
             troubles.append("mog.yaml has changed since the graph was loaded: reload the code location")
         return dg.SensorResult(
-            dynamic_partitions_requests=[CORPUS.build_delete_request(gone)] if gone else [],
+            dynamic_partitions_requests=[partitions.build_delete_request(gone)] if gone else [],
             asset_events=events,
             cursor=json.dumps(states, sort_keys=True),
             skip_reason="; ".join(troubles) or None,
@@ -223,7 +283,7 @@ def _corpora_sensor(settings: Settings, recipes: dict[str, Recipe]) -> dg.Sensor
 
 
 def _sweep(
-    recipes: dict[str, Recipe], settings: Settings, corpora: Collection[str], seen: dict[str, str]
+    recipes: dict[str, Recipe], settings: Settings, corpora: Collection[str], seen: dict[str, str], names: Names
 ) -> tuple[list[dg.AssetObservation], dict[str, str], list[str]]:
     """Observations of changes outside the store, its state for the next sweep, and errors of unreadable sources."""
     events, states, troubles = [], {}, []
@@ -243,7 +303,8 @@ def _sweep(
                 continue
             # A source seen for the first time counts as changed: a corpus may return with the state it had before.
             version = states[place] if place in seen else digest(states[place], time.time())
-            events.append(dg.AssetObservation(recipe.outside, partition=corpus, tags={"dagster/data_version": version}))
+            key, tags = names.key(recipe.outside), {"dagster/data_version": version}
+            events.append(dg.AssetObservation(key, partition=corpus, tags=tags))
     return events, states, troubles
 
 
@@ -262,6 +323,7 @@ def as_asset(
     tools: Tools,
     after: Sequence[str] = (),
     condition: dg.AutomationCondition | None = None,
+    names: Names = Names(),  # noqa: B008
 ) -> dg.AssetsDefinition:
     """The Dagster asset of a recipe: content hash as data version, counts and plots as metadata, checks.
 
@@ -271,20 +333,21 @@ def as_asset(
         tools: Resources with the settings the asset depends on.
         after: Keys of assets that trigger it without being read.
         condition: When it is materialised automatically.
+        names: What it is called in Dagster.
     """
-    key = dg.AssetKey(recipe.key.split("/"))
+    key, resource = names.key(recipe.key), names.name("tools")
 
     @dg.asset(
         key=key,
-        deps=[dg.AssetKey(dep.split("/")) for dep in (*recipe.deps, *after)],
-        partitions_def=CORPUS if recipe.partitioned else None,
-        group_name=recipe.group,
+        deps=[names.key(dep) for dep in (*recipe.deps, *after)],
+        partitions_def=names.corpora if recipe.partitioned else None,
+        group_name=names.group(recipe.group),
         description=recipe.description,
         code_version=code_version(recipe, tools),
         automation_condition=condition,
         kinds=set(recipe.kinds),
         pool=recipe.pool,
-        required_resource_keys={"tools"},
+        required_resource_keys={resource},
         check_specs=[
             dg.AssetCheckSpec(check.name, asset=key, description=check.description, blocking=check.blocking)
             for check in recipe.checks
@@ -293,12 +356,12 @@ def as_asset(
     )
     def compute(context):  # type: ignore[no-untyped-def]  # Dagster cannot read string annotations
         partition = context.partition_key if recipe.partitioned else None
-        tools: Tools = context.resources.tools
+        tools: Tools = getattr(context.resources, resource)
         if partition is not None and partition not in tools.settings.corpora:
             known = ", ".join(tools.settings.corpora)
             raise dg.Failure(
-                description=f"{label(recipe.key, partition)}: expected a corpus of mog.yaml ({known}), "
-                f"got {partition!r}: add it there, or delete the partition",
+                description=f"{label(recipe.key, partition)}: expected a configured corpus ({known}), "
+                f"got {partition!r}: add it to the configuration, or delete the partition",
                 allow_retries=False,
             )
         try:

@@ -10,12 +10,12 @@ import json
 import os
 import re
 import reprlib
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any, Literal, TypeVar, get_args
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
-from pydantic import AfterValidator, BeforeValidator, Field, ValidationError, model_validator
+from pydantic import AfterValidator, BeforeValidator, ConfigDict, Field, ValidationError, model_validator
 
 from mog_assets import config_file
 from mog_assets.config_file import check_home, encoder_source, resolved, shown
@@ -94,13 +94,28 @@ RetrieverName = Literal["bm25", "dense", "hybrid"]
 
 
 class CorpusSettings(SettingsModel):
-    """The source of one corpus: a `.jsonl[.gz]` file or a folder of documents.
+    """The source of one corpus: a `.jsonl[.gz]`, `.csv` or `.tsv` file, or a folder of documents.
 
-    A document (a file, or a line of a `.jsonl` file) larger than `max_document_mb` megabytes is skipped.
+    A document (a file, a line of a `.jsonl` file, or a row of a table) over `max_document_mb` megabytes is skipped.
+    So is a PDF, Word, PowerPoint or EPUB file that needs more than `max_seconds` or `max_memory_mb` to be parsed, or
+    that unpacks to more than `max_unpacked_mb`. The reader `docling`, whose models need more, has other defaults.
     """
 
     path: Place
     max_document_mb: float = Field(20, gt=0, le=1e6)
+    reader: Literal["plain", "docling"] = "plain"
+    # 600 if the reader is docling.
+    max_seconds: float = Field(60, gt=0, le=1e6)
+    # 16384 if the reader is docling.
+    max_memory_mb: float = Field(2048, ge=256, le=1e7)
+    max_unpacked_mb: float = Field(200, gt=0, le=1e6)
+
+    @model_validator(mode="before")
+    @classmethod
+    def _roomy(cls, value: Any) -> Any:
+        if isinstance(value, dict) and value.get("reader") == "docling":
+            return {"max_seconds": 600, "max_memory_mb": 16_384, **value}
+        return value
 
     @property
     def max_document_bytes(self) -> int:
@@ -141,11 +156,19 @@ class ChunkerTraining(SettingsModel):
         return value
 
 
+def _or_its_name(schema: dict[str, Any]) -> None:
+    whole = dict(schema)
+    schema.clear()
+    schema["anyOf"] = [whole["properties"]["name"], whole]
+
+
 class ChunkerSettings(SettingsModel):
     """How texts are split into level-1 chunks: by a chunker of chunking/chunkers.py, with target length `finest_chars`.
 
     `fixed` counts `tokens` (words and punctuation marks) instead of characters if that is set.
     """
+
+    model_config = ConfigDict(json_schema_extra=_or_its_name)
 
     name: Literal["sentences", "fixed", "recursive", "paragraphs", "semantic", "learned"] = "sentences"
     tokens: Count | None = None
@@ -401,10 +424,22 @@ def load(path: str | Path | None = None) -> Settings:
             key, what was expected and what was found.
     """
     source = file(path)
-    raw = config_file.read(source)
+    return parse(config_file.read(source), source)
+
+
+def parse(values: Mapping[str, Any], source: Path) -> Settings:
+    """Settings from the keys and values of a configuration.
+
+    Args:
+        values: Keys and values as JSON values.
+        source: The file that they come from: named in messages; relative paths are relative to its folder.
+
+    Raises:
+        ConfigError: a key is unknown or a value is invalid; the message is that of `load`.
+    """
     try:
         # In strict JSON mode "5" and true are not numbers, while a list becomes a tuple and a text a path.
-        settings = Settings.model_validate_json(json.dumps(raw), strict=True)
+        settings = Settings.model_validate_json(json.dumps(values), strict=True)
         return _absolute(settings, source.parent)
     except ValidationError as error:
         lines = "; ".join(_explain(detail) for detail in error.errors())

@@ -305,6 +305,12 @@ def cards_of(project):
     return project.cards.read_text().splitlines(keepends=True)
 
 
+def touch(path):
+    """Change the time of the last modification, but not its second, which documents record."""
+    second, rest = divmod(path.stat().st_mtime_ns, 1_000_000_000)
+    os.utime(path, ns=(1, second * 1_000_000_000 + (rest + 1) % 1_000_000_000))
+
+
 def edit_note(project):
     (project.notes / "3.txt").write_text("Note 3.\n\nIt has another text.")
 
@@ -327,13 +333,14 @@ def edit_card(project):
         ("notes", lambda p: (p.notes / "3.txt").unlink(), 0, 7),
         ("notes", lambda p: (p.notes / "a.jsonl").write_text(json.dumps(document("a"))), 1, 8),
         ("notes", lambda p: (p.notes / "unusable.txt").write_text("Usable."), 1, 8),
-        ("notes", lambda p: (p.notes / "3.txt").touch(), 0, 8),
+        ("notes", lambda p: touch(p.notes / "3.txt"), 0, 8),
+        ("notes", lambda p: os.utime(p.notes / "3.txt", (1, 1)), 1, 7),
         ("cards", edit_card, 1, 7),
         ("cards", lambda p: p.cards.write_text("".join(cards_of(p)[::-1])), 0, 8),
         ("cards", lambda p: p.cards.write_text("".join(cards_of(p)[:3])), 0, 3),
         ("cards", lambda p: p.cards.write_text("\n".join(cards_of(p))), 0, 8),
     ],
-    ids=["edit", "rename", "remove", "add", "mend", "touch", "edit line", "reverse", "cut", "space out"],
+    ids=["edit", "rename", "remove", "add", "mend", "touch", "date", "edit line", "reverse", "cut", "space out"],
 )
 def test_only_touched_documents_are_read_and_the_result_is_that_of_reading_all(
     project, later, corpus, change, read, skipped
@@ -350,7 +357,7 @@ def test_only_touched_documents_are_read_and_the_result_is_that_of_reading_all(
 def test_touched_but_equal_file_gives_the_same_version_and_writes_no_bucket(project):
     before, _ = build(project, "notes")
     times = {name: before.path(name).stat().st_mtime_ns for name in before.names()}
-    os.utime(project.notes / "3.txt", ns=(1, 1))
+    touch(project.notes / "3.txt")
     after, counted = build(project, "notes")
     assert counted == (0, 8)
     assert after.manifest.version == before.manifest.version
@@ -393,13 +400,13 @@ def test_file_is_hashed_again_until_its_status_can_be_trusted(project, monkeypat
     assert len(opens) == 9
     for racy in (True, False):
         opens.clear()
-        (project.notes / "3.txt").touch()
+        touch(project.notes / "3.txt")
         now = (project.notes / "3.txt").stat().st_ctime_ns + (1 if racy else 60) * 1_000_000_000
         monkeypatch.setattr(time, "time_ns", lambda now=now: now)
         assert build(project, "notes")[1] == (0, 8)
         assert len(opens) == 9
     opens.clear()
-    (project.notes / "3.txt").touch()
+    touch(project.notes / "3.txt")
     assert build(project, "notes")[1] == (0, 8)
     assert opens == ["3.txt"]
 

@@ -19,7 +19,7 @@ import pytest
 
 from mog_assets.corpus import documents as reading
 from mog_assets.corpus.documents import read_corpus, write_documents, write_quarantine
-from mog_assets.corpus.folders import opened, source_state
+from mog_assets.corpus.folders import SUFFIXES, opened, source_state
 from mog_assets.corpus.memory import load_memory
 from resources.errors import MogError
 
@@ -63,6 +63,12 @@ def reasons(tmp_path):
 
 def documents(path, limit=LIMIT):
     return {d.id: d for d in read_corpus(path, limit).documents}
+
+
+def noted(document):
+    """What was noted while a document was read, apart from its file."""
+    notes = json.loads(document.metadata)["mog"]
+    return {name: value for name, value in notes.items() if name not in ("path", "modified")}
 
 
 def lines(*records):
@@ -369,14 +375,14 @@ def test_byte_order_marks_say_the_encoding(folder, reasons, mark, encoding):
     assert found["marked.jsonl"] == f"expected UTF-8, got {encoding[:6].upper()}: save it as UTF-8"
     marked = documents(folder)["marked.txt"]
     assert marked.text == RUSSIAN
-    assert json.loads(marked.metadata) == {"mog": {"encoding": encoding[:6]}}
+    assert noted(marked) == {"encoding": encoding[:6]}
 
 
 def test_mark_of_utf8_is_no_part_of_the_text(folder):
     (folder / "marked.txt").write_bytes(codecs.BOM_UTF8 + b"Marked.")
     (folder / "marked.jsonl").write_bytes(codecs.BOM_UTF8 + lines({"id": "a", "text": "Line."}))
     found = documents(folder)
-    assert (found["marked.txt"].text, found["marked.txt"].metadata) == ("Marked.", "{}")
+    assert (found["marked.txt"].text, noted(found["marked.txt"])) == ("Marked.", {})
     assert found["a"].text == "Line."
 
 
@@ -414,9 +420,9 @@ def test_hidden_characters_stay_in_the_text_and_are_recorded(folder, reasons):
     found = documents(folder)
     # Evidence is given by offsets into the text as it is.
     assert found["hidden.txt"].text == found["a"].text == text
-    noted = {"hidden characters": {"U+200B": 1, "U+202C": 2, "U+202E": 2}}
-    assert json.loads(found["hidden.txt"].metadata) == {"mog": noted}
-    assert json.loads(found["a"].metadata) == {"by": "me", "mog": noted}
+    hidden = {"hidden characters": {"U+200B": 1, "U+202C": 2, "U+202E": 2}}
+    assert noted(found["hidden.txt"]) == hidden
+    assert json.loads(found["a"].metadata) == {"by": "me", "mog": {"path": "docs.jsonl", **hidden}}
 
 
 def test_decomposed_text_is_composed_with_its_offsets(folder):
@@ -531,7 +537,7 @@ def test_lines_made_to_break_a_parser_are_rows(folder, reasons, line, reason):
 def test_archives_and_unknown_kinds_are_a_row_a_kind_and_not_opened(folder, reasons, monkeypatch):
     with zipfile.ZipFile(folder / "b.zip", "w") as archive:
         archive.writestr("inner.txt", "Inner.")
-    for name in ("a.zip", "c.ZIP", "docs.tar.gz", "README", "sub/x.pdf"):
+    for name in ("a.zip", "c.ZIP", "docs.tar.gz", "README", "sub/x.odt"):
         (folder / name).parent.mkdir(exist_ok=True)
         (folder / name).write_bytes(b"PK")
     genuine = os.open
@@ -539,12 +545,12 @@ def test_archives_and_unknown_kinds_are_a_row_a_kind_and_not_opened(folder, reas
     monkeypatch.setattr(
         os, "open", lambda path, *a, **k: opens.append(os.path.basename(path)) or genuine(path, *a, **k)
     )
-    known = "not opened; expected .txt, .md, .html, .jsonl, .jsonl.gz"
+    known = f"not opened; expected {', '.join(SUFFIXES)}"
     assert reasons(folder) == {
         "a.zip": f"unknown kind .zip: this and 2 more {known}",
         "docs.tar.gz": f"unknown kind .gz: {known}",
         "README": f"no suffix: {known}",
-        "sub/x.pdf": f"unknown kind .pdf: {known}",
+        "sub/x.odt": f"unknown kind .odt: {known}",
     }
     assert set(opens) == {"good.txt"}
 

@@ -13,6 +13,7 @@ from click.testing import CliRunner
 from mog_assets import config
 from mog_assets.cli import main
 from mog_assets.cli.project import find_documents, find_questions, written
+from mog_assets.corpus.folders import SUFFIXES
 
 ROOT = Path(__file__).parent.parent
 
@@ -36,14 +37,14 @@ def folder(tmp_path, monkeypatch):
     docs.mkdir()
     (docs / "a.txt").write_text("Yeast makes dough rise.", encoding="utf-8")
     (docs / "b.md").write_text("# Salt\n\nSalt slows it down.", encoding="utf-8")
-    (docs / "c.pdf").write_bytes(b"%PDF-1.7")
+    (docs / "c.odt").write_bytes(b"PK")
     return tmp_path
 
 
 def test_a_folder_of_documents_becomes_a_corpus_and_what_is_not_read_is_said(folder):
     result = init("docs/")
     assert result.exit_code == 0, result.stderr
-    assert "documents docs: docs (1 .txt, 1 .md; not read: c.pdf (unknown kind .pdf" in result.stdout
+    assert "documents docs: docs (1 .txt, 1 .md; not read: c.odt (unknown kind .odt" in result.stdout
     settings = config.load(folder / "mog.yaml")
     assert {name: corpus.path for name, corpus in settings.corpora.items()} == {"docs": folder / "docs"}
     assert settings.question_sets == {} and settings.home == folder / ".mog"
@@ -120,14 +121,14 @@ def test_questions_among_the_documents_are_said(folder):
         ([], "expected a folder of documents (here: `mog init docs`), or --samples"),
         (["nowhere"], "nowhere: expected a file"),
         (["docs/a.txt"], "expected a folder, or a file that ends in .jsonl"),
-        (["only"], "expected documents (.txt, .md, .html, .jsonl, .jsonl.gz) in only, found none; the first: x.pdf"),
+        (["only"], f"expected documents ({', '.join(SUFFIXES)}) in only, found none; the first: x.odt"),
         (["docs", "--questions", "docs/b.md"], "expected lines with id, question and split"),
         (["docs", "--samples"], "--samples: cannot be combined with FOLDER"),
     ],
 )
 def test_what_cannot_be_a_project_is_one_line_and_nothing_is_written(folder, arguments, said):
     (folder / "only").mkdir()
-    (folder / "only" / "x.pdf").write_bytes(b"%PDF")
+    (folder / "only" / "x.odt").write_bytes(b"PK")
     result = init(*arguments)
     assert result.exit_code == 2
     (line,) = result.stderr.strip().splitlines()

@@ -30,8 +30,8 @@ _TOP = """\
 # Everything the project builds is kept here. You can delete it: `mog run` rebuilds all but the history of scores.
 home: .mog
 
-# Your documents: a folder of .txt, .md, .html or .jsonl files, or one .jsonl[.gz] file with an object of id, title and
-# text on each line.
+# Your documents: a folder of .txt, .md, .html, .pdf, .docx, .pptx, .epub, .csv or .jsonl files, or one .jsonl[.gz] file
+# with an object of id, title and text on each line.
 corpora:
 """
 
@@ -183,6 +183,7 @@ def find_questions(path: Path, name: str) -> Questions:
 def name_of(path: Path, taken: Sequence[str] = ()) -> str:
     """A name, valid and not yet taken, for the corpus or question set at a path."""
     stem = path.resolve().name.removesuffix(".gz").removesuffix(".jsonl")
+    stem = stem.removesuffix(".csv").removesuffix(".tsv")
     stem = re.sub(r"[^A-Za-z0-9_.-]+", "-", stem).strip("-_.")[:60] or "documents"
     return next(name for n in range(1, len(taken) + 2) if (name := stem if n == 1 else f"{stem}-{n}") not in taken)
 
@@ -261,7 +262,7 @@ def _copy_samples(folder: Path, force: bool) -> list[Path]:
 @click.option("--force", is_flag=True, help="Overwrite an existing configuration and existing samples.")
 @guarded
 def init(folders: tuple[Path, ...], asked: tuple[Path, ...], samples: bool, path: str | None, force: bool) -> None:
-    """Write a mog.yaml for documents: FOLDERs of .txt, .md, .html or .jsonl files, or .jsonl[.gz] files.
+    """Write a mog.yaml for documents: FOLDERs of text, HTML, PDF and office files, or .jsonl[.gz], .csv or .tsv files.
 
     Question files are .jsonl files whose lines have a `question`: those in the FOLDERs and next to mog.yaml are found.
     """

@@ -11,7 +11,7 @@ from typing import Any
 
 import pyarrow.parquet as pq
 
-from mog_assets.config import Settings
+from mog_assets.config import CorpusSettings, Settings
 from mog_assets.corpus.documents import (
     READER,
     Document,
@@ -24,18 +24,25 @@ from mog_assets.corpus.documents import (
 )
 from mog_assets.corpus.folders import source_state
 from mog_assets.corpus.memory import load_memory
+from mog_assets.corpus.worker import Limits
 from mog_assets.recipe import Recipe, Work
 from resources.store import Store, digest
 
 GROUP = "corpus"
 # The result of reading also depends on these.
-_LIBRARIES = [unicodedata.unidata_version, *map(version, ("beautifulsoup4", "charset-normalizer"))]
+_PACKAGES = ("beautifulsoup4", "charset-normalizer", "lxml", "pypdfium2", "python-docx", "python-pptx", "PyYAML")
+_LIBRARIES = [unicodedata.unidata_version, *map(version, _PACKAGES)]
 
 
 def _source(settings: Settings, corpus: str | None) -> object:
     assert corpus is not None
     source = settings.corpora[corpus]
-    return [source_state(source.path, source.max_document_bytes), source.max_document_bytes]
+    return [source_state(source.path, source.max_document_bytes), source.max_document_bytes, *_limits(source)]
+
+
+def _limits(source: CorpusSettings) -> Limits:
+    unpacked, memory = int(source.max_unpacked_mb * 1e6), int(source.max_memory_mb * 1e6)
+    return Limits(source.max_seconds, memory, unpacked, source.reader)
 
 
 def build_documents(work: Work) -> None:
@@ -43,10 +50,11 @@ def build_documents(work: Work) -> None:
     assert work.corpus is not None
     source = work.settings.corpora[work.corpus]
     remembered = work.settings.home / "cache" / f"reading-{work.corpus}.parquet"
-    signature = digest(READER, source.max_document_bytes, *_LIBRARIES)
+    limits = _limits(source)
+    signature = digest(READER, source.max_document_bytes, *limits, *_LIBRARIES)
     memory = load_memory(remembered, signature)
     while True:
-        reading = read_corpus(source.path, source.max_document_bytes, memory, remembered.parent)
+        reading = read_corpus(source.path, source.max_document_bytes, memory, remembered.parent, limits)
         work.draft.files.clear()
         lost: set[str] = set()
         # One bucket's texts are in memory at a time.

@@ -1,4 +1,4 @@
-"""Read a corpus: documents from `.jsonl[.gz]` files or folders, normalised, with a reason for each that is skipped.
+"""Read a corpus: documents from folders and tables, normalised, with a reason for each that is skipped.
 
 A document that cannot be used is skipped and recorded; it never stops a corpus. The outcomes of unchanged records are
 taken from the memory of an earlier reading; the result is the same as without it.
@@ -17,6 +17,7 @@ import unicodedata
 import zlib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from functools import cache
 from pathlib import Path
 from typing import Any, BinaryIO, Protocol, TypeVar
@@ -25,16 +26,21 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from mog_assets.corpus.folders import Found, opened, printable, scan, too_long
-from mog_assets.corpus.formats import decode, hidden_characters, other_encoding, parse_line, read_text, split_lines
+from mog_assets.corpus.formats import decode, hidden_characters, other_encoding, parse_line, split_lines
+from mog_assets.corpus.marks import MOST_MARKS, Mark
+from mog_assets.corpus.markup import read_text
 from mog_assets.corpus.memory import Journal, Memory, Outcome, Stamp
 from mog_assets.corpus.spool import Spool
+from mog_assets.corpus.tables import Wrong, read_rows, record_of
+from mog_assets.corpus.worker import PARSED, Limits, Parser, Unsettled, check_reader
 from resources.errors import MogError
 
 # Raised when the same bytes give another document.
-READER = "2"
+READER = "3"
 # A longer id is a text in the wrong field, and every passage of a document repeats its id.
 _LONGEST_ID = 1000
 
+_MARK = pa.struct([("offset", pa.int64()), ("kind", pa.string()), ("depth", pa.int32()), ("text", pa.string())])
 _SCHEMA = pa.schema(
     [
         ("id", pa.string()),
@@ -44,6 +50,7 @@ _SCHEMA = pa.schema(
         ("sha256", pa.string()),
         ("metadata", pa.string()),
         ("shifts", pa.list_(pa.list_(pa.int64(), 2))),
+        ("marks", pa.list_(_MARK)),
     ]
 )
 _QUARANTINE_SCHEMA = pa.schema([("place", pa.string()), ("id", pa.string()), ("reason", pa.string())])
@@ -55,9 +62,12 @@ class Document:
 
     Attributes:
         sha256: Of title and text, in hexadecimal.
-        metadata: JSON. Its key `mog` has the encoding of the text, if not UTF-8, and the hidden characters in it. These
-            stay in the text, because evidence is given by offsets.
-        shifts: Pairs (offset in the original text, characters gained so far); empty if the text was already NFC.
+        metadata: JSON. Its key `mog` has the path of the file; for a file that is one document, its last modification;
+            the encoding of the text, if not UTF-8; and the hidden characters in it. These stay in the text, because
+            evidence is given by offsets.
+        shifts: Pairs (offset in the original text, characters gained so far); empty if the text was already NFC. Front
+            matter that was removed is a loss at offset 0.
+        marks: Pages, slides and headings, sorted by offset into the normalised text.
     """
 
     id: str
@@ -66,23 +76,26 @@ class Document:
     sha256: str
     metadata: str = "{}"
     shifts: tuple[tuple[int, int], ...] = ()
+    marks: tuple[Mark, ...] = ()
 
     @property
     def digest(self) -> str:
         """Digest of everything that is stored of it, in hexadecimal."""
-        whole = json.dumps([self.id, self.sha256, self.metadata, self.shifts], separators=(",", ":"))
+        whole = json.dumps([self.id, self.sha256, self.metadata, self.shifts, self.marks], separators=(",", ":"))
         return hashlib.sha256(whole.encode()).hexdigest()
 
 
 def _packed(document: Document) -> str:
     # No document contains a NUL.
     shifts = json.dumps(document.shifts) if document.shifts else "[]"
-    return "\0".join((document.id, document.title, document.text, document.sha256, document.metadata, shifts))
+    marks = json.dumps(document.marks) if document.marks else "[]"
+    return "\0".join((document.id, document.title, document.text, document.sha256, document.metadata, shifts, marks))
 
 
 def _unpacked(packed: str) -> Document:
-    identity, title, text, sha256, metadata, shifts = packed.split("\0")
-    return Document(identity, title, text, sha256, metadata, _shifts(json.loads(shifts)))
+    identity, title, text, sha256, metadata, shifts, marks = packed.split("\0")
+    marked = tuple(Mark(*mark) for mark in json.loads(marks))
+    return Document(identity, title, text, sha256, metadata, _shifts(json.loads(shifts)), marked)
 
 
 def _shifts(stored: Sequence[Sequence[int]]) -> tuple[tuple[int, int], ...]:
@@ -124,6 +137,16 @@ class Reading:
 
 
 @dataclass(frozen=True)
+class _Context:
+    """What all files of a corpus are read with: the limit of a document, the memory, the spool and the parser."""
+
+    limit: int
+    memory: Memory
+    spool: Spool
+    parser: Parser
+
+
+@dataclass(frozen=True)
 class _Record:
     """A record of a file: its line (0: the whole file), the hash of its bytes (b"": none), and its outcome."""
 
@@ -133,28 +156,41 @@ class _Record:
 
 
 def read_corpus(
-    path: Path, limit: int = 20_000_000, memory: Memory | None = None, folder: Path | None = None
+    path: Path,
+    limit: int = 20_000_000,
+    memory: Memory | None = None,
+    folder: Path | None = None,
+    limits: Limits | None = None,
 ) -> Reading:
     """Read a corpus.
 
     If several documents have the same id, or ids that are equal under NFC, the first is used.
 
     Args:
-        path: A `.jsonl[.gz]` file, or a folder.
-        limit: Bytes that a document may have: a file, or a line of a `.jsonl` file.
-        memory: Memory of an earlier reading with the same limit.
+        path: A `.jsonl[.gz]`, `.csv` or `.tsv` file, or a folder.
+        limit: Bytes that a document may have: a file, a line of a `.jsonl` file, or a row of a table.
+        memory: Memory of an earlier reading with the same limits.
         folder: Folder for the documents until the reading is released; None for the system's temporary folder.
+        limits: Of parsing PDF, Word, PowerPoint and EPUB files.
 
     Raises:
-        MogError: the path is missing, or has no usable document, or the disk is full.
+        MogError: the path is missing, or has no usable document, or the reader or the disk cannot be used.
     """
-    reading = Reading(normalised=Spool(folder))
+    limits = limits or Limits()
+    if missing := check_reader(limits.reader):
+        raise MogError(f"{path}: {missing}")
+    with Parser(limits, limit) as parser:
+        return _read_corpus(path, _Context(limit, memory or Memory(), Spool(folder), parser))
+
+
+def _read_corpus(path: Path, context: _Context) -> Reading:
+    reading = Reading(normalised=context.spool)
     seen: dict[str, tuple[str, str]] = {}
-    for found in scan(path, limit):
+    for found in scan(path, context.limit):
         if found.refusal:
             reading.quarantined.append(Quarantined(found.place, found.place, found.refusal))
             continue
-        stamp, records = _read_file(found, limit, memory or Memory(), reading.normalised)
+        stamp, records = _read_file(found, context)
         whole = all(record.raw for record in records)
         for record in records:
             place = f"{found.place}:{record.line}" if record.line else found.place
@@ -183,22 +219,22 @@ def read_corpus(
     return reading
 
 
-def _read_file(found: Found, limit: int, memory: Memory, spool: Spool) -> tuple[Stamp | None, Sequence[_Record]]:
+def _read_file(found: Found, context: _Context) -> tuple[Stamp | None, Sequence[_Record]]:
     """The records of a file, and its stamp if it can be trusted from now on; its documents go to the spool.
 
     Those of a file that changes while it is read may stay there unused.
     """
     assert found.status is not None
     now, stamp = time.time_ns(), Stamp.of(found.status)
-    known = memory.of_file(found.name, stamp)
+    known = context.memory.of_file(found.name, stamp)
     if known is not None:
-        return stamp, [_Record(line, raw, memory.outcomes[raw]) for line, raw in known]
-    read = _read_lines if found.lines else _read_whole
+        return stamp, [_Record(line, raw, context.memory.outcomes[raw]) for line, raw in known]
+    read = _read_lines if found.lines else _read_table if found.rows else _read_whole
     try:
         for _ in range(2):
             with opened(found.path) as stream:
                 stamp = Stamp.of(os.fstat(stream.fileno()))
-                records = list(read(found, stream, limit, memory, spool))
+                records = list(read(found, stream, context))
                 if Stamp.of(os.fstat(stream.fileno())) == stamp:
                     return stamp if stamp.settled(now) else None, records
     except OSError as error:
@@ -206,46 +242,87 @@ def _read_file(found: Found, limit: int, memory: Memory, spool: Spool) -> tuple[
     return None, [_refused(0, b"", found.place, "changed twice while it was read")]
 
 
-def _read_whole(found: Found, stream: BinaryIO, limit: int, memory: Memory, spool: Spool) -> Iterator[_Record]:
-    content = stream.read(limit + 1)
-    if len(content) > limit:
-        yield _refused(0, b"", found.place, too_long(os.fstat(stream.fileno()).st_size, limit))
+def _read_whole(found: Found, stream: BinaryIO, context: _Context) -> Iterator[_Record]:
+    content = stream.read(context.limit + 1)
+    status = os.fstat(stream.fileno())
+    if len(content) > context.limit:
+        yield _refused(0, b"", found.place, too_long(status.st_size, context.limit))
         return
-    raw = hashlib.sha256(os.fsencode(found.name) + b"\0" + content).digest()
-    if raw in memory.outcomes:
-        yield _Record(0, raw, memory.outcomes[raw])
+    notes = {"path": found.place, **_modified(status)}
+    raw = _hashed(found.name, notes.get("modified", ""), content)
+    if raw in context.memory.outcomes:
+        yield _Record(0, raw, context.memory.outcomes[raw])
         return
     try:
-        text, encoding = decode(content)
-        title, text = read_text(found.place, text)
-        notes = {} if encoding == "utf-8" else {"encoding": encoding}
-        yield _read(0, raw, make_document(found.place, title, text, {}, notes), spool)
+        if found.name.lower().endswith(PARSED):
+            parsed = context.parser.parse(found.place, content)
+        else:
+            text, encoding = decode(content)
+            parsed = read_text(found.place, text)
+            notes |= {} if encoding == "utf-8" else {"encoding": encoding}
+        notes |= parsed.notes
+        document = make_document(
+            found.place, parsed.title, parsed.text, parsed.metadata, notes, parsed.marks, parsed.removed
+        )
+        yield _read(0, raw, document, context.spool)
+    except Unsettled as error:
+        yield _refused(0, b"", found.place, str(error))
     except ValueError as error:
         yield _refused(0, raw, found.place, str(error))
 
 
-def _read_lines(found: Found, stream: BinaryIO, limit: int, memory: Memory, spool: Spool) -> Iterator[_Record]:
+def _hashed(*parts: str | bytes) -> bytes:
+    """A digest; parts before the last contain no NUL."""
+    return hashlib.sha256(b"\0".join(os.fsencode(part) for part in parts)).digest()
+
+
+def _modified(status: os.stat_result) -> dict[str, str]:
+    """The UTC time of a file's last change in seconds; empty if no calendar has it."""
+    try:
+        time_of = datetime.fromtimestamp(status.st_mtime_ns // 1_000_000_000, UTC)
+    except (ValueError, OverflowError, OSError):
+        return {}
+    return {"modified": time_of.isoformat().replace("+00:00", "Z")}
+
+
+def _read_lines(found: Found, stream: BinaryIO, context: _Context) -> Iterator[_Record]:
     try:
         lines = gzip.open(stream) if found.name.lower().endswith(".gz") else stream  # noqa: SIM115
-        for number, line, size in split_lines(lines, limit):
+        for number, line, size in split_lines(lines, context.limit):
             if number == 1 and (encoding := other_encoding(line)):
                 yield _refused(0, b"", found.place, f"expected UTF-8, got {encoding.upper()}: save it as UTF-8")
                 return
-            if size > limit:
-                yield _refused(number, b"", "", too_long(size, limit))
+            if size > context.limit:
+                yield _refused(number, b"", "", too_long(size, context.limit))
                 continue
             # No file name starts with NUL, so a line is never mistaken for a file.
-            raw = hashlib.sha256(b"\0" + line).digest()
-            if raw in memory.outcomes:
-                yield _Record(number, raw, memory.outcomes[raw])
+            raw = _hashed("", found.name, line)
+            if raw in context.memory.outcomes:
+                yield _Record(number, raw, context.memory.outcomes[raw])
             else:
-                yield _read_line(number, raw, line, spool)
+                yield _read_line(found, number, raw, parse_line(line), context.spool)
     except (gzip.BadGzipFile, EOFError, zlib.error) as error:
         yield _refused(0, b"", "", f"expected a readable JSON Lines file, got: {error}")
 
 
-def _read_line(number: int, raw: bytes, line: bytes, spool: Spool) -> _Record:
-    record = parse_line(line)
+def _read_table(found: Found, stream: BinaryIO, context: _Context) -> Iterator[_Record]:
+    try:
+        for row in read_rows(stream, found.name, context.limit):
+            if isinstance(row, Wrong):
+                raw = _hashed("", "", "", found.name, json.dumps(row[1:]))
+                yield _refused(row.number, raw, "".join(row.fields[:1])[:100], row.reason)
+                continue
+            record = record_of(row, found.place)
+            raw = _hashed("", "", found.name, json.dumps(record, ensure_ascii=True))
+            if raw in context.memory.outcomes:
+                yield _Record(row.number, raw, context.memory.outcomes[raw])
+            else:
+                yield _read_line(found, row.number, raw, record, context.spool)
+    except ValueError as error:
+        yield _refused(0, b"", found.place, str(error))
+
+
+def _read_line(found: Found, number: int, raw: bytes, record: dict[str, Any] | str, spool: Spool) -> _Record:
     if isinstance(record, str):
         return _refused(number, raw, "", record)
     identity, text, title = record.get("id"), record.get("text"), record.get("title", "")
@@ -256,7 +333,8 @@ def _read_line(number: int, raw: bytes, line: bytes, spool: Spool) -> _Record:
         reason = f"expected strings id, title and text, got {given}"
         return _refused(number, raw, "" if identity is None else str(identity)[:100], reason)
     try:
-        return _read(number, raw, make_document(identity, title, text, record.get("metadata") or {}, {}), spool)
+        document = make_document(identity, title, text, record.get("metadata") or {}, {"path": found.place})
+        return _read(number, raw, document, spool)
     except ValueError as error:
         return _refused(number, raw, identity[:100], str(error))
 
@@ -271,7 +349,15 @@ def _refused(line: int, raw: bytes, identity: str, reason: str) -> _Record:
     return _Record(line, raw, Outcome(printable(identity), reason=printable(reason)))
 
 
-def make_document(identity: str, title: str, text: str, metadata: Any, notes: dict[str, Any]) -> Document:
+def make_document(
+    identity: str,
+    title: str,
+    text: str,
+    metadata: Any,
+    notes: dict[str, Any],
+    marks: Sequence[Mark] = (),
+    removed: int = 0,
+) -> Document:
     """Make a normalised document.
 
     Args:
@@ -280,6 +366,8 @@ def make_document(identity: str, title: str, text: str, metadata: Any, notes: di
         text: Normalised to NFC; nothing else is changed in it.
         metadata: JSON value.
         notes: Notes from reading, for its metadata.
+        marks: Sorted by offset into `text`; the first 100,000 are kept.
+        removed: Characters of the original that precede `text`; evidence in them is outside the text.
 
     Raises:
         ValueError: it cannot be used; the message is the reason.
@@ -305,7 +393,20 @@ def make_document(identity: str, title: str, text: str, metadata: Any, notes: di
         raise ValueError("empty document")
     title = unicodedata.normalize("NFC", title)
     normal, shifts = normalise(text)
-    return Document(identity, title, normal, _sha256(title, normal), noted, shifts)
+    marks = tuple(_moved(marks[:MOST_MARKS], shifts))
+    if removed:
+        shifts = ((0, -removed), *((position + removed, gained - removed) for position, gained in shifts))
+    return Document(identity, title, normal, _sha256(title, normal), noted, shifts, marks)
+
+
+def _moved(marks: Sequence[Mark], shifts: tuple[tuple[int, int], ...]) -> Iterator[Mark]:
+    """Marks of the original text as marks of the NFC text."""
+    at = gained = 0
+    for mark in marks:
+        while at < len(shifts) and shifts[at][0] <= mark.offset:
+            gained = shifts[at][1]
+            at += 1
+        yield mark._replace(offset=mark.offset + gained, text=unicodedata.normalize("NFC", mark.text))
 
 
 def _sha256(title: str, text: str) -> str:
@@ -388,20 +489,30 @@ def into_buckets(documents: Sequence[_I], buckets: int) -> dict[int, list[_I]]:
 
 def write_documents(documents: list[Document], path: Path) -> None:
     """Write one bucket of documents as Parquet."""
-    rows = [{**vars(d), "characters": len(d.text), "shifts": [list(pair) for pair in d.shifts]} for d in documents]
+    rows = [
+        {
+            **vars(document),
+            "characters": len(document.text),
+            "shifts": [list(pair) for pair in document.shifts],
+            "marks": [mark._asdict() for mark in document.marks],
+        }
+        for document in documents
+    ]
     pq.write_table(pa.Table.from_pylist(rows, schema=_SCHEMA), path, compression="zstd")
 
 
 def load_documents(path: Path) -> dict[str, Document]:
     """The documents of a bucket by digest, with recomputed hashes; empty if it cannot be read."""
     try:
-        rows = pq.read_table(path, columns=["id", "title", "text", "metadata", "shifts"]).to_pylist()
+        rows = pq.read_table(path, columns=["id", "title", "text", "metadata", "shifts", "marks"]).to_pylist()
     except (OSError, pa.ArrowException, UnicodeDecodeError):
         return {}
     loaded = []
     for row in rows:
         shifts = _shifts(row.pop("shifts"))
-        loaded.append(Document(**row, sha256=_sha256(row["title"], row["text"]), shifts=shifts))
+        # An earlier version wrote none.
+        marks = tuple(Mark(**mark) for mark in row.pop("marks", None) or ())
+        loaded.append(Document(**row, sha256=_sha256(row["title"], row["text"]), shifts=shifts, marks=marks))
     return {document.digest: document for document in loaded}
 
 

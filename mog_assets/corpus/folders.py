@@ -17,7 +17,10 @@ from typing import Any, BinaryIO
 from resources.errors import MogError
 
 LINES = (".jsonl", ".jsonl.gz")
-SUFFIXES = (".txt", ".md", ".html", *LINES)
+ROWS = (".csv", ".tsv")
+# Files of many documents.
+_MANY = (*ROWS, *LINES)
+SUFFIXES = (".txt", ".md", ".html", ".pdf", ".docx", ".pptx", ".epub", *_MANY)
 
 _KNOWN = ", ".join(SUFFIXES)
 _KINDS = {
@@ -66,6 +69,11 @@ class Found:
         """Whether it has one document per line."""
         return self.name.lower().endswith(LINES)
 
+    @property
+    def rows(self) -> bool:
+        """Whether it has one document per row of a table."""
+        return self.name.lower().endswith(ROWS)
+
 
 def scan(path: Path, limit: int) -> list[Found]:
     """Everything in a corpus, in reading order: by the parts of the name.
@@ -74,7 +82,7 @@ def scan(path: Path, limit: int) -> list[Found]:
     Files of unknown kinds share one entry per kind.
 
     Args:
-        path: A `.jsonl[.gz]` file, or a folder.
+        path: A `.jsonl[.gz]`, `.csv` or `.tsv` file, or a folder.
         limit: Bytes that a file which is one document may have.
 
     Raises:
@@ -87,8 +95,8 @@ def scan(path: Path, limit: int) -> list[Found]:
         raise MogError(f"{path}: expected a file ({_KNOWN}) or a folder of such files, found {what}") from error
     if stat.S_ISDIR(status.st_mode):
         return _scan_folder(os.path.realpath(path), limit)
-    if not (stat.S_ISREG(status.st_mode) and path.name.lower().endswith(LINES)):
-        raise MogError(f"{path}: expected a folder, or a file that ends in .jsonl or .jsonl.gz")
+    if not (stat.S_ISREG(status.st_mode) and path.name.lower().endswith(_MANY)):
+        raise MogError(f"{path}: expected a folder, or a file that ends in {', '.join(LINES)}, {' or '.join(ROWS)}")
     return [Found(path.name, os.path.realpath(path), status)]
 
 
@@ -150,7 +158,7 @@ def _look_at(root: str, name: str, limit: int) -> Found:
     if not stat.S_ISREG(status.st_mode):
         kind = _KINDS.get(stat.S_IFMT(status.st_mode), "special file")
         return Found(name, refusal=f"expected a regular file, got a {kind}: not opened")
-    if status.st_size > limit and name.lower().endswith(SUFFIXES) and not name.lower().endswith(LINES):
+    if status.st_size > limit and name.lower().endswith(SUFFIXES) and not name.lower().endswith(_MANY):
         return Found(name, path, status, too_long(status.st_size, limit))
     return Found(name, path, status)
 

@@ -1,4 +1,4 @@
-"""From bytes to titles and texts: encodings, JSON lines, HTML. What cannot be read is reported, never guessed."""
+"""From bytes to texts and records: encodings, JSON lines. What cannot be read is reported, never guessed."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ import codecs
 import json
 import re
 from collections.abc import Iterator
-from pathlib import PurePosixPath
 from typing import Any, Protocol
 
 # UTF-32 first: its mark starts with that of UTF-16.
@@ -78,49 +77,6 @@ def hidden_characters(text: str) -> dict[str, int]:
         name = f"U+{ord(character):04X}"
         counts[name] = counts.get(name, 0) + 1
     return dict(sorted(counts.items()))
-
-
-def read_text(name: str, text: str) -> tuple[str, str]:
-    """Title and text of a file that is one document.
-
-    The title is that of the page, the first heading, a first line of at most 120 characters, or else the file's name.
-
-    Raises:
-        ValueError: the HTML cannot be parsed.
-    """
-    file = PurePosixPath(name)
-    if file.suffix.lower() == ".html":
-        return _html_text(text, file.stem)
-    if heading := re.match(r"\s*#\s+(.+)", text):
-        return heading[1].strip(), text
-    if (first := text.lstrip().split("\n", 1))[0].strip() and len(first[0]) <= 120:
-        return first[0].strip(), text
-    return file.stem, text
-
-
-def _closed(html: str) -> str:
-    """HTML in which every construct is closed; unclosed ones become text."""
-    # Python's parser searches the whole page for each end: 200 kB of `<!--` took 46 s.
-    comments = html.rfind("-->") + 1
-    html = html[:comments] + html[comments:].replace("<!--", "&lt;!--")
-    tags = html.rfind(">") + 1
-    html = html[:tags] + html[tags:].replace("<", "&lt;")
-    return re.sub(r"<!\[[^>]*>", "", html)
-
-
-def _html_text(html: str, fallback: str) -> tuple[str, str]:
-    from bs4 import BeautifulSoup
-
-    try:
-        soup = BeautifulSoup(_closed(html), "html.parser")
-        for unseen in soup(["script", "style", "noscript", "template"]):
-            unseen.decompose()
-        heading = soup.title or soup.h1
-        title = heading.get_text(" ", strip=True) if heading else fallback
-        body = soup.body or soup
-        return title or fallback, re.sub(r"\n\s*\n+", "\n\n", body.get_text("\n")).strip()
-    except Exception as error:  # The parser raises several kinds of errors for hostile pages.
-        raise ValueError(f"the HTML cannot be parsed: {type(error).__name__}: {error}") from error
 
 
 class _Readable(Protocol):

@@ -1,38 +1,155 @@
-"""Pages, slides and headings of a document, as offsets into its text."""
+"""Marks in a text: where its pages, slides and headings start."""
 
 from __future__ import annotations
 
+import re
+from bisect import bisect_right
 from collections.abc import Sequence
-from dataclasses import dataclass
+from typing import Any, Literal, NamedTuple
+
+Kind = Literal["page", "slide", "heading"]
+_NUMBERED = ("page", "slide")
+# Every passage below a heading repeats it.
+_LONGEST_HEADING = 200
+# A text of more is a made-up one; the first are kept.
+MOST_MARKS = 100_000
+# Neither printable nor white space; no reader of office documents gives them a meaning.
+_CONTROL = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\ud800-\udfff\ufffe\uffff]")
 
 
-@dataclass(frozen=True)
-class Mark:
-    """The beginning of a page, a slide or a section.
+class Mark(NamedTuple):
+    """The start of a page, a slide, or the text under a heading.
 
     Attributes:
-        offset: Where it begins in the text, in characters.
-        kind: `page`, `slide` or `heading`.
-        depth: Of a heading, from 1; 0 for the others.
-        text: The heading, or the number of the page or slide.
+        offset: In characters; of a heading, where its line starts.
+        depth: 1 to 6 of a heading; 0 otherwise.
+        text: Of a heading; the number, from 1, of a page or slide.
     """
 
     offset: int
-    kind: str
+    kind: Kind
     depth: int
     text: str
 
 
+class Parsed(NamedTuple):
+    """What a file that is one document contains.
+
+    Attributes:
+        marks: Offsets count characters of `text`.
+        metadata: That the file gives.
+        notes: From reading it.
+        removed: Characters of the file that precede `text`.
+    """
+
+    title: str
+    text: str
+    marks: tuple[Mark, ...] = ()
+    metadata: dict[str, Any] = {}
+    notes: dict[str, Any] = {}
+    removed: int = 0
+
+
+def heading(offset: int, depth: int, text: str) -> Mark:
+    """A heading, its white space joined and its text cut to at most 200 characters."""
+    return Mark(offset, "heading", min(max(depth, 1), 6), " ".join(text.split())[:_LONGEST_HEADING])
+
+
 def page_at(marks: Sequence[Mark], offset: int) -> int | None:
-    """The page or slide that an offset lies on; None if the document has none."""
-    numbers = [mark.text for mark in marks if mark.kind in ("page", "slide") and mark.offset <= offset]
-    return int(numbers[-1]) if numbers else None
+    """The number of the page or slide at an offset; None before the first, and in a text without pages.
+
+    Args:
+        marks: Sorted by offset.
+        offset: In characters of the normalised text.
+    """
+    for at in range(bisect_right(marks, offset, key=lambda mark: mark.offset) - 1, -1, -1):
+        if marks[at].kind in _NUMBERED:
+            return int(marks[at].text)
+    return None
 
 
 def headings_at(marks: Sequence[Mark], offset: int) -> tuple[str, ...]:
-    """The headings that an offset stands under, outermost first."""
-    path: list[Mark] = []
-    for mark in marks:
-        if mark.kind == "heading" and mark.offset <= offset:
-            path = [*(own for own in path if own.depth < mark.depth), mark]
-    return tuple(mark.text for mark in path)
+    """The headings that an offset is under, outermost first.
+
+    Args:
+        marks: Sorted by offset.
+        offset: In characters of the normalised text.
+    """
+    path: list[str] = []
+    above = 7
+    for at in range(bisect_right(marks, offset, key=lambda mark: mark.offset) - 1, -1, -1):
+        if marks[at].kind == "heading" and marks[at].depth < above:
+            path.append(marks[at].text)
+            above = marks[at].depth
+            if above == 1:
+                break
+    return tuple(reversed(path))
+
+
+def clean(text: str) -> str:
+    """A text without control characters (except tab and line ends) and lone surrogates."""
+    return _CONTROL.sub("", text)
+
+
+class Draft:
+    """A text that grows by paragraphs, with its marks.
+
+    Args:
+        limit: Maximum number of characters.
+    """
+
+    def __init__(self, limit: int) -> None:
+        self._limit = limit
+        self._parts: list[str] = []
+        self._length = 0
+        self._marks: list[Mark] = []
+        # A page starts where its first paragraph does, not before the empty line above that.
+        self._waiting: list[tuple[Kind, int, str]] = []
+
+    def start(self, kind: Kind, text: str, depth: int = 0) -> None:
+        """Mark the start of the next paragraph."""
+        self._waiting.append((kind, depth, text))
+
+    def add(self, text: str, join: str = "\n\n", depth: int = 0, marks: Sequence[Mark] = ()) -> None:
+        """Add a paragraph, if it is not blank.
+
+        Args:
+            text: Without control characters.
+            join: What separates it from the text before.
+            depth: Of a heading; 0 for other paragraphs.
+            marks: Of the paragraph, by offset into `text`.
+
+        Raises:
+            ValueError: the text is longer than the limit.
+        """
+        if not text.strip():
+            return
+        if self._parts:
+            self._parts.append(join)
+            self._length += len(join)
+        self._mark()
+        if depth:
+            self._marks.append(heading(self._length, depth, text))
+        self._marks += [mark._replace(offset=mark.offset + self._length) for mark in marks]
+        self._parts.append(text)
+        self._length += len(text)
+        if self._length > self._limit:
+            raise ValueError(f"expected at most {self._limit} characters of text (max_document_mb), got more: not read")
+
+    def _mark(self) -> None:
+        for kind, depth, text in self._waiting:
+            self._marks.append(heading(self._length, depth, text) if depth else Mark(self._length, kind, 0, text))
+        self._waiting.clear()
+
+    def parsed(self, title: str, fallback: str, notes: dict[str, Any] | None = None) -> Parsed:
+        """The whole; without a title, the first line if it has at most 120 characters, else the fallback."""
+        self._mark()
+        text = "".join(self._parts)
+        title = " ".join(clean(title).split()) or first_line(text) or fallback
+        return Parsed(title, text, tuple(self._marks), notes=notes or {})
+
+
+def first_line(text: str) -> str:
+    """The first line that is not blank, if it has at most 120 characters; else an empty string."""
+    line = text.lstrip()[:121].split("\n", 1)[0]
+    return line.strip() if len(line) <= 120 else ""

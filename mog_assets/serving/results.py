@@ -162,7 +162,7 @@ class Document:
 
     def to_json(self) -> dict[str, Any]:
         """As JSON values."""
-        return {**asdict(self), "marks": [asdict(mark) for mark in self.marks]}
+        return {**asdict(self), "marks": [mark._asdict() for mark in self.marks]}
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,0 +1,87 @@
+"""Unpack the documents that are zip archives, into memory and within limits."""
+
+from __future__ import annotations
+
+import io
+import zipfile
+import zlib
+
+_MOST_ENTRIES = 10_000
+# What holds text or says where text is; pictures, fonts and macros are not unpacked.
+_READ = (".xml", ".rels", ".opf", ".xhtml", ".html", ".htm")
+_PIECE = 1 << 20
+_OLD_OFFICE = b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1"
+ENCRYPTED = "encrypted: expected a file that opens without a password"
+
+
+def unpack(content: bytes, kind: str, limit: int) -> dict[str, bytes]:
+    """The files of an archive by name; those without text are empty.
+
+    Nothing is written to disk, so names are never paths.
+
+    Args:
+        content: The archive.
+        kind: Suffix, for messages.
+        limit: Bytes that the files may have together, in what the archive says and in truth.
+
+    Raises:
+        ValueError: it is damaged or encrypted, or a limit is exceeded; the message is the reason.
+    """
+    if content.startswith(_OLD_OFFICE):
+        if "EncryptedPackage".encode("utf-16-le") in content:
+            raise ValueError(ENCRYPTED)
+        raise ValueError(f"expected a {kind} file, got a file of an older Office: save it as {kind}")
+    try:
+        with zipfile.ZipFile(io.BytesIO(content)) as archive:
+            entries = archive.infolist()
+            if len(entries) > _MOST_ENTRIES:
+                raise ValueError(f"expected at most {_MOST_ENTRIES} files in the archive, got {len(entries)}: not read")
+            if sum(entry.file_size for entry in entries) > limit:
+                raise _too_large(limit)
+            parts: dict[str, bytes] = {}
+            left = limit
+            for entry in entries:
+                parts[entry.filename] = _unpack_file(archive, entry, left, limit)
+                left -= len(parts[entry.filename])
+    except (zipfile.BadZipFile, zlib.error, EOFError, OSError, NotImplementedError, UnicodeError) as error:
+        raise ValueError(f"damaged: expected a {kind} file (a zip archive), got: {error}") from error
+    return parts
+
+
+def _unpack_file(archive: zipfile.ZipFile, entry: zipfile.ZipInfo, left: int, limit: int) -> bytes:
+    if not entry.filename.lower().endswith(_READ):
+        return b""
+    if entry.flag_bits & 1:
+        raise ValueError(ENCRYPTED)
+    if entry.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
+        raise zipfile.BadZipFile("an unusual kind of compression")
+    pieces = []
+    with archive.open(entry) as stream:
+        # A piece at a time: what an entry says about its size may be wrong.
+        while piece := stream.read(_PIECE):
+            left -= len(piece)
+            if left < 0:
+                raise _too_large(limit)
+            pieces.append(piece)
+    return b"".join(pieces)
+
+
+def _too_large(limit: int) -> ValueError:
+    return ValueError(f"expected to unpack to at most {limit / 1e6:g} MB (max_unpacked_mb), got more: not read")
+
+
+def packed(parts: dict[str, bytes]) -> io.BytesIO:
+    """An archive of these files, for libraries that read nothing else.
+
+    Raises:
+        ValueError: a file declares a document type, which office formats do not allow: entities may expand without end.
+    """
+    result = io.BytesIO()
+    with zipfile.ZipFile(result, "w") as archive:
+        for name, content in parts.items():
+            # The NULs of UTF-16.
+            if b"<!DOCTYPE" in content.replace(b"\0", b""):
+                raise ValueError(f"damaged: {name[:100]!r} declares a document type or entities: not read")
+            archive.writestr(name, content)
+    result.seek(0)
+    return result

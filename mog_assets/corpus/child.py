@@ -1,0 +1,103 @@
+"""The process that parses files of office formats. It imports a format's library with the first file of that format."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import re
+import resource
+import signal
+import socket
+import sys
+import warnings
+from pathlib import PurePosixPath
+from typing import Any, BinaryIO
+
+from mog_assets.corpus.marks import MOST_MARKS, Parsed
+
+# Seconds after its time limit that a process ends by itself, if nobody is left to stop it.
+_GRACE = 10
+
+
+def read(name: str, content: bytes, limits: dict[str, Any]) -> Parsed:
+    """Parse a file; its suffix tells the format.
+
+    Raises:
+        ValueError: it cannot be used; the message is the reason.
+    """
+    file = PurePosixPath(name)
+    suffix, most = file.suffix.lower(), limits["text_bytes"]
+    parts = {}
+    if suffix != ".pdf":
+        from mog_assets.corpus.archives import unpack
+
+        parts = unpack(content, suffix, limits["unpacked_bytes"])
+    if limits["reader"] == "docling" and suffix != ".epub":
+        from mog_assets.corpus.layout import read_docling
+
+        return read_docling(content, file.name, file.stem, most)
+    if suffix == ".pdf":
+        from mog_assets.corpus.pdf import read_pdf
+
+        return read_pdf(content, file.stem, most)
+    if suffix == ".epub":
+        from mog_assets.corpus.epub import read_epub
+
+        return read_epub(parts, file.stem, most)
+    from mog_assets.corpus.office import read_docx, read_pptx
+
+    return (read_docx if suffix == ".docx" else read_pptx)(parts, file.stem, most)
+
+
+def _answer(name: str, content: bytes, limits: dict[str, Any]) -> tuple[dict[str, Any], bytes]:
+    """The header of the answer and the text."""
+    try:
+        parsed = read(name, content, limits)
+    except MemoryError:
+        return {"memory": True}, b""
+    except ImportError as error:
+        return {"fault": str(error)}, b""
+    except ValueError as error:
+        return {"reason": str(error)[:500] or type(error).__name__}, b""
+    except Exception as error:  # Libraries raise errors of all kinds for damaged files.
+        if "memory" in str(error).lower():
+            return {"memory": True}, b""
+        kind = PurePosixPath(name).suffix.lower()
+        # Not the places of objects in memory, so that the reason is the same next time.
+        told = re.sub(r"<[^<>]* at 0x[0-9a-f]+>", "…", str(error))
+        return {"reason": f"damaged: expected a readable {kind} file, got {type(error).__name__}: {told}"[:500]}, b""
+    text = parsed.text.encode("utf-8", "surrogatepass")
+    if len(text) > (most := limits["text_bytes"]):
+        return {"reason": f"expected at most {most} bytes of text (max_document_mb), got {len(text)}: not read"}, b""
+    rest = {"metadata": parsed.metadata, "notes": parsed.notes}
+    return {"title": parsed.title, "marks": parsed.marks[:MOST_MARKS], "bytes": len(text), **rest}, text
+
+
+def serve(stream: BinaryIO, connection: socket.socket, limits: dict[str, Any]) -> None:
+    """Parse the files that arrive, until one exhausts the memory or needs a library that cannot be imported."""
+    while request := stream.readline():
+        asked = json.loads(request)
+        # If the other side is gone, nobody stops this process.
+        signal.setitimer(signal.ITIMER_REAL, limits["seconds"] + _GRACE)
+        header, text = _answer(asked["name"], stream.read(asked["bytes"]), limits)
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        encoded = json.dumps(header).encode()
+        connection.sendall(len(encoded).to_bytes(8, "big") + encoded)
+        connection.sendall(text)
+        if header.keys() & {"memory", "fault"}:
+            return
+
+
+def main(given: str) -> None:
+    """Answer on the socket that is the standard input, within the limits that are given as JSON."""
+    limits = json.loads(given)
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    warnings.simplefilter("ignore")
+    with contextlib.suppress(ValueError, OSError):  # macOS refuses it, and has only the limit of time.
+        resource.setrlimit(resource.RLIMIT_AS, (limits["memory_bytes"],) * 2)
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    connection = socket.socket(fileno=0)
+    with connection, connection.makefile("rb") as stream, contextlib.suppress(BrokenPipeError, ConnectionResetError):
+        connection.sendall(b"+")
+        serve(stream, connection, limits)
+    sys.exit()

@@ -1,0 +1,173 @@
+"""Read files of comma- or tab-separated values: a row is a document."""
+
+from __future__ import annotations
+
+import csv
+import io
+from collections import Counter
+from collections.abc import Iterator
+from typing import Any, BinaryIO, NamedTuple
+
+from mog_assets.corpus.formats import decode, other_encoding
+
+_DELIMITERS = ",;\t|"
+# Of a file: what its encoding and delimiter are told by.
+_SAMPLE_BYTES, _SAMPLE_ROWS = 1_000_000, 50
+
+
+class Row(NamedTuple):
+    """A row that is a document: its number in the file (the header is row 1), and its values by column."""
+
+    number: int
+    values: dict[str, str]
+
+
+class Wrong(NamedTuple):
+    """A row that is none: its number, its fields as far as they could be read, and the reason."""
+
+    number: int
+    fields: list[str]
+    reason: str
+
+
+class _TooLong(Exception):
+    """A row is longer than the limit."""
+
+
+class _Lines:
+    """The lines of a table; ends a row that is too long."""
+
+    def __init__(self, stream: io.TextIOBase, limit: int) -> None:
+        self._stream, self._limit = stream, limit
+        self.start()
+
+    def start(self) -> None:
+        """Start a row."""
+        self._characters, self._quotes = 0, 0
+
+    def __iter__(self) -> Iterator[str]:
+        return self
+
+    def __next__(self) -> str:
+        line = self._stream.readline(self._limit + 1)
+        if not line:
+            raise StopIteration
+        self._characters += len(line)
+        self._quotes += line.count('"')
+        if self._characters > self._limit:
+            # The row ends with a line, but not inside a quoted field.
+            while line and not (line.endswith(("\n", "\r")) and self._quotes % 2 == 0):
+                line = self._stream.readline(1 << 20)
+                self._quotes += line.count('"')
+            raise _TooLong
+        return line
+
+
+def read_rows(stream: BinaryIO, name: str, limit: int) -> Iterator[Row | Wrong]:
+    """The rows of a table that is not empty, each with as many fields as the header.
+
+    Args:
+        stream: The file.
+        name: Of the file; in `.tsv` files the delimiter is the tab, in others the most likely of `,;|` and tab.
+        limit: Maximum characters of a row.
+
+    Raises:
+        ValueError: no row of the file, or none of those that follow, can be read; the message is the reason.
+    """
+    sample = stream.read(_SAMPLE_BYTES)
+    if len(sample) == _SAMPLE_BYTES:
+        # A character may be cut in two.
+        sample = sample[: sample.rfind(b"\n") + 1] or sample
+    encoding = other_encoding(sample) or decode(sample)[1]
+    stream.seek(0)
+    text = io.TextIOWrapper(stream, "utf-8-sig" if encoding == "utf-8" else encoding, newline="")
+    try:
+        delimiter = "\t" if name.lower().endswith(".tsv") else _delimiter(text.read(_SAMPLE_BYTES // 10))
+        text.seek(0)
+        yield from _rows(_Lines(text, limit), delimiter, limit)
+    except UnicodeError as error:
+        raise ValueError(
+            f"expected {encoding.upper()}, got other bytes in one of the following rows: {error}"
+        ) from error
+    finally:
+        # The file stays open: its status is checked after it was read.
+        text.detach()
+
+
+def _delimiter(sample: str) -> str:
+    """The delimiter that most rows have as often as the header; of several, the one that gives most columns."""
+
+    def fit(delimiter: str) -> tuple[int, int]:
+        counts: list[int] = []
+        try:
+            for row in csv.reader(io.StringIO(sample, newline=""), delimiter=delimiter):
+                if row:
+                    counts.append(len(row))
+                if len(counts) == _SAMPLE_ROWS:
+                    break
+        except csv.Error:
+            pass
+        columns = counts[0] if counts else 0
+        return (sum(count == columns for count in counts), columns) if columns > 1 else (0, 0)
+
+    return max(_DELIMITERS, key=fit)
+
+
+def _rows(lines: _Lines, delimiter: str, limit: int) -> Iterator[Row | Wrong]:
+    # The limit of the module is less than a long text; the length of rows is limited anyway.
+    csv.field_size_limit(max(csv.field_size_limit(), limit))
+    reader = csv.reader(lines, delimiter=delimiter, strict=True)
+    columns: list[str] = []
+    number = 0
+    while True:
+        lines.start()
+        try:
+            fields = next(reader, None)
+        except _TooLong:
+            number += 1
+            reader = csv.reader(lines, delimiter=delimiter, strict=True)
+            yield Wrong(
+                number, [], f"expected at most {limit} characters per row (max_document_mb), got more: not read"
+            )
+            continue
+        except csv.Error as error:
+            number += 1
+            yield Wrong(number, [], f"malformed row: {error}")
+            continue
+        if fields is None:
+            return
+        number += 1
+        if not any(field.strip() for field in fields):
+            continue
+        if not columns:
+            columns = _columns(fields)
+        elif len(fields) != len(columns):
+            yield Wrong(number, fields, f"expected {len(columns)} columns as in the header, got {len(fields)}")
+        else:
+            yield Row(number, dict(zip(columns, fields, strict=True)))
+
+
+def _columns(fields: list[str]) -> list[str]:
+    """Names of the columns; `id`, `title` and `text` in lower case.
+
+    Raises:
+        ValueError: a name occurs twice.
+    """
+    names = [field.strip() or f"column {n}" for n, field in enumerate(fields, start=1)]
+    names = [name.lower() if name.lower() in ("id", "title", "text") else name for name in names]
+    twice = next((name for name, count in Counter(names).items() if count > 1), None)
+    if twice is not None:
+        raise ValueError(f"expected different names of columns, got {twice[:40]!r} twice")
+    return names
+
+
+def record_of(row: Row, file: str) -> dict[str, Any]:
+    """The document of a row as id, title, text and metadata."""
+    values = row.values
+    lines = "\n".join(f"{name}: {value.strip()}" for name, value in values.items() if value.strip())
+    return {
+        "id": values.get("id", "").strip() or f"{file}:{row.number}",
+        "title": values.get("title", "").strip(),
+        "text": values.get("text", lines),
+        "metadata": {name: value for name, value in values.items() if name not in ("id", "title", "text")},
+    }
