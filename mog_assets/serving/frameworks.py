@@ -1,0 +1,78 @@
+"""What the retrievers for LangChain, LlamaIndex and Haystack have in common."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from threading import Lock
+from typing import Any
+from urllib.parse import quote
+
+import mog_assets
+from mog_assets.serving.project import Project
+from mog_assets.serving.results import Passage
+from resources.errors import ConfigError
+
+
+class Retriever:
+    """A project, and how it is asked unless a question says otherwise.
+
+    Args:
+        config: Path of `mog.yaml`, or an open project; None for what `mog_assets.open` finds.
+        asked: Arguments of `Project.retrieve`; None stands for its default.
+    """
+
+    def __init__(self, config: str | Path | Project | None, **asked: Any) -> None:
+        self._config, self._asked = config, asked
+        self._project = config if isinstance(config, Project) else None
+        self._alone = Lock()
+
+    @property
+    def project(self) -> Project:
+        """The project, opened when it is first used."""
+        with self._alone:
+            if self._project is None:
+                assert not isinstance(self._config, Project)
+                self._project = mog_assets.open(self._config)
+            return self._project
+
+    def passages(self, question: str, **changes: Any) -> list[Passage]:
+        """The best passages; `changes` that are not None replace what was said at the start."""
+        asked = {**self._asked, **{name: value for name, value in changes.items() if value is not None}}
+        asked = {name: value for name, value in asked.items() if value is not None}
+        return self.project.retrieve(question, **asked).passages
+
+    def saved(self) -> dict[str, Any]:
+        """The arguments that make the same retriever, as JSON values.
+
+        Raises:
+            ConfigError: it was made from an open project.
+        """
+        if isinstance(self._config, Project):
+            raise ConfigError("config: expected the path of mog.yaml of a retriever that is saved, got an open project")
+        corpora: Sequence[str] | None = self._asked.get("corpora")
+        where: Mapping[str, Any] | None = self._asked.get("where")
+        return {
+            **self._asked,
+            "config": None if self._config is None else str(self._config),
+            "corpora": None if corpora is None else list(corpora),
+            "where": None if where is None else dict(where),
+        }
+
+
+def identity(passage: Passage) -> str:
+    """A passage's id: where it stands, the same for every question, as in `garden/garlic#120-560`."""
+    places: dict[str, list[str]] = {}
+    for span in passage.spans:
+        places.setdefault(f"{quote(span.corpus)}/{quote(span.doc)}", []).append(f"{span.start}-{span.end}")
+    return " ".join(f"{place}#{','.join(spans)}" for place, spans in places.items())
+
+
+def facts(passage: Passage) -> dict[str, Any]:
+    """All that is known of a passage but its text, as JSON values; the document's own metadata under `metadata`."""
+    return {name: value for name, value in passage.to_json().items() if name not in ("text", "why")}
+
+
+def missing(extra: str, error: ModuleNotFoundError) -> ImportError:
+    """The error for a package that is not installed."""
+    return ImportError(f"No package {error.name}: install it with `pip install 'mog-assets[{extra}]'`")

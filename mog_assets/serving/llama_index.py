@@ -1,0 +1,73 @@
+"""A retriever for LlamaIndex."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from mog_assets.serving.frameworks import Retriever, facts, identity, missing
+from mog_assets.serving.project import Project
+from mog_assets.serving.results import Passage
+
+try:
+    from llama_index.core.retrievers import BaseRetriever
+    from llama_index.core.schema import NodeRelationship, NodeWithScore, QueryBundle, RelatedNodeInfo, TextNode
+except ModuleNotFoundError as error:
+    raise missing("llama-index", error) from error
+
+# What a language model is told of a passage besides its text; the rest is for programs.
+_TOLD = ("title", "page", "headings", "source")
+
+
+class MogRetriever(BaseRetriever):
+    """The best passages of a project as LlamaIndex nodes with scores.
+
+    Args:
+        config: Path of `mog.yaml`, or an open project; None for `MOG_CONFIG`, else `mog.yaml` in the working directory.
+        budget, k, method, corpora, where: See `Project.retrieve`.
+        base: Arguments of `BaseRetriever`.
+    """
+
+    def __init__(
+        self,
+        config: str | Path | Project | None = None,
+        *,
+        budget: int | None = None,
+        k: int | None = None,
+        method: str | None = None,
+        corpora: Sequence[str] | None = None,
+        where: Mapping[str, Any] | None = None,
+        **base: Any,
+    ) -> None:
+        super().__init__(**base)
+        self._retriever = Retriever(config, budget=budget, k=k, method=method, corpora=corpora, where=where)
+
+    @property
+    def project(self) -> Project:
+        """The project that is searched; close it when you are done."""
+        return self._retriever.project
+
+    def _retrieve(self, query_bundle: QueryBundle) -> list[NodeWithScore]:
+        found = self._retriever.passages(query_bundle.query_str)
+        return [NodeWithScore(node=_node(passage), score=passage.score) for passage in found]
+
+    async def _aretrieve(self, query_bundle: QueryBundle) -> list[NodeWithScore]:
+        return await asyncio.to_thread(self._retrieve, query_bundle)
+
+
+def _node(passage: Passage) -> TextNode:
+    known = {name: value for name, value in facts(passage).items() if name != "score"}
+    others = [name for name in known if name not in _TOLD or not known[name]]
+    whole = RelatedNodeInfo(node_id=f"{passage.corpus}/{passage.doc}", metadata={"title": passage.title})
+    return TextNode(
+        id_=identity(passage),
+        text=passage.text,
+        metadata=known,
+        excluded_llm_metadata_keys=others,
+        excluded_embed_metadata_keys=others,
+        start_char_idx=passage.start,
+        end_char_idx=passage.end,
+        relationships={NodeRelationship.SOURCE: whole},
+    )

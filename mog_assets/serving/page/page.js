@@ -1,0 +1,531 @@
+// The search page, and what the page of a document shares with it. Text from documents becomes text nodes, never HTML.
+
+export const byId = id => document.getElementById(id);
+
+export function make(name, attributes = {}, ...children) {
+  const element = document.createElement(name);
+  for (const [key, value] of Object.entries(attributes)) if (value !== undefined) element.setAttribute(key, value);
+  element.append(...children.filter(child => child !== undefined && child !== ""));
+  return element;
+}
+
+// ---- The server
+
+const KEY = "mog key";
+
+export class Problem extends Error {
+  constructor(status, title, detail) {
+    super(detail || title);
+    Object.assign(this, { status, title });
+  }
+}
+
+export async function call(path, { body, signal, accept = "application/json" } = {}) {
+  const headers = { accept }, key = sessionStorage.getItem(KEY);
+  if (key) headers.authorization = `Bearer ${key}`;
+  if (body) headers["content-type"] = "application/json";
+  let answer;
+  try {
+    answer = await fetch(path, { method: body ? "POST" : "GET", headers, body: body && JSON.stringify(body), signal });
+  } catch (error) {
+    if (error.name === "AbortError") throw error;
+    throw new Problem(0, "The server does not answer", "Check that `mog serve` is running, then try again.");
+  }
+  if (answer.ok) return answer;
+  const told = await answer.json().catch(() => ({}));
+  throw new Problem(answer.status, told.title || answer.statusText || `Status ${answer.status}`, told.detail);
+}
+
+// Does `work` again once a key has been given; a key that is wrong is asked for again.
+export async function withKey(work) {
+  try {
+    return await work();
+  } catch (error) {
+    if (error.status !== 401) throw error;
+    const form = byId("key"), field = byId("secret"), refused = sessionStorage.getItem(KEY) !== null;
+    sessionStorage.removeItem(KEY);
+    form.hidden = false;
+    say(refused ? "This key is not accepted." : "A key is needed.");
+    field.focus();
+    await new Promise(resolve => form.addEventListener("submit", event => {
+      event.preventDefault();
+      resolve();
+    }, { once: true }));
+    sessionStorage.setItem(KEY, field.value.trim());
+    field.value = "";
+    form.hidden = true;
+    return withKey(work);
+  }
+}
+
+export function say(text) {
+  byId("status").textContent = text;
+}
+
+export function complain(error) {
+  const box = byId("trouble");
+  box.hidden = !error;
+  if (error) box.replaceChildren(make("b", {}, error.title || "This page has a fault"), make("p", {}, ...coded(error.message)));
+}
+
+// Words between backticks are code.
+export function coded(text) {
+  return String(text).split("`").map((part, i) => (i % 2 ? make("code", {}, part) : part));
+}
+
+// ---- Places in documents
+
+const segment = text => encodeURIComponent(text);
+
+function below(path, corpus, id) {
+  const parts = id.split("/");
+  // A browser resolves dots before it sends a path.
+  const whole = parts.some(part => part === "." || part === "..");
+  return `${path}/${segment(corpus)}/${whole ? segment(id) : parts.map(segment).join("/")}`;
+}
+
+export const documentPath = (corpus, id) => below("v1/documents", corpus, id);
+
+export function original(corpus, id, source, page, ...children) {
+  const pdf = /\.pdf$/i.test(source), place = pdf && page ? `#page=${page}` : "";
+  const link = make("a", { href: below("v1/source", corpus, id) + place, target: "_blank", rel: "noopener" }, ...children);
+  // A link sends no key.
+  link.addEventListener("click", async event => {
+    if (!sessionStorage.getItem(KEY)) return;
+    event.preventDefault();
+    try {
+      const answer = await withKey(() => call(below("v1/source", corpus, id)));
+      // Of another type it could run scripts with the rights of this page.
+      const url = URL.createObjectURL(new Blob([await answer.blob()], { type: pdf ? "application/pdf" : "application/octet-stream" }));
+      make("a", pdf ? { href: url + place, target: "_blank" } : { href: url, download: source.split("/").at(-1) }).click();
+      setTimeout(() => URL.revokeObjectURL(url), 60_000);
+    } catch (error) {
+      complain(error);
+    }
+  });
+  return link;
+}
+
+export const leaf = (source, page) => `${/\.pptx?$/i.test(source ?? "") ? "slide" : "page"} ${page}`;
+
+// Offsets count characters; JavaScript counts UTF-16 units.
+export function units(text, offsets) {
+  if (!/[\ud800-\udbff]/.test(text)) return offsets;
+  const order = offsets.map((offset, i) => [offset, i]).sort((a, b) => a[0] - b[0]), found = [...offsets];
+  let characters = 0, at = 0;
+  for (const [offset, i] of order) {
+    for (; characters < offset && at < text.length; characters++) at += text.codePointAt(at) > 0xffff ? 2 : 1;
+    found[i] = at;
+  }
+  return found;
+}
+
+// Text from `low` to `high` with what lies in `ranges` ([low, high, class], in order, none over another) marked.
+export function marked(text, low, high, ranges) {
+  const parts = [];
+  let at = low;
+  for (const [from, to, kind] of ranges) {
+    const start = Math.max(from, at), end = Math.min(to, high);
+    if (start >= end) continue;
+    parts.push(text.slice(at, start), make("mark", { class: kind || undefined }, text.slice(start, end)));
+    at = end;
+  }
+  parts.push(text.slice(at, high));
+  return parts.filter(part => part !== "");
+}
+
+// Ranges of one kind, with those of another over them.
+export function under(ranges, top) {
+  let left = ranges;
+  for (const [low, high] of top)
+    left = left.flatMap(([from, to, kind]) => [[from, Math.min(to, low), kind], [Math.max(from, high), to, kind]]).filter(([from, to]) => from < to);
+  return [...left, ...top].sort((a, b) => a[0] - b[0]);
+}
+
+export function metadata(values) {
+  const list = make("dl", { class: "metadata" });
+  for (const [name, value] of Object.entries(values))
+    list.append(make("dt", {}, name), make("dd", {}, typeof value === "string" ? value : JSON.stringify(value)));
+  return list;
+}
+
+// ---- The search page
+
+// A sentence is marked if it is about as similar to the question as the most similar one, and similar at all.
+const [NEAR, LEAST] = [0.1, 0.35];
+const LONG = 1600;
+const count = (number, one, many = `${one}s`) => `${number.toLocaleString("en")} ${number === 1 ? one : many}`;
+
+const GROUPS = [
+  [/\+topics$/, "passages of the question's topic"],
+  [/^(auto|fused|mog|mix)$/, "rankings"],
+  [/^(hop-|mogg)/, "sentence graph"],
+  [/^dense/, "meaning"],
+  [/^hybrid/, "words and meaning"],
+  [/^bm25/, "words"],
+  [/./, "chunks of one size, or of several"],
+];
+
+let known = { corpora: [], methods: [], ways: [], budget: undefined };
+let running = null;
+let shown = { passages: [], answer: "" };
+
+function fillChoices() {
+  const boxes = known.corpora.map(corpus => make("label", { class: "corpus" },
+    make("input", { type: "checkbox", name: "corpus", value: corpus.name, checked: "" }), corpus.name));
+  byId("corpora").append(...boxes);
+  byId("corpora").hidden = boxes.length < 2;
+  const groups = new Map();
+  for (const method of known.methods) {
+    const [, name] = GROUPS.find(([pattern]) => pattern.test(method));
+    if (!groups.has(name)) groups.set(name, make("optgroup", { label: name }));
+    groups.get(name).append(make("option", { value: method }, method));
+  }
+  byId("method").append(...groups.values());
+  byId("budget").value = known.budget;
+  byId("way").append(make("option", { value: "" }, "as the project does"), ...known.ways.map(way => make("option", { value: way }, way)),
+    make("option", { value: "none" }, "none, passages only"));
+  const fields = [...new Set(known.corpora.flatMap(corpus => corpus.fields))];
+  byId("fields").append("Names: ", ...fields.flatMap((name, i) => [i ? ", " : "", make("code", {}, name)]),
+    ". A condition is a value, a list of values, or one of ", ...["in", "gt", "gte", "lt", "lte", "glob"].flatMap((name, i) => [i ? ", " : "", make("code", {}, name)]), ".");
+  const documents = known.corpora.reduce((sum, corpus) => sum + corpus.documents, 0);
+  byId("about").textContent = `${count(documents, "document")} in ${count(known.corpora.length, "corpus", "corpora")}`;
+  for (const corpus of known.corpora)
+    byId("holdings").append(make("dt", {}, corpus.name), make("dd", {}, `${count(corpus.documents, "document")}, ${count(corpus.characters, "character")}`));
+}
+
+const corpusBoxes = () => [...document.querySelectorAll("[name=corpus]")];
+
+// The form as the query of a URL; what has its default is left out.
+function stateOfForm() {
+  const state = new URLSearchParams(), put = (name, value, usual) => value !== usual && state.set(name, value);
+  put("q", byId("question").value.trim(), "");
+  put("method", byId("method").value, "auto");
+  put("budget", byId("budget").value, String(known.budget));
+  put("answer", byId("way").value, "");
+  put("where", byId("where").value.trim(), "");
+  const boxes = corpusBoxes(), chosen = boxes.filter(box => box.checked);
+  if (chosen.length && chosen.length < boxes.length) for (const box of chosen) state.append("corpus", box.value);
+  return state;
+}
+
+function choose(select, value) {
+  // What the server does not know is sent as it is, so that it can say why it cannot be used.
+  if (![...select.options].some(option => option.value === value)) select.append(make("option", { value }, value));
+  select.value = value;
+}
+
+function formOfState(state) {
+  byId("question").value = state.get("q") ?? "";
+  choose(byId("method"), state.get("method") ?? "auto");
+  byId("budget").value = state.get("budget") ?? known.budget ?? "";
+  choose(byId("way"), state.get("answer") ?? "");
+  byId("where").value = state.get("where") ?? "";
+  const chosen = state.getAll("corpus");
+  for (const box of corpusBoxes()) box.checked = !chosen.length || chosen.includes(box.value);
+  if (state.get("where") || state.get("answer")) byId("more").open = true;
+}
+
+function filterOf(text) {
+  if (!text) return undefined;
+  try {
+    const where = JSON.parse(text);
+    if (where && typeof where === "object" && !Array.isArray(where)) return where;
+  } catch { /* Told below. */ }
+  throw new Problem(0, "The filter cannot be read", 'Expected JSON like {"title": {"glob": "*bread*"}, "year": {"gte": 2020}}.');
+}
+
+async function ask(state) {
+  running?.abort();
+  const own = running = new AbortController(), { signal } = own;
+  const question = state.get("q") ?? "";
+  shown = { passages: [], answer: "" };
+  for (const id of ["answer", "found"]) byId(id).hidden = true;
+  byId("start").hidden = Boolean(question);
+  complain(null);
+  document.title = question ? `${question} – Search` : "Search";
+  document.body.classList.toggle("busy", Boolean(question));
+  say(question ? "Searching …" : "");
+  if (!question) return;
+  try {
+    const chosen = state.getAll("corpus");
+    const body = { question, where: filterOf(state.get("where")), corpora: chosen.length ? chosen : undefined };
+    const budget = state.has("budget") ? Number(state.get("budget")) : undefined;
+    const way = state.get("answer") ?? "";
+    // Passages do not wait for an answer.
+    const work = [passagesFor({ ...body, budget, method: state.get("method") ?? "auto" }, signal)];
+    if (way !== "none") work.push(answerTo({ ...body, method: way || undefined }, signal));
+    const failed = (await Promise.allSettled(work)).find(part => part.status === "rejected");
+    if (failed) throw failed.reason;
+  } catch (error) {
+    if (error.name === "AbortError") return;
+    say("");
+    complain(error);
+  } finally {
+    if (running === own) {
+      running = null;
+      document.body.classList.remove("busy");
+    }
+  }
+}
+
+async function passagesFor(body, signal) {
+  const told = await withKey(async () => {
+    const started = performance.now();
+    const found = await (await call("v1/retrieve", { body: { ...body, explain: true, sentences: true }, signal })).json();
+    return { ...found, ms: performance.now() - started };
+  });
+  signal.throwIfAborted();
+  shown.passages = told.passages;
+  const characters = told.passages.reduce((sum, passage) => sum + Array.from(passage.text).length, 0);
+  say(told.passages.length ? `${count(told.passages.length, "passage")} in ${Math.round(told.ms)} ms` : "Nothing was found");
+  byId("found").hidden = false;
+  const facts = told.passages.length ? [count(characters, "character"), " · "] : [];
+  byId("facts").replaceChildren(...facts, "method ", make("code", {}, told.method), ` · version ${told.version}`,
+    ...(told.because ? [make("br"), "Chosen because ", ...coded(told.because)] : []));
+  const nothing = make("li", { class: "panel" }, told.nothing || "No passage.", " Use other words, or search more documents.");
+  const best = Math.max(...told.passages.map(passage => passage.score));
+  const similar = Math.max(LEAST, Math.max(...told.passages.flatMap(p => (p.sentences ?? []).map(s => s.similarity))) - NEAR);
+  byId("passages").replaceChildren(...(told.passages.length ? told.passages.map((p, i) => item(p, i + 1, best, similar)) : [nothing]));
+  for (const text of document.querySelectorAll(".text.long")) unfoldable(text);
+  linkAnswer();
+}
+
+// The page of a passage's document, with the sentences that are marked if it is known where they stand.
+function placeOf(passage, sentences = []) {
+  const state = new URLSearchParams({ corpus: passage.corpus, id: passage.doc });
+  for (const span of passage.spans) if (span.corpus === passage.corpus && span.doc === passage.doc) state.append("span", `${span.start}-${span.end}`);
+  if (passage.spans.length === 1)
+    for (const { start, end } of sentences.slice(0, 20)) state.append("mark", `${passage.spans[0].start + start}-${passage.spans[0].start + end}`);
+  if (location.search) state.set("from", location.search.slice(1));
+  return `document?${state}`;
+}
+
+function item(passage, rank, best, similar) {
+  const { title, corpus, doc, page, headings, source, score, level, why } = passage;
+  const bar = make("span", { class: "bar", "aria-hidden": "true" });
+  bar.style.setProperty("--share", best > 0 ? Math.max(0, score / best) : 0);
+  const place = make("p", { class: "place" }, make("span", {}, `${corpus} / ${doc}`));
+  if (headings.length) place.append(make("span", {}, headings.join(" › ")));
+  if (page !== null) {
+    const words = leaf(source, page);
+    place.append(/\.pdf$/i.test(source ?? "") ? original(corpus, doc, source, page, `${words} of the PDF`) : make("span", {}, words));
+  }
+  if (level !== null) place.append(make("span", {}, `level ${level}`));
+  place.append(make("span", { class: "score" }, bar, `score ${Number(score.toPrecision(3))}`));
+  const text = make("div", { class: "text" });
+  const sentences = (passage.sentences ?? []).filter(sentence => sentence.similarity >= similar);
+  const ends = units(passage.text, sentences.flatMap(sentence => [sentence.start, sentence.end]));
+  passage.ranges = sentences.map((_, i) => [ends[2 * i], ends[2 * i + 1] - trailing(passage.text, ends[2 * i], ends[2 * i + 1]), ""]);
+  text.append(...marked(passage.text, 0, passage.text.length, passage.ranges));
+  if (passage.text.length > LONG) text.classList.add("long");
+  const row = make("li", { class: "passage", id: `passage-${rank}`, tabindex: "-1" },
+    make("span", { class: "rank", "aria-hidden": "true" }, String(rank)),
+    make("h3", {}, make("a", { href: placeOf(passage, sentences) }, title || doc)), place, text);
+  if (why) row.append(make("p", { class: "why" }, make("b", {}, "Why: "), why));
+  if (Object.keys(passage.metadata ?? {}).length)
+    row.append(make("details", {}, make("summary", {}, "Metadata"), metadata(passage.metadata)));
+  row.setAttribute("aria-label", `Passage ${rank}: ${title || doc}`);
+  return row;
+}
+
+// White space at the end of a sentence is not marked.
+const trailing = (text, low, high) => high - low - text.slice(low, high).trimEnd().length;
+
+function scrollToMark(text) {
+  const first = text.querySelector("mark.answer") ?? text.querySelector("mark");
+  if (first) text.scrollTop = Math.max(0, first.offsetTop - 60);
+  text.classList.toggle("within", text.scrollTop > 0);
+}
+
+function unfoldable(text) {
+  scrollToMark(text);
+  const button = make("button", { type: "button", class: "plain" }, "Show the whole passage");
+  button.addEventListener("click", () => {
+    text.classList.remove("long");
+    button.remove();
+  });
+  text.after(button);
+}
+
+// ---- The answer
+
+async function* events(answer) {
+  const reader = answer.body.pipeThrough(new TextDecoderStream()).getReader();
+  let left = "";
+  for (;;) {
+    const { value, done } = await reader.read();
+    if (done) return;
+    const blocks = (left + value.replaceAll("\r\n", "\n")).split("\n\n");
+    left = blocks.pop();
+    for (const block of blocks) {
+      const lines = block.split("\n"), name = lines.find(line => line.startsWith("event:"))?.slice(6).trim();
+      const data = lines.filter(line => line.startsWith("data:")).map(line => line.slice(5)).join("\n");
+      if (name) yield [name, JSON.parse(data)];
+    }
+  }
+}
+
+const STEPS = {
+  passages: data => [`${count(data.passages.length, "passage")} for `, make("q", {}, data.query)],
+  thought: data => ["Thought: ", data.text ?? "–"],
+  extract: data => ["Found in the passages: ", data.text ?? "–"],
+  rewrite: data => ["Asked in other words: ", make("q", {}, data.query ?? "–")],
+  grade: data => [`${(data.role ?? "grade").replace("grade_", "Graded for ")}: ${data.verdict ?? "–"}`],
+  route: data => [`Way chosen: ${data.route ?? "–"}`],
+  answer: data => ["Answer: ", data.text ?? data.failure ?? "–"],
+};
+
+function note(children) {
+  byId("steps").hidden = false;
+  byId("steps").querySelector("ol").append(make("li", {}, ...children.map(child => (typeof child === "object" ? child : String(child)))));
+}
+
+function write(text, kind) {
+  byId("said").className = kind;
+  byId("said").textContent = text;
+}
+
+async function answerTo(body, signal) {
+  const started = performance.now();
+  byId("answer").hidden = false;
+  byId("answer").setAttribute("aria-busy", "true");
+  byId("sources").replaceChildren();
+  byId("steps").querySelector("ol").replaceChildren();
+  byId("steps").hidden = true;
+  byId("steps").open = false;
+  write("Writing the answer …", "waiting");
+  try {
+    const answer = await withKey(() => call("v1/ask", { body, signal, accept: "text/event-stream" }));
+    for await (const [name, data] of events(answer)) {
+      signal.throwIfAborted();
+      if (name === "done") return finish(data, performance.now() - started);
+      if (name === "error") throw new Problem(data.status, data.title, data.detail);
+      note(STEPS[name]?.(data) ?? [name]);
+      if (name === "passages") write(`Reading ${count(data.passages.length, "passage")} …`, "waiting");
+      if (name === "answer" && data.text) write(data.text, "");
+    }
+    throw new Problem(0, "The answer was cut off", "The server ended the connection before the answer was complete. Ask again.");
+  } catch (error) {
+    if (error.name !== "AbortError") byId("answer").hidden = true;
+    throw error;
+  } finally {
+    byId("answer").removeAttribute("aria-busy");
+  }
+}
+
+function finish(told, ms) {
+  if (told.answer === null) write(`No answer: ${told.failure || "the passages do not give one"}.`, "none");
+  shown.answer = told.answer ?? "";
+  shown.sources = told.passages;
+  const more = [`Way ${told.method}`, `read by ${told.reader}`, `${Math.round(ms)} ms`];
+  const details = told.details ?? {};
+  if (details.calls) more.push(count(details.calls, "call"));
+  if (details.cost) more.push(`cost ${details.cost}`);
+  note([more.join(" · ")]);
+  linkAnswer();
+}
+
+// The answer refers to passages: by `[1]` in its text, and by the list below it. Called when either has come.
+function linkAnswer() {
+  const { answer, sources, passages } = shown;
+  if (sources === undefined) return;
+  const listed = source => passages.findIndex(p => source.spans.some(a => p.spans.some(b => a.corpus === b.corpus && a.doc === b.doc && a.start < b.end && b.start < a.end)));
+  const target = number => {
+    const at = listed(sources[number - 1]);
+    return at < 0 ? { href: placeOf(sources[number - 1]) } : { href: `#passage-${at + 1}`, "data-passage": at + 1 };
+  };
+  if (answer) {
+    byId("said").className = "";
+    byId("said").replaceChildren(...answer.split(/(\[\d{1,3}\])/).map(part => {
+      const number = Number(/^\[(\d+)\]$/.exec(part)?.[1]);
+      return number >= 1 && number <= sources.length ? make("a", { class: "cite", ...target(number) }, part) : part;
+    }));
+  }
+  byId("sources").replaceChildren(...(answer && sources.length ? ["Based on"] : []), ...(answer ? sources : []).map((source, i) =>
+    make("a", target(i + 1), make("span", { class: "number" }, String(i + 1)), source.title || source.doc)));
+  // Where the answer stands in a passage word for word.
+  if (answer.length < 8) return;
+  passages.forEach((passage, i) => {
+    const low = passage.text.indexOf(answer), text = document.querySelector(`#passage-${i + 1} .text`);
+    if (low < 0 || !text) return;
+    const high = low + answer.length;
+    text.replaceChildren(...marked(passage.text, 0, passage.text.length, under(passage.ranges, [[low, high, "answer"]])));
+    if (text.classList.contains("long")) scrollToMark(text);
+  });
+}
+
+// ---- Keys
+
+function move(step) {
+  const rows = [...document.querySelectorAll(".passage")], at = rows.indexOf(document.activeElement.closest?.(".passage"));
+  const next = rows[at < 0 ? (step > 0 ? 0 : rows.length - 1) : Math.min(rows.length - 1, Math.max(0, at + step))];
+  if (!next) return;
+  next.focus({ preventScroll: true });
+  next.scrollIntoView({ block: "nearest" });
+}
+
+function onKey(event) {
+  if (event.ctrlKey || event.metaKey || event.altKey || event.defaultPrevented) return;
+  const at = document.activeElement, typing = at.matches("input:not([type=checkbox]), textarea, select");
+  if (event.key === "Escape") {
+    if (running) {
+      running.abort();
+      say("Stopped");
+      if (byId("answer").getAttribute("aria-busy")) byId("answer").hidden = true;
+    } else if (typing) at.blur();
+    return;
+  }
+  if (typing) return;
+  const row = at.closest(".passage");
+  const steps = { j: 1, k: -1, ...(row && { ArrowDown: 1, ArrowUp: -1 }) };
+  if (event.key === "/") {
+    byId("question").focus();
+    byId("question").select();
+  } else if (event.key in steps) move(steps[event.key]);
+  else if (event.key === "o" && (row ?? document.querySelector(".passage"))) (row ?? document.querySelector(".passage")).querySelector("h3 a").click();
+  else return;
+  event.preventDefault();
+}
+
+async function begin() {
+  const question = byId("question");
+  document.addEventListener("keydown", onKey);
+  question.addEventListener("keydown", event => {
+    if (event.key !== "Enter" || event.shiftKey || event.isComposing) return;
+    event.preventDefault();
+    byId("search").requestSubmit();
+  });
+  document.addEventListener("click", event => {
+    const number = event.target.closest?.("[data-passage]")?.dataset.passage;
+    if (!number) return;
+    event.preventDefault();
+    byId(`passage-${number}`).focus({ preventScroll: true });
+    byId(`passage-${number}`).scrollIntoView({ block: "start" });
+  });
+  byId("search").addEventListener("submit", event => {
+    event.preventDefault();
+    const state = stateOfForm(), query = String(state);
+    if (`?${query}` !== location.search) history.pushState(null, "", query ? `?${query}` : location.pathname);
+    ask(state);
+  });
+  window.addEventListener("popstate", () => {
+    const state = new URLSearchParams(location.search);
+    formOfState(state);
+    ask(state);
+  });
+  try {
+    known = await withKey(async () => (await call("v1/corpora")).json());
+  } catch (error) {
+    complain(error);
+    return;
+  }
+  say("");
+  fillChoices();
+  const state = new URLSearchParams(location.search), typed = question.value;
+  formOfState(state);
+  if (state.has("q")) ask(state);
+  else question.value = typed;
+}
+
+if (document.getElementById("search")) begin();
