@@ -181,11 +181,14 @@ class Retrieval:
         if weights is None and method.routed:
             weights = self.weights(method.kind)
         found = self.ranker(method.retriever, method.graph).rank(method, weights)
-        if not method.topics:
-            return found
-        of_topic = self._of_topic(method, weights)
-        kept = ~self._too_few(of_topic, k)
-        return _stacked(of_topic.at(kept[of_topic.question]), found.at(~kept[found.question]))
+        if method.topics:
+            of_topic = self._of_topic(method, weights)
+            kept = ~self._too_few(of_topic, k)
+            found = _stacked(of_topic.at(kept[of_topic.question]), found.at(~kept[found.question]))
+        if self.allowed is not None:
+            # Neighbours of a sentence may be of any document.
+            found = found.at(self.allowed[found.document])
+        return found
 
     def fell_back(self, method: Method, k: int, weights: np.ndarray | None = None) -> np.ndarray:
         """Questions for which `rank` returns passages of all topics, bool of shape (questions,)."""
