@@ -35,7 +35,8 @@ def listen(host: str, port: int) -> socket.socket:
         family, _, _, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
     except socket.gaierror as error:
         raise ConfigError(f"--host: expected the name or address of this machine, got {host!r}") from error
-    opened = socket.socket(family, socket.SOCK_STREAM)
+    # asyncio sends small packets at once only if the protocol is named; otherwise each response waits 40 ms.
+    opened = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
     try:
         opened.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         opened.bind(address)
