@@ -33,7 +33,8 @@ export async function call(path, { body, signal, accept = "application/json" } =
   }
   if (answer.ok) return answer;
   const told = await answer.json().catch(() => ({}));
-  throw new Problem(answer.status, told.title || answer.statusText || `Status ${answer.status}`, told.detail);
+  const words = { 400: "This cannot be asked", 422: "This cannot be asked", 404: "Not found", 429: "The server is busy" };
+  throw new Problem(answer.status, words[answer.status] || told.title || `Status ${answer.status}`, told.detail);
 }
 
 // Does `work` again once a key has been given; a key that is wrong is asked for again.
@@ -156,9 +157,11 @@ const [NEAR, LEAST] = [0.1, 0.35];
 const LONG = 1600;
 const count = (number, one, many = `${one}s`) => `${number.toLocaleString("en")} ${number === 1 ? one : many}`;
 
+// The methods that can say why a passage is there.
+const EXPLAINED = /^(auto|fused|mog|mix)$/;
 const GROUPS = [
   [/\+topics$/, "passages of the question's topic"],
-  [/^(auto|fused|mog|mix)$/, "rankings"],
+  [EXPLAINED, "rankings"],
   [/^(hop-|mogg)/, "sentence graph"],
   [/^dense/, "meaning"],
   [/^hybrid/, "words and meaning"],
@@ -272,7 +275,7 @@ async function ask(state) {
 async function passagesFor(body, signal) {
   const told = await withKey(async () => {
     const started = performance.now();
-    const found = await (await call("v1/retrieve", { body: { ...body, explain: true, sentences: true }, signal })).json();
+    const found = await (await call("v1/retrieve", { body: { ...body, explain: EXPLAINED.test(body.method), sentences: true }, signal })).json();
     return { ...found, ms: performance.now() - started };
   });
   signal.throwIfAborted();
@@ -330,7 +333,7 @@ function item(passage, rank, best, similar) {
 }
 
 // White space at the end of a sentence is not marked.
-const trailing = (text, low, high) => high - low - text.slice(low, high).trimEnd().length;
+export const trailing = (text, low, high) => high - low - text.slice(low, high).trimEnd().length;
 
 function scrollToMark(text) {
   const first = text.querySelector("mark.answer") ?? text.querySelector("mark");
@@ -415,7 +418,7 @@ async function answerTo(body, signal) {
 }
 
 function finish(told, ms) {
-  if (told.answer === null) write(`No answer: ${told.failure || "the passages do not give one"}.`, "none");
+  if (told.answer === null) write(`No answer: ${(told.failure || "the passages do not give one").replace(/^\w+: /, "")}`, "none");
   shown.answer = told.answer ?? "";
   shown.sources = told.passages;
   const more = [`Way ${told.method}`, `read by ${told.reader}`, `${Math.round(ms)} ms`];
