@@ -37,26 +37,35 @@ export async function call(path, { body, signal, accept = "application/json" } =
   throw new Problem(answer.status, words[answer.status] || told.title || `Status ${answer.status}`, told.detail);
 }
 
+// Several requests can wait for the same key.
+let asking = null;
+
 // Does `work` again once a key has been given; a key that is wrong is asked for again.
 export async function withKey(work) {
+  const used = sessionStorage.getItem(KEY);
   try {
     return await work();
   } catch (error) {
     if (error.status !== 401) throw error;
-    const form = byId("key"), field = byId("secret"), refused = sessionStorage.getItem(KEY) !== null;
-    sessionStorage.removeItem(KEY);
-    form.hidden = false;
-    say(refused ? "This key is not accepted." : "A key is needed.");
-    field.focus();
-    await new Promise(resolve => form.addEventListener("submit", event => {
-      event.preventDefault();
-      resolve();
-    }, { once: true }));
-    sessionStorage.setItem(KEY, field.value.trim());
-    field.value = "";
-    form.hidden = true;
+    // Meanwhile another request may have got one.
+    if (used === sessionStorage.getItem(KEY)) await (asking ??= askForKey(used !== null).finally(() => { asking = null; }));
     return withKey(work);
   }
+}
+
+async function askForKey(refused) {
+  const form = byId("key"), field = byId("secret");
+  form.hidden = false;
+  say(refused ? "This key is not accepted." : "A key is needed.");
+  field.focus();
+  await new Promise(resolve => form.addEventListener("submit", event => {
+    event.preventDefault();
+    resolve();
+  }, { once: true }));
+  sessionStorage.setItem(KEY, field.value.trim());
+  field.value = "";
+  form.hidden = true;
+  say("");
 }
 
 export function say(text) {
@@ -253,7 +262,7 @@ async function ask(state) {
   try {
     const chosen = state.getAll("corpus");
     const body = { question, where: filterOf(state.get("where")), corpora: chosen.length ? chosen : undefined };
-    const budget = state.has("budget") ? Number(state.get("budget")) : undefined;
+    const budget = state.get("budget") ? Number(state.get("budget")) : undefined;
     const way = state.get("answer") ?? "";
     // Passages do not wait for an answer.
     const work = [passagesFor({ ...body, budget, method: state.get("method") ?? "auto" }, signal)];
@@ -297,7 +306,7 @@ async function passagesFor(body, signal) {
 // The page of a passage's document, with the sentences that are marked if it is known where they stand.
 function placeOf(passage, sentences = []) {
   const state = new URLSearchParams({ corpus: passage.corpus, id: passage.doc });
-  for (const span of passage.spans) if (span.corpus === passage.corpus && span.doc === passage.doc) state.append("span", `${span.start}-${span.end}`);
+  for (const span of passage.spans.slice(0, 50)) if (span.corpus === passage.corpus && span.doc === passage.doc) state.append("span", `${span.start}-${span.end}`);
   if (passage.spans.length === 1)
     for (const { start, end } of sentences.slice(0, 20)) state.append("mark", `${passage.spans[0].start + start}-${passage.spans[0].start + end}`);
   if (location.search) state.set("from", location.search.slice(1));
