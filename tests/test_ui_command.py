@@ -254,4 +254,6 @@ def test_wheel_holds_what_it_serves(tmp_path):
         check=True,
     )
     (wheel,) = tmp_path.glob("*.whl")
-    assert {"mog_assets/dagster.yaml", "mog_assets/workspace.yaml"} <= set(zipfile.ZipFile(wheel).namelist())
+    pages = {f"mog_assets/serving/page/{file.name}" for file in (ROOT / "mog_assets/serving/page").iterdir()}
+    wanted = {"mog_assets/dagster.yaml", "mog_assets/workspace.yaml", *pages}
+    assert len(pages) == 5 and wanted <= set(zipfile.ZipFile(wheel).namelist())

@@ -1,13 +1,13 @@
 // A whole document: its text as it is searched, with its pages and headings, at the place that was asked for.
 
-import { byId, call, complain, documentPath, leaf, make, marked, metadata, original, say, under, units, withKey } from "./page.js";
+import { byId, call, complain, documentPath, leaf, make, marked, metadata, original, say, trailing, under, units, withKey } from "./page.js";
 
 const asked = new URLSearchParams(location.search);
 
 function spans(name, text, kind) {
   const numbers = asked.getAll(name).map(span => /^(\d+)-(\d+)$/.exec(span)).filter(Boolean).map(([, low, high]) => [Number(low), Number(high)]);
   const ends = units(text, numbers.flat());
-  return numbers.map((_, i) => [ends[2 * i], ends[2 * i + 1], kind]).sort((a, b) => a[0] - b[0]);
+  return numbers.map((_, i) => [ends[2 * i], ends[2 * i + 1] - trailing(text, ends[2 * i], ends[2 * i + 1]), kind]).sort((a, b) => a[0] - b[0]);
 }
 
 // The line that a heading stands on, if it does: its signs (`##`), and its words.
@@ -30,7 +30,8 @@ function show(found) {
   const page = leaves.filter(mark => first !== undefined && mark.at <= first).at(-1)?.text;
 
   const facts = [make("span", {}, `${corpus} / ${id}`), make("span", {}, `${Array.from(text).length.toLocaleString("en")} characters`)];
-  if (source) {
+  // Such a file holds many documents.
+  if (source && !/\.jsonl(\.gz)?$/i.test(source)) {
     const pdf = /\.pdf$/i.test(source);
     facts.push(original(corpus, id, source, page, pdf && page ? `Original PDF at ${leaf(source, page)}` : "Original file"));
   }
@@ -72,6 +73,7 @@ function contents(marks, leaves, first) {
   const link = (mark, now, words) => make("a", { href: `#${mark.id}`, ...(mark === now && { class: "here", "aria-current": "location" }) }, words);
   const headings = marks.filter(mark => mark.kind === "heading"), list = byId("contents").querySelector("ul");
   const now = here(headings), page = here(leaves);
+  if (!headings.length) byId("contents").querySelector("summary").textContent = leaves[0].kind === "slide" ? "Slides" : "Pages";
   const least = Math.min(...headings.map(mark => mark.depth));
   list.append(...headings.map(mark => make("li", { class: `depth-${Math.min(4, mark.depth - least + 1)}` }, link(mark, now, mark.text || "–"))));
   if (leaves.length > 1) {

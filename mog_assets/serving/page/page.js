@@ -33,29 +33,39 @@ export async function call(path, { body, signal, accept = "application/json" } =
   }
   if (answer.ok) return answer;
   const told = await answer.json().catch(() => ({}));
-  throw new Problem(answer.status, told.title || answer.statusText || `Status ${answer.status}`, told.detail);
+  const words = { 400: "This cannot be asked", 422: "This cannot be asked", 404: "Not found", 429: "The server is busy" };
+  throw new Problem(answer.status, words[answer.status] || told.title || `Status ${answer.status}`, told.detail);
 }
+
+// Several requests can wait for the same key.
+let asking = null;
 
 // Does `work` again once a key has been given; a key that is wrong is asked for again.
 export async function withKey(work) {
+  const used = sessionStorage.getItem(KEY);
   try {
     return await work();
   } catch (error) {
     if (error.status !== 401) throw error;
-    const form = byId("key"), field = byId("secret"), refused = sessionStorage.getItem(KEY) !== null;
-    sessionStorage.removeItem(KEY);
-    form.hidden = false;
-    say(refused ? "This key is not accepted." : "A key is needed.");
-    field.focus();
-    await new Promise(resolve => form.addEventListener("submit", event => {
-      event.preventDefault();
-      resolve();
-    }, { once: true }));
-    sessionStorage.setItem(KEY, field.value.trim());
-    field.value = "";
-    form.hidden = true;
+    // Meanwhile another request may have got one.
+    if (used === sessionStorage.getItem(KEY)) await (asking ??= askForKey(used !== null).finally(() => { asking = null; }));
     return withKey(work);
   }
+}
+
+async function askForKey(refused) {
+  const form = byId("key"), field = byId("secret");
+  form.hidden = false;
+  say(refused ? "This key is not accepted." : "A key is needed.");
+  field.focus();
+  await new Promise(resolve => form.addEventListener("submit", event => {
+    event.preventDefault();
+    resolve();
+  }, { once: true }));
+  sessionStorage.setItem(KEY, field.value.trim());
+  field.value = "";
+  form.hidden = true;
+  say("");
 }
 
 export function say(text) {
@@ -156,9 +166,11 @@ const [NEAR, LEAST] = [0.1, 0.35];
 const LONG = 1600;
 const count = (number, one, many = `${one}s`) => `${number.toLocaleString("en")} ${number === 1 ? one : many}`;
 
+// The methods that can say why a passage is there.
+const EXPLAINED = /^(auto|fused|mog|mix)$/;
 const GROUPS = [
   [/\+topics$/, "passages of the question's topic"],
-  [/^(auto|fused|mog|mix)$/, "rankings"],
+  [EXPLAINED, "rankings"],
   [/^(hop-|mogg)/, "sentence graph"],
   [/^dense/, "meaning"],
   [/^hybrid/, "words and meaning"],
@@ -250,7 +262,7 @@ async function ask(state) {
   try {
     const chosen = state.getAll("corpus");
     const body = { question, where: filterOf(state.get("where")), corpora: chosen.length ? chosen : undefined };
-    const budget = state.has("budget") ? Number(state.get("budget")) : undefined;
+    const budget = state.get("budget") ? Number(state.get("budget")) : undefined;
     const way = state.get("answer") ?? "";
     // Passages do not wait for an answer.
     const work = [passagesFor({ ...body, budget, method: state.get("method") ?? "auto" }, signal)];
@@ -272,7 +284,7 @@ async function ask(state) {
 async function passagesFor(body, signal) {
   const told = await withKey(async () => {
     const started = performance.now();
-    const found = await (await call("v1/retrieve", { body: { ...body, explain: true, sentences: true }, signal })).json();
+    const found = await (await call("v1/retrieve", { body: { ...body, explain: EXPLAINED.test(body.method), sentences: true }, signal })).json();
     return { ...found, ms: performance.now() - started };
   });
   signal.throwIfAborted();
@@ -294,7 +306,7 @@ async function passagesFor(body, signal) {
 // The page of a passage's document, with the sentences that are marked if it is known where they stand.
 function placeOf(passage, sentences = []) {
   const state = new URLSearchParams({ corpus: passage.corpus, id: passage.doc });
-  for (const span of passage.spans) if (span.corpus === passage.corpus && span.doc === passage.doc) state.append("span", `${span.start}-${span.end}`);
+  for (const span of passage.spans.slice(0, 50)) if (span.corpus === passage.corpus && span.doc === passage.doc) state.append("span", `${span.start}-${span.end}`);
   if (passage.spans.length === 1)
     for (const { start, end } of sentences.slice(0, 20)) state.append("mark", `${passage.spans[0].start + start}-${passage.spans[0].start + end}`);
   if (location.search) state.set("from", location.search.slice(1));
@@ -330,7 +342,7 @@ function item(passage, rank, best, similar) {
 }
 
 // White space at the end of a sentence is not marked.
-const trailing = (text, low, high) => high - low - text.slice(low, high).trimEnd().length;
+export const trailing = (text, low, high) => high - low - text.slice(low, high).trimEnd().length;
 
 function scrollToMark(text) {
   const first = text.querySelector("mark.answer") ?? text.querySelector("mark");
@@ -415,7 +427,7 @@ async function answerTo(body, signal) {
 }
 
 function finish(told, ms) {
-  if (told.answer === null) write(`No answer: ${told.failure || "the passages do not give one"}.`, "none");
+  if (told.answer === null) write(`No answer: ${(told.failure || "the passages do not give one").replace(/^\w+: /, "")}`, "none");
   shown.answer = told.answer ?? "";
   shown.sources = told.passages;
   const more = [`Way ${told.method}`, `read by ${told.reader}`, `${Math.round(ms)} ms`];

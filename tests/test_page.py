@@ -1,0 +1,339 @@
+"""The search page and the page of a document, as a person uses them: `mog serve` in a real browser."""
+
+import json
+import re
+import shutil
+from types import SimpleNamespace
+from urllib.parse import parse_qs, urlsplit
+
+import pytest
+from browser import watch_errors
+from conftest import SAMPLES
+from served import Served
+
+playwright = pytest.importorskip("playwright.sync_api", reason="the Python package playwright is not installed")
+expect = playwright.expect
+
+KEY = "a-key-for-the-tests"
+PHONE = {"viewport": {"width": 360, "height": 740}, "is_mobile": True, "has_touch": True}
+BAD = "<img src=x onerror=alert(1)><script>alert(2)</script>"
+HOSTILE = {
+    "id": "../a b/?#<x>",
+    "title": f"{BAD} 🥐",
+    # Characters outside the basic plane shift the offsets of browsers.
+    "text": f"🥐🥐🥐 It is folded. {BAD} <a href='javascript:alert(3)'>x</a>.\n\nThe Zanzibar fish eats algae at noon.",
+    "metadata": {"html": BAD, "year": 2021},
+}
+PLAIN = {"id": "plain", "title": "Cats", "text": "A cat sleeps for sixteen hours a day [1]."}
+CIABATTA = "How is a slack dough like ciabatta handled?"
+PAGES = [
+    ["Kilns for beginners.", "A kiln is an oven that reaches 1200 degrees."],
+    ["Firing schedules.", "Raise the heat of the kiln by 60 degrees an hour at first."],
+    ["Opening.", "Let the kiln cool for a whole day before it is opened."],
+]
+
+
+def pdf(pages):
+    """A PDF with these lines on its pages."""
+    kids = " ".join(f"{4 + 2 * number} 0 R" for number in range(len(pages)))
+    objects = [
+        "<< /Type /Catalog /Pages 2 0 R >>",
+        f"<< /Type /Pages /Kids [{kids}] /Count {len(pages)} >>",
+        "<< /Type /Font /Subtype /Type1 /BaseFont /Helvetica >>",
+    ]
+    for number, lines in enumerate(pages):
+        drawn = "BT /F1 12 Tf 14 TL 60 760 Td " + " ".join(f"({line}) Tj T*" for line in lines) + " ET"
+        used = f"/Resources << /Font << /F1 3 0 R >> >> /Contents {5 + 2 * number} 0 R"
+        objects.append(f"<< /Type /Page /Parent 2 0 R /MediaBox [0 0 600 800] {used} >>")
+        objects.append(f"<< /Length {len(drawn)} >>\nstream\n{drawn}\nendstream")
+    made, offsets = "%PDF-1.4\n", []
+    for number, body in enumerate(objects, 1):
+        offsets.append(len(made))
+        made += f"{number} 0 obj\n{body}\nendobj\n"
+    table = "".join(f"{offset:010d} 00000 n \n" for offset in offsets)
+    size = len(objects) + 1
+    end = f"trailer << /Size {size} /Root 1 0 R >>\nstartxref\n{len(made)}\n%%EOF"
+    return f"{made}xref\n0 {size}\n0000000000 65535 f \n{table}{end}".encode()
+
+
+@pytest.fixture(scope="module")
+def project(tmp_path_factory, make_project, materialise_project):
+    folder = tmp_path_factory.mktemp("page")
+    docs = folder / "docs"
+    docs.mkdir()
+    for name in ("bread.md", "glass.md", "rope.md"):
+        shutil.copy(SAMPLES / "workshop" / name, docs)
+    (docs / "kiln.pdf").write_bytes(pdf(PAGES))
+    lines = [json.dumps(document) for document in (HOSTILE, PLAIN)]
+    (folder / "others.jsonl").write_text("\n".join(lines) + "\n", encoding="utf-8")
+    corpora = {"docs": {"path": "docs"}, "others": {"path": "others.jsonl"}}
+    made = make_project(folder, {"corpora": corpora, "levels": 3})
+    materialise_project(made.settings)
+    return made
+
+
+@pytest.fixture(scope="module")
+def served(project, tmp_path_factory):
+    started = Served(project.config, tmp_path_factory.mktemp("open"))
+    yield started
+    started.end()
+
+
+@pytest.fixture
+def visit(chromium, served):
+    """Opens a page in a browser of its own; at the end nothing went wrong in it, and nothing was asked of others."""
+    opened = []
+
+    def visit(path="/", server=served, **options):
+        context = chromium.new_context(**options)
+        page = context.new_page()
+        page.set_default_timeout(15_000)
+        seen = SimpleNamespace(errors=watch_errors(page, server.url), outside=[], dialogs=[])
+        page.on("request", lambda r: r.url.startswith((server.url, "data:")) or seen.outside.append(r.url))
+        page.on("dialog", lambda dialog: (seen.dialogs.append(dialog.message), dialog.dismiss()))
+        opened.append((context, seen))
+        page.goto(server.url + path)
+        return page
+
+    yield visit
+    for context, seen in opened:
+        context.close()
+        # A browser notes every answer that is an error, wanted or not.
+        errors = [text for text in seen.errors if "Failed to load resource" not in text]
+        assert (errors, seen.outside, seen.dialogs) == ([], [], [])
+
+
+def ask(page, question):
+    expect(page.locator("#about")).to_contain_text("documents in")
+    page.keyboard.press("Escape")
+    page.keyboard.press("/")
+    page.keyboard.type(question)
+    page.keyboard.press("Enter")
+    answered(page)
+
+
+def answered(page):
+    expect(page.locator("body:not(.busy) .passage").first).to_be_visible()
+
+
+def query(page):
+    return parse_qs(urlsplit(page.url).query)
+
+
+def fits(page):
+    return page.evaluate("document.documentElement.scrollWidth <= innerWidth")
+
+
+def test_a_question_is_asked_read_and_followed_by_keyboard(visit):
+    page = visit()
+    expect(page.locator("#question")).to_be_focused()
+    expect(page.locator("#holdings")).to_contain_text("docs")
+    ask(page, CIABATTA)
+    expect(page.get_by_role("status")).to_have_text(re.compile(r"^\d+ passages? in \d+ ms$"))
+    expect(page.locator("#facts")).to_contain_text(re.compile(r"method fused · version \w+.*Chosen because"))
+    first = page.locator(".passage").first
+    expect(first.get_by_role("heading")).to_have_text("Baking Bread")
+    expect(first.locator(".place")).to_contain_text("docs / bread.md")
+    expect(first.locator(".why")).to_contain_text("level")
+    expect(first.locator("mark").first).to_contain_text("ciabatta at 75 percent")
+    # The answer is a sentence of the first passage.
+    said = page.locator("#said").inner_text()
+    assert "ciabatta" in said
+    expect(first.locator("mark.answer")).to_have_text(said)
+
+    page.keyboard.press("Escape")
+    page.keyboard.press("j")
+    expect(first).to_be_focused()
+    page.keyboard.press("ArrowDown")
+    expect(page.locator(".passage").nth(1)).to_be_focused()
+    page.keyboard.press("k")
+    page.keyboard.press("o")
+    page.wait_for_url("**/document?*")
+    place = page.locator("#text mark:not(.span)").first
+    expect(place).to_be_in_viewport()
+    expect(place).to_contain_text("ciabatta at 75 percent")
+    expect(page.get_by_role("heading", level=1)).to_have_text("Baking Bread")
+    expect(page.locator("#contents .here")).to_have_text("Baker's percentages")
+    assert page.locator("#text").inner_text().startswith("# Baking Bread\n")
+    page.get_by_role("link", name="In the oven").click()
+    expect(page.locator("#text").get_by_role("heading", name="In the oven")).to_be_in_viewport()
+    page.get_by_role("link", name="Back to the passages").click()
+    answered(page)
+    expect(page.locator("#question")).to_have_value(CIABATTA)
+
+
+def test_the_url_holds_the_question_and_its_options(visit):
+    page = visit()
+    ask(page, "What do cats do?")
+    assert query(page) == {"q": ["What do cats do?"]}
+    page.get_by_label("docs", exact=True).uncheck(force=True)
+    page.get_by_label("Method").select_option("fixed-1")
+    page.get_by_label("Budget").fill("700")
+    page.get_by_text("More options").click()
+    page.get_by_label("Only documents where").fill('{"title": "Cats"}')
+    page.get_by_role("combobox", name="Answer").select_option("none")
+    page.get_by_role("button", name="Ask").click()
+    expect(page.locator("#facts")).to_contain_text("method fixed-1")
+    expect(page.locator(".passage")).to_have_count(1)
+    expect(page.locator("#answer")).to_be_hidden()
+    wanted = {"method": ["fixed-1"], "budget": ["700"], "corpus": ["others"], "answer": ["none"]}
+    assert query(page) == {"q": ["What do cats do?"], "where": ['{"title": "Cats"}'], **wanted}
+    linked = page.url
+    page.go_back()
+    expect(page.locator("#answer")).to_be_visible()
+    expect(page.get_by_label("docs", exact=True)).to_be_checked()
+
+    again = visit(linked[linked.index("/?") :])
+    expect(again.locator(".passage")).to_have_count(1)
+    expect(again.get_by_label("Method")).to_have_value("fixed-1")
+    expect(again.get_by_label("docs", exact=True)).not_to_be_checked()
+    assert again.url == linked
+
+
+def test_citations_of_an_answer_lead_to_its_passages(visit):
+    page = visit()
+    ask(page, "How long does a cat sleep?")
+    # The text of the answer refers to its first passage.
+    expect(page.locator("#said")).to_have_text(PLAIN["text"])
+    page.locator("#said a", has_text="[1]").click()
+    expect(page.locator("#passage-1")).to_be_focused()
+    expect(page.locator("#sources a").first).to_contain_text("Cats")
+    page.get_by_text("How it was made").click()
+    expect(page.locator("#steps li").first).to_contain_text("for How long does a cat sleep?")
+    expect(page.locator("#steps li").last).to_contain_text("read by extractive")
+
+
+def test_a_passage_of_a_pdf_leads_to_its_page(visit, served):
+    page = visit()
+    ask(page, "How long should the kiln cool before it is opened?")
+    first = page.locator(".passage").first
+    expect(first.locator("mark").first).to_be_visible()
+    link = first.get_by_role("link", name=re.compile(r"page \d of the PDF"))
+    assert re.search(r"/v1/source/docs/kiln\.pdf#page=\d$", link.evaluate("link => link.href"))
+    first.get_by_role("heading").get_by_role("link").click()
+    original = page.get_by_role("link", name="Original PDF at page 3")
+    assert original.evaluate("link => link.href") == f"{served.url}/v1/source/docs/kiln.pdf#page=3"
+    expect(page.locator("#contents .here")).to_have_text("3")
+    expect(page.locator("#text .leaf")).to_have_text(["page 1", "page 2", "page 3"])
+
+
+def test_what_a_document_holds_is_text_and_nothing_else(visit):
+    page = visit()
+    ask(page, "When does the Zanzibar fish eat algae?")
+    row = page.locator(".passage", has_text="Zanzibar").first
+    expect(row.get_by_role("heading")).to_have_text(HOSTILE["title"])
+    expect(row.locator("mark").last).to_have_text("The Zanzibar fish eats algae at noon.")
+    row.get_by_text("Metadata").click()
+    expect(row.locator(".metadata")).to_contain_text(BAD)
+    row.get_by_role("heading").get_by_role("link").click()
+    expect(page.get_by_role("heading", level=1)).to_have_text(HOSTILE["title"])
+    expect(page.locator("#text")).to_have_text(HOSTILE["text"])
+    expect(page.locator("#text mark:not(.span)").last).to_have_text("The Zanzibar fish eats algae at noon.")
+    assert page.locator("#document :is(img, script), #text a").count() == 0
+    assert page.title().startswith(HOSTILE["title"])
+
+
+def test_scripts_of_others_are_refused_by_the_page_itself(served, chromium):
+    page = chromium.new_page()
+    page.goto(served.url)
+    page.evaluate("""() => {
+        const script = document.createElement("script");
+        script.textContent = "window.ran = true";
+        document.body.append(script);
+    }""")
+    assert page.evaluate("window.ran") is None
+    page.close()
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_text_stands_out_in_light_and_dark(visit, scheme):
+    page = visit(color_scheme=scheme)
+    ask(page, CIABATTA)
+    light = """element => {
+        const canvas = new OffscreenCanvas(1, 1).getContext("2d", { willReadFrequently: true });
+        let under = element;
+        while (getComputedStyle(under).backgroundColor === "rgba(0, 0, 0, 0)") under = under.parentElement;
+        return [getComputedStyle(element).color, getComputedStyle(under).backgroundColor].map(colour => {
+            canvas.fillStyle = colour;
+            canvas.fillRect(0, 0, 1, 1);
+            const parts = [...canvas.getImageData(0, 0, 1, 1).data].slice(0, 3).map(part => part / 255);
+            const [r, g, b] = parts.map(part => part <= .04045 ? part / 12.92 : ((part + .055) / 1.055) ** 2.4);
+            return .2126 * r + .7152 * g + .0722 * b;
+        });
+    }"""
+    for selector in ("#said", "#about", "#facts", ".text", "mark", ".why", "#sources a", "button[type=submit]"):
+        ink, paper = page.locator(selector).first.evaluate(light)
+        ratio = (max(ink, paper) + 0.05) / (min(ink, paper) + 0.05)
+        assert ratio >= 4.5, (selector, ratio)
+    _, paper = page.locator(".text").first.evaluate(light)
+    assert (paper < 0.1) == (scheme == "dark")
+
+
+def test_it_fits_a_phone(visit):
+    page = visit(**PHONE)
+    ask(page, CIABATTA)
+    page.get_by_text("More options").click()
+    assert fits(page)
+    page.locator(".passage h3 a").first.click()
+    expect(page.locator("#text mark:not(.span)").first).to_be_in_viewport()
+    assert fits(page)
+
+
+def test_what_goes_wrong_is_said(visit):
+    page = visit("/?q=cats&where={")
+    expect(page.get_by_role("alert")).to_contain_text("The filter cannot be read")
+    page = visit('/?q=cats&where={"titel": "Cats"}')
+    expect(page.get_by_role("alert")).to_contain_text("did you mean 'title'?")
+    page = visit("/?q=cats&corpus=nowhere")
+    expect(page.get_by_role("alert")).to_contain_text("expected names of corpora (docs, others), got 'nowhere'")
+    page = visit('/?q=cats&where={"title": "none"}')
+    expect(page.locator("#passages")).to_contain_text("No passage of the corpora and documents that were asked for.")
+    expect(page.locator("#said")).to_contain_text("No answer")
+    page = visit("/document?corpus=docs&id=none.md")
+    expect(page.get_by_role("alert")).to_contain_text("Not found")
+    page = visit()
+    expect(page.locator("#holdings dd").first).to_be_visible()
+    page.context.set_offline(True)
+    page.keyboard.type("cats")
+    page.keyboard.press("Enter")
+    expect(page.get_by_role("alert")).to_contain_text("The server does not answer")
+
+
+def test_a_new_question_replaces_one_that_is_being_answered(visit):
+    page = visit()
+    expect(page.locator("#holdings dd").first).to_be_visible()
+    for question in ("Where does a cat sleep?", CIABATTA):
+        page.locator("#question").fill(question)
+        page.keyboard.press("Enter")
+    answered(page)
+    expect(page.locator(".passage").first.get_by_role("heading")).to_have_text("Baking Bread")
+    expect(page.locator("#said")).to_contain_text("ciabatta")
+    expect(page.get_by_role("alert")).to_be_hidden()
+
+
+def test_a_key_is_asked_for_once_and_kept_for_the_tab(project, visit, tmp_path):
+    guarded = Served(project.config, tmp_path, key=KEY)
+    try:
+        page = visit(server=guarded)
+        page.get_by_label("This server asks for a key").fill("wrong")
+        page.keyboard.press("Enter")
+        expect(page.get_by_role("status")).to_have_text("This key is not accepted.")
+        page.get_by_label("This server asks for a key").fill(KEY)
+        page.get_by_role("button", name="Use this key").click()
+        expect(page.locator("#key")).to_be_hidden()
+        # Passages and answer are asked for at the same time, and wait for one key.
+        page.evaluate("sessionStorage.clear()")
+        page.locator("#question").fill("How long should the kiln cool before it is opened?")
+        page.keyboard.press("Enter")
+        page.get_by_label("This server asks for a key").fill(KEY)
+        page.keyboard.press("Enter")
+        answered(page)
+        expect(page.locator("#said")).to_contain_text("whole day")
+        page.locator(".passage h3 a").first.click()
+        link = page.get_by_role("link", name="Original PDF at page 3")
+        with page.expect_popup() as opened:
+            link.click()
+        assert re.match(rf"blob:{guarded.url}/[\w-]+#page=3$", opened.value.url)
+        assert page.evaluate("Object.values(localStorage)") == [] and page.context.cookies() == []
+    finally:
+        guarded.end()
