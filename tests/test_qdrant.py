@@ -420,4 +420,4 @@ def test_server_is_asked_for_indexes_of_all_that_is_filtered_by(monkeypatch):
     monkeypatch.setattr(client, "create_payload_index", lambda name, key, schema: made.append((name, key)))
     with QdrantServer("memory", client=client).open("level_1", SIZE):
         pass
-    assert made == [("level_1", key) for key in ("corpus", "topic", "kind", "date")]
+    assert made == [("level_1", key) for key in ("corpus", "topic", "path", "page")]

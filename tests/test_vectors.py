@@ -4,9 +4,11 @@ import numpy as np
 import pytest
 
 from mog_assets.chunking.chunks import Layout
+from mog_assets.corpus.documents import read_corpus, write_documents
+from mog_assets.corpus.marks import Mark
 from mog_assets.retrieval import vectors as module
 from mog_assets.retrieval.corpora import Corpora
-from mog_assets.retrieval.vectors import Pooling, VectorTable, point_ids, pool
+from mog_assets.retrieval.vectors import Pooling, VectorTable, payloads, point_ids, pool, told_of_documents
 from mog_assets.tools import Tools
 
 # Lengths in characters of the level-1 chunks of two documents.
@@ -95,9 +97,9 @@ def test_exact_search_of_questions_in_batches_is_that_of_all_at_once(corpora, mo
 
 
 def test_whatever_differs_in_a_point_gives_it_another_id():
-    def ids(corpus="c", document="a", spans=((0, 9), (9, 20)), level=1, vectors=((1, 0), (0, 1))):
+    def ids(corpus="c", document="a", spans=((0, 9), (9, 20)), level=1, vectors=((1, 0), (0, 1)), told=None, marks=()):
         layout = Layout(corpus, [document], np.array([0, len(spans)]), np.array(spans))
-        return point_ids(corpus, layout, level, np.array(vectors, np.float16))
+        return point_ids(payloads(corpus, layout, level, [(told or {}, marks)]), np.array(vectors, np.float16))
 
     others = [
         ids(corpus="d"),
@@ -106,9 +108,25 @@ def test_whatever_differs_in_a_point_gives_it_another_id():
         ids(vectors=((0.6, 0.8), (0, 1))),
         ids(spans=((0, 8), (8, 20))),
         ids(level=2, spans=((0, 4), (4, 9)), vectors=((1, 0),)),
+        ids(told={"path": "a.md"}),
+        ids(told={"metadata": {"year": 2024}}),
+        ids(marks=(Mark(0, "page", 0, "1"),)),
     ]
     first, second = ids()
     assert first != second and ids() == [first, second]
     assert first not in [found[0] for found in others]
     # What did not change keeps its point.
     assert others[2][1] == second
+
+
+def test_points_tell_page_headings_and_metadata_of_their_documents(tmp_path):
+    text = "# Ponds\n\nThe newt lives in the pond.\n\n## Winter\n\nIt sleeps under a stone."
+    (tmp_path / "pond.md").write_text(f"---\nyear: 2024\n---\n{text}")
+    (document,) = read_corpus(tmp_path).documents
+    write_documents([document], tmp_path / "bucket.parquet")
+    layout = Layout("c", [document.id], np.array([0, 2]), np.array([[0, 35], [35, len(text)]]))
+    first, second = payloads("c", layout, 1, told_of_documents(tmp_path / "bucket.parquet"))
+    assert first["headings"] == ["Ponds"] and second["headings"] == ["Ponds"]
+    assert first["path"] == "pond.md" and first["metadata"] == {"year": 2024} and first["modified"].endswith("Z")
+    (whole,) = payloads("c", layout, 2, [({}, (Mark(0, "page", 0, "7"),))])
+    assert whole == {"corpus": "c", "document": "pond.md", "level": 2, "start": 0, "end": len(text), "page": 7}

@@ -17,7 +17,7 @@ from mog_assets.recipe import Recipe, Work
 from mog_assets.retrieval import checks
 from mog_assets.retrieval.bm25 import load_terms, save_counts, save_terms
 from mog_assets.retrieval.tokens import TOKENIZER, assemble, level_counts
-from mog_assets.retrieval.vectors import VectorTable, bucket_texts, point_ids
+from mog_assets.retrieval.vectors import VectorTable, bucket_texts, payloads, point_ids, told_of_documents
 from resources.store import digest
 
 GROUP = "retrieval"
@@ -123,9 +123,10 @@ def build_collection(level: int, work: Work) -> None:
     parts = [bucket_layout(documents.path(name), chunks.path(name)) for name in names]
     layout = join_layouts(corpus, parts)
     vectors = VectorTable([embeddings.path(n) for n in embeddings.names("bucket")])
-    ids = point_ids(corpus, layout, level, vectors)
+    told = [row for name in names for row in told_of_documents(documents.path(name))]
+    own = payloads(corpus, layout, level, told)
+    ids = point_ids(own, vectors)
     size = int(embeddings.manifest.counts["size"])
-    document, start, end = layout.chunk_spans(np.arange(len(ids)), level)
     with work.tools.qdrant.open(f"level_{level}", size) as collection:
         held = collection.ids(corpus)
         gone = sorted(held - set(ids))
@@ -138,17 +139,7 @@ def build_collection(level: int, work: Work) -> None:
             collection.delete(gone)
             for first in range(0, len(new), 1000):
                 rows = np.asarray(new[first : first + 1000])
-                payloads = [
-                    {
-                        "corpus": corpus,
-                        "document": layout.documents[document[i]],
-                        "level": level,
-                        "start": int(start[i]),
-                        "end": int(end[i]),
-                    }
-                    for i in rows
-                ]
-                collection.upsert([ids[i] for i in rows], vectors.rows(rows), payloads)
+                collection.upsert([ids[i] for i in rows], vectors.rows(rows), [own[i] for i in rows])
                 advance(len(rows))
     _finish_collection(work, level, ids, size)
     work.info["content"] = embeddings.manifest.version
@@ -225,7 +216,7 @@ def recipes(settings: Settings) -> list[Recipe]:
                 ),
                 settings=lambda tools: tools.qdrant.place,
                 checks=(checks.qdrant_holds(level),),
-                version="3",
+                version="4",
                 intact=checks.counts_hold(level),
                 kinds=("qdrant",),
             )

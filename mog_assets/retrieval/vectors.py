@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import hashlib
+import json
 import uuid
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import chain
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow.parquet as pq
@@ -16,6 +18,7 @@ import pyarrow.parquet as pq
 from mog_assets.arrays import save_array
 from mog_assets.chunking.chunks import Layout, chunk_text
 from mog_assets.chunking.layouts import bucket_layout
+from mog_assets.corpus.marks import Mark, headings_at, page_at
 
 # Files of vectors that are smaller are joined in memory, up to this many bytes: a product with each costs a call.
 _BLOCK_BYTES = 64 << 20
@@ -180,25 +183,65 @@ class VectorTable:
         return result
 
 
-def point_ids(corpus: str, layout: Layout, level: int, vectors: Iterable[np.ndarray]) -> list[str]:
+def told_of_documents(bucket: Path) -> list[tuple[dict[str, Any], tuple[Mark, ...]]]:
+    """What points tell of the documents of a bucket, in order: path, date and metadata; and where their pages begin."""
+    table = pq.read_table(bucket, columns=["metadata", "marks"])
+    found = []
+    for metadata, marks in zip(table["metadata"].to_pylist(), table["marks"].to_pylist(), strict=True):
+        own = json.loads(metadata)
+        notes = own.pop("mog", {}) if isinstance(own, dict) else {}
+        told = {name: notes[name] for name in ("path", "modified") if name in notes}
+        found.append(({**told, **({"metadata": own} if own else {})}, tuple(Mark(**mark) for mark in marks)))
+    return found
+
+
+def payloads(
+    corpus: str, layout: Layout, level: int, told: Sequence[tuple[dict[str, Any], tuple[Mark, ...]]]
+) -> list[dict[str, Any]]:
+    """The payload of every point of a level: its place, and what is known of its document.
+
+    Args:
+        corpus: Name of the corpus.
+        layout: Its layout.
+        level: The level.
+        told: Of every document, see `told_of_documents`.
+
+    Returns:
+        `corpus`, `document`, `level`, `start`, `end`; where there are any, `page` (or slide) and `headings` there,
+        `path` and `modified` of the file, and the document's `metadata`.
+    """
+    found = []
+    rows = zip(*(column.tolist() for column in layout.chunk_spans(np.arange(layout.count(level)), level)), strict=True)
+    for document, start, end in rows:
+        of_document, marks = told[document]
+        place = {"corpus": corpus, "document": layout.documents[document], "level": level, "start": start, "end": end}
+        page, headings = page_at(marks, start), headings_at(marks, start)
+        found.append(
+            {
+                **place,
+                **({} if page is None else {"page": page}),
+                **({"headings": list(headings)} if headings else {}),
+                **of_document,
+            }
+        )
+    return found
+
+
+def point_ids(payloads: Sequence[dict[str, Any]], vectors: Iterable[np.ndarray]) -> list[str]:
     """Ids of the points of a level: hashes of payload and vector, so a point is never stale.
 
     Settings are not part of the id: after a setting is changed and changed back, the ids are those of a rebuilt
         project.
 
     Args:
-        corpus: Name of the corpus.
-        layout: Its layout.
-        level: The level.
+        payloads: Of each chunk, in order.
         vectors: Of each chunk, in order.
 
     Returns:
-        uuid5 of corpus, document, level, span and vector.
+        uuid5 of payload and vector.
     """
-    rows = zip(*layout.chunk_spans(np.arange(layout.count(level)), level), vectors, strict=True)
     ids = []
-    for document, start, end, vector in rows:
-        sha = hashlib.sha256(vector.tobytes()).hexdigest()
-        name = f"{corpus}\0{layout.documents[document]}\0{level}\0{start}\0{end}\0{sha}"
-        ids.append(str(uuid.uuid5(_NAMESPACE, name)))
+    for payload, vector in zip(payloads, vectors, strict=True):
+        told = json.dumps(payload, sort_keys=True, ensure_ascii=False)
+        ids.append(str(uuid.uuid5(_NAMESPACE, f"{told}\0{hashlib.sha256(vector.tobytes()).hexdigest()}")))
     return ids
