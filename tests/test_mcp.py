@@ -74,6 +74,8 @@ async def used(agent):
     assert "fourth truss" in answer["answer"] and answer["passages"][0]["id"].startswith("garden/tomato#")
     few = told(await agent.call_tool("search", {"query": QUESTION, "corpus": "sky", "k": 2}))
     assert len(few["results"]) == 2 and all(row["id"].startswith("sky/") for row in few["results"])
+    onions = {"query": QUESTION, "where": {"title": "Onion"}}
+    assert {row["title"] for row in told(await agent.call_tool("search", onions))["results"]} == {"Onion"}
     return first, passage, whole
 
 
@@ -120,6 +122,11 @@ def test_other_hosts_pages_and_large_bodies_are_refused_over_http(served):
         ("search", {"query": QUESTION, "corpus": "nowhere"}, "nowhere"),
         ("search", {"query": QUESTION, "k": 10**6}, "at most 200"),
         ("search", {}, "query"),
+        (
+            "search",
+            {"query": QUESTION, "where": {"colour": "red"}},
+            "where.colour: expected a name that documents have",
+        ),
         ("fetch", {"id": "garden/nothing"}, "nothing"),
         ("fetch", {"id": "../../etc/passwd"}, "corpora"),
         ("fetch", {"id": "garden/garlic#5-999999"}, "999999"),

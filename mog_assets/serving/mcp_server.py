@@ -42,6 +42,14 @@ Id = Annotated[
     str,
     Field(description="`CORPUS/DOCUMENT#START-END`, as `search` gives it; `CORPUS/DOCUMENT` for the whole document."),
 ]
+Filter = Annotated[
+    dict[str, Any] | None,
+    Field(
+        description="Documents to search, by metadata: for each name a value, a list of values, or operators (in, gt, "
+        'gte, lt, lte, glob), such as {"path": {"glob": "reports/**"}, "year": {"gte": 2020}}. An unknown name is '
+        "answered with those that there are."
+    ),
+]
 Choices = Annotated[dict[str, str] | None, Field(description="Choices by letter, if one of them is to be chosen.")]
 
 
@@ -92,14 +100,16 @@ class Agents:
     def __init__(self, project: Any, options: Options, search: Work, answers: Work) -> None:
         self._project, self._options, self._search, self._answers = project, options, search, answers
 
-    async def search(self, query: Question, ctx: Context, corpus: Corpus = None, k: Most = _FOUND) -> Results:
+    async def search(
+        self, query: Question, ctx: Context, corpus: Corpus = None, k: Most = _FOUND, where: Filter = None
+    ) -> Results:
         """Find the passages that best answer a question, best first."""
         with_url = _urls(ctx, self._options)
 
         def work() -> Results:
             self._options.check_question("query", query)
             self._options.check_amount("k", k)
-            found = self._project.retrieve(query, k=k, corpora=None if corpus is None else [corpus])
+            found = self._project.retrieve(query, k=k, corpora=None if corpus is None else [corpus], where=where)
             return Results(results=[_result(passage, with_url) for passage in found.passages])
 
         return await _told(self._search, work)
@@ -138,13 +148,21 @@ class Agents:
         pairs = [span.split("-") for span in places.split(",")]
         return self._project.document(corpus, before), [(int(start), int(end)) for start, end in pairs]
 
-    async def ask(self, question: Question, ctx: Context, corpus: Corpus = None, options: Choices = None) -> Answered:
+    async def ask(
+        self,
+        question: Question,
+        ctx: Context,
+        corpus: Corpus = None,
+        options: Choices = None,
+        where: Filter = None,
+    ) -> Answered:
         """Answer a question from the documents, with the passages that the answer is based on."""
         with_url = _urls(ctx, self._options)
 
         def work() -> Answered:
             self._options.check_question("question", question)
-            told = self._project.ask(question, options=options, corpora=None if corpus is None else [corpus])
+            corpora = None if corpus is None else [corpus]
+            told = self._project.ask(question, options=options, corpora=corpora, where=where)
             passages = [_result(passage, with_url) for passage in told.passages]
             return Answered(answer=told.answer, failure=told.failure, method=told.method, passages=passages)
 
