@@ -10,6 +10,8 @@ from concurrent.futures import ThreadPoolExecutor
 
 import damage
 import pytest
+from conftest import ROOT
+from test_docs import blocks
 
 import mog_assets
 from mog_assets import plan
@@ -294,3 +296,18 @@ def test_snapshots_of_killed_processes_are_removed(served_project):
     with mog_assets.open(served_project.config, refresh=None):
         (own,) = (served_project.home / "snapshots").iterdir()
         assert own != left
+
+
+# The page
+
+
+CODE = [*blocks(ROOT / "docs" / "python.md", "python"), *blocks(ROOT / "README.md", "python")]
+
+
+@pytest.mark.parametrize("body", CODE, ids=range(len(CODE)))
+def test_code_of_the_page_runs(body, sample_project, monkeypatch, capsys):
+    monkeypatch.chdir(sample_project.folder)
+    exec(compile(body, "docs/python.md", "exec"), {})
+    printed = capsys.readouterr().out.splitlines()
+    shown = [line.partition("  # ")[2] for line in body.splitlines() if "print(" in line and "  # " in line]
+    assert [line for line in printed if line in shown] == shown
