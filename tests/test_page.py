@@ -13,6 +13,9 @@ from served import Served
 
 playwright = pytest.importorskip("playwright.sync_api", reason="the Python package playwright is not installed")
 expect = playwright.expect
+# On a machine that does other work as well.
+PATIENCE_MS = 30_000
+expect.set_options(timeout=PATIENCE_MS)
 
 KEY = "a-key-for-the-tests"
 PHONE = {"viewport": {"width": 360, "height": 740}, "is_mobile": True, "has_touch": True}
@@ -87,7 +90,7 @@ def visit(chromium, served):
     def visit(path="/", server=served, **options):
         context = chromium.new_context(**options)
         page = context.new_page()
-        page.set_default_timeout(15_000)
+        page.set_default_timeout(PATIENCE_MS)
         seen = SimpleNamespace(errors=watch_errors(page, server.url), outside=[], dialogs=[])
         page.on("request", lambda r: r.url.startswith((server.url, "data:")) or seen.outside.append(r.url))
         page.on("dialog", lambda dialog: (seen.dialogs.append(dialog.message), dialog.dismiss()))
@@ -299,6 +302,56 @@ def test_what_goes_wrong_is_said(visit):
     expect(page.get_by_role("alert")).to_contain_text("The server does not answer")
 
 
+def streamed(*happened):
+    return "".join(f"event: {name}\ndata: {json.dumps(data)}\n\n" for name, data in happened)
+
+
+def test_every_step_of_an_answer_is_shown_as_it_comes(visit):
+    page = visit()
+    passage = {**dict.fromkeys(("page", "source", "level")), "headings": [], "metadata": {}, "score": 0.0, "why": ""}
+    elsewhere = {"corpus": "docs", "doc": "rope.md", "start": 3, "end": 9}
+    passage |= {"text": "A knot.", "title": BAD, "corpus": "docs", "doc": "rope.md", "spans": [elsewhere]}
+    told = {"question": "?", "failure": "", "method": "at-rag", "reader": "r", "passages": [passage], "version": "v"}
+    steps = [
+        ("passages", {"query": "cats", "passages": [passage]}),
+        ("thought", {"role": "think", "text": f"Perhaps {BAD}"}),
+        ("grade", {"role": "grade_support", "verdict": "no"}),
+        ("rewrite", {"role": "rewrite", "query": "felines"}),
+        ("something new", {}),
+        ("answer", {"role": "answer", "text": "A draft."}),
+    ]
+    done = ("done", {**told, "answer": "They sleep [1], and not [2].", "details": {"calls": 4}})
+    page.route("**/v1/ask", lambda route: route.fulfill(content_type="text/event-stream", body=streamed(*steps, done)))
+    ask(page, "What do cats do?")
+    expect(page.locator("#said")).to_have_text("They sleep [1], and not [2].")
+    # No passage that was found stands there: the link opens the document.
+    (cited,) = page.locator("#said a").all()
+    assert cited.get_attribute("href").startswith("document?corpus=docs&id=rope.md&span=3-9")
+    page.get_by_text("How it was made").click()
+    wanted = [
+        "1 passage for cats",
+        f"Thought: Perhaps {BAD}",
+        "Graded for support: no",
+        "Asked in other words: felines",
+    ]
+    expect(page.locator("#steps li")).to_contain_text([*wanted, "something new", "Answer: A draft.", "4 calls"])
+
+    # What came is not taken for an answer when the end is missing.
+    page.unroute("**/v1/ask")
+    page.route("**/v1/ask", lambda route: route.fulfill(content_type="text/event-stream", body=streamed(*steps)))
+    page.get_by_role("button", name="Ask").click()
+    expect(page.get_by_role("alert")).to_contain_text("The answer was cut off")
+    expect(page.locator("#answer")).to_be_hidden()
+    answered(page)
+
+    page.unroute("**/v1/ask")
+    failed = streamed(("error", {"title": "Bad Gateway", "status": 502, "detail": "llm: no answer from the model"}))
+    page.route("**/v1/ask", lambda route: route.fulfill(content_type="text/event-stream", body=failed))
+    page.get_by_role("button", name="Ask").click()
+    expect(page.get_by_role("alert")).to_contain_text("llm: no answer from the model")
+    answered(page)
+
+
 def test_a_new_question_replaces_one_that_is_being_answered(visit):
     page = visit()
     expect(page.locator("#holdings dd").first).to_be_visible()
@@ -309,6 +362,24 @@ def test_a_new_question_replaces_one_that_is_being_answered(visit):
     expect(page.locator(".passage").first.get_by_role("heading")).to_have_text("Baking Bread")
     expect(page.locator("#said")).to_contain_text("ciabatta")
     expect(page.get_by_role("alert")).to_be_hidden()
+
+
+def test_a_question_that_comes_before_the_choices_waits_for_them(visit):
+    page = visit("/docs")
+    held = []
+    page.route("**/v1/corpora", lambda route: held.append(route))
+    page.goto(page.url.replace("/docs", "/"))
+    page.locator("#question").fill("How long does a cat sleep?")
+    page.keyboard.press("Enter")
+    expect(page.locator("#method option")).to_have_count(0)
+    while not held:
+        page.wait_for_timeout(20)
+    held[0].abort()
+    expect(page.get_by_role("alert")).to_contain_text("The server does not answer")
+    page.unroute("**/v1/corpora")
+    page.keyboard.press("Enter")
+    answered(page)
+    assert query(page) == {"q": ["How long does a cat sleep?"]}
 
 
 def test_a_key_is_asked_for_once_and_kept_for_the_tab(project, visit, tmp_path):

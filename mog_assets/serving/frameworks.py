@@ -8,7 +8,7 @@ from threading import Lock
 from typing import Any
 from urllib.parse import quote
 
-import mog_assets
+from mog_assets.serving import project as opening
 from mog_assets.serving.project import Project
 from mog_assets.serving.results import Passage
 from resources.errors import ConfigError
@@ -33,7 +33,7 @@ class Retriever:
         with self._alone:
             if self._project is None:
                 assert not isinstance(self._config, Project)
-                self._project = mog_assets.open(self._config)
+                self._project = opening.open(self._config)
             return self._project
 
     def passages(self, question: str, **changes: Any) -> list[Passage]:

@@ -179,8 +179,22 @@ const GROUPS = [
 ];
 
 let known = { corpora: [], methods: [], ways: [], budget: undefined };
+let loading = null;
 let running = null;
 let shown = { passages: [], answer: "" };
+
+// What can be chosen; asked for again if it did not come.
+function load() {
+  loading ??= withKey(async () => (await call("v1/corpora")).json()).then(told => {
+    known = told;
+    say("");
+    fillChoices();
+    // Somebody may have typed meanwhile.
+    formOfState(new URLSearchParams(location.search), byId("question").value);
+  });
+  loading.catch(() => { loading = null; });
+  return loading;
+}
 
 function fillChoices() {
   const boxes = known.corpora.map(corpus => make("label", { class: "corpus" },
@@ -227,8 +241,8 @@ function choose(select, value) {
   select.value = value;
 }
 
-function formOfState(state) {
-  byId("question").value = state.get("q") ?? "";
+function formOfState(state, typed = "") {
+  byId("question").value = state.get("q") ?? typed;
   choose(byId("method"), state.get("method") ?? "auto");
   byId("budget").value = state.get("budget") ?? known.budget ?? "";
   choose(byId("way"), state.get("answer") ?? "");
@@ -515,8 +529,14 @@ async function begin() {
     byId(`passage-${number}`).focus({ preventScroll: true });
     byId(`passage-${number}`).scrollIntoView({ block: "start" });
   });
-  byId("search").addEventListener("submit", event => {
+  byId("search").addEventListener("submit", async event => {
     event.preventDefault();
+    try {
+      await load();
+    } catch (error) {
+      complain(error);
+      return;
+    }
     const state = stateOfForm(), query = String(state);
     if (`?${query}` !== location.search) history.pushState(null, "", query ? `?${query}` : location.pathname);
     ask(state);
@@ -527,17 +547,13 @@ async function begin() {
     ask(state);
   });
   try {
-    known = await withKey(async () => (await call("v1/corpora")).json());
+    await load();
   } catch (error) {
     complain(error);
     return;
   }
-  say("");
-  fillChoices();
-  const state = new URLSearchParams(location.search), typed = question.value;
-  formOfState(state);
-  if (state.has("q")) ask(state);
-  else question.value = typed;
+  const state = new URLSearchParams(location.search);
+  if (state.has("q") && !running) ask(state);
 }
 
 if (document.getElementById("search")) begin();
