@@ -16,7 +16,7 @@ from test_docs import blocks
 import mog_assets
 from mog_assets import plan
 from mog_assets.recipe import materialise
-from mog_assets.serving import snapshot
+from mog_assets.serving import generations, snapshot
 from mog_assets.tools import Tools
 from resources.errors import ConfigError, MissingArtefact, MogError, NotFound
 
@@ -57,6 +57,10 @@ def edit(project, text):
         if line["id"] == "potato":
             line["text"] = text
     path.write_text("".join(json.dumps(line) + "\n" for line in lines), encoding="utf-8")
+
+
+def snapshots_of(project):
+    return [path for path in (project.home / "snapshots").iterdir() if path.is_dir()]
 
 
 def until(condition, seconds=60):
@@ -154,6 +158,7 @@ def test_the_project_tells_what_can_be_asked(opened):
     ("call", "kind", "said"),
     [
         (lambda p: p.retrieve(" "), ConfigError, "question: expected a question, got white space"),
+        (lambda p: p.retrieve("gar\ud800lic"), ConfigError, "half a character (surrogate) at 3"),
         (lambda p: p.retrieve(None), ConfigError, "question: expected a question"),
         (lambda p: p.retrieve("x" * 10_001), ConfigError, "at most 10000 characters, got 10001"),
         (lambda p: p.retrieve(QUESTION, budget=0), ConfigError, "budget: expected an integer of at least 1, got 0"),
@@ -228,7 +233,7 @@ def test_new_artefacts_are_taken_over_and_no_question_sees_a_mixture(served_proj
         assert {(old, new) for version, old, new in seen if version != first} == {(False, True)}
         assert potato(project) == new
         # One snapshot is kept, that of now; nothing is left of the old one.
-        (kept,) = (served_project.home / "snapshots").iterdir()
+        (kept,) = snapshots_of(served_project)
         again = Tools(served_project.settings).store.read("documents", "garden")
         assert (kept / "store/documents/corpus/garden/manifest.json").samefile(again.folder / "manifest.json")
     assert list((served_project.home / "snapshots").iterdir()) == []
@@ -251,9 +256,7 @@ def test_a_project_whose_run_was_stopped_half_way_is_refused_with_the_remedy(ser
     edit(served_project, "Potatoes are planted deep. ")
     rebuild(served_project, "garden", until="chunks/level_1")
     monkeypatch.setattr(snapshot.take, "__defaults__", ((), 0.5))
-    from mog_assets.serving.generations import Generations
-
-    monkeypatch.setattr(Generations._opened, "__defaults__", (None, 0.5))
+    monkeypatch.setattr(generations.Generations._opened, "__defaults__", (None, 0.5))
     with pytest.raises(MogError, match="of corpus garden was made from another version of .*run `mog run`"):
         mog_assets.open(served_project.config)
 
@@ -292,10 +295,55 @@ def test_a_question_that_takes_long_keeps_its_artefacts(served_project):
 def test_snapshots_of_killed_processes_are_removed(served_project):
     code = f"import mog_assets, os; mog_assets.open({str(served_project.config)!r}); os.kill(os.getpid(), 9)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == -9
-    (left,) = (served_project.home / "snapshots").iterdir()
-    with mog_assets.open(served_project.config, refresh=None):
-        (own,) = (served_project.home / "snapshots").iterdir()
+    (left,) = snapshots_of(served_project)
+    with mog_assets.open(served_project.config, refresh=None) as first:
+        (own,) = snapshots_of(served_project)
         assert own != left
+        # A live one stays, whoever opens another.
+        with mog_assets.open(served_project.config, refresh=None):
+            assert own in snapshots_of(served_project) and first.retrieve(QUESTION).passages
+        assert snapshots_of(served_project) == [own]
+    assert list((served_project.home / "snapshots").iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    "method", ["auto", "fused", "mog", "mix", "fixed-2", "dense-1", "hybrid:mog-paper", "mogg+topics"]
+)
+def test_a_filter_without_a_hit_gives_no_passage_by_any_method(opened, method):
+    for found in opened.retrieve_many(QUESTIONS[:2], method=method, where={"id": "nope"}):
+        assert found.passages == [] and "asked for" in found.nothing
+
+
+def test_vectors_of_another_encoder_are_refused(served_project):
+    settings = served_project.settings
+    other = settings.model_copy(update={"encoder": settings.encoder.model_copy(update={"pooling": "cls"})})
+    with pytest.raises(MogError, match="embeddings/level_1 of corpus garden: expected vectors of the encoder"):
+        mog_assets.open(other)
+
+
+def test_what_could_not_be_opened_once_is_tried_again(served_project, monkeypatch):
+    monkeypatch.setattr(generations, "_PAUSES", (0.3, 0.3))
+    with mog_assets.open(served_project.config, refresh=REFRESH) as project:
+        first, real, tries = project.version, generations.take, []
+
+        def full(*arguments):
+            tries.append(arguments)
+            if len(tries) == 1:
+                raise OSError(28, "No space left on device")
+            return real(*arguments)
+
+        monkeypatch.setattr(generations, "take", full)
+        edit(served_project, "Potatoes are planted deep. ")
+        rebuild(served_project, "garden")
+        until(lambda: project.version != first)
+        assert len(tries) > 1 and project.trouble == ""
+
+
+def test_a_closed_project_says_so(served_project):
+    project = mog_assets.open(served_project.config, refresh=None)
+    project.close()
+    with pytest.raises(MogError, match="the project is closed"):
+        project.retrieve(QUESTION)
 
 
 # The page

@@ -98,7 +98,7 @@ def test_only_the_key_opens(sent, status):
 def test_a_key_in_the_path_or_the_query_opens_nothing():
     with client(key=KEY) as made:
         assert made.get(f"/metrics?api_key={KEY}&Authorization=Bearer+{KEY}").status_code == 401
-        for path in ("//metrics", "/docs/../metrics", "/metrics/", "/%6detrics"):
+        for path in ("http://testserver//metrics", "/docs/../metrics", "/metrics/", "/%6detrics"):
             assert made.get(path).status_code in (401, 404)
 
 
@@ -256,7 +256,7 @@ def test_conditions_of_dify():
         "year": {"gte": 2020, "lt": 2024},
     }
     assert where(("tag", "in", ["a", "b"])) == {"tag": ["a", "b"]}
-    assert where(("path", "end with", "*.pdf")) == {"path": {"glob": "*[*].pdf"}}
+    assert where(("path", "end with", "*.pdf")) == {"path": {"ends": "*.pdf"}}
     for bad in ([("a", "is not", "b")], [("a", "empty", None)], [("a", "is", "b"), ("a", "is", "c")]):
         with pytest.raises(Problem):
             where(*bad)

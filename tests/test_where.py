@@ -64,6 +64,8 @@ A, B, C, N = DOCUMENTS
         ({"path": {"glob": "*.md"}}, {N}),
         ({"path": {"glob": "reports/20?4/[bc].*"}}, {B, C}),
         ({"path": "notes.md"}, {N}),
+        ({"path": {"contains": "s/20"}}, {A, B, C}),
+        ({"path": {"starts": "reports/", "ends": ".txt"}}, {C}),
         ({"metadata.path": "mine"}, {N}),
         ({"corpus": "lines"}, {"l1", "l2"}),
         ({"id": ["l1", N]}, {"l1", N}),
@@ -110,10 +112,15 @@ def test_names_that_can_be_asked_are_listed_by_corpus(ponds):
 @pytest.mark.parametrize(
     ("where", "said"),
     [
+        ([], "where: expected names with conditions, got list"),
+        ({"\ud800": 1}, "where: expected printable names, got '\\ud800'"),
         ("year", "where: expected names with conditions, got str"),
         ({"yaer": 2024}, "where.yaer: expected a name that documents have, got 'yaer'; did you mean 'year'?"),
         ({"zzzz": 2024}, "known: corpus, id, title, path, modified"),
-        ({"year": {"above": 3}}, "where.year.above: expected one of in, gt, gte, lt, lte, glob, got 'above'"),
+        (
+            {"year": {"above": 3}},
+            "where.year.above: expected one of in, gt, gte, lt, lte, glob, contains, starts, ends, got 'above'",
+        ),
         ({"year": {}}, "where.year: expected an operator"),
         ({"year": {"gt": True}}, "where.year.gt: expected a number or a text, got True"),
         ({"year": {"gt": [1]}}, "where.year.gt: expected a number or a text, got [1]"),

@@ -76,7 +76,7 @@ def table(
     mean, deviation = found.moments[question, :, 0], found.moments[question, :, 1]
     number, pieces, characters, corpus = found.place.T.astype(np.float32)
     most, tenth = _best_and_tenth(found, finest)
-    of_question = np.stack([most, tenth / np.maximum(most, 1e-9)], axis=2).reshape(len(most), -1)
+    of_question = np.stack([most, tenth / np.maximum(most, 1e-9)], axis=2).reshape(len(most), 2 * most.shape[1])
     beside = found.beside / np.maximum(most, 1e-9)[question][:, None]
     document = pairs(question, found.piece - found.place[:, 0])
     columns = [
@@ -84,7 +84,7 @@ def table(
         (scores - mean) / np.maximum(deviation, 1e-6),
         1 / (1 + _ranks(scores, question) / _RANKS),
         1 / (1 + _ranks(scores, np.unique(document, return_inverse=True)[1]) / _RANKS),
-        beside.reshape(len(question), -1),
+        beside.reshape(len(question), beside.shape[1] * beside.shape[2]),
         np.stack([number, pieces - 1 - number, number / np.maximum(pieces - 1, 1), pieces, characters, corpus], axis=1),
         answered,
         np.asarray(words, np.float32)[question, None],

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -188,6 +188,11 @@ class Corpora:
             table = self._bucket(paths[number], columns)
             found.update(zip(here.tolist(), take(table, here - starts[number]).to_pylist(), strict=True))
         return found
+
+    def tables(self, columns: Sequence[str]) -> Iterator[pa.Table]:
+        """Some columns of all documents, in order, a bucket at a time."""
+        for path in self._once("buckets", self._buckets)[1]:
+            yield read_table(path, columns)
 
     def _buckets(self) -> tuple[np.ndarray, list[Path]]:
         """First document of each bucket that has any, and its path."""

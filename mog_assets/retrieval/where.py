@@ -2,9 +2,9 @@
 
 A filter maps names to conditions, which must all hold: `{"path": {"glob": "reports/*.pdf"}, "year": {"gte": 2020}}`.
 A condition is a value (equals), a list of values (one of them), or a mapping of operators: `in`, `gt`, `gte`, `lt`,
-`lte`, `glob`. Names are `corpus`, `id`, `title`, `path`, `modified`, and the keys of the documents' metadata; those of
-nested mappings are joined by dots, and `metadata.path` is the documents' own key of that name. A value that is a list
-meets a condition if one of its items does.
+`lte`, `glob`, `contains`, `starts`, `ends`. Names are `corpus`, `id`, `title`, `path`, `modified`, and the keys of the
+documents' metadata; those of nested mappings are joined by dots, and `metadata.path` is the documents' own key of that
+name. A value that is a list meets a condition if one of its items does.
 """
 
 from __future__ import annotations
@@ -32,7 +32,12 @@ _ORDERED: dict[str, Callable[[Any, Any], bool]] = {
     "lt": operator.lt,
     "lte": operator.le,
 }
-OPERATORS = ("in", *_ORDERED, "glob")
+_TEXTS: dict[str, Callable[[str, str], bool]] = {
+    "contains": operator.contains,
+    "starts": str.startswith,
+    "ends": str.endswith,
+}
+OPERATORS = ("in", *_ORDERED, "glob", *_TEXTS)
 _MOST_CONDITIONS, _MOST_VALUES, _LONGEST = 32, 1000, 1000
 _MASKS = 64
 
@@ -73,7 +78,7 @@ class Fields:
             ConfigError: an unknown name or operator, or a value of the wrong kind.
         """
         tests = parse(where)
-        key = json.dumps(where, sort_keys=True)
+        key = json.dumps(where, sort_keys=True, default=dict)
         with self._alone:
             if key not in self._masks:
                 known = self.names()
@@ -112,11 +117,8 @@ class Fields:
 
     def _rows(self, columns: Sequence[str]) -> Iterator[tuple[int, dict[str, Any]]]:
         """The corpus' position and the columns of every document, in order; a bucket at a time."""
-        owners = self._corpora.owners
-        step = 4096
-        for first in range(0, len(owners), step):
-            rows = self._corpora.rows(range(first, min(first + step, len(owners))), columns)
-            yield from ((int(owners[position]), row) for position, row in sorted(rows.items()))
+        rows = (row for table in self._corpora.tables(columns) for row in table.to_pylist())
+        return zip(self._corpora.owners.tolist(), rows, strict=True)
 
 
 def noted(metadata: Any) -> dict[str, Any]:
@@ -151,7 +153,10 @@ def parse(where: Where) -> dict[str, Test]:
         raise ConfigError(f"where: expected names with conditions, got {type(where).__name__}")
     if len(where) > _MOST_CONDITIONS:
         raise ConfigError(f"where: expected at most {_MOST_CONDITIONS} names, got {len(where)}")
-    return {str(name): _test(f"where.{name}", condition) for name, condition in where.items()}
+    for name in where:
+        if not isinstance(name, str) or not name.isprintable():
+            raise ConfigError(f"where: expected printable names, got {ascii(name)[:60]}")
+    return {name: _test(f"where.{name}", condition) for name, condition in where.items()}
 
 
 def _test(place: str, condition: Any) -> Test:
@@ -170,10 +175,13 @@ def _operator(place: str, name: Any, value: Any) -> Test:
         if not isinstance(value, list | tuple):
             raise ConfigError(f"{place}: expected a list of values, got {_said(value)}")
         return _one_of(place, value)
-    if name == "glob":
+    if name == "glob" or name in _TEXTS:
         if not isinstance(value, str) or len(value) > _LONGEST:
             raise ConfigError(f"{place}: expected a text of at most {_LONGEST} characters, got {_said(value)}")
-        return _glob(value)
+        if name == "glob":
+            return _glob(value)
+        meets = _TEXTS[name]
+        return lambda own: isinstance(own, str) and meets(own, value)
     if name in _ORDERED:
         if isinstance(value, bool) or not isinstance(value, str | int | float):
             raise ConfigError(f"{place}: expected a number or a text, got {_said(value)}")
@@ -224,4 +232,4 @@ def _glob(pattern: str) -> Test:
 
 
 def _said(value: Any) -> str:
-    return repr(value) if len(repr(value)) <= 60 else type(value).__name__
+    return ascii(value) if len(ascii(value)) <= 60 else type(value).__name__

@@ -6,12 +6,11 @@ References: docs.dify.ai, "External Knowledge API"; platform.openai.com, "Search
 from __future__ import annotations
 
 from collections.abc import Sequence
-from glob import escape
 from typing import Any, Literal
 
 from fastapi import FastAPI, Request
 from fastapi.responses import JSONResponse
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, StrictBool
 
 from mog_assets.serving.normal import shares
 from mog_assets.serving.problems import DIFY_PATH, OPENAI_PATH, Problem
@@ -24,7 +23,7 @@ Where = dict[str, Any]
 # OpenAI's limits of an attribute.
 _ATTRIBUTES, _KEY_CHARS, _VALUE_CHARS = 16, 64, 512
 _BOUNDS = {">": "gt", "<": "lt", "≥": "gte", "≤": "lte", "before": "lt", "after": "gt"}
-_GLOBS = {"contains": "*{}*", "start with": "{}*", "end with": "*{}"}
+_TEXTS = {"contains": "contains", "start with": "starts", "end with": "ends"}
 
 
 class _Strict(BaseModel):
@@ -43,7 +42,7 @@ class Condition(_Strict):
 
     name: str | list[str]
     comparison_operator: str
-    value: str | float | list[str] | None = None
+    value: StrictBool | str | float | list[str] | None = None
 
 
 class Conditions(_Strict):
@@ -200,15 +199,15 @@ def dify_where(conditions: Conditions | None) -> Where | None:
 
 def _dify_condition(condition: Condition) -> Any:
     operator, value = condition.comparison_operator, condition.value
-    if operator in ("is", "=") and isinstance(value, str | float):
+    if operator in ("is", "=") and isinstance(value, bool | str | float):
         return _number(value) if operator == "=" else value
     if operator == "in" and isinstance(value, list):
         return value
     if operator in _BOUNDS and isinstance(value, str | float):
         return {_BOUNDS[operator]: _number(value)}
-    if operator in _GLOBS and isinstance(value, str):
-        return {"glob": _GLOBS[operator].format(escape(value))}
-    known = ", ".join(["is", "=", "in", *_BOUNDS, *_GLOBS])
+    if operator in _TEXTS and isinstance(value, str):
+        return {_TEXTS[operator]: value}
+    known = ", ".join(["is", "=", "in", *_BOUNDS, *_TEXTS])
     raise Problem(400, f"comparison_operator: expected one of {known} with a value, got {operator!r} with {value!r}")
 
 
@@ -234,7 +233,7 @@ def openai_where(filters: dict[str, Any] | None) -> Where | None:
     pending: list[Any] = [filters]
     while pending:
         one = pending.pop()
-        kind = one.get("type") if isinstance(one, dict) else one
+        kind = one.get("type") if isinstance(one, dict) else None
         if kind == "and" and isinstance(one.get("filters"), list):
             pending += one["filters"]
         elif kind in ("eq", "in") and isinstance(one.get("key"), str) and "value" in one:

@@ -18,11 +18,14 @@ from mog_assets.retrieval.where import Fields
 from mog_assets.serving import reading
 from mog_assets.serving.snapshot import Place, Snapshot, Unsettled, stamps, take
 from mog_assets.tools import Tools
-from resources.store import Store
+from resources.errors import MogError
+from resources.store import Store, label
 
 _log = logging.getLogger(__name__)
 # What is opened again when artefacts of all corpora alone have changed; the rest stays.
 _BY_PATH = ("buckets", "tables")
+# Seconds until artefacts that could not be opened are tried again: at first, and at most.
+_PAUSES = (5.0, 600.0)
 # All vectors that are searched are mapped; collections are for whoever asks the vector store.
 ELSEWHERE = "collections/"
 
@@ -87,7 +90,13 @@ class Generations:
 
     @contextmanager
     def using(self) -> Iterator[Generation]:
-        """The generation for a question; it stays whole as long as the question takes."""
+        """The generation for a question; it stays whole as long as the question takes.
+
+        Raises:
+            MogError: the project is closed.
+        """
+        if self._ended.is_set():
+            raise MogError("the project is closed: open it again with `mog_assets.open`")
         with self._alone:
             now = self.current
             now.users += 1
@@ -131,6 +140,7 @@ class Generations:
             return self._generation(None, store, "", None)
         snapshot = take(store, self._required, self._others, patience)
         try:
+            self._check_encoder(snapshot)
             now = self._generation(snapshot, snapshot.store, snapshot.version, before)
             self._warm(now)
         except BaseException:
@@ -146,7 +156,9 @@ class Generations:
             same = _of_corpora(before.snapshot) == _of_corpora(snapshot)
             held = before.retrieval.corpora.kept
             if same and held is not None and retrieval.corpora.kept is not None:
-                retrieval.corpora.kept.update({key: value for key, value in held.items() if key not in _BY_PATH})
+                # Questions that run now may still add to it; `dict` copies it in one step.
+                kept = {key: value for key, value in dict(held).items() if key not in _BY_PATH}
+                retrieval.corpora.kept.update(kept)
         retrieval = replace(
             retrieval,
             # What people ask is not stored.
@@ -154,6 +166,23 @@ class Generations:
             vector_store=None if self._keep else self._tools.qdrant,
         )
         return Generation(snapshot, version, retrieval, Fields(retrieval.corpora))
+
+    def _check_encoder(self, snapshot: Snapshot) -> None:
+        """Vectors of questions and of chunks must be of one encoder: others can be compared, and mean nothing.
+
+        Raises:
+            MogError: settings and artefacts have different encoders.
+        """
+        own = self._tools.encoder.fingerprint
+        for key, corpus in self._required:
+            if key.startswith("embeddings/"):
+                held = snapshot.read(key, corpus).manifest.info.get("encoder", own)
+                if held != own:
+                    raise MogError(
+                        f"{label(key, corpus)}: expected vectors of the encoder in the settings ({own[:12]}), got "
+                        f"those of another one ({str(held)[:12]}): open the project again if the settings have "
+                        "changed, else run `mog run`"
+                    )
 
     def _warm(self, now: Generation) -> None:
         """Open what the usual question needs, so that the first is not slow."""
@@ -167,10 +196,11 @@ class Generations:
     def _follow(self, seconds: float) -> None:
         """Take over new artefacts as they come."""
         places, refused = [*self._required, *self._others], None
+        again = pause = 0.0
         while not self._ended.wait(seconds):
             before = self.current.snapshot
             now = stamps(self._tools.store, places)
-            if before is None or now in (before.stamps, refused):
+            if before is None or now == before.stamps or (now == refused and time.monotonic() < again):
                 continue
             # A run that has just replaced one of them replaces the next one soon.
             if self._ended.wait(seconds / 2) or stamps(self._tools.store, places) != now:
@@ -182,6 +212,9 @@ class Generations:
                 continue
             # Whatever is wrong with new artefacts, the old ones answer.
             except Exception as error:
+                # What is wrong with an artefact stays so; a full disk does not.
+                pause = _PAUSES[0] if now != refused else min(2 * pause, _PAUSES[1])
+                again = time.monotonic() + pause
                 self.trouble, refused = f"{type(error).__name__}: {error}", now
                 _log.warning("new artefacts cannot be opened, the old ones are used: %s", self.trouble)
                 continue

@@ -56,7 +56,7 @@ class Guard:
             known = ", ".join(self.options.hosts)
             raise Problem(421, f"Host: expected one of {known}, got {_name(host)!r}", "host")
         origin = headers.get("origin")
-        if origin is not None and urlsplit(origin).netloc != host and origin not in self.options.origins:
+        if origin is not None and _place(origin) != host and origin not in self.options.origins:
             raise Problem(403, f"Origin: pages of {origin!r} may not call this server: see --allow-origin", "origin")
         if self._key and path not in OPEN:
             self._check_key(headers.get("authorization", ""))
@@ -71,6 +71,14 @@ class Guard:
             problem = Problem(401, "Authorization: this is not the key of MOG_API_KEY", "wrong key")
             problem.headers["WWW-Authenticate"] = 'Bearer error="invalid_token"'
             raise problem
+
+
+def _place(origin: str) -> str | None:
+    """Host and port of an origin; None if it is none."""
+    try:
+        return urlsplit(origin).netloc
+    except ValueError:
+        return None
 
 
 def _name(host: str) -> str:

@@ -141,6 +141,10 @@ def _add_errors(made: FastAPI) -> None:
     made.add_exception_handler(HTTPException, other)
 
 
+# Sentences of an answer that are compared with the question.
+_SENTENCES = 60
+
+
 def _add_search(made: FastAPI, serving: Serving) -> None:
     project, options = serving.project, serving.options
 
@@ -160,8 +164,11 @@ def _add_search(made: FastAPI, serving: Serving) -> None:
             found = project.retrieve(body.question, **asked)
             told = found.to_json()
             if body.sentences:
+                # Each sentence costs as much as a question.
+                left = _SENTENCES
                 for passage, row in zip(found.passages, told["passages"], strict=True):
-                    similar = project.sentences(body.question, passage)
+                    similar = project.sentences(body.question, passage, left)
+                    left -= len(similar)
                     row["sentences"] = [{"start": s, "end": e, "similarity": float(v)} for s, e, v in similar]
             return told
 

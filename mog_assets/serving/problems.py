@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import re
 from collections.abc import Mapping
 from http import HTTPStatus
 from typing import Any
@@ -18,6 +19,8 @@ _DIFY_CODES = {401: 1002, 404: 2001}
 _DIFY_NO_KEY = 1001
 
 log = logging.getLogger("mog.serve")
+# The folders of an absolute path.
+_FOLDERS = re.compile(r"(?<![\w/.])/(?:[^\s/:'\"]+/)+")
 
 
 class Problem(Exception):
@@ -62,6 +65,8 @@ def problem_of(error: BaseException) -> Problem:
     if isinstance(error, errors.MissingArtefact):
         return Problem(503, str(error))
     if isinstance(error, errors.MogError):
-        return Problem(500, str(error))
+        log.error("%s", error)
+        # Where files lie is nobody's business.
+        return Problem(500, _FOLDERS.sub("", str(error)))
     log.error("unexpected error", exc_info=error)
     return Problem(500, "Unexpected error; the log of the server says more.")

@@ -105,14 +105,15 @@ class Project:
     def methods(self) -> list[str]:
         """Methods that can be asked for: what they need has been materialised."""
         known = [parse(name, self.settings) for name in (AUTO, *default_methods(self.settings))]
-        return [m.name for m in known if not m.evaluation_only and self._has(m)]
+        with self._generations.using() as now:
+            return [m.name for m in known if not m.evaluation_only and self._has(now, m)]
 
-    def _has(self, method: Method) -> bool:
+    def _has(self, now: Generation, method: Method) -> bool:
         if method.trained and not self.settings.trains_routers:
             return False
-        read = self._generations.current.retrieval.corpora.read
+        read = now.retrieval.corpora.read
         # `auto` stands for one method, not for all that it might have been.
-        wanted = needs([self._generations.current.retrieval.resolved(method)], self.settings)
+        wanted = needs([now.retrieval.resolved(method)], self.settings)
         try:
             for key in wanted.shared:
                 read(key, None)
@@ -309,14 +310,20 @@ class Project:
                 now.version,
             )
 
-    def sentences(self, question: str, passage: Passage) -> list[tuple[int, int, float]]:
+    def sentences(self, question: str, passage: Passage, most: int | None = None) -> list[tuple[int, int, float]]:
         """How similar each sentence of a passage is to a question.
+
+        Args:
+            question: The question.
+            passage: The passage.
+            most: How many sentences to look at, from the first; None for all. Each takes as long as a question.
 
         Returns:
             Start and end of each sentence in `passage.text`, and the cosine of its vector and the question's, −1 to 1.
         """
         ends = sentence_ends(passage.text).tolist()
         spans = [(start, end) for start, end in zip([0, *ends], ends, strict=False) if passage.text[start:end].strip()]
+        spans = spans[:most]
         if not spans:
             return []
         vectors = self._tools.encoder.encode([question, *(passage.text[a:b] for a, b in spans)], keep=False)
@@ -341,7 +348,7 @@ class Project:
             _check_corpora(corpora, self.names, NotFound)
             numbers = [self.names.index(name) for name in corpora]
             allowed = np.isin(now.retrieval.corpora.owners, numbers)
-        if where:
+        if where is not None:
             mask = now.fields.mask(where)
             allowed = mask if allowed is None else allowed & mask
         return allowed
@@ -353,6 +360,10 @@ def _check(questions: Sequence[str], **limits: int | None) -> None:
     for question in questions:
         if not isinstance(question, str) or not question.strip():
             raise ConfigError(f"question: expected a question, got {'white space' if question else repr(question)}")
+        try:
+            question.encode()
+        except UnicodeEncodeError as error:
+            raise ConfigError(f"question: expected text, got half a character (surrogate) at {error.start}") from None
         if len(question) > LONGEST_QUESTION:
             raise ConfigError(f"question: expected at most {LONGEST_QUESTION} characters, got {len(question)}")
     for name, value in limits.items():

@@ -76,7 +76,7 @@ def serve(app: FastAPI, options: Options, opened: socket.socket, ready: Callable
     config = uvicorn.Config(
         app,
         loop="asyncio",
-        http=_protocol(options.body_seconds),
+        http=_protocol(options.body_seconds, options.send_seconds),
         ws="none",
         lifespan="on",
         log_config=None,
@@ -114,14 +114,15 @@ class _Server(uvicorn.Server):
         super().handle_exit(sig, frame)
 
 
-def _protocol(seconds: float) -> type[asyncio.Protocol]:
-    """A protocol that closes a connection on which the head of a request does not arrive in time.
+def _protocol(seconds: float, unread_seconds: float) -> type[asyncio.Protocol]:
+    """A protocol that closes a connection on which the head of a request does not arrive in time, or nobody reads.
 
     uvicorn closes those on which nothing comes between two requests, and no others.
     """
 
     class Hurried(H11Protocol):
         _deadline: asyncio.TimerHandle | None = None
+        _unread: asyncio.TimerHandle | None = None
 
         def connection_made(self, transport: Any) -> None:
             super().connection_made(transport)
@@ -133,6 +134,8 @@ def _protocol(seconds: float) -> type[asyncio.Protocol]:
 
         def connection_lost(self, exc: Exception | None) -> None:
             self._unwatch()
+            if self._unread is not None:
+                self._unread.cancel()
             super().connection_lost(exc)
 
         def _watch(self) -> None:
@@ -145,6 +148,16 @@ def _protocol(seconds: float) -> type[asyncio.Protocol]:
             if self._deadline is not None:
                 self._deadline.cancel()
                 self._deadline = None
+
+        def pause_writing(self) -> None:
+            super().pause_writing()
+            # Who does not read for so long loses the connection with all that waits in it.
+            self._unread = self.loop.call_later(unread_seconds, self.transport.abort)
+
+        def resume_writing(self) -> None:
+            super().resume_writing()
+            if self._unread is not None:
+                self._unread.cancel()
 
         def _late(self) -> None:
             self._deadline = None

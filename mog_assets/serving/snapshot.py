@@ -8,25 +8,25 @@ from __future__ import annotations
 
 import errno
 import os
-import re
 import shutil
-import socket
 import time
 from collections.abc import Iterable
+from contextlib import suppress
 from dataclasses import dataclass
-from itertools import count
 from pathlib import Path
+from uuid import uuid4
+
+from filelock import FileLock, Timeout
 
 from resources.errors import MogError
 from resources.files import make_folder
 from resources.manifest import MANIFEST, digest
-from resources.store import Artefact, Store, alive, label
+from resources.store import Artefact, Store, label
 
 Place = tuple[str, str | None]
 """An asset and a corpus, None for an asset of all corpora."""
 
-_NUMBER = count()
-_FOLDER = "snapshots"
+_FOLDER, _LOCK = "snapshots", ".lock"
 # A run that moves artefacts right now moves the next one soon; how long to wait for those that belong together.
 _PATIENCE = 30.0
 _AGAIN = 0.2
@@ -46,11 +46,13 @@ class Snapshot:
         store: Holds them.
         version: A digest of their versions.
         stamps: The state of the manifests that they were taken from; see `stamps`.
+        held: Locks the folder; when its process ends, however it ends, others may remove the folder.
     """
 
     store: Store
     version: str
     stamps: dict[Place, tuple[int, ...] | None]
+    held: FileLock
 
     def read(self, asset: str, partition: str | None = None) -> Artefact:
         """An artefact, as `Store.read`."""
@@ -58,7 +60,7 @@ class Snapshot:
 
     def close(self) -> None:
         """Remove it; files that are mapped stay readable."""
-        shutil.rmtree(self.store.home, ignore_errors=True)
+        _remove(self.store.home, self.held)
 
 
 def stamps(store: Store, places: Iterable[Place]) -> dict[Place, tuple[int, ...] | None]:
@@ -118,18 +120,17 @@ def _take(store: Store, required: list[Place], others: list[Place]) -> Snapshot:
         # What is out of date is not there: it may name pieces that are gone.
         if artefact is not None and not _mismatch({**found, place: artefact}, [place]):
             found[place] = artefact
-    folder = store.home / _FOLDER / f"{socket.gethostname()}-{os.getpid()}-{next(_NUMBER)}"
-    shutil.rmtree(folder, ignore_errors=True)
+    folder, held = _new(store.home)
     try:
         for place, artefact in found.items():
             _link(artefact, Store(folder).folder(*place), store.home)
         if stamps(store, found) != {place: before[place] for place in found}:
             raise FileNotFoundError("an artefact was replaced meanwhile")
     except BaseException:
-        shutil.rmtree(folder, ignore_errors=True)
+        _remove(folder, held)
         raise
     version = digest({label(*place): artefact.manifest.version for place, artefact in found.items()})[:12]
-    return Snapshot(Store(folder), version, before)
+    return Snapshot(Store(folder), version, before, held)
 
 
 def _mismatch(found: dict[Place, Artefact], of: Iterable[Place] | None = None) -> str | None:
@@ -163,10 +164,42 @@ def _link(artefact: Artefact, folder: Path, home: Path) -> None:
             shutil.copy2(source, target)
 
 
-def sweep(home: Path) -> None:
-    """Remove what processes of this machine that have ended left."""
-    own = re.escape(socket.gethostname())
+def _new(home: Path) -> tuple[Path, FileLock]:
+    """An empty folder for a snapshot, and its lock, which is held."""
+    make_folder(home / _FOLDER, home)
+    # Host and process may have the same names in two containers that share a home.
+    folder = home / _FOLDER / uuid4().hex
+    held = FileLock(home / _FOLDER / f"{folder.name}{_LOCK}", timeout=0, thread_local=False)
+    held.acquire()
+    folder.mkdir()
+    return folder, held
+
+
+def _remove(folder: Path, held: FileLock) -> None:
+    shutil.rmtree(folder, ignore_errors=True)
+    with suppress(OSError):
+        Path(held.lock_file).unlink(missing_ok=True)
+    held.release()
+
+
+def abandoned(home: Path) -> list[Path]:
+    """Snapshots below a home whose process has ended, on whatever machine it ran."""
+    found = []
     for folder in (home / _FOLDER).glob("*"):
-        match = re.fullmatch(own + r"-(\d+)-\d+", folder.name)
-        if match and not alive(int(match[1])):
-            shutil.rmtree(folder, ignore_errors=True)
+        if not folder.is_dir():
+            continue
+        lock = FileLock(folder.with_name(folder.name + _LOCK), timeout=0, thread_local=False)
+        with suppress(Timeout, OSError):
+            lock.acquire()
+            lock.release()
+            found.append(folder)
+    return found
+
+
+def sweep(home: Path) -> None:
+    """Remove the snapshots of processes that have ended."""
+    for folder in abandoned(home):
+        lock = FileLock(folder.with_name(folder.name + _LOCK), timeout=0, thread_local=False)
+        with suppress(Timeout, OSError):
+            lock.acquire()
+            _remove(folder, lock)

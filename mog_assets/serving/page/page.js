@@ -58,10 +58,14 @@ async function askForKey(refused) {
   form.hidden = false;
   say(refused ? "This key is not accepted." : "A key is needed.");
   field.focus();
-  await new Promise(resolve => form.addEventListener("submit", event => {
-    event.preventDefault();
-    resolve();
-  }, { once: true }));
+  await new Promise(resolve => {
+    form.onsubmit = event => {
+      event.preventDefault();
+      // A header has no other characters; quotes that came with the key are the usual ones.
+      if (/^[!-~]+$/.test(field.value.trim())) resolve();
+      else say("A key has letters, digits and signs of ASCII only, and no blanks.");
+    };
+  });
   sessionStorage.setItem(KEY, field.value.trim());
   field.value = "";
   form.hidden = true;
