@@ -12,6 +12,7 @@ from mog_assets.cli import main
 from mog_assets.experiments import results
 from mog_assets.experiments.assets import PREFIX, build_experiment, findings, offered
 from mog_assets.experiments.lab import Claim, Findings, NothingToMeasure, alike, greater
+from mog_assets.names import Names
 from mog_assets.recipe import materialise
 from mog_assets.tools import Tools
 from resources.store import Store
@@ -42,7 +43,7 @@ def test_mog_run_and_automation_make_no_experiment(sample_project):
     store = Store(sample_project.home)
     assert not any(store.find(key) for key in keys)
     assert not set(keys) & {step["asset"] for step in sample_project.report.steps}
-    assert all(automation._condition(recipes[key], recipes) is None for key in keys)
+    assert all(automation._condition(recipes[key], recipes, Names()) is None for key in keys)
     definitions = automation.build(sample_project.settings)
     nightly = definitions.resolve_job_def("evaluate").asset_layer.selected_asset_keys
     on_demand = definitions.resolve_job_def("experiments").asset_layer.selected_asset_keys

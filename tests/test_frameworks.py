@@ -123,7 +123,7 @@ def test_llama_index_nodes_have_scores_and_places(project, found):
     assert first.relationships[NodeRelationship.SOURCE].node_id == "garden/garlic"
     assert first.metadata["spans"] == found[0].to_json()["spans"]
     # A model that reads it, or embeds it, is not told of offsets.
-    assert first.get_content(MetadataMode.LLM) == f"title: Garlic\nsource: garden.jsonl\n\n{found[0].text}"
+    assert first.get_content(MetadataMode.LLM) == f"title: Garlic\n\n{found[0].text}"
 
 
 def test_llama_index_takes_the_options(project):

@@ -72,7 +72,7 @@ def test_a_method_that_needs_training_names_the_remedy(plain, method):
     result = called("retrieve", QUESTION, "--method", method, "--config", plain.config)
     assert result.exit_code == 2
     said = one_line(result.stderr)
-    assert f"--method: '{method}' needs training" in said
+    assert f"method: '{method}' needs training" in said
     assert "question_sets.NAME.train" in said and "use 'fused'" in said
 
 

@@ -19,7 +19,7 @@ from mog_assets.config import Settings
 from mog_assets.questions.sets import Question
 from mog_assets.ranking.retrieve import needs
 from mog_assets.retrieval.methods import AUTO, RANKINGS, Method, check_trained, default_methods, parse
-from mog_assets.retrieval.where import Where, noted
+from mog_assets.retrieval.where import Where
 from mog_assets.serving import reading
 from mog_assets.serving.generations import ELSEWHERE, Generation, Generations
 from mog_assets.serving.results import Answer, CorpusInfo, Document, Passage, Retrieved
@@ -298,7 +298,7 @@ class Project:
             if position is None:
                 raise NotFound(f"id: expected the id of a document of corpus {corpus}, got {id[:200]!r}")
             row = reading.rows(opened, [position])[position]
-            source = noted(row["metadata"]).get("path")
+            source = reading.source_of(id, row["metadata"])
             return Document(
                 corpus,
                 id,

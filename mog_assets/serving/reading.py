@@ -29,6 +29,12 @@ def rows(opened: Corpora, positions: Sequence[int]) -> dict[int, dict[str, Any]]
     return found
 
 
+def source_of(id: str, metadata: Any) -> str | None:
+    """Path of the file that a document is; None if it is a line or a row of one."""
+    path = noted(metadata).get("path")
+    return path if path == id else None
+
+
 def own_metadata(metadata: Any) -> dict[str, Any]:
     """The document's own metadata, without what reading noted."""
     if not isinstance(metadata, dict):
@@ -69,7 +75,7 @@ def with_documents(retrieval: Retrieval, found: Sequence[roles.Passage]) -> list
                 tuple(Span(*span) for span in passage.spans),
                 page_at(row["marks"], start),
                 headings_at(row["marks"], start),
-                noted(row["metadata"]).get("path"),
+                source_of(passage.doc, row["metadata"]),
                 own_metadata(row["metadata"]),
                 0.0,
                 passage.level,

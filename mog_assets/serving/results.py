@@ -35,7 +35,7 @@ class Passage:
         spans: Where it stands.
         page: Page or slide that it begins on, from 1; None if the document has none.
         headings: The headings that it stands under, outermost first.
-        source: Path of the file below the folder of the corpus; None if the corpus is not made of files.
+        source: Path of the file below the folder of the corpus; None if the document is a line or a row of a file.
         metadata: Of the document, as JSON values.
         score: By the method that ranked it; higher is better, scores of different methods are not comparable.
         level: The finest level whose chunks have as many pieces, or hops for methods of the sentence graph.
