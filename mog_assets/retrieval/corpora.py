@@ -163,7 +163,10 @@ class Corpora:
 
         def opened() -> VectorTable:
             stored = [self.read(f"embeddings/level_{level}", name) for name in self.names]
-            return VectorTable([artefact.path(n) for artefact in stored for n in artefact.names("bucket")])
+            paths = [artefact.path(n) for artefact in stored for n in artefact.names("bucket")]
+            # Rankings compare every question with all of these; coarser ones follow from level 1.
+            every = level == 1 or self.settings.encoder.levels == "direct"
+            return VectorTable(paths, unpacked=self.kept is not None and every)
 
         found: VectorTable = self._once(("vectors", level), opened)
         return found
