@@ -1,6 +1,7 @@
 """The guards of the server before a project that does what a test wants: key, queue, time, files."""
 
 import json
+import socket
 import threading
 import time
 from types import SimpleNamespace
@@ -8,6 +9,7 @@ from types import SimpleNamespace
 import pytest
 
 pytest.importorskip("fastapi")
+import uvicorn
 from starlette.testclient import TestClient
 
 from mog_assets.serving import http
@@ -17,6 +19,7 @@ from mog_assets.serving.limits import Options
 from mog_assets.serving.normal import shares
 from mog_assets.serving.problems import Problem
 from mog_assets.serving.results import Answer, Document, Retrieved
+from mog_assets.serving.server import _protocol, listen
 from resources.errors import MogError
 
 KEY = "a-key-of-many-letters"
@@ -274,3 +277,24 @@ def test_filters_of_openai():
     for bad in ({"type": "or", "filters": []}, {"type": "eq", "key": "a"}, {"type": "and", "filters": ["x"]}, {"a": 1}):
         with pytest.raises(Problem):
             openai_where(bad)
+
+
+def test_a_caller_that_does_not_read_loses_the_connection():
+    async def large(scope, receive, send):
+        await send({"type": "http.response.start", "status": 200, "headers": []})
+        await send({"type": "http.response.body", "body": bytes(50 << 20)})
+
+    opened = listen("127.0.0.1", 0)
+    config = uvicorn.Config(large, http=_protocol(5, 0.3), lifespan="off", log_config=None)
+    server = uvicorn.Server(config)
+    thread = threading.Thread(target=server.run, kwargs={"sockets": [opened]})
+    thread.start()
+    try:
+        until(lambda: server.started)
+        with socket.create_connection(opened.getsockname()[:2]) as idle:
+            idle.sendall(b"GET / HTTP/1.1\r\nHost: x\r\n\r\n")
+            until(lambda: server.server_state.connections)
+            until(lambda: not server.server_state.connections)
+    finally:
+        server.should_exit = True
+        thread.join(10)
