@@ -22,6 +22,7 @@ from resources.errors import ConfigError, MogError
 
 _HEAD_BYTES = 32 << 10
 _KEEP_ALIVE_SECONDS = 5
+_SWITCH_SECONDS = 0.0005
 
 
 def listen(host: str, port: int) -> socket.socket:
@@ -89,6 +90,8 @@ def serve(app: FastAPI, options: Options, opened: socket.socket, ready: Callable
         h11_max_incomplete_event_size=_HEAD_BYTES,
     )
     logging.getLogger("uvicorn.error").setLevel(logging.CRITICAL)
+    # A question takes Python's lock some hundred times. While new artefacts are opened, it waits so long each time.
+    sys.setswitchinterval(_SWITCH_SECONDS)
     server = _Server(config, app, ready)
     # uvicorn raises the signal again when it has ended, for the handlers that were there before.
     for number in (signal.SIGTERM, signal.SIGINT):
