@@ -16,7 +16,7 @@ from test_docs import blocks
 import mog_assets
 from mog_assets import plan
 from mog_assets.recipe import materialise
-from mog_assets.serving import generations, snapshot
+from mog_assets.serving import generations
 from mog_assets.tools import Tools
 from resources.errors import ConfigError, MissingArtefact, MogError, NotFound
 
@@ -124,6 +124,7 @@ def test_an_answer_rests_on_passages_and_tells_its_steps(opened):
     steps = []
     told = opened.ask(QUESTION, on_event=lambda name, what: steps.append((name, json.loads(json.dumps(what)))))
     assert told.answer and told.passages and not told.failure and told.auto in opened.methods
+    assert {passage.score for passage in told.passages} == {None}
     assert [name for name, _ in steps] == ["passages", "answer"]
     assert [p["doc"] for p in steps[0][1]["passages"]] == [p.doc for p in told.passages]
     assert steps[1][1]["text"] == told.answer
@@ -232,10 +233,15 @@ def test_new_artefacts_are_taken_over_and_no_question_sees_a_mixture(served_proj
         # What needs longer to make, such as the sentence graph, came with versions of their own.
         assert {(old, new) for version, old, new in seen if version != first} == {(False, True)}
         assert potato(project) == new
-        # One snapshot is kept, that of now; nothing is left of the old one.
-        (kept,) = snapshots_of(served_project)
-        again = Tools(served_project.settings).store.read("documents", "garden")
-        assert (kept / "store/documents/corpus/garden/manifest.json").samefile(again.folder / "manifest.json")
+        # One snapshot is kept, that of the last artefacts; nothing is left of those before.
+        last = Tools(served_project.settings).store.read("sentence_graph", "garden").folder / "manifest.json"
+        held = "store/sentence_graph/corpus/garden/manifest.json"
+        until(
+            lambda: (
+                [(path / held).exists() and last.samefile(path / held) for path in snapshots_of(served_project)]
+                == [True]
+            )
+        )
     assert list((served_project.home / "snapshots").iterdir()) == []
 
 
@@ -255,8 +261,7 @@ def test_half_a_run_is_not_taken_over(served_project):
 def test_a_project_whose_run_was_stopped_half_way_is_refused_with_the_remedy(served_project, monkeypatch):
     edit(served_project, "Potatoes are planted deep. ")
     rebuild(served_project, "garden", until="chunks/level_1")
-    monkeypatch.setattr(snapshot.take, "__defaults__", ((), 0.5))
-    monkeypatch.setattr(generations.Generations._opened, "__defaults__", (None, 0.5))
+    monkeypatch.setattr(generations, "_PATIENCE", 0.5)
     with pytest.raises(MogError, match="of corpus garden was made from another version of .*run `mog run`"):
         mog_assets.open(served_project.config)
 

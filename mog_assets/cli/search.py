@@ -72,7 +72,7 @@ def retrieve(
         return
     _print_routing(found.weights, found.topic)
     for rank, passage in enumerate(found.passages, 1):
-        _print_passage(rank, passage, f"level {passage.level}  score {passage.score:.3f}  {passage.title}")
+        _print_passage(rank, passage, f"level {passage.level}  score {passage.score or 0:.3f}  {passage.title}")
     if found.nothing:
         click.echo(found.nothing)
 

@@ -156,7 +156,7 @@ def corpora_of(serving: Serving, name: str, id: str) -> list[str] | None:
 
 
 def _scored(passages: Sequence[Passage], threshold: float) -> list[tuple[Passage, float]]:
-    scores = shares([passage.score for passage in passages])
+    scores = shares([passage.score or 0.0 for passage in passages])
     return [(passage, score) for passage, score in zip(passages, scores, strict=True) if score >= threshold]
 
 

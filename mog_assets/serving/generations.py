@@ -24,6 +24,8 @@ from resources.store import Store, label
 _log = logging.getLogger(__name__)
 # What is opened again when artefacts of all corpora alone have changed; the rest stays.
 _BY_PATH = ("buckets", "tables")
+# Seconds to wait for artefacts that belong together while a run moves them, if there is nothing to answer from yet.
+_PATIENCE = 30.0
 # Seconds until artefacts that could not be opened are tried again: at first, and at most.
 _PAUSES = (5.0, 600.0)
 # All vectors that are searched are mapped; collections are for whoever asks the vector store.
@@ -133,12 +135,12 @@ class Generations:
             return [*per_corpus, *((key, None) for key in shared)]
         return [*per_corpus, *((key, None) for key in dict.fromkeys((*shared, *found.shared)))]
 
-    def _opened(self, before: Generation | None = None, patience: float = 30.0) -> Generation:
-        """The artefacts as they are now, ready for questions."""
+    def _opened(self, before: Generation | None = None) -> Generation:
+        """The artefacts as they are now, ready for questions; `before` is what answers meanwhile."""
         store = self._tools.store
         if not self._keep:
             return self._generation(None, store, "", None)
-        snapshot = take(store, self._required, self._others, patience)
+        snapshot = take(store, self._required, self._others, _PATIENCE if before is None else 0)
         try:
             self._check_encoder(snapshot)
             now = self._generation(snapshot, snapshot.store, snapshot.version, before)
@@ -206,7 +208,7 @@ class Generations:
             if self._ended.wait(seconds / 2) or stamps(self._tools.store, places) != now:
                 continue
             try:
-                fresh = self._opened(self.current, patience=0)
+                fresh = self._opened(self.current)
             except Unsettled as error:
                 self.trouble = str(error)
                 continue

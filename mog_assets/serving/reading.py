@@ -59,7 +59,7 @@ def passages(retrieval: Retrieval, found: Passages, questions: int, why: Sequenc
 
 
 def with_documents(retrieval: Retrieval, found: Sequence[roles.Passage]) -> list[Passage]:
-    """Passages for callers; their scores are 0."""
+    """Passages for callers, without scores."""
     opened = retrieval.corpora
     held = rows(opened, [opened.position[p.corpus, p.doc] for p in found])
     result = []
@@ -77,7 +77,7 @@ def with_documents(retrieval: Retrieval, found: Sequence[roles.Passage]) -> list
                 headings_at(row["marks"], start),
                 source_of(passage.doc, row["metadata"]),
                 own_metadata(row["metadata"]),
-                0.0,
+                None,
                 passage.level,
             )
         )

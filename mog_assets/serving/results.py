@@ -37,7 +37,8 @@ class Passage:
         headings: The headings that it stands under, outermost first.
         source: Path of the file below the folder of the corpus; None if the document is a line or a row of a file.
         metadata: Of the document, as JSON values.
-        score: By the method that ranked it; higher is better, scores of different methods are not comparable.
+        score: By the method that ranked it; higher is better, scores of different methods are not comparable. None
+            for the passages of an answer, which may come from several rounds.
         level: The finest level whose chunks have as many pieces, or hops for methods of the sentence graph.
         why: What raised its score most, in words; empty unless asked for.
     """
@@ -51,7 +52,7 @@ class Passage:
     headings: tuple[str, ...]
     source: str | None
     metadata: dict[str, Any]
-    score: float
+    score: float | None
     level: int | None
     why: str = ""
 

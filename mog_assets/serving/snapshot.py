@@ -27,8 +27,6 @@ Place = tuple[str, str | None]
 """An asset and a corpus, None for an asset of all corpora."""
 
 _FOLDER, _LOCK = "snapshots", ".lock"
-# A run that moves artefacts right now moves the next one soon; how long to wait for those that belong together.
-_PATIENCE = 30.0
 _AGAIN = 0.2
 # What a file system without hard links answers.
 _NO_LINKS = (errno.EXDEV, errno.EPERM, errno.EOPNOTSUPP, errno.ENOSYS, errno.EMLINK)
@@ -79,9 +77,7 @@ def stamps(store: Store, places: Iterable[Place]) -> dict[Place, tuple[int, ...]
     return {place: state(place) for place in places}
 
 
-def take(
-    store: Store, required: Iterable[Place], others: Iterable[Place] = (), patience: float = _PATIENCE
-) -> Snapshot:
+def take(store: Store, required: Iterable[Place], others: Iterable[Place], patience: float) -> Snapshot:
     """Take the artefacts as they are now.
 
     Args:
