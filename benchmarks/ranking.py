@@ -20,7 +20,7 @@ import click
 import numpy as np
 
 from mog_assets import config, markdown
-from mog_assets.questions.sets import Question, load_questions
+from mog_assets.questions.sets import LEVELS, Question, load_questions
 from mog_assets.ranking import features, mix, models, mog
 from mog_assets.ranking.assets import read_examples
 from mog_assets.ranking.candidates import Candidates
@@ -28,6 +28,7 @@ from mog_assets.ranking.gold import Gold, ordered
 from mog_assets.ranking.models import Asked
 from mog_assets.ranking.retrieve import Retrieval, expert_names, finest, fused
 from mog_assets.ranking.training import FOLDS, Examples, fixed_recalls
+from mog_assets.ranking.weak import measured
 from mog_assets.significance import bootstrap_interval, by_document, holm, permutation_p
 from mog_assets.tools import Tools
 
@@ -85,9 +86,11 @@ def examples(retrieval: Retrieval, questions: Sequence[Question]) -> Examples:
     """Questions with their candidates."""
     asked = retrieval.again([q.question for q in questions])
     found, corpora = asked.asked, asked.corpora
-    gold = Gold.located(found.found, questions, corpora.layout, corpora.position)
     names = expert_names(corpora.settings)
-    return Examples(gold, found.vectors, found.words, [q.document for q in questions], names, found.finest)
+    gold = Gold.located(found.found, measured(questions, corpora), corpora.layout)
+    levels = np.array([LEVELS.index(q.level) for q in questions])
+    documents = [q.document for q in questions]
+    return Examples(gold, gold, found.vectors, found.words, documents, levels, names, found.finest)
 
 
 def merged(parts: Sequence[Examples]) -> Examples:
@@ -102,24 +105,26 @@ def merged(parts: Sequence[Examples]) -> Examples:
         np.concatenate([part.found.question + q for part, q in zip(parts, questions, strict=False)]),
         *(joined(lambda p, n=n: getattr(p.found, n)) for n in ("piece", "scores", "beside", "place", "moments")),
     )
-    gold = Gold(
-        found,
-        joined(lambda p: p.gold.characters),
-        np.concatenate([part.gold.row + r for part, r in zip(parts, rows, strict=False)]),
-        joined(lambda p: p.gold.start),
-        joined(lambda p: p.gold.end),
+    gold, taught = (
+        Gold(
+            found,
+            joined(lambda p, what=what: getattr(p, what).characters),
+            np.concatenate([getattr(part, what).row + r for part, r in zip(parts, rows, strict=False)]),
+            joined(lambda p, what=what: getattr(p, what).start),
+            joined(lambda p, what=what: getattr(p, what).end),
+        )
+        for what in ("gold", "taught")
     )
     documents = [f"{i}/{document}" for i, part in enumerate(parts) for document in part.documents]
     first = parts[0]
-    return Examples(
-        gold, joined(lambda p: p.vectors), joined(lambda p: p.words), documents, first.experts, first.finest
-    )
+    questions_of = (joined(lambda p: p.vectors), joined(lambda p: p.words), documents, joined(lambda p: p.levels))
+    return Examples(gold, taught, *questions_of, first.experts, first.finest)
 
 
 def trained_mog(train: Examples) -> Ranking:
     """`mog` trained on some questions."""
     held_out = np.array([part == 0 for part in _tenths(train.documents)])
-    arrays, _ = mog.train(train.found, train.gold.covered, train.vectors, held_out, SEED)
+    arrays, _ = mog.train(train.found, train.taught.covered, train.vectors, held_out, SEED)
     return lambda of: models.Router(arrays).scores(Asked.of(of))
 
 
@@ -151,6 +156,8 @@ def cross_validated(of: Examples, train: Callable[[Examples], Ranking]) -> np.nd
     found = np.zeros(len(of.words))
     for fold in range(FOLDS):
         own = of.folds == fold
+        if not own.any():
+            continue
         tested = of.of(own)
         found[own] = recall(tested, train(of.of(~own))(tested))
     return found

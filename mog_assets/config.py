@@ -189,20 +189,39 @@ class ChunkerSettings(SettingsModel):
 class QuestionSetSettings(SettingsModel):
     """Questions that are retrieved over `corpora` together.
 
+    They come from the file `path`; or, by `source`, from `generated_questions` of the corpora, or from the log of use.
+    `columns` names the columns of a table that are called otherwise than our fields.
+
     `train` and `test` name the splits for training and testing. No split may be in both: training questions are never
-    scored. With `kinds`, questions of other kinds are left out.
+    scored. If neither is given, the splits are `train` and `test`; questions without a split are divided between them
+    by document. With `kinds`, questions of other kinds are left out.
     """
 
-    path: Place
+    source: Literal["file", "generated", "use"] = "file"
+    path: Place | None = None
+    columns: dict[str, str] = {}
     corpora: list[Name] = Field(min_length=1)
     kinds: list[str] | None = None
     train: list[str] = []
     test: list[str] = []
 
+    @model_validator(mode="before")
+    @classmethod
+    def _divided(cls, value: Any) -> Any:
+        if isinstance(value, dict) and not {"train", "test"} & set(value):
+            return {"train": ["train"], "test": ["test"], **value}
+        return value
+
     @model_validator(mode="after")
     def _disjoint(self) -> QuestionSetSettings:
         if both := sorted(set(self.train) & set(self.test)):
             raise ValueError(f"splits used either for train or for test, not for both ({', '.join(both)})")
+        return self
+
+    @model_validator(mode="after")
+    def _from_somewhere(self) -> QuestionSetSettings:
+        if (self.source == "file") != (self.path is not None):
+            raise ValueError("either the path of a file, or the source 'generated' or 'use'")
         return self
 
 
@@ -450,7 +469,11 @@ def parse(values: Mapping[str, Any], source: Path) -> Settings:
 
 def _absolute(settings: Settings, base: Path) -> Settings:
     corpora = {name: resolved(f"corpora.{name}.path", c.path, base) for name, c in settings.corpora.items()}
-    sets = {name: resolved(f"question_sets.{name}.path", q.path, base) for name, q in settings.question_sets.items()}
+    sets = {
+        name: resolved(f"question_sets.{name}.path", q.path, base)
+        for name, q in settings.question_sets.items()
+        if q.path is not None
+    }
     home = resolved("home", settings.home, base)
     check_home(home, corpora)
     return settings.model_copy(
@@ -459,7 +482,7 @@ def _absolute(settings: Settings, base: Path) -> Settings:
             **_encoders(settings, base),
             "corpora": {name: c.model_copy(update={"path": corpora[name]}) for name, c in settings.corpora.items()},
             "question_sets": {
-                name: q.model_copy(update={"path": sets[name]}) for name, q in settings.question_sets.items()
+                name: q.model_copy(update={"path": sets.get(name)}) for name, q in settings.question_sets.items()
             },
         }
     )

@@ -136,7 +136,7 @@ def _texts(tools: Tools) -> Iterator[str] | None:
     if len(pairs) < len(stored) or (settings.question_sets and asked is None):
         return None
 
-    questions = [asked.path(name) for name in asked.names()] if asked else []
+    questions = [asked.path(f"{name}.parquet") for name in settings.question_sets] if asked else []
 
     def texts() -> Iterator[str]:
         for documents, chunks in pairs:

@@ -9,7 +9,8 @@ from hypothesis import strategies as st
 from mog_assets.chunking.chunks import Layout
 from mog_assets.config import Settings
 from mog_assets.evaluation.measures import evaluate
-from mog_assets.questions.sets import Evidence, Question, validation_rows
+from mog_assets.questions.sets import Evidence, Question
+from mog_assets.questions.splits import validation_rows
 from mog_assets.ranking.candidates import Candidates, best
 from mog_assets.ranking.choice import choose
 from mog_assets.ranking.features import Components, _ranks
@@ -64,9 +65,9 @@ def test_recall_of_an_order_is_that_of_the_measures(sizes, data):
     question = Question("q", "?", "", "test", evidence=tuple(evidence))
     scores = np.array(data.draw(st.lists(st.integers(0, 5), min_size=len(pieces), max_size=len(pieces))), float)
     found = candidates_of(layout, pieces, scores)
-    position = {("c", f"d{i}"): i for i in range(len(sizes))}
     order = ordered(found, scores)
-    own = Gold.located(found, [question], layout, position).recall(order)
+    spans = [(int(doc.removeprefix("d")), start, end) for _, doc, start, end in pieces(question)]
+    own = Gold.located(found, [spans], layout).recall(order)
 
     spans, document = layout.spans[pieces[order]], layout.document_of[pieces[order]]
     runs = pd.DataFrame(

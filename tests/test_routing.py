@@ -18,7 +18,8 @@ from scipy import sparse
 from mog_assets.chunking.chunks import Layout
 from mog_assets.chunking.layouts import join_layouts
 from mog_assets.config import RouterSettings
-from mog_assets.questions.sets import Evidence, Question, validation_rows
+from mog_assets.questions.sets import Evidence, Question
+from mog_assets.questions.splits import validation_rows
 from mog_assets.recipe import Recipe, is_fresh, materialise
 from mog_assets.retrieval.bm25 import Bm25Index, TermCounts, statistics
 from mog_assets.retrieval.search import Bm25Searcher

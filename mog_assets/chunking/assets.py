@@ -22,7 +22,8 @@ from mog_assets.chunking.encoding import encode_buckets
 from mog_assets.chunking.layouts import open_layout
 from mog_assets.config import EncoderSettings, Settings
 from mog_assets.corpus.documents import READER
-from mog_assets.questions.sets import load_questions, validation_rows
+from mog_assets.questions.sets import load_questions
+from mog_assets.questions.splits import validation_rows
 from mog_assets.recipe import Recipe, Work
 from resources.encoder import Encoder
 from resources.errors import MogError

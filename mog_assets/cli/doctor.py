@@ -192,12 +192,13 @@ def encoder(settings: Settings | None) -> Iterator[Finding]:
 def documents(settings: Settings) -> Iterator[Finding]:
     """Check that the configured corpora and question sets exist and can be read."""
     places = {f"corpora.{name}": corpus.path for name, corpus in settings.corpora.items()}
-    places |= {f"question_sets.{name}": questions.path for name, questions in settings.question_sets.items()}
+    sets = settings.question_sets
+    places |= {f"question_sets.{name}": asked.path for name, asked in sets.items() if asked.path is not None}
     missing = {key: place for key, place in places.items() if not os.access(place, os.R_OK)}
     for key, place in missing.items():
         yield Finding("documents", PROBLEM, f"{key}: {place} is missing or not readable", "correct its path")
     if not missing:
-        yield Finding("documents", OK, f"{len(settings.corpora)} corpora, {len(settings.question_sets)} question sets")
+        yield Finding("documents", OK, f"{len(settings.corpora)} corpora, {len(sets)} question sets")
 
 
 def home(settings: Settings | None, base: Path) -> Iterator[Finding]:

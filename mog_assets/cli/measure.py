@@ -46,7 +46,7 @@ def print_leaderboard(settings: config.Settings, every: bool = False) -> None:
 
     from mog_assets.evaluation.answers import answer_board
     from mog_assets.evaluation.leaderboard import MOST_ROWS, leaderboards
-    from mog_assets.evaluation.measures import headline_measures
+    from mog_assets.evaluation.measures import boards, headline_measures
     from mog_assets.evaluation.scores import leaderboard, on_documents
     from mog_assets.retrieval.methods import KINDS
     from resources.store import Store
@@ -69,9 +69,9 @@ def print_leaderboard(settings: config.Settings, every: bool = False) -> None:
             click.echo(board.advice)
             if not every:
                 print_table(board.title, board.rows)
-        for name in sorted(set(scores["question_set"])) if every else ():
-            title = f"{name}: all methods, value [95 % interval]"
-            print_table(title, leaderboard(scores, name, headline_measures(settings.k)))
+        for key, own in boards(scores) if every else ():
+            title = f"{key.name}: all methods, value [95 % interval]"
+            print_table(title, leaderboard(own, headline_measures(settings.k)))
         if not every:
             click.echo("`mog scores --all` prints all methods and measures.")
     if (stored := store.find("answer_scores")) is not None:
@@ -199,7 +199,7 @@ def _exported(settings: config.Settings) -> dict[str, Callable[[Path], object]]:
 
     store = Store(settings.home)
     runs, scores, stored = (store.read(key) for key in ("runs", "scores", "questions"))
-    questions = {Path(name).stem: load_questions(stored.path(name)) for name in stored.names()}
+    questions = {name: load_questions(stored.path(f"{name}.parquet")) for name in settings.question_sets}
     tables = (scores.path("per_question.parquet"), scores.path("scores.parquet"))
     files = retrieval_files(runs.path("runs.parquet"), *tables, questions)
     if (marked := store.find("answer_scores")) is not None and (answers := store.find("answers")) is not None:
@@ -241,7 +241,7 @@ def _mirage_questions(path: str | None) -> Path:
         if path:
             raise
         configured = None
-    if configured is not None:
+    if configured is not None and configured.path is not None:
         return configured.path
     if _SHARED_MIRAGE.exists():
         return _SHARED_MIRAGE

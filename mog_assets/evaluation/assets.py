@@ -17,11 +17,11 @@ from mog_assets.evaluation import browse, checks, plots
 from mog_assets.evaluation.answers import answer_board, mark, preflight_cases, preflight_quality, score_answers
 from mog_assets.evaluation.configuration import configuration, shown_configuration
 from mog_assets.evaluation.history_assets import build_history
-from mog_assets.evaluation.measures import evaluate, headline_measures, measure_names
+from mog_assets.evaluation.measures import Board, boards, evaluate, headline_measures, measure_names
 from mog_assets.evaluation.report import Report, environment, render
 from mog_assets.evaluation.runs import rank_questions, read_runs, write_runs
 from mog_assets.evaluation.scores import leaderboard, score
-from mog_assets.questions.sets import Question, load_questions
+from mog_assets.questions.sets import MEASURED, Question, load_questions
 from mog_assets.ranking.retrieve import MODELS, Retrieval, needs
 from mog_assets.recipe import Recipe, Work
 from mog_assets.retrieval.methods import Method, check_trained, default_methods, parse
@@ -36,9 +36,6 @@ GROUP = "evaluation"
 # level (a population stability index of about .2 for two levels) and the p-value is below ALPHA.
 SHIFTED = 0.15
 ALPHA = 0.05
-
-Board = tuple[str, str]
-"""Question set and split."""
 
 
 def methods_of(settings: Settings) -> list[Method]:
@@ -174,10 +171,10 @@ def _show_topics(
 
 
 def scored_questions(work: Work) -> dict[str, list[Question]]:
-    """The test questions, by question set."""
+    """The test questions that can measure a ranking, by question set."""
     stored = work.input("questions")
     return {
-        name: [q for q in load_questions(stored.path(f"{name}.parquet"), question_set.test) if q.evidence]
+        name: [q for q in load_questions(stored.path(f"{name}.parquet"), question_set.test) if q.level in MEASURED]
         for name, question_set in work.settings.question_sets.items()
         if question_set.test
     }
@@ -206,9 +203,10 @@ def build_scores(work: Work) -> None:
     work.counts |= {"methods": len(methods), "measures": len(measure_names(settings.k)), "rows": len(scores)}
     for name in sorted(set(scores["question_set"])):
         work.counts[f"{name}: questions"] = int(scores[scores["question_set"] == name]["n"].max())
-        rows = leaderboard(scores, name, headline_measures(settings.k))
-        work.show_table(f"leaderboard: {name}", rows)
-        work.show_plot(f"ER against context: {name}", plots.er_against_cost(scores, name))
+    for board, own in boards(scores):
+        work.show_table(f"leaderboard: {board.name}", leaderboard(own, headline_measures(settings.k)))
+        if board.evidence == "spans":
+            work.show_plot(f"ER against context: {board.name}", plots.er_against_cost(own, board.question_set))
 
 
 def build_answer_scores(work: Work) -> None:
@@ -296,9 +294,9 @@ def build_report(work: Work) -> None:
     work.recomputed["pages written"] = int(not there)
     work.counts["rows"] = len(scores)
     work.shown["report"] = f"`{path}`"
-    for name in sorted(set(scores["question_set"])):
-        work.show_table(f"leaderboard: {name}", leaderboard(scores, name, headline_measures(settings.k)))
-        work.show_plot(f"ER of all methods: {name}", plots.leaderboard_bars(scores, name))
+    for board, own in boards(scores):
+        work.show_table(f"leaderboard: {board.name}", leaderboard(own, headline_measures(settings.k)))
+        work.show_plot(f"all methods: {board.name}", plots.leaderboard_bars(own, board.question_set))
 
 
 def _browsed(
@@ -312,16 +310,16 @@ def _browsed(
     stored = {name: work.input("documents", name) for name in corpora}
     buckets = {name: [held.path(bucket) for bucket in held.names("bucket")] for name, held in stored.items()}
     main, groups, duels = {}, {}, {}
-    for key, part in per_question.groupby(["question_set", "split"], sort=False):
-        board = (str(key[0]), str(key[1]))
-        own = scores[(scores["question_set"] == board[0]) & (scores["split"] == board[1])]
-        main[board] = browse.main_methods(own)
-        measures = [name for name in headline_measures(settings.k) if name in part.columns]
-        groups[board] = browse.by_group(part, questions[board[0]], main[board], measures, settings.seed)
+    scored = dict(boards(scores))
+    for board, part in boards(per_question):
+        main[board] = browse.main_methods(scored[board])
+        measures = [name for name in headline_measures(settings.k) if name in set(scored[board]["measure"])]
+        asked = questions[board.question_set]
+        groups[board] = browse.by_group(part, asked, main[board], measures, settings.seed)
         if len(main[board]) > 1:
-            own_runs = runs[runs["question_set"] == board[0]]
+            own_runs = runs[runs["question_set"] == board.question_set]
             texts = partial(browse.read_texts, buckets)
-            duels[board] = browse.duels(part, own_runs, questions[board[0]], main[board], texts)
+            duels[board] = browse.duels(part, own_runs, asked, main[board], texts)
     return main, groups, duels
 
 

@@ -11,7 +11,7 @@ import numpy as np
 import pandas as pd
 import pyarrow.parquet as pq
 
-from mog_assets.evaluation.measures import CONTEXTS
+from mog_assets.evaluation.measures import CONTEXTS, leading_measure
 from mog_assets.questions.sets import Question
 from mog_assets.retrieval.methods import CONTROLS
 from mog_assets.significance import bootstrap_interval, by_document
@@ -25,7 +25,6 @@ MOST_QUESTIONS = 15
 FIRST_PASSAGES, MOST_PASSAGES = 3, 8
 # Characters kept of a text with gold evidence, and of one without.
 GOLD_CHARS, OTHER_CHARS = 700, 300
-_LEADING = "ER"
 # Kinds of methods in order of preference.
 _KINDS = ("mix", "mog", "fused", "fixed", "mog-paper", "mogg", "fused-paper", "hop", "mogg-uniform")
 
@@ -44,9 +43,11 @@ def main_methods(scores: pd.DataFrame, most: int = MOST_METHODS) -> list[str]:
         most: Number of methods, ≥ 1.
 
     Returns:
-        Names, the highest `ER` first, the best fixed level last; without controls and methods that use gold evidence.
+        Names, the best by the leading measure first, the best fixed level last; without controls and methods that use
+        gold evidence.
     """
-    leading = scores[(scores["measure"] == _LEADING) & ~scores["kind"].str.removesuffix("+topics").isin(UNPLACED)]
+    measure = leading_measure(set(scores["measure"]))
+    leading = scores[(scores["measure"] == measure) & ~scores["kind"].str.removesuffix("+topics").isin(UNPLACED)]
     leading = leading.sort_values("value", ascending=False, kind="stable")
     best = leading.drop_duplicates("kind")
     place = {kind: i for i, kind in enumerate(_KINDS)}
@@ -83,7 +84,7 @@ def by_group(
     members: dict[tuple[str, str], list[int]] = {}
     for row, identity in enumerate(cells.index):
         members.setdefault(("kind", known[identity].kind), []).append(row)
-        for corpus in dict.fromkeys(e.corpus for e in known[identity].evidence):
+        for corpus in dict.fromkeys(corpus for (corpus, _), grade in known[identity].grades.items() if grade > 0):
             members.setdefault(("corpus", corpus), []).append(row)
     columns = [(measure, method) for measure in measures for method in methods]
     values = np.stack([cells[column].to_numpy(np.float64) for column in columns], axis=1) if len(cells) else None
@@ -132,11 +133,11 @@ def duels(
     Returns:
         JSON values; numbers refer to positions in the list of that name, offsets are in characters:
 
-        - methods: names.
-        - pairs: a, b (methods), n questions, better, worse (numbers of questions where a has higher, or lower, evidence
-          recall than b), mean difference, and wins and losses: questions, the greatest difference first.
-        - questions: id, text, kind, er by method, gold (snippets), and found by method: passages (snippets with rank,
-          level and why) and hidden, the number of further passages in the first 8,000 characters.
+        - methods: names; measure: the leading one.
+        - pairs: a, b (methods), n questions, better, worse (numbers of questions where a is better, or worse, than b),
+          mean difference, and wins and losses: questions, the greatest difference first.
+        - questions: id, text, kind, er (the leading measure) by method, gold (snippets), and found by method: passages
+          (snippets with rank, level and why) and hidden, the number of further passages in the first 8,000 characters.
         - documents: corpus, id, title.
         - texts: each once.
 
@@ -145,7 +146,8 @@ def duels(
         other `OTHER_CHARS`.
     """
     known = {q.id: q for q in questions}
-    er = per_question.pivot(index="question", columns="method", values=_LEADING)
+    measure = leading_measure(per_question.columns[per_question.notna().all()])
+    er = per_question.pivot(index="question", columns="method", values=measure)
     er = er.loc[list(dict.fromkeys(per_question["question"]))]
     pairs: list[dict[str, Any]] = []
     wanted: set[tuple[str, int]] = set()
@@ -165,7 +167,7 @@ def duels(
             pair[side] = [number[identity] for identity in pair[side]]
 
     found = dict(_found(runs, known, methods, wanted))
-    needed = {(e.corpus, e.doc) for identity in asked for e in known[identity].evidence}
+    needed = {document for identity in asked for document in known[identity].grades}
     needed |= {(row["corpus"], row["doc"]) for shown, _ in found.values() for row in shown}
     book = _Book(texts(needed))
     rows = []
@@ -173,6 +175,8 @@ def duels(
         question = known[identity]
         values = [round(float(er.loc[identity, method]), 4) for method in methods]
         gold = [book.snippet(question, (e.corpus, e.doc), e.start, e.end) for e in question.evidence]
+        if not question.evidence:
+            gold = [book.snippet(question, document, 0, book.characters(document)) for document in _relevant(question)]
         own = {}
         for method in range(len(methods)):
             if (identity, method) in found:
@@ -191,11 +195,18 @@ def duels(
         rows.append({**row, "er": values, "gold": gold, "found": own})
     return {
         "methods": list(methods),
+        "measure": measure,
         "pairs": pairs,
         "questions": rows,
         "documents": book.documents,
         "texts": list(book.numbers),
     }
+
+
+def _relevant(question: Question) -> list[Document]:
+    """The most relevant documents of a question, at most `MOST_PASSAGES`."""
+    relevant = [document for document, grade in question.grades.items() if grade > 0]
+    return sorted(relevant, key=lambda document: -question.grades[document])[:MOST_PASSAGES]
 
 
 def _cut(text: str, most: int) -> str:
@@ -251,6 +262,10 @@ class _Book:
         self.documents: list[list[str]] = []
         self.numbers: dict[str, int] = {}
         self._documents: dict[Document, int] = {}
+
+    def characters(self, document: Document) -> int:
+        """The length of a document."""
+        return len(self.texts[document][1])
 
     def snippet(self, question: Question, document: Document, start: int, end: int) -> dict[str, Any]:
         """A span with shortened text and the gold evidence in it."""

@@ -115,11 +115,10 @@ def trec_run(runs: pd.DataFrame) -> Iterator[str]:
 
 
 def trec_qrels(questions: Iterable[Question]) -> Iterator[str]:
-    """Lines of TREC qrels: question, 0, document, 1; documents with gold evidence are relevant."""
+    """Lines of TREC qrels: question, 0, document, grade; documents with gold evidence have at least 1."""
     for question in questions:
-        relevant = sorted({(e.corpus, e.doc) for e in question.evidence if e.start < e.end})
-        for corpus, doc in relevant:
-            yield f"{_coded(question.id, _PRINTABLE)} 0 {_coded(corpus, _PRINTABLE)}/{_coded(doc, _PRINTABLE)} 1"
+        for (corpus, doc), grade in sorted(question.grades.items()):
+            yield f"{_coded(question.id, _PRINTABLE)} 0 {_coded(corpus, _PRINTABLE)}/{_coded(doc, _PRINTABLE)} {grade}"
 
 
 def file_names(names: Iterable[str]) -> dict[str, str]:

@@ -8,19 +8,21 @@ from datetime import datetime
 import numpy as np
 import pandas as pd
 
+from mog_assets.evaluation.measures import LEADS, Board, boards
 from mog_assets.evaluation.scores import on_documents
 from mog_assets.significance import by_document, holm, permutation_p
 
 # A method has dropped if its evidence recall fell with a p-value below this, corrected for the number of methods.
 ALPHA = 0.05
-# The measure by which evaluations are compared.
-LEADING = "ER"
+# The column of the measure by which evaluations are compared: `ER`, or `nDCG@10` where only documents are known.
+LEADING = "leading"
 COLUMNS = (
     "time",
     "scores",
     "configuration",
     "question_set",
     "split",
+    "evidence",
     "method",
     "measure",
     "value",
@@ -33,16 +35,20 @@ COLUMNS = (
 )
 # Names that only evaluations of earlier versions have.
 _EARLIER = r"(?:\w+:)?(?:fused-\d+|oracle)(?:\+topics)?"
-_GROUP = ["question_set", "split", "method"]
+_GROUP = [*Board._fields, "method"]
 _KEYS = [*_GROUP, "question"]
 
 
 def renamed(table: pd.DataFrame) -> pd.DataFrame:
-    """Evaluations with today's names of methods: what ranks as in the paper was called `mog`, `fused-2` and `oracle`.
+    """Evaluations of earlier versions with today's names and columns.
+
+    What ranks as in the paper was called `mog`, `fused-2` and `oracle`; all questions had places as evidence.
 
     Args:
         table: Column `method`, and `time` if it has more than one evaluation.
     """
+    if "evidence" not in table:
+        table = table.rename(columns={"ER": LEADING}).assign(evidence="spans")
     names = table["method"].astype(str)
     earlier = names.str.fullmatch(_EARLIER)
     of = table["time"] if "time" in table else pd.Series(0, index=table.index)
@@ -53,7 +59,9 @@ def renamed(table: pd.DataFrame) -> pd.DataFrame:
 
 def leading(per_question: pd.DataFrame) -> pd.DataFrame:
     """The leading measure of every question from `measures.evaluate`, with which later evaluations are compared."""
-    return per_question[[*_KEYS, "document", LEADING]].reset_index(drop=True)
+    by_document = per_question["evidence"] != "spans"
+    found = per_question.assign(**{LEADING: per_question["ER"].mask(by_document, per_question["nDCG@10"])})
+    return found[[*_KEYS, "document", LEADING]].reset_index(drop=True)
 
 
 def compare(now: pd.DataFrame, accepted: pd.DataFrame, seed: int) -> pd.DataFrame:
@@ -65,13 +73,13 @@ def compare(now: pd.DataFrame, accepted: pd.DataFrame, seed: int) -> pd.DataFram
         seed: Seed of the permutations.
 
     Returns:
-        A row per question set, split and method that both have: n questions, number of documents, before and now
+        A row per board and method that both have: n questions, number of documents, before and now
         (means of the leading measure), p (paired permutation test over documents, two-sided, Holm-corrected over all
         rows) and dropped.
     """
     both = now.merge(accepted[[*_KEYS, LEADING]], on=_KEYS, suffixes=("_now", "_before"))
     parts = []
-    for (question_set, split), part in both.groupby(["question_set", "split"], sort=False):
+    for board, part in boards(both):
         part = part.assign(difference=part[f"{LEADING}_now"] - part[f"{LEADING}_before"])
         # Every method has a row for every question of its set, so the matrix has no gaps.
         differences = part.pivot(index=["question", "document"], columns="method", values="difference")
@@ -83,7 +91,7 @@ def compare(now: pd.DataFrame, accepted: pd.DataFrame, seed: int) -> pd.DataFram
         means = part.groupby("method")[[f"{LEADING}_before", f"{LEADING}_now"]].mean().loc[differences.columns]
         means.columns = ["before", "now"]
         counts = {"n": len(values), "documents": len(np.unique(documents))}
-        parts.append(means.reset_index().assign(question_set=question_set, split=split, **counts, p=p))
+        parts.append(means.reset_index().assign(**board._asdict(), **counts, p=p))
     columns = [*_GROUP, "n", "documents", "before", "now", "p", "dropped"]
     if not parts:
         return pd.DataFrame(columns=columns).astype({"dropped": bool, "p": float})
@@ -112,7 +120,8 @@ def rows(
         comparison: Result of `compare`; p_vs_accepted and dropped are in the rows of the leading measure.
     """
     kept = scores[scores["measure"].isin(list(measures))]
-    found = comparison.rename(columns={"p": "p_vs_accepted"}).assign(measure=LEADING)
+    found = comparison.rename(columns={"p": "p_vs_accepted"})
+    found = found.assign(measure=found["evidence"].map(LEADS))
     table = kept.merge(found[[*_GROUP, "measure", "p_vs_accepted", "dropped"]], on=[*_GROUP, "measure"], how="left")
     table = table.assign(
         time=pd.Timestamp(when).tz_convert("UTC").as_unit("us"),
@@ -135,7 +144,7 @@ def drops(comparison: pd.DataFrame) -> list[str]:
     found = comparison[comparison["dropped"]]
     found = found.assign(change=found["now"] - found["before"]).sort_values("change", kind="stable")
     return [
-        f"{row.question_set}/{row.split} {row.method}: {LEADING} {row.before:.3f} to {row.now:.3f} on "
+        f"{row.question_set}/{row.split} {row.method}: {LEADS[row.evidence]} {row.before:.3f} to {row.now:.3f} on "
         f"{on_documents(row.n, row.documents)} (p = {row.p:.4f})"
         for row in found.itertuples()
     ]

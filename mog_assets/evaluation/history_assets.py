@@ -68,8 +68,10 @@ def build_history(work: Work) -> None:
     evaluations = table["time"].nunique()
     work.counts |= {"evaluations": evaluations, "rows": len(table), "methods that dropped": len(dropped)}
     work.recomputed["evaluations added"] = int(added)
-    for name in sorted(set(now["question_set"])):
-        work.show_plot(f"ER over time: {name}", plots.er_over_time(table, name))
+    for board, own in history.boards(table):
+        work.show_plot(
+            f"{history.LEADS[board.evidence]} over time: {board.name}", plots.er_over_time(own, board.question_set)
+        )
     work.show_table("accepted", [work.info["accepted"]])
     work.show_table("significant drops", [{"drop": drop} for drop in dropped])
     work.show_table("lost by damage", [{"lost": lost} for lost in work.info["lost"]])

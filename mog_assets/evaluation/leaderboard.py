@@ -8,11 +8,10 @@ from dataclasses import dataclass
 import numpy as np
 import pandas as pd
 
-from mog_assets.evaluation.measures import measure_names
+from mog_assets.evaluation.measures import KNOWN_BY, Board, boards, document_measures, leading_measure
 from mog_assets.evaluation.scores import compare, gap_closed, interval, p_said, p_text
 from mog_assets.retrieval.methods import CONTROLS
 
-MEASURE = "ER"
 ALPHA = 0.05
 MOST_ROWS = 12
 # Uses gold evidence, so it cannot be used for new questions.
@@ -35,8 +34,8 @@ class Leaderboard:
         title: Question set, with numbers of questions and documents.
         advice: One sentence: which method to use, and by how much it is better.
         rows: At most `MOST_ROWS` dicts of text, best first: method, what it is, some measures as `value [low, high]`,
-            p of the difference in `MEASURE` from the best fixed level of all retrievers, Holm-corrected over all
-            methods, and the share of the gap from that level to gold evidence that a method closes.
+            p of the difference in the first measure from the best fixed level of all retrievers, Holm-corrected over
+            all methods, and the share of the gap from that level to gold evidence that a method closes.
     """
 
     title: str
@@ -56,35 +55,35 @@ def leaderboards(
         k: Number of passages per question.
         seed: Seed of resamples and random signs.
     """
-    boards = []
-    for (question_set, split), part in scores.groupby(["question_set", "split"], sort=False):
-        asked = per_question[(per_question["question_set"] == question_set) & (per_question["split"] == split)]
-        splits = scores.loc[scores["question_set"] == question_set, "split"].nunique()
-        name = f"{question_set}, {split}" if splits > 1 else str(question_set)
-        boards.append(_leaderboard(name, part, asked, default, k, seed))
-    return boards
+    made = []
+    for board, part in boards(scores):
+        asked = next(own for key, own in boards(per_question) if key == board)
+        splits = scores.loc[scores["question_set"] == board.question_set, "split"].nunique()
+        name = f"{board.question_set}, {board.split}" if splits > 1 else board.question_set
+        made.append(_leaderboard(name, board, part, asked, default, k, seed))
+    return made
 
 
 def _leaderboard(
-    name: str, scores: pd.DataFrame, per_question: pd.DataFrame, default: str | None, k: int, seed: int
+    name: str, board: Board, scores: pd.DataFrame, per_question: pd.DataFrame, default: str | None, k: int, seed: int
 ) -> Leaderboard:
-    means = scores[scores["measure"] == MEASURE].set_index("method")
+    measure = leading_measure(set(scores["measure"]))
+    means = scores[scores["measure"] == measure].set_index("method")
     means = means.sort_values("value", ascending=False, kind="stable")
     usable = means[~means["kind"].isin([*CONTROLS, _ORACLE, f"{_ORACLE}+topics"])]
     fixed = usable[usable["kind"] == "fixed"]
     compared = None
     if len(fixed) and len(usable) > 1:
         cells = per_question[per_question["method"].isin(usable.index)].rename(columns={"method": "cell"})
-        compared = compare(cells, [MEASURE], str(fixed.index[0]), seed).set_index("cell")
-    chosen, advice = _advice(usable, fixed, compared, default)
+        compared = compare(cells, [measure], str(fixed.index[0]), seed).set_index("cell")
+    chosen, advice = _advice(usable, fixed, compared, default, measure)
     rows = _rows(means, usable, fixed, chosen, default)
-    shown = [MEASURE, f"{MEASURE}@1000", f"hit@{k}", "nDCG@10"]
-    assert set(shown) <= set(measure_names(k))
+    shown = ["ER", "ER@1000", f"hit@{k}", "nDCG@10"] if board.evidence == "spans" else list(document_measures(k))
     by_measure = {measure: scores[scores["measure"] == measure].set_index("method") for measure in shown}
     n = int(means["n"].max())
     documents = f" on {int(means['documents'].max()):,} documents" if "documents" in means else ""
     return Leaderboard(
-        f"{name}: {n:,} questions{documents}, value [95 % interval]",
+        f"{name}: {n:,} questions{documents}{KNOWN_BY[board.evidence]}, value [95 % interval]",
         advice,
         [
             {
@@ -100,7 +99,7 @@ def _leaderboard(
 
 
 def _advice(
-    usable: pd.DataFrame, fixed: pd.DataFrame, compared: pd.DataFrame | None, default: str | None
+    usable: pd.DataFrame, fixed: pd.DataFrame, compared: pd.DataFrame | None, default: str | None, measure: str
 ) -> tuple[str, str]:
     """The method to use, and the sentence that recommends it."""
     if compared is None:
@@ -112,24 +111,24 @@ def _advice(
         best = str(better.index[0])
         row = better.iloc[0]
         return best, (
-            f"Use `{best}`: {MEASURE} {row['value']:.3f}, {_by(row)} `{yardstick}`, the best fixed level of all "
+            f"Use `{best}`: {measure} {row['value']:.3f}, {_by(row)} `{yardstick}`, the best fixed level of all "
             f"retrievers ({_sure(row)})."
         )
     value = fixed.iloc[0]["value"]
     none = f"no method is significantly better than `{yardstick}`"
     if default is None or default == yardstick or default not in compared.index:
-        return yardstick, f"Use `{yardstick}` ({MEASURE} {value:.3f}): {none}, the best fixed level of all retrievers."
+        return yardstick, f"Use `{yardstick}` ({measure} {value:.3f}): {none}, the best fixed level of all retrievers."
     row = compared.loc[default]
     if row["p"] < ALPHA:
         turned = {"difference": -row["difference"], "difference_low": -row["difference_high"]}
         turned |= {"difference_high": -row["difference_low"], "p": row["p"]}
         return yardstick, (
-            f"Use `{yardstick}`: {MEASURE} {value:.3f}, {_by(turned)} `{default}`, which `auto` stands for "
+            f"Use `{yardstick}`: {measure} {value:.3f}, {_by(turned)} `{default}`, which `auto` stands for "
             f"({_sure(turned)}); {none}."
         )
     return default, (
-        f"Use `{default}`, which `auto` stands for ({MEASURE} {row['value']:.3f}): no method is significantly better "
-        f"than `{yardstick}` ({MEASURE} {value:.3f}), the best fixed level of all retrievers, and these two do not "
+        f"Use `{default}`, which `auto` stands for ({measure} {row['value']:.3f}): no method is significantly better "
+        f"than `{yardstick}` ({measure} {value:.3f}), the best fixed level of all retrievers, and these two do not "
         "differ significantly."
     )
 

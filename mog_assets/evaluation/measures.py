@@ -6,14 +6,15 @@ millions of passages need one sort and one running maximum.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 import pandas as pd
 
 from mog_assets.arrays import pairs as join
-from mog_assets.questions.sets import Question
+from mog_assets.questions.sets import MEASURED, Question
 from mog_assets.retrieval.controls import pieces
 from mog_assets.retrieval.methods import CONTEXTS
 
@@ -21,7 +22,36 @@ from mog_assets.retrieval.methods import CONTEXTS
 TOKENS = 2000
 # More documents than a run has for any question.
 _EVERY = 1_000_000
-KEYS = ("question_set", "split", "method", "question", "document")
+
+
+class Board(NamedTuple):
+    """What is compared with each other: questions of one set and split whose answers are known equally precisely.
+
+    `evidence` is `spans` or `documents`, see `Question.level`.
+    """
+
+    question_set: str
+    split: str
+    evidence: str = "spans"
+
+    @property
+    def name(self) -> str:
+        """`samples (dev)`; relevant documents are named."""
+        return f"{self.question_set} ({self.split}{KNOWN_BY[self.evidence]})"
+
+
+# The measure that orders the methods of a board.
+LEADS = {"spans": "ER", "documents": "nDCG@10"}
+# What a leaderboard says after the name of its split.
+KNOWN_BY = {"spans": "", "documents": ", by relevant documents"}
+KEYS = (*Board._fields, "method", "question", "document")
+
+
+def boards(table: pd.DataFrame) -> Iterator[tuple[Board, pd.DataFrame]]:
+    """The rows of each board, in order; a table of an earlier version has spans only."""
+    table = table if "evidence" in table else table.assign(evidence="spans")
+    for key, part in table.groupby(list(Board._fields), sort=False, observed=True):
+        yield Board(*map(str, key)), part
 
 
 def measure_names(k: int) -> tuple[str, ...]:
@@ -44,6 +74,16 @@ def measure_names(k: int) -> tuple[str, ...]:
     )
 
 
+def document_measures(k: int) -> tuple[str, ...]:
+    """Measures of questions of which only relevant documents are known, the leading one first."""
+    return ("nDCG@10", f"hit@{k}", "MRR", "Recall@10")
+
+
+def leading_measure(measures: Collection[str]) -> str:
+    """The measure that orders methods, of those that a board has."""
+    return LEADS["spans" if LEADS["spans"] in measures else "documents"]
+
+
 MEASURES = measure_names(2)
 # For every other measure, more is better.
 LOWER_IS_BETTER = frozenset({"tokens_to_answer"})
@@ -58,21 +98,25 @@ def headline_measures(k: int) -> list[str]:
 
 @dataclass(frozen=True)
 class _Gold:
-    """The questions with evidence; spans of one question are disjoint.
+    """The questions with evidence or relevant documents; spans of one question are disjoint.
 
     Attributes:
         keys: (question set, question) to number; numbers run from 0.
         splits: Split of each question.
+        levels: What is known of each question: `spans` or `documents`.
         documents: The document of each question, from `Question.document`.
-        characters: Number of gold characters of each question, shape (questions,).
+        characters: Number of gold characters of each question, shape (questions,); 0 if only documents are known.
         spans: Columns query, corpus, doc, start, end; `_codes` adds document.
+        judged: Columns query, corpus, doc, grade; `_codes` adds document.
     """
 
     keys: dict[tuple[str, str], int]
     splits: list[str]
+    levels: list[str]
     documents: list[str]
     characters: np.ndarray
     spans: pd.DataFrame
+    judged: pd.DataFrame
 
 
 def evaluate(
@@ -87,7 +131,9 @@ def evaluate(
     the last passage cut; a character that passages repeat uses context each time but counts once. `ER` is the mean of
     the four. `char_recall@k`, `char_precision@k` and `char_iou@k` compare the gold characters with the union of the k
     best passages. `hit@k` (Success@k over the documents of the k best passages), `nDCG@10`, `MRR` (RR) and `Recall@10`
-    (R@10) rank documents, each at the rank of its first passage, and are computed by ir_measures.
+    (R@10) rank documents, each at the rank of its first passage, and are computed by ir_measures: documents have the
+    grades of the question, and at least 1 if they have evidence. Of questions of which only relevant documents are
+    known (evidence `documents`) these four are the only measures.
 
     `tokens_to_answer` counts the tokens of ranked passages up to and including the first with which the passages read
     so far contain one whole piece of gold evidence (see `pieces`), in 1 … `TOKENS`. If that takes more tokens, or there
@@ -98,15 +144,16 @@ def evaluate(
         runs: A row per span of a passage: question_set, question, method, rank of the passage (from 1), corpus, doc,
             start, end, tokens. Spans of a passage share its rank and are read in the order of their rows. Rows of
             questions that are not in `questions` are skipped.
-        questions: The questions to score, by question set; those without evidence are left out.
+        questions: The questions to score, by question set; those without evidence and relevant documents are left out.
         k: Number of passages per question.
         advance: Called with 1 after each method.
 
     Returns:
-        Columns question_set, split, method, question, document (see `Question.document`), each measure in [0, 1] (or
-        in its `RANGES`), and answered. A question has a row for every method that ranked anything in its question set;
-        if that method ranked nothing for the question, answered is False and every measure has its worst value (0, and
-        `TOKENS` for tokens_to_answer), so that failures cannot improve a mean.
+        Columns question_set, split, evidence (`spans` or `documents`), method, question, document (see
+        `Question.document`), each measure in [0, 1] (or in its `RANGES`; NaN where it is none), and answered. A
+        question has a row for every method that ranked anything in its question set; if that method ranked nothing for
+        the question, answered is False and every measure has its worst value (0, and `TOKENS` for tokens_to_answer), so
+        that failures cannot improve a mean.
     """
     gold = _gold(questions)
     names = measure_names(k)
@@ -119,34 +166,38 @@ def evaluate(
     found |= _document_measures(passages, gold, table, k, advance)
     answered = np.zeros(len(table), bool)
     answered[passages["group"].to_numpy()] = True
+    known = table["evidence"].to_numpy() == "spans"
     for name in names:
-        table[name] = found[name]
+        table[name] = found[name] if name in document_measures(k) else np.where(known, found[name], np.nan)
     table["answered"] = answered
     return table[[*KEYS, *names, "answered"]]
 
 
 def _gold(questions: Mapping[str, Sequence[Question]]) -> _Gold:
     keys: dict[tuple[str, str], int] = {}
-    splits, documents, characters, rows = [], [], [], []
+    splits, levels, documents, characters, rows, judged = [], [], [], [], [], []
     for question_set, members in questions.items():
         for question in members:
             merged = pieces(question)
-            if merged and (question_set, question.id) not in keys:
+            if question.level in MEASURED and question.grades and (question_set, question.id) not in keys:
                 query = keys[question_set, question.id] = len(keys)
                 splits.append(question.split)
+                levels.append(question.level)
                 documents.append(question.document)
                 characters.append(sum(end - start for *_, start, end in merged))
                 rows += [(query, *span) for span in merged]
+                judged += [(query, *document, grade) for document, grade in question.grades.items()]
     spans = pd.DataFrame(rows, columns=["query", "corpus", "doc", "start", "end"])
-    return _Gold(keys, splits, documents, np.array(characters, np.int64), spans)
+    grades = pd.DataFrame(judged, columns=["query", "corpus", "doc", "grade"])
+    return _Gold(keys, splits, levels, documents, np.array(characters, np.int64), spans, grades)
 
 
 def _groups(runs: pd.DataFrame, gold: _Gold) -> tuple[pd.DataFrame, pd.DataFrame]:
     """The rows of the result, and the passages with the number of their row, by row and rank.
 
     Returns:
-        Columns question_set, split, method, question, document, query (number among the gold); and columns group,
-        query, rank, document (number), start, end, tokens.
+        Columns question_set, split, evidence, method, question, document, query (number among the gold); and columns
+        group, query, rank, document (number), start, end, tokens.
     """
     set_code, sets = pd.factorize(runs["question_set"])
     question_code, ids = pd.factorize(runs["question"])
@@ -160,15 +211,14 @@ def _groups(runs: pd.DataFrame, gold: _Gold) -> tuple[pd.DataFrame, pd.DataFrame
     ran = np.zeros((len(sets), len(methods)), bool)
     ran[set_code, method_code] = True
 
-    rows: list[tuple[str, str, str, str, str, int]] = []
+    rows: list[tuple[str, str, str, str, str, str, int]] = []
     group_of = np.full((len(methods), len(gold.keys)), -1, np.int64)
     for method, method_name in enumerate(methods):
         for (question_set, question), query in gold.keys.items():
             if question_set in set_at and ran[set_at[question_set], method]:
                 group_of[method, query] = len(rows)
-                rows.append(
-                    (question_set, gold.splits[query], str(method_name), question, gold.documents[query], query)
-                )
+                board = (question_set, gold.splits[query], gold.levels[query])
+                rows.append((*board, str(method_name), question, gold.documents[query], query))
     table = pd.DataFrame(rows, columns=[*KEYS, "query"])
 
     query = numbers[set_code, question_code]
@@ -190,16 +240,16 @@ def _groups(runs: pd.DataFrame, gold: _Gold) -> tuple[pd.DataFrame, pd.DataFrame
 
 
 def _codes(runs: pd.DataFrame, gold: _Gold) -> tuple[np.ndarray, np.ndarray]:
-    """Corpus and document of each passage as numbers; sets column `document` of the gold spans to match."""
+    """Corpus and document of each passage as numbers; sets column `document` of the gold tables to match."""
     corpus, corpora = pd.factorize(runs["corpus"])
     doc, docs = pd.factorize(runs["doc"])
-    gold_corpus = pd.Index(corpora, dtype=object).get_indexer(gold.spans["corpus"])
-    gold_doc = pd.Index(docs, dtype=object).get_indexer(gold.spans["doc"])
-    known = (gold_corpus >= 0) & (gold_doc >= 0)
-    names = pd.factorize(gold.spans["corpus"] + "/" + gold.spans["doc"])[0]
-    # Gold documents without a passage get distinct numbers below zero.
-    number = gold_corpus.astype(np.int64) * (doc.max(initial=0) + 1) + gold_doc
-    gold.spans["document"] = np.where(known, number, -1 - names)
+    of_corpus, of_doc = pd.Index(corpora, dtype=object), pd.Index(docs, dtype=object)
+    for table in (gold.spans, gold.judged):
+        own, document = of_corpus.get_indexer(table["corpus"]), of_doc.get_indexer(table["doc"])
+        names = pd.factorize(table["corpus"] + "/" + table["doc"])[0]
+        # Gold documents without a passage get distinct numbers below zero.
+        number = own.astype(np.int64) * (doc.max(initial=0) + 1) + document
+        table["document"] = np.where((own >= 0) & (document >= 0), number, -1 - names)
     return corpus.astype(np.int64), doc.astype(np.int64)
 
 
@@ -235,15 +285,15 @@ def _character_measures(passages: pd.DataFrame, gold: _Gold, query: np.ndarray, 
     characters = gold.characters[query]
     found = {}
     for c in CONTEXTS:
-        found[f"ER@{c}"] = covered(np.clip(c - before, 0, length)) / np.minimum(characters, c)
+        found[f"ER@{c}"] = covered(np.clip(c - before, 0, length)) / np.clip(characters, 1, c)
     found["ER"] = np.mean([found[f"ER@{c}"] for c in CONTEXTS], axis=0)
 
     top = np.where(passages["rank"].to_numpy() <= k, length, 0)
     hit = covered(top)
     passed_on = _union(group, passages["document"].to_numpy(), start, start + top, len(query))
-    found[f"char_recall@{k}"] = hit / characters
+    found[f"char_recall@{k}"] = hit / np.maximum(characters, 1)
     found[f"char_precision@{k}"] = hit / np.maximum(passed_on, 1)
-    found[f"char_iou@{k}"] = hit / (characters + passed_on - hit)
+    found[f"char_iou@{k}"] = hit / np.maximum(characters + passed_on - hit, 1)
     found["tokens_to_answer"] = _tokens_to_answer(passages, pairs, len(query))
     return found
 
@@ -330,9 +380,10 @@ def _document_measures(
     import ir_measures
     from ir_measures import RR, R, Success, nDCG
 
+    columns: tuple[str, ...] = ("query", "document", "grade")
     qrels: dict[str, dict[str, int]] = {}
-    for query, document in zip(gold.spans["query"].to_list(), gold.spans["document"].to_list(), strict=True):
-        qrels.setdefault(str(query), {})[str(document)] = 1
+    for query, document, grade in zip(*(gold.judged[name].to_list() for name in columns), strict=True):
+        qrels.setdefault(str(query), {})[str(document)] = grade
     ranked = ir_measures.pytrec_eval.evaluator([nDCG @ 10, RR, R @ 10], qrels)
     # The k best passages may come from more documents than k.
     head = ir_measures.pytrec_eval.evaluator([Success @ _EVERY], qrels)
@@ -343,7 +394,7 @@ def _document_measures(
     place = np.arange(len(group)) - np.searchsorted(group, group)
     best = ~passages.duplicated(["group", "document"]).to_numpy()
     documents = passages[["group", "query", "document", "rank"]].assign(place=place)[best]
-    columns = tuple(documents[name].to_list() for name in ("query", "document", "place", "rank"))
+    ranks = tuple(documents[name].to_list() for name in ("query", "document", "place", "rank"))
     # Groups are ordered by method, so that one method's passages are one slice.
     methods = table["method"].to_numpy()
     for name in dict.fromkeys(methods.tolist()):
@@ -351,7 +402,7 @@ def _document_measures(
         here = slice(*np.searchsorted(documents["group"].to_numpy(), [members[0], members[-1] + 1]))
         full: dict[str, dict[str, float]] = {}
         top: dict[str, dict[str, float]] = {}
-        for query, document, order, rank in zip(*(column[here] for column in columns), strict=True):
+        for query, document, order, rank in zip(*(column[here] for column in ranks), strict=True):
             full.setdefault(str(query), {})[str(document)] = -float(order)
             if rank <= k:
                 top.setdefault(str(query), {})[str(document)] = -float(order)

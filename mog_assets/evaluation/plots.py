@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from mog_assets.evaluation.measures import CONTEXTS
+from mog_assets.evaluation.measures import CONTEXTS, leading_measure
 from mog_assets.plots import new_figure, plain, png
 from mog_assets.retrieval.methods import RANKINGS
 
@@ -70,13 +70,14 @@ def er_against_cost(scores: pd.DataFrame, question_set: str) -> bytes:
 
 
 def leaderboard_bars(scores: pd.DataFrame, question_set: str) -> bytes:
-    """ER of every method with its 95 % interval, best on top.
+    """The leading measure of every method with its 95 % interval, best on top.
 
     Args:
         scores: As `scores.score` gives it.
         question_set: The one to show.
     """
-    here: Any = scores[(scores["question_set"] == question_set) & (scores["measure"] == "ER")]
+    measure = leading_measure(set(scores.loc[scores["question_set"] == question_set, "measure"]))
+    here: Any = scores[(scores["question_set"] == question_set) & (scores["measure"] == measure)]
     here = here.drop_duplicates("method").sort_values("value", kind="stable")
     figure = new_figure(6.5, 1.2 + 0.22 * max(len(here), 3))
     axes = figure.subplots()
@@ -92,21 +93,24 @@ def leaderboard_bars(scores: pd.DataFrame, question_set: str) -> bytes:
     )
     axes.set_yticks(at, [plain(name) for name in here["method"]], fontsize=8)
     axes.set_ylim(-0.7, len(here) - 0.3)
-    axes.set(xlabel="ER (mean evidence recall, 95 % interval)", xlim=(0, None), title=plain(question_set))
+    what = "ER (mean evidence recall" if measure == "ER" else f"{measure} (mean"
+    axes.set(xlabel=f"{what}, 95 % interval)", xlim=(0, None), title=plain(question_set))
     if len(here):
         axes.legend(frameon=False, fontsize=8, loc="lower right")
     return png(figure)
 
 
 def er_over_time(history: pd.DataFrame, question_set: str, best: int = 5) -> bytes:
-    """ER of the currently best methods by time of evaluation, with marks at significant drops.
+    """The leading measure of the currently best methods by time of evaluation, with marks at significant drops.
 
     Args:
         history: Rows of one or more evaluations, from `history.rows`.
         question_set: The one to show.
         best: Number of methods.
     """
-    here = history[(history["question_set"] == question_set) & (history["measure"] == "ER")]
+    here = history[history["question_set"] == question_set]
+    measure = leading_measure(set(here["measure"]))
+    here = here[here["measure"] == measure]
     last = here[here["time"] == here["time"].max()].sort_values("value", ascending=False, kind="stable")
     figure = new_figure(7, 3.6)
     axes = figure.subplots()
@@ -127,7 +131,7 @@ def er_over_time(history: pd.DataFrame, question_set: str, best: int = 5) -> byt
             zorder=3,
             label="significant drop",
         )
-    axes.set(xlabel="time of evaluation (UTC)", ylabel="ER", title=plain(question_set))
+    axes.set(xlabel="time of evaluation (UTC)", ylabel=measure, title=plain(question_set))
     axes.tick_params(axis="x", labelrotation=20)
     axes.grid(alpha=0.3)
     if len(last):

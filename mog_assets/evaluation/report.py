@@ -19,11 +19,10 @@ from mog_assets.evaluation.answers import MEASURES as ANSWER_MEASURES
 from mog_assets.evaluation.answers import answer_board
 from mog_assets.evaluation.browse import CONTROLS, FIRST_PASSAGES, GOLD_CHARS, MOST_PASSAGES, OTHER_CHARS, UNPLACED
 from mog_assets.evaluation.history import ALPHA
-from mog_assets.evaluation.measures import CONTEXTS, LOWER_IS_BETTER
+from mog_assets.evaluation.measures import CONTEXTS, LEADS, LOWER_IS_BETTER, Board, boards, leading_measure
 from mog_assets.evaluation.scores import gap_closed, interval, on_documents, p_text
 
 TEMPLATE = "report.html.j2"
-LEADING = "ER"
 # Maximum number of evaluations in the history charts.
 EVALUATIONS = 90
 _PACKAGES = (
@@ -51,8 +50,8 @@ class Report:
         scores: Result of `scores.score`.
         headline: Measures shown by default, if they have scores.
         notes: Sentences above the tables.
-        main: Methods drawn by default, by question set and split.
-        groups: Results of `browse.by_group`, by question set and split.
+        main: Methods drawn by default, by board.
+        groups: Results of `browse.by_group`, by board.
         duels: Results of `browse.duels`, likewise.
         learning: Learning curves of the trained rankings: dicts with ranking and the columns of `ranking.assets`.
         choices: Levels chosen by routers: dicts with question_set, router, names (of the granularities), training and
@@ -67,9 +66,9 @@ class Report:
     scores: pd.DataFrame
     headline: Sequence[str] = ()
     notes: Sequence[str] = ()
-    main: Mapping[tuple[str, str], Sequence[str]] = field(default_factory=dict)
-    groups: Mapping[tuple[str, str], pd.DataFrame] = field(default_factory=dict)
-    duels: Mapping[tuple[str, str], Mapping[str, Any]] = field(default_factory=dict)
+    main: Mapping[Board, Sequence[str]] = field(default_factory=dict)
+    groups: Mapping[Board, pd.DataFrame] = field(default_factory=dict)
+    duels: Mapping[Board, Mapping[str, Any]] = field(default_factory=dict)
     learning: Sequence[Mapping[str, Any]] = ()
     choices: Sequence[Mapping[str, Any]] = ()
     answers: pd.DataFrame | None = None
@@ -101,19 +100,19 @@ def render(report: Report) -> str:
     environment.filters["csp"] = _csp
     environment.filters["yaml"] = lambda values: yaml.safe_dump(values, sort_keys=False, allow_unicode=True)
     source = files(__package__).joinpath(TEMPLATE).read_text(encoding="utf-8")
-    boards = _boards(report)
+    found = _boards(report)
     data = {
-        "curves": [_curves(report, board) for board in boards],
+        "curves": [_curves(report, board) for board in found if board["key"].evidence == "spans"],
         "duels": [
-            {"name": board["name"], **report.duels[board["key"]]} for board in boards if board["key"] in report.duels
+            {"name": board["name"], **report.duels[board["key"]]} for board in found if board["key"] in report.duels
         ],
         "answers": _answer_points(report.answers),
         "history": _history_lines(report),
     }
     return environment.from_string(source).render(
-        boards=boards,
+        boards=found,
         detailed={"effect", "detectable"} <= set(report.scores.columns),
-        groups=[_groups(report, board) for board in boards if board["key"] in report.groups],
+        groups=[_groups(report, board) for board in found if board["key"] in report.groups],
         learning=[_learnt(row) for row in report.learning],
         choices=[_choice(choice) for choice in report.choices],
         answers=_answer_tables(report),
@@ -121,7 +120,6 @@ def render(report: Report) -> str:
         facts=list(report.facts),
         configuration=dict(report.configuration),
         shown={"first": FIRST_PASSAGES, "most": MOST_PASSAGES, "gold": GOLD_CHARS, "other": OTHER_CHARS},
-        leading=LEADING,
         alpha=ALPHA,
         evaluations=EVALUATIONS,
         data=data,
@@ -146,8 +144,8 @@ def _csp(script: str) -> str:
 
 def _boards(report: Report) -> list[dict[str, Any]]:
     """A table per question set and split, with methods sorted by the leading measure."""
-    boards = []
-    for key, part in report.scores.groupby(["question_set", "split"], sort=False):
+    made = []
+    for key, part in boards(report.scores):
         there = list(dict.fromkeys(part["measure"]))
         # The most important measures come first.
         measures = [*(name for name in report.headline if name in there)]
@@ -156,15 +154,15 @@ def _boards(report: Report) -> list[dict[str, Any]]:
         rows = [_row(own, measures) for _, own in part.groupby("method", sort=False)]
         rows.sort(key=lambda row: -row["order"])
         places = iter(range(1, len(rows) + 1))
-        leads = part[part["measure"] == LEADING].set_index("method")
+        leads = part[part["measure"] == LEADS[key.evidence]].set_index("method")
         for row in rows:
             row["closed"] = gap_closed(leads, row["method"])
             row["place"] = "" if row["unplaced"] else next(places)
-        question_set, split = key
-        boards.append(
+        made.append(
             {
-                "key": (question_set, split),
-                "name": f"{question_set} ({split})",
+                "key": key,
+                "name": key.name,
+                "leading": LEADS[key.evidence],
                 "counts": on_documents(*_counts(part).values()),
                 "measures": [
                     {"name": name, "shown": name in shown, "less": name in LOWER_IS_BETTER} for name in measures
@@ -174,7 +172,7 @@ def _boards(report: Report) -> list[dict[str, Any]]:
                 "kinds": list(dict.fromkeys(row["kind"] for row in rows if row["kind"])),
             }
         )
-    return boards
+    return made
 
 
 def _row(own: pd.DataFrame, measures: Sequence[str]) -> dict[str, Any]:
@@ -205,7 +203,7 @@ def _row(own: pd.DataFrame, measures: Sequence[str]) -> dict[str, Any]:
         "badge": "control" if kind in CONTROLS else "sees gold evidence",
         "cells": cells,
         "coverage": float(own["coverage"].iloc[0]),
-        "order": float(values[LEADING]) if LEADING in values.index else 0.0,
+        "order": float(values[leading_measure(values.index)]),
     }
 
 
@@ -258,8 +256,7 @@ def _point(x: float, row: Mapping[str, Any], text: str, mark: str = "") -> dict[
 
 def _curves(report: Report, board: Mapping[str, Any]) -> dict[str, Any]:
     """Evidence recall over characters of context, one line per method."""
-    question_set, split = board["key"]
-    here = report.scores[(report.scores["question_set"] == question_set) & (report.scores["split"] == split)]
+    here = dict(boards(report.scores))[board["key"]]
     main = list(report.main.get(board["key"], ()))
     contexts = [c for c in CONTEXTS if f"ER@{c}" in set(here["measure"])]
     lines = []
@@ -283,12 +280,12 @@ def _history_lines(report: Report) -> list[dict[str, Any]]:
     if report.history is None:
         return []
     charts = []
-    leading = report.history[report.history["measure"] == LEADING]
-    for key, part in leading.groupby(["question_set", "split"], sort=False):
+    for board, part in boards(report.history):
+        part = part[part["measure"] == LEADS[board.evidence]]
         kept = sorted(part["time"].unique())[-EVALUATIONS:]
         part = part[part["time"].isin(kept)].sort_values("time", kind="stable")
         last = part[part["time"] == kept[-1]].sort_values("value", ascending=False, kind="stable")
-        main = list(report.main.get((key[0], key[1]), ())) or last["method"].head(5).tolist()
+        main = list(report.main.get(board, ())) or last["method"].head(5).tolist()
         names = [*main, *(name for name in last["method"] if name not in main)]
         names += [name for name in dict.fromkeys(part["method"]) if name not in names]
         lines = []
@@ -297,8 +294,8 @@ def _history_lines(report: Report) -> list[dict[str, Any]]:
             points = [_evaluated(name, row) for row in rows]
             if points:
                 lines.append({"name": name, "shown": name in main, "points": points})
-        axes = {"x": "time of evaluation (UTC)", "y": LEADING, "scale": "time", "ticks": []}
-        charts.append({"name": f"{key[0]} ({key[1]})", "evaluations": len(kept), "series": lines, **axes})
+        axes = {"x": "time of evaluation (UTC)", "y": LEADS[board.evidence], "scale": "time", "ticks": []}
+        charts.append({"name": board.name, "evaluations": len(kept), "series": lines, **axes})
     return charts
 
 

@@ -11,7 +11,15 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from mog_assets.evaluation.measures import LOWER_IS_BETTER, measure_names
+from mog_assets.evaluation.measures import (
+    KNOWN_BY,
+    LOWER_IS_BETTER,
+    Board,
+    boards,
+    document_measures,
+    leading_measure,
+    measure_names,
+)
 from mog_assets.retrieval.methods import CONTROLS
 from mog_assets.significance import compare_cells
 
@@ -22,6 +30,7 @@ _NO_CHANGE = "no change"
 COLUMNS = (
     "question_set",
     "split",
+    "evidence",
     "method",
     "retriever",
     "kind",
@@ -88,15 +97,17 @@ def side_by_side(
         By question set and split: a row per method and measure with the columns of `compare` (cell is the method),
         where value is our mean and `other` theirs; differences are theirs minus ours, Holm-corrected over methods.
     """
-    keys = ["question_set", "split", "method", "question"]
+    ours, theirs = (t if "evidence" in t else t.assign(evidence="spans") for t in (ours, theirs))
+    keys = [*Board._fields, "method", "question"]
     both = ours[[*keys, "document", *measures]].merge(theirs[[*keys, *measures]], on=keys, suffixes=("", " theirs"))
     both = both[~both["method"].isin(CONTROLS)]
     found = {}
-    for (question_set, split), part in both.groupby(["question_set", "split"], sort=False):
+    for board, part in boards(both):
+        measures = [name for name in measures if part[[name, f"{name} theirs"]].notna().all(axis=None)]
         # A question that some method lacks is left out for all methods.
         counts = part.groupby("question")["method"].nunique()
         part = part[part["question"].isin(counts[counts == part["method"].nunique()].index)]
-        if part.empty:
+        if part.empty or not measures:
             continue
         changes = part[["question", "document"]].assign(
             cell=part["method"], **{m: part[f"{m} theirs"] - part[m] for m in measures}
@@ -106,7 +117,7 @@ def side_by_side(
         table = table[table["cell"] != _NO_CHANGE].reset_index(drop=True)
         means = part.groupby("method")[[*measures, *(f"{m} theirs" for m in measures)]].mean()
         pairs = list(zip(table["cell"], table["measure"], strict=True))
-        found[f"{question_set}, {split}"] = table.assign(
+        found[f"{board.question_set}, {board.split}{KNOWN_BY[board.evidence]}"] = table.assign(
             value=[means.loc[cell, m] for cell, m in pairs], other=[means.loc[cell, f"{m} theirs"] for cell, m in pairs]
         ).drop(columns=["low", "high"])
     return found
@@ -173,15 +184,15 @@ def score(per_question: pd.DataFrame, k: int, seed: int, kinds: Mapping[str, tup
             without a comparison.
 
     Returns:
-        A row per question set, split, method and measure, with columns `COLUMNS`: value with its 95 % bootstrap
-        interval low … high, n questions, number of documents, coverage (the share of questions with any passage),
+        A row per board (see `measures.Board`), method and measure, with columns `COLUMNS`: value with its 95 %
+        bootstrap interval low … high, n questions, number of documents, coverage (the share of questions with any passage),
         baseline (the fixed level with the best mean, whatever its retriever: the lowest if less is better; empty if
         none ran, and for `CONTROLS`) and the comparison with it as in `compare`, p_vs_best_fixed being p,
         Holm-corrected over the methods of the question set; NaN for the baseline itself.
     """
-    names = list(measure_names(k))
     tables = []
-    for (question_set, split), part in per_question.groupby(["question_set", "split"], sort=False):
+    for board, part in boards(per_question):
+        names = list(measure_names(k) if board.evidence == "spans" else document_measures(k))
         methods, documents, values = cell_values(part, "method", names)
         baselines = _best_levels(values.mean(axis=0), methods, names, kinds)
         table = _rows(methods, names, documents, compare_cells(values, baselines, documents, seed))
@@ -189,8 +200,7 @@ def score(per_question: pd.DataFrame, k: int, seed: int, kinds: Mapping[str, tup
         retrievers, of = ({m: kinds.get(m, ("", ""))[i] for m in methods} for i in (0, 1))
         tables.append(
             table.assign(
-                question_set=str(question_set),
-                split=str(split),
+                **board._asdict(),
                 retriever=table["method"].map(retrievers),
                 kind=table["method"].map(of),
                 coverage=table["method"].map(part.groupby("method")["answered"].mean()),
@@ -216,23 +226,27 @@ def _best_levels(
     return baselines
 
 
-def leaderboard(
-    scores: pd.DataFrame, question_set: str, measures: Sequence[str], order_by: str = "ER"
-) -> list[dict[str, Any]]:
-    """A question set's methods, best first, as text to print.
+def leaderboard(scores: pd.DataFrame, measures: Sequence[str], order_by: str | None = None) -> list[dict[str, Any]]:
+    """The methods of a board, best first, as text to print.
+
+    Args:
+        scores: Rows of `score` of one board.
+        measures: Those to show; what the board does not have is left out.
+        order_by: A measure; None for the leading one.
 
     Returns:
         A dict per method: method, each measure as `value [low, high]`, p (of `order_by` against the best single level,
-        empty without a test) and coverage. A method with several splits has a row for each.
+        empty without a test) and coverage.
     """
-    here = scores[scores["question_set"] == question_set]
+    there = set(scores["measure"])
+    order_by = order_by or leading_measure(there)
     rows = []
-    for _, part in here.groupby(["split", "method"], sort=False):
+    for _, part in scores.groupby("method", sort=False):
         by_measure = part.set_index("measure")
         if order_by not in by_measure.index:
             continue
         leading = by_measure.loc[order_by]
-        shown = {name: interval(*by_measure.loc[name, ["value", "low", "high"]]) for name in measures}
+        shown = {m: interval(*by_measure.loc[m, ["value", "low", "high"]]) for m in measures if m in there}
         row = {"method": leading["method"], **shown, "p": p_text(leading["p_vs_best_fixed"])}
         rows.append((leading["value"], {**row, "coverage": f"{leading['coverage']:.0%}"}))
     rows.sort(key=lambda pair: pair[0], reverse=order_by not in LOWER_IS_BETTER)

@@ -35,7 +35,8 @@ from mog_assets.experiments.lab import (
     score_rows,
     told,
 )
-from mog_assets.questions.sets import Evidence, Question, validation_rows
+from mog_assets.questions.sets import Evidence, Question
+from mog_assets.questions.splits import validation_rows
 from mog_assets.retrieval.corpora import Corpora
 from mog_assets.retrieval.methods import DEPTH
 from mog_assets.significance import by_document, permutation_p

@@ -3,67 +3,118 @@
 from __future__ import annotations
 
 from collections import Counter
-from pathlib import Path
+from collections.abc import Sequence
+from dataclasses import replace
+from functools import partial
+from typing import Any
 
+import pyarrow as pa
 import pyarrow.parquet as pq
 
 from mog_assets.config import QuestionSetSettings, Settings
 from mog_assets.questions import checks
-from mog_assets.questions.sets import (
-    KnownDocument,
-    QuestionReading,
-    check_splits,
-    read_questions,
-    sharing_evidence,
-    split_counts,
-    write_questions,
-)
+from mog_assets.questions.likeness import near_copies
+from mog_assets.questions.reading import KnownDocument, QuestionReading, located, read_questions
+from mog_assets.questions.sets import LEVELS, Question, load_questions, split_counts, write_questions
+from mog_assets.questions.splits import TEST, check_splits, divided, sharing_evidence
+from mog_assets.questions.use import log_file, state, use_records
 from mog_assets.recipe import Recipe, Work
 from resources.errors import MogError
 
 GROUP = "questions"
+# A row per question: how its evidence was found, and what was not. No question set has a name like this.
+TOLD = "_evidence.parquet"
+_SHARED = "training question that asks for what a test question asks for: training data is never scored"
+_COPY = "generated question that is nearly the same as a test question"
+_TOLD = pa.schema(
+    [
+        ("question set", pa.string()),
+        ("id", pa.string()),
+        ("level", pa.string()),
+        ("found", pa.string()),
+        ("places", pa.int64()),
+        ("score", pa.float64()),
+        ("not found", pa.string()),
+    ]
+)
 
 
 def build_questions(work: Work) -> None:
-    """Read the question sets, check their evidence against the documents, and keep training apart from test."""
+    """Read the question sets, locate their evidence in the documents, and keep training apart from test."""
     sets = work.settings.question_sets
     readings = {name: _read_question_set(work, name) for name in sets}
+    _drop_copies(readings, sets)
     tested = [q for name, reading in readings.items() for q in reading.questions if q.split in sets[name].test]
-    problems = []
+    problems, told = [], []
     for name, reading in readings.items():
         trained_on = [q for q in reading.questions if q.split in sets[name].train]
         shared = {q.id for q in sharing_evidence(trained_on, tested)}
         reading.questions = [q for q in reading.questions if q.id not in shared]
-        reason = "training question that shares evidence with a test question: training data is never scored"
-        reading.problems += [
-            {"place": sets[name].path.name, "id": identity, "reason": reason} for identity in sorted(shared)
-        ]
+        reading.problems += [{"place": name, "id": identity, "reason": _SHARED} for identity in sorted(shared)]
         path, there = work.file(f"{name}.parquet", [repr(q) for q in reading.questions])
         if not there:
             with work.writing(path) as temporary:
                 write_questions(reading.questions, temporary)
         problems += [{"question set": name, **problem} for problem in reading.problems]
-        work.counts |= {
-            f"{name}: questions": len(reading.questions),
-            f"{name}: skipped": len(reading.problems),
-            f"{name}: with evidence of test questions": len(shared),
-            f"{name}: evidence in other corpora": reading.elsewhere,
-        }
-        work.counts |= {f"{name}: {split}": n for split, n in split_counts(reading.questions).items()}
-        kinds = Counter(q.kind for q in reading.questions).most_common(20)
-        work.show_table(f"{name}: kinds", [{"kind": kind, "questions": n} for kind, n in kinds])
-        sample = [{"question": q.question, "kind": q.kind, "split": q.split} for q in reading.questions[:5]]
-        work.show_table(f"{name}: sample", sample)
-    work.recomputed["questions read"] = sum(n for name, n in work.counts.items() if name.endswith(": questions"))
+        told += [{"question set": name, **row} for row in reading.told]
+        _count(work, name, reading, len(shared))
+    path, there = work.file(TOLD, told)
+    if not there:
+        with work.writing(path) as temporary:
+            pq.write_table(pa.Table.from_pylist(told, _TOLD), temporary, compression="zstd")
+    work.recomputed["questions read"] = sum(len(reading.questions) for reading in readings.values())
     work.show_table("skipped", problems[:20])
+    lost = [row for row in told if row["not found"]]
+    work.show_table("evidence that was not found", [{**row, "score": round(row["score"], 3)} for row in lost[:20]])
     work.info["problems"] = problems[:1000]
     work.info["splits"] = {name: dict(reading.splits) for name, reading in readings.items()}
+    work.info["summary"] = {name: _summary(sets[name], reading) for name, reading in readings.items()}
     rows = [
-        {"question set": name, "split": split, "questions in the file": n, "used for": _use(sets[name], split)}
+        {"question set": name, "split": split, "questions": n, "used for": _use(sets[name], split)}
         for name, reading in readings.items()
         for split, n in sorted(reading.splits.items())
     ]
     work.show_table("splits", rows)
+
+
+def _count(work: Work, name: str, reading: QuestionReading, shared: int) -> None:
+    """Counts and tables of a question set."""
+    work.counts |= {
+        f"{name}: questions": len(reading.questions),
+        f"{name}: skipped": len(reading.problems),
+        f"{name}: with evidence of test questions": shared,
+        f"{name}: evidence in other corpora": reading.elsewhere,
+    }
+    work.counts |= {f"{name}: {split}": n for split, n in split_counts(reading.questions).items()}
+    levels = Counter(q.level for q in reading.questions)
+    ways = Counter(row["found"] for row in reading.told if row["found"])
+    several = sum(row["places"] > 1 and row["found"] in ("exact", "normalised", "fuzzy") for row in reading.told)
+    rows = [{"known": level, "questions": levels[level]} for level in LEVELS if levels[level]]
+    work.show_table(f"{name}: what is known of the answers", rows)
+    if set(ways) - {"offsets"}:
+        work.show_table(f"{name}: places", [{"found": way, "questions": n} for way, n in ways.most_common()])
+        work.counts[f"{name}: quotes at several places"] = several
+    kinds = Counter(q.kind for q in reading.questions).most_common(20)
+    work.show_table(f"{name}: kinds", [{"kind": kind, "questions": n} for kind, n in kinds])
+    sample = [{"question": q.question, "kind": q.kind, "split": q.split} for q in reading.questions[:5]]
+    work.show_table(f"{name}: sample", sample)
+
+
+def _summary(question_set: QuestionSetSettings, reading: QuestionReading) -> dict[str, Any]:
+    """What `mog run` says about a question set.
+
+    Returns:
+        divided: number of questions that had no split; for each use (train, test): numbers of questions and documents;
+        lost: number of questions with evidence that was not found, and the first.
+    """
+    lost = [row for row in reading.told if row["not found"]]
+    found: dict[str, Any] = {"divided": reading.divided, "lost": len(lost)}
+    found["first lost"] = f"{lost[0]['id']}: {lost[0]['not found']}" if lost else ""
+    for use in ("train", "test"):
+        own = [q for q in reading.questions if q.split in getattr(question_set, use)]
+        levels = Counter(q.level for q in own)
+        found[use] = {"questions": len(own), "documents": len({q.document for q in own}), "levels": dict(levels)}
+    return found
 
 
 def _use(question_set: QuestionSetSettings, split: str) -> str:
@@ -74,13 +125,22 @@ def _use(question_set: QuestionSetSettings, split: str) -> str:
 def _read_question_set(work: Work, name: str) -> QuestionReading:
     """The questions of the configured kinds."""
     question_set = work.settings.question_sets[name]
-    known = {corpus: _known_documents(work, corpus) for corpus in question_set.corpora}
-    try:
-        reading = read_questions(question_set.path, known)
-    except MogError as error:
-        raise MogError(f"question_sets.{name}.path: {error}") from error
-    for use in ("train", "test"):
-        check_splits(f"question_sets.{name}.{use}", getattr(question_set, use), reading.splits)
+    if question_set.source == "generated":
+        reading = _generated(work, question_set)
+    else:
+        known = {corpus: _known_documents(work, corpus) for corpus in question_set.corpora}
+        texts = partial(_texts, work, question_set.corpora)
+        if question_set.source == "use":
+            reading = located(use_records(log_file(work.settings.home)), known, texts)
+            reading.questions = [replace(question, origin="use") for question in reading.questions]
+        else:
+            assert question_set.path is not None
+            try:
+                reading = read_questions(question_set.path, known, texts, question_set.columns)
+            except MogError as error:
+                raise MogError(f"question_sets.{name}.path: {error}") from error
+            for use in ("train", "test"):
+                check_splits(f"question_sets.{name}.{use}", getattr(question_set, use), reading.splits)
     if question_set.kinds is not None:
         kept = [q for q in reading.questions if q.kind in question_set.kinds]
         if not kept:
@@ -93,6 +153,41 @@ def _read_question_set(work: Work, name: str) -> QuestionReading:
     return reading
 
 
+def _generated(work: Work, question_set: QuestionSetSettings) -> QuestionReading:
+    """Questions made from the documents of some corpora; those made without a model only show that all works."""
+    questions: list[Question] = []
+    for corpus in question_set.corpora:
+        stored = work.input("generated_questions", corpus)
+        for name in stored.names("questions"):
+            questions += load_questions(stored.path(name))
+    of_keywords = [replace(question, split=TEST) for question in questions if question.origin == "keywords"]
+    reading = QuestionReading(divided([q for q in questions if q.origin != "keywords"]))
+    reading.divided = len(reading.questions)
+    reading.questions += of_keywords
+    reading.splits = Counter(question.split for question in reading.questions)
+    reading.told = [
+        {"id": q.id, "level": q.level, "found": "offsets", "places": len(q.evidence), "score": 1.0, "not found": ""}
+        for q in reading.questions
+    ]
+    return reading
+
+
+def _drop_copies(readings: dict[str, QuestionReading], sets: dict[str, QuestionSetSettings]) -> None:
+    """Take out generated questions that are nearly the same as a test question that was not generated."""
+    given = [name for name in readings if sets[name].source != "generated"]
+    tested = [q.question for name in given for q in readings[name].questions if q.split in sets[name].test]
+    for name, reading in readings.items():
+        if name in given or not tested:
+            continue
+        copies = near_copies([q.question for q in reading.questions], tested)
+        reading.problems += [
+            {"place": name, "id": q.id, "reason": _COPY}
+            for q, copy in zip(reading.questions, copies, strict=True)
+            if copy
+        ]
+        reading.questions = [q for q, copy in zip(reading.questions, copies, strict=True) if not copy]
+
+
 def _known_documents(work: Work, corpus: str) -> dict[str, KnownDocument]:
     documents = work.input("documents", corpus)
     known = {}
@@ -103,32 +198,48 @@ def _known_documents(work: Work, corpus: str) -> dict[str, KnownDocument]:
     return known
 
 
-def _question_sources(settings: Settings, _: str | None) -> object:
-    def state(path: Path) -> object:
-        return [path.stat().st_size, path.stat().st_mtime_ns] if path.exists() else None
+def _texts(work: Work, corpora: Sequence[str]) -> dict[tuple[str, str], str]:
+    """Text of every document, by corpus and id."""
+    found = {}
+    for corpus in corpora:
+        documents = work.input("documents", corpus)
+        for name in documents.names("bucket"):
+            table = pq.read_table(documents.path(name), columns=["id", "text"])
+            for identity, text in zip(table["id"].to_pylist(), table["text"].to_pylist(), strict=True):
+                found[corpus, identity] = text
+    return found
 
-    return {name: state(q.path) for name, q in settings.question_sets.items()}
+
+def _question_sources(settings: Settings, _: str | None) -> object:
+    def of(question_set: QuestionSetSettings) -> object:
+        if question_set.source == "use":
+            return state(log_file(settings.home))
+        path = question_set.path
+        return [path.stat().st_size, path.stat().st_mtime_ns] if path is not None and path.exists() else None
+
+    return {name: of(question_set) for name, question_set in settings.question_sets.items()}
 
 
 def recipes(settings: Settings) -> list[Recipe]:
     """The recipes of this stage."""
     if not settings.question_sets:
         return []
+    generated = any(question_set.source == "generated" for question_set in settings.question_sets.values())
     return [
         Recipe(
             key="questions",
             build=build_questions,
-            description="Question sets with their gold evidence, checked against the documents.",
+            description="Question sets, with the places in the documents that answer them.",
             group=GROUP,
-            deps=("documents",),
+            deps=("documents", *(("generated_questions",) if generated else ())),
             partitioned=False,
             settings=lambda tools: {
-                name: [q.path.name, q.corpora, q.kinds, q.train, q.test]
+                name: [q.source, q.path and q.path.name, q.columns, q.corpora, q.kinds, q.train, q.test]
                 for name, q in tools.settings.question_sets.items()
             },
             source=_question_sources,
             outside="question_files",
-            version="4",
+            version="5",
             checks=(checks.EVERY_SPLIT_IS_USED,),
             kinds=("parquet",),
         )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from mog_assets.questions.sets import unused_splits
+from mog_assets.questions.splits import unused_splits
 from mog_assets.recipe import Check, Work
 
 

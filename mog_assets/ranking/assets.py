@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import fields
 from typing import Any
@@ -11,7 +12,8 @@ import numpy as np
 import pandas as pd
 
 from mog_assets.config import Settings
-from mog_assets.questions.sets import Question, load_questions, validation_rows
+from mog_assets.questions.sets import LEVELS, TRAINING, Question, load_questions
+from mog_assets.questions.splits import validation_rows
 from mog_assets.ranking import checks, features, models, mog, plots
 from mog_assets.ranking.candidates import Candidates
 from mog_assets.ranking.choice import ALPHA, UNTRAINED, Choice, choose
@@ -19,6 +21,7 @@ from mog_assets.ranking.gold import Gold, ordered
 from mog_assets.ranking.models import Asked
 from mog_assets.ranking.retrieve import CHOSEN, MODELS, Retrieval, expert_names, finest, fused
 from mog_assets.ranking.training import FOLDS, Examples, drawn, fixed_recalls, part_of
+from mog_assets.ranking.weak import measured, taught
 from mog_assets.recipe import Recipe, Work
 from mog_assets.retrieval.methods import parse
 from mog_assets.significance import bootstrap_interval, by_document, permutation_p
@@ -30,6 +33,7 @@ GROUP = "ranking"
 # Training questions of a question set are stored in so many files, those about a document in one.
 PARTS = 16
 _ARRAYS = tuple(field.name for field in fields(Candidates))
+_GOLD = ("characters", "row", "start", "end")
 # ER of every training question by the model in use, and by the one that was trained last.
 RECALLS, NOW = "recalls.parquet", "now.parquet"
 # Training questions on the learning curve.
@@ -46,12 +50,14 @@ def build_candidates(work: Work) -> None:
     rows, count = [], 0
     for name, question_set in settings.question_sets.items():
         loaded = load_questions(stored.path(f"{name}.parquet"), question_set.train) if question_set.train else []
-        questions = drawn([q for q in loaded if q.evidence], settings.ranking.questions)
+        # Questions that were made without a model show that all works, and nothing else.
+        usable = [q for q in loaded if q.level in TRAINING and q.origin != "keywords"]
+        questions = drawn(usable, settings.ranking.questions)
         opened: list[Retrieval] = []
         with work.progress(len(questions), "questions") as advance:
             for number in range(PARTS):
                 own = [q for q in questions if part_of(q.document, PARTS) == number]
-                asked = [[q.id, q.question, q.document, [[*vars(e).values()] for e in q.evidence]] for q in own]
+                asked = [repr(q) for q in own]
                 part = f"{name}-{number:02}.safetensors"
                 if not own:
                     continue
@@ -65,19 +71,28 @@ def build_candidates(work: Work) -> None:
                     work.recomputed["questions"] = work.recomputed.get("questions", 0) + len(own)
                 advance(len(own))
         if questions:
-            rows.append({"question set": name, "questions": len(questions), "of": len(loaded)})
+            levels = Counter(q.level for q in questions)
+            known = {level: levels[level] for level in TRAINING}
+            rows.append({"question set": name, "questions": len(questions), "of": len(loaded), **known})
             count += len(questions)
     work.counts |= {"questions": count}
     work.show_table("training questions", rows)
 
 
 def _part(retrieval: Retrieval, questions: Sequence[Question]) -> bytes:
-    """Candidates and evidence of some questions as the bytes of a file."""
+    """Candidates and evidence of some questions as the bytes of a file; of those that evidence is known or found of."""
     corpora, asked = retrieval.corpora, retrieval.asked
-    gold = Gold.located(asked.found, questions, corpora.layout, corpora.position)
-    arrays = {name: getattr(asked.found, name) for name in _ARRAYS}
-    arrays |= {f"gold {name}": getattr(gold, name) for name in ("characters", "row", "start", "end")}
-    arrays |= {"vectors": asked.vectors.astype(np.float32), "words": asked.words}
+    scores = fused(asked.found, expert_names(corpora.settings))
+    evidence = {"gold": measured(questions, corpora), "taught": taught(questions, asked.found, scores, corpora)}
+    kept = [number for number, own in enumerate(evidence["taught"]) if own]
+    found = asked.found.of(np.array(kept, np.int64))
+    questions = [questions[number] for number in kept]
+    arrays = {name: getattr(found, name) for name in _ARRAYS}
+    for what, spans in evidence.items():
+        located = Gold.located(found, [spans[number] for number in kept], corpora.layout)
+        arrays |= {f"{what} {name}": getattr(located, name) for name in _GOLD}
+    arrays |= {"vectors": asked.vectors[kept].astype(np.float32), "words": asked.words[kept]}
+    arrays |= {"levels": np.array([LEVELS.index(q.level) for q in questions], np.int64)}
     whole = {name: a.astype(np.int32) if a.dtype == np.int64 else a for name, a in arrays.items()}
     facts = {"questions": [q.id for q in questions], "documents": [q.document for q in questions]}
     return encode({name: np.ascontiguousarray(array) for name, array in whole.items()}, facts)
@@ -95,25 +110,31 @@ def read_examples(stored: Artefact, experts: Sequence[str], finest: Sequence[int
     rows = np.cumsum([0, *(len(part["question"]) for part in parts)])
     for part, question, row in zip(parts, questions, rows, strict=False):
         part["question"] = part["question"] + question
-        part["gold row"] = part["gold row"] + row
+        for what in ("gold", "taught"):
+            part[f"{what} row"] = part[f"{what} row"] + row
     joined = {key: np.concatenate([part[key] for part in parts]) for key in parts[0]}
     found = Candidates(**{key: joined[key] for key in _ARRAYS})
-    gold = Gold(found, *(joined[f"gold {key}"] for key in ("characters", "row", "start", "end")))
-    return Examples(gold, joined["vectors"], joined["words"], documents, experts, finest), names
+    gold, taught = (Gold(found, *(joined[f"{what} {key}"] for key in _GOLD)) for what in ("gold", "taught"))
+    if len(set(documents)) == 1:
+        # Questions about one document say nothing of others, but they can be compared with each other.
+        documents = names
+    levels = joined["levels"]
+    return Examples(gold, taught, joined["vectors"], joined["words"], documents, levels, experts, finest), names
 
 
 def _examples(work: Work) -> tuple[Examples, list[str]]:
     stored = work.input("candidates")
-    if not stored.manifest.counts["questions"]:
+    if not stored.names():
         raise MogError(
-            "question_sets: expected training questions with evidence, got none: add evidence to the questions of a "
-            "split that is named under `train`"
+            "question_sets: expected training questions with a quote, a relevant document or an answer, got none: add "
+            "them to questions of a split that is named under `train`, or set `train: []`"
         )
     examples, names = read_examples(stored, expert_names(work.settings), finest(work.settings))
     if len(set(examples.documents)) < 2:
         raise MogError(
-            "question_sets: expected training questions with evidence on at least 2 documents, so that a ranking can "
-            "be measured on documents it was not trained on, got 1: add some, or remove `train`"
+            "question_sets: expected at least 2 training questions with a quote, a relevant document or an answer that "
+            "passages hold, so that a ranking can be measured on others than it was trained on, got fewer: add some, "
+            "or set `train: []`"
         )
     return examples, names
 
@@ -132,7 +153,7 @@ def build_router(work: Work) -> None:
             own = examples.of(rows)
             # The documents that decide when to stop are the same with and without a fold.
             stop = held_out[rows]
-            arrays, curve = mog.train(own.found, own.gold.covered, own.vectors, stop, work.settings.seed, advance)
+            arrays, curve = mog.train(own.found, own.taught.covered, own.vectors, stop, work.settings.seed, advance)
             curves.append(curve)
             return models.Router(arrays)
 
@@ -182,18 +203,20 @@ def _cross_validated(examples: Examples, train: Train) -> tuple[np.ndarray, list
 
     Returns:
         ER of every question by a model that was trained on documents of other folds; and the learning curve: a row per
-        number of training questions with the mean of ER and its interval.
+        number of training questions with the mean of ER and its interval, over the questions that are measured.
     """
-    fused_recalls = _fused_recalls(examples)
+    fused_recalls, own = _fused_recalls(examples), examples.measured
     curve, documents = [], np.asarray(examples.documents, str)
     recalls = fused_recalls
     for size in [*_sizes(examples), None]:
         recalls = _by_folds(examples, train, size)
-        totals = by_document(np.stack([recalls, recalls - fused_recalls], axis=1), documents)
+        if not own.any():
+            continue
+        totals = by_document(np.stack([recalls, recalls - fused_recalls], axis=1)[own], documents[own])
         (low, gain_low), (high, gain_high) = bootstrap_interval(totals)
         most = len(documents) - int(np.bincount(examples.folds, minlength=FOLDS).min()) if size is None else size
-        row = {"training questions": most, "ER": float(recalls.mean()), "low": low, "high": high}
-        gain = float((recalls - fused_recalls).mean())
+        row = {"training questions": most, "ER": float(recalls[own].mean()), "low": low, "high": high}
+        gain = float((recalls - fused_recalls)[own].mean())
         curve.append({**row, "above fused": gain, "above fused, low": gain_low, "above fused, high": gain_high})
     return recalls, curve
 
@@ -212,7 +235,7 @@ def _by_folds(examples: Examples, train: Train, size: int | None) -> np.ndarray:
             rows = ~own
             if size is not None:
                 rows[order[rows[order]][size:]] = False
-            if not examples.gold.covered[rows[examples.found.question]].any():
+            if not examples.taught.covered[rows[examples.found.question]].any():
                 # Nothing to learn from: the ranking finds nothing.
                 continue
             tested = examples.of(own)
@@ -236,7 +259,7 @@ def _kept(
         return None
     table = pd.read_parquet(previous.path(RECALLS)).set_index("question")
     before = table["ER"] - table["fused"]
-    both = np.array([name in before.index for name in names])
+    both = np.array([name in before.index for name in names]) & examples.measured
     if not both.any():
         return None
     gains = recalls - _fused_recalls(examples)
@@ -284,10 +307,12 @@ def _written(
                 else:
                     content.to_parquet(temporary)
     work.counts |= {"questions": len(names), "documents": len(set(examples.documents))}
-    work.counts["ER"] = round(float(recalls.mean()), 4)
+    if examples.measured.any():
+        work.counts["ER"] = round(float(recalls[examples.measured].mean()), 4)
     work.recomputed["models trained"] = _trainings(examples)
-    work.show_table("learning curve, cross-validated by document", learning)
-    work.show_plot("learning curve", plots.learning_curve(learning))
+    if learning:
+        work.show_table("learning curve, cross-validated by document", learning)
+        work.show_plot("learning curve", plots.learning_curve(learning))
     return previous is None
 
 
@@ -307,8 +332,13 @@ def build_method(work: Work) -> None:
             if found.isna().any():
                 raise MogError(f"{key}: was trained on other questions than `candidates` holds now: run `mog run`")
             recalls[name] = found.to_numpy()
-        chosen = choose(recalls, tuple(MODELS), examples.documents, settings.seed)
-        work.show_table("rankings on training questions, cross-validated", chosen.rows)
+        own = examples.measured
+        if own.any():
+            documents = [examples.documents[i] for i in np.flatnonzero(own)]
+            chosen = choose({name: er[own] for name, er in recalls.items()}, tuple(MODELS), documents, settings.seed)
+            work.show_table("rankings on training questions, cross-validated", chosen.rows)
+        else:
+            chosen = Choice(UNTRAINED, "training questions with answers alone cannot tell which ranking is better", [])
     path, there = work.file(CHOSEN, [chosen.method, chosen.why])
     if not there:
         with work.writing(path) as temporary:
@@ -336,7 +366,7 @@ def recipes(settings: Settings) -> list[Recipe]:
                 list(tools.settings.corpora),
                 tools.encoder.identity,
             ],
-            version="2",
+            version="3",
             kinds=("safetensors",),
             pool="gpu",
         ),

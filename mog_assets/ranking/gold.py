@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -10,9 +10,7 @@ import numpy as np
 
 from mog_assets.arrays import places, running
 from mog_assets.chunking.chunks import Layout
-from mog_assets.questions.sets import Question
 from mog_assets.ranking.candidates import Candidates
-from mog_assets.retrieval.controls import pieces
 from mog_assets.retrieval.methods import CONTEXTS
 
 # Grades of relevance: 0, and shares of evidence up to 1/4, 1/2, 3/4 and 1.
@@ -37,30 +35,17 @@ class Gold:
     end: np.ndarray
 
     @classmethod
-    def located(
-        cls,
-        found: Candidates,
-        questions: Sequence[Question],
-        layout: Layout,
-        position: Mapping[tuple[str, str], int],
-    ) -> Gold:
+    def located(cls, found: Candidates, evidence: Sequence[Sequence[tuple[int, int, int]]], layout: Layout) -> Gold:
         """The evidence of questions.
 
         Args:
             found: Their candidates.
-            questions: The questions, all with evidence.
+            evidence: Disjoint spans of each question: position of the document, start and end.
             layout: Of all corpora.
-            position: Position of every document by corpus and id.
         """
-        spans = np.array(
-            [
-                (number, position[corpus, doc], start, end)
-                for number, question in enumerate(questions)
-                for corpus, doc, start, end in pieces(question)
-            ],
-            np.int64,
-        ).reshape(-1, 4)
-        characters = np.bincount(spans[:, 0], spans[:, 3] - spans[:, 2], len(questions)).astype(np.int64)
+        spans = np.array([(number, *span) for number, own in enumerate(evidence) for span in own], np.int64)
+        spans = spans.reshape(-1, 4)
+        characters = np.bincount(spans[:, 0], spans[:, 3] - spans[:, 2], len(evidence)).astype(np.int64)
         # Candidates are in order of question and piece, and pieces of a document in order of their spans.
         rows, starts, ends = [], [], []
         offsets, own = found.offsets, layout.spans
@@ -86,6 +71,12 @@ class Gold:
             self.start[kept],
             self.end[kept],
         )
+
+    def only(self, questions: np.ndarray) -> Gold:
+        """Without the evidence of all but some questions, bool of shape (questions,)."""
+        kept = questions[self.found.question[self.row]]
+        characters = np.where(questions, self.characters, 0)
+        return Gold(self.found, characters, self.row[kept], self.start[kept], self.end[kept])
 
     @cached_property
     def covered(self) -> np.ndarray:
@@ -115,7 +106,7 @@ class Gold:
         for context in CONTEXTS:
             room = np.clip(context - before, 0, self.found.place[:, 2])
             hit = np.clip(np.minimum(self.end, room[self.row]) - self.start, 0, None)
-            total += np.bincount(of_row, hit, len(total)) / np.minimum(self.characters, context)
+            total += np.bincount(of_row, hit, len(total)) / np.clip(self.characters, 1, context)
         return total / len(CONTEXTS)
 
 

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from mog_assets.questions.sets import LEVELS
 from mog_assets.ranking import features, mix, mog
 from mog_assets.ranking.candidates import Candidates
 from mog_assets.ranking.features import Components
@@ -70,10 +71,12 @@ class Mix:
     def trained(cls, examples: Examples, seed: int) -> Mix:
         """Trees trained on some questions."""
         components = Components.of(examples.vectors)
-        places = Places.of(examples.gold, examples.vectors, examples.documents)
+        # Only places that somebody named say where in documents answers stand.
+        named = examples.taught.only(examples.levels == LEVELS.index("spans"))
+        places = Places.of(named, examples.vectors, examples.documents)
         table = _table(Asked.of(examples), components, places, themselves=True)
         names = features.names(examples.experts, [examples.experts[i] for i in examples.finest])
-        booster = mix.train(table, examples.gold.grades, np.diff(examples.found.offsets), names, seed)
+        booster = mix.train(table, examples.taught.grades, np.diff(examples.found.offsets), names, seed)
         return cls(booster, components, places)
 
     def scores(self, asked: Asked) -> np.ndarray:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from mog_assets.questions.sets import Question
+from mog_assets.questions.sets import MEASURED, Question
 from mog_assets.ranking.candidates import Candidates
 from mog_assets.ranking.gold import Gold, fixed_order
 
@@ -21,20 +21,33 @@ class Examples:
     """Training questions with their candidates.
 
     Attributes:
-        gold: Candidates and evidence.
+        gold: Candidates and evidence, for measuring.
+        taught: Candidates and evidence, for training: differs where no place is known, see `weak`.
         vectors: Of the questions, float32 of shape (questions, size).
         words: Terms of each question, int64 of shape (questions,).
         documents: What each question is about.
+        levels: How precisely its answer is known: position in `questions.sets.LEVELS`, int64 of shape (questions,).
         experts: Names of the experts, in the order of the scores.
         finest: Positions of those that score pieces themselves.
     """
 
     gold: Gold
+    taught: Gold
     vectors: np.ndarray
     words: np.ndarray
     documents: Sequence[str]
+    levels: np.ndarray
     experts: Sequence[str]
     finest: Sequence[int]
+
+    @property
+    def measured(self) -> np.ndarray:
+        """Questions that rankings are measured on, bool of shape (questions,): those whose places are known.
+
+        Without such questions, those whose relevant documents are known; passages that hold an answer are guesses.
+        """
+        best = self.levels.min(initial=len(MEASURED))
+        return (self.levels == best) & (best < len(MEASURED))
 
     @property
     def found(self) -> Candidates:
@@ -61,9 +74,11 @@ class Examples:
         kept = np.flatnonzero(rows)
         return Examples(
             self.gold.of(kept),
+            self.taught.of(kept),
             self.vectors[kept],
             self.words[kept],
             [self.documents[i] for i in kept.tolist()],
+            self.levels[kept],
             self.experts,
             self.finest,
         )

@@ -17,7 +17,7 @@ import numpy as np
 from scipy.special import expit
 
 from mog_assets.config import RouterSettings
-from mog_assets.questions.sets import validation_rows
+from mog_assets.questions.splits import validation_rows
 from mog_assets.tensors import decode, encode, read
 from resources.errors import MogError
 from resources.store import Artefact

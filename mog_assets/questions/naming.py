@@ -1,0 +1,57 @@
+"""What people call a document, and which one they mean."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+
+@dataclass(frozen=True)
+class Named:
+    """A document, or only a corpus; or what is wrong with the name."""
+
+    corpus: str | None
+    doc: str | None
+    problem: str = ""
+
+
+class Names:
+    """The documents of some corpora by what they may be called.
+
+    A name is a document's id, `corpus/id`, or, if no id is equal, the name of its file with or without folders and
+    extension, whatever its case.
+    """
+
+    def __init__(self, documents: Mapping[str, Mapping[str, Any]]) -> None:
+        self.documents = documents
+
+    def find(self, name: str, corpus: str | None = None) -> Named:
+        """The document that a name stands for, in `corpus` if that is given."""
+        corpora = [corpus] if corpus is not None else list(self.documents)
+        found = [(owner, name) for owner in corpora if name in self.documents[owner]]
+        owner, slash, rest = name.partition("/")
+        if not found and slash and owner in corpora and rest in self.documents[owner]:
+            found = [(owner, rest)]
+        if not found:
+            found = [place for place in self._files.get(name.casefold(), ()) if place[0] in corpora]
+        if len(found) == 1:
+            return Named(*found[0])
+        if not found:
+            return Named(corpus, None, f"{name!r} is not among the usable documents of {', '.join(corpora)}")
+        told = ", ".join(f"{owner}/{doc}" for owner, doc in found[:3])
+        return Named(corpus, None, f"{name!r} may be any of {told}: write corpus/id")
+
+    @cached_property
+    def _files(self) -> dict[str, list[tuple[str, str]]]:
+        """Documents by names of their files, in lower case."""
+        found: dict[str, list[tuple[str, str]]] = {}
+        for corpus, documents in self.documents.items():
+            for doc in documents:
+                whole = doc.casefold()
+                last = whole.rpartition("/")[2]
+                names = {last, *(name.rpartition(".")[0] for name in (whole, last) if "." in name)}
+                for name in names - {""}:
+                    found.setdefault(name, []).append((corpus, doc))
+        return found
