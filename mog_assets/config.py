@@ -31,7 +31,12 @@ DEFAULT_CONFIG = "mog.yaml"
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}")
 
 
-def _name(value: str) -> str:
+def check_name(value: str) -> str:
+    """The name of a corpus or question set.
+
+    Raises:
+        ValueError: it is not allowed; the message is what is expected.
+    """
     # Names become folder names, partition keys and payload values.
     if not _NAME.fullmatch(value):
         raise ValueError("a name of 1 to 64 letters, digits, '.', '_' or '-', starting with a letter or digit")
@@ -89,7 +94,7 @@ Place = Annotated[Path, BeforeValidator(_path)]
 # Units of one layer of a network.
 Width = Annotated[int, Field(gt=0, le=65_536)]
 Rate = Annotated[float, Field(gt=0, le=10)]
-Name = Annotated[str, AfterValidator(_name)]
+Name = Annotated[str, AfterValidator(check_name)]
 RetrieverName = Literal["bm25", "dense", "hybrid"]
 
 
@@ -190,7 +195,8 @@ class QuestionSetSettings(SettingsModel):
     """Questions that are retrieved over `corpora` together.
 
     `train` and `test` name the splits for training and testing. No split may be in both: training questions are never
-    scored. With `kinds`, questions of other kinds are left out.
+    scored. With `kinds`, questions of other kinds are left out. `columns` names the columns of a table by field of a
+    question, where they have other names.
     """
 
     path: Place
@@ -198,6 +204,7 @@ class QuestionSetSettings(SettingsModel):
     kinds: list[str] | None = None
     train: list[str] = []
     test: list[str] = []
+    columns: dict[str, str] = {}
 
     @model_validator(mode="after")
     def _disjoint(self) -> QuestionSetSettings:
