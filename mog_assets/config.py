@@ -31,7 +31,12 @@ DEFAULT_CONFIG = "mog.yaml"
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}")
 
 
-def _name(value: str) -> str:
+def check_name(value: str) -> str:
+    """The name of a corpus or question set.
+
+    Raises:
+        ValueError: it is not allowed; the message is what is expected.
+    """
     # Names become folder names, partition keys and payload values.
     if not _NAME.fullmatch(value):
         raise ValueError("a name of 1 to 64 letters, digits, '.', '_' or '-', starting with a letter or digit")
@@ -89,7 +94,7 @@ Place = Annotated[Path, BeforeValidator(_path)]
 # Units of one layer of a network.
 Width = Annotated[int, Field(gt=0, le=65_536)]
 Rate = Annotated[float, Field(gt=0, le=10)]
-Name = Annotated[str, AfterValidator(_name)]
+Name = Annotated[str, AfterValidator(check_name)]
 RetrieverName = Literal["bm25", "dense", "hybrid"]
 
 

@@ -45,7 +45,7 @@ def on_stop(tidy: Callable[[], object]) -> Iterator[None]:
         _on_stop.remove(tidy)
 
 
-def stoppable(work: Callable[[], None], home: Path, command: str) -> None:
+def stoppable(work: Callable[[], None], home: Path, command: str, then: str = "continues from there") -> None:
     """Do work that SIGINT and SIGTERM stop: the process ends its child processes and exits with 130 or 143.
 
     A second signal skips the remaining cleanup. Outside the main thread, which alone receives signals, the work is done
@@ -55,6 +55,7 @@ def stoppable(work: Callable[[], None], home: Path, command: str) -> None:
         work: What to do; its exceptions are raised here.
         home: The home folder, in which finished artefacts are counted.
         command: The command that continues the work.
+        then: What it does with what is there.
     """
     if threading.current_thread() is not threading.main_thread():
         work()
@@ -84,7 +85,7 @@ def stoppable(work: Callable[[], None], home: Path, command: str) -> None:
             last = threading.Timer(_EXIT_SECONDS, os._exit, (128 + number,))
             last.daemon = True
             last.start()
-            _exit(number, terminal, _made_since(started, home), command)
+            _exit(number, terminal, _made_since(started, home), f"`{command}` {then}")
     finally:
         for each, handler in before.items():
             signal.signal(each, handler)
@@ -125,9 +126,9 @@ def _made_since(started: float, home: Path) -> int:
     return made
 
 
-def _exit(number: int, terminal: int, made: int, command: str) -> None:
+def _exit(number: int, terminal: int, made: int, then: str) -> None:
     done = "nothing was finished yet" if not made else f"{made} artefact{'s' * (made > 1)} finished and kept"
-    line = f"mog: stopped by {signal.Signals(number).name}: {done}; `{command}` continues from there\n"
+    line = f"mog: stopped by {signal.Signals(number).name}: {done}; {then}\n"
     # A closed output must not change the exit code.
     with suppress(OSError):
         os.write(terminal, line.encode())

@@ -441,6 +441,13 @@ def sweep_orphans(folder: Path) -> None:
             entry.unlink(missing_ok=True)
 
 
+def sweep_halves(path: Path) -> None:
+    """Delete what ended processes left half-written of one file; the folder may be a user's own."""
+    for entry in path.parent.glob(".tmp-*"):
+        if re.fullmatch(rf"\.tmp-\d+-{re.escape(path.name)}", entry.name) and not _being_written(entry.name):
+            entry.unlink(missing_ok=True)
+
+
 def _being_written(name: str) -> bool:
     """Whether a file is the temporary file of another living process."""
     found = re.match(r"\.tmp-(\d+)-", name)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-from mog_assets.cli import build, doctor, experiment, measure, project, prune, search, serve
+from mog_assets.cli import build, doctor, experiment, import_, measure, project, prune, search, serve
 
 
 @click.group()
@@ -15,6 +15,7 @@ def main() -> None:
 
 for command in (
     project.init,
+    import_.import_,
     doctor.doctor,
     build.run,
     search.retrieve,

@@ -13,10 +13,10 @@ from itertools import islice
 from pathlib import Path
 
 import click
-import yaml
 
 from mog_assets import config
 from mog_assets.cli.common import guarded
+from mog_assets.config_text import Entry, block, scalar
 from resources.errors import ConfigError, MogError
 
 _LIMIT = config.CorpusSettings.model_fields["max_document_mb"].default * 1_000_000
@@ -95,16 +95,22 @@ class Documents:
 
 @dataclass(frozen=True)
 class Questions:
-    """A question set that was found: name, path, number of questions by split, and the corpora of its evidence."""
+    """A question set: name, path, number of questions by split, and the corpora of its evidence.
+
+    `measured` names the only split to measure on, if that was chosen.
+    """
 
     name: str
     path: Path
     splits: dict[str, int]
     corpora: list[str]
+    measured: str | None = None
 
     @property
     def train(self) -> list[str]:
         """Splits to train on; none if no split would be left to measure on."""
+        if self.measured is not None:
+            return [split for split in self.splits if split != self.measured]
         return ["train"] if "train" in self.splits and len(self.splits) > 1 else []
 
     @property
@@ -192,31 +198,31 @@ def written(corpora: Sequence[Documents], questions: Sequence[Questions], base: 
     """The text of a mog.yaml in the folder `base`."""
     parts = [_TOP]
     for corpus in corpora:
-        parts.append(f"  {_scalar(corpus.name)}:\n    path: {_path(corpus.path, base)}\n")
+        parts.append(block(corpus.name, corpus_entry(corpus, base)))
     parts.append(_QUESTIONS)
     if not questions:
-        parts.append(_NO_QUESTIONS.replace("CORPORA", ", ".join(_scalar(corpus.name) for corpus in corpora)))
+        parts.append(_NO_QUESTIONS.replace("CORPORA", ", ".join(scalar(corpus.name) for corpus in corpora)))
     else:
         parts.append("question_sets:\n")
     for found in questions:
         asked = [corpus.name for corpus in corpora if corpus.name in found.corpora] or [c.name for c in corpora]
-        parts.append(f"  {_scalar(found.name)}:\n    path: {_path(found.path, base)}\n    corpora: {_list(asked)}\n")
-        parts.append(f"    train: {_list(found.train)}\n    test: {_list(found.test)}\n")
+        parts.append(block(found.name, questions_entry(found, asked, base)))
     return "".join([*parts, _MORE])
 
 
-def _scalar(value: str) -> str:
-    # Quoted where YAML would read another value: `no`, `1.10`, `a: b`.
-    return yaml.safe_dump([value], allow_unicode=True, width=2**16)[2:].strip()
+def corpus_entry(found: Documents, base: Path) -> Entry:
+    """The keys and values of a corpus in a mog.yaml in the folder `base`."""
+    return {"path": _path(found.path, base)}
 
 
-def _list(values: Sequence[str]) -> str:
-    return f"[{', '.join(map(_scalar, values))}]"
+def questions_entry(found: Questions, corpora: Sequence[str], base: Path) -> Entry:
+    """The keys and values of a question set in a mog.yaml in the folder `base`."""
+    return {"path": _path(found.path, base), "corpora": list(corpora), "train": found.train, "test": found.test}
 
 
 def _path(path: Path, base: Path) -> str:
     path = path.resolve()
-    return _scalar(path.relative_to(base).as_posix() if path.is_relative_to(base) else str(path))
+    return path.relative_to(base).as_posix() if path.is_relative_to(base) else str(path)
 
 
 def _beside(folders: Sequence[Path]) -> Iterator[Path]:
@@ -290,20 +296,26 @@ def init(folders: tuple[Path, ...], asked: tuple[Path, ...], samples: bool, path
         named = file.resolve().parent if file.name.startswith("questions.") else file
         questions.append(find_questions(file, name_of(named, [q.name for q in questions])))
     corpora = _named_as_asked(corpora, questions)
-    _write(target, written(corpora, questions, base))
+    write_configuration(target, written(corpora, questions, base))
     for told in (*corpora, *questions):
         click.echo(told)
     _warn(corpora, questions)
     click.echo(f'Wrote {target.name}. Next: `mog run`, then `mog retrieve "a question"`.')
 
 
-def _write(target: Path, text: str) -> None:
+def write_configuration(target: Path, text: str) -> None:
+    """Write a configuration, which is checked first.
+
+    Raises:
+        ConfigError: it is not valid.
+        MogError: the path cannot be written.
+    """
     from resources.store import atomic
 
     try:
         target.parent.mkdir(parents=True, exist_ok=True)
         with atomic(target) as temporary:
-            temporary.write_text(text, encoding="utf-8")
+            temporary.write_text(text, encoding="utf-8", newline="")
             # The text must be a valid configuration.
             config.load(temporary)
     except OSError as error:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import csv
 import io
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from typing import Any, BinaryIO, NamedTuple
 
 from mog_assets.corpus.formats import decode, other_encoding
@@ -63,13 +63,16 @@ class _Lines:
         return line
 
 
-def read_rows(stream: BinaryIO, name: str, limit: int) -> Iterator[Row | Wrong]:
+def read_rows(
+    stream: BinaryIO, name: str, limit: int, setting: str = " (max_document_mb)"
+) -> Generator[Row | Wrong, None, None]:
     """The rows of a table that is not empty, each with as many fields as the header.
 
     Args:
         stream: The file.
         name: Of the file; in `.tsv` files the delimiter is the tab, in others the most likely of `,;|` and tab.
         limit: Maximum characters of a row.
+        setting: What the message about a row that is longer says of the limit.
 
     Raises:
         ValueError: no row of the file, or none of those that follow, can be read; the message is the reason.
@@ -84,7 +87,7 @@ def read_rows(stream: BinaryIO, name: str, limit: int) -> Iterator[Row | Wrong]:
     try:
         delimiter = "\t" if name.lower().endswith(".tsv") else _delimiter(text.read(_SAMPLE_BYTES // 10))
         text.seek(0)
-        yield from _rows(_Lines(text, limit), delimiter, limit)
+        yield from _rows(_Lines(text, limit), delimiter, limit, setting)
     except UnicodeError as error:
         raise ValueError(
             f"expected {encoding.upper()}, got other bytes in one of the following rows: {error}"
@@ -113,7 +116,7 @@ def _delimiter(sample: str) -> str:
     return max(_DELIMITERS, key=fit)
 
 
-def _rows(lines: _Lines, delimiter: str, limit: int) -> Iterator[Row | Wrong]:
+def _rows(lines: _Lines, delimiter: str, limit: int, setting: str) -> Iterator[Row | Wrong]:
     # The limit of the module is less than a long text; the length of rows is limited anyway.
     csv.field_size_limit(max(csv.field_size_limit(), limit))
     reader = csv.reader(lines, delimiter=delimiter, strict=True)
@@ -126,9 +129,7 @@ def _rows(lines: _Lines, delimiter: str, limit: int) -> Iterator[Row | Wrong]:
         except _TooLong:
             number += 1
             reader = csv.reader(lines, delimiter=delimiter, strict=True)
-            yield Wrong(
-                number, [], f"expected at most {limit} characters per row (max_document_mb), got more: not read"
-            )
+            yield Wrong(number, [], f"expected at most {limit} characters per row{setting}, got more: not read")
             continue
         except csv.Error as error:
             number += 1

@@ -1,0 +1,201 @@
+"""`mog import`: a foreign data set becomes a corpus and a question set of a project."""
+
+from __future__ import annotations
+
+import gzip
+import os
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, BinaryIO, cast
+
+import click
+
+from mog_assets.cli.common import config_option, guarded
+from mog_assets.cli.import_target import Target, in_order
+from mog_assets.cli.project import name_of, write_configuration
+from mog_assets.stopping import on_stop, stoppable
+from resources.errors import ConfigError, MogError
+
+if TYPE_CHECKING:
+    from mog_assets.questions.foreign import Dataset, Notes, Written
+
+# Of gzip: packing takes no longer than the rest.
+_LEVEL = 5
+
+name_option = click.option("--name", help="Name of the corpus and the question set, if not that of the folder or file.")
+replace_option = click.option("--replace", is_flag=True, help="Replace what an earlier import of this name wrote.")
+
+
+@click.group("import")
+def import_() -> None:
+    """Turn a public data set into a corpus and a question set of the project.
+
+    Nothing is downloaded: docs/import.md says where the public sets are. Documents are written to
+    `corpora/NAME.jsonl.gz` and questions to `NAME.questions.jsonl.gz`, next to mog.yaml, and both are added to it.
+    """
+
+
+@import_.command()
+@click.argument("folder", type=click.Path(path_type=Path))
+@name_option
+@replace_option
+@config_option
+@guarded
+def beir(folder: Path, name: str | None, replace: bool, path: str | None) -> None:
+    """Import a BEIR folder: corpus.jsonl, queries.jsonl (or .gz) and qrels/*.tsv."""
+
+    def read(notes: Notes) -> Dataset:
+        from mog_assets.questions.foreign_beir import Beir
+
+        return Beir(folder, notes)
+
+    _import(Target.of(path, name or name_of(folder), replace), read)
+
+
+@import_.command()
+@click.option("--topics", required=True, type=click.Path(path_type=Path), help="SGML, XML, or lines of id, tab, text.")
+@click.option(
+    "--qrels", required=True, type=click.Path(path_type=Path), help="Lines of topic, iteration, document, grade."
+)
+@click.option(
+    "--documents", type=click.Path(path_type=Path), help="File or folder: SGML, .jsonl, or .tsv of id and text."
+)
+@click.option("--corpus", help="A corpus of the project that has the documents, instead of --documents.")
+@click.option("--part", type=click.Choice(["title", "description"]), default="title", help="Of a topic: the question.")
+@click.option("--encoding", default="utf-8", help="Of topics and SGML documents.", show_default=True)
+@name_option
+@replace_option
+@config_option
+@guarded
+def trec(
+    topics: Path,
+    qrels: Path,
+    documents: Path | None,
+    corpus: str | None,
+    part: str,
+    encoding: str,
+    name: str | None,
+    replace: bool,
+    path: str | None,
+) -> None:
+    """Import a TREC collection: topics, judgements and documents."""
+    from mog_assets.questions.foreign_trec import Part, Trec, check_encoding
+
+    if (documents is None) == (corpus is None):
+        raise ConfigError("mog import trec: expected either --documents or --corpus, got both or neither")
+    try:
+        check_encoding(encoding)
+    except ValueError as error:
+        raise ConfigError(f"--encoding: {error}") from error
+    target = Target.of(
+        path, name or name_of(topics.with_suffix("") if documents is None else documents), replace, corpus
+    )
+    _import(target, lambda notes: Trec(topics, qrels, documents, cast(Part, part), encoding, notes))
+
+
+@import_.command()
+@click.argument("files", nargs=-1, required=True, type=click.Path(path_type=Path), metavar="FILE...")
+@name_option
+@replace_option
+@config_option
+@guarded
+def squad(files: tuple[Path, ...], name: str | None, replace: bool, path: str | None) -> None:
+    """Import SQuAD files (.json, versions 1.1 and 2.0): the split is in the name, such as train-v2.0.json."""
+
+    def read(notes: Notes) -> Dataset:
+        from mog_assets.questions.foreign_squad import Squad
+
+        return Squad(files, notes)
+
+    stem = files[0].with_name(files[0].name.removesuffix(".gz").removesuffix(".json"))
+    _import(Target.of(path, name or name_of(stem), replace), read)
+
+
+def _import(target: Target, read: Callable[[Notes], Dataset]) -> None:
+    stoppable(lambda: _work(target, read), target.home, "mog import", "starts again")
+
+
+def _work(target: Target, read: Callable[[Notes], Dataset]) -> None:
+    from mog_assets.questions.foreign import Notes
+    from resources import progress
+
+    notes = Notes()
+    with progress.bars(), on_stop(lambda: _sweep(target)), on_stop(progress.clear):
+        _sweep(target)
+        result = _write(target, read(notes), notes)
+    splits = {split: result.splits[split] for split in in_order(result.splits)}
+    write_configuration(target.file, target.text(splits))
+    _tell(target, result, splits, notes)
+
+
+def _sweep(target: Target) -> None:
+    """Delete what an import that was killed left half-written."""
+    from resources.store import sweep_halves
+
+    for path in (target.documents, target.questions, target.file):
+        sweep_halves(path)
+
+
+def _write(target: Target, data: Dataset, notes: Notes) -> Written:
+    """Write the files of a data set; none is there before all are complete."""
+    from mog_assets.questions.foreign import Ids, write_documents, write_questions
+    from mog_assets.questions.foreign_trec import ids_of_corpus
+    from resources.progress import note, track
+
+    known, count = Ids(), 0
+    with ExitStack() as files:
+        # The last one that is opened is moved into place first.
+        asked = files.enter_context(_packed(target.questions))
+        if target.imports_corpus:
+            stream = files.enter_context(_packed(target.documents))
+            with track(data.size, f"{target.name}: bytes", note) as advance:
+                count = write_documents(data.documents(advance), stream, known, notes)
+            _expect(count, "document", notes)
+        else:
+            assert target.settings is not None
+            corpus = target.settings.corpora[target.corpus]
+            known = ids_of_corpus(corpus.path, corpus.max_document_bytes)
+        result = write_questions(data.questions(known, target.corpus, notes), asked, notes)
+        _expect(sum(result.splits.values()), "question", notes)
+    result.documents = count
+    return result
+
+
+@contextmanager
+def _packed(path: Path) -> Iterator[BinaryIO]:
+    """A gzip file to write; it is there when it is complete. The same content gives the same bytes."""
+    from resources.store import atomic
+
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with (
+            atomic(path) as temporary,
+            temporary.open("wb") as raw,
+            gzip.GzipFile("", "wb", _LEVEL, raw, mtime=0) as stream,
+        ):
+            yield cast(BinaryIO, stream)
+    except OSError as error:
+        raise MogError(f"{path}: expected a path that can be written ({error.strerror or error})") from error
+
+
+def _expect(count: int, what: str, notes: Notes) -> None:
+    if not count:
+        raise MogError(f"expected at least one {what} that can be used, found none ({'; '.join(notes) or 'empty'})")
+
+
+def _tell(target: Target, result: Written, splits: dict[str, int], notes: Notes) -> None:
+    if target.imports_corpus:
+        click.echo(f"documents {target.corpus}: {os.path.relpath(target.documents)} ({result.documents:,})")
+    counts = ", ".join(f"{count:,} {split}" for split, count in splits.items())
+    click.echo(f"questions {target.name}: {os.path.relpath(target.questions)} ({counts})")
+    if result.grades:
+        grades = ", ".join(f"{count:,} of grade {grade}" for grade, count in sorted(result.grades.items()))
+        click.echo(f"evidence: {result.grades.total():,} judgements of documents ({grades})")
+    if result.spans:
+        click.echo(f"evidence: {result.spans:,} places in documents; {result.without:,} questions without")
+    for line in notes:
+        click.echo(f"mog: {line}", err=True)
+    for line in target.unused(splits):
+        click.echo(f"mog: {line}", err=True)
+    click.echo(f"Wrote {target.file.name}. Next: `mog run`.")

@@ -1,0 +1,117 @@
+"""Add corpora and question sets to the text of a `mog.yaml`: comments, order and everything else stay."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import yaml
+
+from resources.errors import ConfigError
+
+Entry = Mapping[str, str | Sequence[str]]
+_STEP = "  "
+
+
+def scalar(value: str) -> str:
+    """A text as YAML, for any place: quoted where YAML would read something else (`no`, `1.10`, `a: b`, `a, b`)."""
+    return yaml.safe_dump([value], allow_unicode=True, width=2**16, default_flow_style=True).strip()[1:-1]
+
+
+def _value(value: str | Sequence[str]) -> str:
+    return scalar(value) if isinstance(value, str) else f"[{', '.join(map(scalar, value))}]"
+
+
+def block(name: str, entry: Entry, indent: str = _STEP) -> str:
+    """The lines of a corpus or question set."""
+    inner = "".join(f"{indent}{_STEP}{key}: {_value(value)}\n" for key, value in entry.items())
+    return f"{indent}{scalar(name)}:\n{inner}"
+
+
+def _flow(name: str, entry: Entry) -> str:
+    return f"{scalar(name)}: {{{', '.join(f'{key}: {_value(value)}' for key, value in entry.items())}}}"
+
+
+def with_entry(text: str, section: str, name: str, entry: Entry) -> str:
+    """The text of a configuration with one more corpus or question set, after the others.
+
+    Args:
+        text: Of a valid configuration.
+        section: `corpora` or `question_sets`; the latter is made if there is none, below `corpora`.
+        name: Of the new entry.
+        entry: Its keys and values.
+
+    Raises:
+        ConfigError: the place cannot be found, as with YAML aliases; the message has the lines to add.
+    """
+    line_end = "\r\n" if "\r\n" in text else "\n"
+    try:
+        before = yaml.safe_load(text)
+        after = _inserted(text, section, name, entry, line_end)
+        wanted = copy.deepcopy(before)
+        wanted[section] = {**(wanted.get(section) or {}), name: {k: _plain(v) for k, v in entry.items()}}
+        if yaml.safe_load(after) == wanted:
+            return after
+    # A text that is no longer YAML, or a section of another kind.
+    except (yaml.YAMLError, AttributeError, TypeError, ValueError):
+        pass
+    lines = " / ".join(line.rstrip() for line in f"{section}:\n{block(name, entry)}".splitlines())
+    raise ConfigError(f"expected a plain section `{section}` to add {name!r} to; add these lines yourself: {lines}")
+
+
+def _plain(value: str | Sequence[str]) -> Any:
+    return value if isinstance(value, str) else list(value)
+
+
+def _inserted(text: str, section: str, name: str, entry: Entry, line_end: str) -> str:
+    root = yaml.compose(text, yaml.SafeLoader)
+    pairs = {key.value: (key, value) for key, value in root.value}
+    if section not in pairs:
+        if root.flow_style:
+            at, comma = _end_of(root), ", " if root.value else ""
+            return f"{text[:at]}{comma}{section}: {{{_flow(name, entry)}}}{text[at:]}"
+        left = " " * root.value[0][0].start_mark.column
+        lines = f"\n{left}{section}:\n{block(name, entry, left + _STEP)}"
+        corpora = pairs["corpora"][1]
+        at = corpora.end_mark.index if corpora.flow_style else _end_of(corpora)
+        return _with_lines(text, at, left, lines, line_end)
+    key, value = pairs[section]
+    left = " " * key.start_mark.column
+    if isinstance(value, yaml.ScalarNode):
+        # Nothing, `null` or `~`.
+        text = text[: value.start_mark.index] + text[value.end_mark.index :]
+        return _with_lines(text, key.end_mark.index, left, block(name, entry, left + _STEP), line_end)
+    if value.flow_style:
+        at = _end_of(value) if value.value else value.start_mark.index + 1
+        return f"{text[:at]}{', ' if value.value else ''}{_flow(name, entry)}{text[at:]}"
+    indent = " " * value.value[0][0].start_mark.column
+    return _with_lines(text, _end_of(value), left, block(name, entry, indent), line_end)
+
+
+def _end_of(node: yaml.Node) -> int:
+    """Where the content of a node ends: a block node says where the next one starts, after blank lines and comments.
+
+    The content of a flow collection that is not empty ends before its bracket.
+    """
+    if isinstance(node, yaml.CollectionNode) and node.value:
+        last = node.value[-1]
+        key, value = last if isinstance(node, yaml.MappingNode) else (last, last)
+        inner = value.end_mark.index if getattr(value, "flow_style", None) else _end_of(value)
+        # An alias has the place of what it stands for, before its key.
+        return max(key.end_mark.index if isinstance(key, yaml.ScalarNode) else 0, inner)
+    return node.end_mark.index
+
+
+def _with_lines(text: str, at: int, left: str, lines: str, line_end: str) -> str:
+    """A text with lines after the one in which `at` is, and after comments that belong to it: those further right."""
+    if at and text[at - 1] != "\n":
+        at = text.find("\n", at) + 1 or len(text)
+    while at < len(text):
+        stop = text.find("\n", at) + 1 or len(text)
+        line = text[at:stop]
+        if not (line.startswith(left + " ") and line.lstrip().startswith("#")):
+            break
+        at = stop
+    start = "" if not at or text[at - 1] == "\n" else line_end
+    return f"{text[:at]}{start}{lines.replace(chr(10), line_end)}{text[at:]}"
