@@ -40,6 +40,7 @@ class Question:
         answer: The letter of an option, or a text.
         long_answer: The answer in a sentence or more.
         aliases: Other texts that are equally correct.
+        origin: `given`, `generated` by a language model from a document, or made of its `keywords` without one.
     """
 
     id: str
@@ -51,6 +52,7 @@ class Question:
     aliases: tuple[str, ...] = ()
     options: dict[str, str] = field(default_factory=dict)
     evidence: tuple[Evidence, ...] = ()
+    origin: str = "given"
 
     @property
     def document(self) -> str:
@@ -274,6 +276,7 @@ def write_questions(questions: list[Question], path: Path) -> None:
             "aliases": json.dumps(q.aliases, ensure_ascii=False),
             "options": json.dumps(q.options, ensure_ascii=False),
             "evidence": json.dumps([asdict(e) for e in q.evidence], ensure_ascii=False),
+            "origin": q.origin,
         }
         for q in questions
     ]
@@ -288,6 +291,7 @@ def load_questions(path: Path, splits: list[str] | None = None) -> list[Question
             aliases=tuple(json.loads(row["aliases"])),
             options=json.loads(row["options"]),
             evidence=tuple(Evidence(**e) for e in json.loads(row["evidence"])),
+            origin=row.get("origin", "given"),
         )
         for row in pq.read_table(path).to_pylist()
         if splits is None or row["split"] in splits
