@@ -4,11 +4,11 @@ Two texts are near copies if every word of content of each has a counterpart in 
 the same beginning (`planted`, `plant`). Question words other than "what" and "which" are words of content, and so are
 numbers: "Who wrote it?" and "When was it written?", type 1 and type 2 differ.
 
-Only texts that are alike are compared word by word: those whose vectors of four-character runs, weighted by how rare
-the runs are, have a cosine of at least `_ALIKE`. Most pairs below it are never looked at, because of two unit vectors
-with such a cosine each shares a feature with the smallest set of the other's rarest features without which the other
-would be shorter than `_ALIKE` (Bayardo et al. 2007, "Scaling up all pairs similarity search", section 3.2). Weights
-alone would not do: of two questions about a rare disease, most of the weight is in its name.
+Only texts that are alike are compared word by word: those whose vectors of four-character runs of these words, weighted
+by how rare the runs are, have a cosine of at least `_ALIKE`. Most pairs below it are never looked at, because of two
+unit vectors with such a cosine, each shares a feature with the smallest set of the other's rarest features without
+which the other would be shorter than `_ALIKE` (Bayardo et al. 2007, "Scaling up all pairs similarity search", section
+3.2). Weights alone would not do: of two questions about a rare disease, most of the weight is in its name.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 from scipy import sparse
 
-_ALIKE = 0.65
+_ALIKE = 0.5
 _RUN = 4
 # Characters at the beginning that inflections of a word share, as a share of the longer form.
 _STEM = 0.65
@@ -118,7 +118,7 @@ def _vectors(texts: Sequence[str]) -> sparse.csr_matrix:
     number: dict[str, int] = {}
     columns, sizes = [], []
     for text in texts:
-        runs = [run for word in normalised(text).split() for run in _runs(f" {word} ")]
+        runs = [run for word in _content(text) for run in _runs(f" {word} ")]
         columns += [number.setdefault(run, len(number)) for run in runs]
         sizes.append(len(runs))
     offsets = np.concatenate([[0], np.cumsum(sizes)])

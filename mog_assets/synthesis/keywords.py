@@ -16,6 +16,9 @@ from mog_assets.synthesis.windows import BREADTHS, Window
 ORIGIN = "keywords"
 # Words of a question.
 _WORDS = 5
+# Characters that it rests on, at most, unless it rests on one sentence: less than a model may quote, so that questions
+# of documents of a few sentences differ by breadth.
+_LENGTHS = {"paragraph": 600, "section": 2000}
 _WORD = re.compile(r"\w\w+")
 
 Terms = Callable[[Sequence[str]], list[list[str]]]
@@ -66,7 +69,7 @@ def _question(part: Window, words: Sequence[_Word], rarity: Callable[[str], floa
 
 def _spans(part: Window) -> list[tuple[int, int]]:
     """Sentences, or runs of sentences from each on."""
-    longest = BREADTHS[part.breadth].evidence
+    longest = _LENGTHS.get(part.breadth, BREADTHS[part.breadth].evidence)
     ends = units(part.text, longest)
     starts = np.concatenate([[0], ends[:-1]])
     if part.breadth == "sentence":
