@@ -79,7 +79,15 @@ def _timezone(value: str) -> str:
     return value
 
 
+def _words(value: str) -> str:
+    # The words are the kind of a question, and stand in instructions to a model.
+    if not (value.strip() and len(value) <= MOST_WORDS and value.isprintable()):
+        raise ValueError(f"words on one line, {MOST_WORDS} characters at most")
+    return value.strip()
+
+
 MOST_LEVELS = 8
+MOST_WORDS = 200
 
 
 def _path(value: Any) -> Any:
@@ -326,6 +334,34 @@ class AnsweringSettings(SettingsModel):
     judge: bool = False
 
 
+class GenerationSettings(SettingsModel):
+    """Questions made from documents.
+
+    They are made `by` a language model (`openai`: the endpoint and model of `llm`), or of `keywords`, without a model,
+    to try a project out. At most `per_document` questions of each of `documents` documents of each corpus are made.
+    The styles are given to the model as they are written, in turn, and so are the breadths: how much of a document the
+    answer rests on. Keywords have no style.
+    """
+
+    by: Literal["openai", "keywords"]
+    # None: all.
+    corpora: Annotated[list[Name], Field(min_length=1)] | None = None
+    documents: Count = 200
+    per_document: Annotated[int, Field(ge=1, le=100)] = 3
+    styles: list[Annotated[str, AfterValidator(_words)]] = Field(
+        [
+            "short keyword query",
+            "plain question",
+            "question of a layperson",
+            "question that needs several sentences",
+        ],
+        min_length=1,
+    )
+    breadths: list[Literal["sentence", "paragraph", "section"]] = Field(
+        ["sentence", "paragraph", "section"], min_length=1
+    )
+
+
 class ExperimentSettings(SettingsModel):
     """Settings of the papers' experiments (`mog experiment`).
 
@@ -382,6 +418,8 @@ class Settings(SettingsModel):
     ranking: RankingSettings = RankingSettings()
     topics: TopicSettings = TopicSettings()
     answering: AnsweringSettings = AnsweringSettings()
+    # None: no questions are made from documents.
+    generation: GenerationSettings | None = None
     llm: LlmSettings = LlmSettings()
     experiments: ExperimentSettings = ExperimentSettings()
     engine: EngineSettings = EngineSettings()
@@ -399,6 +437,23 @@ class Settings(SettingsModel):
                     raise ValueError(
                         f"question_sets.{name}.corpora: expected names of corpora ({known}), got {corpus!r}"
                     )
+        return self
+
+    @model_validator(mode="after")
+    def _generated_for_known_corpora(self) -> Settings:
+        for corpus in (self.generation and self.generation.corpora) or ():
+            if corpus not in self.corpora:
+                known = ", ".join(self.corpora)
+                raise ValueError(f"generation.corpora: expected names of corpora ({known}), got {corpus!r}")
+        return self
+
+    @model_validator(mode="after")
+    def _chunks_need_no_generated_questions(self) -> Settings:
+        if self.generation is not None and self.chunker.name == "learned":
+            raise ValueError(
+                "generation: expected none with chunker.name 'learned', because chunks would be made from questions "
+                "that are made with the chunks; choose another chunker, or leave generation out"
+            )
         return self
 
     @model_validator(mode="after")
@@ -428,6 +483,12 @@ class Settings(SettingsModel):
     def tests(self) -> bool:
         """Whether any question set has a test split."""
         return any(question_set.test for question_set in self.question_sets.values())
+
+    @property
+    def asks_a_model(self) -> bool:
+        """Whether anything is asked of the language model of `llm`."""
+        generated = self.generation is not None and self.generation.by == "openai"
+        return generated or self.answering.reader == "openai"
 
     @property
     def level_range(self) -> range:
@@ -544,6 +605,8 @@ def _model_at(location: Sequence[str | int]) -> list[str]:
     for part in location:
         # Names of corpora and indexes of list items are not fields.
         kind = kind.model_fields[part].annotation if _is_model(kind) else get_args(kind)[-1]
+        # A section that may be missing.
+        kind = next((option for option in get_args(kind) if _is_model(option) and type(None) in get_args(kind)), kind)
     return list(kind.model_fields)
 
 

@@ -17,6 +17,7 @@ from mog_assets.ranking import assets as ranking_assets
 from mog_assets.recipe import Recipe, is_fresh
 from mog_assets.retrieval import assets as retrieval_assets
 from mog_assets.routing import assets as routing_assets
+from mog_assets.synthesis import assets as synthesis_assets
 from mog_assets.tools import Tools
 from mog_assets.topics import assets as topics_assets
 
@@ -27,6 +28,7 @@ _STAGES = (
     questions_assets,
     chunking_assets,
     retrieval_assets,
+    synthesis_assets,
     graph_assets,
     topics_assets,
     routing_assets,

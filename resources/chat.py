@@ -73,13 +73,23 @@ class Completion:
 
 @dataclass(frozen=True)
 class Failure:
-    """Why a request has no answer."""
+    """Why a request has no answer.
+
+    Attributes:
+        reason: In one sentence.
+        unanswered: Whether there was no response after all attempts, so that a later run may get one.
+    """
 
     reason: str
+    unanswered: bool = False
 
 
 class RequestFailed(MogError):
     """One request has no answer; others may have one."""
+
+
+class NoResponse(RequestFailed):
+    """One request got no usable response after all attempts; a later run may get one."""
 
 
 class SpendCapReached(MogError):

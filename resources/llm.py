@@ -19,7 +19,7 @@ from typing import Any
 
 import tenacity
 
-from resources.chat import Completion, Failure, LlmSettings, Message, RequestFailed, SpendCapReached
+from resources.chat import Completion, Failure, LlmSettings, Message, NoResponse, RequestFailed, SpendCapReached
 from resources.chat_cache import ChatCache
 from resources.chat_parameters import Parameters
 from resources.endpoint import Again, Endpoint, ParameterRefused
@@ -151,7 +151,7 @@ class OpenAIModel:
                         try:
                             answers[key] = future.result()
                         except RequestFailed as error:
-                            answers[key] = Failure(str(error))
+                            answers[key] = Failure(str(error), isinstance(error, NoResponse))
                         if advance:
                             advance(times[key])
                 except BaseException:
@@ -220,7 +220,7 @@ class OpenAIModel:
             except tenacity.RetryError as error:
                 last = error.last_attempt
                 self._count(unanswered=1)
-                fault = RequestFailed(
+                fault: RequestFailed = NoResponse(
                     f"llm: {self.settings.model} at {self.endpoint} did not answer (attempts: {last.attempt_number} "
                     f"of {self.settings.attempts}, within {seconds:.4g} s; last error: {last.exception()})"
                 )

@@ -2,31 +2,17 @@
 
 from __future__ import annotations
 
-import json
 import math
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, TypeVar
 
 from mog_assets.answering.roles import NOTHING, Judgement
+from mog_assets.replies import Unparsable, decode, only, printable, said, shown
 
 V = TypeVar("V", bound=str)
 
-# No reader is asked for so many characters; longer outputs are not parsed.
-MAX_CHARS = 100_000
 MAX_QUERY_CHARS = 1_000
-# Maximum number of `{` at which parsing is tried, from the first.
-_TRIES = 64
-_DECODER = json.JSONDecoder()
-
-
-class Unparsable(ValueError):
-    """An output without an answer in the requested format."""
-
-
-def printable(text: str) -> str:
-    """Text that can be encoded as UTF-8: lone surrogates and NULs become U+FFFD."""
-    return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace").replace("\0", "\N{REPLACEMENT CHARACTER}")
 
 
 def choice(text: str, options: Mapping[str, str]) -> str:
@@ -35,8 +21,8 @@ def choice(text: str, options: Mapping[str, str]) -> str:
     Raises:
         Unparsable: there is none, or it is not an option.
     """
-    text = _said(text)
-    found = [o["answer_choice"] for o in _decode(text) if "answer_choice" in o]
+    text = said(text)
+    found = [o["answer_choice"] for o in decode(text) if "answer_choice" in o]
     if found:
         value = found[-1]
     elif cut := re.findall(r'"answer_choice"\s*:\s*"([^"\n]*)', text):
@@ -45,7 +31,7 @@ def choice(text: str, options: Mapping[str, str]) -> str:
         value = re.sub(r"^\s*(?:final\s+)?answer\s*(?::|is)\s*", "", text, flags=re.IGNORECASE)
     letter = _letter(value, options)
     if letter is None:
-        raise Unparsable(f"expected answer_choice, one of {', '.join(options)}, got {_shown(str(value))}")
+        raise Unparsable(f"expected answer_choice, one of {', '.join(options)}, got {shown(str(value))}")
     return letter
 
 
@@ -70,16 +56,16 @@ def text_answer(text: str) -> str:
     Raises:
         Unparsable: there is none, or it is blank.
     """
-    text = _said(text)
-    found = [o["answer"] for o in _decode(text) if "answer" in o]
+    text = said(text)
+    found = [o["answer"] for o in decode(text) if "answer" in o]
     if found:
         value = found[-1]
     elif "{" in text and '"answer"' in text:
-        raise Unparsable(f"expected an object with answer, got one that cannot be read: {_shown(text)}")
+        raise Unparsable(f"expected an object with answer, got one that cannot be read: {shown(text)}")
     else:
         value = text
     if not isinstance(value, str) or not value.strip():
-        raise Unparsable(f"expected answer, a text that is not blank, got {_shown(str(value))}")
+        raise Unparsable(f"expected answer, a text that is not blank, got {shown(str(value))}")
     return printable(value.strip())
 
 
@@ -89,7 +75,7 @@ def plain(text: str) -> str:
     Raises:
         Unparsable: it is blank, or too long.
     """
-    text = _said(text).strip()
+    text = said(text).strip()
     if not text:
         raise Unparsable("expected a text that is not blank, got nothing")
     return printable(text)
@@ -111,9 +97,9 @@ def query(text: str) -> str:
     Raises:
         Unparsable: it is missing, blank, or longer than `MAX_QUERY_CHARS`.
     """
-    value = _only(text, "query")
+    value = only(text, "query")
     if not isinstance(value, str) or not 0 < len(value.strip()) <= MAX_QUERY_CHARS:
-        raise Unparsable(f"expected query, a text of 1 to {MAX_QUERY_CHARS} characters, got {_shown(str(value))}")
+        raise Unparsable(f"expected query, a text of 1 to {MAX_QUERY_CHARS} characters, got {shown(str(value))}")
     return printable(" ".join(value.split()))
 
 
@@ -123,11 +109,11 @@ def verdict(text: str, vocabulary: Sequence[V]) -> V:
     Raises:
         Unparsable: anything else.
     """
-    value = _only(text, "verdict")
+    value = only(text, "verdict")
     for word in vocabulary:
         if isinstance(value, str) and value.strip().lower() == word:
             return word
-    raise Unparsable(f"expected verdict, one of {', '.join(vocabulary)}, got {_shown(str(value))}")
+    raise Unparsable(f"expected verdict, one of {', '.join(vocabulary)}, got {shown(str(value))}")
 
 
 def judgement(text: str) -> Judgement:
@@ -138,45 +124,8 @@ def judgement(text: str) -> Judgement:
     """
     marks = {}
     for name in ("correctness", "completeness", "relevance"):
-        value = _only(text, name)
+        value = only(text, name)
         if type(value) not in (int, float) or not (math.isfinite(value) and 0 <= value <= 10):
-            raise Unparsable(f"expected {name}, a number from 0 to 10, got {_shown(str(value))}")
+            raise Unparsable(f"expected {name}, a number from 0 to 10, got {shown(str(value))}")
         marks[name] = float(value)
     return Judgement(**marks)
-
-
-def _only(text: str, key: str) -> Any:
-    """The value of a key that exactly one object has; objects with equal values count as one."""
-    found = [o[key] for o in _decode(_said(text)) if key in o]
-    if not found:
-        raise Unparsable(f"expected an object with {key}, got {_shown(text)}")
-    if any(value != found[0] for value in found):
-        raise Unparsable(f"expected one {key}, got several: {_shown(text)}")
-    return found[0]
-
-
-def _decode(text: str) -> Iterator[dict[str, Any]]:
-    """Top-level JSON objects of an output, in order."""
-    position = tried = 0
-    while tried < _TRIES and (position := text.find("{", position)) >= 0:
-        tried += 1
-        try:
-            value, end = _DECODER.raw_decode(text, position)
-        except (ValueError, RecursionError):
-            position += 1
-            continue
-        position = end
-        if isinstance(value, dict):
-            yield value
-
-
-def _said(text: str) -> str:
-    """An output without the reasoning text that some servers put before it."""
-    if len(text) > MAX_CHARS:
-        raise Unparsable(f"expected at most {MAX_CHARS} characters, got {len(text)}")
-    return text.rpartition("</think>")[2]
-
-
-def _shown(text: str) -> str:
-    text = " ".join(printable(text[:400]).split())
-    return repr(text[:120] + "…" if len(text) > 120 else text)

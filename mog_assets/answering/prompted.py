@@ -8,13 +8,9 @@ that looks like a mark or a control token of a chat format is broken up.
 from __future__ import annotations
 
 import hashlib
-import json
-import re
-import unicodedata
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
-from importlib.resources import files
 from typing import TypeVar
 
 from mog_assets.answering import parsing
@@ -33,13 +29,12 @@ from mog_assets.answering.roles import (
     Usage,
     Usefulness,
 )
+from mog_assets.prompting import Piece, Prompt, fenced, fill, marks, neutral, nonce, prompt_of
+from mog_assets.replies import MAX_CHARS, Unparsable, printable
 from resources.chat import Message
 from resources.errors import MogError
 
 T = TypeVar("T")
-
-# A piece of data: its heading and its text.
-Piece = tuple[str, str]
 
 _PROMPTS = (
     "data",
@@ -55,75 +50,18 @@ _PROMPTS = (
     "judge",
     "classify",
 )
-_FIELD = re.compile(r"\{\{(\w+)\}\}")
 _KEPT = 2_000  # characters kept of an output that was too long to be parsed
-# Joiners are part of scripts and emoji; all other invisible characters only hide text from readers of a log.
-_JOINERS = "\u200c\u200d"
-_LEFT, _RIGHT = "<＜﹤‹«⟨⟪〈《〈≪⋘˂ᐸ❮❰⧼❬⪡🞀", ">＞﹥›»⟩⟫〉》〉≫⋙˃ᐳ❯❱⧽❭⪢🞂"
-_ANGLES = re.compile(rf"[{_LEFT}](?:[{_JOINERS}\s]*[{_LEFT}]){{2,}}|[{_RIGHT}](?:[{_JOINERS}\s]*[{_RIGHT}]){{2,}}")
-_CONTROL = re.compile(
-    r"<[|｜]|[|｜]>|\[/?(?:INST|SYSTEM_PROMPT|AVAILABLE_TOOLS|TOOL_CALLS|TOOL_RESULTS)\]|<</?SYS>>"
-    r"|</?(?:s|think|start_of_turn|end_of_turn)>",
-    re.IGNORECASE,
-)
 
 
-@dataclass(frozen=True)
-class Prompt:
-    """A prompt file: `version: N`, then parts separated by lines of `---`."""
-
-    name: str
-    version: str
-    parts: tuple[str, ...]
-
-
-@cache
 def load_prompt(name: str) -> Prompt:
     """A prompt of the package by name."""
-    text = files("mog_assets.answering").joinpath("prompts", f"{name}.md").read_text(encoding="utf-8")
-    head, *parts = re.split(r"^---\n", text, flags=re.MULTILINE)
-    return Prompt(name, head.removeprefix("version:").strip(), tuple(part.strip() for part in parts))
+    return prompt_of("mog_assets.answering", name)
 
 
 @cache
 def prompts_fingerprint() -> str:
     """Changes with the text or version of any prompt."""
     return hashlib.sha256(repr([load_prompt(name) for name in _PROMPTS]).encode()).hexdigest()[:8]
-
-
-def neutral(text: str) -> str:
-    """Data without anything that imitates a mark or a control token; other text is unchanged.
-
-    Invisible characters are removed, three angle brackets in a row (of any script) become one, and control tokens of
-    chat formats get a space, because some servers interpret them inside a message.
-    """
-    text = parsing.printable(text).replace("\r\n", "\n").replace("\r", "\n")
-    text = "".join(c for c in text if c in _JOINERS or c in "\n\t" or unicodedata.category(c) not in ("Cf", "Cc"))
-    text = _ANGLES.sub(lambda run: "<" if run[0][0] in _LEFT else ">", text)
-    return _CONTROL.sub(lambda token: token[0][0] + " " + token[0][1:], text)
-
-
-def nonce(pieces: Sequence[str]) -> str:
-    """A number of 32 hexadecimal digits, derived from the texts, that occurs in none of them."""
-    everything = unicodedata.normalize("NFKC", "\n".join(pieces)).casefold()
-    seed = json.dumps(list(pieces))
-    while True:
-        number = hashlib.sha256(seed.encode()).hexdigest()[:32]
-        if number not in everything:
-            return number
-        seed += number
-
-
-def marks(number: str) -> tuple[str, str]:
-    """The start of the line before a piece of data, and the line after it."""
-    return f"<<<DATA {number}", f"<<<END {number}>>>"
-
-
-def fenced(number: str, piece: Piece) -> str:
-    """A piece of data, neutralised, between its marks."""
-    begin, end = marks(number)
-    heading, text = piece
-    return f"{begin} {heading}>>>\n{text}\n{end}"
 
 
 def build(role: str, asked: Asked, pieces: Mapping[str, Sequence[Piece]], words: Mapping[str, str]) -> list[Message]:
@@ -148,13 +86,9 @@ def build(role: str, asked: Asked, pieces: Mapping[str, Sequence[Piece]], words:
     system = f"[{role} {prompt.version}, data {rule.version}]\n{instructions}\n\n{rule.parts[0]}"
     # One pass each, so that braces inside data are text.
     return [
-        {"role": "system", "content": _fill(system, {**words, "begin": begin, "end": end})},
-        {"role": "user", "content": _fill(request, fields)},
+        {"role": "system", "content": fill(system, {**words, "begin": begin, "end": end})},
+        {"role": "user", "content": fill(request, fields)},
     ]
-
-
-def _fill(template: str, fields: Mapping[str, str]) -> str:
-    return _FIELD.sub(lambda match: fields[match[1]], template)
 
 
 def _documents(passages: Sequence[Passage]) -> list[Piece]:
@@ -176,7 +110,7 @@ def _answer(asked: Asked, answer: str) -> list[Piece]:
 def _form(asked: Asked) -> str:
     name = "form_choice" if asked.options else "form_open"
     form = load_prompt(name)
-    return f"[{name} {form.version}]\n{_fill(form.parts[0], {'letters': ', '.join(asked.options)})}"
+    return f"[{name} {form.version}]\n{fill(form.parts[0], {'letters': ', '.join(asked.options)})}"
 
 
 @dataclass(frozen=True)
@@ -268,10 +202,10 @@ class Prompted:
         except self.failures as error:
             return Reply(None, "", self.reader, Usage(calls=1), failure=str(error))
         usage = Usage(1, done.tokens_in, done.tokens_out, done.cost, done.seconds)
-        raw = parsing.printable(done.text if len(done.text) <= parsing.MAX_CHARS else done.text[:_KEPT])
+        raw = printable(done.text if len(done.text) <= MAX_CHARS else done.text[:_KEPT])
         try:
             return Reply(parse(done.text), raw, self.reader, usage)
-        except parsing.Unparsable as error:
+        except Unparsable as error:
             return Reply(None, raw, self.reader, usage, failure=str(error))
 
 

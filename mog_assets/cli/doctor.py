@@ -278,7 +278,7 @@ def model(settings: Settings | None) -> Iterator[Finding]:
     """Check that the language model's endpoint answers and accepts the key, with requests that cost nothing."""
     from resources.llm import LlmSettings, OpenAIModel
 
-    wanted = settings is not None and settings.answering.reader == "openai"
+    wanted = settings is not None and settings.asks_a_model
     key = os.environ.get("OPENAI_API_KEY")
     if not wanted and not key and not os.environ.get("OPENAI_BASE_URL"):
         yield Finding("model", OK, "not needed: the extractive reader answers questions")

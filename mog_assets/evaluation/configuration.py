@@ -21,7 +21,7 @@ def shown_configuration(settings: Settings) -> dict[str, Any]:
     chosen["encoder"] = {name: v for name, v in chosen["encoder"].items() if name not in _NO_MATTER["encoder"]}
     if Path(settings.encoder.model).is_absolute():
         chosen["encoder"]["model"] = Path(settings.encoder.model).name
-    if settings.answering.reader != "openai":
+    if not settings.asks_a_model:
         del chosen["llm"]
     return chosen
 
@@ -31,6 +31,9 @@ def configuration(settings: Settings) -> str:
     chosen = settings.model_dump(
         mode="json", exclude={"home", "corpora", "question_sets", "engine", "llm", "answering", "experiments"}
     )
+    # Scores of projects that make no questions are those of before they could.
+    if chosen["generation"] is None:
+        del chosen["generation"]
     for section, names in _NO_MATTER.items():
         chosen[section] = {name: value for name, value in chosen[section].items() if name not in names}
     sets = {name: [q.corpora, q.train, q.test] for name, q in settings.question_sets.items()}

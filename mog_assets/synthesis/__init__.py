@@ -1,0 +1,1 @@
+"""Questions made from documents, by a language model or without one."""

@@ -1,0 +1,109 @@
+"""Ask a language model for questions: what was asked before is not asked again, what fails stays open."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from mog_assets.replies import MAX_CHARS, Unparsable, printable
+from mog_assets.synthesis import filters
+from mog_assets.synthesis.candidates import ANSWERED, OPEN, REFUSED, Asked, Candidate, Dropped
+from mog_assets.synthesis.model import NothingToAsk, request, written
+from mog_assets.synthesis.windows import Window
+from resources.chat import Completion, Failure, Message, SpendCapReached
+from resources.llm import OpenAIModel
+from resources.progress import Advance
+from resources.store import digest
+
+ORIGIN = "generated"
+# Requests after which it is seen whether there is anybody who answers.
+_BATCH = 64
+
+
+@dataclass(frozen=True)
+class Replies:
+    """What came of all requests.
+
+    Attributes:
+        rows: One for each window, in order.
+        asked: Number of requests that were not known from before.
+        stopped: Why not everything was asked; empty if it was.
+    """
+
+    rows: list[Asked]
+    asked: int
+    stopped: str
+
+
+def ask(
+    llm: OpenAIModel, windows: Sequence[Window], model: str, known: Mapping[str, Asked], advance: Advance
+) -> Replies:
+    """Ask for one question for each window.
+
+    Args:
+        llm: The model.
+        windows: What questions are made from.
+        model: Everything besides the messages that decides an answer.
+        known: Answers of earlier runs, by key; open ones are asked again.
+        advance: Called with the number of windows done.
+
+    Raises:
+        MogError: no request can succeed: key, model, endpoint or cache cannot be used.
+    """
+    requests = [request(window) for window in windows]
+    keys = [digest(model, chat) for chat in requests]
+    messages = dict(zip(keys, requests, strict=True))
+    settled = {key: (row.state, row.said) for key, row in known.items() if row.state != OPEN}
+    missing = [key for key in messages if key not in settled]
+    advance(sum(key in settled for key in keys))
+    stopped = ""
+    for first in range(0, len(missing), _BATCH):
+        batch = missing[first : first + _BATCH]
+        if stopped:
+            settled |= {key: (OPEN, stopped) for key in batch}
+            continue
+        try:
+            found = llm.complete_many([messages[key] for key in batch], advance)
+        except SpendCapReached as error:
+            stopped = str(error)
+            # Answers that arrived before, and those of earlier runs, are in the cache.
+            found = [_cached(llm, messages[key], stopped) for key in missing[first:]]
+            settled |= {key: _state(reply) for key, reply in zip(missing[first:], found, strict=True)}
+            break
+        settled |= {key: _state(reply) for key, reply in zip(batch, found, strict=True)}
+        lost = [reply for reply in found if isinstance(reply, Failure) and reply.unanswered]
+        if len(lost) == len(batch):
+            stopped = f"none of {len(lost)} requests got a response, so no more were sent; the first: {lost[0].reason}"
+    rows = [
+        Asked(key, window.document, window.number, *settled[key]) for key, window in zip(keys, windows, strict=True)
+    ]
+    return Replies(rows, len(missing), stopped)
+
+
+def _cached(llm: OpenAIModel, messages: Sequence[Message], stopped: str) -> Completion | Failure:
+    try:
+        return llm.complete(messages)
+    except SpendCapReached:
+        return Failure(stopped, unanswered=True)
+
+
+def _state(reply: Completion | Failure) -> tuple[str, str]:
+    if isinstance(reply, Failure):
+        return (OPEN if reply.unanswered else REFUSED), printable(reply.reason)
+    # One character more than is read: it stays too long.
+    return ANSWERED, printable(reply.text[: MAX_CHARS + 1])
+
+
+def read(window: Window, row: Asked) -> Candidate | Dropped | None:
+    """What a request gave: a candidate, or what is wrong with it; None if it is open."""
+    if row.state == OPEN:
+        return None
+    if row.state == REFUSED:
+        return filters.dropped(window, "", filters.REFUSED, row.said)
+    try:
+        found = written(row.said)
+    except Unparsable as error:
+        return filters.dropped(window, "", filters.UNPARSABLE, str(error))
+    except NothingToAsk:
+        return filters.dropped(window, "", filters.NOTHING)
+    return Candidate(window, found.question, found.answer, found.quotes, ORIGIN)

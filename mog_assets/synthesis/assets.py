@@ -1,0 +1,221 @@
+"""The asset of the synthesis stage: `generated_questions`."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from mog_assets.config import GenerationSettings, Settings
+from mog_assets.corpus.documents import bucket_of
+from mog_assets.questions.likeness import repetitions
+from mog_assets.questions.sets import Question, write_questions
+from mog_assets.recipe import Recipe, Work
+from mog_assets.retrieval.corpora import Corpora
+from mog_assets.retrieval.tokens import query_terms
+from mog_assets.synthesis import asking, checks, filters
+from mog_assets.synthesis.candidates import OPEN, Asked, Candidate, Dropped, read_asked, write_asked, write_dropped
+from mog_assets.synthesis.keywords import keyword_questions
+from mog_assets.synthesis.leads import RETRIEVERS, leads_back
+from mog_assets.synthesis.model import prompts_fingerprint
+from mog_assets.synthesis.windows import Window, drawn, windows
+from mog_assets.tools import Tools
+from resources.store import Artefact, digest
+
+KEY = "generated_questions"
+GROUP = "synthesis"
+# Files of kept questions start with `bucket`, as everywhere.
+_ASKED, _DROPPED = "asked", "dropped.parquet"
+
+
+def build_generated(work: Work) -> None:
+    """Make questions from the documents of a corpus, and keep those that pass every check."""
+    corpus, made = str(work.corpus), _generation(work.settings)
+    work.info["retry"] = None
+    parts = _windows(work, made) if made.corpora is None or corpus in made.corpora else []
+    corpora = Corpora.open(work.input, work.settings, [corpus])
+    candidates = _asked(work, parts) if made.by == "openai" else _from_keywords(corpora, parts)
+    kept, lost = _checked(work, corpora, candidates)
+    _write(work, kept, lost)
+    work.counts |= {
+        "documents": len({part.document for part in parts}),
+        "questions": len(kept),
+        "dropped": len(lost),
+        **{f"dropped: {reason}": n for reason, n in filters.counted(lost).items()},
+    }
+    work.shown["made by"] = work.settings.llm.model if made.by == "openai" else "keywords, without a model"
+    sample = [{"question": q.question, "answer": q.answer, "kind": q.kind} for q in kept[:10]]
+    work.show_table("sample", sample)
+    work.show_table(
+        "kinds", [{"kind": kind, "questions": n} for kind, n in Counter(q.kind for q in kept).most_common()]
+    )
+    work.show_table("dropped", [{"reason": r, "questions": n} for r, n in filters.counted(lost).items()])
+    shown = [
+        {"document": d.document, "question": d.question, "reason": d.reason, "detail": d.detail} for d in lost[:20]
+    ]
+    work.show_table("dropped questions", shown)
+
+
+def _generation(settings: Settings) -> GenerationSettings:
+    assert settings.generation is not None
+    return settings.generation
+
+
+def _windows(work: Work, made: GenerationSettings) -> list[Window]:
+    """The parts of documents that questions are made from, documents in the order of the store."""
+    documents, seed = work.input("documents"), work.settings.seed
+    paths = [documents.path(name) for name in documents.names("bucket")]
+    every = (identity for path in paths for identity in pq.read_table(path, columns=["id"])["id"].to_pylist())
+    chosen = drawn(every, made.documents, seed)
+    found = []
+    for path in paths:
+        table = pq.read_table(path, columns=["id", "title", "text"])
+        table = table.filter(pc.is_in(table["id"], pa.array(sorted(chosen), pa.string())))
+        for row in table.to_pylist():
+            found += windows(row["id"], row["title"], row["text"], made, seed)
+    return found
+
+
+def _asked(work: Work, parts: Sequence[Window]) -> list[Candidate | Dropped]:
+    """What the model wrote, in the order of the windows; requests that got no answer are recorded as open."""
+    llm, before = work.tools.llm, work.tools.llm.tally
+    with work.progress(len(parts), "questions asked for") as advance:
+        replies = asking.ask(llm, parts, _model(work.tools), _known(work), advance)
+    held: dict[int, list[Asked]] = {}
+    for row in replies.rows:
+        held.setdefault(bucket_of(row.document, work.settings.buckets), []).append(row)
+    for bucket, rows in sorted(held.items()):
+        path, there = work.file(f"{_ASKED}_{bucket:04d}.parquet", [repr(row) for row in rows])
+        if not there:
+            with work.writing(path) as temporary:
+                write_asked(rows, temporary)
+    spent, still = llm.tally - before, [row for row in replies.rows if row.state == OPEN]
+    work.counts |= {"calls": spent.calls, "calls from the cache": spent.cached, "USD": round(spent.usd, 6)}
+    work.counts["open"] = len(still)
+    work.recomputed |= {"questions asked for": replies.asked}
+    if still:
+        work.info["retry"] = (
+            f"{len(still)} of {len(parts)} requests, for {len({row.document for row in still})} documents, have no "
+            f"answer yet; the next `mog run` asks again and pays for nothing twice: {replies.stopped or still[0].said}"
+        )
+        work.shown["not answered yet"] = work.info["retry"].replace("<", "&lt;")
+        if work.log:
+            work.log(f"{KEY} of corpus {work.corpus}: {work.info['retry']}")
+    work.info["parameters"] = llm.parameters.sent
+    work.shown["parameters sent"] = llm.parameters.told()
+    found = [asking.read(window, row) for window, row in zip(parts, replies.rows, strict=True)]
+    return [one for one in found if one is not None]
+
+
+def _known(work: Work) -> Mapping[str, Asked]:
+    """Answers in the previous artefact; none if the run is forced, which finds them in the cache."""
+    before = work.draft.previous
+    if before is None or work.repeats is not None:
+        return {}
+    return read_asked(before.path(name) for name in before.names(_ASKED))
+
+
+def _from_keywords(corpora: Corpora, parts: Sequence[Window]) -> list[Candidate | Dropped]:
+    (counts,) = corpora.counts(1)
+    total = len(counts.lengths)
+    frequency = dict(zip(counts.terms, counts.frequencies.tolist(), strict=True))
+
+    def rarity(term: str) -> float:
+        return float(np.log((1 + total) / (1 + frequency.get(term, 0))) + 1)
+
+    return list(keyword_questions(parts, rarity, query_terms))
+
+
+def _checked(
+    work: Work, corpora: Corpora, candidates: Sequence[Candidate | Dropped]
+) -> tuple[list[Question], list[Dropped]]:
+    """Questions that pass every check, and the others with the reason."""
+    corpus, lost = str(work.corpus), []
+    passed: list[tuple[Candidate, Question]] = []
+    for candidate in candidates:
+        one = filters.checked(candidate, corpus) if isinstance(candidate, Candidate) else candidate
+        if isinstance(one, Question):
+            assert isinstance(candidate, Candidate)
+            passed.append((candidate, one))
+        else:
+            lost.append(one)
+    copies = repetitions([question.question for _, question in passed])
+    for (candidate, question), copy in zip(passed, copies, strict=True):
+        if copy:
+            lost.append(filters.dropped(candidate.window, question.question, filters.COPY))
+    passed = [one for one, copy in zip(passed, copies, strict=True) if not copy]
+    texts = [question.question for _, question in passed]
+    with work.progress(len(texts), "questions searched") as advance:
+        positions = np.array([corpora.position[corpus, c.window.document] for c, _ in passed], np.int64)
+        vectors = work.tools.encoder.encode(texts) if texts else np.zeros((0, 0), np.float32)
+        back = leads_back(corpora, query_terms(texts) if texts else [], vectors, positions)
+        advance(len(texts))
+    kept = []
+    for i, (candidate, question) in enumerate(passed):
+        missed = [name for name in RETRIEVERS if not back[name][i]]
+        if missed:
+            lost.append(filters.dropped(candidate.window, question.question, filters.NOT_FOUND[missed[0]]))
+        else:
+            kept.append(question)
+    return kept, lost
+
+
+def _write(work: Work, kept: Sequence[Question], lost: Sequence[Dropped]) -> None:
+    held: dict[int, list[Question]] = {}
+    for question in kept:
+        held.setdefault(bucket_of(question.evidence[0].doc, work.settings.buckets), []).append(question)
+    for bucket, questions in sorted(held.items()):
+        path, there = work.file(f"bucket_{bucket:04d}.parquet", [repr(question) for question in questions])
+        if not there:
+            with work.writing(path) as temporary:
+                write_questions(questions, temporary)
+    path, there = work.file(_DROPPED, [repr(row) for row in lost])
+    if not there:
+        with work.writing(path) as temporary:
+            write_dropped(lost, temporary)
+
+
+def _model(tools: Tools) -> str:
+    """Everything besides the messages that decides an answer."""
+    llm = tools.settings.llm
+    return digest(llm.model, tools.llm.endpoint, llm.temperature, llm.max_tokens, tools.settings.seed)
+
+
+def _decides(tools: Tools) -> list[Any]:
+    made = _generation(tools.settings)
+    by = [_model(tools), prompts_fingerprint()] if made.by == "openai" else []
+    # Buckets are those of the documents, an input.
+    return [made.model_dump(), tools.settings.seed, tools.settings.bm25.model_dump(), tools.encoder.identity, *by]
+
+
+def _complete(tools: Tools, stored: Artefact) -> bool:
+    """Whether no request is open; the next run asks again otherwise."""
+    return not stored.manifest.info["retry"]
+
+
+def recipes(settings: Settings) -> list[Recipe]:
+    """The recipes of this stage; none unless questions are to be made."""
+    made = settings.generation
+    if made is None:
+        return []
+    indexes = [f"{kind}/level_{level}" for kind in ("bm25", "embeddings") for level in settings.level_range]
+    by_model = made.by == "openai"
+    return [
+        Recipe(
+            key=KEY,
+            build=build_generated,
+            description="Questions made from documents, each checked against its document and the indexes.",
+            group=GROUP,
+            deps=("documents", "chunks/level_1", "tokens", *indexes),
+            settings=_decides,
+            checks=(checks.EVERY_QUESTION_WAS_ANSWERED,),
+            intact=_complete,
+            kinds=("openai",) if by_model else ("python",),
+            pool="llm" if by_model else None,
+        )
+    ]

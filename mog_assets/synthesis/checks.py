@@ -1,0 +1,18 @@
+"""Checks of the synthesis stage."""
+
+from __future__ import annotations
+
+from mog_assets.recipe import Check, Work
+
+
+def _open(work: Work) -> str | None:
+    found: str | None = work.info["retry"]
+    return found
+
+
+EVERY_QUESTION_WAS_ANSWERED = Check(
+    "every_question_was_answered",
+    "The language model answered every request for a question.",
+    _open,
+    blocking=False,
+)

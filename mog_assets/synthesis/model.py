@@ -1,0 +1,81 @@
+"""Questions written by a language model: the request for one, and what its answer says."""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass
+from functools import cache
+
+from mog_assets.prompting import fenced, fill, marks, neutral, nonce, prompt_of
+from mog_assets.replies import Unparsable, decode, printable, said, shown
+from mog_assets.synthesis.windows import BREADTHS, Window
+from resources.chat import Message
+
+_PACKAGE = "mog_assets.synthesis"
+_PROMPTS = ("data", "question")
+# Places that an answer may rest on.
+_MOST_QUOTES = 4
+
+
+@dataclass(frozen=True)
+class Written:
+    """A question as a model wrote it, on one line; nothing in it has been checked against the document."""
+
+    question: str
+    answer: str
+    quotes: tuple[str, ...]
+
+
+class NothingToAsk(Exception):
+    """The model says that a text answers nothing that anybody would ask."""
+
+
+@cache
+def prompts_fingerprint() -> str:
+    """Changes with the text or version of any prompt."""
+    return hashlib.sha256(repr([prompt_of(_PACKAGE, name) for name in _PROMPTS]).encode()).hexdigest()[:8]
+
+
+def request(window: Window) -> list[Message]:
+    """The messages that ask for a question."""
+    prompt, rule = prompt_of(_PACKAGE, "question"), prompt_of(_PACKAGE, "data")
+    titled = [("title", window.title)] if window.title.strip() else []
+    pieces = [(heading, neutral(text)) for heading, text in [*titled, ("text", window.text)]]
+    number = nonce([prompt.name, prompt.version, window.style, window.breadth, *(text for _, text in pieces)])
+    begin, end = marks(number)
+    instructions, asked = prompt.parts
+    system = f"[{prompt.name} {prompt.version}, data {rule.version}]\n{instructions}\n\n{rule.parts[0]}"
+    words = {"style": window.style, "breadth": BREADTHS[window.breadth].told, "begin": begin, "end": end}
+    return [
+        {"role": "system", "content": fill(system, words)},
+        {"role": "user", "content": fill(asked, {"text": "\n".join(fenced(number, piece) for piece in pieces)})},
+    ]
+
+
+def written(text: str) -> Written:
+    """The question in a model's output: that of its only object with the key `question`.
+
+    Raises:
+        Unparsable: there is none, or a value has another type, or is blank.
+        NothingToAsk: the question is null.
+    """
+    found = [value for value in decode(said(text)) if "question" in value]
+    if not found:
+        raise Unparsable(f"expected an object with question, answer and quote, got {shown(text)}")
+    if any(value != found[0] for value in found):
+        raise Unparsable(f"expected one question, got several: {shown(text)}")
+    held = found[0]
+    if held["question"] is None:
+        raise NothingToAsk
+    quotes = held.get("quote")
+    quotes = [quotes] if isinstance(quotes, str) else quotes
+    if not isinstance(quotes, list) or not 0 < len(quotes) <= _MOST_QUOTES:
+        raise Unparsable(f"expected quote, a text or a list of at most {_MOST_QUOTES}, got {shown(str(quotes))}")
+    question, answer = _text("question", held["question"]), _text("answer", held.get("answer"))
+    return Written(question, answer, tuple(dict.fromkeys(_text("quote", quote) for quote in quotes)))
+
+
+def _text(name: str, value: object) -> str:
+    if not isinstance(value, str) or not value.strip():
+        raise Unparsable(f"expected {name}, a text that is not blank, got {shown(str(value))}")
+    return " ".join(printable(value).split())

@@ -1,0 +1,65 @@
+"""Near copies of questions: the same words but for inflection, order and words of no content."""
+
+import random
+
+import pytest
+
+from mog_assets.questions import likeness
+from mog_assets.questions.likeness import near_copies, repetitions
+
+COPIES = [
+    ("What is the capital of France?", "what's the capital of  FRANCE"),
+    ("How deep should garlic cloves be planted?", "How deep should I plant garlic cloves?"),
+    ("How deep should garlic cloves be planted?", "How deep should cloves of garlic be planted?"),
+    ("In what year did Tesla die?", "What year did Tesla die?"),
+    ("What are the symptoms of Parkinson disease?", "What are the symptoms of Parkinson's Disease ?"),
+    ("Wie viele Eier legt die Kröte?", "Wie viele Eier legt eine Kröte"),
+    ("ｗｉｄｅ letters in 2024", "wide letters in 2024"),
+    ("?", "?"),
+]
+DIFFERENT = [
+    ("What is the capital of France?", "What is the capital of Spain?"),
+    ("Which year did the war end?", "Which year did the war begin?"),
+    ("Who wrote Hamlet?", "When was Hamlet written?"),
+    ("Who wrote Hamlet?", "Who wrote Macbeth?"),
+    ("What is GM1 gangliosidosis type 1?", "What is GM1 gangliosidosis type 2?"),
+    ("How to diagnose Lichen planus pigmentosus?", "What are the treatments for Lichen planus pigmentosus?"),
+    ("In what sector are jobs beginning to decrease?", "In what sector are jobs beginning to increase?"),
+    ("Who is the chair of the IPCC?", "Who is the vice-chair of the IPCC?"),
+    ("What grows?", ""),
+]
+OTHERS = [f"Where does river number {i} of the valley {'rise' if i % 2 else 'end'}?" for i in range(40)]
+
+
+@pytest.mark.parametrize("others", [[], OTHERS], ids=["alone", "among others"])
+@pytest.mark.parametrize(("one", "other"), COPIES)
+def test_copies_are_found_in_both_directions(one, other, others):
+    assert near_copies([one], [other, *others]) == [True]
+    assert near_copies([other], [*others, one]) == [True]
+    assert repetitions([one, *others, other]) == [False] * (len(others) + 1) + [True]
+
+
+@pytest.mark.parametrize("others", [[], OTHERS], ids=["alone", "among others"])
+@pytest.mark.parametrize(("one", "other"), DIFFERENT)
+def test_questions_with_other_words_of_content_are_no_copies(one, other, others):
+    assert near_copies([one], [other, *others]) == [False]
+    assert near_copies([other], [one, *others]) == [False]
+    assert not any(repetitions([one, *others, other]))
+
+
+def test_of_several_copies_the_first_stays():
+    texts = ["What do otters eat?", "Where do otters live?", "what does an otter eat", "What do otters eat"]
+    assert repetitions(texts) == [False, False, True, True]
+    assert near_copies([], texts) == [] and near_copies(texts, []) == [False] * 4 and repetitions([]) == []
+
+
+def test_pairs_that_are_not_looked_at_are_not_alike():
+    words = " ".join(one for pair in COPIES + DIFFERENT for one in pair).split()
+    draw = random.Random(1)
+    texts = [" ".join(draw.choices(words, k=draw.randint(1, 9))) for _ in range(300)]
+    texts += [" ".join(text.split()[1:]) for text in texts[:150]]
+    vectors = likeness._vectors(texts)
+    every = (vectors @ vectors.T).toarray() >= likeness._ALIKE
+    found = set(likeness._alike(vectors, vectors))
+    assert found == {(i, j) for i in range(len(texts)) for j in range(len(texts)) if every[i, j]}
+    assert len(texts) < len(found) < every.size / 10
