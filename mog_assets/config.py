@@ -396,6 +396,16 @@ class AutomationSettings(SettingsModel):
     timezone: Annotated[str, AfterValidator(_timezone)] = "UTC"
 
 
+class UseSettings(SettingsModel):
+    """Whether questions, and the passages that were said to answer them, are kept in the home folder: for `days` days.
+
+    Nothing is kept unless `log` is true.
+    """
+
+    log: bool = False
+    days: Count = 90
+
+
 class Settings(SettingsModel):
     """All settings, with absolute paths."""
 
@@ -424,6 +434,7 @@ class Settings(SettingsModel):
     experiments: ExperimentSettings = ExperimentSettings()
     engine: EngineSettings = EngineSettings()
     automation: AutomationSettings = AutomationSettings()
+    use: UseSettings = UseSettings()
     # None: `default_methods` of retrieval/methods.py.
     methods: list[str] | None = None
     seed: Annotated[int, Field(ge=0, le=2**32 - 1)] = 0

@@ -30,9 +30,11 @@ class Project:
     """Searches block until they may go on."""
 
     version, trouble, loaded, methods, ways, corpora = "1", "", 0.0, ["auto"], ["one-step"], []
+    unnoted = 0
 
     def __init__(self, folder=None, sources=()):
-        self.settings = SimpleNamespace(budget=4000, corpora={"c": SimpleNamespace(path=folder)})
+        corpora = {"c": SimpleNamespace(path=folder)}
+        self.settings = SimpleNamespace(budget=4000, corpora=corpora, use=SimpleNamespace(log=False))
         self.sources = dict(sources)
         self.go, self.running, self.failure = threading.Event(), threading.Semaphore(0), None
         self.asked = []

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-from mog_assets.cli import build, doctor, experiment, import_, measure, project, prune, search, serve
+from mog_assets.cli import build, doctor, experiment, import_, measure, project, prune, search, serve, use
 
 
 @click.group()
@@ -30,6 +30,7 @@ for command in (
     prune.prune,
     serve.serve,
     serve.mcp,
+    use.use,
     build.ui,
 ):
     main.add_command(command)

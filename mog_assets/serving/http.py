@@ -23,6 +23,7 @@ from mog_assets.serving.limits import Options
 from mog_assets.serving.observed import Observed
 from mog_assets.serving.problems import Problem, problem_of
 from mog_assets.serving.state import Serving
+from mog_assets.serving.used import add_used
 from resources.errors import MogError
 
 
@@ -87,6 +88,7 @@ def app(project: Any, options: Options | None = None) -> FastAPI:
     _add_errors(made)
     _add_search(made, serving)
     _add_documents(made, serving)
+    add_used(made, serving)
     _add_operation(made, serving)
     add_dify(made, serving)
     add_openai(made, serving)
@@ -98,8 +100,9 @@ def app(project: Any, options: Options | None = None) -> FastAPI:
     made.add_middleware(Guard, options=options)
     if options.origins:
         headers = ["authorization", "content-type", "mcp-protocol-version", "mcp-session-id"]
+        methods = ["GET", "POST", "DELETE"]
         made.add_middleware(
-            CORSMiddleware, allow_origins=list(options.origins), allow_methods=["GET", "POST"], allow_headers=headers
+            CORSMiddleware, allow_origins=list(options.origins), allow_methods=methods, allow_headers=headers
         )
     made.add_middleware(
         Observed, metrics=serving.metrics, draining=serving.stopping.is_set, questions=options.log_questions
@@ -198,7 +201,8 @@ def _add_documents(made: FastAPI, serving: Serving) -> None:
             own = {name: getattr(project, name) for name in ("methods", "ways", "version", "loaded", "trouble")}
             most = {"question": options.question_chars, "budget": options.budget, "k": options.k}
             told = [corpus.to_json() for corpus in project.corpora]
-            return {"corpora": told, **own, "budget": project.settings.budget, "limits": most}
+            kept = {"budget": project.settings.budget, "use": project.settings.use.log}
+            return {"corpora": told, **own, **kept, "limits": most}
 
         return JSONResponse(await serving.search.run(work))
 

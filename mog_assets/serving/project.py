@@ -22,7 +22,8 @@ from mog_assets.retrieval.methods import AUTO, RANKINGS, Method, check_trained, 
 from mog_assets.retrieval.where import Where
 from mog_assets.serving import reading
 from mog_assets.serving.generations import ELSEWHERE, Generation, Generations
-from mog_assets.serving.results import Answer, CorpusInfo, Document, Passage, Retrieved
+from mog_assets.serving.noting import Noting, quote_of
+from mog_assets.serving.results import Answer, CorpusInfo, Document, Passage, Retrieved, Span
 from mog_assets.tools import Tools
 from resources.errors import ConfigError, MissingArtefact, MogError, NotFound
 
@@ -75,6 +76,7 @@ class Project:
         self.names = names
         self._tools = Tools(settings)
         self._generations = Generations(self._tools, names, refresh, keep)
+        self._noting = Noting(settings.use, settings.home, keep)
 
     def __enter__(self) -> Self:
         return self
@@ -85,6 +87,7 @@ class Project:
     def close(self) -> None:
         """Stop looking for new artefacts, and remove what was kept of old ones."""
         self._generations.close()
+        self._noting.close()
 
     @property
     def version(self) -> str:
@@ -95,6 +98,11 @@ class Project:
     def trouble(self) -> str:
         """Why new artefacts cannot be taken over; empty if nothing is wrong."""
         return self._generations.trouble
+
+    @property
+    def unnoted(self) -> int:
+        """Number of questions that could not be kept in the log of use, if there is one."""
+        return self._noting.failures
 
     @property
     def loaded(self) -> float:
@@ -198,7 +206,7 @@ class Project:
             weights = reading.weights(retrieval, asked)
             topics = reading.topics(retrieval, asked, k or self.settings.k)
             why = retrieval.reasons(asked, found) if explain else None
-            return [
+            told = [
                 Retrieved(
                     question,
                     passages,
@@ -213,6 +221,8 @@ class Project:
                     zip(questions, reading.passages(retrieval, found, len(questions), why), strict=True)
                 )
             ]
+        self._noting.asked(questions, asked.name, now.version)
+        return told
 
     def ask(
         self,
@@ -261,6 +271,7 @@ class Project:
                     (weights,) = reading.weights(retrieval.again([question]), how.retrieval)
             given = [roles.Passage(**{**p, "spans": tuple(tuple(span) for span in p["spans"])}) for p in row.passages]
             passages = reading.with_documents(retrieval, given)
+        self._noting.asked([question], how.name, now.version)
         parameters = self._tools.llm.parameters.told() if self.settings.answering.reader == "openai" else None
         return Answer(
             question,
@@ -293,11 +304,7 @@ class Project:
         """
         _check_corpora([corpus], self.names, NotFound)
         with self._generations.using() as now:
-            opened = now.retrieval.corpora
-            position = opened.position.get((corpus, id))
-            if position is None:
-                raise NotFound(f"id: expected the id of a document of corpus {corpus}, got {id[:200]!r}")
-            row = reading.rows(opened, [position])[position]
+            row = self._row(now, corpus, id)
             source = reading.source_of(id, row["metadata"])
             return Document(
                 corpus,
@@ -309,6 +316,57 @@ class Project:
                 reading.own_metadata(row["metadata"]),
                 now.version,
             )
+
+    def _row(self, now: Generation, corpus: str, id: str) -> dict[str, Any]:
+        opened = now.retrieval.corpora
+        position = opened.position.get((corpus, id))
+        if position is None:
+            raise NotFound(f"id: expected the id of a document of corpus {corpus}, got {id[:200]!r}")
+        return reading.rows(opened, [position])[position]
+
+    def used(
+        self, question: str, passage: Passage | Sequence[Span], *, method: str = "", text: str | None = None
+    ) -> str:
+        """Note in the log of use that a passage answered a question: see docs/use.md.
+
+        Args:
+            question: The question, as it was asked.
+            passage: A passage that was found, or where it stands. What is kept is the text that stands there now.
+            method: The method that found the passage; empty if it is not known.
+            text: The text of the passage as it was read, if known: it is compared, and not kept. That of a
+                `Passage` is its own.
+
+        Returns:
+            What names the entry, for `withdraw`.
+
+        Raises:
+            ConfigError: `use.log` is false, an argument is wrong, or the documents have changed since.
+            NotFound: there is no such corpus or document.
+            MogError: the log cannot be written.
+        """
+        self._noting.check()
+        _check([question])
+        spans, seen = (passage.spans, passage.text) if isinstance(passage, Passage) else (passage, text)
+        if not spans:
+            raise ConfigError("passage: expected at least one place, got none")
+        if method:
+            method = self._method(method).name
+        with self._generations.using() as now:
+            _check_corpora([span.corpus for span in spans], self.names, NotFound)
+            documents = dict.fromkeys((span.corpus, span.doc) for span in spans)
+            texts = {document: self._row(now, *document)["text"] for document in documents}
+            quotes = [quote_of(texts[span.corpus, span.doc], span, seen) for span in spans]
+        return self._noting.used(question, quotes, method, now.version)
+
+    def withdraw(self, id: str) -> None:
+        """Delete what `used` noted.
+
+        Raises:
+            NotFound: there is no such entry, or it has been deleted.
+            MogError: the log cannot be written.
+        """
+        if not self._noting.withdraw(id):
+            raise NotFound(f"id: expected what `used` gave, got {id[:200]!r}: it may have been deleted")
 
     def sentences(self, question: str, passage: Passage, most: int | None = None) -> list[tuple[int, int, float]]:
         """How similar each sentence of a passage is to a question.

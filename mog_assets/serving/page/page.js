@@ -20,13 +20,13 @@ export class Problem extends Error {
   }
 }
 
-export async function call(path, { body, signal, accept = "application/json" } = {}) {
+export async function call(path, { body, signal, accept = "application/json", method = body ? "POST" : "GET" } = {}) {
   const headers = { accept }, key = sessionStorage.getItem(KEY);
   if (key) headers.authorization = `Bearer ${key}`;
   if (body) headers["content-type"] = "application/json";
   let answer;
   try {
-    answer = await fetch(path, { method: body ? "POST" : "GET", headers, body: body && JSON.stringify(body), signal });
+    answer = await fetch(path, { method, headers, body: body && JSON.stringify(body), signal });
   } catch (error) {
     if (error.name === "AbortError") throw error;
     throw new Problem(0, "The server does not answer", "Check that `mog serve` is running, then try again.");
@@ -317,6 +317,7 @@ async function passagesFor(body, signal) {
   const best = Math.max(...told.passages.map(passage => passage.score));
   const similar = Math.max(LEAST, Math.max(...told.passages.flatMap(p => (p.sentences ?? []).map(s => s.similarity))) - NEAR);
   byId("passages").replaceChildren(...(told.passages.length ? told.passages.map((p, i) => item(p, i + 1, best, similar)) : [nothing]));
+  if (known.use) told.passages.forEach((p, i) => byId(`passage-${i + 1}`).append(answeredBy(p, body.question, told.method)));
   for (const text of document.querySelectorAll(".text.long")) unfoldable(text);
   linkAnswer();
 }
@@ -357,6 +358,39 @@ function item(passage, rank, best, similar) {
     row.append(make("details", {}, make("summary", {}, "Metadata"), metadata(passage.metadata)));
   row.setAttribute("aria-label", `Passage ${rank}: ${title || doc}`);
   return row;
+}
+
+// Notes that a passage answered the question; pressed again, takes it back.
+function answeredBy(passage, question, method) {
+  const button = make("button", { type: "button", class: "plain used", "aria-pressed": "false" }, "This answered it");
+  const said = make("span", { class: "note" });
+  let noted = null, busy = false;
+  button.addEventListener("click", async () => {
+    if (busy) return;
+    busy = true;
+    const [first, ...more] = passage.spans;
+    try {
+      if (noted === null) {
+        const body = { question, passage: first, more, text: passage.text, method };
+        noted = (await (await withKey(() => call("v1/used", { body }))).json()).id;
+      } else {
+        await withKey(() => call(`v1/used/${noted}`, { method: "DELETE" })).catch(error => {
+          // It may have been deleted meanwhile.
+          if (error.status !== 404) throw error;
+        });
+        noted = null;
+      }
+      complain(null);
+      button.setAttribute("aria-pressed", String(noted !== null));
+      said.textContent = noted === null ? "" : "Noted. Press again to take it back.";
+      say(noted === null ? "Taken back." : "Noted: this passage answered the question.");
+    } catch (error) {
+      complain(error);
+    } finally {
+      busy = false;
+    }
+  });
+  return make("p", { class: "answered" }, button, " ", said);
 }
 
 // White space at the end of a sentence is not marked.

@@ -1,0 +1,62 @@
+"""The routes of the log of use: `POST /v1/used`, and `DELETE` to take it back."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from fastapi import FastAPI, Path, Request
+from fastapi.responses import JSONResponse
+from pydantic import BaseModel, ConfigDict, Field
+
+from mog_assets.serving.problems import Problem
+from mog_assets.serving.results import Span
+from mog_assets.serving.state import Serving
+
+# Places of a passage, and characters of a name.
+_PLACES, _NAME_CHARS = 200, 2000
+
+
+class _Strict(BaseModel):
+    model_config = ConfigDict(extra="forbid", strict=True)
+
+
+class Place(_Strict):
+    """Where a passage stands."""
+
+    corpus: str = Field(max_length=_NAME_CHARS, description="The corpus.")
+    doc: str = Field(max_length=_NAME_CHARS, description="The id of the document.")
+    start: int = Field(ge=0, description="First character.")
+    end: int = Field(ge=1, description="One after the last character.")
+
+
+class UsedBody(_Strict):
+    """The body of `POST /v1/used`."""
+
+    question: str = Field(description="The question, as it was asked.")
+    passage: Place = Field(description="Where the passage stands that answered it.")
+    more: list[Place] = Field([], max_length=_PLACES, description="Where the rest of it stands: its further `spans`.")
+    text: str | None = Field(
+        None, description="The text of the passage as it was read: refused if the documents no longer say it. Not kept."
+    )
+    method: str = Field("", max_length=_NAME_CHARS, description="The method that found the passage.")
+
+
+def add_used(made: FastAPI, serving: Serving) -> None:
+    """Add the routes."""
+    project, options = serving.project, serving.options
+
+    @made.post("/v1/used", tags=["use"], summary="Note that a passage answered a question, if use.log is set")
+    async def used(request: Request, body: UsedBody) -> JSONResponse:
+        request.state.question = options.check_question("question", body.question)
+        places = [body.passage, *body.more]
+        size = sum(max(0, place.end - place.start) for place in places)
+        if size > options.budget:
+            raise Problem(422, f"passage: expected at most {options.budget:,} characters, got {size:,}", "too much")
+        spans = [Span(place.corpus, place.doc, place.start, place.end) for place in places]
+        identity = await serving.search.run(project.used, body.question, spans, method=body.method, text=body.text)
+        return JSONResponse({"id": identity}, 201)
+
+    @made.delete("/v1/used/{id}", tags=["use"], summary="Take back what `POST /v1/used` noted")
+    async def withdraw(id: Annotated[str, Path(max_length=_NAME_CHARS)]) -> JSONResponse:
+        await serving.search.run(project.withdraw, id)
+        return JSONResponse({"deleted": id})
