@@ -127,7 +127,7 @@ def check_encoding(name: str) -> str:
         ValueError: there is none of this name.
     """
     try:
-        b"".decode(name)
+        b"aaaa".decode(name, "replace")
     except (LookupError, ValueError):
         raise ValueError(f"expected an encoding such as utf-8, latin-1 or cp1252, got {name[:40]!r}") from None
     return name
