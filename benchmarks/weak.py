@@ -63,8 +63,10 @@ def reduced(questions: Sequence[Question], level: Level, corpora: Corpora) -> li
 def as_known(examples: Examples, questions: Sequence[Question], corpora: Corpora, names: Sequence[str]) -> Examples:
     """The same candidates with the evidence that reduced questions have."""
     known = weak.taught(questions, examples.found, fused(examples.found, names), corpora)
-    taught = Gold.located(examples.found, known, corpora.layout)
-    return replace(examples, taught=taught, levels=np.array([LEVELS.index(q.level) for q in questions]))
+    gold, taught = (
+        Gold.located(examples.found, spans, corpora.layout) for spans in (weak.measured(questions, corpora), known)
+    )
+    return replace(examples, gold=gold, taught=taught, levels=np.array([LEVELS.index(q.level) for q in questions]))
 
 
 def measured(train: Examples, truth: Examples, size: int | None) -> np.ndarray:

@@ -206,8 +206,8 @@ class QuestionSetSettings(SettingsModel):
     `columns` names the columns of a table that are called otherwise than our fields.
 
     `train` and `test` name the splits for training and testing. No split may be in both: training questions are never
-    scored. If neither is given, the splits are `train` and `test`; questions without a split are divided between them
-    by document. With `kinds`, questions of other kinds are left out.
+    scored. If neither is given, the splits are `train` and `test`, or for `use` only `train`; questions without a split
+    are divided between `train` and `test` by document, or are all in the one of them that is named. With `kinds`, questions of other kinds are left out.
     """
 
     source: Literal["file", "generated", "use"] = "file"
@@ -222,7 +222,8 @@ class QuestionSetSettings(SettingsModel):
     @classmethod
     def _divided(cls, value: Any) -> Any:
         if isinstance(value, dict) and not {"train", "test"} & set(value):
-            return {"train": ["train"], "test": ["test"], **value}
+            # What people used is what a ranking showed them: it would measure that ranking as better than it is.
+            return {"train": ["train"], **({} if value.get("source") == "use" else {"test": ["test"]}), **value}
         return value
 
     @model_validator(mode="after")
@@ -465,6 +466,19 @@ class Settings(SettingsModel):
                 "generation: expected none with chunker.name 'learned', because chunks would be made from questions "
                 "that are made with the chunks; choose another chunker, or leave generation out"
             )
+        return self
+
+    @model_validator(mode="after")
+    def _generated(self) -> Settings:
+        for name, question_set in self.question_sets.items():
+            if question_set.source == "generated" and self.generation is None:
+                raise ValueError(
+                    f"question_sets.{name}.source: expected `generation` in this file, which says how questions are "
+                    "made, got none: add it, with `by: openai` or `by: keywords`"
+                )
+            if question_set.source == "generated" and self.generation and self.generation.by == "keywords":
+                # Rankings that were trained on keyword questions became worse on five of six collections.
+                self.question_sets[name] = question_set.model_copy(update={"train": []})
         return self
 
     @model_validator(mode="after")

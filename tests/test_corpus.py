@@ -25,13 +25,8 @@ from mog_assets.corpus.documents import (
     write_quarantine,
 )
 from mog_assets.corpus.folders import source_state
-from mog_assets.questions.sets import (
-    Evidence,
-    KnownDocument,
-    load_questions,
-    read_questions,
-    write_questions,
-)
+from mog_assets.questions.reading import KnownDocument, read_questions
+from mog_assets.questions.sets import Evidence, load_questions, write_questions
 from mog_assets.recipe import materialise
 from mog_assets.tools import Tools
 from resources import points

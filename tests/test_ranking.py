@@ -18,6 +18,7 @@ from mog_assets.ranking.gold import Gold, fixed_order, ordered
 from mog_assets.ranking.passages import fitting, joined
 from mog_assets.ranking.retrieve import needs
 from mog_assets.ranking.training import drawn
+from mog_assets.retrieval.controls import pieces as disjoint
 from mog_assets.retrieval.methods import Passages, parse
 
 
@@ -66,7 +67,7 @@ def test_recall_of_an_order_is_that_of_the_measures(sizes, data):
     scores = np.array(data.draw(st.lists(st.integers(0, 5), min_size=len(pieces), max_size=len(pieces))), float)
     found = candidates_of(layout, pieces, scores)
     order = ordered(found, scores)
-    spans = [(int(doc.removeprefix("d")), start, end) for _, doc, start, end in pieces(question)]
+    spans = [(int(doc.removeprefix("d")), start, end) for _, doc, start, end in disjoint(question)]
     own = Gold.located(found, [spans], layout).recall(order)
 
     spans, document = layout.spans[pieces[order]], layout.document_of[pieces[order]]

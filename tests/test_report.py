@@ -14,7 +14,7 @@ import pytest
 from browser import watch_errors
 
 from mog_assets.evaluation import browse, history
-from mog_assets.evaluation.measures import evaluate, headline_measures
+from mog_assets.evaluation.measures import Board, evaluate, headline_measures
 from mog_assets.evaluation.report import Report, environment, render
 from mog_assets.evaluation.scores import COLUMNS, score
 from mog_assets.questions.sets import Evidence, Question
@@ -87,7 +87,7 @@ def dated(scores):
     """The history of two evaluations: a drop of one method and a rise of another."""
     nights = []
     for night in (1, 2):
-        methods = scores[["question_set", "split", "method"]].drop_duplicates()
+        methods = scores[["question_set", "split", "evidence", "method"]].drop_duplicates()
         moved = night == 2
         methods = methods.assign(
             p=np.where(methods["method"].isin(["mog-paper", "fixed-1"]) & moved, 0.01, 1.0),
@@ -100,7 +100,7 @@ def dated(scores):
 @pytest.fixture(scope="module")
 def report(measured):
     per_question, scores = measured
-    board, methods = ("set", "test"), ["mog-paper", ATTACK, "fixed-1"]
+    board, methods = Board("set", "test"), ["mog-paper", ATTACK, "fixed-1"]
     return Report(
         scores,
         headline=headline_measures(2),

@@ -229,8 +229,8 @@ def test_the_best_level_of_a_measure_where_less_is_better_has_the_least_mean(mon
     found = score(measured(["fixed-1", "fixed-2", "mog-paper"]), 2, 0, KINDS)
     mog = found[found["method"] == "mog-paper"].set_index("measure")
     assert mog.loc["MRR", "baseline"] == "fixed-1" and mog.loc["ER", "baseline"] == "fixed-2"
-    assert [row["method"] for row in leaderboard(found, "s", ["MRR"], "MRR")] == ["fixed-1", "fixed-2", "mog-paper"]
-    assert [row["method"] for row in leaderboard(found, "s", ["ER"], "ER")] == ["mog-paper", "fixed-2", "fixed-1"]
+    assert [row["method"] for row in leaderboard(found, ["MRR"], "MRR")] == ["fixed-1", "fixed-2", "mog-paper"]
+    assert [row["method"] for row in leaderboard(found, ["ER"], "ER")] == ["mog-paper", "fixed-2", "fixed-1"]
 
 
 def test_cells_may_have_baselines_of_their_own_for_each_measure():

@@ -8,7 +8,7 @@ from datetime import datetime
 import numpy as np
 import pandas as pd
 
-from mog_assets.evaluation.measures import LEADS, Board, boards
+from mog_assets.evaluation.measures import LEADS, Board, boards, named
 from mog_assets.evaluation.scores import on_documents
 from mog_assets.significance import by_document, holm, permutation_p
 
@@ -47,8 +47,7 @@ def renamed(table: pd.DataFrame) -> pd.DataFrame:
     Args:
         table: Column `method`, and `time` if it has more than one evaluation.
     """
-    if "evidence" not in table:
-        table = table.rename(columns={"ER": LEADING}).assign(evidence="spans")
+    table = named(table).rename(columns={"ER": LEADING})
     names = table["method"].astype(str)
     earlier = names.str.fullmatch(_EARLIER)
     of = table["time"] if "time" in table else pd.Series(0, index=table.index)
@@ -59,6 +58,7 @@ def renamed(table: pd.DataFrame) -> pd.DataFrame:
 
 def leading(per_question: pd.DataFrame) -> pd.DataFrame:
     """The leading measure of every question from `measures.evaluate`, with which later evaluations are compared."""
+    per_question = named(per_question)
     by_document = per_question["evidence"] != "spans"
     found = per_question.assign(**{LEADING: per_question["ER"].mask(by_document, per_question["nDCG@10"])})
     return found[[*_KEYS, "document", LEADING]].reset_index(drop=True)

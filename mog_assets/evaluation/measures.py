@@ -47,10 +47,14 @@ KNOWN_BY = {"spans": "", "documents": ", by relevant documents"}
 KEYS = (*Board._fields, "method", "question", "document")
 
 
+def named(table: pd.DataFrame) -> pd.DataFrame:
+    """A table with the columns of `Board`; one of an earlier version has spans only."""
+    return table if "evidence" in table else table.assign(evidence="spans")
+
+
 def boards(table: pd.DataFrame) -> Iterator[tuple[Board, pd.DataFrame]]:
-    """The rows of each board, in order; a table of an earlier version has spans only."""
-    table = table if "evidence" in table else table.assign(evidence="spans")
-    for key, part in table.groupby(list(Board._fields), sort=False, observed=True):
+    """The rows of each board, in order."""
+    for key, part in named(table).groupby(list(Board._fields), sort=False, observed=True):
         yield Board(*map(str, key)), part
 
 

@@ -19,6 +19,7 @@ from mog_assets.evaluation.measures import (
     document_measures,
     leading_measure,
     measure_names,
+    named,
 )
 from mog_assets.retrieval.methods import CONTROLS
 from mog_assets.significance import compare_cells
@@ -97,7 +98,7 @@ def side_by_side(
         By question set and split: a row per method and measure with the columns of `compare` (cell is the method),
         where value is our mean and `other` theirs; differences are theirs minus ours, Holm-corrected over methods.
     """
-    ours, theirs = (t if "evidence" in t else t.assign(evidence="spans") for t in (ours, theirs))
+    ours, theirs = named(ours), named(theirs)
     keys = [*Board._fields, "method", "question"]
     both = ours[[*keys, "document", *measures]].merge(theirs[[*keys, *measures]], on=keys, suffixes=("", " theirs"))
     both = both[~both["method"].isin(CONTROLS)]

@@ -16,8 +16,8 @@ from mog_assets.questions import checks
 from mog_assets.questions.likeness import near_copies
 from mog_assets.questions.reading import KnownDocument, QuestionReading, located, read_questions
 from mog_assets.questions.sets import LEVELS, Question, load_questions, split_counts, write_questions
-from mog_assets.questions.splits import TEST, check_splits, divided, sharing_evidence
-from mog_assets.questions.use import log_file, state, use_records
+from mog_assets.questions.splits import TEST, TRAIN, check_splits, divided, sharing_evidence
+from mog_assets.questions.use import log_path, state, use_records
 from mog_assets.recipe import Recipe, Work
 from resources.errors import MogError
 
@@ -131,12 +131,15 @@ def _read_question_set(work: Work, name: str) -> QuestionReading:
         known = {corpus: _known_documents(work, corpus) for corpus in question_set.corpora}
         texts = partial(_texts, work, question_set.corpora)
         if question_set.source == "use":
-            reading = located(use_records(log_file(work.settings.home)), known, texts)
+            # What was asked without a passage that answered it neither trains nor measures.
+            reading = located(
+                use_records(log_path(work.settings.home), asked=False), known, texts, _parts(question_set)
+            )
             reading.questions = [replace(question, origin="use") for question in reading.questions]
         else:
             assert question_set.path is not None
             try:
-                reading = read_questions(question_set.path, known, texts, question_set.columns)
+                reading = read_questions(question_set.path, known, texts, question_set.columns, _parts(question_set))
             except MogError as error:
                 raise MogError(f"question_sets.{name}.path: {error}") from error
             for use in ("train", "test"):
@@ -153,15 +156,20 @@ def _read_question_set(work: Work, name: str) -> QuestionReading:
     return reading
 
 
+def _parts(question_set: QuestionSetSettings) -> list[str]:
+    """The splits that questions without one are divided between."""
+    return [s for s, named in ((TRAIN, question_set.train), (TEST, question_set.test)) if s in named] or [TRAIN, TEST]
+
+
 def _generated(work: Work, question_set: QuestionSetSettings) -> QuestionReading:
     """Questions made from the documents of some corpora; those made without a model only show that all works."""
     questions: list[Question] = []
     for corpus in question_set.corpora:
         stored = work.input("generated_questions", corpus)
-        for name in stored.names("questions"):
+        for name in stored.names("bucket"):
             questions += load_questions(stored.path(name))
     of_keywords = [replace(question, split=TEST) for question in questions if question.origin == "keywords"]
-    reading = QuestionReading(divided([q for q in questions if q.origin != "keywords"]))
+    reading = QuestionReading(divided([q for q in questions if q.origin != "keywords"], _parts(question_set)))
     reading.divided = len(reading.questions)
     reading.questions += of_keywords
     reading.splits = Counter(question.split for question in reading.questions)
@@ -213,7 +221,7 @@ def _texts(work: Work, corpora: Sequence[str]) -> dict[tuple[str, str], str]:
 def _question_sources(settings: Settings, _: str | None) -> object:
     def of(question_set: QuestionSetSettings) -> object:
         if question_set.source == "use":
-            return state(log_file(settings.home))
+            return state(log_path(settings.home), asked=False)
         path = question_set.path
         return [path.stat().st_size, path.stat().st_mtime_ns] if path is not None and path.exists() else None
 

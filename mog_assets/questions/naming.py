@@ -39,7 +39,8 @@ class Names:
         if len(found) == 1:
             return Named(*found[0])
         if not found:
-            return Named(corpus, None, f"{name!r} is not among the usable documents of {', '.join(corpora)}")
+            there = f"{corpus}/{name}" if corpus is not None else f"{name!r} (in {', '.join(corpora)})"
+            return Named(corpus, None, f"{there} is not among the usable documents")
         told = ", ".join(f"{owner}/{doc}" for owner, doc in found[:3])
         return Named(corpus, None, f"{name!r} may be any of {told}: write corpus/id")
 

@@ -15,7 +15,7 @@ from mog_assets.questions.formats import read_records
 from mog_assets.questions.locate import Located, Quote, locate
 from mog_assets.questions.naming import Named, Names
 from mog_assets.questions.sets import Evidence, Question, Relevant
-from mog_assets.questions.splits import divided
+from mog_assets.questions.splits import TEST, TRAIN, divided
 from resources.errors import MogError
 
 # Names of splits appear in table columns and messages.
@@ -78,7 +78,11 @@ class _Draft:
 
 
 def read_questions(
-    path: Path, documents: Documents, texts: Texts | None = None, columns: Mapping[str, str] | None = None
+    path: Path,
+    documents: Documents,
+    texts: Texts | None = None,
+    columns: Mapping[str, str] | None = None,
+    parts: Sequence[str] = (TRAIN, TEST),
 ) -> QuestionReading:
     """Read a question set and locate its evidence.
 
@@ -87,6 +91,7 @@ def read_questions(
         documents: The documents of every corpus that the set names.
         texts: Their texts, for quotes.
         columns: Names of columns, see `formats.read_records`.
+        parts: See `splits.divided`.
 
     Returns:
         See `located`.
@@ -94,7 +99,7 @@ def read_questions(
     Raises:
         MogError: the file is missing, or has no usable question.
     """
-    reading = located(read_records(path, columns or {}), documents, texts)
+    reading = located(read_records(path, columns), documents, texts, parts)
     if not reading.questions:
         first = "".join(f"; the first: {p['place']}: {p['reason']}" for p in reading.problems[:1])
         raise MogError(
@@ -105,7 +110,10 @@ def read_questions(
 
 
 def located(
-    records: Iterable[tuple[str, dict[str, Any] | str]], documents: Documents, texts: Texts | None = None
+    records: Iterable[tuple[str, dict[str, Any] | str]],
+    documents: Documents,
+    texts: Texts | None = None,
+    parts: Sequence[str] = (TRAIN, TEST),
 ) -> QuestionReading:
     """Questions with evidence inside known documents of the named corpora; offsets refer to the normalised texts.
 
@@ -116,6 +124,7 @@ def located(
         records: Where each record stands, and the record, or what is wrong with it.
         documents: The documents of every corpus that the set names.
         texts: Their texts, for quotes.
+        parts: See `splits.divided`.
     """
     reading, names = QuestionReading(), Names(documents)
     drafts: list[_Draft] = []
@@ -151,7 +160,7 @@ def located(
         reading.questions.append(question)
         reading.told.append(told)
     reading.divided = sum(not question.split for question in reading.questions)
-    reading.questions = divided(reading.questions)
+    reading.questions = divided(reading.questions, parts)
     reading.splits += Counter(question.split for question in reading.questions)
     # Questions that were skipped before they could be divided.
     del reading.splits[""]
@@ -202,7 +211,7 @@ def _evidence(draft: _Draft, record: dict[str, Any], names: Names, documents: Do
     """Add the places and quotes of a record to its draft; returns what is wrong with one."""
     for span in _entries(record):
         if not isinstance(span, dict) or not ({"quote", "start", "end"} & set(span)):
-            return f"evidence: expected objects with a quote, or with corpus, doc, start and end, got {str(span)[:80]}"
+            return f"evidence: expected objects with corpus, doc, start and end, or with a quote, got {str(span)[:80]}"
         corpus, doc = span.get("corpus"), span.get("doc")
         for key, value in (("corpus", corpus), ("doc", doc)):
             if value is not None and not isinstance(value, str):

@@ -17,13 +17,19 @@ TRAIN, TEST = "train", "test"
 SHARE = 0.5
 
 
-def divided(questions: Sequence[Question]) -> list[Question]:
+def divided(questions: Sequence[Question], parts: Sequence[str] = (TRAIN, TEST)) -> list[Question]:
     """Questions without a split are divided by document, half to train on and half to measure with.
 
     The part of a document depends only on its name, so that no question moves when others are added; only where all
     would be in one part, as with very few documents, they are divided in order of their hashes. Questions about a
     single document are divided one by one.
+
+    Args:
+        questions: The questions.
+        parts: `TRAIN`, `TEST` or both: with one of them, all questions without a split are in it.
     """
+    if len(parts) == 1:
+        return [question if question.split else replace(question, split=parts[0]) for question in questions]
     without = [question for question in questions if not question.split]
     groups = {question.id: question.document for question in without}
     if len(set(groups.values())) == 1:

@@ -153,7 +153,9 @@ def build_router(work: Work) -> None:
             own = examples.of(rows)
             # The documents that decide when to stop are the same with and without a fold.
             stop = held_out[rows]
-            arrays, curve = mog.train(own.found, own.taught.covered, own.vectors, stop, work.settings.seed, advance)
+            arrays, curve = mog.train(
+                own.found, own.taught.covered, own.vectors, stop, work.settings.seed, advance, own.known
+            )
             curves.append(curve)
             return models.Router(arrays)
 

@@ -76,7 +76,9 @@ class Mix:
         places = Places.of(named, examples.vectors, examples.documents)
         table = _table(Asked.of(examples), components, places, themselves=True)
         names = features.names(examples.experts, [examples.experts[i] for i in examples.finest])
-        booster = mix.train(table, examples.taught.grades, np.diff(examples.found.offsets), names, seed)
+        known = examples.known
+        sizes = np.bincount(examples.found.question[known], minlength=len(examples.words))
+        booster = mix.train(table[known], examples.taught.grades[known], sizes, names, seed)
         return cls(booster, components, places)
 
     def scores(self, asked: Asked) -> np.ndarray:

@@ -52,6 +52,7 @@ def train(
     held_out: np.ndarray,
     seed: int,
     advance: Callable[[int], object] = lambda done: None,
+    usable: np.ndarray | None = None,
 ) -> tuple[dict[str, np.ndarray], list[dict[str, float]]]:
     """Train the router.
 
@@ -62,6 +63,7 @@ def train(
         held_out: Questions that decide when to stop, bool of shape (questions,).
         seed: Of initial weights, order and dropout.
         advance: Called with 1 after each epoch.
+        usable: Candidates that say something, bool of shape (n,), all with evidence among them; None for all.
 
     Raises:
         MogError: no candidate has any evidence.
@@ -94,12 +96,14 @@ def train(
 
     given, target = torch.from_numpy(found.relative), torch.from_numpy(covered.astype(np.float32))
     bounds = torch.from_numpy(found.offsets)
+    says = torch.from_numpy(np.ones(len(covered), bool) if usable is None else usable)
 
     def loss_of(questions: Any, training: bool) -> Any:
         first, last = bounds[questions, None], bounds[questions + 1, None]
         rows = first + torch.arange(int((last - first).max()))
         there = rows < last
         rows = torch.where(there, rows, first)
+        there = there & says[rows]
         (into, into_bias), (out, out_bias) = layers
         hidden = torch.relu(inputs[questions] @ into.T + into_bias)
         if training:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from mog_assets.questions.sets import MEASURED, Question
+from mog_assets.questions.sets import LEVELS, MEASURED, Question
 from mog_assets.ranking.candidates import Candidates
 from mog_assets.ranking.gold import Gold, fixed_order
 
@@ -48,6 +48,16 @@ class Examples:
         """
         best = self.levels.min(initial=len(MEASURED))
         return (self.levels == best) & (best < len(MEASURED))
+
+    @property
+    def known(self) -> np.ndarray:
+        """Candidates that a ranking is trained on, bool of shape (n,): all but those that may be relevant or not.
+
+        Of a relevant document, nobody said which passages are: only the best guess trains, and the others are neither
+        right nor wrong.
+        """
+        by_document = self.levels[self.found.question] == LEVELS.index("documents")
+        return ~(by_document & (self.gold.covered > 0) & (self.taught.covered == 0))
 
     @property
     def found(self) -> Candidates:
