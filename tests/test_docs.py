@@ -71,6 +71,9 @@ def keys(model, prefix=""):
     """Every key of the settings as a dotted path; those of a corpus or question set under `C` and `Q`."""
     for name, field in model.model_fields.items():
         path, kind = f"{prefix}{name}", field.annotation
+        if path == "generation":
+            yield path
+            kind = config.GenerationSettings
         if path in ("corpora", "question_sets"):
             inner = config.CorpusSettings if path == "corpora" else config.QuestionSetSettings
             yield from keys(inner, f"{path}.{path[0].upper()}.")
@@ -101,7 +104,12 @@ def test_the_page_of_settings_has_every_key_and_no_other():
 def test_the_page_of_assets_names_every_asset_and_no_other():
     text = (ROOT / "docs" / "assets.md").read_text(encoding="utf-8")
     settings = config.load(ROOT / "mog.yaml")
-    variants = [{"chunker": {"name": "learned"}}, {"graph": {"across": "question_set"}}, {}]
+    variants = [
+        {"chunker": {"name": "learned"}},
+        {"graph": {"across": "question_set"}},
+        {"generation": {"by": "keywords"}},
+        {},
+    ]
     there = set()
     for change in variants:
         raw = {**settings.model_dump(mode="json"), **change}

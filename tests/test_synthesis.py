@@ -14,10 +14,11 @@ import numpy as np
 import pytest
 import yaml
 from chat_server import ChatServer, refusal, status
+from click.testing import CliRunner
 from conftest import copy_folder
 
 from mog_assets import config, plan
-from mog_assets.cli import doctor
+from mog_assets.cli import doctor, main
 from mog_assets.config import GenerationSettings
 from mog_assets.questions.sets import load_questions
 from mog_assets.recipe import is_fresh, materialise
@@ -232,7 +233,7 @@ def test_only_changed_documents_are_asked_for_and_the_result_equals_one_made_ane
     outcome = project.build()
     assert {animal_in(call.body["messages"]) for call in server.calls[before:]} == {"owl", "badger"}
     assert len(server.calls) == before + 2
-    assert outcome.artefact.manifest.info["recomputed"] == {"questions asked for": 2}
+    assert outcome.artefact.manifest.info["recomputed"] == {"requests answered": 2}
     # Its quote is of the text before.
     assert project.dropped["owl"] == filters.NO_QUOTE and "fox" not in project.questions
     anew = Project(tmp_path / "anew", project.encoder)
@@ -252,13 +253,27 @@ def test_what_an_endpoint_that_is_down_missed_is_asked_when_it_is_up(project, se
     assert len(project.questions) == len(FOODS) - len(FAULTS) - 1 - 3
     assert outcome.artefact.manifest.counts["open"] == 3
     (fault,) = outcome.faults.values()
-    assert re.match(r"3 of 28 requests, for 3 documents, have no answer yet; .*did not answer", fault)
+    assert re.match(r"3 of 28 requests have no answer yet \(documents: 3\); .*did not answer", fault)
     assert outcome.artefact.shown()["not answered yet"] == fault
     assert not project.fresh
     before = len(server.calls)
     outcome = project.build()
     assert len(server.calls) == before + 3 and outcome.faults == {} and project.fresh
     assert len(project.questions) == len(FOODS) - len(FAULTS) - 1
+
+
+def test_a_run_says_what_is_missing_and_tries_again(project, server):
+    server.script([status(503)], of="The fox is")
+    command = ["run", "--select", KEY, "--config", str(project.folder / "mog.yaml")]
+    first = CliRunner().invoke(main, command)
+    assert first.exit_code == 0, first.output
+    said = " ".join(first.stdout.split())
+    assert f"{KEY} of corpus wild: 1 of 28 requests have no answer yet (documents: 1); the next `mog run`" in said
+    assert "27 requests answered" in said
+    second = CliRunner().invoke(main, command)
+    assert second.exit_code == 0 and "no answer yet" not in second.stdout
+    assert len(server.calls) == len(FOODS) + 1 and "fox" in project.questions
+    assert "nothing was recomputed" in CliRunner().invoke(main, command).stdout
 
 
 def test_an_endpoint_that_answers_nothing_is_not_asked_for_everything(project, server):
@@ -631,8 +646,7 @@ def test_a_wrong_setting_names_what_was_expected(values, message):
 
 
 def test_requests_are_stored_with_their_answers(project):
-    project.build()
-    stored = project.stored
+    stored = project.build().artefact
     rows = read_asked(stored.path(name) for name in stored.names("asked"))
     assert len(rows) == len(FOODS) and {row.state for row in rows.values()} == {"answered"}
     assert {row.document for row in rows.values()} == FOODS.keys()

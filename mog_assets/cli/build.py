@@ -52,6 +52,7 @@ def _run(
             _print_steps(report.steps, seconds)
         _print_skipped(settings, corpora)
         _print_unused_splits(settings)
+        _print_open_requests(settings, corpora)
     for step in report.steps:
         if step["damage"]:
             what = label(str(step["asset"]), step["corpus"])
@@ -120,6 +121,16 @@ def _print_unused_splits(settings: config.Settings) -> None:
     artefact = Store(settings.home).find("questions") if settings.question_sets else None
     if artefact is not None and (fault := artefact.manifest.info["faults"].get("every_split_is_used")):
         click.echo(fault)
+
+
+def _print_open_requests(settings: config.Settings, corpora: Sequence[str]) -> None:
+    """Print how many questions that a model should make from documents are missing, and why."""
+    from resources.store import Store
+
+    for corpus in (corpora or settings.corpora) if settings.generation else ():
+        artefact = Store(settings.home).find("generated_questions", corpus)
+        if artefact is not None and (fault := artefact.manifest.info["faults"].get("every_question_was_answered")):
+            click.echo(f"generated_questions of corpus {corpus}: {fault}")
 
 
 @click.command()

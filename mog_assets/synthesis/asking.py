@@ -26,12 +26,12 @@ class Replies:
 
     Attributes:
         rows: One for each window, in order.
-        asked: Number of requests that were not known from before.
+        settled: Number of requests that were open before and are not any more.
         stopped: Why not everything was asked; empty if it was.
     """
 
     rows: list[Asked]
-    asked: int
+    settled: int
     stopped: str
 
 
@@ -77,7 +77,7 @@ def ask(
     rows = [
         Asked(key, window.document, window.number, *settled[key]) for key, window in zip(keys, windows, strict=True)
     ]
-    return Replies(rows, len(missing), stopped)
+    return Replies(rows, sum(settled[key][0] != OPEN for key in missing), stopped)
 
 
 def _cached(llm: OpenAIModel, messages: Sequence[Message], stopped: str) -> Completion | Failure:

@@ -97,11 +97,12 @@ def _asked(work: Work, parts: Sequence[Window]) -> list[Candidate | Dropped]:
     spent, still = llm.tally - before, [row for row in replies.rows if row.state == OPEN]
     work.counts |= {"calls": spent.calls, "calls from the cache": spent.cached, "USD": round(spent.usd, 6)}
     work.counts["open"] = len(still)
-    work.recomputed |= {"questions asked for": replies.asked}
+    work.recomputed["requests answered"] = replies.settled
     if still:
         work.info["retry"] = (
-            f"{len(still)} of {len(parts)} requests, for {len({row.document for row in still})} documents, have no "
-            f"answer yet; the next `mog run` asks again and pays for nothing twice: {replies.stopped or still[0].said}"
+            f"{len(still)} of {len(parts)} requests have no answer yet (documents: "
+            f"{len({row.document for row in still})}); the next `mog run` asks again and pays for nothing twice: "
+            f"{replies.stopped or still[0].said}"
         )
         work.shown["not answered yet"] = work.info["retry"].replace("<", "&lt;")
         if work.log:
