@@ -46,8 +46,9 @@ def parsed(line):
     """Whether `mog` takes a command line; nothing is run."""
     name, *arguments = shlex.split(line)[1:]
     command = main.commands[name]
-    if isinstance(command, click.Group) and arguments:
-        command = command.commands[arguments[0]]
+    while isinstance(command, click.Group) and arguments:
+        name, *arguments = arguments
+        command = command.commands[name]
     known = {option for parameter in command.params for option in parameter.opts}
     unknown = [word.split("=")[0] for word in arguments if word.startswith("--")]
     return [word for word in unknown if word not in {*known, "--help"}]

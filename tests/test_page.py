@@ -11,6 +11,8 @@ from browser import watch_errors
 from conftest import SAMPLES
 from served import Served
 
+from mog_assets.questions.use import entries, log_path
+
 playwright = pytest.importorskip("playwright.sync_api", reason="the Python package playwright is not installed")
 expect = playwright.expect
 # On a machine that does other work as well.
@@ -408,3 +410,72 @@ def test_a_key_is_asked_for_once_and_kept_for_the_tab(project, visit, tmp_path):
         assert page.evaluate("Object.values(localStorage)") == [] and page.context.cookies() == []
     finally:
         guarded.end()
+
+
+@pytest.fixture(scope="module")
+def noting(project, tmp_path_factory):
+    """A server over the same project that notes what is asked and used."""
+    config = project.config.with_name("noted.yaml")
+    config.write_text(f"{project.config.read_text(encoding='utf-8')}use: {{log: true}}\n", encoding="utf-8")
+    started = Served(config, tmp_path_factory.mktemp("noting"))
+    yield started
+    started.end()
+
+
+def test_a_passage_that_answered_is_noted_and_taken_back_by_keyboard(visit, noting, project):
+    def answers():
+        return [e for e in entries(log_path(project.home)) if e.quotes]
+
+    page = visit(server=noting)
+    ask(page, CIABATTA)
+    second = page.locator(".passage").nth(1)
+    button = second.get_by_role("button", name="This answered it")
+    expect(button).to_have_attribute("aria-pressed", "false")
+    page.keyboard.press("Escape")
+    button.focus()
+    page.keyboard.press("Enter")
+    expect(button).to_have_attribute("aria-pressed", "true")
+    expect(button).to_be_focused()
+    expect(page.get_by_role("status")).to_have_text("Noted: this passage answered the question.")
+    (entry,) = answers()
+    assert entry.question == CIABATTA and entry.method == "fused"
+    title = second.get_by_role("heading").get_by_role("link").get_attribute("href")
+    assert parse_qs(urlsplit(title).query)["id"] == [entry.quotes[0].doc]
+    assert second.locator(".text").text_content() == entry.quotes[0].text
+    page.keyboard.press("Space")
+    expect(button).to_have_attribute("aria-pressed", "false")
+    expect(page.get_by_role("status")).to_have_text("Taken back.")
+    assert answers() == []
+    expect(page.locator(".passage").first.get_by_role("button", name="This answered it")).to_be_visible()
+
+
+def test_a_passage_of_hostile_text_is_noted_as_it_stands(visit, noting, project):
+    page = visit(server=noting, **PHONE)
+    ask(page, "When does the Zanzibar fish eat algae?")
+    assert fits(page)
+    row = page.locator(".passage", has_text="Zanzibar").first
+    row.get_by_role("button", name="This answered it").click()
+    expect(row).to_contain_text("Noted. Press again to take it back.")
+    assert fits(page)
+    # Deleted by somebody else: nothing is left to take back.
+    found = next(e for e in entries(log_path(project.home)) if e.quotes)
+    assert found.quotes[0].doc == HOSTILE["id"] and found.quotes[0].text in HOSTILE["text"]
+    assert noting.call(f"/v1/used/{found.id}", method="DELETE")[0] == 200
+    row.get_by_role("button", name="This answered it").click()
+    expect(page.get_by_role("status")).to_have_text("Taken back.")
+
+
+def test_what_cannot_be_noted_is_said(visit, noting):
+    page = visit(server=noting)
+    ask(page, CIABATTA)
+    button = page.get_by_role("button", name="This answered it").first
+    page.context.set_offline(True)
+    button.click()
+    expect(page.get_by_role("alert")).to_contain_text("The server does not answer")
+    expect(button).to_have_attribute("aria-pressed", "false")
+
+
+def test_there_is_no_button_where_nothing_is_noted(visit):
+    page = visit()
+    ask(page, CIABATTA)
+    expect(page.get_by_role("button", name="This answered it")).to_have_count(0)

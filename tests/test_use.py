@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 import signal
 import sqlite3
 import stat
@@ -14,10 +15,12 @@ from datetime import UTC, datetime, timedelta
 import pytest
 import yaml
 from click.testing import CliRunner
+from conftest import ROOT
 from hypothesis import given
 from hypothesis import settings as hypothesis
 from hypothesis import strategies as st
 from served import Served, command, environment
+from test_docs import blocks
 
 import mog_assets
 from mog_assets.cli import main
@@ -39,11 +42,12 @@ def log(tmp_path):
 
 @pytest.fixture(scope="module")
 def on(sample_project):
-    """The sample project, whose use is noted."""
+    """The sample project, whose use is noted; nothing of that stays in it."""
     values = yaml.safe_load(sample_project.config.read_text(encoding="utf-8"))
     path = sample_project.config.with_name("noted.yaml")
     path.write_text(yaml.safe_dump({**values, "use": {"log": True, "days": 30}}), encoding="utf-8")
-    return path
+    yield path
+    shutil.rmtree(sample_project.home / "use", ignore_errors=True)
 
 
 @pytest.fixture
@@ -470,6 +474,14 @@ def test_snapshots_exports_and_prune_leave_it_alone(copied_project, tmp_path):
         assert result.exit_code == 0, result.output
     assert len(evidence(log)) == 1
     assert not any(b"Philippa" in path.read_bytes() for path in (tmp_path / "out").rglob("*") if path.is_file())
+
+
+def test_the_program_of_the_page_notes_and_takes_back(noted, monkeypatch):
+    config, log = noted
+    (program,) = blocks(ROOT / "docs" / "use.md", "python")
+    monkeypatch.setenv("MOG_CONFIG", str(config))
+    exec(compile(program.replace('"mog.yaml"', "None"), "use.md", "exec"), {})
+    assert evidence(log) == {QUESTION: None}
 
 
 # The command

@@ -14,7 +14,7 @@ import numpy as np
 import pandas as pd
 
 from mog_assets.arrays import pairs as join
-from mog_assets.questions.sets import MEASURED, Question
+from mog_assets.questions.sets import MEASURED, Level, Question
 from mog_assets.retrieval.controls import pieces
 from mog_assets.retrieval.methods import CONTEXTS
 
@@ -116,7 +116,7 @@ class _Gold:
 
     keys: dict[tuple[str, str], int]
     splits: list[str]
-    levels: list[str]
+    levels: list[Level]
     documents: list[str]
     characters: np.ndarray
     spans: pd.DataFrame

@@ -98,7 +98,7 @@ class Question:
         over questions 70 to 75 %. In the public sets it makes little difference: 100 questions of MuSiQue with 2 to 4
         documents each make 98 groups; 1,684 of BioASQ make 1,449, against 1,583 first documents.
         """
-        named = (*self.evidence[:1], *(judged for judged in self.relevant if judged.grade > 0))
+        named: list[Evidence | Relevant] = [*self.evidence[:1], *(j for j in self.relevant if j.grade > 0)]
         return f"{named[0].corpus}/{named[0].doc}" if named else f"/{self.id}"
 
 

@@ -72,7 +72,7 @@ def build_candidates(work: Work) -> None:
                 advance(len(own))
         if questions:
             levels = Counter(q.level for q in questions)
-            known = {level: levels[level] for level in TRAINING}
+            known: dict[str, Any] = {level: levels[level] for level in TRAINING}
             rows.append({"question set": name, "questions": len(questions), "of": len(loaded), **known})
             count += len(questions)
     work.counts |= {"questions": count}
@@ -336,7 +336,7 @@ def build_method(work: Work) -> None:
             recalls[name] = found.to_numpy()
         own = examples.measured
         if own.any():
-            documents = [examples.documents[i] for i in np.flatnonzero(own)]
+            documents = [examples.documents[i] for i in np.flatnonzero(own).tolist()]
             chosen = choose({name: er[own] for name, er in recalls.items()}, tuple(MODELS), documents, settings.seed)
             work.show_table("rankings on training questions, cross-validated", chosen.rows)
         else:
