@@ -20,6 +20,7 @@ from mog_assets.chunking.plots import length_histogram
 from mog_assets.evaluation import assets as evaluation_assets
 from mog_assets.evaluation import history, plots
 from mog_assets.evaluation.configuration import configuration
+from mog_assets.evaluation.measures import boards as of_boards
 from mog_assets.evaluation.measures import evaluate, headline_measures, measure_names
 from mog_assets.evaluation.runs import gold_passages, random_passages, read_runs
 from mog_assets.evaluation.scores import COLUMNS, leaderboard, score

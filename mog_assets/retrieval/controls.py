@@ -51,7 +51,8 @@ def gold_passages(questions: Sequence[Question], corpora: Corpora) -> Passages:
                 first, last = corpora.layout.offsets[document : document + 2]
                 if first < last:
                     rows.append((number, document, *corpora.layout.spans[first].tolist()))
-    return _unsearched(*np.array(rows, np.int64).reshape(-1, 4).T, level=0)
+    numbers, document, start, end = np.array(rows, np.int64).reshape(-1, 4).T
+    return _unsearched(numbers, document, start, end, level=0)
 
 
 def _unsearched(question: np.ndarray, document: np.ndarray, start: np.ndarray, end: np.ndarray, level: int) -> Passages:
