@@ -207,7 +207,9 @@ def dated(table: pd.DataFrame) -> pd.DataFrame:
     """The history of two evaluations, the second with a drop of every method."""
     nights = []
     for night, dropped in ((1, False), (2, True)):
-        methods = table[["question_set", "split", "method"]].drop_duplicates().assign(p=0.01, dropped=dropped)
+        methods = (
+            table[["question_set", "split", "evidence", "method"]].drop_duplicates().assign(p=0.01, dropped=dropped)
+        )
         nights.append(history.rows(table, ["ER"], datetime(2026, 1, night, 3, tzinfo=UTC), "v", "c", methods))
     return history.appended(*nights)
 
@@ -242,18 +244,18 @@ def evaluation(level: dict[str, float], questions: int = 60, seed: int = 0, ques
     noise = rng.normal(0, 0.05, questions)
     return pd.DataFrame(
         [
-            (question_set, "test", method, f"q{i}", f"c/d{i}", float(np.clip(mean + noise[i], 0, 1)))
+            (question_set, "test", "spans", method, f"q{i}", f"c/d{i}", float(np.clip(mean + noise[i], 0, 1)))
             for method, mean in level.items()
             for i in range(questions)
         ],
-        columns=["question_set", "split", "method", "question", "document", "ER"],
+        columns=["question_set", "split", "evidence", "method", "question", "document", "leading"],
     )
 
 
 def test_only_the_method_that_fell_has_dropped():
     before = evaluation({"mog-paper": 0.6, "fixed-1": 0.5, "fused-paper-1": 0.5, "only before": 0.5})
     now = evaluation({"mog-paper": 0.5, "fixed-1": 0.5, "fused-paper-1": 0.6, "only now": 0.5})
-    noisy = now.assign(ER=now["ER"] + np.random.default_rng(1).normal(0, 0.02, len(now)))
+    noisy = now.assign(leading=now["leading"] + np.random.default_rng(1).normal(0, 0.02, len(now)))
     found = history.compare(noisy, before, 0).set_index("method")
     assert found["dropped"].to_dict() == {"mog-paper": True, "fixed-1": False, "fused-paper-1": False}
     assert found.loc["fused-paper-1", "p"] < 0.05
@@ -264,7 +266,7 @@ def test_only_the_method_that_fell_has_dropped():
 def test_comparison_is_of_common_questions_and_says_nothing_without_any():
     before, now = evaluation({"mog-paper": 0.9}, 30), evaluation({"mog-paper": 0.2}, 60)
     # The thirty that are new are the bad ones.
-    now.loc[:29, "ER"] = before["ER"].to_numpy()
+    now.loc[:29, "leading"] = before["leading"].to_numpy()
     found = history.compare(now, before, 0)
     assert (found["n"].tolist(), found["p"].tolist(), found["dropped"].tolist()) == ([30], [1.0], [False])
     other = history.compare(now, before.assign(question_set="other"), 0)
@@ -274,7 +276,7 @@ def test_comparison_is_of_common_questions_and_says_nothing_without_any():
 def test_drops_are_corrected_for_the_number_of_methods_of_all_question_sets():
     # Six questions that all fell: p = 2/64 for one method alone.
     before = pd.concat([evaluation({"mog-paper": 0.6}, 6, question_set=f"set {i}") for i in range(2)])
-    now = before.assign(ER=before["ER"] - 0.01 * (before["question_set"] == "set 0"))
+    now = before.assign(leading=before["leading"] - 0.01 * (before["question_set"] == "set 0"))
     alone = history.compare(now[now["question_set"] == "set 0"], before, 0)
     assert alone["p"].tolist() == pytest.approx([2 / 64], abs=0.01) and alone["dropped"].all()
     both = history.compare(now, before, 0).set_index("question_set")
@@ -316,6 +318,9 @@ def test_evaluations_of_an_earlier_version_have_todays_names():
     assert found["method"].tolist() == [*EARLIER.values(), *now]
     pd.testing.assert_frame_equal(found.drop(columns="method"), both.drop(columns="method"))
     assert history.renamed(both[:0]).empty
+    # All questions had places as evidence, and the leading measure was always the same.
+    old = before.drop(columns="evidence").rename(columns={"leading": "ER"})
+    assert history.renamed(old)[list(before.columns)].drop(columns="method").equals(before.drop(columns="method"))
 
 
 class Nights:

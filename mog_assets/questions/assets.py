@@ -13,6 +13,7 @@ import pyarrow.parquet as pq
 
 from mog_assets.config import QuestionSetSettings, Settings
 from mog_assets.questions import checks
+from mog_assets.questions.formats import used_columns
 from mog_assets.questions.likeness import near_copies
 from mog_assets.questions.reading import KnownDocument, QuestionReading, located, read_questions
 from mog_assets.questions.sets import LEVELS, Question, load_questions, split_counts, write_questions
@@ -139,6 +140,9 @@ def _read_question_set(work: Work, name: str) -> QuestionReading:
         else:
             assert question_set.path is not None
             try:
+                columns = used_columns(question_set.path, question_set.columns)
+                if columns.used:
+                    work.shown[f"{name}: columns"] = str(columns)
                 reading = read_questions(question_set.path, known, texts, question_set.columns, _parts(question_set))
             except MogError as error:
                 raise MogError(f"question_sets.{name}.path: {error}") from error

@@ -337,7 +337,8 @@ def build_method(work: Work) -> None:
         own = examples.measured
         if own.any():
             documents = [examples.documents[i] for i in np.flatnonzero(own).tolist()]
-            chosen = choose({name: er[own] for name, er in recalls.items()}, tuple(MODELS), documents, settings.seed)
+            measured_on = {name: er[own] for name, er in recalls.items()}
+            chosen = choose(measured_on, tuple(MODELS), documents, settings.seed, _remark(examples, names))
             work.show_table("rankings on training questions, cross-validated", chosen.rows)
         else:
             chosen = Choice(UNTRAINED, "training questions with answers alone cannot tell which ranking is better", [])
@@ -347,6 +348,16 @@ def build_method(work: Work) -> None:
             temporary.write_text(json.dumps({"method": chosen.method, "why": chosen.why}, indent=1), encoding="utf-8")
     work.info |= {"method": chosen.method, "why": chosen.why, "content": digest(chosen.method, chosen.why)}
     work.shown["in use"] = f"**`{chosen.method}`**: {chosen.why}."
+
+
+def _remark(examples: Examples, names: Sequence[str]) -> str:
+    """What readers of the choice must know of the questions that it was made with."""
+    remark = ""
+    if list(examples.documents) == list(names):
+        remark = " (parts of a single one: this says nothing of other documents)"
+    if not (examples.levels[examples.measured] == LEVELS.index("spans")).all():
+        remark += ", ER of whole relevant documents"
+    return remark
 
 
 def recipes(settings: Settings) -> list[Recipe]:
