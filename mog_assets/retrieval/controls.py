@@ -47,10 +47,10 @@ def gold_passages(questions: Sequence[Question], corpora: Corpora) -> Passages:
         if not question.evidence:
             relevant = [judged for judged in question.relevant if judged.grade > 0]
             for judged in sorted(relevant, key=lambda judged: -judged.grade):
-                document = corpora.position[judged.corpus, judged.doc]
-                first, last = corpora.layout.offsets[document : document + 2]
+                at = corpora.position[judged.corpus, judged.doc]
+                first, last = corpora.layout.offsets[at : at + 2]
                 if first < last:
-                    rows.append((number, document, *corpora.layout.spans[first].tolist()))
+                    rows.append((number, at, *corpora.layout.spans[first].tolist()))
     numbers, document, start, end = np.array(rows, np.int64).reshape(-1, 4).T
     return _unsearched(numbers, document, start, end, level=0)
 
