@@ -90,7 +90,8 @@ def examples(retrieval: Retrieval, questions: Sequence[Question]) -> Examples:
     gold = Gold.located(found.found, measured(questions, corpora), corpora.layout)
     levels = np.array([LEVELS.index(q.level) for q in questions])
     documents = [q.document for q in questions]
-    return Examples(gold, gold, found.vectors, found.words, documents, levels, names, found.finest)
+    made = np.zeros(len(questions), bool)
+    return Examples(gold, gold, found.vectors, found.words, documents, levels, made, names, found.finest)
 
 
 def merged(parts: Sequence[Examples]) -> Examples:
@@ -117,7 +118,8 @@ def merged(parts: Sequence[Examples]) -> Examples:
     )
     documents = [f"{i}/{document}" for i, part in enumerate(parts) for document in part.documents]
     first = parts[0]
-    questions_of = (joined(lambda p: p.vectors), joined(lambda p: p.words), documents, joined(lambda p: p.levels))
+    questions_of = (joined(lambda p: p.vectors), joined(lambda p: p.words), documents)
+    questions_of = (*questions_of, joined(lambda p: p.levels), joined(lambda p: p.made))
     return Examples(gold, taught, *questions_of, first.experts, first.finest)
 
 

@@ -111,8 +111,9 @@ def examples(asked, questions, names):
     taught = Gold.located(found, weak.taught(questions, found, scores, corpora), corpora.layout)
     levels = np.array([LEVELS.index(q.level) for q in questions])
     documents = [q.document for q in questions]
-    asked_for = retrieval.asked
-    return Examples(gold, taught, asked_for.vectors, asked_for.words, documents, levels, names, asked_for.finest)
+    made = np.array([q.origin == "generated" for q in questions])
+    own = retrieval.asked
+    return Examples(gold, taught, own.vectors, own.words, documents, levels, made, names, own.finest)
 
 
 def test_questions_with_places_measure_else_those_with_documents_and_answers_never(asked, sample_project):
@@ -122,6 +123,16 @@ def test_questions_with_places_measure_else_those_with_documents_and_answers_nev
     assert some.measured.tolist() == [True] * half + [False] * (len(questions) - half)
     assert examples(asked, [only_documents(q) for q in questions], names).measured.all()
     assert not examples(asked, [only_answer(q) for q in questions], names).measured.any()
+
+
+def test_questions_that_were_made_measure_only_without_others(asked, sample_project):
+    _, questions, _ = asked
+    names, half = expert_names(sample_project.settings), len(questions) // 2
+    made = [replace(q, origin="generated") for q in questions]
+    asked_by_people = [only_documents(q) for q in questions[half:]]
+    assert examples(asked, made, names).measured.all()
+    some = examples(asked, [*made[:half], *asked_by_people], names)
+    assert some.measured.tolist() == [False] * half + [True] * (len(questions) - half)
 
 
 def test_other_passages_of_a_relevant_document_are_neither_right_nor_wrong(asked, sample_project):

@@ -27,6 +27,7 @@ class Examples:
         words: Terms of each question, int64 of shape (questions,).
         documents: What each question is about.
         levels: How precisely its answer is known: position in `questions.sets.LEVELS`, int64 of shape (questions,).
+        made: Whether a model made the question from its document, bool of shape (questions,).
         experts: Names of the experts, in the order of the scores.
         finest: Positions of those that score pieces themselves.
     """
@@ -37,6 +38,7 @@ class Examples:
     words: np.ndarray
     documents: Sequence[str]
     levels: np.ndarray
+    made: np.ndarray
     experts: Sequence[str]
     finest: Sequence[int]
 
@@ -45,9 +47,11 @@ class Examples:
         """Questions that rankings are measured on, bool of shape (questions,): those whose places are known.
 
         Without such questions, those whose relevant documents are known; passages that hold an answer are guesses.
+        Questions that people asked come before those that were made, which are easier.
         """
-        best = self.levels.min(initial=len(MEASURED))
-        return (self.levels == best) & (best < len(MEASURED))
+        able = self.levels < len(MEASURED)
+        asked = able & ~self.made if (able & ~self.made).any() else able
+        return asked & (self.levels == self.levels[asked].min(initial=len(MEASURED)))
 
     @property
     def known(self) -> np.ndarray:
@@ -89,6 +93,7 @@ class Examples:
             self.words[kept],
             [self.documents[i] for i in kept.tolist()],
             self.levels[kept],
+            self.made[kept],
             self.experts,
             self.finest,
         )
