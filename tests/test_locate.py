@@ -267,6 +267,13 @@ def test_too_many_parts_are_a_problem():
     assert "parts" in problem("x..." * 1_000_000)
 
 
+def test_changed_table_of_contents_is_found_as_a_whole():
+    table = "\n".join(f"Chapter {n} about matter {n * n} ........ {n * 7}" for n in range(1, 40))
+    assert found(table.replace("matter 25 ", "mattre 25 "), {("c", "1"): f"{STORY}\n{table}"}) == [
+        ("1", table, "fuzzy")
+    ]
+
+
 @pytest.mark.parametrize("quote", ["", " \n\t", "...", "«»—!?", "\u00ad\u200b\ufeff", "(.*)[]\\", "\0"])
 def test_quote_without_letters_and_digits_is_a_problem(quote):
     assert "expected letters or digits" in problem(quote)

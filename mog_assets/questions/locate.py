@@ -220,7 +220,8 @@ class _Locator:
             for text in (sought.prefix, sought.suffix)
         )
         scores = [context_similarity((prefix, suffix), place.low, place.high, self._index) for place in places]
-        return [place for place, score in zip(places, scores, strict=True) if score == max(scores)]
+        best = max(scores)
+        return [place for place, score in zip(places, scores, strict=True) if score == best]
 
     def _in_order(self, whole: Sought, changed: bool) -> list[Place]:
         """The parts of a text with an ellipsis; nothing if it has none, or if a part is not found.
@@ -234,6 +235,8 @@ class _Locator:
         """
         pieces = _ELLIPSIS.split(whole.text, MOST_PARTS)
         if len(pieces) > MOST_PARTS:
+            if not changed:
+                return []  # It may be a table of contents, and similar as a whole.
             raise _Problem(
                 f"quote: expected at most {MOST_PARTS} parts with an ellipsis between them, got more: "
                 f"{_shown(whole.text)}: give them as quotes of their own"
