@@ -11,19 +11,26 @@ from rapidfuzz.distance import Levenshtein
 from mog_assets.questions.folding import Folded
 from mog_assets.questions.quote_index import QuoteIndex, Scope, as_bytes, spread
 
-SHORTEST, LONGEST = 24, 50_000
-"""Folded characters of quotes that are searched this way. Time grows with the square of the length."""
+LONGEST = 50_000
+"""Folded characters of a quote that is searched this way, and at least LONG. Time grows with the square of them."""
 THRESHOLD = 0.85
-"""Least similarity of a place."""
+"""Least similarity of a place, chosen on training questions: `benchmarks/evidence.py --threshold`."""
 # Folded characters that a word and what follows it must share with a document to count as a vote.
 _LEAST = 6
-_ANCHORS, _HITS, _CANDIDATES = 128, 8_192, 12
+_ANCHORS, _HITS = 128, 8_192
+# Places that are aligned; if more than MOST_SIMILAR are as similar as the best but for NEAR, others may be as well.
+_CANDIDATES, MOST_SIMILAR, NEAR = 24, 20, 0.03
+# Fewer of a long quote, so that an alignment of all takes no more than so many steps.
+_FEWEST, _STEPS = 3, 1 << 31
 # A word that is more frequent says little about the place.
 _FREQUENT = 512
 # Of the most votes a candidate has; those that a copy with other words has are fewer.
 _VOTES = 0.5
-# Folded characters by which the end of a damaged place is moved to the end of a word.
-_SNAP = 3
+# Of a character between two blocks of an alignment: at the lower one a place may have an insertion; at the higher one
+# the beginning is not mistaken for the title before it, which says the same.
+_PRICES = 1, 3
+# Folded characters by which the end of a place is moved to a word, and such a share of what the quote has beyond it.
+_SNAP, _SNAP_SHARE = 3, 8
 
 
 @dataclass(frozen=True)
@@ -78,9 +85,10 @@ def _candidates(data: np.ndarray, starts: np.ndarray, index: QuoteIndex, scope: 
     votes = ends - np.arange(len(ends))
     pad = 8 + len(data) // 50
     chosen: list[tuple[int, int, int]] = []
+    most = min(_CANDIDATES, max(_FEWEST, _STEPS // len(data) ** 2))
     best = int(votes.max())
     for i in np.argsort(-votes, kind="stable").tolist():
-        if len(chosen) == _CANDIDATES or votes[i] < _VOTES * best:
+        if len(chosen) == most or votes[i] < _VOTES * best:
             break
         low, high = int(shift[i]) - pad, int(shift[ends[i] - 1]) + len(data) + pad
         if all(abs(low - other) > width for other, _, _ in chosen):
@@ -91,9 +99,8 @@ def _candidates(data: np.ndarray, starts: np.ndarray, index: QuoteIndex, scope: 
 def _aligned(quote: str, window: tuple[int, int], document: tuple[int, int], index: QuoteIndex) -> Similar | None:
     """The part of a window that was quoted.
 
-    The alignment's blocks of equal characters are joined where that gains more than the characters between them cost.
-    What the quote has before the first and after the last block was changed: the place grows by as many characters,
-    and to the nearest word from there.
+    What the quote has before the first and after the last block of the alignment that counts was changed: the place
+    grows by as many characters, and from there to the nearest word.
     """
     text = index.folded[window[0] : window[1]].decode("latin-1")
     blocks = [
@@ -101,38 +108,46 @@ def _aligned(quote: str, window: tuple[int, int], document: tuple[int, int], ind
         for op in Levenshtein.opcodes(quote, text)
         if op.tag == "equal"
     ]
-    best = gain = 0
-    first = here = -1
-    chosen = (0, -1)
-    for i, (a, b, c, _) in enumerate(blocks):
-        cost = max(a - blocks[i - 1][1], c - blocks[i - 1][3]) if i else 0
-        if here < 0 or gain < cost:
-            gain, here = 0, i
+    best: Similar | None = None
+    for first, last in dict.fromkeys(_joined(blocks, price) for price in _PRICES) if blocks else ():
+        head, tail = blocks[first], blocks[last]
+        start = _word(window[0] + head[2], quote[: head[0]], -1, document, index)
+        end = _word(window[0] + tail[3], quote[tail[1] :], 1, document, index)
+        place = index.folded[start:end].decode("latin-1")
+        score = Levenshtein.normalized_similarity(quote, place)
+        if best is None or score > best.score:
+            best = Similar(start, end, score)
+    return best
+
+
+def _joined(blocks: list[tuple[int, int, int, int]], price: int) -> tuple[int, int]:
+    """First and last of the blocks of equal characters that gain most, less the price of characters between them."""
+    best = gain = first = 0
+    chosen = (0, 0)
+    for i, (begin, end, at, _) in enumerate(blocks):
+        cost = price * max(begin - blocks[i - 1][1], at - blocks[i - 1][3]) if i else 0
+        if gain <= cost:
+            gain, first = 0, i
         else:
             gain -= cost
-        gain += b - a
+        gain += end - begin
         if gain > best:
-            best, first = gain, here
-            chosen = (first, i)
-    if not best:
-        return None
-    head, tail = blocks[chosen[0]], blocks[chosen[1]]
-    start = _snapped(window[0] + head[2], -head[0], document, index)
-    end = _snapped(window[0] + tail[3], len(quote) - tail[1], document, index)
-    place = index.folded[start:end].decode("latin-1")
-    return Similar(start, end, Levenshtein.normalized_similarity(quote, place))
+            best, chosen = gain, (first, i)
+    return chosen
 
 
-def _snapped(position: int, missing: int, document: tuple[int, int], index: QuoteIndex) -> int:
-    """The end of a place, moved by the characters that are missing and then to a word."""
-    if not missing:
-        return position
-    target = min(max(position + missing, document[0]), document[1])
-    for distance in range(_SNAP + 1):
-        for moved in (target - distance, target + distance):
-            if document[0] <= moved <= document[1] and index.begins_word(moved):
-                return moved
-    return target
+def _word(position: int, missing: str, step: int, document: tuple[int, int], index: QuoteIndex) -> int:
+    """The end of a place: the word up to which the document is most similar to what is missing of the quote."""
+    target = min(max(position + step * len(missing), document[0]), document[1])
+    near = _SNAP + len(missing) // _SNAP_SHARE
+    words = index.words(max(target - near, document[0]), min(target + near, document[1]))
+
+    def difference(moved: int) -> tuple[int, int]:
+        text = index.folded[min(moved, position) : max(moved, position)].decode("latin-1")
+        outside = (moved - position) * step >= 0
+        return (Levenshtein.distance(missing, text) if outside else len(missing) + len(text)), abs(moved - target)
+
+    return min(words, key=difference, default=target)
 
 
 def context_similarity(wanted: tuple[str, str], start: int, end: int, index: QuoteIndex) -> float:

@@ -5,7 +5,8 @@ Three stages; the first that finds something ends the search.
 1. exact: the NFC of the quote stands in the text.
 2. normalised: the same with case, blanks, punctuation and compatibility forms left out (`folding`). So line breaks,
    hyphens at the end of a line, soft hyphens, ligatures and curly quotation marks make no difference.
-3. fuzzy: the most similar place, if it is similar enough (`fuzzy`).
+3. fuzzy: the most similar place, if it is similar enough (`fuzzy`). Text that stands in many documents with small
+   changes is not located: any of them may be meant.
 
 An ellipsis within a quote (`...`, `…`, `[...]`) stands for text that was left out, unless the document has none there.
 The parts are then found one by one, each after the one before and in the same document. Each is a place of its own:
@@ -25,7 +26,15 @@ import numpy as np
 
 from mog_assets.corpus.folders import printable
 from mog_assets.questions.folding import Folding, code_points
-from mog_assets.questions.fuzzy import LONGEST, SHORTEST, THRESHOLD, context_similarity, similar_places
+from mog_assets.questions.fuzzy import (
+    LONGEST,
+    MOST_SIMILAR,
+    NEAR,
+    THRESHOLD,
+    Similar,
+    context_similarity,
+    similar_places,
+)
 from mog_assets.questions.places import Place, Sought, same_place, similar_place
 from mog_assets.questions.quote_index import LONG, MOST, Name, QuoteIndex, Scope, as_bytes
 
@@ -102,9 +111,9 @@ def locate(
 ) -> list[Located]:
     """Find quotes in documents.
 
-    A quote of fewer than `LONG` folded characters is found as whole words, unless its prefix and suffix fix the place;
-    one of fewer than `fuzzy.SHORTEST` never by similarity. Work per quote is bounded: it grows with the length of the
-    quote and with the number of words that the documents have in common with it, not with the product of both.
+    A quote of fewer than `LONG` folded characters is found as whole words, unless its prefix and suffix fix the place,
+    and never by similarity. Work per quote is bounded: it grows with the length of the quote and with the number of
+    words in the documents, not with the product of both.
 
     Args:
         quotes: What was copied.
@@ -130,6 +139,7 @@ def locate(
 class _Locator:
     def __init__(self, index: QuoteIndex, folding: Folding) -> None:
         self._index, self._folding = index, folding
+        self._ranked: tuple[Sought | None, list[Similar]] = None, []
 
     def locate(self, quote: Quote) -> tuple[Found, ...]:
         prefix, suffix = quote.prefix[-_CONTEXT:], quote.suffix[:_CONTEXT]
@@ -141,7 +151,12 @@ class _Locator:
             raise _Problem(
                 f"quote: expected letters or digits, got {_shown(quote.text)}: copy a sentence of the document"
             )
-        places = self._same(sought) or self._in_order(sought) or self._similar(sought)
+        places = (
+            self._same(sought)
+            or self._in_order(sought, changed=False)
+            or self._similar(sought)
+            or self._in_order(sought, changed=True)
+        )
         if not places:
             raise _Problem(self._missing(quote, sought))
         return tuple(map(self._found, sorted(places, key=lambda place: place.low)))
@@ -155,18 +170,23 @@ class _Locator:
         how: How = "exact" if place.exact else "normalised" if place.score == 1 else "fuzzy"
         return Found(corpus, doc, place.start, place.end, how, place.score)
 
-    def _same(self, sought: Sought, most: int = MOST_PLACES) -> list[Place]:
+    def _same(self, sought: Sought, part: bool = False) -> list[Place]:
         """Exact places, or else normalised ones; if there are several, those that prefix and suffix choose.
 
+        Args:
+            sought: What is looked for.
+            part: It is a part of a quote: all places, because others of them may stand in order.
+
         Raises:
-            _Problem: there are more than `most`.
+            _Problem: there are more than MOST_PLACES, or of a part more than MOST.
         """
+        most, best = (MOST, list[Place]) if part else (MOST_PLACES, _best)
         if places := self._with_context(sought):
-            return _few(_best(places), sought, most)
+            return _few(best(places), sought, most)
         positions, more = self._index.find(sought.folded, sought.scope, sought.words)
-        places = _best(self._resolved(sought, positions))
+        places = best(self._resolved(sought, positions))
         if more:
-            raise _Problem(_too_many(sought, f"{MOST:,} places or more"))
+            raise _Problem(_too_many(sought, "more than are looked at"))
         if len(places) > 1 and (sought.prefix or sought.suffix):
             places = self._chosen(sought, places)
         return _few(places, sought, most)
@@ -175,14 +195,19 @@ class _Locator:
         """The places at which prefix, text and suffix stand as given."""
         if not (sought.prefix or sought.suffix):
             return []
-        before = unicodedata.normalize("NFC", f"{sought.prefix} ")
-        around = self._sought(f"{before}{sought.text} {sought.suffix}", sought.scope).folded
-        head, size = int(np.searchsorted(around.origin, len(before))), len(sought.folded.codes)
-        # A prefix and a suffix that say little are compared with those of all places.
-        if len(around.codes) < LONG or not np.array_equal(around.codes[head : head + size], sought.folded.codes):
-            return []
-        positions, more = self._index.find(around, sought.scope, words=False)
-        return [] if more else self._resolved(sought, [position + head for position in positions])
+        size = len(sought.folded.codes)
+        # The second time for those who left out the blanks between them.
+        for blank in ("", " "):
+            before = unicodedata.normalize("NFC", f"{sought.prefix}{blank}")
+            around = self._sought(f"{before}{sought.text}{blank}{sought.suffix}", sought.scope).folded
+            head = int(np.searchsorted(around.origin, len(before)))
+            # A prefix and a suffix that say little are compared with those of all places.
+            if len(around.codes) < LONG or not np.array_equal(around.codes[head : head + size], sought.folded.codes):
+                continue
+            positions, more = self._index.find(around, sought.scope, words=False)
+            if not more and (places := self._resolved(sought, [position + head for position in positions])):
+                return places
+        return []
 
     def _resolved(self, sought: Sought, positions: Iterable[int]) -> list[Place]:
         places = (same_place(sought, position, self._index) for position in positions)
@@ -195,33 +220,37 @@ class _Locator:
             for text in (sought.prefix, sought.suffix)
         )
         scores = [context_similarity((prefix, suffix), place.low, place.high, self._index) for place in places]
-        return [place for place, score in zip(places, scores, strict=True) if score == max(scores)]
+        best = max(scores)
+        return [place for place, score in zip(places, scores, strict=True) if score == best]
 
-    def _in_order(self, whole: Sought) -> list[Place]:
+    def _in_order(self, whole: Sought, changed: bool) -> list[Place]:
         """The parts of a text with an ellipsis; nothing if it has none, or if a part is not found.
+
+        Args:
+            whole: The text.
+            changed: Look for similar places of parts as well.
 
         Raises:
             _Problem: there are more than MOST_PARTS, or they stand in this order in more than MOST_PLACES documents.
         """
         pieces = _ELLIPSIS.split(whole.text, MOST_PARTS)
-        parts = [
-            part
-            for part in (self._sought(piece, whole.scope) for piece in map(str.strip, pieces))
-            if len(part.folded.codes)
-        ]
-        if len(parts) < 2:
-            return []
         if len(pieces) > MOST_PARTS:
+            if not changed:
+                return []  # It may be a table of contents, and similar as a whole.
             raise _Problem(
                 f"quote: expected at most {MOST_PARTS} parts with an ellipsis between them, got more: "
                 f"{_shown(whole.text)}: give them as quotes of their own"
             )
+        parts = [self._sought(piece.strip(), whole.scope) for piece in pieces] if len(pieces) > 1 else []
+        parts = [part for part in parts if len(part.folded.codes)]
+        if len(parts) < 2:
+            return []
         scope, found = whole.scope, dict[int, list[Place]]()
         # The longest first: short ones are then looked for in few documents.
         for i in sorted(range(len(parts)), key=lambda i: -len(parts[i].folded.codes)):
             prefix, suffix = whole.prefix if not i else "", whole.suffix if i == len(parts) - 1 else ""
             part = Sought(parts[i].text, parts[i].folded, scope, prefix, suffix)
-            found[i] = self._same(part, MOST) or self._similar(part)
+            found[i] = self._same(part, part=True) or (self._similar(part) if changed else [])
             scope = self._index.of_documents(sorted({place.document for place in found[i]}))
             if not found[i]:
                 return []
@@ -235,12 +264,18 @@ class _Locator:
         return [place for chain in chains for place in chain]
 
     def _similar(self, sought: Sought) -> list[Place]:
-        """The most similar places, if they are similar enough."""
-        if not SHORTEST <= len(sought.folded.codes) <= LONGEST:
+        """The most similar places, if they are similar enough.
+
+        Raises:
+            _Problem: too many are almost as similar.
+        """
+        if not LONG <= len(sought.folded.codes) <= LONGEST:
             return []
-        similar = [s for s in similar_places(sought.folded, self._index, sought.scope) if s.score >= THRESHOLD]
+        similar = [s for s in self._nearest(sought) if s.score >= THRESHOLD]
         if not similar:
             return []
+        if sum(s.score >= similar[0].score - NEAR for s in similar) > MOST_SIMILAR:
+            raise _Problem(_too_many(sought, f"more than {MOST_SIMILAR} places, a little changed"))
         chosen = sought.prefix or sought.suffix
         least = similar[0].score - (_CLOSE if chosen else 1e-9)
         places: list[Place] = []
@@ -249,19 +284,25 @@ class _Locator:
                 places.append(place)
         return self._chosen(sought, places) if chosen and len(places) > 1 else places
 
+    def _nearest(self, sought: Sought) -> list[Similar]:
+        """Similar places, best first; those of the text that was looked for last are kept."""
+        if self._ranked[0] is not sought:
+            self._ranked = sought, similar_places(sought.folded, self._index, sought.scope)
+        return self._ranked[1]
+
     def _missing(self, quote: Quote, sought: Sought) -> str:
         where = " of ".join(
             f"{kind} {_shown(name)}" for kind, name in (("document", quote.doc), ("corpus", quote.corpus)) if name
         )
         expected = f"quote: expected text of {where or 'a document'}, got {_shown(quote.text)}"
-        if len(sought.folded.codes) < SHORTEST:
+        if len(sought.folded.codes) < LONG:
             return f"{expected}, which is not there as whole words: copy it again, or give more of the text"
         if len(sought.folded.codes) > LONGEST:
             return (
                 f"{expected}, which is not there, and of more than {LONGEST:,} letters and digits no similar text is "
                 "searched: divide it"
             )
-        nearest = similar_places(sought.folded, self._index, sought.scope)[:1]
+        nearest = self._nearest(sought)[:1]
         for similar in nearest:
             place = self._found(similar_place(sought, similar.start, similar.end, similar.score, self._index))
             name = printable(f"{place.corpus}/{place.doc}")
@@ -285,8 +326,8 @@ def _few(places: list[Place], sought: Sought, most: int) -> list[Place]:
 
 def _too_many(sought: Sought, number: str) -> str:
     return (
-        f"quote: expected text that stands at no more than {MOST_PLACES} places, got {_shown(sought.text)}, which stands "
-        f"at {number}: name the document, or give prefix or suffix"
+        f"quote: expected text that stands at no more than {MOST_PLACES} places, got {_shown(sought.text)}, which "
+        f"stands at {number}: name the document, or give prefix or suffix"
     )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 
 from mog_assets.questions.folding import Folded
@@ -9,6 +10,7 @@ from mog_assets.questions.quote_index import LONG, QuoteIndex, Scope
 
 # Marks at an end of a quote that are compared with the document's, and blanks between them.
 _MARKS = 16
+_ELLIPSIS = re.compile(r"\.{3,}|…")
 _ALIKE = {**dict.fromkeys('‘’‚‛“”„‟«»‹›`´"', "'"), **dict.fromkeys("‐‑‒–—―−", "-")}
 
 
@@ -75,25 +77,28 @@ def similar_place(sought: Sought, low: int, high: int, score: float, index: Quot
 
 
 def with_marks(sought: Sought, text: str, start: int, end: int) -> tuple[int, int]:
-    """A place with the punctuation around it, as far as the quote has the same at its ends."""
+    """A place with the punctuation around it, as far as the quote has the same at its ends.
+
+    An ellipsis there says that the document goes on.
+    """
     head, tail = int(sought.folded.origin[0]), int(sought.folded.origin[-1]) + 1
-    for mark in sought.text[max(0, head - _MARKS) : head].split()[::-1]:
-        for character in reversed(mark):
-            before = len(text[max(0, start - _MARKS) : start].rstrip()) + max(0, start - _MARKS)
-            if not before or _alike(text[before - 1]) != _alike(character):
-                return start, _with_tail(sought.text[tail : tail + _MARKS], text, end)
-            start = before - 1
-    return start, _with_tail(sought.text[tail : tail + _MARKS], text, end)
-
-
-def _with_tail(marks: str, text: str, end: int) -> int:
-    for character in "".join(marks.split()):
+    for mark in reversed(_marks(sought.text[max(0, head - _MARKS) : head])):
+        first = max(0, start - _MARKS)
+        at = first + len(text[first:start].rstrip()) - 1
+        if at < 0 or _alike(text[at]) != _alike(mark):
+            break
+        start = at
+    for mark in _marks(sought.text[tail : tail + _MARKS]):
         following = text[end : end + _MARKS]
-        after = end + len(following) - len(following.lstrip())
-        if after >= len(text) or _alike(text[after]) != _alike(character):
-            return end
-        end = after + 1
-    return end
+        at = end + len(following) - len(following.lstrip())
+        if at >= len(text) or _alike(text[at]) != _alike(mark):
+            break
+        end = at + 1
+    return start, end
+
+
+def _marks(text: str) -> str:
+    return "".join(_ELLIPSIS.sub("", text).split())
 
 
 def _alike(character: str) -> str:

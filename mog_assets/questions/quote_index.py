@@ -22,11 +22,11 @@ KEY = 12
 _ANCHORS = 64
 # Anchors of which the places are compared; more than one, because a document may break a word where the quote does not.
 _TRIED = 3
-# Places of a quote that are looked at, and folded characters of them that are compared.
-MOST = 1_000
-# Folded characters from which on a quote may begin or end within a word.
 LONG = 20
-_COMPARED = 1 << 27
+"""Folded characters from which on a quote may begin or end within a word, and may be found by similarity."""
+# Places of a quote that are looked at; folded characters of them, unless they are few places.
+MOST = 1_000
+_COMPARED, _FEW = 1 << 21, 4
 # Characters that are folded at once, and between two points from which a document can be folded on.
 _BLOCK, _STRIDE = 1 << 17, 512
 _SHIFTS = 5 * np.arange(KEY - 1, -1, -1)
@@ -67,7 +67,7 @@ class Scope:
 class QuoteIndex:
     """Documents, folded and one after the other, each with an END behind it.
 
-    Memory: one byte for each folded character, twelve (20 from 4 GB on) for each word.
+    Memory: two bytes for each folded character, twelve (from 4 GB on 16) for each word. Of medquad's 21 MB 57 MB.
 
     Attributes:
         names: The documents.
@@ -82,10 +82,10 @@ class QuoteIndex:
         parts = [self._block(block) for block in self._blocks()]
         sizes = [len(part[0]) for part in parts]
         total = sum(sizes)
-        kind = np.uint32 if total < 1 << 32 else np.int64
+        kind = np.dtype(np.uint32 if total < 1 << 32 else np.int64)
         bases = np.cumsum([0, *sizes])
         self.folded = b"".join(part[0].tobytes() for part in parts) + bytes(KEY)
-        words = np.concatenate([part[1].astype(kind) + kind(base) for part, base in zip(parts, bases, strict=False)])
+        words = np.concatenate([(part[1] + base).astype(kind) for part, base in zip(parts, bases, strict=False)])
         self._starts = np.zeros(len(self.folded), bool)
         self._starts[words] = True
         self._points = np.concatenate([part[2] + base for part, base in zip(parts, bases, strict=False)])
@@ -152,9 +152,9 @@ class QuoteIndex:
         """Number of the document that a folded position is in."""
         return int(np.searchsorted(self.first, position, "right")) - 1
 
-    def begins_word(self, position: int) -> bool:
-        """Whether a word, or the end of a document, is at a folded position."""
-        return bool(self._starts[position])
+    def words(self, first: int, last: int) -> list[int]:
+        """Folded positions from `first` to `last` at which a word, or the end of a document, is."""
+        return (np.flatnonzero(self._starts[first : last + 1]) + first).tolist()
 
     def text(self, number: int) -> str:
         """Text of a document."""
@@ -185,7 +185,7 @@ class QuoteIndex:
     def find(self, quote: Folded, scope: Scope, words: bool) -> tuple[list[int], bool]:
         """Folded positions at which a folded quote stands, in order, and whether there may be more.
 
-        At most MOST are given.
+        At most MOST are given, fewer of a quote of more than 2,000 characters.
 
         Args:
             quote: What is looked for, of one character or more.
@@ -193,38 +193,41 @@ class QuoteIndex:
             words: Only where it is whole words.
         """
         data = as_bytes(quote.codes)
+        whole, found, more = data.tobytes(), list[int](), False
         anchors = spread(np.flatnonzero(quote.starts), _ANCHORS)
+        if len(anchors) == 1 and not words:
+            return self._scanned(whole, scope)
         first, last = self.lookup(data, anchors)
         hits = last - first
-        rare = [i for i in np.argsort(hits, kind="stable").tolist() if hits[i]][:_TRIED]
-        whole, found, more = data.tobytes(), list[int](), False
-        for i in rare:
+        rare = [i for i in np.argsort(hits, kind="stable").tolist() if hits[i] and (i or words)][:_TRIED]
+        # The first may be the rest of a word, which other words begin with.
+        for i in rare if words else [*rare, 0]:
             candidates = self.places(first[i], last[i]) - anchors[i]
             candidates = candidates[(candidates >= 0) & (candidates + len(data) < len(self._view))]
             if words:
                 candidates = candidates[self._starts[candidates] & self._starts[candidates + len(data)]]
             candidates = self._narrowed(scope.of(candidates), data)
-            most = min(MOST, max(1, _COMPARED // len(whole)))
+            most = min(MOST, max(_FEW, _COMPARED // len(whole)))
             more = len(candidates) > most
             found = [int(c) for c in candidates[:most] if self.folded.startswith(whole, int(c))]
             if found or more:
-                return found, more
-        return ([], False) if words or len(anchors) > 1 else self._scanned(whole, scope)
+                break
+        return found, more
 
     def _scanned(self, whole: bytes, scope: Scope) -> tuple[list[int], bool]:
         """What `find` returns, for a part of a word: the folded texts are read from beginning to end."""
-        found = list[int]()
+        found, most = list[int](), min(MOST, max(_FEW, _COMPARED // len(whole)))
         for first, last in [(0, len(self.folded))] if scope.ranges is None else scope.ranges.tolist():
             at = self.folded.find(whole, first, last)
-            while at >= 0 and len(found) < MOST:
+            while at >= 0 and len(found) <= most:
                 found.append(at)
-                at = self.folded.find(whole, at + len(whole), last)
-        return found, len(found) == MOST
+                at = self.folded.find(whole, at + 1, last)
+        return found[:most], len(found) > most
 
     def _narrowed(self, candidates: np.ndarray, data: np.ndarray) -> np.ndarray:
         """Sorted candidates that have the quote's characters at some places of it."""
         for at in spread(np.arange(len(data)), 32):
-            if len(candidates) <= 32:
+            if len(candidates) <= 1:
                 break
             candidates = candidates[self._view[candidates + at] == data[at]]
         return np.sort(candidates)
