@@ -207,7 +207,8 @@ class QuestionSetSettings(SettingsModel):
 
     `train` and `test` name the splits for training and testing. No split may be in both: training questions are never
     scored. If neither is given, the splits are `train` and `test`, or for `use` only `train`; questions without a split
-    are divided between `train` and `test` by document, or are all in the one of them that is named. With `kinds`, questions of other kinds are left out.
+    are divided between `train` and `test` by document, or are all in the one of them that is named. With `kinds`,
+    questions of other kinds are left out.
     """
 
     source: Literal["file", "generated", "use"] = "file"

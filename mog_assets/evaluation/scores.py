@@ -186,9 +186,9 @@ def score(per_question: pd.DataFrame, k: int, seed: int, kinds: Mapping[str, tup
 
     Returns:
         A row per board (see `measures.Board`), method and measure, with columns `COLUMNS`: value with its 95 %
-        bootstrap interval low … high, n questions, number of documents, coverage (the share of questions with any passage),
-        baseline (the fixed level with the best mean, whatever its retriever: the lowest if less is better; empty if
-        none ran, and for `CONTROLS`) and the comparison with it as in `compare`, p_vs_best_fixed being p,
+        bootstrap interval low … high, n questions, number of documents, coverage (the share of questions with any
+        passage), baseline (the fixed level with the best mean, whatever its retriever: the lowest if less is better;
+        empty if none ran, and for `CONTROLS`) and the comparison with it as in `compare`, p_vs_best_fixed being p,
         Holm-corrected over the methods of the question set; NaN for the baseline itself.
     """
     tables = []

@@ -220,7 +220,8 @@ def _evidence(draft: _Draft, record: dict[str, Any], names: Names, documents: Do
             draft.away += 1
             continue
         named = names.find(doc, corpus) if doc is not None else Named(corpus, None)
-        if "quote" in span:
+        # Offsets say more than the quote beside them, which may stand elsewhere too.
+        if "quote" in span and not {"start", "end"} & set(span):
             parts = [span.get(key, "") for key in ("quote", "prefix", "suffix")]
             if not all(isinstance(part, str) for part in parts) or not parts[0].strip():
                 return f"evidence: quote: expected a text that is not blank, got {str(span['quote'])[:80]!r}"

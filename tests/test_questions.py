@@ -1,0 +1,318 @@
+"""Question sets as people have them: quotes, documents, answers; what trains and what measures."""
+
+import json
+
+import numpy as np
+import pandas as pd
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from mog_assets import plan
+from mog_assets.evaluation.measures import Board, boards, document_measures, evaluate, measure_names
+from mog_assets.evaluation.scores import score
+from mog_assets.questions.reading import KnownDocument, located, read_questions
+from mog_assets.questions.sets import Evidence, Question, Relevant, load_questions, write_questions
+from mog_assets.questions.splits import SHARE, TEST, TRAIN, divided, sharing_evidence
+from mog_assets.recipe import materialise
+from mog_assets.tools import Tools
+from resources.errors import ConfigError, MogError
+
+TEXTS = {
+    ("garden", "soap.md"): "Soap must cure. It takes four weeks in a dry room, and longer in winter.",
+    ("garden", "herbs/mint.md"): "Mint spreads. Keep it in a pot. It takes four weeks to root.",
+    ("kitchen", "soap.md"): "Soap is not food.",
+}
+KNOWN = {
+    corpus: {doc: KnownDocument(len(text), ()) for (owner, doc), text in TEXTS.items() if owner == corpus}
+    for corpus in ("garden", "kitchen")
+}
+
+
+def read(*records, known=KNOWN, **more):
+    places = [(f"q.jsonl:{i}", {"question": "How long?", **record}) for i, record in enumerate(records, start=1)]
+    return located(places, known, lambda: TEXTS, **more)
+
+
+def places(question):
+    return [(e.corpus, e.doc, TEXTS[e.corpus, e.doc][e.start : e.end]) for e in question.evidence]
+
+
+# What is known of an answer
+
+
+def test_a_quote_becomes_the_place_where_it_stands():
+    (found,) = read({"id": "q", "quote": "in a dry room"}).questions
+    assert places(found) == [("garden", "soap.md", "in a dry room")]
+    assert found.level == "spans"
+
+
+def test_a_quote_that_stands_in_several_documents_is_evidence_in_all_unless_one_is_named():
+    every, one = read(
+        {"id": "every", "quote": "It takes four weeks"},
+        {"id": "one", "quote": "It takes four weeks", "doc": "herbs/mint.md"},
+    ).questions
+    assert {doc for _, doc, _ in places(every)} == {"soap.md", "herbs/mint.md"}
+    assert places(one) == [("garden", "herbs/mint.md", "It takes four weeks")]
+
+
+def test_quotes_and_offsets_of_one_question_are_all_evidence():
+    record = {
+        "id": "q",
+        "evidence": [{"quote": "Mint spreads."}, {"corpus": "kitchen", "doc": "soap.md", "start": 0, "end": 4}],
+    }
+    (found,) = read(record).questions
+    assert places(found) == [("garden", "herbs/mint.md", "Mint spreads."), ("kitchen", "soap.md", "Soap")]
+
+
+def test_a_quote_that_is_not_found_leaves_what_else_is_known_and_is_told():
+    reading = read(
+        {"id": "document", "quote": "Nobody wrote this sentence anywhere.", "doc": "herbs/mint.md"},
+        {"id": "answer", "quote": "Nobody wrote this sentence anywhere.", "answer": "four weeks"},
+        {"id": "none", "quote": "Nobody wrote this sentence anywhere."},
+        {"id": "half", "quote": ["Nobody wrote this sentence anywhere.", "Mint spreads."]},
+    )
+    assert [q.level for q in reading.questions] == ["documents", "answer", "none", "spans"]
+    assert all("Nobody wrote this" in row["not found"] for row in reading.told)
+    assert places(reading.questions[3]) == [("garden", "herbs/mint.md", "Mint spreads.")]
+
+
+def test_offsets_are_taken_where_a_quote_stands_beside_them():
+    record = {"corpus": "garden", "doc": "soap.md", "start": 0, "end": 4, "quote": "It takes four weeks"}
+    (found,) = read({"id": "q", "evidence": [record]}).questions
+    assert places(found) == [("garden", "soap.md", "Soap")]
+
+
+def test_how_each_quote_was_found_is_told():
+    reading = read(
+        {"id": "exact", "quote": "Keep it in a pot"},
+        {"id": "normalised", "quote": "KEEP it  in a POT"},
+        {"id": "offsets", "doc": "soap.md", "corpus": "kitchen", "start": 0, "end": 4},
+        {"id": "none"},
+    )
+    assert [(row["found"], row["places"]) for row in reading.told] == [
+        ("exact", 1),
+        ("normalised", 1),
+        ("offsets", 1),
+        ("", 0),
+    ]
+
+
+def test_documents_may_be_named_by_id_by_corpus_and_id_or_by_the_name_of_their_file():
+    names = ["herbs/mint.md", "garden/herbs/mint.md", "mint.md", "Mint", "MINT.MD"]
+    for found in read(*({"id": name, "docs": [name]} for name in names)).questions:
+        assert found.relevant == (Relevant("garden", "herbs/mint.md", 1),)
+        assert found.level == "documents"
+
+
+def test_a_name_that_several_documents_have_is_not_guessed():
+    reading = read({"id": "q", "docs": ["soap.md"]}, {"id": "r", "docs": ["kitchen/soap.md"]})
+    assert [q.level for q in reading.questions] == ["none", "documents"]
+    assert "may be any of garden/soap.md, kitchen/soap.md" in reading.told[0]["not found"]
+
+
+def test_grades_are_kept_and_those_below_zero_count_as_zero():
+    (found,) = read({"id": "q", "docs": {"mint": 2, "kitchen/soap.md": -2}}).questions
+    assert found.grades == {("garden", "herbs/mint.md"): 2, ("kitchen", "soap.md"): 0}
+    (nothing,) = read({"id": "q", "docs": {"mint": 0}}).questions
+    assert nothing.level == "none" and nothing.document == "/q"
+
+
+@pytest.mark.parametrize(
+    ("wrong", "reason"),
+    [
+        ({"docs": "mint"}, "docs: expected a list of documents"),
+        ({"docs": [3]}, "docs: expected names of documents"),
+        ({"docs": {"mint": "high"}}, "docs: expected a whole number as the grade of 'mint'"),
+        ({"docs": {"mint": True}}, "docs: expected a whole number as the grade of 'mint'"),
+        ({"quote": 7}, "quote: expected a text or a list of texts"),
+        ({"quote": [" "]}, "quote: expected a text that is not blank"),
+        ({"evidence": [{"quote": "Mint", "prefix": 4}]}, "quote: expected a text"),
+        ({"evidence": [{"quote": "Mint", "doc": 4}]}, "doc: expected a text"),
+        ({"split": ""}, "split: expected a name"),
+        ({"start": 0, "end": 4}, "expected the document of the offsets"),
+        ({"start": 0, "end": 4, "doc": "soap.md"}, "may be any of"),
+    ],
+)
+def test_what_is_no_evidence_is_a_problem_of_its_question_alone(wrong, reason):
+    reading = read({"id": "wrong", **wrong}, {"id": "good", "quote": "Mint spreads."})
+    assert [q.id for q in reading.questions] == ["good"]
+    (problem,) = reading.problems
+    assert problem["place"] == "q.jsonl:1" and reason in problem["reason"]
+
+
+def test_what_is_known_survives_storage(tmp_path):
+    asked = read(
+        {"id": "q", "docs": {"mint": 2}}, {"id": "r", "quote": "Mint spreads.", "answer": "It spreads"}
+    ).questions
+    write_questions(asked, tmp_path / "q.parquet")
+    assert load_questions(tmp_path / "q.parquet") == asked
+
+
+def test_a_csv_of_quotes_is_read_as_it_is(tmp_path):
+    path = tmp_path / "faq.csv"
+    path.write_text("Question;Answer;Quote\nWhere does mint belong?;a pot;Keep it in a pot\n", encoding="utf-8")
+    (found,) = read_questions(path, KNOWN, lambda: TEXTS).questions
+    assert places(found) == [("garden", "herbs/mint.md", "Keep it in a pot")] and found.answer == "a pot"
+
+
+# Splits
+
+
+def asked(number, doc="a", **more):
+    return Question(f"q{number}", f"What is {number}?", "", "", evidence=(Evidence("c", doc, 0, 9),), **more)
+
+
+@given(st.lists(st.integers(0, 40), min_size=1, max_size=60), st.lists(st.integers(0, 40), max_size=20))
+def test_no_question_moves_when_others_are_added_and_both_parts_are_there(documents, more):
+    questions = [asked(i, f"d{doc}") for i, doc in enumerate(documents)]
+    added = [*questions, *(asked(i + 100, f"d{doc}") for i, doc in enumerate(more))]
+    before, after = ({q.id: q.split for q in divided(some)} for some in (questions, added))
+    parts = [{q.split for q in divided(some)} for some in (questions, added)]
+    if all(part == {TRAIN, TEST} for part in parts) and len(set(documents)) > 20:
+        assert all(after[identity] == split for identity, split in before.items())
+    assert len(questions) < 2 or parts[0] == {TRAIN, TEST}
+
+
+def test_questions_about_a_document_stay_together():
+    found = divided([asked(i, f"d{i % 12}") for i in range(60)])
+    parts = {}
+    for question in found:
+        parts.setdefault(question.document, set()).add(question.split)
+    assert all(len(splits) == 1 for splits in parts.values())
+
+
+def test_about_half_of_many_documents_measure():
+    found = divided([asked(i, f"d{i}") for i in range(2000)])
+    assert abs(sum(q.split == TEST for q in found) / 2000 - SHARE) < 0.04
+
+
+def test_splits_that_a_file_names_stay():
+    assert [q.split for q in divided([asked(1), Question("q", "?", "", "dev")])][1] == "dev"
+
+
+def test_a_training_question_that_asks_for_the_same_as_a_test_question_does_not_train():
+    mint, soap = Relevant("g", "mint"), Relevant("g", "soap")
+    tested = [
+        Question("t1", "How is mint kept?", "", "test", relevant=(mint, soap)),
+        Question("t2", "Who was Priscus?", "", "test", answer="a rhetor"),
+    ]
+    trained = [
+        Question("same need", "Where does mint grow?", "", "train", relevant=(mint,)),
+        Question("another need", "What of both?", "", "train", relevant=(mint, Relevant("g", "thyme"))),
+        Question("same words", "who was  priscus?", "", "train", answer="a diplomat"),
+        Question("other words", "Who was Attila?", "", "train", answer="a king"),
+    ]
+    assert [q.id for q in sharing_evidence(trained, tested)] == ["same need", "same words"]
+
+
+# Measures of questions of which only documents are known
+
+
+def runs_of(question, documents, method="fixed-1"):
+    rows = [("s", question, method, i, "c", doc, 0, 100, 20) for i, doc in enumerate(documents, start=1)]
+    return pd.DataFrame(
+        rows, columns=["question_set", "question", "method", "rank", "corpus", "doc", "start", "end", "tokens"]
+    )
+
+
+def test_relevant_documents_have_graded_measures_and_a_board_of_their_own():
+    judged = (Relevant("c", "a", 2), Relevant("c", "b", 1), Relevant("c", "x", 0))
+    questions = {
+        "s": [
+            Question("docs", "?", "", "test", relevant=judged),
+            Question("span", "?", "", "test", evidence=(Evidence("c", "a", 0, 50),)),
+        ]
+    }
+    runs = pd.concat([runs_of("docs", ["b", "x", "a"]), runs_of("span", ["a"])])
+    table = evaluate(runs, questions, 2)
+    found = dict(boards(table))
+    assert set(found) == {Board("s", "test", "spans"), Board("s", "test", "documents")}
+    row = found[Board("s", "test", "documents")].iloc[0]
+    # (1 + 2 / log2(4)) / (2 + 1 / log2(3)), with linear gains as trec_eval has them.
+    assert row["nDCG@10"] == pytest.approx((1 + 2 / 2) / (2 + 1 / np.log2(3)))
+    assert row["MRR"] == 1 and row["Recall@10"] == 1
+    assert row[[n for n in measure_names(2) if n not in document_measures(2)]].isna().all()
+    scores = score(table, 2, 0, {"fixed-1": ("bm25", "fixed")})
+    by_documents = scores[scores["evidence"] == "documents"]
+    assert set(by_documents["measure"]) == set(document_measures(2))
+    assert not by_documents["value"].isna().any()
+
+
+# The asset
+
+
+def write_project(folder, make_project, records, **question_set):
+    lines = [
+        json.dumps({"id": doc, "title": doc, "text": text}) for (owner, doc), text in TEXTS.items() if owner == "garden"
+    ]
+    (folder / "garden.jsonl").write_text("\n".join(lines), encoding="utf-8")
+    (folder / "q.jsonl").write_text("".join(json.dumps(r) + "\n" for r in records), encoding="utf-8")
+    sets = {"q": {"path": "q.jsonl", "corpora": ["garden"], **question_set}}
+    return make_project(folder, {"corpora": {"garden": {"path": "garden.jsonl"}}, "question_sets": sets})
+
+
+def built(project):
+    tools, recipes = Tools(project.settings), plan.graph(project.settings)
+    materialise(recipes["documents"], "garden", tools, recipes)
+    return materialise(recipes["questions"], None, tools, recipes).artefact
+
+
+def test_the_asset_says_question_by_question_what_was_found(make_project, tmp_path):
+    records = [
+        {"id": "a", "question": "Where?", "quote": "Keep it in a pot."},
+        {"id": "b", "question": "How long?", "quote": "It takes four weeks in a dry room"},
+        {"id": "c", "question": "Why?", "quote": "Because of something nobody wrote down.", "answer": "so"},
+    ]
+    stored = built(write_project(tmp_path, make_project, records))
+    told = pd.read_parquet(stored.path("_evidence.parquet")).set_index("id")
+    assert told["level"].to_dict() == {"a": "spans", "b": "spans", "c": "answer"}
+    assert told.loc["c", "not found"] and not told.loc["a", "not found"]
+    said = stored.manifest.info["summary"]["q"]
+    assert said["divided"] == 3 and said["lost"] == 1 and said["first lost"].startswith("c: ")
+    assert said["train"]["questions"] + said["test"]["questions"] == 3
+
+
+def test_a_quote_is_found_again_after_its_document_was_edited(make_project, tmp_path):
+    project = write_project(
+        tmp_path,
+        make_project,
+        [
+            {"id": "a", "question": "Where?", "quote": "Keep it in a pot."},
+            {"id": "b", "question": "What?", "quote": "Soap must cure."},
+        ],
+    )
+    before = {q.id: q for q in load_questions(built(project).path("q.parquet"))}
+    path = tmp_path / "garden.jsonl"
+    path.write_text(
+        path.read_text(encoding="utf-8").replace("Mint spreads.", "Mint spreads far and wide."), encoding="utf-8"
+    )
+    after = {q.id: q for q in load_questions(built(project).path("q.parquet"))}
+    shift = len(" far and wide")
+    assert after["a"].evidence[0].start == before["a"].evidence[0].start + shift
+    assert after["b"].evidence == before["b"].evidence
+
+
+def test_a_set_without_splits_whose_file_has_none_for_them_says_what_to_name(make_project, tmp_path):
+    records = [{"id": "a", "question": "Where?", "split": "dev", "quote": "Keep it in a pot."}]
+    with pytest.raises(
+        MogError, match=r"question_sets\.q\.train: expected splits that questions of the file have \(dev: 1\)"
+    ):
+        built(write_project(tmp_path, make_project, records))
+
+
+@pytest.mark.parametrize(
+    ("wrong", "expected"),
+    [
+        ({"source": "generated"}, "expected either the path of a file"),
+        ({"source": "use", "path": None}, ""),
+        ({"path": None}, "expected either the path of a file"),
+    ],
+)
+def test_a_set_comes_from_one_place(make_project, tmp_path, wrong, expected):
+    if expected:
+        with pytest.raises(ConfigError, match=expected):
+            write_project(tmp_path, make_project, [], **wrong)
+    else:
+        found = write_project(tmp_path, make_project, [], **wrong).settings.question_sets["q"]
+        assert (found.train, found.test) == (["train"], [])
