@@ -10,7 +10,7 @@ import yaml
 
 from resources.errors import ConfigError
 
-Entry = Mapping[str, str | Sequence[str]]
+Entry = Mapping[str, str | Sequence[str] | Mapping[str, str]]
 _STEP = "  "
 
 
@@ -19,7 +19,9 @@ def scalar(value: str) -> str:
     return yaml.safe_dump([value], allow_unicode=True, width=2**16, default_flow_style=True).strip()[1:-1]
 
 
-def _value(value: str | Sequence[str]) -> str:
+def _value(value: str | Sequence[str] | Mapping[str, str]) -> str:
+    if isinstance(value, Mapping):
+        return f"{{{', '.join(f'{scalar(key)}: {scalar(text)}' for key, text in value.items())}}}"
     return scalar(value) if isinstance(value, str) else f"[{', '.join(map(scalar, value))}]"
 
 
@@ -60,8 +62,8 @@ def with_entry(text: str, section: str, name: str, entry: Entry) -> str:
     raise ConfigError(f"expected a plain section `{section}` to add {name!r} to; add these lines yourself: {lines}")
 
 
-def _plain(value: str | Sequence[str]) -> Any:
-    return value if isinstance(value, str) else list(value)
+def _plain(value: str | Sequence[str] | Mapping[str, str]) -> Any:
+    return value if isinstance(value, str) else dict(value) if isinstance(value, Mapping) else list(value)
 
 
 def _inserted(text: str, section: str, name: str, entry: Entry, line_end: str) -> str:

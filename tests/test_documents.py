@@ -15,6 +15,7 @@ import docx
 import pptx
 import pytest
 from docx.oxml import parse_xml
+from pdf_file import pdf
 from PIL import Image
 
 from mog_assets import config
@@ -24,58 +25,13 @@ from mog_assets.corpus.marks import Mark, headings_at, page_at
 from mog_assets.corpus.markup import read_text
 from mog_assets.corpus.memory import load_memory
 from mog_assets.corpus.worker import Limits
-from mog_assets.questions.sets import KnownDocument, read_questions
+from mog_assets.questions.reading import KnownDocument, read_questions
 from resources.errors import ConfigError, MogError
 
 LIMIT = 20_000_000
 
 
 # Files
-
-
-def pdf(pages, title="", outline=(), extra=b"", encrypt=b""):
-    """A PDF whose pages are lists of (x, y, size, text) lines; the outline has (level, title, page)."""
-    objects = {1: b"<< /Type /Catalog /Pages 2 0 R %s>>" % (b"/Outlines 4 0 R " if outline else b"")}
-    objects[3] = b"<< /Type /Font /Subtype /Type1 /BaseFont /Helvetica >>"
-    kids = []
-    for number, lines in enumerate(pages):
-        page, content = 100 + 2 * number, 101 + 2 * number
-        drawn = b"".join(
-            b"BT /F1 %d Tf %d %d Td (%s) Tj ET\n" % (size, x, y, text.encode("latin-1")) for x, y, size, text in lines
-        )
-        objects[page] = (
-            b"<< /Type /Page /Parent 2 0 R /MediaBox [0 0 600 800] /Contents %d 0 R "
-            b"/Resources << /Font << /F1 3 0 R >> >> >>" % content
-        )
-        objects[content] = b"<< /Length %d >>\nstream\n%s\nendstream" % (len(drawn), drawn)
-        kids.append(b"%d 0 R" % page)
-    objects[2] = b"<< /Type /Pages /Count %d /Kids [%s] >>" % (len(pages), b" ".join(kids))
-    if outline:
-        first = 10
-        objects[4] = b"<< /Type /Outlines /First %d 0 R /Last %d 0 R >>" % (first, first + len(outline) - 1)
-        for at, (name, page) in enumerate(outline):
-            following = b"/Next %d 0 R " % (first + at + 1) if at + 1 < len(outline) else b""
-            objects[first + at] = b"<< /Title (%s) /Parent 4 0 R /Dest [%d 0 R /Fit] %s>>" % (
-                name.encode(),
-                100 + 2 * page,
-                following,
-            )
-    objects[5] = b"<< /Title (%s) >>" % title.encode("latin-1")
-    if encrypt:
-        objects[6] = encrypt
-    out, places = io.BytesIO(b"%PDF-1.5\n"), {}
-    out.seek(0, 2)
-    for number, body in sorted(objects.items()):
-        places[number] = out.tell()
-        out.write(b"%d 0 obj\n%s\nendobj\n" % (number, body))
-    start, size = out.tell(), max(objects) + 1
-    out.write(b"xref\n0 %d\n0000000000 65535 f \n" % size)
-    for number in range(1, size):
-        out.write(b"%010d 00000 %s \n" % (places.get(number, 0), b"n" if number in places else b"f"))
-    named = b"<00112233445566778899aabbccddeeff>"
-    secured = b"/Encrypt 6 0 R /ID [%s %s] " % (named, named) if encrypt else b""
-    out.write(b"trailer\n<< /Root 1 0 R /Info 5 0 R /Size %d %s>>\nstartxref\n%d\n%%%%EOF\n" % (size, secured, start))
-    return out.getvalue()
 
 
 HERON = [

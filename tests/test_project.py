@@ -6,14 +6,18 @@ import os
 import shutil
 from pathlib import Path
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 import yaml
 from click.testing import CliRunner
 
 from mog_assets import config
 from mog_assets.cli import main
-from mog_assets.cli.project import find_documents, find_questions, written
-from mog_assets.corpus.folders import SUFFIXES
+from mog_assets.cli.found_questions import find_questions, holds_questions
+from mog_assets.cli.project import find_documents, written
+from mog_assets.corpus.documents import read_corpus
+from mog_assets.corpus.folders import SUFFIXES, source_state
 
 ROOT = Path(__file__).parent.parent
 
@@ -62,9 +66,17 @@ def test_the_settings_in_comments_are_the_defaults(folder):
     for key, value in shown.items():
         for name, given in value.items() if isinstance(value, dict) else [(None, value)]:
             assert given == (defaults[key][name] if name else defaults[key]), (key, name)
-    example = "\n".join(line[2:] for line in head.splitlines() if line.startswith(("# question_sets", "#   ")))
+    example = "\n".join(
+        line[2:] for line in head.splitlines() if line.startswith(("# question_sets:", "#   ")) and "{" not in line
+    )
     (folder / "mog.yaml").write_text(text + example, encoding="utf-8")
-    assert config.load(folder / "mog.yaml").question_sets["support"].test == ["test"]
+    support = config.load(folder / "mog.yaml").question_sets["support"]
+    assert (support.train, support.test) == (["train"], ["test"])
+    generated = "\n".join(
+        line[2:] for line in head.splitlines() if line.startswith(("# generation", "# question_sets: "))
+    )
+    (folder / "mog.yaml").write_text(text + generated, encoding="utf-8")
+    assert config.load(folder / "mog.yaml").question_sets["made"].source == "generated"
 
 
 def test_a_configuration_is_not_overwritten_without_force(folder):
@@ -112,7 +124,8 @@ def test_evidence_in_corpora_that_are_not_there_is_said(folder):
 def test_questions_among_the_documents_are_said(folder):
     (folder / "docs" / "ask.jsonl").write_text(question("1", "test", "docs"), encoding="utf-8")
     result = init("docs")
-    assert "questions ask" in result.stdout and "is in the folder of the corpus docs" in result.stderr
+    assert "questions ask" in result.stdout
+    assert "is in the folder of the corpus docs: it is read as questions, not as documents" in result.stderr
 
 
 @pytest.mark.parametrize(
@@ -122,7 +135,11 @@ def test_questions_among_the_documents_are_said(folder):
         (["nowhere"], "nowhere: expected a file"),
         (["docs/a.txt"], "expected a folder, or a file that ends in .jsonl"),
         (["only"], f"expected documents ({', '.join(SUFFIXES)}) in only, found none; the first: x.odt"),
-        (["docs", "--questions", "docs/b.md"], "expected lines with id, question and split"),
+        (["docs", "--questions", "docs/b.md"], "b.md: expected a file that ends in .jsonl"),
+        (["docs", "--questions", "docs/a.csv"], "a.csv: expected a readable table, got: No such file"),
+        (["docs", "--column", "question=Frage"], "--column: expected a file of questions (--questions FILE), got none"),
+        (["docs", "--questions", "x", "--column", "Frage"], "--column: expected FIELD=NAME, such as question=Frage"),
+        (["docs", "--questions", "x", "--column", "q=Frage"], "--column: expected fields of a question (id, question"),
         (["docs", "--samples"], "--samples: cannot be combined with FOLDER"),
     ],
 )
@@ -163,3 +180,106 @@ def test_the_configuration_of_the_repository_is_what_init_writes():
     corpora = [find_documents(samples / name, Path(name).stem) for name in ("garden.jsonl", "workshop", "sky")]
     questions = [find_questions(samples / "questions.jsonl", "samples")]
     assert (ROOT / "mog.yaml").read_text(encoding="utf-8") == written(corpora, questions, ROOT)
+
+
+# Tables of questions
+
+
+TABLE = "Question,Answer,Quote,Owner\nWhat rises?,dough,makes dough rise,me\nWhat slows it?,salt,Salt slows,you\n"
+
+
+def the_set(folder):
+    (found,) = config.load(folder / "mog.yaml").question_sets.values()
+    return found
+
+
+@pytest.mark.parametrize("name", ["ask.csv", "ask.tsv", "docs/ask.csv"])
+def test_a_table_of_questions_is_found_with_its_columns_and_needs_no_splits(folder, name):
+    (folder / name).write_text(TABLE.replace(",", "\t") if name.endswith(".tsv") else TABLE, encoding="utf-8")
+    result = init("docs")
+    assert result.exit_code == 0, result.stderr
+    assert (
+        f"questions ask: {name} (2 questions, divided by document into train and test; columns: question = 'Question', "
+        "answer = 'Answer', quote = 'Quote'; not used: Owner)"
+    ) in result.stdout
+    assert "documents docs: docs (1 .txt, 1 .md; not read" in result.stdout
+    text = (folder / "mog.yaml").read_text(encoding="utf-8")
+    assert text[text.index("  ask:\n") : text.index("\n\n# Further")] == (
+        f"  ask:\n    path: {name}\n    corpora: [docs]"
+    )
+    assert (the_set(folder).train, the_set(folder).test) == (["train"], ["test"])
+
+
+def test_a_parquet_file_of_questions_is_found(folder):
+    rows = [{"question": f"Which {n}?", "docs": {"a.txt": 2}, "split": "dev" if n else None} for n in range(3)]
+    pq.write_table(pa.Table.from_pylist(rows), folder / "ask.parquet")
+    result = init("docs")
+    assert "questions ask: ask.parquet (2 dev, 1 without a split, divided by document into train and test" in (
+        result.stdout
+    )
+    assert (the_set(folder).train, the_set(folder).test) == (["train"], ["dev", "test"])
+
+
+@pytest.mark.parametrize(
+    ("content", "is_one"),
+    [
+        (TABLE, True),
+        ("question\nWhy?\n", True),
+        ("query;relevant documents\nwhy;a.txt\n", True),
+        ("query,clicks\nwhy,3\n", False),
+        ("title,text,question\nDough,It rises,Why?\n", False),
+        ("question,Text\nWhy?,It rises\n", False),
+        ("id,name\n1,Dough\n", False),
+        ("question,question\nWhy?,Why?\n", False),
+        ("", False),
+        ("question\n", False),
+    ],
+)
+def test_questions_are_told_from_documents_by_columns(folder, content, is_one):
+    (folder / "it.csv").write_text(content, encoding="utf-8")
+    assert holds_questions(folder / "it.csv") is is_one
+    result = init("it.csv", "docs")
+    assert result.exit_code == 0, result.stderr
+    assert ("questions it: it.csv" in result.stdout) is is_one
+
+
+def test_columns_of_other_names_are_named(folder):
+    (folder / "ask.csv").write_text("Frage;Fundstelle\nWas geht auf?;makes dough rise\n", encoding="utf-8")
+    result = init("docs", "--questions", "ask.csv")
+    assert result.exit_code == 2
+    assert "ask.csv: expected a column `question`, found Frage, Fundstelle" in result.stderr
+    assert "`--column question=NAME`" in result.stderr and not (folder / "mog.yaml").exists()
+    result = init("docs", "--questions", "ask.csv", "--column", "question=Frage", "--column", "quote=Fundstelle")
+    assert result.exit_code == 0, result.stderr
+    assert "columns: question = 'Frage', quote = 'Fundstelle'" in result.stdout
+    assert the_set(folder).columns == {"question": "Frage", "quote": "Fundstelle"}
+
+
+def test_rows_that_cannot_be_read_are_counted(folder):
+    (folder / "ask.csv").write_text(TABLE + "What else?,x\n,y,z,\n", encoding="utf-8")
+    result = init("docs")
+    assert "2 that cannot be read; the first: ask.csv:4: expected 4 columns as in the header, got 2" in result.stdout
+
+
+def test_a_file_of_questions_alone_is_no_corpus(folder):
+    (folder / "ask.csv").write_text(TABLE, encoding="utf-8")
+    result = init("ask.csv")
+    assert result.exit_code == 2
+    assert "expected documents, got only files of questions (ask.csv): name the folder of the documents too" in (
+        result.stderr
+    )
+
+
+def test_questions_among_the_documents_are_not_read_as_documents(folder):
+    (folder / "docs" / "ask.csv").write_text(TABLE, encoding="utf-8")
+    assert init("docs").exit_code == 0
+    settings = config.load(folder / "mog.yaml")
+    asked = [os.path.realpath(settings.question_sets["ask"].path)]
+    reading = read_corpus(settings.corpora["docs"].path, questions=asked)
+    assert [document.id for document in reading.documents] == ["a.txt", "b.md"]
+    assert ("ask.csv", "a file of questions of `question_sets`: its lines are no documents") in [
+        (skipped.place, skipped.reason) for skipped in reading.quarantined
+    ]
+    before = source_state(folder / "docs", 1000, asked)
+    (folder / "docs" / "ask.csv").write_text(TABLE + TABLE, encoding="utf-8")
+    assert source_state(folder / "docs", 1000, asked) == before != source_state(folder / "docs", 1000)

@@ -269,7 +269,7 @@ def test_the_asset_says_question_by_question_what_was_found(make_project, tmp_pa
     assert told["level"].to_dict() == {"a": "spans", "b": "spans", "c": "answer"}
     assert told.loc["c", "not found"] and not told.loc["a", "not found"]
     said = stored.manifest.info["summary"]["q"]
-    assert said["divided"] == 3 and said["lost"] == 1 and said["first lost"].startswith("c: ")
+    assert said["divided"] == 3 and said["lost"] == 1 and said["first lost"].startswith("q.jsonl:3: ")
     assert said["train"]["questions"] + said["test"]["questions"] == 3
 
 

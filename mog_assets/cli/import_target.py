@@ -8,7 +8,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from mog_assets import config, config_file
-from mog_assets.cli.project import Documents, Questions, corpus_entry, questions_entry, written
+from mog_assets.cli.found_questions import Questions
+from mog_assets.cli.project import Documents, corpus_entry, questions_entry, written
 from mog_assets.config_text import Entry, with_entry
 from resources.errors import ConfigError
 

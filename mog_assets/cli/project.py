@@ -6,22 +6,20 @@ import os
 import re
 import shutil
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from importlib.resources import as_file, files
-from itertools import islice
 from pathlib import Path
 
 import click
 
 from mog_assets import config
 from mog_assets.cli.common import guarded
+from mog_assets.cli.found_questions import Questions, beside, find_questions, given_columns, holds_questions
 from mog_assets.config_text import Entry, block, scalar
 from resources.errors import ConfigError, MogError
 
 _LIMIT = config.CorpusSettings.model_fields["max_document_mb"].default * 1_000_000
-# Lines read from a file to tell questions from documents.
-_PEEKED = 20
 _SAMPLES = ("garden.jsonl", "workshop", "sky", "questions.jsonl")
 
 _TOP = """\
@@ -36,19 +34,22 @@ corpora:
 """
 
 _QUESTIONS = """
-# Your questions, with the places in the documents that answer them. The router is trained on the splits under `train`;
-# methods are measured on those under `test`. No split may be in both.
+# Your questions: .csv, .tsv, .parquet or .jsonl files. A question has what you know of its answer: `quote` (the words
+# of a document that answer it), `docs` (relevant documents) or `answer`. Quotes and documents measure methods and train
+# rankings; an answer alone only trains. Questions without a split are divided by document: half train, half measure.
+# `train` and `test` name splits of the file; no split may be in both. `mog import` adds BEIR, TREC and SQuAD data sets.
 """
 
 _NO_QUESTIONS = """\
-# Without questions you can search. With them, `mog run` trains the router and shows which method suits your documents.
-# A question is a line {"id", "question", "split", "evidence": [{"corpus", "doc", "start", "end"}]} of a .jsonl file.
+# You have none yet: you can search, but nothing is measured or trained. Save a spreadsheet with the columns `question`,
+# `answer` and `quote` as questions.csv, and remove the `#`:
 # question_sets:
 #   support:
-#     path: questions.jsonl
+#     path: questions.csv
 #     corpora: [CORPORA]
-#     train: [train]
-#     test: [test]
+# Or let a language model (see `llm` below) write questions from your documents:
+# generation: {by: openai, documents: 200, per_document: 3}
+# question_sets: {made: {source: generated, corpora: [CORPORA]}}
 """
 
 _MORE = """
@@ -93,38 +94,8 @@ class Documents:
         return f"documents {self.name}: {os.path.relpath(self.path)} ({counts}{refused}{more})"
 
 
-@dataclass(frozen=True)
-class Questions:
-    """A question set: name, path, number of questions by split, and the corpora of its evidence.
-
-    `measured` names the only split to measure on, if that was chosen.
-    """
-
-    name: str
-    path: Path
-    splits: dict[str, int]
-    corpora: list[str]
-    measured: str | None = None
-
-    @property
-    def train(self) -> list[str]:
-        """Splits to train on; none if no split would be left to measure on."""
-        if self.measured is not None:
-            return [split for split in self.splits if split != self.measured]
-        return ["train"] if "train" in self.splits and len(self.splits) > 1 else []
-
-    @property
-    def test(self) -> list[str]:
-        """Splits to measure on."""
-        return [split for split in self.splits if split not in self.train]
-
-    def __str__(self) -> str:
-        counts = ", ".join(f"{count:,} {split}" for split, count in self.splits.items())
-        return f"questions {self.name}: {os.path.relpath(self.path)} ({counts})"
-
-
-def find_documents(path: Path, name: str) -> Documents:
-    """The readable files of a corpus.
+def find_documents(path: Path, name: str, questions: Sequence[Path] = ()) -> Documents:
+    """The readable files of a corpus, without files of questions among them.
 
     Raises:
         ConfigError: no file can be read.
@@ -132,7 +103,8 @@ def find_documents(path: Path, name: str) -> Documents:
     from mog_assets.corpus.folders import SUFFIXES, scan
 
     try:
-        found = scan(path, int(_LIMIT))
+        asked = {os.path.realpath(file) for file in questions}
+        found = [entry for entry in scan(path, int(_LIMIT)) if entry.path not in asked or not path.is_dir()]
     except MogError as error:
         raise ConfigError(f"FOLDERS: {error}") from error
     refused = [f"{entry.place} ({entry.refusal})" for entry in found if entry.refusal]
@@ -148,48 +120,10 @@ def find_documents(path: Path, name: str) -> Documents:
     return Documents(name, path, dict(readable.most_common()), refused)
 
 
-def holds_questions(path: Path) -> bool:
-    """Whether the first objects of a `.jsonl[.gz]` file are questions rather than documents."""
-    from mog_assets.corpus.documents import parse_line, read_lines
-
-    try:
-        records = [parse_line(line) for _, line in islice(read_lines(path), _PEEKED)]
-    # A corpus may contain files that cannot be read; `mog run` lists them.
-    except MogError:
-        return False
-    return any(isinstance(record, dict) and "question" in record and "text" not in record for record in records)
-
-
-def find_questions(path: Path, name: str) -> Questions:
-    """The splits of a question file, and the corpora of its evidence.
-
-    Raises:
-        ConfigError: it cannot be read, or contains no question.
-    """
-    from mog_assets.corpus.documents import parse_line, read_lines
-
-    splits: Counter[str] = Counter()
-    corpora: dict[str, None] = {}
-    try:
-        for _, line in read_lines(path):
-            record = parse_line(line)
-            if isinstance(record, dict) and record.get("question"):
-                splits[str(record.get("split"))] += 1
-                spans = record.get("evidence")
-                for span in spans if isinstance(spans, list) else ():
-                    if isinstance(span, dict) and isinstance(span.get("corpus"), str):
-                        corpora[span["corpus"]] = None
-    except MogError as error:
-        raise ConfigError(f"--questions: {error}") from error
-    if not splits:
-        raise ConfigError(f"--questions: expected lines with id, question and split in {path}, found none")
-    return Questions(name, path, dict(splits.most_common()), list(corpora))
-
-
 def name_of(path: Path, taken: Sequence[str] = ()) -> str:
     """A name, valid and not yet taken, for the corpus or question set at a path."""
     stem = path.resolve().name.removesuffix(".gz").removesuffix(".jsonl")
-    stem = stem.removesuffix(".csv").removesuffix(".tsv")
+    stem = stem.removesuffix(".csv").removesuffix(".tsv").removesuffix(".parquet")
     stem = re.sub(r"[^A-Za-z0-9_.-]+", "-", stem).strip("-_.")[:60] or "documents"
     return next(name for n in range(1, len(taken) + 2) if (name := stem if n == 1 else f"{stem}-{n}") not in taken)
 
@@ -217,23 +151,14 @@ def corpus_entry(found: Documents, base: Path) -> Entry:
 
 def questions_entry(found: Questions, corpora: Sequence[str], base: Path) -> Entry:
     """The keys and values of a question set in a mog.yaml in the folder `base`."""
-    return {"path": _path(found.path, base), "corpora": list(corpora), "train": found.train, "test": found.test}
+    columns = {"columns": found.columns} if found.columns else {}
+    splits = {} if found.divided else {"train": found.train, "test": found.test}
+    return {"path": _path(found.path, base), "corpora": list(corpora), **columns, **splits}
 
 
 def _path(path: Path, base: Path) -> str:
     path = path.resolve()
     return path.relative_to(base).as_posix() if path.is_relative_to(base) else str(path)
-
-
-def _beside(folders: Sequence[Path]) -> Iterator[Path]:
-    """The question files in some folders, each once."""
-    seen = set()
-    for folder in folders:
-        for path in sorted(folder.glob("*.jsonl*")):
-            if path.name.endswith((".jsonl", ".jsonl.gz")) and path.is_file() and path.resolve() not in seen:
-                seen.add(path.resolve())
-                if holds_questions(path):
-                    yield path
 
 
 def _named_as_asked(corpora: list[Documents], questions: Sequence[Questions]) -> list[Documents]:
@@ -261,16 +186,35 @@ def _copy_samples(folder: Path, force: bool) -> list[Path]:
 @click.command()
 @click.argument("folders", nargs=-1, type=click.Path(path_type=Path), metavar="[FOLDER]...")
 @click.option(
-    "--questions", "asked", multiple=True, type=click.Path(path_type=Path), help="A .jsonl file of questions."
+    "--questions",
+    "asked",
+    multiple=True,
+    type=click.Path(path_type=Path),
+    help="A file of questions: .csv, .tsv, .parquet or .jsonl.",
+)
+@click.option(
+    "--column",
+    "columns",
+    multiple=True,
+    metavar="FIELD=NAME",
+    help="With --questions: what a column is called, if not as its field (question=Frage).",
 )
 @click.option("--samples", is_flag=True, help="Copy the sample documents and questions to `samples` and use them.")
 @click.option("--config", "path", help="Configuration file to write instead of mog.yaml (or MOG_CONFIG).")
 @click.option("--force", is_flag=True, help="Overwrite an existing configuration and existing samples.")
 @guarded
-def init(folders: tuple[Path, ...], asked: tuple[Path, ...], samples: bool, path: str | None, force: bool) -> None:
+def init(
+    folders: tuple[Path, ...],
+    asked: tuple[Path, ...],
+    columns: tuple[str, ...],
+    samples: bool,
+    path: str | None,
+    force: bool,
+) -> None:
     """Write a mog.yaml for documents: FOLDERs of text, HTML, PDF and office files, or .jsonl[.gz], .csv or .tsv files.
 
-    Question files are .jsonl files whose lines have a `question`: those in the FOLDERs and next to mog.yaml are found.
+    Files of questions (.csv, .tsv, .parquet, .jsonl) have a column `question` and none called `text`: those in the
+    FOLDERs and next to mog.yaml are found.
     """
     target = config.file(path)
     base = target.parent
@@ -280,21 +224,28 @@ def init(folders: tuple[Path, ...], asked: tuple[Path, ...], samples: bool, path
         raise ConfigError("--samples: cannot be combined with FOLDER or --questions")
     if samples:
         folders = tuple(_copy_samples(base / "samples", force))
+    if columns and not asked:
+        raise ConfigError("--column: expected a file of questions (--questions FILE), got none")
+    named = given_columns(columns)
     if not folders:
         raise ConfigError(_which_folder(base))
     given = [*asked, *(f for f in folders if f.is_file() and holds_questions(f))]
     sources = [folder for folder in folders if folder not in given]
-    found = given if given else list(_beside([base, *(f for f in sources if f.is_dir())]))
+    found = given if given else list(beside([base, *(f for f in sources if f.is_dir())]))
     corpora: list[Documents] = []
     for source in sources:
-        corpora.append(find_documents(source, name_of(source, [c.name for c in corpora])))
+        corpora.append(find_documents(source, name_of(source, [c.name for c in corpora]), found))
     if not corpora:
-        raise ConfigError("FOLDERS: expected documents, got only question files")
+        raise ConfigError(
+            f"FOLDERS: expected documents, got only files of questions ({', '.join(map(str, given))}): name the folder "
+            "of the documents too"
+        )
     questions: list[Questions] = []
     for file in found:
         # The name of its folder says more than `questions.jsonl`.
-        named = file.resolve().parent if file.name.startswith("questions.") else file
-        questions.append(find_questions(file, name_of(named, [q.name for q in questions])))
+        source = file.resolve().parent if file.name.startswith("questions.") else file
+        own = named if file in asked else {}
+        questions.append(find_questions(file, name_of(source, [q.name for q in questions]), own))
     corpora = _named_as_asked(corpora, questions)
     write_configuration(target, written(corpora, questions, base))
     for told in (*corpora, *questions):
@@ -334,8 +285,8 @@ def _warn(corpora: Sequence[Documents], questions: Sequence[Questions]) -> None:
         for corpus in corpora:
             if corpus.path.is_dir() and found.path.resolve().is_relative_to(corpus.path.resolve()):
                 click.echo(
-                    f"mog: {found.path} is in the folder of the corpus {corpus.name}, where its lines are skipped: "
-                    "move it out of the folder",
+                    f"mog: {found.path} is in the folder of the corpus {corpus.name}: it is read as questions, not as "
+                    "documents",
                     err=True,
                 )
 

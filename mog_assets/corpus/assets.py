@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import unicodedata
 from collections.abc import Iterable, Sequence
 from importlib.metadata import version
@@ -37,7 +38,16 @@ _LIBRARIES = [unicodedata.unidata_version, *map(version, _PACKAGES)]
 def _source(settings: Settings, corpus: str | None) -> object:
     assert corpus is not None
     source = settings.corpora[corpus]
-    return [source_state(source.path, source.max_document_bytes), source.max_document_bytes, *_limits(source)]
+    return [
+        source_state(source.path, source.max_document_bytes, _questions(settings)),
+        source.max_document_bytes,
+        *_limits(source),
+    ]
+
+
+def _questions(settings: Settings) -> frozenset[str]:
+    """Real paths of the files of questions, which may lie among the documents."""
+    return frozenset(os.path.realpath(q.path) for q in settings.question_sets.values() if q.path is not None)
 
 
 def _limits(source: CorpusSettings) -> Limits:
@@ -54,7 +64,9 @@ def build_documents(work: Work) -> None:
     signature = digest(READER, source.max_document_bytes, *limits, *_LIBRARIES)
     memory = load_memory(remembered, signature)
     while True:
-        reading = read_corpus(source.path, source.max_document_bytes, memory, remembered.parent, limits)
+        reading = read_corpus(
+            source.path, source.max_document_bytes, memory, remembered.parent, limits, _questions(work.settings)
+        )
         work.draft.files.clear()
         lost: set[str] = set()
         # One bucket's texts are in memory at a time.

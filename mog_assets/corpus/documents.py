@@ -15,7 +15,7 @@ import sys
 import time
 import unicodedata
 import zlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from functools import cache
@@ -175,6 +175,7 @@ def read_corpus(
     memory: Memory | None = None,
     folder: Path | None = None,
     limits: Limits | None = None,
+    questions: Collection[str] = (),
 ) -> Reading:
     """Read a corpus.
 
@@ -186,6 +187,7 @@ def read_corpus(
         memory: Memory of an earlier reading with the same limits.
         folder: Folder for the documents until the reading is released; None for the system's temporary folder.
         limits: Of parsing PDF, Word, PowerPoint and EPUB files.
+        questions: Real paths of files of questions, which are not read if they are in the folder.
 
     Raises:
         MogError: the path is missing, or has no usable document, or the reader or the disk cannot be used.
@@ -194,13 +196,14 @@ def read_corpus(
     if missing := check_reader(limits.reader):
         raise MogError(f"{path}: {missing}")
     with Parser(limits, limit) as parser:
-        return _read_corpus(path, _Context(limit, memory or Memory(), Spool(folder), parser))
+        found = scan(path, limit, questions)
+        return _read_corpus(path, found, _Context(limit, memory or Memory(), Spool(folder), parser))
 
 
-def _read_corpus(path: Path, context: _Context) -> Reading:
+def _read_corpus(path: Path, entries: Sequence[Found], context: _Context) -> Reading:
     reading = Reading(normalised=context.spool)
     seen: dict[str, tuple[str, str]] = {}
-    for found in scan(path, context.limit):
+    for found in entries:
         if found.refusal:
             reading.quarantined.append(Quarantined(found.place, found.place, found.refusal))
             continue

@@ -8,9 +8,9 @@ from __future__ import annotations
 import os
 import re
 import stat
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -22,6 +22,8 @@ ROWS = (".csv", ".tsv")
 _MANY = (*ROWS, *LINES)
 SUFFIXES = (".txt", ".md", ".html", ".pdf", ".docx", ".pptx", ".epub", *_MANY)
 
+# Its words would be found instead of those that answer.
+_QUESTIONS = "a file of questions of `question_sets`: its lines are no documents"
 _KNOWN = ", ".join(SUFFIXES)
 _KINDS = {
     stat.S_IFIFO: "FIFO",
@@ -75,7 +77,7 @@ class Found:
         return self.name.lower().endswith(ROWS)
 
 
-def scan(path: Path, limit: int) -> list[Found]:
+def scan(path: Path, limit: int, questions: Collection[str] = ()) -> list[Found]:
     """Everything in a corpus, in reading order: by the parts of the name.
 
     Files and folders whose name starts with a dot are skipped. A link is read if its target is a file in the folder.
@@ -84,6 +86,7 @@ def scan(path: Path, limit: int) -> list[Found]:
     Args:
         path: A `.jsonl[.gz]`, `.csv` or `.tsv` file, or a folder.
         limit: Bytes that a file which is one document may have.
+        questions: Real paths of files of questions, which are not read if they are in the folder.
 
     Raises:
         MogError: the path does not exist, or is a file of another kind.
@@ -94,13 +97,17 @@ def scan(path: Path, limit: int) -> list[Found]:
         what = "nothing" if isinstance(error, FileNotFoundError) else error.strerror
         raise MogError(f"{path}: expected a file ({_KNOWN}) or a folder of such files, found {what}") from error
     if stat.S_ISDIR(status.st_mode):
-        return _scan_folder(os.path.realpath(path), limit)
+        found = _scan_folder(os.path.realpath(path), limit)
+        return [
+            replace(f, refusal=_QUESTIONS) if f.path in questions and f.name.lower().endswith(_MANY) else f
+            for f in found
+        ]
     if not (stat.S_ISREG(status.st_mode) and path.name.lower().endswith(_MANY)):
         raise MogError(f"{path}: expected a folder, or a file that ends in {', '.join(LINES)}, {' or '.join(ROWS)}")
     return [Found(path.name, os.path.realpath(path), status)]
 
 
-def source_state(path: Path, limit: int) -> list[list[Any]]:
+def source_state(path: Path, limit: int, questions: Collection[str] = ()) -> list[list[Any]]:
     """The state of a corpus, as JSON: equal as long as nothing was added, edited, renamed or removed.
 
     Nothing is opened. An edit, or a new target of a link, changes the size or the modification time.
@@ -109,9 +116,12 @@ def source_state(path: Path, limit: int) -> list[list[Any]]:
     def state(found: Found) -> list[Any]:
         if found.status is None:
             return [found.place, found.refusal]
+        if found.refusal == _QUESTIONS:
+            # Its content makes no difference.
+            return [found.place, found.refusal]
         return [found.place, found.refusal, found.status.st_mode, found.status.st_size, found.status.st_mtime_ns]
 
-    return [state(found) for found in scan(path, limit)]
+    return [state(found) for found in scan(path, limit, questions)]
 
 
 def _scan_folder(root: str, limit: int) -> list[Found]:

@@ -30,6 +30,7 @@ _COPY = "generated question that is nearly the same as a test question"
 _TOLD = pa.schema(
     [
         ("question set", pa.string()),
+        ("place", pa.string()),
         ("id", pa.string()),
         ("level", pa.string()),
         ("found", pa.string()),
@@ -110,7 +111,7 @@ def _summary(question_set: QuestionSetSettings, reading: QuestionReading) -> dic
     """
     lost = [row for row in reading.told if row["not found"]]
     found: dict[str, Any] = {"divided": reading.divided, "lost": len(lost)}
-    found["first lost"] = f"{lost[0]['id']}: {lost[0]['not found']}" if lost else ""
+    found["first lost"] = f"{lost[0]['place']}: {lost[0]['not found']}" if lost else ""
     for use in ("train", "test"):
         own = [q for q in reading.questions if q.split in getattr(question_set, use)]
         levels = Counter(q.level for q in own)
@@ -178,7 +179,15 @@ def _generated(work: Work, question_set: QuestionSetSettings) -> QuestionReading
     reading.questions += of_keywords
     reading.splits = Counter(question.split for question in reading.questions)
     reading.told = [
-        {"id": q.id, "level": q.level, "found": "offsets", "places": len(q.evidence), "score": 1.0, "not found": ""}
+        {
+            "place": "",
+            "id": q.id,
+            "level": q.level,
+            "found": "offsets",
+            "places": len(q.evidence),
+            "score": 1.0,
+            "not found": "",
+        }
         for q in reading.questions
     ]
     return reading
@@ -251,7 +260,7 @@ def recipes(settings: Settings) -> list[Recipe]:
             },
             source=_question_sources,
             outside="question_files",
-            version="5",
+            version="6",
             checks=(checks.EVERY_SPLIT_IS_USED,),
             kinds=("parquet",),
         )

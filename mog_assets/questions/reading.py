@@ -45,9 +45,9 @@ class QuestionReading:
 
     Attributes:
         problems: Questions that were skipped: file and line, id, reason.
-        told: A row per question: id, level (see `Question.level`), how its evidence was found (`offsets`, `exact`,
-            `normalised`, `fuzzy`; the weakest way if there are several), places, score of the worst place (0 … 1), and
-            what was not found.
+        told: A row per question: place (of its record), id, level (see `Question.level`), how its evidence was found
+            (`offsets`, `exact`, `normalised`, `fuzzy`; the weakest way if there are several), places, score of the
+            worst place (0 … 1; 0 without any), and what was not found.
         elsewhere: Number of questions left out because all their evidence is in corpora that are not named.
         splits: Number of questions of each split, usable or not, after those without one were divided.
         divided: Number of questions that had no split.
@@ -66,12 +66,14 @@ class _Draft:
     """A question whose quotes are not located yet.
 
     Attributes:
+        place: Where its record stands.
         spans: Evidence that is known, and positions of quotes among all quotes, in the order of the file.
         missing: What was not found.
         away: Pieces of evidence in corpora that are not named.
     """
 
     question: Question
+    place: str
     spans: list[Evidence | int] = field(default_factory=list)
     missing: list[str] = field(default_factory=list)
     away: int = 0
@@ -140,7 +142,7 @@ def located(
             continue
         assert isinstance(record, dict)
         seen[identity] = place
-        draft = _Draft(_question(record))
+        draft = _Draft(_question(record), place)
         wrong = _evidence(draft, record, names, documents, quotes) or _judged(draft, record, names)
         if wrong:
             reading.splits[draft.question.split] += 1
@@ -298,11 +300,12 @@ def _settled(draft: _Draft, places: Sequence[Located]) -> tuple[Question, dict[s
             scores.append(there.score)
     question = replace(draft.question, evidence=tuple(dict.fromkeys(evidence)))
     row = {
+        "place": draft.place,
         "id": question.id,
         "level": question.level,
         "found": max(ways, key=("offsets", "exact", "normalised", "fuzzy").index, default=""),
         "places": len(question.evidence),
-        "score": min(scores, default=1.0),
+        "score": min(scores, default=1.0 if evidence else 0.0),
         "not found": "; ".join(printable(text) for text in missing),
     }
     return question, row

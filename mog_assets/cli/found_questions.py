@@ -1,0 +1,175 @@
+"""Files of questions that `mog init` finds, and what it says of them."""
+
+from __future__ import annotations
+
+import os
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import islice
+from pathlib import Path
+
+from resources.errors import ConfigError, MogError
+
+# Lines read from a file to tell questions from documents.
+_PEEKED = 20
+# Fields that say something of the answer, or of where it stands.
+_KNOWN = ("answer", "long_answer", "quote", "doc", "docs", "evidence", "aliases", "options")
+
+
+@dataclass(frozen=True)
+class Questions:
+    """A question set: name, path, number of questions by split, and the corpora of its evidence.
+
+    Attributes:
+        splits: Number of questions by split; those that name none are not counted.
+        measured: The only split to measure on, if that was chosen.
+        without: Number of questions that name no split.
+        columns: Names of columns by field, where they were given.
+        told: What to print about its columns and its rows that cannot be read.
+    """
+
+    name: str
+    path: Path
+    splits: dict[str, int]
+    corpora: list[str]
+    measured: str | None = None
+    without: int = 0
+    columns: Mapping[str, str] = field(default_factory=dict)
+    told: Sequence[str] = ()
+
+    @property
+    def train(self) -> list[str]:
+        """Splits to train on; none if no split would be left to measure on."""
+        if self.measured is not None:
+            return [split for split in self.splits if split != self.measured]
+        names = self._names
+        return ["train"] if "train" in names and len(names) > 1 else []
+
+    @property
+    def test(self) -> list[str]:
+        """Splits to measure on."""
+        return [split for split in self._names if split not in self.train]
+
+    @property
+    def divided(self) -> bool:
+        """Whether the questions are divided by document: no split has to be named."""
+        return bool(self.without) and set(self._names) == {"train", "test"}
+
+    @property
+    def _names(self) -> list[str]:
+        """Splits of the file, and those of the questions that name none."""
+        return list(dict.fromkeys([*self.splits, *(("train", "test") if self.without else ())]))
+
+    def __str__(self) -> str:
+        counts = [f"{count:,} {split}" for split, count in self.splits.items()]
+        if self.without:
+            none = " without a split" if counts else " questions"
+            counts.append(f"{self.without:,}{none}, divided by document into train and test")
+        return f"questions {self.name}: {os.path.relpath(self.path)} ({', '.join(counts)}{'; '.join(['', *self.told])})"
+
+
+def holds_questions(path: Path) -> bool:
+    """Whether a file holds questions rather than documents.
+
+    Of JSON lines, the first objects have a `question` and no `text`. A table has a column for the question (`question`;
+    or another name for it beside a column of answers, quotes or documents) and no column `text`.
+    """
+    from mog_assets.corpus.folders import LINES
+    from mog_assets.questions.formats import SUFFIXES, read_records, used_columns
+
+    name = path.name.lower()
+    # Other files cannot be read; a FIFO would be waited for.
+    if not (name.endswith(SUFFIXES) and path.is_file()):
+        return False
+    try:
+        if name.endswith(LINES):
+            records = [record for _, record in islice(read_records(path), _PEEKED)]
+            return any(isinstance(record, dict) and "question" in record and "text" not in record for record in records)
+        columns = used_columns(path)
+    # A corpus may contain files that cannot be read; `mog run` lists them.
+    except MogError:
+        return False
+    named = columns.used["question"].strip().lower() == "question"
+    return (named or any(name in columns.used for name in _KNOWN)) and not any(
+        column.strip().lower() == "text" for column in columns.unused
+    )
+
+
+def find_questions(path: Path, name: str, columns: Mapping[str, str] | None = None) -> Questions:
+    """The splits of a question file, the corpora of its evidence, and the columns that are used.
+
+    Args:
+        path: A file, see `questions.formats.read_records`.
+        name: Of the question set.
+        columns: Names of columns by field; those that the file does not need are an error.
+
+    Raises:
+        ConfigError: it cannot be read, or contains no question.
+    """
+    from mog_assets.corpus.folders import LINES, printable
+    from mog_assets.questions.formats import read_records, used_columns
+
+    splits: Counter[str] = Counter()
+    corpora: dict[str, None] = {}
+    without, wrong = 0, []
+    given = dict(columns or {})
+    try:
+        for place, record in read_records(path, given):
+            if isinstance(record, str):
+                wrong.append(f"{place}: {record}")
+            elif isinstance(record.get("question"), str) and record["question"].strip():
+                split = record.get("split")
+                if split is None or split == "":
+                    without += 1
+                else:
+                    splits[str(split)] += 1
+                spans = record.get("evidence")
+                for piece in [record, *(spans if isinstance(spans, list) else ())]:
+                    if isinstance(piece, dict) and isinstance(piece.get("corpus"), str):
+                        corpora[piece["corpus"]] = None
+        told = [] if path.name.lower().endswith(LINES) and not given else [str(used_columns(path, given))]
+    except MogError as error:
+        hint = str(error).replace(
+            "name it under `columns`, as in `columns: {question: NAME}`", "name it with `--column question=NAME`"
+        )
+        raise ConfigError(f"--questions: {hint}") from error
+    first = f"; the first: {printable(wrong[0][:300])}" if wrong else ""
+    if not (splits or without):
+        raise ConfigError(f"--questions: expected questions in {path}, found none{first}")
+    if wrong:
+        told.append(f"{len(wrong):,} that cannot be read{first}")
+    return Questions(name, path, dict(splits.most_common()), list(corpora), None, without, given, told)
+
+
+def beside(folders: Iterable[Path]) -> Iterator[Path]:
+    """The question files in some folders, each once."""
+    seen = set()
+    for folder in folders:
+        for path in sorted(folder.iterdir()):
+            if path.name.startswith(".") or path.resolve() in seen:
+                continue
+            seen.add(path.resolve())
+            if holds_questions(path):
+                yield path
+
+
+def given_columns(given: Sequence[str]) -> dict[str, str]:
+    """Names of columns by field, from `--column FIELD=NAME`.
+
+    Raises:
+        ConfigError: one is not of this form, or names no field of a question.
+    """
+    from mog_assets.questions.columns import check_fields
+
+    found: dict[str, str] = {}
+    for text in given:
+        key, equals, name = text.partition("=")
+        if not (key and equals and name):
+            raise ConfigError(f"--column: expected FIELD=NAME, such as question=Frage, got {text[:60]!r}")
+        found[key.strip()] = name
+    try:
+        check_fields(found)
+    except MogError as error:
+        raise ConfigError(f"--column: {str(error).removeprefix('columns: ')}") from error
+    return found
