@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-from mog_assets.cli import build, doctor, experiment, import_, measure, project, prune, search, serve, use
+from mog_assets.cli import build, doctor, experiment, import_, measure, project, prune, questions, search, serve, use
 
 
 @click.group()
@@ -20,6 +20,7 @@ for command in (
     build.run,
     search.retrieve,
     search.ask,
+    questions.questions,
     measure.scores,
     measure.compare,
     measure.export,

@@ -14,6 +14,7 @@ import click
 from mog_assets import config
 from mog_assets.cli.common import FAILED, config_option, guarded, settings_of
 from mog_assets.cli.measure import print_leaderboard
+from mog_assets.cli.questions import print_question_sets
 from mog_assets.stopping import on_stop, stoppable
 
 
@@ -52,6 +53,7 @@ def _run(
             _print_steps(report.steps, seconds)
         _print_skipped(settings, corpora)
         _print_unused_splits(settings)
+        print_question_sets(settings)
         _print_open_requests(settings, corpora)
     for step in report.steps:
         if step["damage"]:

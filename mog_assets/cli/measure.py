@@ -12,6 +12,7 @@ import click
 
 from mog_assets import config
 from mog_assets.cli.common import check_measured, config_option, guarded, print_table, settings_of
+from mog_assets.cli.questions import print_question_sets
 from resources.errors import ConfigError, MogError
 
 
@@ -37,6 +38,7 @@ def scores(path: str | None, every: bool, as_json: bool, answers: bool) -> None:
         rows = frame.where(frame.notna(), None).to_dict("records")
         click.echo(json.dumps(rows, ensure_ascii=False, indent=1))
     else:
+        print_question_sets(settings)
         print_leaderboard(settings, every)
 
 
@@ -44,10 +46,12 @@ def print_leaderboard(settings: config.Settings, every: bool = False) -> None:
     """Print the best method of each question set, and the scores of the most important methods, or of all."""
     import pandas as pd
 
+    from mog_assets.evaluation.agreement import AGREEMENT, sentences
     from mog_assets.evaluation.answers import answer_board
     from mog_assets.evaluation.leaderboard import MOST_ROWS, leaderboards
     from mog_assets.evaluation.measures import boards, headline_measures
     from mog_assets.evaluation.scores import leaderboard, on_documents
+    from mog_assets.questions.origins import origins, said
     from mog_assets.retrieval.methods import KINDS
     from resources.store import Store
 
@@ -65,13 +69,19 @@ def print_leaderboard(settings: config.Settings, every: bool = False) -> None:
         default = str(chosen.manifest.info["method"]) if chosen else None
         if chosen:
             click.echo(f"`auto` is `{default}`: {chosen.manifest.info['why']}.")
-        for board in leaderboards(scores, asked, default, settings.k, settings.seed):
+        made_by = origins(settings)
+        for board in leaderboards(scores, asked, default, settings.k, settings.seed, made_by):
             click.echo(board.advice)
+            if board.shows:
+                click.echo(board.shows)
             if not every:
                 print_table(board.title, board.rows)
-        for key, own in boards(scores) if every else ():
-            title = f"{key.name}: all methods, value [95 % interval]"
+        for key, own in boards(scores, made_by) if every else ():
+            title = f"{key.name}{said(key.question_set, made_by)}: all methods, value [95 % interval]"
             print_table(title, leaderboard(own, headline_measures(settings.k)))
+        if AGREEMENT in stored.manifest.files:
+            for sentence in sentences(pd.read_parquet(stored.path(AGREEMENT))):
+                click.echo(sentence)
         if not every:
             click.echo("`mog scores --all` prints all methods and measures.")
     if (stored := store.find("answer_scores")) is not None:

@@ -14,6 +14,7 @@ from mog_assets.answering.notation import combinations
 from mog_assets.answering.rows import read_answers
 from mog_assets.config import Settings
 from mog_assets.evaluation import browse, checks, plots
+from mog_assets.evaluation.agreement import AGREEMENT, agreement, points, sentences
 from mog_assets.evaluation.answers import answer_board, mark, preflight_cases, preflight_quality, score_answers
 from mog_assets.evaluation.configuration import configuration, shown_configuration
 from mog_assets.evaluation.history_assets import build_history
@@ -21,6 +22,7 @@ from mog_assets.evaluation.measures import Board, boards, evaluate, headline_mea
 from mog_assets.evaluation.report import Report, environment, render
 from mog_assets.evaluation.runs import rank_questions, read_runs, write_runs
 from mog_assets.evaluation.scores import leaderboard, score
+from mog_assets.questions.origins import measures_nothing, origins, said
 from mog_assets.questions.sets import MEASURED, Question, load_questions
 from mog_assets.ranking.retrieve import MODELS, Retrieval, needs
 from mog_assets.recipe import Recipe, Work
@@ -117,6 +119,9 @@ def _show_levels(work: Work, retrievals: Mapping[str, Retrieval], kinds: Collect
         bars = []
         training, weights = _trained_on(work, family)
         for name, retrieval in retrievals.items():
+            # Nobody asks like that, so the router may well choose otherwise.
+            if measures_nothing(name, origins(work.settings)):
+                continue
             own = (training["question_set"] == name).to_numpy()
             own = own if own.any() else np.ones(len(training), bool)
             seen = by_document(router.choices(weights[own]), training["group"].to_numpy(str)[own])
@@ -192,10 +197,12 @@ def build_scores(work: Work) -> None:
     kinds = {m.name: (m.retriever or "", f"{m.kind}+topics" if m.topics else m.kind) for m in methods}
     with work.progress(0, "significance tested"):
         scores = score(measured, settings.k, settings.seed, kinds)
-    for name, frame in (("per_question", measured), ("scores", scores)):
+        made_by, corpora = origins(settings), {name: q.corpora for name, q in settings.question_sets.items()}
+        compared = agreement(measured, kinds, made_by, corpora, settings.seed)
+    for name, frame in (("per_question.parquet", measured), ("scores.parquet", scores), (AGREEMENT, compared)):
         # Evidence may change while the runs do not.
         versions = [runs.manifest.version, work.input("questions").manifest.version]
-        path, there = work.file(f"{name}.parquet", *versions, work.recipe.settings(work.tools))
+        path, there = work.file(name, *versions, work.recipe.settings(work.tools))
         if not there:
             with work.writing(path) as temporary:
                 frame.to_parquet(temporary)
@@ -203,10 +210,15 @@ def build_scores(work: Work) -> None:
     work.counts |= {"methods": len(methods), "measures": len(measure_names(settings.k)), "rows": len(scores)}
     for name in sorted(set(scores["question_set"])):
         work.counts[f"{name}: questions"] = int(scores[scores["question_set"] == name]["n"].max())
-    for board, own in boards(scores):
-        work.show_table(f"leaderboard: {board.name}", leaderboard(own, headline_measures(settings.k)))
-        if board.evidence == "spans":
+    for board, own in boards(scores, made_by):
+        title = f"leaderboard: {board.name}{said(board.question_set, made_by)}"
+        work.show_table(title, leaderboard(own, headline_measures(settings.k)))
+        if board.evidence == "spans" and not measures_nothing(board.question_set, made_by):
             work.show_plot(f"ER against context: {board.name}", plots.er_against_cost(own, board.question_set))
+    for row, sentence in zip(compared.to_dict("records"), sentences(compared), strict=True):
+        name = f"generated and real questions: {row['made_question_set']} and {row['question_set']}, {row['split']}"
+        work.shown[name] = sentence
+        work.show_plot(f"{name}, by method", plots.agreement(row, points(row, scores)))
 
 
 def build_answer_scores(work: Work) -> None:
@@ -244,8 +256,8 @@ def build_report(work: Work) -> None:
         corpus for name in scored_questions(work) for corpus in settings.question_sets[name].corpora
     )
     inputs |= {f"documents of {name}": work.input("documents", name).manifest.version for name in corpora}
-    scores = pd.read_parquet(stored.path("scores.parquet"))
-    table = pd.read_parquet(past.path("history.parquet"))
+    scores, compared = (pd.read_parquet(stored.path(name)) for name in ("scores.parquet", AGREEMENT))
+    table, made_by = pd.read_parquet(past.path("history.parquet")), origins(settings)
     configuration, choices = shown_configuration(settings), _choices(work)
     chosen = work.input("method").manifest.info
     learning = [
@@ -263,7 +275,7 @@ def build_report(work: Work) -> None:
         *((f"version of {key}", version[:12]) for key, version in inputs.items()),
     ]
     # Choices and preflight are in manifests, so no file version shows that they have changed.
-    path, there = work.file("report.html", inputs, configuration, facts, choices, learning, preflight)
+    path, there = work.file("report.html", inputs, configuration, facts, choices, learning, preflight, made_by)
     if not there:
         with work.progress(0, "wins and losses read"):
             main, groups, duels = _browsed(work, scores, list(corpora))
@@ -288,15 +300,19 @@ def build_report(work: Work) -> None:
             history=table,
             facts=facts,
             configuration=configuration,
+            origins=made_by,
+            agreement=compared,
         )
         with work.writing(path) as temporary:
             temporary.write_text(render(page), encoding="utf-8")
     work.recomputed["pages written"] = int(not there)
     work.counts["rows"] = len(scores)
     work.shown["report"] = f"`{path}`"
-    for board, own in boards(scores):
-        work.show_table(f"leaderboard: {board.name}", leaderboard(own, headline_measures(settings.k)))
-        work.show_plot(f"all methods: {board.name}", plots.leaderboard_bars(own, board.question_set))
+    for board, own in boards(scores, made_by):
+        title = f"leaderboard: {board.name}{said(board.question_set, made_by)}"
+        work.show_table(title, leaderboard(own, headline_measures(settings.k)))
+        if not measures_nothing(board.question_set, made_by):
+            work.show_plot(f"all methods: {board.name}", plots.leaderboard_bars(own, board.question_set))
 
 
 def _browsed(
@@ -312,6 +328,8 @@ def _browsed(
     main, groups, duels = {}, {}, {}
     scored = dict(boards(scores))
     for board, part in boards(per_question):
+        if measures_nothing(board.question_set, origins(settings)):
+            continue
         main[board] = browse.main_methods(scored[board])
         measures = [name for name in headline_measures(settings.k) if name in set(scored[board]["measure"])]
         asked = questions[board.question_set]
@@ -372,10 +390,10 @@ def recipes(settings: Settings) -> list[Recipe]:
             group=GROUP,
             deps=("runs", "questions"),
             partitioned=False,
-            settings=lambda tools: [settings.k, settings.seed, [m.name for m in methods], scored],
+            settings=lambda tools: [settings.k, settings.seed, [m.name for m in methods], scored, origins(settings)],
             repeatable=True,
             checks=(checks.MEASURES_IN_RANGE,),
-            version="4",
+            version="5",
             kinds=("parquet",),
         ),
         *(
@@ -426,9 +444,9 @@ def recipes(settings: Settings) -> list[Recipe]:
                 *(("answer_scores",) if combinations(settings) else ()),
             ),
             partitioned=False,
-            settings=lambda tools: shown_configuration(tools.settings),
+            settings=lambda tools: [shown_configuration(tools.settings), origins(settings)],
             repeatable=True,
             kinds=("html",),
-            version="4",
+            version="5",
         ),
     ]

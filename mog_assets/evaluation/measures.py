@@ -14,6 +14,7 @@ import numpy as np
 import pandas as pd
 
 from mog_assets.arrays import pairs as join
+from mog_assets.questions.origins import Origins, place
 from mog_assets.questions.sets import MEASURED, Level, Question
 from mog_assets.retrieval.controls import pieces
 from mog_assets.retrieval.methods import CONTEXTS
@@ -52,10 +53,18 @@ def named(table: pd.DataFrame) -> pd.DataFrame:
     return table if "evidence" in table else table.assign(evidence="spans")
 
 
-def boards(table: pd.DataFrame) -> Iterator[tuple[Board, pd.DataFrame]]:
-    """The rows of each board, in order."""
-    for key, part in named(table).groupby(list(Board._fields), sort=False, observed=True):
-        yield Board(*map(str, key)), part
+def boards(table: pd.DataFrame, origins: Origins | None = None) -> Iterator[tuple[Board, pd.DataFrame]]:
+    """The rows of each board, in the order of the table.
+
+    Args:
+        table: With the columns of `Board`.
+        origins: Who made the questions: those of people then come first, keyword questions last.
+    """
+    found = [
+        (Board(*map(str, key)), part)
+        for key, part in named(table).groupby(list(Board._fields), sort=False, observed=True)
+    ]
+    yield from sorted(found, key=lambda pair: place(pair[0].question_set, origins or {}))
 
 
 def measure_names(k: int) -> tuple[str, ...]:

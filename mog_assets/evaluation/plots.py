@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -159,6 +159,28 @@ def levels_chosen(rows: Sequence[tuple[str, np.ndarray]], names: Sequence[str]) 
     axes.set(xlabel="share of questions", xlim=(0, 1), title="Chosen by the router")
     if rows:
         axes.legend(frameon=False, fontsize=8, loc="center left", bbox_to_anchor=(1, 0.5))
+    return png(figure)
+
+
+def agreement(row: Mapping[str, Any], methods: pd.DataFrame) -> bytes:
+    """The mean of every method on real questions over that on generated ones.
+
+    Args:
+        row: A row of `agreement.agreement`.
+        methods: Its `agreement.points`.
+    """
+    figure = new_figure(5.5, 4.2)
+    axes = figure.subplots()
+    for kind, part in methods.groupby(methods["kind"].str.removesuffix("+topics"), sort=False):
+        colour, marker, _ = _LOOKS.get(str(kind), ("#999999", "o", ""))
+        axes.scatter(part["made"], part["value"], color=colour, marker=marker, s=28, label=plain(str(kind)))
+    axes.set(
+        xlabel=plain(f"{row['measure']} on {row['made_question_set']}, {row['made_split']}"),
+        ylabel=plain(f"{row['measure']} on {row['question_set']}, {row['split']}"),
+        title=f"Kendall's tau {row['tau']:.2f}, {row['methods']} methods",
+    )
+    axes.grid(alpha=0.3)
+    axes.legend(frameon=False, fontsize=8, loc="center left", bbox_to_anchor=(1, 0.5))
     return png(figure)
 
 

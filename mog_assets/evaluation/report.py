@@ -15,12 +15,15 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from mog_assets.evaluation.agreement import points, sentences
 from mog_assets.evaluation.answers import MEASURES as ANSWER_MEASURES
 from mog_assets.evaluation.answers import answer_board
 from mog_assets.evaluation.browse import CONTROLS, FIRST_PASSAGES, GOLD_CHARS, MOST_PASSAGES, OTHER_CHARS, UNPLACED
 from mog_assets.evaluation.history import ALPHA
+from mog_assets.evaluation.leaderboard import differences_shown
 from mog_assets.evaluation.measures import CONTEXTS, LEADS, LOWER_IS_BETTER, Board, boards, leading_measure
 from mog_assets.evaluation.scores import gap_closed, interval, on_documents, p_text
+from mog_assets.questions.origins import NO_MEASURE, Origins, measures_nothing, said
 
 TEMPLATE = "report.html.j2"
 # Maximum number of evaluations in the history charts.
@@ -61,6 +64,9 @@ class Report:
         history: Rows of one or more evaluations, from `history.rows`.
         facts: Name and value of what the scores were computed with.
         configuration: Settings, as JSON values.
+        origins: Who made the questions of each set. Keyword questions, which measure nothing, have a leaderboard in a
+            section of their own and are in no chart.
+        agreement: Result of `agreement.agreement`.
     """
 
     scores: pd.DataFrame
@@ -76,6 +82,8 @@ class Report:
     history: pd.DataFrame | None = None
     facts: Sequence[tuple[str, str]] = ()
     configuration: Mapping[str, Any] = field(default_factory=dict)
+    origins: Origins = field(default_factory=dict)
+    agreement: pd.DataFrame | None = None
 
 
 def render(report: Report) -> str:
@@ -100,7 +108,8 @@ def render(report: Report) -> str:
     environment.filters["csp"] = _csp
     environment.filters["yaml"] = lambda values: yaml.safe_dump(values, sort_keys=False, allow_unicode=True)
     source = files(__package__).joinpath(TEMPLATE).read_text(encoding="utf-8")
-    found = _boards(report)
+    every = _boards(report)
+    found = [board for board in every if not measures_nothing(board["key"].question_set, report.origins)]
     data = {
         "curves": [_curves(report, board) for board in found if board["key"].evidence == "spans"],
         "duels": [
@@ -108,9 +117,13 @@ def render(report: Report) -> str:
         ],
         "answers": _answer_points(report.answers),
         "history": _history_lines(report),
+        "agreement": _agreement_points(report),
     }
     return environment.from_string(source).render(
         boards=found,
+        keywords=[board for board in every if board not in found],
+        no_measure=NO_MEASURE,
+        agreement=[] if report.agreement is None else sentences(report.agreement),
         detailed={"effect", "detectable"} <= set(report.scores.columns),
         groups=[_groups(report, board) for board in found if board["key"] in report.groups],
         learning=[_learnt(row) for row in report.learning],
@@ -145,7 +158,7 @@ def _csp(script: str) -> str:
 def _boards(report: Report) -> list[dict[str, Any]]:
     """A table per question set and split, with methods sorted by the leading measure."""
     made = []
-    for key, part in boards(report.scores):
+    for key, part in boards(report.scores, report.origins):
         there = list(dict.fromkeys(part["measure"]))
         # The most important measures come first.
         measures = [*(name for name in report.headline if name in there)]
@@ -161,7 +174,8 @@ def _boards(report: Report) -> list[dict[str, Any]]:
         made.append(
             {
                 "key": key,
-                "name": key.name,
+                "name": f"{key.name}{said(key.question_set, report.origins)}",
+                "shows": "" if measures_nothing(key.question_set, report.origins) else differences_shown(part),
                 "leading": LEADS[key.evidence],
                 "counts": on_documents(*_counts(part).values()),
                 "measures": [
@@ -280,7 +294,9 @@ def _history_lines(report: Report) -> list[dict[str, Any]]:
     if report.history is None:
         return []
     charts = []
-    for board, part in boards(report.history):
+    for board, part in boards(report.history, report.origins):
+        if measures_nothing(board.question_set, report.origins):
+            continue
         part = part[part["measure"] == LEADS[board.evidence]]
         kept = sorted(part["time"].unique())[-EVALUATIONS:]
         part = part[part["time"].isin(kept)].sort_values("time", kind="stable")
@@ -295,7 +311,29 @@ def _history_lines(report: Report) -> list[dict[str, Any]]:
             if points:
                 lines.append({"name": name, "shown": name in main, "points": points})
         axes = {"x": "time of evaluation (UTC)", "y": LEADS[board.evidence], "scale": "time", "ticks": []}
-        charts.append({"name": board.name, "evaluations": len(kept), "series": lines, **axes})
+        name = f"{board.name}{said(board.question_set, report.origins)}"
+        charts.append({"name": name, "evaluations": len(kept), "series": lines, **axes})
+    return charts
+
+
+def _agreement_points(report: Report) -> list[dict[str, Any]]:
+    """The mean on real questions over that on generated ones, one point per method, by kind."""
+    charts = []
+    for row in () if report.agreement is None else report.agreement.to_dict("records"):
+        sides = {side: f"{row[f'{side}question_set']} ({row[f'{side}split']})" for side in ("", "made_")}
+        found, measure = points(row, report.scores), row["measure"]
+        series = []
+        for kind, part in found.groupby(found["kind"].str.removesuffix("+topics"), sort=False):
+            marks = []
+            for method, own in part.iterrows():
+                text = (
+                    f"{method}: {measure} {_with_interval(own)} on {sides['']}, {own['made']:.3f} on {sides['made_']}"
+                )
+                point = _point(round(float(own["made"]), 4), own, text)
+                marks.append({**point, "low": None, "high": None})
+            series.append({"name": str(kind), "shown": True, "points": marks})
+        axes = {"x": f"{measure} on {sides['made_']}", "y": f"{measure} on {sides['']}", "scale": "points", "ticks": []}
+        charts.append({"name": f"{sides['made_']} and {sides['']}", "series": series, **axes})
     return charts
 
 

@@ -18,13 +18,12 @@ from mog_assets.questions.likeness import near_copies
 from mog_assets.questions.reading import KnownDocument, QuestionReading, located, read_questions
 from mog_assets.questions.sets import LEVELS, Question, load_questions, split_counts, write_questions
 from mog_assets.questions.splits import TEST, TRAIN, check_splits, divided, sharing_evidence
+from mog_assets.questions.told import TOLD
 from mog_assets.questions.use import log_path, state, use_records
 from mog_assets.recipe import Recipe, Work
 from resources.errors import MogError
 
 GROUP = "questions"
-# A row per question: how its evidence was found, and what was not. No question set has a name like this.
-TOLD = "_evidence.parquet"
 _SHARED = "training question that asks for what a test question asks for: training data is never scored"
 _COPY = "generated question that is nearly the same as a test question"
 _TOLD = pa.schema(

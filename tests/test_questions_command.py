@@ -1,0 +1,198 @@
+"""What `mog questions`, `mog run` and `mog scores` say of questions: what was found, and who made them."""
+
+import csv
+import json
+import re
+from types import SimpleNamespace
+
+import pandas as pd
+import pytest
+from click.testing import CliRunner
+from conftest import quiet_instance
+
+from mog_assets import config
+from mog_assets.cli import main
+from resources.store import Store
+
+THINGS = {
+    "fox": "voles and the eggs of larks", "otter": "crayfish below the weir", "owl": "mice in the old barn",
+    "swan": "pondweed of the mill", "beaver": "bark of young willows", "lynx": "hares on the ridge",
+    "crane": "acorns under the oaks", "pike": "perch between the reeds", "moose": "twigs of the birches",
+    "robin": "berries of the rowan", "seal": "cod from the deep", "stork": "locusts in dry summers",
+}  # fmt: skip
+HOUR = "It wakes when others sleep, and nobody sees where it goes."
+
+
+def text_of(name):
+    return f"The {name} is known to all who walk here. In winter it eats {THINGS[name]}. {HOUR}"
+
+
+def quote_of(name):
+    return f"In winter it eats {THINGS[name]}."
+
+
+def called(*arguments):
+    result = CliRunner().invoke(main, list(map(str, arguments)))
+    assert result.exception is None or isinstance(result.exception, SystemExit), repr(result.exception)
+    return result
+
+
+def write_csv(path, rows):
+    with path.open("w", encoding="utf-8", newline="") as stream:
+        writer = csv.DictWriter(stream, ("id", "question", "quote", "doc", "answer"), restval="")
+        writer.writeheader()
+        writer.writerows(rows)
+
+
+@pytest.fixture(scope="module")
+def read(tmp_path_factory, make_project, write_documents):
+    """A project whose questions were read: without splits, two without their evidence, one not readable."""
+    folder = tmp_path_factory.mktemp("read")
+    write_documents(folder / "wild.jsonl", [(name, text_of(name)) for name in THINGS])
+    rows = [{"id": f"q-{n}", "question": f"What does the {n} eat?", "quote": quote_of(n)} for n in THINGS]
+    rows += [
+        {"id": "lost", "question": "What does the yeti eat?", "quote": "In winter the yeti eats snow."},
+        {"id": "away", "question": "What does \x1b[2J the elk eat?", "quote": "Grass.", "doc": "elk", "answer": "grass"},
+        {"id": "blank", "question": "", "quote": quote_of("fox")},
+    ]
+    write_csv(folder / "faq.csv", rows)
+    lines = [{"id": f"a-{n}", "question": f"Where is the {n}?", "split": "test", "answer": "here"} for n in THINGS]
+    (folder / "told.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines), encoding="utf-8")
+    project = make_project(
+        folder,
+        {
+            "corpora": {"wild": {"path": "wild.jsonl"}},
+            "question_sets": {
+                "faq": {"path": "faq.csv", "corpora": ["wild"]},
+                "told": {"path": "told.jsonl", "corpora": ["wild"], "test": ["test"]},
+            },
+            "levels": 2,
+            "buckets": 1,
+        },
+    )
+    quiet_instance(project.home)
+    project.result = called("run", "--config", project.config, "--select", "documents", "--select", "questions")
+    assert project.result.exit_code == 0, project.result.output
+    return project
+
+
+def test_a_run_says_what_was_found_of_questions(read):
+    printed = read.result.stdout.splitlines()
+    faq = [line for line in printed if line.startswith("faq: ")]
+    divided, skipped, lost = faq[:3]
+    used = re.fullmatch(
+        r"faq: 14 questions without a split were divided by document: (\d+) questions? on (\d+) documents? "
+        r"to train on, (\d+) on (\d+) to measure with\.",
+        divided,
+    )
+    assert used and int(used[1]) + int(used[3]) == 14
+    assert skipped.startswith("faq: 1 question was skipped; the first: faq.csv:") and "question: expected" in skipped
+    assert lost.startswith("faq: the evidence of 2 questions was not found; the first: lost: ")
+    assert lost.endswith("; `mog questions --lost` lists all.")
+    assert (
+        "told: 12 of the 12 questions to measure with cannot measure retrieval: neither a place nor a document that "
+        "answers them is known." in printed
+    )
+
+
+def test_questions_lists_what_was_found_of_each_and_how(read):
+    rows = json.loads(called("questions", "--config", read.config, "--json").stdout)
+    assert [row["question set"] for row in rows] == ["faq"] * 15 + ["told"] * 12
+    found = {row["id"]: row for row in rows}
+    fox = found["q-fox"]
+    assert (fox["level"], fox["found"], fox["places"], fox["score"]) == ("spans", "exact", 1, 1.0)
+    assert fox["question"] == "What does the fox eat?" and fox["split"] in ("train", "test")
+    assert fox["not found"] == fox["skipped"] == ""
+    assert found["lost"]["level"] == "none" and "yeti" in found["lost"]["not found"]
+    assert found["away"]["level"] == "answer" and "elk" in found["away"]["not found"]
+    assert found["blank"]["skipped"].startswith("faq.csv:") and found["blank"]["score"] is None
+    lost = json.loads(called("questions", "--config", read.config, "--set", "faq", "--lost", "--json").stdout)
+    assert [row["id"] for row in lost] == ["lost", "away", "blank"]
+
+
+def test_questions_prints_tables_that_cannot_move_the_cursor(read):
+    printed = called("questions", "--config", read.config).stdout
+    assert "faq: 15 questions" in printed and "told: 12 questions" in printed
+    assert "q-otter" in printed and "exact" in printed and "\x1b" not in printed
+    assert called("questions", "--config", read.config, "--set", "told", "--lost").stdout == (
+        "told: all evidence was found.\n"
+    )
+
+
+def test_questions_of_a_set_that_is_not_there_or_not_read_are_refused(read, tmp_path, make_project):
+    result = called("questions", "--config", read.config, "--set", "faqs")
+    assert result.exit_code == 2 and "expected a question set (faq, told), got 'faqs'" in result.stderr
+    new = {"corpora": {"wild": {"path": str(read.folder / "wild.jsonl")}}}
+    result = called("questions", "--config", make_project(tmp_path / "none", new).config)
+    assert result.exit_code == 2 and "no question set" in result.stderr
+    new["question_sets"] = {"faq": {"path": str(read.folder / "faq.csv"), "corpora": ["wild"]}}
+    result = called("questions", "--config", make_project(tmp_path / "new", new).config)
+    assert result.exit_code == 1 and "mog run" in result.stderr
+
+
+def test_questions_that_are_given_with_all_that_is_needed_are_not_spoken_of(sample_project):
+    printed = called("scores", "--config", sample_project.config).stdout
+    assert not [line for line in printed.splitlines() if line.startswith("samples: ") and "questions on" not in line]
+
+
+# Keyword questions next to real ones
+
+
+@pytest.fixture(scope="module")
+def measured(tmp_path_factory, make_project, write_documents):
+    """A project that was measured with questions of people and with keyword questions."""
+    folder = tmp_path_factory.mktemp("measured")
+    write_documents(folder / "wild.jsonl", [(name, text_of(name)) for name in THINGS])
+    write_csv(folder / "faq.csv", [{"question": f"What does the {n} eat?", "quote": quote_of(n)} for n in THINGS])
+    project = make_project(
+        folder,
+        {
+            "corpora": {"wild": {"path": "wild.jsonl"}},
+            # Not the order in which they are shown.
+            "question_sets": {
+                "words": {"source": "generated", "corpora": ["wild"]},
+                "faq": {"path": "faq.csv", "corpora": ["wild"], "test": ["test"]},
+            },
+            "generation": {"by": "keywords", "per_document": 2},
+            "methods": ["fixed-1", "fixed-2", "dense-1", "dense-2", "fused"],
+            "levels": 2,
+            "finest_chars": 60,
+            "buckets": 1,
+        },
+    )
+    quiet_instance(project.home)
+    result = called("run", "--config", project.config)
+    assert result.exit_code == 0, result.output
+    return SimpleNamespace(**vars(project), result=result)
+
+
+def test_keyword_questions_are_printed_last_and_advise_nothing(measured):
+    printed = measured.result.stdout
+    assert printed.count("Use `") == 1
+    assert printed.index("Use `") < printed.index("faq: 12 questions on 12 documents, value")
+    said = "words: keyword questions made without a model: they show that the pipeline works, and measure nothing."
+    assert printed.index("faq: 12 questions on 12 documents, value") < printed.index(said)
+    assert "keyword questions made without a model on 12 documents" in " ".join(printed.split())
+    assert "With 12 questions on 12 documents, a difference in ER" in printed or "are too few to show" in printed
+
+
+def test_keyword_and_real_questions_are_compared_below_the_leaderboards(measured):
+    for printed in (measured.result.stdout, called("scores", "--config", measured.config).stdout):
+        (line,) = (line for line in printed.splitlines() if "keyword questions rank" in line.lower())
+        assert "the 5 methods" in line and printed.index(line) > printed.index("`mog scores --all`") - len(line) * 9
+    (row,) = pd.read_parquet(Store(measured.home).read("scores").path("agreement.parquet")).to_dict("records")
+    assert (row["question_set"], row["made_question_set"], row["origin"]) == ("faq", "words", "keywords")
+    assert row["methods"] == 5 and -1 <= row["tau_low"] <= row["tau"] <= row["tau_high"] <= 1
+
+
+def test_the_page_has_keyword_questions_at_its_end(measured):
+    page = Store(measured.home).read("report").path("report.html").read_text(encoding="utf-8")
+    first, second = re.findall(r'<h3 id="board-\d+">(.*?)</h3>', page)
+    assert first.startswith("faq (test), 12 questions") and second.startswith("words (test), keyword questions")
+    assert page.index('id="agreement"') < page.index('id="history"') < page.index('id="keywords"')
+
+
+def test_a_drop_on_keyword_questions_raises_no_alarm(measured):
+    accepted = pd.read_parquet(Store(measured.home).read("history").path("accepted.parquet"))
+    assert set(accepted["question_set"]) == {"faq"}
+    assert config.load(measured.config).question_sets["words"].test == ["test"]
