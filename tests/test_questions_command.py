@@ -52,7 +52,13 @@ def read(tmp_path_factory, make_project, write_documents):
     rows = [{"id": f"q-{n}", "question": f"What does the {n} eat?", "quote": quote_of(n)} for n in THINGS]
     rows += [
         {"id": "lost", "question": "What does the yeti eat?", "quote": "In winter the yeti eats snow."},
-        {"id": "away", "question": "What does \x1b[2J the elk eat?", "quote": "Grass.", "doc": "elk", "answer": "grass"},
+        {
+            "id": "away",
+            "question": "What does \x1b[2J the elk eat?",
+            "quote": "Grass.",
+            "doc": "elk",
+            "answer": "grass",
+        },
         {"id": "blank", "question": "", "quote": quote_of("fox")},
     ]
     write_csv(folder / "faq.csv", rows)

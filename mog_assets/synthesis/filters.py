@@ -8,6 +8,7 @@ import re
 from collections.abc import Sequence
 
 from mog_assets.questions.likeness import normalised
+from mog_assets.questions.locate import Located, Quote, locate
 from mog_assets.questions.sets import Evidence, Question
 from mog_assets.synthesis.candidates import Candidate, Dropped
 from mog_assets.synthesis.windows import BREADTHS, Window
@@ -63,15 +64,13 @@ _NAMING = re.compile(
 
 
 def quote_span(text: str, quote: str) -> tuple[int, int] | None:
-    """Where a quote stands in a text, up to white space and case: start and end offset; None if it does not.
+    """Where a quote stands in a text, up to case, blanks and punctuation: start and end offset of the first place.
 
-    An exact occurrence has precedence, then the first.
+    None if it does not: what is only similar was not copied from there.
     """
-    if (start := text.find(quote)) >= 0:
-        return start, start + len(quote)
-    words = quote.split()
-    found = re.search(r"\s+".join(map(re.escape, words)), text, re.IGNORECASE) if words else None
-    return found.span() if found else None
+    (found,) = locate([Quote(quote)], {("", ""): text}) if quote.strip() else (Located(()),)
+    spans = [(place.start, place.end) for place in found.places if place.how != "fuzzy"]
+    return min(spans, default=None)
 
 
 def names_the_text(question: str) -> bool:
