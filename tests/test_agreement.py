@@ -142,7 +142,7 @@ def test_methods_that_are_all_equal_are_said_not_to_be_ranked():
 
 def test_an_interval_with_zero_in_it_says_that_nothing_is_known():
     (row,) = compared(rows("real", RISING), rows("made", RISING)).to_dict("records")
-    (sentence,) = sentences(pd.DataFrame([{**row, "tau": 0.2, "tau_low": -0.3}]))
+    (sentence,) = sentences(pd.DataFrame([{**row, "tau": 0.2, "tau_low": -0.3, "tau_high": 0.6}]))
     assert sentence.startswith(
         "Whether generated questions rank the 7 methods as real ones do is not known (tau 0.20 ["
     )

@@ -203,7 +203,7 @@ def _sentence(row: Mapping[str, Any]) -> str:
     tau += f" [{row['tau_low']:.2f}, {row['tau_high']:.2f}]"
     alike = next(words for least, words in _WORDS if row["tau"] >= least)
     told = f"{who} rank {many} {alike} real ones do"
-    if row["tau_low"] <= 0 < row["tau"]:
+    if row["tau_low"] <= 0 <= row["tau_high"]:
         told = f"Whether {who.lower()} rank {many} as real ones do is not known"
     where = "the best"
     if row["difference"] < 0:

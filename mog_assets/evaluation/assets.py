@@ -275,7 +275,7 @@ def build_report(work: Work) -> None:
         *((f"version of {key}", version[:12]) for key, version in inputs.items()),
     ]
     # Choices and preflight are in manifests, so no file version shows that they have changed.
-    path, there = work.file("report.html", inputs, configuration, facts, choices, learning, preflight, made_by)
+    path, there = work.file("report.html", inputs, configuration, facts, choices, learning, preflight)
     if not there:
         with work.progress(0, "wins and losses read"):
             main, groups, duels = _browsed(work, scores, list(corpora))
@@ -444,7 +444,7 @@ def recipes(settings: Settings) -> list[Recipe]:
                 *(("answer_scores",) if combinations(settings) else ()),
             ),
             partitioned=False,
-            settings=lambda tools: [shown_configuration(tools.settings), origins(settings)],
+            settings=lambda tools: shown_configuration(tools.settings),
             repeatable=True,
             kinds=("html",),
             version="5",

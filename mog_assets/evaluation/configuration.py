@@ -17,7 +17,8 @@ def shown_configuration(settings: Settings) -> dict[str, Any]:
     chosen = settings.model_dump(mode="json", exclude={"home", "engine", "automation", "experiments"})
     for section in ("corpora", "question_sets"):
         for entry in chosen[section].values():
-            entry["path"] = Path(entry["path"]).name
+            # Questions that are made or noted have no file.
+            entry["path"] = entry["path"] and Path(entry["path"]).name
     chosen["encoder"] = {name: v for name, v in chosen["encoder"].items() if name not in _NO_MATTER["encoder"]}
     if Path(settings.encoder.model).is_absolute():
         chosen["encoder"]["model"] = Path(settings.encoder.model).name

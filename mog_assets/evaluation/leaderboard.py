@@ -88,7 +88,7 @@ def differences_shown(scores: pd.DataFrame, fewer_than: int = FEW) -> str:
     Returns:
         The median over methods of the smallest difference that is detected with a power of .8, see
         `significance.detectable`: methods differ in it, and what a method was chosen for should not decide it. Empty
-        without a comparison.
+        without a comparison, or if all methods are equal on every document.
     """
     means = scores[scores["measure"] == leading_measure(set(scores["measure"]))]
     compared = means[_usable(means) & (means["baseline"] != "") & (means["baseline"] != means["method"])]
@@ -98,6 +98,9 @@ def differences_shown(scores: pd.DataFrame, fewer_than: int = FEW) -> str:
     what = f"a difference in {row['measure']} from `{row['baseline']}`"
     many = on_documents(n, int(means["documents"].max()))
     if np.isnan(least := float(compared["detectable"].median())):
+        # Without a spread, nothing is known of what could be shown.
+        if not compared["difference"].any():
+            return ""
         return f"{many} are too few to show {what}."
     return f"With {many}, {what} shows if it is at least {least:.2f}."
 

@@ -23,9 +23,9 @@ def told_rows(stored: Artefact, question_set: str) -> list[dict[str, Any]]:
     Returns:
         A dict per question: id, question (its text), split (both empty if it is not used), level (see
         `Question.level`), found (`offsets`, `exact`, `normalised`, `fuzzy`, or empty), places (their number), score of
-        the worst place (0 … 1), `not found` (what was not), and skipped: why the question is not used, empty if it is.
-        First those that could be read, in the order of their file, then the others, of which nothing was looked for:
-        the asset keeps at most 1,000 of these.
+        the worst place (0 … 1; None without a place), `not found` (what was not), and skipped: why the question is not
+        used, empty if it is. First those that could be read, in the order of their file, then the others, of which
+        nothing was looked for: the asset keeps at most 1,000 of these.
     """
     table = pq.read_table(stored.path(TOLD), filters=[("question set", "=", question_set)])
     columns = pq.read_table(stored.path(f"{question_set}.parquet"), columns=["id", "question", "split"])
@@ -37,6 +37,8 @@ def told_rows(stored: Artefact, question_set: str) -> list[dict[str, Any]]:
     for row in table.to_pylist():
         own = known.get(row["id"], {})
         found = {key: row[key] for key in ("level", "found", "places", "score", "not found")}
+        # Without a place there is no worst one.
+        found["score"] = row["score"] if row["found"] else None
         skipped = left_out.get(row["id"], "" if own else "another kind of question than `kinds` names")
         rows.append({"id": row["id"], "question": own.get("question", ""), "split": own.get("split", ""), **found})
         rows[-1]["skipped"] = "" if own else skipped
