@@ -337,7 +337,10 @@ def build_method(work: Work) -> None:
         own = examples.measured
         if own.any():
             documents = [examples.documents[i] for i in np.flatnonzero(own).tolist()]
-            chosen = choose({name: er[own] for name, er in recalls.items()}, tuple(MODELS), documents, settings.seed)
+            by_document = (examples.levels[own] == LEVELS.index("documents")).all()
+            known_by = ", by relevant documents" if by_document else ""
+            own_recalls = {name: er[own] for name, er in recalls.items()}
+            chosen = choose(own_recalls, tuple(MODELS), documents, settings.seed, known_by)
             work.show_table("rankings on training questions, cross-validated", chosen.rows)
         else:
             chosen = Choice(UNTRAINED, "training questions with answers alone cannot tell which ranking is better", [])

@@ -34,7 +34,9 @@ class Choice:
     rows: list[dict[str, Any]]
 
 
-def choose(recalls: Mapping[str, np.ndarray], learned: Sequence[str], documents: Sequence[str], seed: int) -> Choice:
+def choose(
+    recalls: Mapping[str, np.ndarray], learned: Sequence[str], documents: Sequence[str], seed: int, known_by: str = ""
+) -> Choice:
     """Choose a ranking.
 
     A fixed level replaces `fused` only if it is significantly better: the best of many levels looks good by chance.
@@ -46,6 +48,7 @@ def choose(recalls: Mapping[str, np.ndarray], learned: Sequence[str], documents:
         learned: Names of the learned ones.
         documents: What each question is about.
         seed: Of the random signs.
+        known_by: What is known of the questions, for the sentence; nothing if it is places.
     """
     means = {name: float(values.mean()) for name, values in recalls.items()}
     plain = [name for name in recalls if name not in learned]
@@ -60,7 +63,7 @@ def choose(recalls: Mapping[str, np.ndarray], learned: Sequence[str], documents:
         {"method": name, "ER": means[name], "difference": means[name] - means[base], "p": p.get(name, float("nan"))}
         for name in sorted(means, key=lambda name: -means[name])
     ]
-    many = f"{len(documents):,} training questions on {len(set(documents)):,} documents"
+    many = f"{len(documents):,} training questions on {len(set(documents)):,} documents{known_by}"
     if method in learned:
         why = (
             f"`{method}` has ER {means[method]:.3f} on questions of documents it was not trained on, `{base}` "
@@ -68,8 +71,10 @@ def choose(recalls: Mapping[str, np.ndarray], learned: Sequence[str], documents:
         )
     elif learned and p_learned:
         nearest = max(p_learned, key=lambda name: means[name])
+        # A small p without a word would read as if it were better.
+        worse = "is worse with" if means[nearest] < means[base] and p_learned[nearest] < ALPHA else "has"
         why = (
-            f"no trained ranking is significantly better than `{base}` (ER {means[base]:.3f}): `{nearest}` has "
+            f"no trained ranking is significantly better than `{base}` (ER {means[base]:.3f}): `{nearest}` {worse} "
             f"{means[nearest]:.3f} ({_said(p_learned[nearest])}, cross-validated on {many})"
         )
     else:
