@@ -71,8 +71,10 @@ def choose(
         )
     elif learned and p_learned:
         nearest = max(p_learned, key=lambda name: means[name])
+        # A small p without a word would read as if it were better.
+        worse = "is worse with" if means[nearest] < means[base] and p_learned[nearest] < ALPHA else "has"
         why = (
-            f"no trained ranking is significantly better than `{base}` (ER {means[base]:.3f}): `{nearest}` has "
+            f"no trained ranking is significantly better than `{base}` (ER {means[base]:.3f}): `{nearest}` {worse} "
             f"{means[nearest]:.3f} ({_said(p_learned[nearest])}, cross-validated on {many})"
         )
     else:
