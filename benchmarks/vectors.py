@@ -15,7 +15,8 @@ from mog_assets.chunking.chunkers import sentences
 from mog_assets.chunking.chunks import Layout
 from mog_assets.corpus.documents import read_corpus
 from mog_assets.evaluation.measures import CONTEXTS, evaluate
-from mog_assets.questions.sets import KnownDocument, Question, read_questions
+from mog_assets.questions.reading import KnownDocument, read_questions
+from mog_assets.questions.sets import Question
 from mog_assets.retrieval.vectors import chunk_text, pool
 from mog_assets.significance import by_document, permutation_p
 from resources.encoder import Encoder
