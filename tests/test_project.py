@@ -283,3 +283,11 @@ def test_questions_among_the_documents_are_not_read_as_documents(folder):
     before = source_state(folder / "docs", 1000, asked)
     (folder / "docs" / "ask.csv").write_text(TABLE + TABLE, encoding="utf-8")
     assert source_state(folder / "docs", 1000, asked) == before != source_state(folder / "docs", 1000)
+
+
+def test_the_folder_of_a_new_configuration_need_not_exist(folder):
+    (folder / "docs" / "ask.csv").write_text(TABLE, encoding="utf-8")
+    result = init("docs", "--config", "new/project/mog.yaml")
+    assert result.exit_code == 0, result.stderr
+    settings = config.load(folder / "new" / "project" / "mog.yaml")
+    assert settings.question_sets["ask"].path == folder / "docs" / "ask.csv"

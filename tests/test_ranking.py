@@ -206,6 +206,12 @@ def test_a_trained_ranking_that_is_not_better_is_not_used():
     assert chosen.method == "fused" and "no trained ranking" in chosen.why
 
 
+def test_a_trained_ranking_that_is_worse_is_said_to_be_and_by_what_it_was_decided():
+    worse, same = (choose(recalls(fused=0.6, mog=m), ("mog",), DOCUMENTS, 0, ", by documents") for m in (0.3, 0.6))
+    assert "`mog` is worse with 0.3" in worse.why and "`mog` has 0." in same.why
+    assert worse.why.endswith("documents, by documents)")
+
+
 def test_a_fixed_level_that_is_significantly_better_is_used():
     chosen = choose(recalls(fused=0.5, **{"dense-2": 0.8}, mog=0.6, mix=0.7), ("mog", "mix"), DOCUMENTS, 0)
     assert chosen.method == "dense-2"

@@ -146,7 +146,12 @@ def beside(folders: Iterable[Path]) -> Iterator[Path]:
     """The question files in some folders, each once."""
     seen = set()
     for folder in folders:
-        for path in sorted(folder.iterdir()):
+        try:
+            entries = sorted(folder.iterdir())
+        # One that cannot be listed is told with the documents; that of a new mog.yaml may not exist yet.
+        except OSError:
+            continue
+        for path in entries:
             if path.name.startswith(".") or path.resolve() in seen:
                 continue
             seen.add(path.resolve())
