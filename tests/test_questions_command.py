@@ -100,7 +100,7 @@ def test_a_run_says_what_was_found_of_questions(read):
     )
     assert used and int(used[1]) + int(used[3]) == 14
     assert skipped.startswith("faq: 1 question was skipped; the first: faq.csv:") and "question: expected" in skipped
-    assert lost.startswith("faq: the evidence of 2 questions was not found; the first: lost: ")
+    assert lost.startswith("faq: the evidence of 2 questions was not found; the first: faq.csv:14: ")
     assert lost.endswith("; `mog questions --lost` lists all.")
     assert (
         "told: 12 of the 12 questions to measure with cannot measure retrieval: neither a place nor a document that "

@@ -82,7 +82,7 @@ def print_leaderboard(settings: config.Settings, every: bool = False) -> None:
         if AGREEMENT in stored.manifest.files:
             for sentence in sentences(pd.read_parquet(stored.path(AGREEMENT))):
                 click.echo(sentence)
-        if not every:
+        if not every and len(scores):
             click.echo("`mog scores --all` prints all methods and measures.")
     if (stored := store.find("answer_scores")) is not None:
         scores = pd.read_parquet(stored.path("scores.parquet"))

@@ -107,6 +107,8 @@ def _sentences(
     if n := summary["lost"]:
         all_of_them = "" if n == 1 else "; `mog questions --lost` lists all"
         yield f"the evidence of {_many(n)} was not found; the first: {summary['first lost']}{all_of_them}."
+    if n := int(counts[f"{name}: with evidence of test questions"]):
+        yield f"{_many(n)} to train on {_were(n)} left out, because test questions ask for the same."
     if unmeasured := sum(n for level, n in test["levels"].items() if level not in MEASURED):
         yield (
             f"{unmeasured:,} of the {_many(test['questions'])} to measure with cannot measure retrieval: neither a "

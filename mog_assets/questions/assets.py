@@ -16,7 +16,7 @@ from mog_assets.questions import checks
 from mog_assets.questions.formats import used_columns
 from mog_assets.questions.likeness import near_copies
 from mog_assets.questions.reading import KnownDocument, QuestionReading, located, read_questions
-from mog_assets.questions.sets import LEVELS, Question, load_questions, split_counts, write_questions
+from mog_assets.questions.sets import LEVELS, MEASURED, Question, load_questions, split_counts, write_questions
 from mog_assets.questions.splits import TEST, TRAIN, check_splits, divided, sharing_evidence
 from mog_assets.questions.told import TOLD
 from mog_assets.questions.use import log_path, state, use_records
@@ -114,7 +114,8 @@ def _summary(question_set: QuestionSetSettings, reading: QuestionReading) -> dic
     for use in ("train", "test"):
         own = [q for q in reading.questions if q.split in getattr(question_set, use)]
         levels = Counter(q.level for q in own)
-        found[use] = {"questions": len(own), "documents": len({q.document for q in own}), "levels": dict(levels)}
+        documents = {q.document for q in own if q.level in MEASURED}
+        found[use] = {"questions": len(own), "documents": len(documents), "levels": dict(levels)}
     return found
 
 

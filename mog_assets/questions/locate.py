@@ -310,7 +310,7 @@ class _Locator:
                 f"; the most similar text is {name}, {place.start}..{place.end}, with a similarity of "
                 f"{place.score:.2f} where {THRESHOLD} is needed"
             )
-        return f"{expected if nearest else expected + ', which is not there'}: copy it again, or give start and end"
+        return f"{expected if nearest else expected + ', which is not there'}: copy it again"
 
 
 def _best(places: list[Place]) -> list[Place]:

@@ -36,7 +36,10 @@ def told_rows(stored: Artefact, question_set: str) -> list[dict[str, Any]]:
     rows = []
     for row in table.to_pylist():
         own = known.get(row["id"], {})
-        found = {key: row[key] for key in ("level", "found", "places", "score", "not found")}
+        found = {key: row[key] for key in ("level", "found", "places", "score")}
+        # A row of a table may have no id of its own, so it is named by its place.
+        lost = f"{row['place']}: {row['not found']}" if row["not found"] and row["place"] else row["not found"]
+        found["not found"] = lost
         # Without a place there is no worst one.
         found["score"] = row["score"] if row["found"] else None
         skipped = left_out.get(row["id"], "" if own else "another kind of question than `kinds` names")
