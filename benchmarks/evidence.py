@@ -234,7 +234,7 @@ def best(spans: list[Span], source: Texts, texts: Texts, rng: random.Random | No
         sought = folding.fold(code_points(other_characters(text, rng) if rng else text))
         if len(sought.codes) < LONG:
             continue
-        places = fuzzy.similar_places(sought, index, Scope())
+        places, _ = fuzzy.similar_places(sought, index, Scope())
         if not rng:  # Copies stand in other documents as well, and are found without similarity.
             places = [p for p in places if p.score < 1]
         score, right = 0.0, False

@@ -17,20 +17,23 @@ THRESHOLD = 0.85
 """Least similarity of a place, chosen on training questions: `benchmarks/evidence.py --threshold`."""
 # Folded characters that a word and what follows it must share with a document to count as a vote.
 _LEAST = 6
-_ANCHORS, _HITS = 128, 8_192
-# Places that are aligned; if more than MOST_SIMILAR are as similar as the best but for NEAR, others may be as well.
-_CANDIDATES, MOST_SIMILAR, NEAR = 24, 20, 0.03
+_ANCHORS, _HITS = 128, 1 << 15
+# Places that are aligned. If one that was left out has as many words of the quote as the best, or more than so many are
+# as similar but for _NEAR, the text stands everywhere.
+_CANDIDATES, _MOST_SIMILAR, _NEAR = 24, 20, 0.03
 # Fewer of a long quote, so that an alignment of all takes no more than so many steps.
 _FEWEST, _STEPS = 3, 1 << 31
-# A word that is more frequent says little about the place.
-_FREQUENT = 512
+# After so many words, one that is more frequent is left out: it says little that they do not say about the place.
+_ENOUGH, _FREQUENT = 12, 512
 # Of the most votes a candidate has; those that a copy with other words has are fewer.
 _VOTES = 0.5
 # Of a character between two blocks of an alignment: at the lower one a place may have an insertion; at the higher one
 # the beginning is not mistaken for the title before it, which says the same.
 _PRICES = 1, 3
-# Folded characters by which the end of a place is moved to a word, and such a share of what the quote has beyond it.
-_SNAP, _SNAP_SHARE = 3, 8
+# Folded characters by which the end of a place is moved to a word, and such a share of what the quote has beyond it (of
+# so much at most). Of that, so many characters at the end are compared.
+_SNAP, _SNAP_SHARE, _SNAP_MOST = 3, 8, 256
+_EDGE = 64
 
 
 @dataclass(frozen=True)
@@ -40,42 +43,55 @@ class Similar:
     start: int
     end: int
     score: float
+    votes: int
 
 
-def similar_places(quote: Folded, index: QuoteIndex, scope: Scope) -> list[Similar]:
-    """Places that are similar to a quote, best first; those below THRESHOLD too, so that a message can name them."""
+def similar_places(quote: Folded, index: QuoteIndex, scope: Scope) -> tuple[list[Similar], bool]:
+    """Places that are similar to a quote, best first, and whether others may be as similar as the best.
+
+    Those below THRESHOLD are there too, so that a message can name them.
+    """
     data = as_bytes(quote.codes)
     text = data.tobytes().decode("latin-1")
     found: dict[tuple[int, int], Similar] = {}
-    for low, high, hit in _candidates(data, quote.starts, index, scope):
+    candidates, left_out = _candidates(data, quote.starts, index, scope)
+    for low, high, hit, votes in candidates:
         number = index.document(hit)
         first, last = int(index.first[number]), int(index.first[number + 1]) - 1
         window = max(low, first), min(high, last)
         if place := _aligned(text, window, (first, last), index):
-            found.setdefault((place.start, place.end), place)
-    return sorted(found.values(), key=lambda place: (-place.score, place.start))
+            start, end, score = place
+            found.setdefault((start, end), Similar(start, end, score, votes))
+    places = sorted(found.values(), key=lambda place: (-place.score, place.start))
+    near = sum(place.score >= places[0].score - _NEAR for place in places)
+    return places, bool(places) and (left_out >= places[0].votes or near > _MOST_SIMILAR)
 
 
-def _candidates(data: np.ndarray, starts: np.ndarray, index: QuoteIndex, scope: Scope) -> list[tuple[int, int, int]]:
-    """The places that share most words with the quote: folded positions from … to, and that of a word they share."""
+def _candidates(
+    data: np.ndarray, starts: np.ndarray, index: QuoteIndex, scope: Scope
+) -> tuple[list[tuple[int, int, int, int]], int]:
+    """The places that share most words with the quote, and the most words of one that was left out.
+
+    Of each place folded positions from … to, that of a word they share, and how many they share.
+    """
     anchors = np.flatnonzero(starts)
     anchors = spread(anchors[anchors <= len(data) - _LEAST], _ANCHORS)
     if not len(anchors):
-        return []
+        return [], 0
     first, last = index.lookup(data, anchors)
     hits = last - first
     places, diagonals, total = list[np.ndarray](), list[np.ndarray](), 0
     for i in np.argsort(hits, kind="stable").tolist():
         if not hits[i]:
             continue
-        if total and (hits[i] > _FREQUENT or total + hits[i] > _HITS):
+        if total and (total + hits[i] > _HITS or (len(places) >= _ENOUGH and hits[i] > _FREQUENT)):
             break
         its = scope.of(index.places(first[i], last[i]))[:_HITS]
         places.append(its)
         diagonals.append(its - anchors[i])
         total += len(its)
     if not total:
-        return []
+        return [], 0
     at, shift = np.concatenate(places), np.concatenate(diagonals)
     order = np.argsort(shift, kind="stable")
     at, shift = at[order], shift[order]
@@ -84,20 +100,24 @@ def _candidates(data: np.ndarray, starts: np.ndarray, index: QuoteIndex, scope: 
     ends = np.searchsorted(shift, shift + width, "right")
     votes = ends - np.arange(len(ends))
     pad = 8 + len(data) // 50
-    chosen: list[tuple[int, int, int]] = []
+    chosen: list[tuple[int, int, int, int]] = []
     most = min(_CANDIDATES, max(_FEWEST, _STEPS // len(data) ** 2))
     best = int(votes.max())
     for i in np.argsort(-votes, kind="stable").tolist():
-        if len(chosen) == most or votes[i] < _VOTES * best:
+        if votes[i] < _VOTES * best:
             break
         low, high = int(shift[i]) - pad, int(shift[ends[i] - 1]) + len(data) + pad
-        if all(abs(low - other) > width for other, _, _ in chosen):
-            chosen.append((low, high, int(at[(i + ends[i] - 1) // 2])))
-    return chosen
+        if all(abs(low - other[0]) > width for other in chosen):
+            if len(chosen) == most:
+                return chosen, int(votes[i])
+            chosen.append((low, high, int(at[(i + ends[i] - 1) // 2]), int(votes[i])))
+    return chosen, 0
 
 
-def _aligned(quote: str, window: tuple[int, int], document: tuple[int, int], index: QuoteIndex) -> Similar | None:
-    """The part of a window that was quoted.
+def _aligned(
+    quote: str, window: tuple[int, int], document: tuple[int, int], index: QuoteIndex
+) -> tuple[int, int, float] | None:
+    """The part of a window that was quoted: folded positions from … to, and its similarity.
 
     What the quote has before the first and after the last block of the alignment that counts was changed: the place
     grows by as many characters, and from there to the nearest word.
@@ -108,15 +128,15 @@ def _aligned(quote: str, window: tuple[int, int], document: tuple[int, int], ind
         for op in Levenshtein.opcodes(quote, text)
         if op.tag == "equal"
     ]
-    best: Similar | None = None
+    best: tuple[int, int, float] | None = None
     for first, last in dict.fromkeys(_joined(blocks, price) for price in _PRICES) if blocks else ():
         head, tail = blocks[first], blocks[last]
         start = _word(window[0] + head[2], quote[: head[0]], -1, document, index)
         end = _word(window[0] + tail[3], quote[tail[1] :], 1, document, index)
         place = index.folded[start:end].decode("latin-1")
         score = Levenshtein.normalized_similarity(quote, place)
-        if best is None or score > best.score:
-            best = Similar(start, end, score)
+        if best is None or score > best[2]:
+            best = start, end, score
     return best
 
 
@@ -139,13 +159,18 @@ def _joined(blocks: list[tuple[int, int, int, int]], price: int) -> tuple[int, i
 def _word(position: int, missing: str, step: int, document: tuple[int, int], index: QuoteIndex) -> int:
     """The end of a place: the word up to which the document is most similar to what is missing of the quote."""
     target = min(max(position + step * len(missing), document[0]), document[1])
-    near = _SNAP + len(missing) // _SNAP_SHARE
+    near = _SNAP + min(len(missing), _SNAP_MOST) // _SNAP_SHARE
     words = index.words(max(target - near, document[0]), min(target + near, document[1]))
+    edge = missing[:_EDGE] if step < 0 else missing[-_EDGE:]
 
     def difference(moved: int) -> tuple[int, int]:
-        text = index.folded[min(moved, position) : max(moved, position)].decode("latin-1")
-        outside = (moved - position) * step >= 0
-        return (Levenshtein.distance(missing, text) if outside else len(missing) + len(text)), abs(moved - target)
+        if (moved - position) * step < 0:
+            return len(edge) + abs(moved - position), abs(moved - target)
+        if step < 0:
+            text = index.folded[moved : min(moved + _EDGE, position)]
+        else:
+            text = index.folded[max(moved - _EDGE, position) : moved]
+        return Levenshtein.distance(edge, text.decode("latin-1")), abs(moved - target)
 
     return min(words, key=difference, default=target)
 

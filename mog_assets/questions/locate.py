@@ -28,8 +28,6 @@ from mog_assets.corpus.folders import printable
 from mog_assets.questions.folding import Folding, code_points
 from mog_assets.questions.fuzzy import (
     LONGEST,
-    MOST_SIMILAR,
-    NEAR,
     THRESHOLD,
     Similar,
     context_similarity,
@@ -139,7 +137,7 @@ def locate(
 class _Locator:
     def __init__(self, index: QuoteIndex, folding: Folding) -> None:
         self._index, self._folding = index, folding
-        self._ranked: tuple[Sought | None, list[Similar]] = None, []
+        self._ranked: tuple[Sought | None, tuple[list[Similar], bool]] = None, ([], False)
 
     def locate(self, quote: Quote) -> tuple[Found, ...]:
         prefix, suffix = quote.prefix[-_CONTEXT:], quote.suffix[:_CONTEXT]
@@ -271,11 +269,12 @@ class _Locator:
         """
         if not LONG <= len(sought.folded.codes) <= LONGEST:
             return []
-        similar = [s for s in self._nearest(sought) if s.score >= THRESHOLD]
+        ranked, unsure = self._nearest(sought)
+        similar = [place for place in ranked if place.score >= THRESHOLD]
         if not similar:
             return []
-        if sum(s.score >= similar[0].score - NEAR for s in similar) > MOST_SIMILAR:
-            raise _Problem(_too_many(sought, f"more than {MOST_SIMILAR} places, a little changed"))
+        if unsure:
+            raise _Problem(_too_many(sought, "many more, a little changed"))
         chosen = sought.prefix or sought.suffix
         least = similar[0].score - (_CLOSE if chosen else 1e-9)
         places: list[Place] = []
@@ -284,8 +283,8 @@ class _Locator:
                 places.append(place)
         return self._chosen(sought, places) if chosen and len(places) > 1 else places
 
-    def _nearest(self, sought: Sought) -> list[Similar]:
-        """Similar places, best first; those of the text that was looked for last are kept."""
+    def _nearest(self, sought: Sought) -> tuple[list[Similar], bool]:
+        """What `similar_places` returns; that of the text that was looked for last is kept."""
         if self._ranked[0] is not sought:
             self._ranked = sought, similar_places(sought.folded, self._index, sought.scope)
         return self._ranked[1]
@@ -302,7 +301,7 @@ class _Locator:
                 f"{expected}, which is not there, and of more than {LONGEST:,} letters and digits no similar text is "
                 "searched: divide it"
             )
-        nearest = self._nearest(sought)[:1]
+        nearest = self._nearest(sought)[0][:1]
         for similar in nearest:
             place = self._found(similar_place(sought, similar.start, similar.end, similar.score, self._index))
             name = printable(f"{place.corpus}/{place.doc}")
