@@ -29,12 +29,9 @@ def shown_configuration(settings: Settings) -> dict[str, Any]:
 
 def configuration(settings: Settings) -> str:
     """Digest of the settings in mog.yaml that scores depend on, without paths and execution settings."""
-    chosen = settings.model_dump(
-        mode="json", exclude={"home", "corpora", "question_sets", "engine", "llm", "answering", "experiments"}
-    )
-    # Scores of projects that make no questions are those of before they could.
-    if chosen["generation"] is None:
-        del chosen["generation"]
+    # Questions that are made or noted differ from one evaluation to the next, and only those of both are compared.
+    exclude = {"home", "corpora", "question_sets", "engine", "llm", "answering", "experiments", "generation", "use"}
+    chosen = settings.model_dump(mode="json", exclude=exclude)
     for section, names in _NO_MATTER.items():
         chosen[section] = {name: value for name, value in chosen[section].items() if name not in names}
     sets = {name: [q.corpora, q.train, q.test] for name, q in settings.question_sets.items()}
