@@ -27,9 +27,16 @@ from mog_assets.tools import Tools
 Texts = dict[tuple[str, str], str]
 
 
-def by_quotes(questions: list[Question], texts: Texts) -> list[Question]:
+def quoted(e: Evidence, texts: Texts, context: int) -> Quote:
+    """The text of a span, with so many characters before and after it."""
+    text = texts[e.corpus, e.doc]
+    before, after = text[max(e.start - context, 0) : e.start], text[e.end : e.end + context]
+    return Quote(text[e.start : e.end], prefix=before, suffix=after)
+
+
+def by_quotes(questions: list[Question], texts: Texts, context: int) -> list[Question]:
     """Questions whose evidence is where their quotes are found."""
-    quotes = [(q, Quote(texts[e.corpus, e.doc][e.start : e.end])) for q in questions for e in q.evidence]
+    quotes = [(q, quoted(e, texts, context)) for q in questions for e in q.evidence]
     found: dict[str, list[Evidence]] = {}
     for (question, _), located in zip(quotes, locate([quote for _, quote in quotes], texts), strict=True):
         spans = [Evidence(place.corpus, place.doc, place.start, place.end) for place in located.places]
@@ -39,8 +46,9 @@ def by_quotes(questions: list[Question], texts: Texts) -> list[Question]:
 
 @click.command()
 @click.argument("paths", nargs=-1, type=click.Path(exists=True, path_type=Path))
+@click.option("--context", default=0, show_default=True, help="Characters of prefix and suffix of a quote.")
 @click.option("--methods", default=8, show_default=True, help="Rows of a table, the best methods.")
-def main(paths: tuple[Path, ...], methods: int) -> None:
+def main(paths: tuple[Path, ...], context: int, methods: int) -> None:
     """Print a table for each project."""
     for path in paths:
         settings = config.load(path)
@@ -58,10 +66,10 @@ def main(paths: tuple[Path, ...], methods: int) -> None:
             if s.test
         }
         started = time.monotonic()
-        own = {
-            name: by_quotes(questions, {k: t for k, t in texts.items() if k[0] in settings.question_sets[name].corpora})
-            for name, questions in given.items()
-        }
+        own = {}
+        for name, questions in given.items():
+            there = {key: text for key, text in texts.items() if key[0] in settings.question_sets[name].corpora}
+            own[name] = by_quotes(questions, there, context)
         seconds = time.monotonic() - started
         pairs = [(a, b) for name in given for a, b in zip(given[name], own[name], strict=True)]
         same = sum(sorted(pieces(a)) == sorted(pieces(b)) for a, b in pairs)
