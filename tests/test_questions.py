@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 from mog_assets import plan
 from mog_assets.evaluation.measures import Board, boards, document_measures, evaluate, measure_names
 from mog_assets.evaluation.scores import score
-from mog_assets.questions.reading import KnownDocument, located, read_questions
+from mog_assets.questions.assets import _keep_apart as keep_apart
+from mog_assets.questions.reading import KnownDocument, QuestionReading, located, read_questions
 from mog_assets.questions.sets import Evidence, Question, Relevant, load_questions, write_questions
 from mog_assets.questions.splits import SHARE, TEST, TRAIN, divided, sharing_evidence
 from mog_assets.recipe import materialise
@@ -316,3 +317,41 @@ def test_a_set_comes_from_one_place(make_project, tmp_path, wrong, expected):
     else:
         found = write_project(tmp_path, make_project, [], **wrong).settings.question_sets["q"]
         assert (found.train, found.test) == (["train"], [])
+
+
+def test_no_question_of_people_makes_way_for_one_that_was_made(make_project, tmp_path):
+    records = [
+        {"id": "own", "question": "Where does mint belong?", "split": "train", "quote": "Keep it in a pot."},
+        {
+            "id": "test",
+            "question": "How long does soap cure?",
+            "split": "test",
+            "quote": "It takes four weeks in a dry room",
+        },
+    ]
+    project = write_project(tmp_path, make_project, records)
+    sets = project.settings.question_sets
+    sets["made"] = sets["q"].model_copy(update={"path": None, "source": "generated"})
+
+    def reading(*questions):
+        return QuestionReading(list(questions))
+
+    def made(identity, split, start, end, origin="generated", doc="herbs/mint.md"):
+        return Question(
+            identity, f"{identity}?", "", split, evidence=(Evidence("garden", doc, start, end),), origin=origin
+        )
+
+    own = read(*records).questions
+    mint, soap = own[0].evidence[0], own[1].evidence[0]
+    for origin, kept in (("generated", ["apart"]), ("keywords", ["mint", "apart", "soap"])):
+        readings = {
+            "q": reading(*own),
+            "made": reading(
+                made("mint", "test", mint.start, mint.end, origin),
+                made("apart", "test", 0, 5, origin),
+                made("soap", "train" if origin == "generated" else "test", soap.start, soap.end, origin, "soap.md"),
+            ),
+        }
+        left_out = keep_apart(readings, sets)
+        assert [q.id for q in readings["q"].questions] == ["own", "test"] and left_out["q"] == 0
+        assert [q.id for q in readings["made"].questions] == kept

@@ -25,6 +25,7 @@ from resources.errors import MogError
 
 GROUP = "questions"
 _SHARED = "training question that asks for what a test question asks for: training data is never scored"
+_ALREADY = "generated test question that asks for what a training question of people asks for"
 _COPY = "generated question that is nearly the same as a test question"
 _TOLD = pa.schema(
     [
@@ -45,20 +46,16 @@ def build_questions(work: Work) -> None:
     sets = work.settings.question_sets
     readings = {name: _read_question_set(work, name) for name in sets}
     _drop_copies(readings, sets)
-    tested = [q for name, reading in readings.items() for q in reading.questions if q.split in sets[name].test]
+    left_out = _keep_apart(readings, sets)
     problems, told = [], []
     for name, reading in readings.items():
-        trained_on = [q for q in reading.questions if q.split in sets[name].train]
-        shared = {q.id for q in sharing_evidence(trained_on, tested)}
-        reading.questions = [q for q in reading.questions if q.id not in shared]
-        reading.problems += [{"place": name, "id": identity, "reason": _SHARED} for identity in sorted(shared)]
         path, there = work.file(f"{name}.parquet", [repr(q) for q in reading.questions])
         if not there:
             with work.writing(path) as temporary:
                 write_questions(reading.questions, temporary)
         problems += [{"question set": name, **problem} for problem in reading.problems]
         told += [{"question set": name, **row} for row in reading.told]
-        _count(work, name, reading, len(shared))
+        _count(work, name, reading, left_out[name])
     path, there = work.file(TOLD, told)
     if not there:
         with work.writing(path) as temporary:
@@ -76,6 +73,36 @@ def build_questions(work: Work) -> None:
         for split, n in sorted(reading.splits.items())
     ]
     work.show_table("splits", rows)
+
+
+def _keep_apart(readings: dict[str, QuestionReading], sets: dict[str, QuestionSetSettings]) -> dict[str, int]:
+    """Leave out questions, so that nothing is measured on what it was trained on; returns how many of each set.
+
+    Of people's own questions the test questions stay, and of those and generated ones people's own.
+    """
+    made = [name for name in readings if sets[name].source == "generated"]
+    given = [name for name in readings if name not in made]
+
+    def used(names: Sequence[str], use: str) -> list[Question]:
+        # Keyword questions measure nothing, so that none has to make way for them.
+        every = ((name, q) for name in names for q in readings[name].questions if q.origin != "keywords")
+        return [q for name, q in every if q.split in getattr(sets[name], use)]
+
+    def leave_out(name: str, use: str, others: Sequence[Question], reason: str) -> int:
+        reading, splits = readings[name], getattr(sets[name], use)
+        shared = {q.id for q in sharing_evidence([q for q in reading.questions if q.split in splits], others)}
+        reading.questions = [q for q in reading.questions if q.id not in shared]
+        reading.problems += [{"place": name, "id": identity, "reason": reason} for identity in sorted(shared)]
+        return len(shared)
+
+    tested = used(given, "test")
+    count = {name: leave_out(name, "train", tested, _SHARED) for name in given}
+    trained_on = used(given, "train")
+    for name in made:
+        if any(q.origin != "keywords" for q in readings[name].questions):
+            leave_out(name, "test", trained_on, _ALREADY)
+    tested += used(made, "test")
+    return count | {name: leave_out(name, "train", tested, _SHARED) for name in made}
 
 
 def _count(work: Work, name: str, reading: QuestionReading, shared: int) -> None:
@@ -260,7 +287,7 @@ def recipes(settings: Settings) -> list[Recipe]:
             },
             source=_question_sources,
             outside="question_files",
-            version="6",
+            version="7",
             checks=(checks.EVERY_SPLIT_IS_USED,),
             kinds=("parquet",),
         )
