@@ -71,11 +71,12 @@ def test_a_quote_that_is_not_found_leaves_what_else_is_known_and_is_told():
         {"id": "document", "quote": "Nobody wrote this sentence anywhere.", "doc": "herbs/mint.md"},
         {"id": "answer", "quote": "Nobody wrote this sentence anywhere.", "answer": "four weeks"},
         {"id": "none", "quote": "Nobody wrote this sentence anywhere."},
+        {"id": "piece", "evidence": [{"quote": "Nobody wrote this sentence anywhere.", "doc": "mint"}]},
         {"id": "half", "quote": ["Nobody wrote this sentence anywhere.", "Mint spreads."]},
     )
-    assert [q.level for q in reading.questions] == ["documents", "answer", "none", "spans"]
+    assert [q.level for q in reading.questions] == ["documents", "answer", "none", "documents", "spans"]
     assert all("Nobody wrote this" in row["not found"] for row in reading.told)
-    assert places(reading.questions[3]) == [("garden", "herbs/mint.md", "Mint spreads.")]
+    assert places(reading.questions[4]) == [("garden", "herbs/mint.md", "Mint spreads.")]
 
 
 def test_offsets_are_taken_where_a_quote_stands_beside_them():
@@ -130,7 +131,8 @@ def test_grades_are_kept_and_those_below_zero_count_as_zero():
         ({"quote": [" "]}, "quote: expected a text that is not blank"),
         ({"evidence": [{"quote": "Mint", "prefix": 4}]}, "quote: expected a text"),
         ({"evidence": [{"quote": "Mint", "doc": 4}]}, "doc: expected a text"),
-        ({"split": ""}, "split: expected a name"),
+        ({"split": " x "}, "split: expected a name"),
+        ({"answer": ["a", "b"]}, "answer: expected a text"),
         ({"start": 0, "end": 4}, "expected the document of the offsets"),
         ({"start": 0, "end": 4, "doc": "soap.md"}, "may be any of"),
     ],
@@ -355,3 +357,27 @@ def test_no_question_of_people_makes_way_for_one_that_was_made(make_project, tmp
         left_out = keep_apart(readings, sets)
         assert [q.id for q in readings["q"].questions] == ["own", "test"] and left_out["q"] == 0
         assert [q.id for q in readings["made"].questions] == kept
+
+
+def test_a_document_of_a_corpus_that_is_not_searched_is_no_other_of_that_name():
+    for record in ({"docs": ["soap.md"]}, {"doc": "soap.md"}, {"doc": "soap.md", "start": 0, "end": 4}):
+        reading = read({"id": "q", "corpus": "attic", **record})
+        assert (reading.elsewhere, reading.questions) == (1, [])
+
+
+def test_a_quote_is_looked_for_everywhere_if_nobody_knows_the_document_that_is_named():
+    reading = read({"id": "q", "quote": "Keep it in a pot", "doc": "https://example.org/mint"})
+    assert places(reading.questions[0]) == [("garden", "herbs/mint.md", "Keep it in a pot")]
+    assert reading.told[0]["not found"].count("https://example.org/mint") == 1
+
+
+def test_a_name_is_the_same_composed_or_not():
+    known = {"c": {"Bu\u0308cher.md": KnownDocument(9, ())}}
+    (found,) = read({"id": "q", "docs": ["B\u00fccher.md"]}, known=known).questions
+    assert found.document == "c/Bu\u0308cher.md"
+
+
+def test_an_empty_set_has_columns(tmp_path):
+    write_questions([], tmp_path / "q.parquet")
+    assert load_questions(tmp_path / "q.parquet") == []
+    assert "question" in pd.read_parquet(tmp_path / "q.parquet").columns

@@ -111,7 +111,7 @@ def examples(asked, questions, names):
     taught = Gold.located(found, weak.taught(questions, found, scores, corpora), corpora.layout)
     levels = np.array([LEVELS.index(q.level) for q in questions])
     documents = [q.document for q in questions]
-    made = np.array([q.origin == "generated" for q in questions])
+    made = np.array([q.origin != "given" for q in questions])
     own = retrieval.asked
     return Examples(gold, taught, own.vectors, own.words, documents, levels, made, names, own.finest)
 

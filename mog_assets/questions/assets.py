@@ -61,8 +61,10 @@ def build_questions(work: Work) -> None:
         with work.writing(path) as temporary:
             pq.write_table(pa.Table.from_pylist(told, _TOLD), temporary, compression="zstd")
     work.recomputed["questions read"] = sum(len(reading.questions) for reading in readings.values())
-    work.show_table("skipped", problems[:20])
-    lost = [row for row in told if row["not found"]]
+    # What people asked is deleted with the log of use: no text of it may stay in Dagster's.
+    public = {name for name in sets if sets[name].source != "use"}
+    work.show_table("skipped", [problem for problem in problems if problem["question set"] in public][:20])
+    lost = [row for row in told if row["not found"] and row["question set"] in public]
     work.show_table("evidence that was not found", [{**row, "score": round(row["score"], 3)} for row in lost[:20]])
     work.info["problems"] = problems[:1000]
     work.info["splits"] = {name: dict(reading.splits) for name, reading in readings.items()}
@@ -124,6 +126,8 @@ def _count(work: Work, name: str, reading: QuestionReading, shared: int) -> None
         work.counts[f"{name}: quotes at several places"] = several
     kinds = Counter(q.kind for q in reading.questions).most_common(20)
     work.show_table(f"{name}: kinds", [{"kind": kind, "questions": n} for kind, n in kinds])
+    if work.settings.question_sets[name].source == "use":
+        return
     sample = [{"question": q.question, "kind": q.kind, "split": q.split} for q in reading.questions[:5]]
     work.show_table(f"{name}: sample", sample)
 
@@ -174,9 +178,10 @@ def _read_question_set(work: Work, name: str) -> QuestionReading:
                 reading = read_questions(question_set.path, known, texts, question_set.columns, _parts(question_set))
             except MogError as error:
                 raise MogError(f"question_sets.{name}.path: {error}") from error
-            for use in ("train", "test"):
+            # What was divided has the splits that it was divided into.
+            for use in () if reading.divided else ("train", "test"):
                 check_splits(f"question_sets.{name}.{use}", getattr(question_set, use), reading.splits)
-    if question_set.kinds is not None:
+    if question_set.kinds is not None and reading.questions:
         kept = [q for q in reading.questions if q.kind in question_set.kinds]
         if not kept:
             known_kinds = ", ".join(sorted({q.kind for q in reading.questions}))
@@ -287,7 +292,7 @@ def recipes(settings: Settings) -> list[Recipe]:
             },
             source=_question_sources,
             outside="question_files",
-            version="7",
+            version="8",
             checks=(checks.EVERY_SPLIT_IS_USED,),
             kinds=("parquet",),
         )

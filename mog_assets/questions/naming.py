@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import unicodedata
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
@@ -29,6 +30,7 @@ class Names:
 
     def find(self, name: str, corpus: str | None = None) -> Named:
         """The document that a name stands for, in `corpus` if that is given."""
+        name = unicodedata.normalize("NFC", name)
         corpora = [corpus] if corpus is not None else list(self.documents)
         found = [(owner, name) for owner in corpora if name in self.documents[owner]]
         owner, slash, rest = name.partition("/")
@@ -36,6 +38,8 @@ class Names:
             found = [(owner, rest)]
         if not found:
             found = [place for place in self._files.get(name.casefold(), ()) if place[0] in corpora]
+            # An id that is not in NFC, as some systems name files, is the same name.
+            found = [place for place in found if unicodedata.normalize("NFC", place[1]) == name] or found
         if len(found) == 1:
             return Named(*found[0])
         if not found:
@@ -50,9 +54,9 @@ class Names:
         found: dict[str, list[tuple[str, str]]] = {}
         for corpus, documents in self.documents.items():
             for doc in documents:
-                whole = doc.casefold()
+                whole = unicodedata.normalize("NFC", doc).casefold()
                 last = whole.rpartition("/")[2]
-                names = {last, *(name.rpartition(".")[0] for name in (whole, last) if "." in name)}
+                names = {whole, last, *(name.rpartition(".")[0] for name in (whole, last) if "." in name)}
                 for name in names - {""}:
                     found.setdefault(name, []).append((corpus, doc))
         return found

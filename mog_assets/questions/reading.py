@@ -69,6 +69,7 @@ class _Draft:
         place: Where its record stands.
         spans: Evidence that is known, and positions of quotes among all quotes, in the order of the file.
         missing: What was not found.
+        named: Documents of its quotes: relevant, if nothing better is known.
         away: Pieces of evidence in corpora that are not named.
     """
 
@@ -76,6 +77,7 @@ class _Draft:
     place: str
     spans: list[Evidence | int] = field(default_factory=list)
     missing: list[str] = field(default_factory=list)
+    named: list[Relevant] = field(default_factory=list)
     away: int = 0
 
 
@@ -175,8 +177,8 @@ def _question(record: dict[str, Any]) -> Question:
         question=record["question"],
         kind=str(record.get("kind") or ""),
         split=str(record.get("split") or ""),
-        answer=str(record.get("answer") or ""),
-        long_answer=str(record.get("long_answer") or ""),
+        answer="" if record.get("answer") is None else str(record["answer"]),
+        long_answer="" if record.get("long_answer") is None else str(record["long_answer"]),
         aliases=tuple(str(alias) for alias in record.get("aliases") or ()),
         options={str(k): str(v) for k, v in (record.get("options") or {}).items()},
     )
@@ -191,7 +193,10 @@ def _fault(record: dict[str, Any]) -> str:
         value = record.get(key)
         if not isinstance(value, str) or not value.strip():
             return f"{key}: expected a string that is not blank, got {str(value)[:60]!r}"
-    split = record.get("split")
+    for key in ("answer", "long_answer"):
+        if isinstance(record.get(key), list | dict):
+            return f"{key}: expected a text (further ones under `aliases`), got {type(record[key]).__name__}"
+    split = record.get("split") or None
     if split is not None and not (
         isinstance(split, str) and 0 < len(split) <= _LONGEST_SPLIT and split == printable(split.strip())
     ):
@@ -228,8 +233,10 @@ def _evidence(draft: _Draft, record: dict[str, Any], names: Names, documents: Do
             if not all(isinstance(part, str) for part in parts) or not parts[0].strip():
                 return f"evidence: quote: expected a text that is not blank, got {str(span['quote'])[:80]!r}"
             if named.problem:
-                draft.missing.append(named.problem)
-                continue
+                # Spreadsheets name documents as people do; the words say more.
+                draft.missing.append(f"{named.problem}: its quote is looked for in all documents")
+            if named.corpus is not None and named.doc is not None:
+                draft.named.append(Relevant(named.corpus, named.doc))
             draft.spans.append(len(quotes))
             quotes.append(Quote(parts[0], named.corpus, named.doc, parts[1], parts[2]))
             continue
@@ -261,18 +268,26 @@ def _judged(draft: _Draft, record: dict[str, Any], names: Names) -> str:
     """Add the judged documents of a record to its draft; returns what is wrong with one."""
     docs = record.get("docs") or {}
     grades = dict(docs) if isinstance(docs, dict) else {name if isinstance(name, str) else "": 1 for name in docs}
-    corpus = record.get("corpus")
+    corpus = record.get("corpus") if isinstance(record.get("corpus"), str) else None
     if isinstance(record.get("doc"), str):
         grades.setdefault(record["doc"], 1)
+    if corpus is not None and corpus not in names.documents:
+        # It is about documents of a corpus that is not searched, whatever others are called.
+        draft.away += len(grades)
+        return ""
     found: dict[tuple[str, str], int] = {}
     for name, grade in grades.items():
         if not isinstance(name, str) or not name.strip():
             return f"docs: expected names of documents, got {str(docs)[:80]}"
+        if isinstance(grade, float) and grade.is_integer():
+            grade = int(grade)
         if type(grade) is not int or not -_LARGEST_GRADE <= grade <= _LARGEST_GRADE:
             return f"docs: expected a whole number as the grade of {name!r}, got {str(grade)[:80]!r}"
-        named = names.find(name, corpus if isinstance(corpus, str) and corpus in names.documents else None)
+        named = names.find(name, corpus)
         if named.problem or named.corpus is None or named.doc is None:
-            draft.missing.append(named.problem)
+            # Of a quote's document it is told already.
+            if not any(missing.startswith(named.problem) for missing in draft.missing):
+                draft.missing.append(named.problem)
         else:
             key = (named.corpus, named.doc)
             # TREC has grades below 0 for spam.
@@ -299,6 +314,8 @@ def _settled(draft: _Draft, places: Sequence[Located]) -> tuple[Question, dict[s
             ways.append(there.how)
             scores.append(there.score)
     question = replace(draft.question, evidence=tuple(dict.fromkeys(evidence)))
+    if not question.evidence and not question.relevant:
+        question = replace(question, relevant=tuple(dict.fromkeys(draft.named)))
     row = {
         "place": draft.place,
         "id": question.id,

@@ -114,7 +114,9 @@ def write_questions(questions: Sequence[Question], path: Path) -> None:
         }
         for q in questions
     ]
-    pq.write_table(pa.Table.from_pylist(rows), path, compression="zstd")
+    # Without a schema, an empty set would have no columns.
+    schema = pa.schema([(name, pa.string()) for name in (*_TEXTS, "aliases", "options", "evidence", "relevant")])
+    pq.write_table(pa.Table.from_pylist(rows, schema), path, compression="zstd")
 
 
 def load_questions(path: Path, splits: list[str] | None = None) -> list[Question]:

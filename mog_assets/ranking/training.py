@@ -27,7 +27,8 @@ class Examples:
         words: Terms of each question, int64 of shape (questions,).
         documents: What each question is about.
         levels: How precisely its answer is known: position in `questions.sets.LEVELS`, int64 of shape (questions,).
-        made: Whether a model made the question from its document, bool of shape (questions,).
+        made: Whether nobody asked the question to measure with: a model made it, or it is from use; bool of shape
+            (questions,).
         experts: Names of the experts, in the order of the scores.
         finest: Positions of those that score pieces themselves.
     """
@@ -47,7 +48,8 @@ class Examples:
         """Questions that rankings are measured on, bool of shape (questions,): those whose places are known.
 
         Without such questions, those whose relevant documents are known; passages that hold an answer are guesses.
-        Questions that people asked come before those that were made, which are easier.
+        Questions that people gave come before those that were made, which are easier, and those from use, which favour
+        the ranking that was used.
         """
         able = self.levels < len(MEASURED)
         asked = able & ~self.made if (able & ~self.made).any() else able
