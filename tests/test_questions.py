@@ -15,6 +15,7 @@ from mog_assets.questions.assets import _keep_apart as keep_apart
 from mog_assets.questions.reading import KnownDocument, QuestionReading, located, read_questions
 from mog_assets.questions.sets import Evidence, Question, Relevant, load_questions, write_questions
 from mog_assets.questions.splits import SHARE, TEST, TRAIN, divided, sharing_evidence
+from mog_assets.questions.use import log_path, note_used, quoted
 from mog_assets.recipe import materialise
 from mog_assets.tools import Tools
 from resources.errors import ConfigError, MogError
@@ -381,3 +382,28 @@ def test_an_empty_set_has_columns(tmp_path):
     write_questions([], tmp_path / "q.parquet")
     assert load_questions(tmp_path / "q.parquet") == []
     assert "question" in pd.read_parquet(tmp_path / "q.parquet").columns
+
+
+def test_what_people_used_trains_and_leaves_no_text_in_what_the_ui_shows(make_project, tmp_path):
+    project = write_project(tmp_path, make_project, [], path=None, source="use")
+    text = TEXTS["garden", "herbs/mint.md"]
+    start = text.index("Keep it in a pot.")
+    path = log_path(project.settings.home)
+    note_used(
+        path, "Where does mint belong?", [quoted("garden", "herbs/mint.md", text, start, start + 17)], "fused", "v"
+    )
+    note_used(path, "Who wrote this?", [quoted("garden", "gone", "Words of a removed page.", 0, 24)], "fused", "v")
+    stored = built(project)
+    mint, gone = sorted(load_questions(stored.path("q.parquet")), key=lambda q: q.level, reverse=True)
+    assert (mint.split, mint.origin, places(mint)) == (
+        "train",
+        "use",
+        [("garden", "herbs/mint.md", "Keep it in a pot.")],
+    )
+    assert gone.level == "none"
+    shown = list((project.settings.home / "store" / "questions").rglob("shown*"))
+    assert shown
+    for file in shown:
+        assert not any(
+            words in file.read_text(encoding="utf-8") for words in ("mint belong", "wrote this", "removed page")
+        )
