@@ -54,7 +54,9 @@ class Served:
             own["Content-Type"] = "application/json"
             body = body if isinstance(body, bytes) else json.dumps(body).encode()
         with contextlib.closing(connection):
-            connection.request(method or ("GET" if body is None else "POST"), path, body, {**own, **dict(headers)})
+            # A body that is refused is not read to its end; the answer is there all the same.
+            with contextlib.suppress(BrokenPipeError):
+                connection.request(method or ("GET" if body is None else "POST"), path, body, {**own, **dict(headers)})
             answer = connection.getresponse()
             data = answer.read()
         if "json" in answer.headers.get("content-type", ""):
