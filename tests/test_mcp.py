@@ -111,6 +111,7 @@ def test_other_hosts_pages_and_large_bodies_are_refused_over_http(served):
     assert served.call("/mcp", b" " * (2 << 20))[0] == 413
     # No stream that stays open.
     assert served.call("/mcp", headers={"Accept": "text/event-stream"})[0] == 405
+    served.call("/mcp", body, {"Accept": "application/json, text/event-stream"})
     assert 'route="/mcp"' in served.call("/metrics")[2].decode()
 
 
