@@ -1,0 +1,471 @@
+"""Bucket functions on the nodes of a Ray cluster. The only module that imports Ray.
+
+A task is the name of a function with paths. Nothing but the name, the arguments and a small result travels through Ray:
+what a task reads and writes are files of the shared home folder. They are moved into place when complete, under names
+that stand for their content, so a task may run twice.
+"""
+
+from __future__ import annotations
+
+import atexit
+import hashlib
+import importlib.util
+import logging
+import os
+import shutil
+import socket
+import threading
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import lru_cache
+from importlib import metadata
+from pathlib import Path
+from typing import Any
+from uuid import uuid4
+
+from packaging.requirements import Requirement
+
+from resources.errors import MogError
+from resources.files import make_folder
+from resources.jobs import EngineSettings, Kept, call
+from resources.store import alive
+
+try:
+    import ray
+    from ray.exceptions import RayError, RayTaskError
+    from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
+except ImportError as error:
+    raise MogError(
+        f"engine.kind: `ray` needs the extra `ray` ({error}): run `pip install 'mog-assets[ray]'`"
+    ) from error
+
+_log = logging.getLogger(__name__)
+_DISTRIBUTION = "mog-assets"
+_PACKAGES = ("mog_assets", "resources")
+# A Ray that is started here holds no artefacts; Ray asks for at least 75 MiB.
+_OBJECT_STORE_BYTES = 80 << 20
+_CONNECT_SECONDS = 5.0
+# How long a client of a network file system may not see a file that another has written.
+_VISIBLE_SECONDS = 60.0
+
+
+@dataclass(frozen=True)
+class Terms:
+    """What a process on a node must find before it works.
+
+    Attributes:
+        versions: Version of every package that content depends on, and a digest of this project's code.
+        probe: A file in the shared folder.
+        token: What is in it.
+    """
+
+    versions: tuple[tuple[str, str], ...]
+    probe: str
+    token: str
+
+
+@lru_cache(maxsize=1)
+def versions() -> tuple[tuple[str, str], ...]:
+    """Name and version of the packages that this project depends on, of itself, and a digest of its code."""
+    found = {}
+    for name in [_DISTRIBUTION, *(metadata.requires(_DISTRIBUTION) or ())]:
+        requirement = Requirement(name)
+        if requirement.marker is None or requirement.marker.evaluate({"extra": ""}):
+            try:
+                found[requirement.name] = metadata.version(requirement.name)
+            except metadata.PackageNotFoundError:
+                found[requirement.name] = "missing"
+    code = hashlib.sha256()
+    for package in _PACKAGES:
+        spec = importlib.util.find_spec(package)
+        for folder in (spec.submodule_search_locations or ()) if spec else ():
+            for path in sorted(Path(folder).rglob("*.py")):
+                code.update(path.relative_to(folder).as_posix().encode() + b"\0" + path.read_bytes())
+    return (*sorted(found.items()), ("code of mog-assets", code.hexdigest()[:12]))
+
+
+@lru_cache(maxsize=8)
+def agree(terms: Terms) -> None:
+    """Check, once per process, that this node has the same packages and sees the same folder.
+
+    Raises:
+        MogError: names the node and what differs.
+    """
+    wanted, here = dict(terms.versions), dict(versions())
+    other = [f"{name} {here.get(name)}, expected {wanted[name]}" for name in wanted if here.get(name) != wanted[name]]
+    if other:
+        raise MogError(f"engine: {_here()} has {'; '.join(other)}: install the same versions on every node")
+    folder = Path(terms.probe).parent
+    try:
+        read = Path(terms.probe).read_text(encoding="ascii")
+    except OSError as error:
+        raise MogError(
+            f"engine: {_here()} does not see {terms.probe} ({error.strerror}), which was just written: mount the home "
+            "folder at the same path on every node, with read-after-write consistency"
+        ) from None
+    if read != terms.token:
+        raise MogError(f"engine: {_here()} sees other files in {folder}: mount the same folder on every node")
+
+
+def _here() -> str:
+    node = ray.get_runtime_context().get_node_id()[:8]
+    return f"node {node} ({socket.gethostname()}, {ray.util.get_node_ip_address()})"
+
+
+def _work(terms: Terms, target: str, job: dict[str, Any]) -> tuple[Any, int, str]:
+    """Do a job; returns its result, the number of bytes written, and the node."""
+    agree(terms)
+    result = call(target, job, f"{ray.get_runtime_context().get_worker_id()[:12]}-")
+    return result, Path(job["out"]).stat().st_size, _here()
+
+
+def greet(out: str) -> None:
+    """Write a file that shows the process that asks for it what this node can write."""
+    try:
+        Path(out).write_text(_here(), encoding="utf-8")
+    except OSError as error:
+        raise MogError(
+            f"engine: {_here()} cannot write {Path(out).parent} ({error.strerror}): give it the right to write there"
+        ) from None
+
+
+class _Keeper:
+    """An actor: a process that does one job after the other and keeps what it has loaded."""
+
+    def ready(self) -> None:
+        """Return when the process runs."""
+
+    def work(self, terms: Terms, target: str, job: dict[str, Any]) -> tuple[Any, int, str]:
+        """As `_work`."""
+        return _work(terms, target, job)
+
+
+class Cluster:
+    """A connection to a Ray cluster, checked.
+
+    Args:
+        settings: Of the engine.
+        home: The shared folder.
+        started: Whether this process started the Ray, or connected to it.
+    """
+
+    def __init__(self, settings: EngineSettings, home: Path, started: bool) -> None:
+        self.settings = settings
+        self.started = started
+        make_folder(home / "cache" / "ray", home)
+        _sweep(home / "cache" / "ray")
+        self.scratch = home / "cache" / "ray" / f"{socket.gethostname()}-{os.getpid()}-{uuid4().hex[:12]}"
+        self.scratch.mkdir()
+        probe, token = self.scratch / "probe", uuid4().hex
+        with probe.open("w", encoding="ascii") as stream:
+            stream.write(token)
+            stream.flush()
+            os.fsync(stream.fileno())
+        self.terms = Terms(versions(), str(probe), token)
+        # Results of tasks are numbers; an exception of a task is never retried.
+        self._task = ray.remote(num_cpus=1, max_retries=settings.retries, retry_exceptions=False)(_work)
+        try:
+            self._check()
+        except BaseException:
+            self.leave()
+            raise
+
+    def leave(self) -> None:
+        """Delete the folder of this connection."""
+        shutil.rmtree(self.scratch, ignore_errors=True)
+
+    @property
+    def pending(self) -> int:
+        """How many tasks are submitted at a time."""
+        return self.settings.pending or 4 * max(int(ray.cluster_resources().get("CPU", 1)), 1)
+
+    def describe(self) -> str:
+        """Nodes, CPUs and GPUs."""
+        have, nodes = ray.cluster_resources(), [node for node in ray.nodes() if node["Alive"]]
+        place = "started on this machine" if self.started else "connected"
+        return f"ray {ray.__version__} ({place}), nodes: {len(nodes)}, CPUs: {have.get('CPU', 0):.0f}, GPUs: " + (
+            f"{have.get('GPU', 0):.0f}; every node has the same versions, reads and writes {self.scratch.parent}"
+        )
+
+    def _check(self) -> None:
+        """Have every node read a file of this process, and this process one of every node."""
+        asked = {}
+        for node in ray.nodes():
+            if node["Alive"]:
+                there = NodeAffinitySchedulingStrategy(node["NodeID"], soft=False)
+                job = {"out": str(self.scratch / node["NodeID"])}
+                remote = self._task.options(scheduling_strategy=there, num_cpus=0)
+                asked[remote.remote(self.terms, "resources.ray_engine:greet", job)] = (node, job)
+        if not asked:
+            raise MogError("engine.address: expected a cluster with nodes, got one without")
+        done, waiting = ray.wait(list(asked), num_returns=len(asked), timeout=self.settings.wait_seconds)
+        if waiting:
+            node = asked[waiting[0]][0]
+            raise MogError(
+                f"engine: node {node['NodeID'][:8]} ({node['NodeManagerHostname']}, {node['NodeManagerAddress']}) did "
+                f"not answer within {self.settings.wait_seconds:g} seconds (engine.wait_seconds): look at its log in "
+                "/tmp/ray/session_latest/logs, or raise it"
+            )
+        for ref in done:
+            self.finish(ref, "resources.ray_engine:greet", asked[ref][1])
+
+    def map(self, target: str, jobs: Sequence[dict[str, Any]]) -> Iterator[Any]:
+        """As `Engine.map`: a bounded number of tasks is pending at a time."""
+        waiting = list(reversed(jobs))
+        running: dict[Any, dict[str, Any]] = {}
+        try:
+            while waiting or running:
+                while waiting and len(running) < self.pending:
+                    job = waiting.pop()
+                    running[self._task.remote(self.terms, target, job)] = job
+                done, _ = ray.wait(list(running), num_returns=1)
+                for ref in done:
+                    yield self.finish(ref, target, running.pop(ref))
+        finally:
+            for ref in running:
+                ray.cancel(ref, force=True)
+
+    def finish(self, ref: Any, target: str, job: dict[str, Any]) -> Any:
+        """The result of a task that ended; its file can be read here."""
+        try:
+            result, size, node = ray.get(ref)
+        except RayTaskError as error:
+            _raise(error)
+        except RayError as error:
+            raise MogError(
+                f"engine: {target} for {job['out']} died, with {self.settings.retries} retries (engine.retries): "
+                f"{_said(error)}: look for nodes that ran out of memory or were removed, then run `mog run` again"
+            ) from error
+        _until_visible(Path(job["out"]), size, node)
+        return result
+
+    @contextmanager
+    def kept(self, most: int) -> Iterator[Kept]:
+        """As `Engine.kept`: actors, replaced when they die."""
+        have = ray.cluster_resources()
+        gpus = self.settings.gpus
+        if gpus is None:
+            gpus = 1 if have.get("GPU", 0) >= 1 else 0
+        if gpus > have.get("GPU", 0):
+            raise MogError(f"engine.gpus: expected at most {have.get('GPU', 0):g}, which the cluster has, got {gpus:g}")
+        room = int(have["GPU"] // gpus) if gpus else int(have.get("CPU", 1))
+        count = min(self.settings.encoders or max(room, 1), max(most, 1))
+        make: Any = ray.remote(num_cpus=1, num_gpus=gpus, max_restarts=0)(_Keeper)
+        keepers = _Keepers(self, make, count)
+        try:
+            yield keepers.map
+        finally:
+            keepers.end()
+
+
+class _Keepers:
+    """Actors that do one job at a time. A job whose actor died goes to another, and a new actor is asked for.
+
+    A cluster that lost a node may have no room for the new one: it gets jobs when it runs, not before.
+    """
+
+    def __init__(self, cluster: Cluster, make: Any, count: int) -> None:
+        self._cluster, self._make = cluster, make
+        self._idle: list[Any] = []
+        self._starting: dict[Any, Any] = {}
+        for _ in range(count):
+            self._start()
+
+    def _start(self) -> None:
+        actor = self._make.remote()
+        self._starting[actor.ready.remote()] = actor
+
+    def end(self) -> None:
+        """End all actors."""
+        for actor in [*self._idle, *self._starting.values()]:
+            ray.kill(actor)
+
+    def map(self, target: str, jobs: Sequence[dict[str, Any]]) -> Iterator[Any]:
+        """As `Engine.map`."""
+        settings, terms = self._cluster.settings, self._cluster.terms
+        waiting = [(job, 0) for job in reversed(jobs)]
+        running: dict[Any, tuple[Any, dict[str, Any], int]] = {}
+        try:
+            while waiting or running:
+                while waiting and self._idle:
+                    actor, (job, died) = self._idle.pop(), waiting.pop()
+                    running[actor.work.remote(terms, target, job)] = (actor, job, died)
+                seconds = None if running else settings.wait_seconds
+                done, _ = ray.wait([*running, *self._starting], num_returns=1, timeout=seconds)
+                if not done:
+                    raise MogError(
+                        f"engine.encoders: no process that encodes could be started within {settings.wait_seconds:g} "
+                        "seconds (engine.wait_seconds): the cluster has no free CPU or GPU for it, or no nodes are left"
+                    )
+                if done[0] in self._starting:
+                    self._begin(done[0])
+                    continue
+                actor, job, died = running.pop(done[0])
+                try:
+                    ray.get(done[0])
+                except RayTaskError as error:
+                    self._idle.append(actor)
+                    _raise(error)
+                except RayError as error:
+                    # It may be alive and out of reach.
+                    ray.kill(actor)
+                    self._start()
+                    if died >= settings.retries:
+                        self._cluster.finish(done[0], target, job)
+                    _log.warning("engine: a process that encodes died (%s): another one does its work", _said(error))
+                    waiting.append((job, died + 1))
+                    continue
+                self._idle.append(actor)
+                yield self._cluster.finish(done[0], target, job)
+        finally:
+            # What they are doing is no longer wanted.
+            for actor, _, _ in running.values():
+                ray.kill(actor)
+                self._start()
+
+    def _begin(self, ref: Any) -> None:
+        actor = self._starting.pop(ref)
+        try:
+            ray.get(ref)
+        except RayError:
+            # Its node died while it started.
+            self._start()
+            return
+        self._idle.append(actor)
+
+
+def _raise(error: RayTaskError) -> None:
+    """Raise the exception of a function as it was raised there."""
+    if isinstance(error.cause, Exception):
+        raise error.cause from error
+    raise MogError(f"engine: a task failed with an exception that cannot be sent: {_said(error)}") from error
+
+
+def _said(error: BaseException) -> str:
+    return f"{type(error).__name__}: {' '.join(str(error).split())[:300]}"
+
+
+def _until_visible(path: Path, size: int, node: str) -> None:
+    """Wait until a file that another machine has written can be read here, whole."""
+    deadline = time.monotonic() + _VISIBLE_SECONDS
+    while True:
+        try:
+            found = path.stat().st_size
+        except FileNotFoundError:
+            found = None
+        if found == size:
+            return
+        if time.monotonic() > deadline:
+            raise MogError(
+                f"engine: {node} wrote {size} bytes to {path}, here it has {'no file' if found is None else found}: "
+                "mount the same folder at the same path on every node, with read-after-write consistency"
+            )
+        # Reading a folder makes a client of NFS ask the server again for names that it did not find before.
+        os.listdir(path.parent)
+        time.sleep(0.05)
+
+
+def _sweep(folder: Path) -> None:
+    """Delete what ended processes of this machine left."""
+    for entry in folder.glob(f"{socket.gethostname()}-*"):
+        pid = entry.name.rsplit("-", 2)[1]
+        if pid.isdecimal() and not alive(int(pid)):
+            shutil.rmtree(entry, ignore_errors=True)
+
+
+_opened: dict[tuple[EngineSettings, Path], Cluster] = {}
+_opening = threading.RLock()
+
+
+def cluster(settings: EngineSettings, home: Path) -> Cluster:
+    """The connection of this process, made at its first use and kept until the process ends or `leave` is called.
+
+    Raises:
+        MogError: there is no cluster, or a node of it cannot be used.
+    """
+    with _opening:
+        place = (settings.address, settings.workers)
+        if any((other.address, other.workers) != place for other, _ in _opened) or not ray.is_initialized():
+            leave()
+        if (settings, home) not in _opened:
+            _opened[settings, home] = _joined(settings, home)
+        return _opened[settings, home]
+
+
+def _joined(settings: EngineSettings, home: Path) -> Cluster:
+    """A checked connection; one that the program has made itself is used, and stays if the check fails."""
+    own = not ray.is_initialized()
+    try:
+        return Cluster(settings, home, _connect(settings))
+    except BaseException:
+        if own:
+            ray.shutdown()
+        raise
+
+
+def leave() -> None:
+    """Leave the cluster, and end a Ray that this process started."""
+    with _opening:
+        for held in _opened.values():
+            held.leave()
+        if _opened:
+            ray.shutdown()
+        _opened.clear()
+
+
+atexit.register(leave)
+
+
+def _connect(settings: EngineSettings) -> bool:
+    """Connect to Ray, or start one; returns whether one was started."""
+    if ray.is_initialized():
+        return False
+    address = settings.address or os.environ.get("RAY_ADDRESS") or "local"
+    options: dict[str, Any] = {}
+    if address == "local":
+        os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
+        options = {
+            "num_cpus": settings.workers,
+            "object_store_memory": _OBJECT_STORE_BYTES,
+            "include_dashboard": False,
+        }
+    elif address != "auto":
+        _reach(address)
+    failed: list[BaseException] = []
+    answered = threading.Event()
+
+    def connect() -> None:
+        try:
+            ray.init(address, log_to_driver=False, configure_logging=False, **options)
+        except BaseException as error:  # To be raised in the thread that asks.
+            failed.append(error)
+        answered.set()
+        # The kernel ends the servers of a Ray that is started here with the thread that started them.
+        threading.Event().wait()
+
+    # In the main thread Ray would replace the handler of SIGTERM; and it waits for minutes where nobody answers.
+    threading.Thread(target=connect, name="ray", daemon=True).start()
+    if not answered.wait(settings.wait_seconds):
+        raise MogError(
+            f"engine.address: no Ray cluster answered at {address} within {settings.wait_seconds:g} seconds "
+            "(engine.wait_seconds)"
+        )
+    if failed:
+        raise MogError(
+            f"engine.address: cannot use Ray at {address} ({_said(failed[0])}): start a node of the cluster on this "
+            "machine with `ray start --address=HOST:PORT`, with the same versions of Python and Ray"
+        ) from failed[0]
+    return address == "local"
+
+
+def _reach(address: str) -> None:
+    host, _, port = address.rpartition(":")
+    try:
+        socket.create_connection((host.strip("[]"), int(port)), _CONNECT_SECONDS).close()
+    except OSError as error:
+        raise MogError(
+            f"engine.address: no Ray cluster at {address} ({error}): start one with `ray start --head`, or correct "
+            "the address"
+        ) from error
