@@ -26,7 +26,7 @@ from mog_assets import config
 from mog_assets.corpus.documents import read_corpus
 from mog_assets.graph.neighbourhoods import neighbourhoods
 from mog_assets.graph.nodes import node_spans
-from mog_assets.graph.sentence_graph import link, neighbours, query_count, save_index, search_block
+from mog_assets.graph.sentence_graph import found_in, index_of, link, neighbours, query_count, save_index, search_block
 from mog_assets.retrieval.bm25 import open_bm25s
 from mog_assets.retrieval.tokens import tokenise
 
@@ -81,7 +81,8 @@ def ours(index: Path, k: int, rows: np.ndarray) -> Found:
     for first in range(0, query_count(index), BLOCK):
         blocks.append(index.with_name(f"found_{first}"))
         search_block(str(index), str(blocks[-1]), first, min(first + BLOCK, query_count(index)), k)
-    return neighbours(index, blocks, k)
+    arrays = load_file(index)
+    return neighbours(*found_in(blocks, k), arrays["asks"], arrays["self"])
 
 
 def queries_of(arrays: dict[str, np.ndarray], rows: np.ndarray) -> list[list[int]]:
@@ -144,7 +145,7 @@ def measure(way: str, counts: Path, k: int, sample: int, out: Path, around: bool
     """One way in this process: prints figures as JSON, writes neighbours and shares."""
     with tempfile.TemporaryDirectory() as folder:
         small, index = Path(folder) / "small", Path(folder) / "index"
-        save_index(made_up_counts(20_000, 1), K1, B, small)
+        save_index(index_of(made_up_counts(20_000, 1), K1, B), small)
         before = usage()
         WAYS[way](small, k, np.arange(100 if way == "bm25s numpy" else 20_000))
         first_call = usage()[0] - before[0]
@@ -153,7 +154,7 @@ def measure(way: str, counts: Path, k: int, sample: int, out: Path, around: bool
         if sample:
             rows = np.random.default_rng(0).choice(rows, sample, replace=False)
         before = usage()
-        save_index(matrix, K1, B, index)
+        save_index(index_of(matrix, K1, B), index)
         indexed = usage()
         nodes, shares = WAYS[way](index, k, rows)
         if way == "ours":
@@ -177,7 +178,7 @@ def measure(way: str, counts: Path, k: int, sample: int, out: Path, around: bool
             found = neighbourhoods(graph, lengths, 4, 8_000)
             after = usage()
             figures |= {"hops 0–4 s": after[0] - before[0], "peak MB with hops": after[2]}
-            figures["members"] = sum(len(indices) for _, indices in found)
+            figures["members"] = sum(len(found.within(hop)[1]) for hop in range(5))
         np.savez(out, rows=rows, nodes=nodes, shares=shares)
     print(json.dumps(figures))
 

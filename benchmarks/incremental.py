@@ -1,5 +1,7 @@
 """What a change costs: no document, one, 1 % and 10 % of them, each against a build from nothing.
 
+Times are those of whole processes. After each edit the statistics are renewed, as every night.
+
 python benchmarks/incremental.py --config mog.yaml
 
 Works on a copy of the corpora in a scratch folder with a home of its own; the project itself is only read.
@@ -8,10 +10,11 @@ Works on a copy of the corpora in a scratch folder with a home of its own; the p
 import contextlib
 import gzip
 import json
-import math
 import os
 import random
 import shutil
+import subprocess
+import sys
 import tempfile
 import time
 from pathlib import Path
@@ -20,10 +23,12 @@ from typing import Any
 import click
 import yaml
 
-from mog_assets import config, markdown, runner
+from mog_assets import config, markdown
 from mog_assets.chunking.sentences import sentence_ends
 from mog_assets.config import Settings
 from mog_assets.corpus.documents import read_corpus
+from mog_assets.plan import graph
+from resources.store import Store
 
 # What is counted of a run, by the asset that reports it.
 COUNTERS = [
@@ -33,7 +38,12 @@ COUNTERS = [
     ("embeddings/", "texts encoded"),
     ("collections/", "points upserted"),
     ("collections/", "points deleted"),
-    ("router", "epochs trained"),
+    ("sentence_graph", "nodes searched"),
+    ("soft_labels", "questions labelled"),
+    ("hop_soft_labels", "questions labelled"),
+    ("candidates", "questions"),
+    ("mix", "models trained"),
+    ("runs", "questions ranked"),
 ]
 Lines = dict[str, list[str]]
 """JSON Lines of every corpus."""
@@ -69,13 +79,22 @@ def write(lines: Lines, settings: Settings, corpora: set[str]) -> None:
         settings.corpora[name].path.write_text("\n".join(lines[name]) + "\n", encoding="utf-8")
 
 
-def run(settings: Settings) -> tuple[float, list[dict[str, Any]]]:
-    """Seconds and steps of `mog run`."""
-    started = time.monotonic()
-    report = runner.run(settings)
-    if report.failures:
-        raise click.ClickException("; ".join(report.failures))
-    return time.monotonic() - started, report.steps
+def run(settings: Settings, *options: str) -> tuple[float, list[dict[str, Any]]]:
+    """Seconds of `mog run` as a process of its own, and the artefacts that it made."""
+    command = [sys.executable, "-m", "mog_assets.cli", "run", "--config", str(settings.home.parent / "mog.yaml")]
+    began, started = time.time(), time.monotonic()
+    done = subprocess.run([*command, *options], capture_output=True, text=True)
+    seconds = time.monotonic() - started
+    if done.returncode:
+        raise click.ClickException(done.stdout[-4000:] + done.stderr[-4000:])
+    store = Store(settings.home)
+    places = [(key, c) for key, r in graph(settings).items() for c in (settings.corpora if r.partitioned else [None])]
+    made = [artefact.manifest for place in places if (artefact := store.find(*place))]
+    return seconds, [
+        {"asset": m.asset, "corpus": m.partition, "seconds": m.seconds, "recomputed": m.info["recomputed"]}
+        for m in made
+        if m.created >= began
+    ]
 
 
 def stages(steps: list[dict[str, Any]]) -> list[dict[str, Any]]:
@@ -91,7 +110,9 @@ def row(change: str, edited: int, seconds: float, full: float, steps: list[dict[
         return sum(step["seconds"] for step in steps if (step["corpus"] is not None) == corpora)
 
     figures = {
-        counter: int(sum(s["recomputed"].get(counter, 0) for s in steps if s["asset"].startswith(asset)))
+        f"{asset.partition('/')[0]}: {counter}": int(
+            sum(s["recomputed"].get(counter, 0) for s in steps if s["asset"].startswith(asset))
+        )
         for asset, counter in COUNTERS
     }
     return {
@@ -137,13 +158,20 @@ def main(path: str, reuse_vectors: bool, without_questions: bool, scratch: Path 
         table = [row("from nothing", 0, full, full, steps)]
         used = 0
         for change, share in (("none", 0.0), ("1 document", 1 / len(places)), ("1 %", 0.01), ("10 %", 0.1)):
-            edited = places[used : used + math.ceil(share * len(places))]
-            used += len(edited)
+            # An edit is as much of the documents as may change before the statistics are counted anew.
+            count = max(int(share * len(places)), round(share * len(places)) if share * len(places) < 2 else 0)
+            edited = places[used : used + count]
+            used += count
             edit(lines, edited, f"(Revised, {change}.)")
             write(lines, settings, {corpus for corpus, _ in edited})
             seconds, steps = run(settings)
-            table.append(row(change, len(edited), seconds, full, steps))
+            table.append(row(change, count, seconds, full, steps))
             click.echo(f"{change}: {seconds:.1f} s", err=True)
+            if change != "none":
+                print(f"{change}\n\n{markdown.table(stages(steps))}\n", flush=True)
+                seconds, steps = run(settings, *(f"--force={key}" for key in ("statistics", "hop_statistics")))
+                table.append(row(f"statistics renewed after {change}", 0, seconds, full, steps))
+                click.echo(f"statistics renewed: {seconds:.1f} s", err=True)
     print(f"{len(places)} documents in {len(corpora)} corpora\n")
     print(markdown.table(table))
 

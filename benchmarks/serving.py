@@ -23,7 +23,7 @@ import numpy as np
 from mog_assets import config, markdown
 from mog_assets.questions.sets import load_questions
 from mog_assets.ranking import mog
-from mog_assets.ranking.assets import read_examples
+from mog_assets.ranking.candidates_assets import read_examples
 from mog_assets.ranking.models import Mix
 from mog_assets.ranking.retrieve import Retrieval, expert_names, finest
 from mog_assets.retrieval.methods import parse

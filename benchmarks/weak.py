@@ -21,7 +21,7 @@ import numpy as np
 from mog_assets import config, markdown
 from mog_assets.questions.sets import LEVELS, Level, Question, Relevant, load_questions
 from mog_assets.ranking import weak
-from mog_assets.ranking.assets import read_examples
+from mog_assets.ranking.candidates_assets import read_examples
 from mog_assets.ranking.gold import Gold, ordered
 from mog_assets.ranking.models import Asked, Mix
 from mog_assets.ranking.retrieve import Retrieval, expert_names, finest, fused

@@ -106,3 +106,11 @@ def ranges(first: np.ndarray, last: np.ndarray) -> np.ndarray:
     """The concatenated ranges from each first to each last number, exclusive."""
     widths = last - first
     return np.repeat(first - np.cumsum(widths) + widths, widths) + np.arange(widths.sum())
+
+
+def mixed(values: np.ndarray) -> np.ndarray:
+    """A bijection of uint64 numbers that spreads every bit (splitmix64, Steele et al. 2014)."""
+    values = values + np.uint64(0x9E3779B97F4A7C15)
+    values = (values ^ (values >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+    values = (values ^ (values >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+    return values ^ (values >> np.uint64(31))

@@ -235,7 +235,7 @@ def _nightly(
     return [
         dg.ScheduleDefinition(
             name=names.name("nightly"),
-            description="Measures everything again, even if nothing changed.",
+            description="Counts term statistics anew and measures everything again, even if nothing changed.",
             job=evaluate,
             cron_schedule=settings.automation.nightly,
             execution_timezone=settings.automation.timezone,

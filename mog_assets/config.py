@@ -21,9 +21,10 @@ from mog_assets import config_file
 from mog_assets.config_file import check_home, encoder_source, resolved, shown
 from resources.chat import LlmSettings
 from resources.encoder import EncoderSettings
-from resources.engine import EngineSettings
 from resources.errors import ConfigError
+from resources.jobs import EngineSettings
 from resources.settings import MOST, Count, SettingsModel
+from resources.vector_store import VectorStoreSettings
 
 CONFIG_VARIABLE = "MOG_CONFIG"
 DEFAULT_CONFIG = "mog.yaml"
@@ -364,6 +365,18 @@ class GenerationSettings(SettingsModel):
     )
 
 
+class DriftSettings(SettingsModel):
+    """How much may change before what was counted or trained on it is renewed.
+
+    Term statistics stay until more than a share `documents` of the documents changed since they were counted; trained
+    models until more than a share `training` of the candidates of their training questions did. 0 renews at every
+    change. The nightly run renews the statistics.
+    """
+
+    documents: float = Field(0.01, ge=0, le=1)
+    training: float = Field(0.05, ge=0, le=1)
+
+
 class ExperimentSettings(SettingsModel):
     """Settings of the papers' experiments (`mog experiment`).
 
@@ -418,7 +431,9 @@ class Settings(SettingsModel):
     finest_chars: Annotated[int, Field(ge=50, le=MOST)] = 500
     chunker: ChunkerSettings = ChunkerSettings()
     buckets: Annotated[int, Field(ge=1, le=4096)] = 32
+    shard_chunks: Annotated[int, Field(ge=1, le=MOST)] = 262_144
     encoder: EncoderSettings = EncoderSettings()
+    qdrant: VectorStoreSettings = VectorStoreSettings()
     bm25: Bm25Settings = Bm25Settings()
     retriever: RetrieverName = "bm25"
     k_r: Count = 3
@@ -429,6 +444,7 @@ class Settings(SettingsModel):
     router: RouterSettings = RouterSettings()
     ranking: RankingSettings = RankingSettings()
     topics: TopicSettings = TopicSettings()
+    drift: DriftSettings = DriftSettings()
     answering: AnsweringSettings = AnsweringSettings()
     # None: no questions are made from documents.
     generation: GenerationSettings | None = None

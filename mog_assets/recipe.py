@@ -11,6 +11,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -132,6 +133,24 @@ class Work:
         again = [self.repeats.manifest.created] if self.repeats else []
         return self.draft.file(name, digest(self.recipe.key, self.recipe.version, *key, *again))
 
+    @cached_property
+    def _held(self) -> Artefact | None:
+        """The previous artefact, if the same recipe made it with the same settings from earlier inputs."""
+        held = self.draft.previous
+        if held is None or self.repeats:
+            return None
+        same = held.manifest.recipe == fingerprint(self.recipe, self.corpus, self.tools, held.manifest.inputs)
+        return held if same else None
+
+    @cached_property
+    def comparable(self) -> Artefact | None:
+        """The previous artefact, if the same recipe made it with the same settings and every byte is as it was written.
+
+        Rows of it can be kept. Damaged ones would otherwise get a valid checksum in the new manifest.
+        """
+        held = self._held
+        return held if held is not None and not self.tools.store.verify(held) else None
+
     def keep(self, artefact: Artefact, *names: str) -> None:
         """Keep files of the previous artefact unchanged; all of them if none is named."""
         files = artefact.manifest.files
@@ -157,9 +176,7 @@ class Work:
             reuse: Also pass `previous`: the file of the same name that the same recipe made, with the same settings,
                 from earlier inputs; None if there is none.
         """
-        held = self.draft.previous if reuse and not self.repeats else None
-        if held and held.manifest.recipe != fingerprint(self.recipe, self.corpus, self.tools, held.manifest.inputs):
-            held = None
+        held = self._held if reuse else None
         missing = []
         for name, arguments in jobs.items():
             path, there = self.file(name, keys[name])

@@ -2,19 +2,27 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import socket
+import sqlite3
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from typing import Any
 
 import dagster as dg
+import yaml
+from dagster._check import CheckError
+from dagster._core.instance.ref import InstanceRef
 from dagster._core.storage.dagster_run import FINISHED_STATUSES, NOT_FINISHED_STATUSES
 from dagster._utils.concurrency import ConcurrencyClaimStatus
 
-from resources.errors import MogError
+from mog_assets.config_file import shown
+from resources.errors import ConfigError, MogError
+from resources.progress import note
 from resources.store import alive
 
 _TAG = "mog/process"
@@ -24,16 +32,93 @@ _ASK_SECONDS, _LOOK_SECONDS = 1.0, 10.0
 
 @contextmanager
 def readable_errors(home: Path) -> Iterator[None]:
-    """Turn errors of the databases in an instance's folder into a `MogError`."""
-    from sqlalchemy.exc import DBAPIError
+    """Turn errors of the databases of an instance into a `MogError`: SQLite in its folder, or a server.
 
+    Raises:
+        MogError: the records cannot be read or written.
+    """
+    from sqlalchemy.exc import SQLAlchemyError
+
+    root, told = logging.getLogger(), _Retries()
+    root.addFilter(told)
     try:
         yield
-    except DBAPIError as error:
+    except Exception as error:
+        # dagster-postgres raises an error of its own when it has tried often enough.
+        cause = next((one for one in _causes(error) if isinstance(one, SQLAlchemyError)), None)
+        if cause is None:
+            raise
+        said = " ".join(str(getattr(cause, "orig", None) or cause).split())
+        if isinstance(getattr(cause, "orig", None), sqlite3.Error):
+            raise MogError(
+                f"Dagster's records under {home} cannot be read or written ({said}): check free space and write "
+                "permission, or move the folder away (it holds only the history of runs); then run again"
+            ) from error
         raise MogError(
-            f"Dagster's records under {home} cannot be read or written ({error.orig}): check free space and write "
-            "permission, or move the folder away (it holds only the history of runs); then run again"
+            f"Dagster's database, which {home / 'dagster.yaml'} names, cannot be read or written ({said}): start it or "
+            "correct the settings, then run again; nothing that was built is lost"
         ) from error
+    finally:
+        root.removeFilter(told)
+
+
+class _Retries(logging.Filter):
+    """Says in one line what dagster-postgres logs, in several, at each attempt to reach its database."""
+
+    told = False
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        if not str(record.msg).startswith("Retrying failed database connection"):
+            return True
+        if not self.told:
+            self.told = True
+            note("mog: Dagster's database does not answer: trying again for a few seconds")
+        return False
+
+
+def _causes(error: BaseException | None) -> Iterator[BaseException]:
+    while error is not None:
+        yield error
+        error = error.__cause__ or error.__context__
+
+
+@contextmanager
+def opened_instance(home: Path, overrides: dict[str, Any]) -> Iterator[dg.DagsterInstance]:
+    """The Dagster instance of a folder.
+
+    Args:
+        home: The folder; its `dagster.yaml` has the settings.
+        overrides: Settings that go before those of the file.
+
+    Raises:
+        ConfigError: the file is not valid, names an environment variable that is not set, or a missing package.
+    """
+    source = home / "dagster.yaml"
+    try:
+        reference = InstanceRef.from_dir(str(home), overrides=overrides)
+        made = dg.DagsterInstance.from_ref(reference)
+    except (dg.DagsterInvalidConfigError, yaml.YAMLError) as error:
+        said = " ".join(str(error).split())
+        # Dagster lists the whole schema first.
+        said = said[said.find("Error 1: ") + len("Error 1: ") :] if "Error 1: " in said else said
+        raise ConfigError(f"{shown(source)}: expected settings of a Dagster instance, got: {said[:400]}") from error
+    except (ImportError, CheckError) as error:
+        missing = next((one for one in _causes(error) if isinstance(one, ModuleNotFoundError)), None)
+        if missing is None:
+            raise
+        raise ConfigError(f"{shown(source)}: {missing_package(missing.name or '')}") from error
+    with made:
+        yield made
+
+
+def missing_package(name: str) -> str:
+    """What to do if a package that a `dagster.yaml` asks for is missing."""
+    if name == "psycopg":
+        # What SQLAlchemy 2.1 takes if the URL names no driver; dagster-postgres comes with psycopg2.
+        return "expected the driver that is installed, got none: add `scheme: postgresql+psycopg2` to postgres_db"
+    extra = {"dagster_postgres": "postgres", "psycopg2": "postgres", "dagster_k8s": "kubernetes"}.get(name)
+    named = f"mog-assets[{extra}]" if extra else name.replace("_", "-")
+    return f"expected installed packages, but {name} is missing: pip install '{named}'"
 
 
 def process_tags() -> dict[str, str]:

@@ -12,13 +12,12 @@ from pathlib import Path
 from typing import Any
 
 import dagster as dg
-from dagster._core.instance.ref import InstanceRef
 
 from mog_assets.automation import build
 from mog_assets.config import Settings
 from mog_assets.plan import REGISTRY, graph, in_order, needed, phases, stale, waits
 from mog_assets.recipe import FORCE, Recipe
-from mog_assets.records import cancel, end_killed, process_tags, readable_errors, sleep_in_claims
+from mog_assets.records import cancel, end_killed, opened_instance, process_tags, readable_errors, sleep_in_claims
 from mog_assets.stopping import on_stop
 from mog_assets.tools import Tools
 from resources.errors import ConfigError, MogError
@@ -59,8 +58,7 @@ def prepare_home(settings: Settings) -> Path:
 def instance(settings: Settings) -> Iterator[dg.DagsterInstance]:
     """The Dagster instance of the home folder (or of DAGSTER_HOME), with the settings' corpora as partitions."""
     home = prepare_home(settings)
-    reference = InstanceRef.from_dir(str(home), overrides=_NO_CAPTURE)
-    with readable_errors(home), dg.DagsterInstance.from_ref(reference) as opened:
+    with readable_errors(home), opened_instance(home, _NO_CAPTURE) as opened:
         there = set(opened.get_dynamic_partitions("corpus"))
         opened.add_dynamic_partitions("corpus", sorted(set(settings.corpora) - there))
         yield opened

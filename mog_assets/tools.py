@@ -28,7 +28,7 @@ class Tools:
     @cached_property
     def engine(self) -> Engine:
         """Runs work on buckets."""
-        return Engine(self.settings.engine)
+        return Engine(self.settings.engine, self.settings.home)
 
     @cached_property
     def encoder(self) -> Encoder:
@@ -38,7 +38,7 @@ class Tools:
     @cached_property
     def qdrant(self) -> VectorStore:
         """The vector store."""
-        return connect(self.settings.home)
+        return connect(self.settings.home, self.settings.qdrant)
 
     @cached_property
     def llm(self) -> OpenAIModel:

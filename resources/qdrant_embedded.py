@@ -8,8 +8,9 @@ import os
 import shutil
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from itertools import chain
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -24,6 +25,7 @@ from resources.vector_store import (
     UPSERT_BATCH,
     Collection,
     Hit,
+    VectorStoreSettings,
     Where,
     matching,
     size_mismatch,
@@ -31,6 +33,10 @@ from resources.vector_store import (
 
 _MOST_CORPORA = 100_000
 _RESERVE = 64 << 20
+# Qdrant's types by the values of `VectorStoreSettings.vectors`.
+_DATATYPES = {"float32": "float32", "float16": "float16", "int8": "turbo8"}
+# Kilobytes of vectors from which the engine indexes them.
+_NEVER = 1 << 40
 
 
 class EmbeddedQdrant:
@@ -39,10 +45,12 @@ class EmbeddedQdrant:
     Args:
         folder: Folder of the collections.
         lock_seconds: How long to wait for another process.
+        vectors: See `VectorStoreSettings`.
     """
 
-    def __init__(self, folder: Path, lock_seconds: float = 600.0) -> None:
+    def __init__(self, folder: Path, lock_seconds: float = 600.0, vectors: str = VectorStoreSettings().vectors) -> None:
         self.folder = folder
+        self._datatype = _DATATYPES[vectors]
         self.lock_seconds = lock_seconds
         self.place = "embedded Qdrant engine"
         self._counted: dict[str, tuple[list[tuple[str, int, int]], dict[bool, dict[str, int]]]] = {}
@@ -50,23 +58,21 @@ class EmbeddedQdrant:
     @contextmanager
     def open(self, name: str, size: int) -> Iterator[Collection]:
         """See `VectorStore.open`."""
-        import qdrant_edge as edge
-
         path = self.folder / name
         with self._held(name):
             if not path.exists():
                 with _engine(path):
                     self._create(path, size)
             self._counted.pop(name, None)
-            with _loaded(path) as (shard, held):
-                if held != size:
+            with _loaded(path) as shard:
+                if (held := _stored(path).size) != size:
                     raise size_mismatch(name, held, size)
-                # The collection may be older than topics.
+                collection = _EmbeddedCollection(shard, path)
+                yield collection
                 with _engine(path):
-                    if TOPIC not in shard.info().payload_schema:
-                        shard.update(edge.UpdateOperation.create_field_index(TOPIC, edge.IntegerIndexParams()))
-                yield _EmbeddedCollection(shard, path)
-                with _engine(path):
+                    if collection.deleted and _has_room(path, _bytes(path)):
+                        # Deleted points leave the disk once they are a fifth of a segment.
+                        shard.optimize()
                     shard.flush()
                 reach("points flushed")
 
@@ -91,14 +97,31 @@ class EmbeddedQdrant:
         temporary = self._temporary(path.name)
         _require_room(path)
         temporary.mkdir()
-        vectors = edge.EdgeVectorParams(size=size, distance=edge.Distance.Dot)
-        shard = edge.EdgeShard.create(str(temporary), edge.EdgeConfig(vectors=vectors))
-        shard.update(edge.UpdateOperation.create_field_index("corpus", edge.KeywordIndexParams(is_tenant=True)))
+        datatype = getattr(edge.VectorStorageDatatype, self._datatype.capitalize())
+        config = edge.EdgeConfig(
+            vectors=edge.EdgeVectorParams(size=size, distance=edge.Distance.Dot, datatype=datatype),
+            # Every search compares all vectors: no graph of neighbours is built.
+            optimizers=edge.EdgeOptimizersConfig(default_segment_number=1, indexing_threshold=_NEVER),
+            # A write that was not flushed is found by its ids, and repeated: a log would only hold everything twice,
+            # as text of float32.
+            wal_enabled=False,
+        )
+        shard = edge.EdgeShard.create(str(temporary), config)
+        for key, kind in _indexes().items():
+            shard.update(edge.UpdateOperation.create_field_index(key, kind))
         shard.flush()
         shard.close()
         reach("collection created")
         temporary.replace(path)
         reach("collection moved")
+
+    def prepare(self, name: str, size: int) -> None:
+        """See `VectorStore.prepare`."""
+        path = self.folder / name
+        with self._held(name):
+            if path.exists() and _stored(path) != _Stored(size, self._datatype, log=False):
+                self._counted.pop(name, None)
+                self._discard(name)
 
     def counts(self, name: str, with_topic: bool = False) -> dict[str, int]:
         """See `VectorStore.counts`."""
@@ -113,7 +136,7 @@ class EmbeddedQdrant:
         topic = edge.Filter(must_not=[edge.IsEmptyCondition(TOPIC)])
         with self._held(name):
             counts = {}
-            with _loaded(path) as (shard, _), _engine(path):
+            with _loaded(path) as shard, _engine(path):
                 for only, asked in ((False, None), (True, topic)):
                     request = edge.FacetRequest("corpus", limit=_MOST_CORPORA, exact=True, filter=asked)
                     counts[only] = {str(hit.value): int(hit.count) for hit in shard.facet(request).hits if hit.count}
@@ -160,22 +183,54 @@ def _engine(path: Path) -> Iterator[None]:
         raise _Damaged(text) from error
 
 
+class _Stored(NamedTuple):
+    """How a collection stores vectors."""
+
+    size: int
+    datatype: str
+    log: bool
+
+
+def _stored(path: Path) -> _Stored:
+    try:
+        found = json.loads((path / "edge_config.json").read_text(encoding="utf-8"))
+        vectors = found["vectors"][""]
+        # What is not in the file is the engine's default.
+        return _Stored(int(vectors["size"]), vectors.get("datatype", "float32"), found.get("wal_enabled", True))
+    except (OSError, ValueError, LookupError, TypeError, AttributeError) as error:
+        raise _Damaged(f"its configuration cannot be read: {error}") from error
+
+
 @contextmanager
-def _loaded(path: Path) -> Iterator[tuple[Any, int]]:
-    """The engine's collection at a path, and the size of its vectors."""
+def _loaded(path: Path) -> Iterator[Any]:
+    """The engine's collection at a path."""
     import qdrant_edge as edge
 
-    try:
-        size = json.loads((path / "edge_config.json").read_text(encoding="utf-8"))["vectors"][""]["size"]
-    except (OSError, ValueError, LookupError, TypeError) as error:
-        raise _Damaged(f"its configuration cannot be read: {error}") from error
+    # The engine would replace a configuration that it cannot read.
+    _stored(path)
     with _engine(path):
         shard = edge.EdgeShard.load(str(path))
     try:
-        yield shard, int(size)
+        yield shard
     finally:
         with _engine(path):
             shard.close()
+
+
+def _indexes() -> dict[str, Any]:
+    import qdrant_edge as edge
+
+    # Topics are only compared for equality.
+    return {
+        "corpus": edge.KeywordIndexParams(is_tenant=True),
+        TOPIC: edge.IntegerIndexParams(lookup=True, range=False),
+    }
+
+
+def _bytes(path: Path) -> int:
+    """Bytes of a collection on disk; its files have holes."""
+    files = (os.path.join(folder, name) for folder, _, names in os.walk(path) for name in names)
+    return sum(os.lstat(file).st_blocks * 512 for file in files)
 
 
 def _stamp(path: Path) -> list[tuple[str, int, int]]:
@@ -184,9 +239,13 @@ def _stamp(path: Path) -> list[tuple[str, int, int]]:
     return [(file, found.st_size, found.st_mtime_ns) for file in files for found in [os.lstat(file)]]
 
 
+def _has_room(path: Path, wanted: int = 0) -> bool:
+    return shutil.disk_usage(path.parent).free >= _RESERVE + wanted
+
+
 def _require_room(path: Path) -> None:
     # The engine writes through mapped memory: on a full disk the kernel would kill this process (SIGBUS).
-    if shutil.disk_usage(path.parent).free < _RESERVE:
+    if not _has_room(path):
         raise disk_full(path, _RESERVE, "the embedded Qdrant engine needs that much room to write safely")
 
 
@@ -194,6 +253,7 @@ class _EmbeddedCollection:
     def __init__(self, shard: Any, path: Path) -> None:
         self._shard = shard
         self._path = path
+        self.deleted = False
 
     @staticmethod
     def _of(corpus: str, wanted: Mapping[str, str | int] | None = None) -> Any:
@@ -204,7 +264,7 @@ class _EmbeddedCollection:
             must=[edge.FieldCondition(key=key, match=edge.MatchValue(value=value)) for key, value in must.items()]
         )
 
-    def _scroll(self, corpus: str, with_payload: Any) -> Iterator[Any]:
+    def _scroll(self, corpus: str, with_payload: Any) -> Iterator[list[Any]]:
         import qdrant_edge as edge
 
         offset = None
@@ -214,18 +274,22 @@ class _EmbeddedCollection:
             )
             with _engine(self._path):
                 records, offset = self._shard.scroll(request)
-            yield from records
+            yield records
             if offset is None:
                 return
 
+    def pages(self, corpus: str) -> Iterator[list[str]]:
+        for records in self._scroll(corpus, False):
+            yield [str(record.id) for record in records]
+
     def ids(self, corpus: str) -> set[str]:
-        return {str(record.id) for record in self._scroll(corpus, False)}
+        return set(chain.from_iterable(self.pages(corpus)))
 
     def payloads(self, corpus: str, keys: Sequence[str]) -> dict[str, dict[str, Any]]:
         import qdrant_edge as edge
 
-        records = self._scroll(corpus, edge.PayloadSelector.Include(list(keys)))
-        return {str(record.id): record.payload or {} for record in records}
+        pages = self._scroll(corpus, edge.PayloadSelector.Include(list(keys)))
+        return {str(record.id): record.payload or {} for records in pages for record in records}
 
     def set_payload(self, ids: Sequence[str], payloads: Sequence[Mapping[str, Any]]) -> None:
         import qdrant_edge as edge
@@ -255,6 +319,7 @@ class _EmbeddedCollection:
 
         for start in range(0, len(ids), UPSERT_BATCH):
             self._update(edge.UpdateOperation.delete_points(list(ids[start : start + UPSERT_BATCH])))
+            self.deleted = True
             reach("points deleted")
 
     def _update(self, operation: Any) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from itertools import chain
 from typing import Any
 
 import numpy as np
@@ -17,6 +18,7 @@ from resources.vector_store import (
     UPSERT_BATCH,
     Collection,
     Hit,
+    VectorStoreSettings,
     Where,
     matching,
     size_mismatch,
@@ -27,6 +29,9 @@ _MOST_CORPORA = 100_000
 # project asks, has none of them but the topic's: each takes megabytes on disk.
 _INDEXES = {TOPIC: "integer", "path": "keyword", "page": "integer"}
 
+# Qdrant's types by the values of `VectorStoreSettings.vectors`.
+_DATATYPES = {"float32": "float32", "float16": "float16", "int8": "turbo8"}
+
 
 class QdrantServer:
     """A Qdrant server, through qdrant-client.
@@ -35,13 +40,17 @@ class QdrantServer:
         url: Address of the server.
         api_key: Its key, if it requires one.
         client: A client to use instead of connecting.
+        vectors: See `VectorStoreSettings`.
     """
 
-    def __init__(self, url: str, api_key: str | None = None, client: Any = None) -> None:
+    def __init__(
+        self, url: str, api_key: str | None = None, client: Any = None, vectors: str = VectorStoreSettings().vectors
+    ) -> None:
         self.url = url
         self.api_key = api_key
         self.place = f"Qdrant server at {url}"
         self._client = client
+        self._datatype = _DATATYPES[vectors]
 
     def _connected(self) -> Any:
         if self._client is None:
@@ -70,9 +79,10 @@ class QdrantServer:
         with self._errors():
             client = self._connected()
             if not client.collection_exists(name):
-                client.create_collection(
-                    name, vectors_config=models.VectorParams(size=size, distance=models.Distance.DOT)
+                stored = models.VectorParams(
+                    size=size, distance=models.Distance.DOT, datatype=models.Datatype(self._datatype)
                 )
+                client.create_collection(name, vectors_config=stored, on_disk_payload=True)
             # Checked every time: a process may have been killed between the two steps.
             there = client.get_collection(name).payload_schema
             if "corpus" not in there:
@@ -86,6 +96,16 @@ class QdrantServer:
             if held != size:
                 raise size_mismatch(name, held, size)
             yield _ServerCollection(client, name)
+
+    def prepare(self, name: str, size: int) -> None:
+        """See `VectorStore.prepare`."""
+        with self._errors():
+            client = self._connected()
+            if not client.collection_exists(name):
+                return
+            held = client.get_collection(name).config.params.vectors
+            if (held.size, held.datatype or _DATATYPES["float32"]) != (size, self._datatype):
+                client.delete_collection(name)
 
     def counts(self, name: str, with_topic: bool = False) -> dict[str, int]:
         """See `VectorStore.counts`."""
@@ -122,21 +142,25 @@ class _ServerCollection:
             must=[models.FieldCondition(key=key, match=models.MatchValue(value=value)) for key, value in must.items()]
         )
 
-    def _scroll(self, corpus: str, with_payload: Any) -> Iterator[Any]:
+    def _scroll(self, corpus: str, with_payload: Any) -> Iterator[list[Any]]:
         offset = None
         while True:
             records, offset = self._client.scroll(
                 self._name, self._of(corpus), limit=SCROLL_PAGE, offset=offset, with_payload=with_payload
             )
-            yield from records
+            yield records
             if offset is None:
                 return
 
+    def pages(self, corpus: str) -> Iterator[list[str]]:
+        for records in self._scroll(corpus, False):
+            yield [str(record.id) for record in records]
+
     def ids(self, corpus: str) -> set[str]:
-        return {str(record.id) for record in self._scroll(corpus, False)}
+        return set(chain.from_iterable(self.pages(corpus)))
 
     def payloads(self, corpus: str, keys: Sequence[str]) -> dict[str, dict[str, Any]]:
-        return {str(record.id): record.payload or {} for record in self._scroll(corpus, list(keys))}
+        return {str(r.id): r.payload or {} for records in self._scroll(corpus, list(keys)) for r in records}
 
     def set_payload(self, ids: Sequence[str], payloads: Sequence[Mapping[str, Any]]) -> None:
         from qdrant_client import models

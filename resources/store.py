@@ -97,18 +97,19 @@ class Draft:
 
 
 @contextmanager
-def atomic(path: Path, what: str = "file", wanted: int | None = None) -> Iterator[Path]:
+def atomic(path: Path, what: str = "file", wanted: int | None = None, maker: str = "") -> Iterator[Path]:
     """Yield a temporary path to write to; on success it is flushed to disk and renamed to `path`, else deleted.
 
     Args:
         path: The file to write; an existing file stays until the new one is complete.
         what: Names the points (`resources.points`) that the write reaches.
         wanted: How many bytes will be written, if known.
+        maker: Part of the temporary name, for writers on several machines, whose process ids may be equal.
 
     Raises:
         MogError: the disk or a quota is full, or the file is too large; the message says how many bytes were needed.
     """
-    temporary = path.with_name(f".tmp-{os.getpid()}-{path.name}")
+    temporary = path.with_name(f".tmp-{os.getpid()}-{maker}{path.name}")
     try:
         try:
             yield temporary

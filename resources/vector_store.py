@@ -2,13 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
-from typing import Any, Protocol
+from typing import Any, Literal, Protocol
 
 import numpy as np
 
 from resources.errors import MissingArtefact, MogError
+from resources.settings import SettingsModel
+
+
+class VectorStoreSettings(SettingsModel):
+    """How Qdrant stores vectors: as they are, rounded to 16 bits, or in about a byte for each number."""
+
+    # Hits are compared again with the vectors of the store. See benchmarks/README.md.
+    vectors: Literal["float32", "float16", "int8"] = "int8"
+
 
 Hit = tuple[str, float]
 """Point id and cosine similarity."""
@@ -26,6 +35,9 @@ SCROLL_PAGE = 5000
 
 class Collection(Protocol):
     """Vectors of one level. Every operation is about one corpus, the tenant of the collection's payload index."""
+
+    def pages(self, corpus: str) -> Iterator[list[str]]:
+        """Ids of all points of a corpus, some thousands at a time."""
 
     def ids(self, corpus: str) -> set[str]:
         """Ids of all points of a corpus."""
@@ -46,7 +58,9 @@ class Collection(Protocol):
         """Set keys of the payload of existing points; their vectors and other keys stay."""
 
     def search(self, corpus: str, vectors: np.ndarray, k: int, where: Where | None = None) -> list[list[Hit]]:
-        """The k nearest points of a corpus for each row of `vectors`, exact, nearest first.
+        """The k nearest points of a corpus for each row of `vectors`, nearest first.
+
+        All points are compared, as they are stored: rounded, unless `VectorStoreSettings.vectors` is `float32`.
 
         Args:
             corpus: Its name.
@@ -72,6 +86,9 @@ class VectorStore(Protocol):
             MogError: it holds vectors of another size, is in use by another process, cannot be reached, or was damaged
                 (an embedded one is then discarded: it can be rebuilt from the store).
         """
+
+    def prepare(self, name: str, size: int) -> None:
+        """Drop a collection with vectors of another size, or stored otherwise: it is about to be filled again."""
 
     def counts(self, name: str, with_topic: bool = False) -> dict[str, int]:
         """Exact number of points (with a topic) of every corpus in a collection; empty if it does not exist."""

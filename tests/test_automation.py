@@ -117,7 +117,7 @@ OWN |= {"sentence_graph"}
 # Once there is a topic model.
 PARTITIONED = OWN | {"topics/assigned"}
 OVERALL = {"questions", "topics/model", "soft_labels", "hop_soft_labels", "answers", "answer_scores"}
-OVERALL |= {"runs", "scores", "report", "history"}
+OVERALL |= {"runs", "scores", "report", "history", "statistics", "hop_statistics"}
 NIGHTLY = OVERALL - {"topics/model"}
 
 
@@ -375,7 +375,7 @@ def test_the_nightly_run_measures_again_and_trains_nothing(daemon):
         (request,) = nightly.evaluate_tick(context).run_requests
     run = daemon.execute(None, NIGHTLY | {"corpus_registry"}, request.tags)
     assert run.success, run.failures
-    again = {"runs", "scores", "report", "history"}
+    again = {"statistics", "hop_statistics", "runs", "scores", "report", "history"}
     assert {key for key, n in run.done.items() if n} == again
     assert run.done.keys() == NIGHTLY | {"corpus_registry"}
     assert daemon.settle() == []
@@ -388,9 +388,10 @@ def test_nothing_runs_by_itself_where_automation_is_switched_off(daemon):
     assert len(instigators) == 3 and {i.default_status.value for i in instigators} == {"STOPPED"}
 
 
-def test_without_questions_or_without_a_time_there_is_no_nightly_run(daemon):
+def test_without_a_time_there_is_no_nightly_run(daemon):
+    # Without questions, it counts term statistics anew.
     configure(daemon.folder, question_sets={})
-    assert automation.build(config.load()).get_repository_def().schedule_defs == []
+    assert len(automation.build(config.load()).get_repository_def().schedule_defs) == 1
     configure(daemon.folder, automation={"nightly": None})
     assert automation.build(config.load()).get_repository_def().schedule_defs == []
 

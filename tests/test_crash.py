@@ -140,7 +140,7 @@ def change(folder):
     pond["toad"] = "The toad walks to the pond in March. It lays its eggs in strings."
     write_project(folder, {"pond": pond, "hill": CORPORA["hill"]})
     shutil.rmtree(folder / "home/qdrant/level_2")
-    tokens = Tools(config.load(folder / "mog.yaml")).store.read("tokens", "hill").path("chunks.npz")
+    tokens = Tools(config.load(folder / "mog.yaml")).store.read("tokens", "hill").path("terms_0000.parquet")
     os.truncate(tokens, 10)
 
 
@@ -337,7 +337,7 @@ def test_exchanged_points_and_those_of_unknown_corpora_are_mended_as_verify_says
     "pattern",
     [
         "segments/*/segment.json",
-        pytest.param("segments/*/vector_storage/vectors/status.dat", marks=pytest.mark.full),
+        pytest.param("segments/*/vector_storage/tq_vectors/status.dat", marks=pytest.mark.full),
     ],
 )
 def test_damaged_collection_is_made_again(mog, before, tmp_path, pattern):

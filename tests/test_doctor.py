@@ -178,16 +178,19 @@ def test_a_dagster_home_must_be_there_and_its_postgres_must_answer(tmp_path, mon
     monkeypatch.setenv("DAGSTER_HOME", str(tmp_path))
     assert only(doctor.dagster()).state == "ok"
     port = int(nobody.rsplit(":", 1)[1])
-    database = {"hostname": "127.0.0.1", "port": port, "username": {"env": "PG_USER"}}
+    database = {"hostname": "127.0.0.1", "port": port, "username": {"env": "PG_USER"}, "db_name": "dagster"}
     text = yaml.safe_dump({"storage": {"postgres": {"postgres_db": database}}})
     (tmp_path / "dagster.yaml").write_text(text, encoding="utf-8")
+    monkeypatch.setenv("PG_USER", "dagster")
     monkeypatch.setattr(doctor, "find_spec", lambda name: None)
-    assert only(doctor.dagster()).remedy == "pip install dagster-postgres"
+    assert only(doctor.dagster()).remedy == "pip install 'mog-assets[postgres]'"
     monkeypatch.setattr(doctor, "find_spec", lambda name: True)
+    assert only(doctor.dagster()).remedy == "add `scheme: postgresql+psycopg2` to postgres_db"
+    database["scheme"] = "postgresql+psycopg2"
+    text = yaml.safe_dump({"storage": {"postgres": {"postgres_db": database}}})
+    (tmp_path / "dagster.yaml").write_text(text, encoding="utf-8")
     finding = only(doctor.dagster())
-    assert finding.state == "problem" and f"Postgres at 127.0.0.1:{port} does not answer" in finding.found
-    with socket.create_server(("127.0.0.1", port)):
-        assert only(doctor.dagster()).found.endswith(f"Postgres at 127.0.0.1:{port} answers")
+    assert finding.state == "problem" and f"Postgres at 127.0.0.1:{port}, database dagster, cannot be" in finding.found
 
 
 def test_a_low_limit_of_open_files_is_a_warning():

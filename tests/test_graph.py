@@ -14,11 +14,23 @@ from mog_assets.chunking.sentences import sentence_ends
 from mog_assets.corpus import assets as corpus_assets
 from mog_assets.graph import assets as graph_assets
 from mog_assets.graph import neighbourhoods as hops_module
+from mog_assets.graph import rebuilding
 from mog_assets.graph import sentence_graph as edges_module
 from mog_assets.graph.checks import graph_fault, neighbourhoods_fault
 from mog_assets.graph.neighbourhoods import neighbourhoods, open_neighbourhoods
 from mog_assets.graph.nodes import node_spans
-from mog_assets.graph.sentence_graph import Graph, link, neighbours, open_graph, query_count, save_index, search_block
+from mog_assets.graph.packed import load_matrix
+from mog_assets.graph.sentence_graph import (
+    Graph,
+    found_in,
+    index_of,
+    link,
+    neighbours,
+    open_graph,
+    query_count,
+    save_index,
+    search_block,
+)
 from mog_assets.recipe import is_fresh, materialise
 from mog_assets.retrieval.bm25 import load_terms
 from mog_assets.retrieval.tokens import tokenise
@@ -75,12 +87,13 @@ def counts_of(nodes):
 
 def found_by_blocks(nodes, k, folder, block=7):
     index = folder / "index"
-    save_index(counts_of(nodes), K1, B, index)
+    arrays = index_of(counts_of(nodes), K1, B)
+    save_index(arrays, index)
     paths = []
     for first in range(0, query_count(index), block):
         paths.append(folder / f"found_{first}")
         search_block(str(index), str(paths[-1]), first, min(first + block, query_count(index)), k)
-    return neighbours(index, paths, k)
+    return neighbours(*found_in(paths, k), arrays["asks"], arrays["self"])
 
 
 def found_by_formula(nodes, k):
@@ -159,9 +172,8 @@ def test_nodes_that_share_no_term_have_no_neighbour(either_way, tmp_path, nodes)
     graph = link(found, shares, 0.0)
     assert graph.nodes == len(nodes)
     assert len(graph.edges) == 0
-    assert [indices.tolist() for _, indices in neighbourhoods(graph, np.ones(len(nodes), int), 2, 10)] == [
-        list(range(len(nodes)))
-    ] * 3
+    around = neighbourhoods(graph, np.ones(len(nodes), int), 2, 10)
+    assert [around.within(hop)[1].tolist() for hop in range(3)] == [list(range(len(nodes)))] * 3
 
 
 def test_an_edge_is_kept_once_with_the_larger_share():
@@ -247,10 +259,10 @@ def plain_neighbourhood(graph, lengths, centre, hops, max_chars):
 
 def assert_as_plain(graph, lengths, hops, max_chars):
     found = neighbourhoods(graph, lengths, hops, max_chars)
-    assert len(found) == hops + 1
     for centre in range(graph.nodes):
         near = plain_neighbourhood(graph, lengths, centre, hops, max_chars)
-        for hop, (indptr, indices) in enumerate(found):
+        for hop in range(hops + 1):
+            indptr, indices = found.within(hop)
             expected = sorted(node for node, distance in near.items() if distance <= hop)
             assert indices[indptr[centre] : indptr[centre + 1]].tolist() == expected
 
@@ -286,7 +298,7 @@ def test_the_nearest_and_among_those_the_most_alike_stay():
     lengths = np.array([10, 10, 10, 10, 1])
 
     def around_first(hop, max_chars):
-        indptr, indices = neighbourhoods(graph, lengths, hop, max_chars)[hop]
+        indptr, indices = neighbourhoods(graph, lengths, hop, max_chars).within(hop)
         return indices[: indptr[1]].tolist()
 
     assert around_first(2, 41) == [0, 1, 2, 3, 4]
@@ -371,7 +383,6 @@ def test_the_graph_of_a_corpus_is_that_of_its_sentences(build_graph, sentences):
         if j >= 0 and share >= 0.1
     }
     assert {tuple(edge) for edge in graph.edges.tolist()} == edges
-    assert np.load(outcome.artefact.path("edges.npy")).tolist() == graph.edges.tolist()
     lengths = np.array([len(text) for text in texts])
     for hop in range(5):
         indptr, indices = open_neighbourhoods(outcome.artefact.path, hop)
@@ -384,7 +395,7 @@ def test_counts_of_nodes_are_stored_without_and_titles_beside_them(build_graph):
     outcome, documents, _ = build_graph(TEXTS)
     artefact = outcome.artefact
     terms = load_terms(artefact.path("terms.parquet"))
-    nodes, titles = (sparse.load_npz(artefact.path(f"{name}.npz")) for name in ("nodes", "titles"))
+    nodes, titles = (load_matrix(artefact.path(f"{name}.npz")) for name in ("nodes", "titles"))
     texts, whole = node_texts(artefact, documents)
     ids, words = tokenise(texts)
     for row, tokens in enumerate(ids):
@@ -471,7 +482,7 @@ def test_the_graph_of_a_question_set_joins_the_nodes_of_its_corpora(tmp_path, ma
     within = {}
     for corpus in sources:
         documents, nodes = (materialise(recipes[k], corpus, tools, recipes) for k in ("documents", "sentence_graph"))
-        assert not nodes.artefact.names("adjacency")
+        assert not nodes.artefact.names("edges")
         within[corpus] = node_texts(nodes.artefact, documents.artefact)[0]
     outcome = materialise(recipes["question_set_graph"], None, tools, recipes)
     assert outcome.faults == {}
@@ -511,12 +522,10 @@ def test_corpora_with_nothing_to_join_have_a_graph_without_edges(build_graph, te
 def test_a_faulty_graph_does_not_replace_the_previous_one(build_graph, monkeypatch, check):
     first, *_ = build_graph(TEXTS)
     if check == "graph_holds":
-        one_way = Graph(np.array([0, 1, 1]), np.array([1], np.int32), np.ones(1, np.float32))
-        pad = first.artefact.manifest.counts["nodes"] - 2
-        broken = Graph(np.concatenate([one_way.indptr, np.ones(int(pad), int)]), one_way.indices, one_way.shares)
-        monkeypatch.setattr(graph_assets, "link", lambda *_: broken)
+        weak = graph_with({(0, 1): 0.01}, int(first.artefact.manifest.counts["nodes"]))
+        monkeypatch.setattr(rebuilding, "link", lambda *_: weak)
     else:
-        monkeypatch.setattr(graph_assets, "neighbourhoods", lambda *given: neighbourhoods(*given[:3], 10**6))
+        monkeypatch.setattr(rebuilding, "neighbourhoods", lambda *given: neighbourhoods(*given[:3], 10**6))
     refused, _, tools = build_graph(TEXTS, k=2, max_chars=150)
     assert list(refused.faults) == [check]
     assert refused.artefact.manifest == first.artefact.manifest

@@ -39,6 +39,10 @@ TEXTS = [HERON, OTTER, NEWT, HERON + OTTER, NEWT + HERON + "Both like ponds.", O
 IN_MEMORY = "/dev/shm" if Path("/dev/shm").is_dir() else None
 
 
+# Assets of all corpora that are built.
+UNPARTITIONED = ("questions", "statistics", "hop_statistics", "soft_labels", "hop_soft_labels", "candidates")
+
+
 class Interrupted(BaseException):
     """What nothing catches, like a signal."""
 
@@ -113,7 +117,7 @@ class Project:
         for recipe in recipes.values():
             if recipe.group == "topics":
                 continue
-            if recipe.partitioned or recipe.key in ("questions", "soft_labels", "hop_soft_labels"):
+            if recipe.partitioned or recipe.key in UNPARTITIONED:
                 for corpus in self.settings.corpora if recipe.partitioned else [None]:
                     yield recipe, corpus, recipes
 
@@ -394,6 +398,12 @@ def test_rows_made_with_other_options_are_not_reused(ponds, option):
     assert split == (7 if "finest_chars" in option else 1)
 
 
+def test_statistics_are_of_the_levels_there_are(ponds):
+    ponds.settings = ponds.settings.model_copy(update={"levels": ponds.settings.levels + 1})
+    assert "statistics" in ponds.run()
+    assert_equal_to_a_rebuild(ponds)
+
+
 @pytest.mark.parametrize("as_a_disk_does_it", [False, True])
 def test_damaged_rows_are_not_reused(ponds, as_a_disk_does_it):
     from mog_assets.corpus.documents import bucket_of
@@ -425,8 +435,9 @@ def test_an_interrupted_change_of_points_goes_on_where_it_stopped(ponds, monkeyp
     rest = ponds.run()["collections/level_1"]
     whole = {"points upserted": undisturbed["points upserted"], "points deleted": undisturbed["points deleted"]}
     whole[point] -= 4
-    if point == "points upserted":
-        whole["points deleted"] = 0
+    # New points are written before old ones go.
+    if point == "points deleted":
+        whole["points upserted"] = 0
     assert rest == whole
     assert_equal_to_a_rebuild(ponds)
 

@@ -11,7 +11,6 @@ import pyarrow.parquet as pq
 from scipy import sparse
 
 from mog_assets import config, plan
-from mog_assets.arrays import save_array
 from mog_assets.chunking.articles import Source, encode_articles, packed
 from mog_assets.chunking.chunks import Layout
 from mog_assets.chunking.cuts import unit_chars
@@ -19,10 +18,12 @@ from mog_assets.chunking.layouts import bucket_layout
 from mog_assets.chunking.tokens_to_answer import tokens_to_answer
 from mog_assets.config import Settings
 from mog_assets.corpus.documents import bucket_of, make_document, write_documents
+from mog_assets.graph.neighbourhoods import Around, save_neighbourhoods
 from mog_assets.graph.search import Neighbourhoods
 from mog_assets.recipe import materialise
 from mog_assets.retrieval.bm25 import Bm25Index, TermCounts, save_terms, statistics
 from mog_assets.retrieval.corpora import Corpora
+from mog_assets.retrieval.statistics import TOTALS, file_of, write_terms
 from mog_assets.tools import Tools
 
 MOST = 1.5
@@ -142,13 +143,18 @@ def pond_of_nodes(folder, nodes, terms, members):
     sparse.save_npz(folder / "nodes.npz", counts)
     sparse.save_npz(folder / "titles.npz", counts[:1])
     around = (np.arange(nodes)[:, None] + np.arange(members)) % nodes
-    save_array(folder / "hop_0_indptr.npy", np.arange(0, nodes * members + 1, members))
-    save_array(folder / "hop_0_indices.npy", np.sort(around, axis=1).ravel().astype(np.int32))
+    members_of = np.sort(around, axis=1).ravel().astype(np.int32)
+    held = Around(np.full(nodes, members, np.int32), members_of, np.zeros(nodes * members, np.uint8))
+    save_neighbourhoods(held, folder / "members.parquet", folder / "sizes.parquet")
     ends = np.arange(1, nodes + 1)
     layout = Layout("pond", ["a"], np.array([0, nodes]), np.stack([ends - 1, ends], axis=1))
     settings = Settings(home=folder / "home", corpora={"pond": {"path": folder / "pond.jsonl"}})
     corpora = Corpora(lambda asset, corpus: Files(folder), settings, ["pond"], [layout])
-    return Neighbourhoods(corpora, [layout], 1)
+    around = Neighbourhoods(corpora, [layout], 1)
+    ((_, counted),) = around.frequencies(1)
+    totals = write_terms({"hop_0": counted}, folder / file_of("pond"))
+    (folder / TOTALS).write_text(json.dumps({"pond": totals}), encoding="utf-8")
+    return around
 
 
 def test_terms_of_questions_are_not_in_memory_together_for_all_neighbourhoods(tmp_path, monkeypatch):

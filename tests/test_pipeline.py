@@ -195,7 +195,7 @@ def test_an_updated_corpus_equals_one_built_from_nothing(edited, clean):
         )
         assert np.array_equal(ids, expected)
         counts, expected = (
-            t.store.read(f"bm25/level_{level}", "garden").path("counts.safetensors").read_bytes()
+            t.store.read(f"bm25/level_{level}", "garden").path("counts_0000.safetensors").read_bytes()
             for t in (tools, clean)
         )
         assert counts == expected
@@ -381,7 +381,7 @@ def test_verify_finds_no_fault_in_what_was_just_made(sample_project):
 
 @pytest.mark.parametrize(
     ("key", "corpus", "name"),
-    [("bm25/level_2", "sky", "counts.safetensors"), ("router_paper", None, "router.safetensors")],
+    [("bm25/level_2", "sky", "counts_0000.safetensors"), ("router_paper", None, "router.safetensors")],
 )
 def test_verify_names_the_artefact_with_a_flipped_byte(copied_project, key, corpus, name):
     path = stored(copied_project, key, corpus).path(name)
@@ -394,7 +394,7 @@ def test_verify_names_the_artefact_with_a_flipped_byte(copied_project, key, corp
 
 
 def test_verify_names_the_artefact_with_a_missing_file(copied_project):
-    stored(copied_project, "tokens", "workshop").path("chunks.npz").unlink()
+    stored(copied_project, "tokens", "workshop").path("titles_0000.safetensors").unlink()
     _, faults = verification.verify(copied_project.settings)
     assert len(faults) == 1 and "tokens of corpus workshop" in faults[0]
 
@@ -419,5 +419,5 @@ def test_what_is_forced_is_made_again_and_nothing_else(copied_project, materiali
 
 
 def test_what_cannot_be_forced_is_refused_with_what_can(sample_project, materialise_project):
-    with pytest.raises(ConfigError, match="--force: expected one of topics/model, .*, got 'tokens'"):
+    with pytest.raises(ConfigError, match="--force: expected one of statistics, .*topics/model, .*, got 'tokens'"):
         materialise_project(sample_project.settings, force=["tokens"])

@@ -23,11 +23,21 @@ pytestmark = [
 ]
 
 
+def make_store(kind, folder, vectors="int8"):
+    if kind == "embedded":
+        return EmbeddedQdrant(folder, vectors=vectors)
+    return QdrantServer("memory", client=QdrantClient(":memory:"), vectors=vectors)
+
+
 @pytest.fixture(params=["embedded", "server"])
 def store(request, tmp_path):
-    if request.param == "embedded":
-        return EmbeddedQdrant(tmp_path)
-    return QdrantServer("memory", client=QdrantClient(":memory:"))
+    return make_store(request.param, tmp_path)
+
+
+@pytest.fixture(params=["embedded", "server"])
+def exact_store(request, tmp_path):
+    """Vectors are stored as they are."""
+    return make_store(request.param, tmp_path, "float32")
 
 
 def points(n, corpus, seed=0):
@@ -79,7 +89,8 @@ def test_batches_lose_nothing(store):
         assert collection.ids("garden") == set(ids[1200:])
 
 
-def test_search_is_exact_and_within_one_corpus(store):
+def test_search_is_exact_and_within_one_corpus(exact_store):
+    store = exact_store
     garden, sky = points(300, "garden"), points(300, "sky", 1)
     queries = points(70, "queries", 2)[1]
     with store.open("level_1", SIZE) as collection:
@@ -91,6 +102,74 @@ def test_search_is_exact_and_within_one_corpus(store):
     for row, hits in enumerate(found):
         assert [i for i, _ in hits] == [sky[0][j] for j in expected[row]]
         np.testing.assert_allclose([s for _, s in hits], similarity[row, expected[row]], atol=1e-5)
+
+
+@pytest.mark.parametrize("kind", ["embedded", "server"])
+@pytest.mark.parametrize(("vectors", "tolerance"), [("float32", 1e-5), ("float16", 1e-3), ("int8", 0.02)])
+def test_rounded_vectors_are_found_with_nearly_the_cosine(tmp_path, kind, vectors, tolerance):
+    store, queries = make_store(kind, tmp_path, vectors), points(20, "queries", 2)[1]
+    ids, rows, payloads = points(300, "garden")
+    with store.open("level_1", SIZE) as collection:
+        collection.upsert(ids, rows, payloads)
+    with store.open("level_1", SIZE) as collection:
+        found = collection.search("garden", queries, 20)
+    for query, hits in zip(queries @ rows.T, found, strict=True):
+        cosines = query[[ids.index(identity) for identity, _ in hits]]
+        np.testing.assert_allclose([score for _, score in hits], cosines, atol=tolerance)
+        assert cosines.min() >= np.sort(query)[-20] - 2 * tolerance
+        assert ids[query.argmax()] in [identity for identity, _ in hits]
+
+
+@pytest.mark.parametrize("kind", ["embedded", "server"])
+def test_collection_that_is_stored_otherwise_is_dropped_before_it_is_filled_again(tmp_path, kind):
+    store = make_store(kind, tmp_path)
+    store.prepare("level_1", SIZE)
+    with store.open("level_1", SIZE) as collection:
+        collection.upsert(*points(5, "garden"))
+    store.prepare("level_1", SIZE)
+    assert store.counts("level_1") == {"garden": 5}
+    other = (
+        make_store(kind, tmp_path, "float16")
+        if kind == "embedded"
+        else QdrantServer("memory", client=store._client, vectors="float16")
+    )
+    # Only who fills it drops it.
+    with other.open("level_1", SIZE) as collection:
+        assert collection.count("garden") == 5
+    other.prepare("level_1", SIZE)
+    assert other.counts("level_1") == {}
+    with other.open("level_1", SIZE) as collection:
+        collection.upsert(*points(3, "garden"))
+    other.prepare("level_1", 2 * SIZE)
+    assert other.counts("level_1") == {}
+
+
+def written(folder):
+    """Bytes of vectors that are not zero; files have holes, which not every file system counts alike."""
+    return sum(
+        np.count_nonzero(np.fromfile(file, np.uint8)) for file in folder.glob("segments/*/vector_storage/*/*.mmap")
+    )
+
+
+def test_deleted_points_leave_the_disk(tmp_path):
+    store, size = EmbeddedQdrant(tmp_path), 384
+    vectors = np.random.default_rng(0).normal(size=(6000, size)).astype(np.float32)
+    vectors /= np.linalg.norm(vectors, axis=1, keepdims=True)
+    ids, _, payloads = points(6000, "garden")
+    with store.open("level_1", size) as collection:
+        collection.upsert(ids, vectors, payloads)
+        collection.set_payload(ids[5000:5001], [{"topic": 3}])
+    full = written(tmp_path / "level_1")
+    with store.open("level_1", size) as collection:
+        collection.delete(ids[:5000])
+    assert written(tmp_path / "level_1") < full / 3
+    with store.open("level_1", size) as collection:
+        assert collection.ids("garden") == set(ids[5000:])
+        assert collection.payloads("garden", ["topic", "chunk"])[ids[5000]] == {"topic": 3, "chunk": 5000}
+        assert collection.search("garden", vectors[5500:5501], 1)[0][0][0] == ids[5500]
+        collection.upsert(ids[:10], vectors[:10], payloads[:10])
+    assert store.counts("level_1") == {"garden": 1010}
+    assert store.counts("level_1", with_topic=True) == {"garden": 1}
 
 
 def test_search_of_a_corpus_without_points_says_how_to_make_them(store):
@@ -197,9 +276,8 @@ def filled(folder):
         ("edge_config.json", "missing"),
         ("segments/*/segment.json", "truncated"),
         ("segments/*/payload_storage/page_0.dat", "missing"),
-        ("wal/open-1", "overwritten"),
         # These make the engine panic.
-        ("segments/*/vector_storage/vectors/status.dat", "truncated"),
+        ("segments/*/vector_storage/tq_vectors/status.dat", "truncated"),
         ("segments/*/payload_index/*-corpus-map/tracker.dat", "overwritten"),
     ],
 )
@@ -372,7 +450,8 @@ def test_points_with_a_topic_are_counted_per_corpus(store):
     assert store.counts("level_1") == {"garden": 9, "sky": 4}
 
 
-def test_search_is_exact_within_the_topic_of_each_query(store):
+def test_search_is_exact_within_the_topic_of_each_query(exact_store):
+    store = exact_store
     ids, vectors, payloads, topics = with_topics(300, "garden")
     sky = with_topics(300, "sky", 1)
     queries = points(70, "queries", 2)[1]
@@ -401,18 +480,6 @@ def test_search_in_a_topic_without_points_finds_nothing_and_in_a_lost_corpus_fai
         assert collection.search("garden", vectors[:2], 5, [{"topic": 7}, {"topic": 1}])[0] == []
         with pytest.raises(MissingArtefact, match="has no points of corpus sky"):
             collection.search("sky", vectors[:2], 5, [{"topic": 1}, None])
-
-
-def test_embedded_collection_from_before_topics_gets_their_index(tmp_path):
-    import qdrant_edge as edge
-
-    filled(tmp_path)
-    shard = edge.EdgeShard.load(str(tmp_path / "level_1"))
-    shard.update(edge.UpdateOperation.delete_field_index("topic"))
-    shard.flush()
-    shard.close()
-    with EmbeddedQdrant(tmp_path).open("level_1", SIZE) as collection:
-        assert set(collection._shard.info().payload_schema) == {"corpus", "topic"}
 
 
 def test_server_is_asked_for_indexes_of_all_that_is_filtered_by(monkeypatch):

@@ -13,7 +13,7 @@ from mog_assets.questions.sets import Evidence, Question
 from mog_assets.questions.splits import validation_rows
 from mog_assets.ranking.candidates import Candidates, best
 from mog_assets.ranking.choice import choose
-from mog_assets.ranking.features import Components, _ranks
+from mog_assets.ranking.features import Components, _ranks, names, of_candidates, table
 from mog_assets.ranking.gold import Gold, fixed_order, ordered
 from mog_assets.ranking.passages import fitting, joined
 from mog_assets.ranking.retrieve import needs
@@ -179,6 +179,37 @@ def test_components_are_the_same_whatever_sign_the_library_gives():
     assert (axes[np.abs(axes).argmax(axis=0), np.arange(axes.shape[1])] > 0).all()
 
 
+def candidates_of_questions(sizes):
+    """Candidates of as many questions as sizes, of two experts, one of which scores pieces itself."""
+    draw, n = np.random.default_rng(0), sum(sizes)
+    question = np.repeat(np.arange(len(sizes)), sizes)
+    piece = np.concatenate([np.sort(draw.choice(40, size, replace=False)) for size in sizes])
+    place = np.stack([piece % 8, np.full(n, 8), draw.integers(50, 200, n), np.zeros(n, int)], axis=1)
+    scores, beside = draw.random((n, 2)).astype(np.float32), draw.random((n, 2, 1)).astype(np.float32)
+    return Candidates(question, piece, scores, beside, place.astype(np.int32), np.zeros((len(sizes), 2), np.float32))
+
+
+def test_features_of_some_questions_are_those_computed_for_all():
+    found, words = candidates_of_questions([5, 12, 3, 20]), np.array([3, 7, 2, 9])
+    kept = np.array([1, 3])
+    rows = np.isin(found.question, kept)
+    own = of_candidates(found.of(kept), [0], words[kept])
+    assert np.array_equal(of_candidates(found, [0], words)[rows], own)
+
+
+def test_columns_of_features_are_in_the_order_of_their_names():
+    found, words = candidates_of_questions([5, 12]), np.array([3, 7])
+    components = np.arange(32, dtype=np.float32).reshape(2, 16) + 100
+    answered = np.arange(51, dtype=np.float32).reshape(17, 3) + 500
+    of = table(of_candidates(found, [0], words), found.question, [0], components, answered)
+    columns = dict(zip(names(["bm25-1", "bm25-2"], ["bm25-1"]), of.T, strict=True))
+    best = [found.scores[found.question == number, 0].max() for number in range(2)]
+    assert columns["words of question"].tolist() == words[found.question].tolist()
+    assert np.allclose(columns["best bm25-1"], np.array(best)[found.question])
+    assert columns["answers near this place"].tolist() == answered[:, 0].tolist()
+    assert columns["component 16"].tolist() == components[found.question, 15].tolist()
+
+
 DOCUMENTS = [f"d{i // 3}" for i in range(120)]
 
 
@@ -231,6 +262,7 @@ def test_the_needs_of_methods_are_what_they_read():
     bm25, vectors, collections = (
         {f"{kind}/level_{n}" for n in (1, 2)} for kind in ("bm25", "embeddings", "collections")
     )
+    bm25 |= {"statistics"}
     assert keys("fixed-1") == base | bm25
     # Few questions use the collection, many the vectors themselves.
     assert keys("dense-1") == base | vectors | collections

@@ -70,7 +70,7 @@ def best(counts):
         return [Bm25Index(part, statistics(counts[level]), 1.5, 0.75) for part in counts[level]]
 
     searcher = Bm25Searcher(query_terms(QUESTIONS), open_indexes, lambda level: np.array([0, len(CHUNKS[level][0])]))
-    return soft.best_chunks(searcher, [1, 2], len(QUESTIONS))
+    return soft.best_chunks(searcher, [1, 2], len(QUESTIONS))[0]
 
 
 def brute_force(best, similarity):

@@ -125,8 +125,11 @@ class Project:
         recipes = plan.graph(tools.settings)
         for key in plan.needed(recipes, [KEY]):
             if recipes[key].partitioned:
-                outcome = materialise(recipes[key], "wild", tools, recipes)
-        return outcome
+                corpora = ["wild"] if key == KEY else list(tools.settings.corpora)
+                done = {corpus: materialise(recipes[key], corpus, tools, recipes) for corpus in corpora}
+            elif key == "statistics":
+                materialise(recipes[key], None, tools, recipes)
+        return done["wild"]
 
     @property
     def stored(self):

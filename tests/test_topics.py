@@ -7,6 +7,7 @@ import random
 import signal
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import asdict, replace
+from functools import partial
 from types import SimpleNamespace
 
 import numpy as np
@@ -22,6 +23,7 @@ from mog_assets.config import EncoderSettings, TopicSettings
 from mog_assets.corpus import assets as corpus_assets
 from mog_assets.recipe import is_fresh, materialise
 from mog_assets.retrieval import assets as retrieval_assets
+from mog_assets.retrieval.vectors import vector_buckets
 from mog_assets.tools import Tools
 from mog_assets.topics import assets, checks, model, plots
 from mog_assets.topics.assign import read_topics
@@ -129,18 +131,11 @@ class Project:
             return collection.payloads(corpus, ("document", "start", "topic", "label", "probability"))
 
     def buckets(self):
-        read = self.tools.store.read
-        return [
-            asdict(
-                model.Bucket(
-                    str(read("documents", corpus).path(name)),
-                    str(read("chunks/level_1", corpus).path(name)),
-                    str(read("embeddings/level_2", corpus).path(name.replace(".parquet", ".npy"))),
-                )
-            )
-            for corpus in self.settings.corpora
-            for name in read("documents", corpus).names("bucket")
-        ]
+        found = []
+        for corpus in self.settings.corpora:
+            for each in vector_buckets(partial(self.tools.store.read, partition=corpus), self.settings, 2):
+                found.append(asdict(model.Bucket(each.documents, each.spans, each.vectors, None, each.pooled)))
+        return found
 
 
 def halves(documents):
@@ -204,9 +199,8 @@ def test_chunks_of_every_level_get_topics_of_their_own_vectors(built):
     read = built.tools.store.read
     for corpus in built.settings.corpora:
         for level in built.settings.level_range:
-            embeddings = read(f"embeddings/level_{level}", corpus)
-            vectors = np.concatenate([np.load(embeddings.path(name)) for name in embeddings.names("bucket")])
-            expected, _ = built.model().assign(vectors)
+            found = vector_buckets(partial(read, partition=corpus), built.settings, level)
+            expected, _ = built.model().assign(np.concatenate([bucket.open() for bucket in found]))
             np.testing.assert_array_equal(read_topics(read("topics/assigned", corpus), level), expected)
 
 

@@ -8,7 +8,18 @@ from mog_assets.corpus.documents import read_corpus, write_documents
 from mog_assets.corpus.marks import Mark
 from mog_assets.retrieval import vectors as module
 from mog_assets.retrieval.corpora import Corpora
-from mog_assets.retrieval.vectors import Pooling, VectorTable, payloads, point_ids, pool, told_of_documents
+from mog_assets.retrieval.vectors import (
+    IdSet,
+    VectorTable,
+    packed_ids,
+    payloads,
+    point_ids,
+    pool,
+    stored_ids,
+    told_of_documents,
+    unpacked_ids,
+    vector_buckets,
+)
 from mog_assets.tools import Tools
 
 # Lengths in characters of the level-1 chunks of two documents.
@@ -64,8 +75,67 @@ def test_products_are_those_with_every_vector_however_files_are_joined(corpora, 
     assert sum(map(len, table.blocks)) == len(table)
     expected = given.astype(np.float64) @ np.array(list(table), np.float64).T
     np.testing.assert_allclose(table.products(given), expected, atol=2e-3)
-    pooling, wanted = (Pooling.of(t, corpora.layout, 3) for t in (table, corpora.vectors(1)))
-    np.testing.assert_allclose(pooling.lengths, wanted.lengths, rtol=1e-6)
+
+
+@pytest.mark.parametrize("level", [2, 3, 5])
+def test_pooled_vectors_are_the_same_bits_whichever_are_asked_for(corpora, monkeypatch, level):
+    table, layout = corpora.vectors(level), corpora.layout
+    expected = pool(np.concatenate(corpora.vectors(1).parts), layout, level)
+    buckets = [
+        bucket.open()
+        for name in corpora.names
+        for bucket in vector_buckets(lambda key, name=name: corpora.read(key, name), corpora.settings, level)
+    ]
+    rows = np.random.default_rng(0).permutation(len(table))
+    monkeypatch.setattr(module, "_POOLED_AT_ONCE", 3)
+    few = [vector_buckets(lambda key: corpora.read(key, corpora.names[0]), corpora.settings, level)[0].open()]
+    for found in (np.array(list(table)), np.concatenate(buckets), np.concatenate(list(table.blocks))):
+        np.testing.assert_array_equal(found, expected)
+    np.testing.assert_array_equal(table.rows(rows), expected[rows])
+    np.testing.assert_array_equal(table.rows(rows[:1]), expected[rows[:1]])
+    np.testing.assert_array_equal(few[0], buckets[0])
+    # What is stored divides the sums.
+    held = corpora.pooling(level).lengths
+    sums = np.add.reduceat(
+        np.concatenate(corpora.vectors(1).parts).astype(np.float32) * np.diff(layout.spans, axis=1).astype(np.float32),
+        corpora.pooling(level).first,
+    )
+    np.testing.assert_array_equal((sums / held[:, None]).astype(np.float16), expected)
+
+
+@pytest.mark.parametrize("kept", [0, 1 << 30])
+@pytest.mark.parametrize("level", [1, 3])
+def test_products_are_the_same_whatever_of_a_table_stays_in_memory(corpora, monkeypatch, level, kept):
+    monkeypatch.setattr(module, "_BLOCK_BYTES", 1 << 16)
+    corpora = Corpora.open(corpora.read, corpora.settings, corpora.names)
+    expected = corpora.vectors(level).products(questions(9))
+    monkeypatch.setattr(module, "_KEPT_BYTES", kept)
+    table = corpora.vectors(level)
+    for _ in range(2):
+        np.testing.assert_array_equal(table.products(questions(9)), expected)
+    assert len(table._kept) == (0 if kept == 0 else len(table._joined))
+
+
+def test_ids_are_found_at_their_places_and_unknown_ones_nowhere(tmp_path):
+    ids = [f"{number:032x}" for number in np.random.default_rng(0).permutation(500)]
+    # Ids whose first halves are the same.
+    ids = [f"{identity[:8]}-{identity[8:12]}-{identity[12:16]}-{identity[16:20]}-{identity[20:]}" for identity in ids]
+    packed = packed_ids(ids)
+    assert unpacked_ids(packed) == ids
+    known = IdSet(packed[100:])
+    assert known.find(packed).tolist() == [-1] * 100 + list(range(400))
+    assert known.find(packed[:0]).tolist() == [] and IdSet(packed[:0]).find(packed[:3]).tolist() == [-1] * 3
+    np.save(tmp_path / "ids.npy", packed.astype(">u8").view(np.uint8).reshape(-1, 16))
+    np.testing.assert_array_equal(stored_ids(tmp_path / "ids.npy"), packed)
+
+
+@pytest.mark.parametrize(("level", "k"), [(1, 5), (3, 8)])
+def test_nearest_in_the_vector_store_are_those_of_all_products(corpora, sample_project, level, k):
+    given = questions(6)
+    stored = corpora.nearest(Tools(sample_project.settings).qdrant, given, level, k)
+    for (chunks, scores), (expected, values) in zip(stored, corpora.exactly_nearest(given, level, k), strict=True):
+        np.testing.assert_allclose(scores, values, atol=2e-3)
+        assert (chunks == expected).mean() > 0.9
 
 
 @pytest.mark.parametrize(("level", "k"), [(1, 7), (3, 50), (5, 1000)])
@@ -94,6 +164,24 @@ def test_exact_search_of_questions_in_batches_is_that_of_all_at_once(corpora, mo
     for (chunks, scores), (expected, values) in zip(corpora.exactly_nearest(given, 2, 5), whole, strict=True):
         np.testing.assert_allclose(scores, values, atol=2e-3)
         assert (chunks == expected).mean() > 0.9
+
+
+@pytest.mark.parametrize("asked", [1, 12])
+@pytest.mark.parametrize("grouped", [False, True])
+def test_exact_search_does_not_depend_on_the_blocks_of_vectors(corpora, monkeypatch, asked, grouped):
+    corpora = Corpora.open(corpora.read, corpora.settings, corpora.names)
+    rng = np.random.default_rng(asked)
+    given = questions(asked)
+    sizes = [layout.count(1) for layout in corpora.layouts]
+    topics = [rng.integers(0, 3, size) for size in sizes]
+    groups = rng.integers(-1, 3, asked) if grouped else None
+    whole = corpora.exactly_nearest(given, 1, 9, groups, topics)
+    monkeypatch.setattr(module, "_BLOCK_BYTES", 0)
+    blocks = corpora.exactly_nearest(given, 1, 9, groups, topics)
+    for (chunks, values), (expected, products) in zip(blocks, whole, strict=True):
+        np.testing.assert_allclose(values, products, atol=2e-2)
+        assert (chunks == expected).mean() > 0.9
+        assert ((chunks < 0) == (expected < 0)).all()
 
 
 def test_whatever_differs_in_a_point_gives_it_another_id():

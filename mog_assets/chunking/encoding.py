@@ -7,6 +7,7 @@ from typing import Any
 
 from mog_assets.arrays import save_array
 from mog_assets.recipe import Work
+from resources.remote_encoder import encoded_by
 
 # Texts that are in memory at a time while a corpus is encoded.
 _TEXTS_AT_ONCE = 20_000
@@ -31,7 +32,11 @@ def encode_buckets(
         if not there:
             wanted.append(name)
     pending: list[tuple[str, list[str]]] = []
-    with work.progress(sum(map(count, wanted)), "texts encoded") as advance:
+    total = sum(map(count, wanted))
+    with (
+        work.progress(total, "texts encoded") as advance,
+        encoded_by(work.tools.engine, encoder, total),
+    ):
 
         def flush() -> None:
             vectors = encoder.encode([text for _, held in pending for text in held], advance)

@@ -7,7 +7,6 @@ import os
 import re
 import resource
 import shutil
-import socket
 import sys
 import tempfile
 import urllib.error
@@ -17,7 +16,7 @@ from dataclasses import asdict, dataclass
 from importlib import metadata
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 import click
@@ -27,6 +26,9 @@ from mog_assets import config
 from mog_assets.cli.common import FAILED, config_option, guarded
 from mog_assets.config import Settings
 from resources.errors import ConfigError, MogError
+
+if TYPE_CHECKING:
+    from sqlalchemy import URL
 
 OK, WARNING, PROBLEM = "ok", "warning", "problem"
 
@@ -96,9 +98,11 @@ def examine(path: str | None = None) -> Iterator[Finding]:
     if settings is not None:
         yield from _tried("documents", lambda: documents(settings))
     yield from _tried("home", lambda: home(settings, source.parent))
+    if settings is not None and settings.engine.kind == "ray":
+        yield from _tried("engine", lambda: engine(settings))
     yield from _tried("qdrant", qdrant)
     yield from _tried("model", lambda: model(settings))
-    yield from _tried("dagster", dagster)
+    yield from _tried("dagster", lambda: dagster(settings))
     yield from _tried("open files", open_files)
 
 
@@ -242,6 +246,13 @@ def _gib(size: float) -> str:
     return f"{size / _GIB:,.1f} GiB" if size >= _GIB / 10 else f"{size / 2**20:,.1f} MiB"
 
 
+def engine(settings: Settings) -> Iterator[Finding]:
+    """Connect to the Ray cluster and have every node read and write the home folder."""
+    from resources.engine import Engine
+
+    yield Finding("engine", OK, Engine(settings.engine, settings.home).describe())
+
+
 def qdrant() -> Iterator[Finding]:
     """Check the vector store selected by the environment."""
     from resources.qdrant_embedded import EmbeddedQdrant
@@ -321,15 +332,18 @@ def _get(url: str, headers: Mapping[str, str]) -> tuple[int | None, str]:
         return None, f"no answer ({' '.join(str(reason).split())})"
 
 
-def dagster() -> Iterator[Finding]:
-    """Check a Dagster instance outside the home folder, and the package of the executor."""
+def dagster(settings: Settings | None = None) -> Iterator[Finding]:
+    """Check where Dagster keeps its records, that they can be reached, and the package of the executor."""
     executor = {"k8s_job": "dagster_k8s", "ray": "dagster_ray"}.get(os.environ.get("MOG_EXECUTOR", ""))
     if executor and find_spec(executor) is None:
         remedy = f"pip install {executor.replace('_', '-')}"
         yield Finding("dagster", PROBLEM, f"MOG_EXECUTOR={os.environ['MOG_EXECUTOR']} needs {executor}", remedy)
     named = os.environ.get("DAGSTER_HOME")
     if not named:
-        yield Finding("dagster", OK, f"{metadata.version('dagster')}, instance in the home folder")
+        if settings is not None and (settings.home / "dagster" / "dagster.yaml").exists():
+            yield from _instance(settings.home / "dagster")
+        else:
+            yield Finding("dagster", OK, f"{metadata.version('dagster')}, records in SQLite in the home folder")
         return
     folder = Path(named)
     if not folder.is_absolute() or not folder.is_dir() or not os.access(folder, os.W_OK):
@@ -346,34 +360,78 @@ def _instance(folder: Path) -> Iterator[Finding]:
     except (OSError, yaml.YAMLError) as error:
         yield Finding("dagster", PROBLEM, f"{source}: {' '.join(str(error).split())}", "correct the file")
         return
-    storage = raw.get("storage") if isinstance(raw, dict) else None
-    postgres = storage.get("postgres") if isinstance(storage, dict) else None
-    if not isinstance(postgres, dict):
-        yield Finding("dagster", OK, f"{metadata.version('dagster')}, instance in {folder}")
+    postgres = _postgres(raw if isinstance(raw, dict) else {})
+    if postgres is None:
+        yield Finding("dagster", OK, f"{metadata.version('dagster')}, records in SQLite in {folder}")
         return
     if find_spec("dagster_postgres") is None:
         said = f"{source} names Postgres, but dagster_postgres is not installed"
-        yield Finding("dagster", PROBLEM, said, "pip install dagster-postgres")
+        yield Finding("dagster", PROBLEM, said, "pip install 'mog-assets[postgres]'")
         return
-    host, port = _postgres(postgres)
-    try:
-        socket.create_connection((host, port), _SECONDS).close()
-    except OSError as error:
-        said = f"Postgres at {host}:{port} does not answer ({error})"
-        yield Finding("dagster", PROBLEM, said, f"start it, or correct {source}")
-    else:
-        yield Finding("dagster", OK, f"{metadata.version('dagster')}, Postgres at {host}:{port} answers")
+    unset: list[str] = []
+    url = _url(postgres, unset)
+    if url is None:
+        said = f"{source} names {', '.join(unset)}, which is not set" if unset else f"{source} names no database"
+        yield Finding("dagster", PROBLEM, said, "set it" if unset else "correct the file")
+        return
+    yield _reached(url, source)
 
 
-def _postgres(values: Mapping[str, Any]) -> tuple[str, int]:
+def _postgres(raw: Mapping[str, Any]) -> Mapping[str, Any] | None:
+    """The settings of Postgres in a `dagster.yaml`: as people write them, or as the Helm chart does."""
+    storage, runs = raw.get("storage"), raw.get("run_storage")
+    if isinstance(storage, dict) and isinstance(storage.get("postgres"), dict):
+        found: Mapping[str, Any] = storage["postgres"]
+        return found
+    if isinstance(runs, dict) and str(runs.get("module", "")).startswith("dagster_postgres"):
+        config = runs.get("config")
+        return config if isinstance(config, dict) else {}
+    return None
+
+
+def _url(values: Mapping[str, Any], unset: list[str]) -> URL | None:
+    """The database; None if a setting is missing. Environment variables that are not set are added to `unset`."""
+    from sqlalchemy import URL, make_url
+
     def plain(value: Any) -> str:
-        return os.environ.get(value["env"], "") if isinstance(value, dict) and "env" in value else str(value or "")
+        if isinstance(value, dict) and "env" in value:
+            if value["env"] not in os.environ:
+                unset.append(str(value["env"]))
+            return os.environ.get(value["env"], "")
+        return str(value or "")
 
     if values.get("postgres_url"):
-        url = urlsplit(plain(values["postgres_url"]))
-        return url.hostname or "localhost", url.port or 5432
-    parts = values.get("postgres_db") or {}
-    return plain(parts.get("hostname")) or "localhost", int(plain(parts.get("port")) or 5432)
+        text = plain(values["postgres_url"])
+        return make_url(text) if text else None
+    parts = values.get("postgres_db")
+    if not isinstance(parts, dict):
+        return None
+    user, password, host, port, name = map(
+        plain, map(parts.get, ("username", "password", "hostname", "port", "db_name"))
+    )
+    scheme = plain(parts.get("scheme")) or "postgresql"
+    return None if unset else URL.create(scheme, user, password or None, host, int(port or 5432), name)
+
+
+def _reached(url: URL, source: Path) -> Finding:
+    """Whether a database accepts a connection and answers."""
+    from sqlalchemy import create_engine
+    from sqlalchemy.exc import SQLAlchemyError
+    from sqlalchemy.pool import NullPool
+
+    place = f"Postgres at {url.host or 'localhost'}:{url.port or 5432}, database {url.database}"
+    try:
+        engine = create_engine(url, connect_args={"connect_timeout": int(_SECONDS)}, poolclass=NullPool)
+        with engine.connect() as connection:
+            version = connection.exec_driver_sql("SHOW server_version").scalar_one()
+    except ModuleNotFoundError as error:
+        driver = "add `scheme: postgresql+psycopg2` to postgres_db" if error.name == "psycopg" else ""
+        said = f"{source} names a driver that is not installed ({error.name})"
+        return Finding("dagster", PROBLEM, said, driver or "pip install 'mog-assets[postgres]'")
+    except SQLAlchemyError as error:
+        said = " ".join(str(getattr(error, "orig", None) or error).split())
+        return Finding("dagster", PROBLEM, f"{place}, cannot be reached ({said})", f"start it, or correct {source}")
+    return Finding("dagster", OK, f"{metadata.version('dagster')}, records in {place}: version {version}")
 
 
 def open_files() -> Iterator[Finding]:

@@ -7,7 +7,6 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-from scipy.stats import kendalltau
 
 from mog_assets.evaluation.measures import KNOWN_BY, LEADS, Board, boards
 from mog_assets.evaluation.scores import on_documents
@@ -139,6 +138,9 @@ def _totals(values: pd.DataFrame) -> Totals:
 
 
 def _compared(methods: list[str], real: Totals, made: Totals, seed: int) -> dict[str, Any]:
+    # Importing it takes longer than a run that has nothing to do.
+    from scipy.stats import kendalltau
+
     values, others = real.mean, made.mean
     best, chosen = int(values.argmax()), int(others.argmax())
     found: dict[str, Any] = {

@@ -7,35 +7,30 @@ from typing import Any
 
 import numpy as np
 import pyarrow.parquet as pq
-from scipy import sparse
 
-from mog_assets.arrays import save_array
 from mog_assets.chunking.checks import SPANS_TILE
 from mog_assets.chunking.chunks import Layout
 from mog_assets.chunking.layouts import bucket_layout
 from mog_assets.config import Settings
 from mog_assets.graph import checks, plots
-from mog_assets.graph.neighbourhoods import Membership, neighbourhoods, open_neighbourhoods
-from mog_assets.graph.sentence_graph import (
-    ADJACENCY,
-    Graph,
-    concatenate,
-    link,
-    neighbours,
-    open_graph,
-    query_count,
-    save_index,
-)
+from mog_assets.graph.nearest import Nodes, node_prints
+from mog_assets.graph.neighbourhoods import Around
+from mog_assets.graph.packed import load_matrix, save_matrix
+from mog_assets.graph.rebuilding import Made, rebuild
+from mog_assets.graph.search import Neighbourhoods
+from mog_assets.graph.sentence_graph import concatenate
+from mog_assets.graph.statistics import document_keys
 from mog_assets.recipe import Recipe, Work
+from mog_assets.retrieval.assets import held_with, hold_statistics
 from mog_assets.retrieval.bm25 import load_terms, save_terms
+from mog_assets.retrieval.corpora import Corpora
+from mog_assets.retrieval.statistics import Counted
 from mog_assets.retrieval.tokens import TOKENIZER, assemble
 from mog_assets.tools import Tools
 from resources.errors import ConfigError
 
 GROUP = "graph"
 
-# Queries per block: a few seconds of work.
-_BLOCK = 16_384
 # Most nodes in a plot.
 _SHOWN_NODES = 24
 _SHOWN_HOPS = 2
@@ -46,41 +41,47 @@ _REPEATED = 0.8
 def build_sentence_graph(work: Work) -> None:
     """Split documents into nodes and count their terms; find the edges and the neighbourhood of every node.
 
-    Only changed documents are split and counted again. Edges depend on the whole corpus: one document changes the term
-    statistics of all. If edges cross corpora, `question_set_graph` makes them.
+    Only changed documents are split and counted again. Edges are weighted with term statistics that stay while few
+    documents change (`drift.documents`): then only what an edit touches is searched and gathered again. If edges cross
+    corpora, `question_set_graph` makes them.
     """
-    counts = _nodes(work)
+    terms, counts = _nodes(work)
     work.counts["nodes"] = counts.shape[0]
     if work.settings.graph.across == "corpus":
-        _join(work, "", [str(work.corpus)], counts, [work.draft.files["nodes.npz"]])
+        _join(work, "", [str(work.corpus)], terms, counts, [work.draft.files["nodes.npz"]])
 
 
 def build_question_set_graph(work: Work) -> None:
     """Join the nodes of all corpora of each question set, numbered one corpus after the other."""
     for name, question_set in work.settings.question_sets.items():
         stored = [work.input("sentence_graph", corpus) for corpus in question_set.corpora]
-        counts = concatenate(
-            [(load_terms(part.path("terms.parquet")), sparse.load_npz(part.path("nodes.npz"))) for part in stored]
+        terms, counts = concatenate(
+            [(load_terms(part.path("terms.parquet")), load_matrix(part.path("nodes.npz"))) for part in stored]
         )
         made_from = [part.manifest.files[what]["sha256"] for part in stored for what in ("nodes.npz", "terms.parquet")]
-        _join(work, name, question_set.corpora, counts, made_from)
+        _join(work, name, question_set.corpora, terms, counts, made_from)
 
 
-def _join(work: Work, name: str, corpora: Sequence[str], counts: Any, made_from: Sequence[str]) -> None:
+def _join(
+    work: Work, name: str, corpora: Sequence[str], terms: Sequence[str], counts: Any, made_from: Sequence[str]
+) -> None:
     """Make the graph and the neighbourhoods of nodes, with plots and tables.
 
     Args:
         work: Receives the files.
         name: Of the question set, "" for the graph of a corpus.
         corpora: Corpora of the nodes, in order.
+        terms: Terms of the nodes, sorted.
         counts: Term counts of the nodes.
         made_from: What the counts depend on.
     """
     layout = checks.open_nodes(work, corpora)
     lengths = np.diff(layout.spans, axis=1).ravel()
-    prefix, title = (f"{name}_", f"{name}: ") if name else ("", "")
-    graph = _edges(work, prefix, counts, made_from)
-    _gather(work, prefix, graph, lengths)
+    title = f"{name}: " if name else ""
+    names, keys = _documents_of(work, corpora)
+    nodes = Nodes(names, keys, np.diff(layout.offsets), node_prints(counts, terms, lengths))
+    made = rebuild(work, f"{name}_" if name else "", nodes, terms, counts, lengths, made_from)
+    graph = made.graph
     across = layout.document_of[graph.edges]
     components = graph.components
     figures = {
@@ -91,16 +92,28 @@ def _join(work: Work, name: str, corpora: Sequence[str], counts: Any, made_from:
         "components": int(components.max(initial=-1)) + 1,
         "nodes of the largest component": int(np.bincount(components).max(initial=0)),
         "nodes without neighbours": int((graph.degrees == 0).sum()),
+        "documents changed since statistics": made.drifted,
     }
     work.counts |= {title + what: figure for what, figure in figures.items()}
     work.show_plot(f"{title}neighbours", plots.degree_histogram(graph.degrees))
     hops = range(work.settings.graph.hops + 1)
-    work.show_table(f"{title}neighbourhoods", [_reach(work, prefix, hop, layout, lengths) for hop in hops])
-    _show_example(work, prefix, title, corpora, graph, layout)
+    work.show_table(f"{title}neighbourhoods", [_reach(made.around, hop, layout, lengths) for hop in hops])
+    _show_example(work, title, corpora, made, layout)
 
 
-def _nodes(work: Work) -> Any:
-    """Write spans and term counts of the nodes of a corpus; returns the counts."""
+def _documents_of(work: Work, corpora: Sequence[str]) -> tuple[np.ndarray, np.ndarray]:
+    """A number for the id of every document, in order, and one for its id and text."""
+    rows = []
+    for corpus in corpora:
+        documents = work.input("documents", corpus)
+        for name in documents.names("bucket"):
+            table = pq.read_table(documents.path(name), columns=["id", "sha256"])
+            rows += [(corpus, *row) for row in zip(*(column.to_pylist() for column in table.columns), strict=True)]
+    return document_keys(row[:2] for row in rows), document_keys(rows)
+
+
+def _nodes(work: Work) -> tuple[list[str], Any]:
+    """Write spans and term counts of the nodes of a corpus; returns terms and counts."""
     documents = work.input("documents")
     names = documents.names("bucket")
     texts = {name: pq.read_table(documents.path(name), columns=["sha256"])["sha256"].to_pylist() for name in names}
@@ -128,68 +141,13 @@ def _nodes(work: Work) -> Any:
     for name, matrix in (("nodes", found["chunks"]), ("titles", found["titles"])):
         path, there = work.file(f"{name}.npz", buckets)
         if not there:
-            with work.writing(path) as temporary, temporary.open("wb") as stream:
-                sparse.save_npz(stream, matrix, compressed=False)
-    return found["chunks"]
-
-
-def _edges(work: Work, prefix: str, counts: Any, made_from: Sequence[str]) -> Graph:
-    """The graph of the nodes with these term counts."""
-    options, bm25 = work.settings.graph, work.settings.bm25
-    weighted = [*made_from, bm25.k1, bm25.b]
-    names = {f"{prefix}edges.npy": "edges", **{f"{prefix}adjacency_{part}.npy": part for part in ADJACENCY}}
-    files = {name: work.file(name, weighted, options.k, options.threshold) for name in names}
-    if all(there for _, there in files.values()):
-        return open_graph(lambda name: work.draft.path(prefix + name))
-    index, there = work.file(f"{prefix}index.safetensors", weighted)
-    if not there:
-        with work.writing(index) as temporary:
-            save_index(counts, bm25.k1, bm25.b, temporary)
-    queries = query_count(index)
-    jobs, keys = {}, {}
-    for first in range(0, queries, _BLOCK):
-        name = f"{prefix}found_{first:010d}.safetensors"
-        jobs[name] = {"index": str(index), "first": first, "last": min(first + _BLOCK, queries), "k": options.k}
-        keys[name] = [weighted, options.k, _BLOCK]
-    work.map("mog_assets.graph.sentence_graph:search_block", jobs, keys, "blocks of nodes searched")
-    graph = link(*neighbours(index, [work.draft.path(name) for name in jobs], options.k), options.threshold)
-    for name, (path, there) in files.items():
-        if not there:
             with work.writing(path) as temporary:
-                save_array(temporary, getattr(graph, names[name]))
-    # Not part of the artefact: they are deleted once it is complete.
-    for name in (f"{prefix}index.safetensors", *jobs):
-        del work.draft.files[name]
-    work.recomputed["nodes searched"] = work.recomputed.get("nodes searched", 0) + graph.nodes
-    return graph
+                save_matrix(temporary, matrix)
+    return found["terms"], found["chunks"]
 
 
-def _gather(work: Work, prefix: str, graph: Graph, lengths: np.ndarray) -> None:
-    """Write the neighbourhoods of every number of hops."""
-    options = work.settings.graph
-    key = [work.draft.files[f"{prefix}edges.npy"], options.max_chars]
-    files = [
-        [work.file(f"{prefix}hop_{hop}_{part}.npy", key) for part in ("indptr", "indices")]
-        for hop in range(options.hops + 1)
-    ]
-    if all(there for pair in files for _, there in pair):
-        return
-    with work.progress(graph.nodes, "neighbourhoods gathered") as advance:
-        found = neighbourhoods(graph, lengths, options.hops, options.max_chars, advance)
-    for pair, membership in zip(files, found, strict=True):
-        for (path, there), array in zip(pair, membership, strict=True):
-            if not there:
-                with work.writing(path) as temporary:
-                    save_array(temporary, array)
-    work.recomputed["neighbourhoods gathered"] = work.recomputed.get("neighbourhoods gathered", 0) + graph.nodes
-
-
-def _around(work: Work, prefix: str, hop: int) -> Membership:
-    return open_neighbourhoods(lambda name: work.draft.path(prefix + name), hop)
-
-
-def _reach(work: Work, prefix: str, hop: int, layout: Layout, lengths: np.ndarray) -> dict[str, Any]:
-    indptr, indices = _around(work, prefix, hop)
+def _reach(around: Around, hop: int, layout: Layout, lengths: np.ndarray) -> dict[str, Any]:
+    indptr, indices = around.within(hop)
     characters = np.add.reduceat(lengths[indices], indptr[:-1])
     return {
         "hops": hop,
@@ -210,13 +168,14 @@ def _documents(indptr: np.ndarray, indices: np.ndarray, layout: Layout) -> np.nd
     return np.add.reduceat(new, indptr[:-1], dtype=np.int64)
 
 
-def _show_example(work: Work, prefix: str, title: str, corpora: Sequence[str], graph: Graph, layout: Layout) -> None:
+def _show_example(work: Work, title: str, corpora: Sequence[str], made: Made, layout: Layout) -> None:
     """Plot the neighbourhood with the most documents among those that fit into a plot.
 
     One with different texts is preferred: a phrase that many documents repeat shows little.
     """
+    graph, around = made.graph, made.around
     hops = min(_SHOWN_HOPS, work.settings.graph.hops)
-    indptr, indices = _around(work, prefix, hops)
+    indptr, indices = around.within(hops)
     sizes = np.diff(indptr)
     repeated = np.zeros(graph.nodes, bool)
     repeated[graph.rows[graph.shares >= _REPEATED]] = True
@@ -229,7 +188,7 @@ def _show_example(work: Work, prefix: str, title: str, corpora: Sequence[str], g
     nodes = indices[indptr[centre] : indptr[centre + 1]]
     distance = np.full(len(nodes), hops)
     for hop in range(hops - 1, -1, -1):
-        starts, members = _around(work, prefix, hop)
+        starts, members = around.within(hop)
         distance[np.isin(nodes, members[starts[centre] : starts[centre + 1]])] = hop
     order = np.argsort(distance, kind="stable")
     nodes, distance = nodes[order], distance[order]
@@ -265,6 +224,18 @@ def _texts(work: Work, corpora: Sequence[str], wanted: set[int]) -> dict[int, st
     return found
 
 
+def build_hop_statistics(work: Work) -> None:
+    """Count in how many neighbourhoods of each number of hops terms occur."""
+
+    def count(corpus: str) -> dict[str, Counted]:
+        around = Neighbourhoods.open(Corpora.open(work.input, work.settings, [corpus]))
+        return {
+            f"hop_{hop}": own for hop in range(work.settings.graph.hops + 1) for _, own in around.frequencies(hop + 1)
+        }
+
+    hold_statistics(work, count)
+
+
 def _options(tools: Tools) -> Any:
     bm25 = tools.settings.bm25
     return [tools.settings.graph.model_dump(), tools.settings.finest_chars, bm25.k1, bm25.b, TOKENIZER]
@@ -283,11 +254,26 @@ def recipes(settings: Settings) -> list[Recipe]:
             group=GROUP,
             deps=("documents",),
             settings=_options,
+            version="2",
             checks=(SPANS_TILE, checks.GRAPH_HOLDS, checks.NEIGHBOURHOODS_HOLD) if within else (SPANS_TILE,),
             kinds=("numpy",),
         )
     ]
-    if not within:
+    if within:
+        found.append(
+            Recipe(
+                key="hop_statistics",
+                build=build_hop_statistics,
+                description="Document frequencies and lengths of neighbourhoods, held while few documents change.",
+                group=GROUP,
+                deps=("documents", "chunks/level_1", "sentence_graph"),
+                partitioned=False,
+                settings=lambda tools: [held_with(tools), _options(tools)],
+                repeatable=True,
+                kinds=("parquet",),
+            )
+        )
+    else:
         if not settings.question_sets:
             raise ConfigError(
                 "graph.across: expected 'corpus' if there are no question_sets, got 'question_set': "
@@ -305,6 +291,7 @@ def recipes(settings: Settings) -> list[Recipe]:
                     _options(tools),
                     {name: q.corpora for name, q in tools.settings.question_sets.items()},
                 ],
+                version="2",
                 checks=(checks.GRAPH_HOLDS, checks.NEIGHBOURHOODS_HOLD),
                 kinds=("numpy",),
             )

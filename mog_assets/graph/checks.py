@@ -11,7 +11,7 @@ from scipy import sparse
 
 from mog_assets.chunking.chunks import Layout
 from mog_assets.chunking.layouts import bucket_layout, join_layouts
-from mog_assets.graph.neighbourhoods import Membership, open_neighbourhoods
+from mog_assets.graph.neighbourhoods import Membership, load_neighbourhoods
 from mog_assets.graph.sentence_graph import Graph, open_graph
 from mog_assets.recipe import Check, Work
 
@@ -46,8 +46,9 @@ def _graph(work: Work) -> str | None:
 def _neighbourhoods(work: Work) -> str | None:
     options = work.settings.graph
     for title, path, lengths in _graphs(work):
-        around = [open_neighbourhoods(path, hop) for hop in range(options.hops + 1)]
-        if fault := neighbourhoods_fault(around, lengths, options.max_chars):
+        around = load_neighbourhoods(path)
+        within = [around.within(hop) for hop in range(options.hops + 1)]
+        if fault := neighbourhoods_fault(within, lengths, options.max_chars):
             return title + fault
     return None
 

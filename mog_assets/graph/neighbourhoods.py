@@ -7,28 +7,73 @@ node with all nodes within so many hops, each once.
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import cache
+from dataclasses import dataclass
+from functools import cache, cached_property
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from mog_assets.arrays import pairs, ranges
 from mog_assets.compiled import keep
+from mog_assets.graph.packed import differences, load_columns, save_columns, sums
 from mog_assets.graph.sentence_graph import Graph
 
 # Up to this many centres, compiling the search takes longer than it saves.
 _FEW = 500
 _BLOCK = 8_192
 
+FILES = ("members.parquet", "sizes.parquet")
+
 Membership = tuple[np.ndarray, np.ndarray]
 """Neighbourhoods of all nodes as a CSR matrix: int64 `indptr` of shape (nodes + 1,), and int32 `indices`, the nodes of
 each neighbourhood, ascending: in order of document and position."""
 
 
+@dataclass(frozen=True)
+class Around:
+    """The largest neighbourhoods of nodes, which contain those of fewer hops.
+
+    Attributes:
+        sizes: int32 array of shape (nodes,): members of each.
+        nodes: int32 array: the members, ascending in each.
+        hops: uint8 array: distance of each member from its centre.
+    """
+
+    sizes: np.ndarray
+    nodes: np.ndarray
+    hops: np.ndarray
+
+    @cached_property
+    def indptr(self) -> np.ndarray:
+        """int64 array of shape (nodes + 1,): where the members of each neighbourhood begin."""
+        return np.concatenate([[0], np.cumsum(self.sizes, dtype=np.int64)])
+
+    def within(self, hop: int) -> Membership:
+        """The neighbourhoods of some hops."""
+        near = self.hops <= hop
+        if near.all():
+            return self.indptr, self.nodes
+        # A centre is a member, so none is empty.
+        sizes = np.add.reduceat(near, self.indptr[:-1], dtype=np.int64)
+        return np.concatenate([[0], np.cumsum(sizes)]), self.nodes[near]
+
+
+def save_neighbourhoods(around: Around, members: Path, sizes: Path) -> None:
+    """Write neighbourhoods: they are nested, so one file has those of all hops."""
+    save_columns(members, {"node": differences(around.nodes), "hops": around.hops})
+    save_columns(sizes, {"members": around.sizes})
+
+
+def load_neighbourhoods(path: Callable[[str], Path]) -> Around:
+    """Neighbourhoods from their files, whose paths `path` gives by their logical names."""
+    members, sizes = (load_columns(path(name)) for name in FILES)
+    return Around(sizes["members"], sums(members["node"]), members["hops"])
+
+
 def open_neighbourhoods(path: Callable[[str], Path], hop: int) -> Membership:
-    """The neighbourhoods of some hops, mapped from their files, whose paths `path` gives by their logical names."""
-    indptr, indices = (np.load(path(f"hop_{hop}_{part}.npy"), mmap_mode="r") for part in ("indptr", "indices"))
-    return indptr, indices
+    """The neighbourhoods of some hops, from the files of `load_neighbourhoods`."""
+    return load_neighbourhoods(path).within(hop)
 
 
 def neighbourhoods(
@@ -37,8 +82,9 @@ def neighbourhoods(
     hops: int,
     max_chars: int,
     advance: Callable[[int], None] = lambda _: None,
-) -> list[Membership]:
-    """The nodes within 0 … `hops` hops of every node.
+    centres: np.ndarray | None = None,
+) -> Around:
+    """The nodes within 0 … `hops` hops of every node, or of some.
 
     A neighbourhood is the longest prefix of the breadth-first order of the nodes around its centre with at most
     `max_chars` characters of text; the centre always stays. Nodes at equal distance are ordered by their highest
@@ -51,31 +97,79 @@ def neighbourhoods(
         hops: Most hops, 0 to 255.
         max_chars: Most characters of a neighbourhood.
         advance: Called with the number of centres done since its last call.
-
-    Returns:
-        A membership for each number of hops from 0 on.
+        centres: Nodes whose neighbourhoods are wanted, int64; None takes all.
     """
     nodes = graph.nodes
+    centres = np.arange(nodes) if centres is None else centres
     indptr, ranks, node_of = _ranked(graph, lengths, max_chars)
     scratch = (np.full(nodes, -1, np.int64), np.full(nodes, -1, np.int64), np.zeros(nodes, np.int64))
     arrays = (indptr, ranks, node_of, lengths.astype(np.int64), *scratch)
-    search = _compiled() if nodes > _FEW else _breadth_first
-    counts = np.zeros((hops + 1, nodes), np.int64)
-    members: list[list[np.ndarray]] = [[np.zeros(0, np.int32)] for _ in range(hops + 1)]
-    for first in range(0, nodes, _BLOCK):
-        last = min(first + _BLOCK, nodes)
-        found, sizes = search(*arrays, hops, max_chars, first, last)
+    search = _compiled() if len(centres) > _FEW else _breadth_first
+    sizes = [np.zeros(0, np.int32)]
+    members, distances = [np.zeros(0, np.int32)], [np.zeros(0, np.uint8)]
+    for first in range(0, len(centres), _BLOCK):
+        found, counts = search(*arrays, hops, max_chars, centres[first : first + _BLOCK])
         node, distance = np.divmod(found, 256)
-        centre = np.repeat(np.arange(first, last), sizes)
-        for hop in range(hops + 1):
-            near = distance <= hop
-            counts[hop, first:last] = np.bincount(centre[near] - first, minlength=last - first)
-            members[hop].append(node[near].astype(np.int32))
-        advance(last - first)
-    return [
-        (np.concatenate([[0], np.cumsum(count)]), np.concatenate(parts))
-        for count, parts in zip(counts, members, strict=True)
-    ]
+        sizes.append(counts.astype(np.int32))
+        members.append(node.astype(np.int32))
+        distances.append(distance.astype(np.uint8))
+        advance(len(counts))
+    return Around(*(np.concatenate(parts) for parts in (sizes, members, distances)))
+
+
+def unaffected(before: Around, earlier: Graph, graph: Graph, number: np.ndarray, hops: int) -> np.ndarray:
+    """Earlier centres whose neighbourhoods have the same members now: bool array of shape (earlier nodes,).
+
+    A search reads the edges of the members nearer than the last hop, and nothing else of the graph. If these are the
+    same, it finds the same, for any `max_chars`.
+
+    Args:
+        before: Neighbourhoods of the earlier graph.
+        earlier: The earlier graph.
+        graph: The graph now.
+        number: int array of shape (earlier nodes,): their numbers now, ascending, −1 for those that are gone.
+        hops: Most hops.
+    """
+    # Edges as numbers of now, in the same order in both.
+    first, second = number[earlier.rows], number[earlier.indices]
+    stayed = (first >= 0) & (second >= 0)
+    was, is_now = pairs(first[stayed], second[stayed]), pairs(graph.rows, graph.indices)
+    place = np.minimum(np.searchsorted(is_now, was), max(len(is_now) - 1, 0))
+    same = np.zeros(len(was), bool)
+    if len(is_now):
+        same = (is_now[place] == was) & (graph.shares[place] == earlier.shares[stayed])
+    matched = np.zeros(len(is_now), bool)
+    matched[place[same]] = True
+    changed = number < 0
+    changed[earlier.rows[~stayed]] = True
+    changed[earlier.rows[stayed][~same]] = True
+    touched = np.zeros(graph.nodes, bool)
+    touched[graph.rows[~matched]] = True
+    changed |= touched[number]
+    reads = changed[before.nodes] & (before.hops < hops)
+    return (number >= 0) & ~np.logical_or.reduceat(reads, before.indptr[:-1])
+
+
+def joined(before: Around, number: np.ndarray, kept: np.ndarray, found: Around, centres: np.ndarray) -> Around:
+    """Neighbourhoods of all nodes: those of earlier centres, and those found around the others.
+
+    Args:
+        before: The earlier ones.
+        number: Numbers of the earlier nodes now.
+        kept: Earlier centres whose neighbourhoods stay, ascending.
+        found: The others.
+        centres: Their centres, ascending.
+    """
+    sizes = np.zeros(len(kept) + len(centres), np.int32)
+    sizes[number[kept]], sizes[centres] = before.sizes[kept], found.sizes
+    whole = Around(sizes, np.empty(sizes.sum(dtype=np.int64), np.int32), np.empty(sizes.sum(dtype=np.int64), np.uint8))
+    start = whole.indptr[:-1]
+    here = ranges(before.indptr[kept], before.indptr[kept + 1])
+    to = ranges(start[number[kept]], start[number[kept]] + before.sizes[kept])
+    whole.nodes[to], whole.hops[to] = number[before.nodes[here]], before.hops[here]
+    to = ranges(start[centres], start[centres] + sizes[centres])
+    whole.nodes[to], whole.hops[to] = found.nodes, found.hops
+    return whole
 
 
 def _ranked(graph: Graph, lengths: np.ndarray, max_chars: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
@@ -109,14 +203,15 @@ def _compiled() -> Any:
 
 
 def _breadth_first(  # type: ignore[no-untyped-def]
-    indptr, ranks, node_of, lengths, member_of, candidate_of, rank_of, hops, max_chars, first, last
+    indptr, ranks, node_of, lengths, member_of, candidate_of, rank_of, hops, max_chars, centres
 ):
-    """Members of the neighbourhoods of nodes `first` to `last` − 1, ascending, as 256 · node + hops; and the sizes."""
+    """Members of the neighbourhoods of some nodes, ascending in each, as 256 · node + hops; and the sizes."""
     members = np.empty(1024, np.int64)
     candidates = np.empty(1024, np.int64)
-    sizes = np.zeros(last - first, np.int64)
+    sizes = np.zeros(len(centres), np.int64)
     used = 0
-    for centre in range(first, last):
+    for number in range(len(centres)):
+        centre = centres[number]
         start = nearest = used
         room = max_chars - lengths[centre]
         fitting, hop = 1, 0
@@ -134,7 +229,7 @@ def _breadth_first(  # type: ignore[no-untyped-def]
             if hop == hops or room <= 0:
                 break
             hop += 1
-            number = 0
+            found = 0
             for i in range(nearest, used):
                 member = members[i] // 256
                 for entry in range(indptr[member], indptr[member + 1]):
@@ -145,26 +240,26 @@ def _breadth_first(  # type: ignore[no-untyped-def]
                     if candidate_of[node] != centre:
                         candidate_of[node] = centre
                         rank_of[node] = rank
-                        if number == len(candidates):
-                            more = np.empty(2 * number, np.int64)
-                            more[:number] = candidates
+                        if found == len(candidates):
+                            more = np.empty(2 * found, np.int64)
+                            more[:found] = candidates
                             candidates = more
-                        candidates[number] = node
-                        number += 1
+                        candidates[found] = node
+                        found += 1
                     elif rank < rank_of[node]:
                         rank_of[node] = rank
-            for i in range(number):
+            for i in range(found):
                 candidates[i] = rank_of[candidates[i]]
-            candidates[:number].sort()
+            candidates[:found].sort()
             fitting = 0
-            while fitting < number and lengths[node_of[candidates[fitting]]] <= room:
+            while fitting < found and lengths[node_of[candidates[fitting]]] <= room:
                 candidates[fitting] = node_of[candidates[fitting]]
                 room -= lengths[candidates[fitting]]
                 fitting += 1
-            if fitting < number:
+            if fitting < found:
                 room = 0
             if fitting == 0:
                 break
         members[start:used].sort()
-        sizes[centre - first] = used - start
+        sizes[number] = used - start
     return members[:used], sizes

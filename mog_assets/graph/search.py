@@ -6,7 +6,7 @@ levels; the rest of MoG is unchanged.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise
@@ -18,11 +18,13 @@ from scipy import sparse
 from mog_assets.arrays import places, ranges
 from mog_assets.chunking.chunks import Layout
 from mog_assets.chunking.layouts import join_layouts, open_layout
-from mog_assets.graph.neighbourhoods import open_neighbourhoods
-from mog_assets.retrieval.bm25 import Bm25Index, IndexOnDisk, TermCounts, load_terms
+from mog_assets.graph.neighbourhoods import Around, load_neighbourhoods
+from mog_assets.graph.packed import load_matrix
+from mog_assets.retrieval.bm25 import Bm25Index, IndexOnDisk, TermCounts, joined, load_terms
 from mog_assets.retrieval.corpora import Corpora
 from mog_assets.retrieval.methods import DEPTH, Passages, seen
 from mog_assets.retrieval.search import Hits
+from mog_assets.retrieval.statistics import Counted
 from mog_assets.retrieval.vectors import VectorTable
 from resources.errors import ConfigError
 from resources.store import Artefact
@@ -87,16 +89,19 @@ class Neighbourhoods:
             f"{', '.join(self.corpora.names)}: name one with --question-set, or set graph.across to corpus"
         )
 
+    @cached_property
+    def _around(self) -> list[Around]:
+        if self._across is not None:
+            stored, prefix = self._across
+            return [load_neighbourhoods(lambda name: stored.path(prefix + name))]
+        return [load_neighbourhoods(stored.path) for stored in self._graphs()]
+
     def members(self, granularity: int) -> tuple[np.ndarray, np.ndarray]:
         """The nodes of every neighbourhood, as `indptr` and `indices` of a CSR matrix."""
         if granularity not in self._members:
-            if self._across is not None:
-                stored, prefix = self._across
-                parts = [open_neighbourhoods(lambda name: stored.path(prefix + name), granularity - 1)]
-            else:
-                parts = [open_neighbourhoods(stored.path, granularity - 1) for stored in self._graphs()]
+            parts = [around.within(granularity - 1) for around in self._around]
             sizes = np.concatenate([np.diff(indptr) for indptr, _ in parts])
-            # int32 as on disk: there are dozens of members per node.
+            # int32: there are dozens of members per node.
             indices = [indices + np.int32(start) for (_, indices), start in zip(parts, self._starts, strict=False)]
             self._members[granularity] = np.concatenate([[0], np.cumsum(sizes)]), np.concatenate(indices)
         return self._members[granularity]
@@ -177,8 +182,7 @@ class Neighbourhoods:
     def _counted(self, granularity: int) -> _Counted:
         stored = [(load_terms(part.path("terms.parquet")), part) for part in self._graphs()]
         nodes, titles = (
-            [(terms, sparse.load_npz(part.path(f"{name}.npz"))) for terms, part in stored]
-            for name in ("nodes", "titles")
+            [(terms, load_matrix(part.path(f"{name}.npz"))) for terms, part in stored] for name in ("nodes", "titles")
         )
         return _Counted(self, nodes, titles, *self.members(granularity))
 
@@ -189,14 +193,38 @@ class Neighbourhoods:
         many terms is built on disk, from indexes of some of them.
         """
         counted = self._counted(granularity)
-        blocks = counted.blocks(sorted(set(only)), _ENTRIES)
+        blocks, kind = counted.blocks(sorted(set(only)), _ENTRIES), f"hop_{granularity - 1}"
+
+        def weighted(terms: Sequence[str]) -> list[Bm25Index]:
+            # What a graph across corpora finds depends on the question set, so its statistics are not held.
+            return self.corpora.weighted(counted.of(terms), kind, "hop_statistics", live=self._across is not None)
+
         if len(blocks) == 1:
-            return self.corpora.weighted(counted.of(blocks[0]))
+            return weighted(blocks[0])
         found = [IndexOnDisk(self.corpora.settings.home / "cache") for _ in self.layouts]
         for terms in blocks:
-            for whole, part in zip(found, self.corpora.weighted(counted.of(terms)), strict=True):
+            for whole, part in zip(found, weighted(terms), strict=True):
                 whole.add(part)
         return [whole.index() for whole in found]
+
+    def bm25_of(self, granularity: int, nodes: np.ndarray, only: Sequence[str]) -> Bm25Index:
+        """An index of the neighbourhoods of some nodes, ascending, for questions of some terms."""
+        parts = self._counted(granularity).some(nodes, sorted(set(only)))
+        return joined(self.corpora.weighted(parts, f"hop_{granularity - 1}", "hop_statistics"))
+
+    def frequencies(self, granularity: int) -> Iterator[tuple[str, Counted]]:
+        """Of every corpus: in how many neighbourhoods each term occurs, and how many there are, with their tokens."""
+        counted = self._counted(granularity)
+        parts: dict[str, tuple[list[str], list[np.ndarray]]] = {name: ([], []) for name in self.corpora.names}
+        totals: dict[str, tuple[int, int]] = {}
+        for terms in counted.blocks(counted.terms, _ENTRIES):
+            for name, part in zip(self.corpora.names, counted.of(terms), strict=True):
+                used = np.flatnonzero(part.frequencies)
+                parts[name][0].extend(terms[i] for i in used)
+                parts[name][1].append(part.frequencies[used])
+                totals[name] = len(part.lengths), int(part.lengths.sum())
+        for name, (terms, frequencies) in parts.items():
+            yield name, (terms, np.concatenate([np.zeros(0, np.int64), *frequencies]), *totals[name])
 
     def vectors(self, granularity: int, finest: VectorTable) -> NeighbourhoodVectors:
         """Vectors of neighbourhoods.
@@ -263,15 +291,20 @@ class _Counted:
 
     def of(self, terms: Sequence[str]) -> list[TermCounts]:
         """Counts of some terms in every neighbourhood, per corpus; lengths are of all terms."""
-        counts = self._members @ _over(self.nodes, terms) + _over(self.titles, terms)[self._document]
+        return self.some(np.arange(len(self.indptr) - 1), terms)
+
+    def some(self, rows: np.ndarray, terms: Sequence[str]) -> list[TermCounts]:
+        """As `of`, of the neighbourhoods of some nodes, ascending."""
+        members = self._members if len(rows) == len(self.indptr) - 1 else self._members[rows]
+        counts = members @ _over(self.nodes, terms) + _over(self.titles, terms)[self._document[rows]]
         found, start = [], 0
         for layout in self.around.layouts:
-            here = slice(start, start + layout.count(1))
-            part = counts[here].tocsc()
+            first, last = np.searchsorted(rows, [start, start + layout.count(1)])
+            part = counts[first:last].tocsc()
             part.sort_indices()
-            lengths = self._lengths[here].astype(np.int64)
+            lengths = self._lengths[rows[first:last]].astype(np.int64)
             found.append(TermCounts(terms, part.indptr, part.indices, part.data, lengths))
-            start = here.stop
+            start += layout.count(1)
         return found
 
     def blocks(self, terms: Sequence[str], entries: int) -> list[list[str]]:

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import multiprocessing
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import cached_property
@@ -27,6 +27,8 @@ from safetensors import safe_open
 from safetensors.numpy import load_file, save_file
 from scipy import sparse
 
+from mog_assets.arrays import pairs, ranges
+from mog_assets.graph.packed import differences, load_columns, save_columns, sums
 from mog_assets.retrieval.bm25 import keep_kernel, open_bm25s, term_weights
 
 # Extra results: most ties at the last place end there; the others are decided with all scores.
@@ -35,6 +37,8 @@ _SLACK = 8
 _FEW = 16_000
 # Queries that a thread takes at a time.
 _PART = 1_024
+# Shares are rounded to five decimals.
+_UNIT = 1e5
 
 
 @dataclass(frozen=True)
@@ -81,23 +85,49 @@ class Graph:
         return connected_components(matrix, directed=False)[1]
 
 
-# The files of an adjacency, named by the fields of `Graph`.
-ADJACENCY = ("indptr", "indices", "shares")
+FILE = "edges.parquet"
+
+
+def save_graph(graph: Graph, path: Path) -> None:
+    """Write every edge once, and the number of nodes as the last row's ends."""
+    once = graph.rows < graph.indices
+    last = np.int32(graph.nodes)
+    first, second = (np.append(ends, last) for ends in graph.edges.T)
+    share = np.append(np.rint(graph.shares[once].astype(np.float64) * _UNIT), 0).astype(np.uint32)
+    save_columns(path, {"first": differences(first), "second": second, "share": share})
 
 
 def open_graph(path: Callable[[str], Path]) -> Graph:
-    """The graph of a corpus, mapped from its files, whose paths `path` gives by their logical names."""
-    return Graph(*(np.load(path(f"adjacency_{part}.npy"), mmap_mode="r") for part in ADJACENCY))
+    """The graph of a corpus from its file, whose path `path` gives by its logical name."""
+    columns = load_columns(path(FILE))
+    first, second = sums(columns["first"]), columns["second"]
+    return graph_of(int(first[-1]), first[:-1], second[:-1], (columns["share"][:-1] / _UNIT).astype(np.float32))
 
 
-def concatenate(parts: Sequence[tuple[Sequence[str], Any]]) -> Any:
+def graph_of(nodes: int, first: np.ndarray, second: np.ndarray, shares: np.ndarray) -> Graph:
+    """The graph with these edges, each once.
+
+    Args:
+        nodes: Number of nodes.
+        first: int32 array of shape (edges,): one node of each edge.
+        second: int32 array of shape (edges,): the other.
+        shares: float32 array of shape (edges,).
+    """
+    row, other = np.concatenate([first, second]), np.concatenate([second, first])
+    order = np.argsort(pairs(row, other), kind="stable")
+    counts = np.bincount(row, minlength=nodes)
+    indptr = np.concatenate([[0], np.cumsum(counts)]).astype(np.int64)
+    return Graph(indptr, other[order], np.tile(shares, 2)[order])
+
+
+def concatenate(parts: Sequence[tuple[Sequence[str], Any]]) -> tuple[list[str], Any]:
     """Counts of the nodes of several corpora, one after the other, over all their terms.
 
     Args:
         parts: For each corpus its terms, sorted, and the int32 CSR matrix of shape (nodes, terms) of its counts.
 
     Returns:
-        int32 CSR matrix of shape (all nodes, all terms), terms sorted.
+        All terms, sorted; and the int32 CSR matrix of shape (all nodes, all terms).
     """
     terms = sorted({term for vocabulary, _ in parts for term in vocabulary})
     number = {term: i for i, term in enumerate(terms)}
@@ -106,11 +136,13 @@ def concatenate(parts: Sequence[tuple[Sequence[str], Any]]) -> Any:
         column = np.array([number[term] for term in vocabulary], np.int32)
         shape = (counts.shape[0], len(terms))
         mapped.append(sparse.csr_matrix((counts.data, column[counts.indices], counts.indptr), shape))
-    return sparse.vstack(mapped, "csr")
+    return terms, sparse.vstack(mapped, "csr")
 
 
-def save_index(counts: Any, k1: float, b: float, path: Path) -> None:
-    """Write the nodes weighted by Lucene's BM25, and their queries.
+def index_of(
+    counts: Any, k1: float, b: float, frequency: np.ndarray | None = None, over: tuple[int, float] | None = None
+) -> dict[str, np.ndarray]:
+    """The nodes weighted by Lucene's BM25, and their queries.
 
     Nodes with the same terms share one query: phrases that a site repeats are a third of some corpora.
 
@@ -119,21 +151,28 @@ def save_index(counts: Any, k1: float, b: float, path: Path) -> None:
             graph over several corpora, the nodes of all of them over one vocabulary.
         k1: Term frequency saturation.
         b: Length normalisation.
-        path: File to write.
+        frequency: Int array of shape (terms,): in how many nodes each term occurs, by the statistics that weigh them;
+            None takes these nodes.
+        over: Number of nodes and their mean length, by the same statistics.
+
+    Returns:
+        `data`, `indices`, `indptr`: CSC arrays of shape (nodes, terms), float32 weights. `query`, `query_indptr`: terms
+        of every query. `asks`: the query of each node. `self`: float64 score of each node against itself.
     """
     nodes = counts.shape[0]
     tf = counts.data.astype(np.float64)
     row = np.repeat(np.arange(nodes), np.diff(counts.indptr))
     lengths = np.bincount(row, tf, nodes)
-    frequency = np.bincount(counts.indices, minlength=counts.shape[1])
-    mean = lengths.sum() / max(nodes, 1)
-    weights = term_weights(counts.data, frequency[counts.indices], lengths[row], nodes, mean, k1, b)
+    if frequency is None or over is None:
+        frequency = np.bincount(counts.indices, minlength=counts.shape[1])
+        over = nodes, lengths.sum() / max(nodes, 1)
+    weights = term_weights(counts.data, frequency[counts.indices], lengths[row], *over, k1, b)
     columns = sparse.csr_matrix((weights, counts.indices, counts.indptr), counts.shape).tocsc()
     terms = np.repeat(counts.indices, counts.data).astype(np.int32)
     cuts = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64)
     number: dict[bytes, int] = {}
     asks = [number.setdefault(terms[i:j].tobytes(), len(number)) for i, j in pairwise(cuts)]
-    arrays = {
+    return {
         "data": columns.data,
         "indices": columns.indices.astype(np.int32),
         "indptr": columns.indptr.astype(np.int64),
@@ -142,7 +181,16 @@ def save_index(counts: Any, k1: float, b: float, path: Path) -> None:
         "asks": np.asarray(asks, np.int32),
         "self": np.bincount(row, tf * weights, nodes),
     }
-    save_file(arrays, path)
+
+
+def save_index(index: Mapping[str, np.ndarray], path: Path, queries: np.ndarray | None = None) -> None:
+    """Write an index with all its queries, or some of them by number."""
+    if queries is not None:
+        cuts = index["query_indptr"]
+        terms = index["query"][ranges(cuts[queries], cuts[queries + 1])]
+        sizes = np.concatenate([[0], np.cumsum(cuts[queries + 1] - cuts[queries])])
+        index = {**index, "query": terms, "query_indptr": sizes.astype(np.int64)}
+    save_file(dict(index), path)
 
 
 def query_count(index: Path) -> int:
@@ -207,32 +255,40 @@ def _search(index: Any, queries: Sequence[list[int]], k: int, compiled: bool) ->
     return nodes, scores
 
 
-def neighbours(index: Path, blocks: Sequence[Path], k: int) -> tuple[np.ndarray, np.ndarray]:
+def found_in(blocks: Sequence[Path], k: int) -> tuple[np.ndarray, np.ndarray]:
+    """The k + 1 best nodes of all queries and their scores, from files that `search_block` wrote for them in order."""
+    parts = [load_file(path) for path in blocks]
+    nodes, scores = (
+        np.concatenate([np.zeros((0, k + 1), kind), *(part[name] for part in parts)])
+        for name, kind in (("nodes", np.int32), ("scores", np.float32))
+    )
+    return nodes, scores
+
+
+def neighbours(
+    nodes: np.ndarray, scores: np.ndarray, asks: np.ndarray, own: np.ndarray
+) -> tuple[np.ndarray, np.ndarray]:
     """The k best other nodes of every node, from the results of its query.
 
     Args:
-        index: File that `save_index` wrote.
-        blocks: Files that `search_block` wrote for all queries, in order.
-        k: The k of these files.
+        nodes: int32 array of shape (queries, k + 1): the best nodes of each query, −1 if there is none.
+        scores: float32 array of shape (queries, k + 1).
+        asks: Query of each node.
+        own: Score of each node against itself, float64 array of shape (nodes,).
 
     Returns:
         Nodes, int32 of shape (nodes, k), −1 if fewer other nodes share a term; and float32 shares of the score of the
         node against itself, to five decimals, 0 if there is no node.
     """
-    arrays = load_file(index)
-    asks = arrays["asks"]
-    parts = [load_file(path) for path in blocks]
-    found, scores = (
-        np.concatenate([np.zeros((0, k + 1), kind), *(part[name] for part in parts)])[asks]
-        for name, kind in (("nodes", np.int32), ("scores", np.float32))
-    )
+    k = nodes.shape[1] - 1
+    found, scores = nodes[asks], scores[asks]
     dropped = found == np.arange(len(asks))[:, None]
     # If k + 1 others score at least as well as the node itself.
     dropped[~dropped.any(axis=1), k] = True
-    nodes, scores = (a[~dropped].reshape(-1, k) for a in (found, scores))
-    shares = np.divide(scores, arrays["self"][:, None], out=np.zeros(nodes.shape), where=nodes >= 0)
+    others, scores = (a[~dropped].reshape(-1, k) for a in (found, scores))
+    shares = np.divide(scores, own[:, None], out=np.zeros(others.shape), where=others >= 0)
     # Both scores are sums of rounded weights, and equal texts should have a share of exactly 1.
-    return nodes, np.round(shares, 5).astype(np.float32)
+    return others, np.round(shares, 5).astype(np.float32)
 
 
 def link(nodes: np.ndarray, shares: np.ndarray, threshold: float) -> Graph:

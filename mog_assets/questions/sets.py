@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 from collections import Counter
 from collections.abc import Sequence
@@ -100,6 +101,11 @@ class Question:
         """
         named: list[Evidence | Relevant] = [*self.evidence[:1], *(j for j in self.relevant if j.grade > 0)]
         return f"{named[0].corpus}/{named[0].doc}" if named else f"/{self.id}"
+
+
+def asked_of(question: Question) -> str:
+    """A digest of all that is known of a question: 16 hexadecimal digits."""
+    return hashlib.sha256(repr(question).encode("utf-8", "surrogatepass")).hexdigest()[:16]
 
 
 def write_questions(questions: Sequence[Question], path: Path) -> None:

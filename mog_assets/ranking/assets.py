@@ -3,129 +3,44 @@
 from __future__ import annotations
 
 import json
-from collections import Counter
 from collections.abc import Callable, Sequence
-from dataclasses import fields
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import pandas as pd
 
+from mog_assets.arrays import save_array
 from mog_assets.config import Settings
-from mog_assets.questions.sets import LEVELS, TRAINING, Question, load_questions
+from mog_assets.questions.sets import LEVELS
 from mog_assets.questions.splits import validation_rows
 from mog_assets.ranking import checks, features, models, mog, plots
-from mog_assets.ranking.candidates import Candidates
+from mog_assets.ranking.candidates_assets import PART, SKETCH, build_candidates, read_examples
 from mog_assets.ranking.choice import ALPHA, UNTRAINED, Choice, choose
-from mog_assets.ranking.gold import Gold, ordered
+from mog_assets.ranking.gold import ordered
 from mog_assets.ranking.models import Asked
-from mog_assets.ranking.retrieve import CHOSEN, MODELS, Retrieval, expert_names, finest, fused
-from mog_assets.ranking.training import FOLDS, Examples, drawn, fixed_recalls, part_of
-from mog_assets.ranking.weak import measured, taught
+from mog_assets.ranking.parts import share_changed
+from mog_assets.ranking.retrieve import CHOSEN, MODELS, expert_names, finest, fused
+from mog_assets.ranking.training import FOLDS, Examples, fixed_recalls
 from mog_assets.recipe import Recipe, Work
 from mog_assets.retrieval.methods import parse
 from mog_assets.significance import bootstrap_interval, by_document, permutation_p
-from mog_assets.tensors import decode, encode
+from mog_assets.tensors import decode
 from resources.errors import MogError
 from resources.store import Artefact, digest
 
 GROUP = "ranking"
-# Training questions of a question set are stored in so many files, those about a document in one.
-PARTS = 16
-_ARRAYS = tuple(field.name for field in fields(Candidates))
-_GOLD = ("characters", "row", "start", "end")
 # ER of every training question by the model in use, and by the one that was trained last.
 RECALLS, NOW = "recalls.parquet", "now.parquet"
+# Facts about a model that stay with it.
+_TOLD = ("kept", "comparison", "learning curve")
 # Training questions on the learning curve.
 SIZES = (100, 300, 1000)
 
 
-def build_candidates(work: Work) -> None:
-    """Find the candidates of the training questions, with their scores by every expert and their evidence."""
-    settings = work.settings
-    stored = work.input("questions")
-    # What scores and places depend on beside the inputs.
-    weighted = [settings.bm25.model_dump(), list(settings.corpora)]
-    versions = [work.input(key, c).manifest.version for key in work.recipe.deps[1:] for c in settings.corpora]
-    rows, count = [], 0
-    for name, question_set in settings.question_sets.items():
-        loaded = load_questions(stored.path(f"{name}.parquet"), question_set.train) if question_set.train else []
-        # Questions that were made without a model show that all works, and nothing else.
-        usable = [q for q in loaded if q.level in TRAINING and q.origin != "keywords"]
-        questions = drawn(usable, settings.ranking.questions)
-        opened: list[Retrieval] = []
-        with work.progress(len(questions), "questions") as advance:
-            for number in range(PARTS):
-                own = [q for q in questions if part_of(q.document, PARTS) == number]
-                asked = [repr(q) for q in own]
-                part = f"{name}-{number:02}.safetensors"
-                if not own:
-                    continue
-                path, there = work.file(part, asked, question_set.corpora, *weighted, versions)
-                if not there:
-                    if not opened:
-                        opened.append(Retrieval.open(work.tools, work.input, question_set.corpora, keep=True))
-                    data = _part(opened[0].again([q.question for q in own]), own)
-                    with work.writing(path) as temporary:
-                        temporary.write_bytes(data)
-                    work.recomputed["questions"] = work.recomputed.get("questions", 0) + len(own)
-                advance(len(own))
-        if questions:
-            levels = Counter(q.level for q in questions)
-            known: dict[str, Any] = {level: levels[level] for level in TRAINING}
-            rows.append({"question set": name, "questions": len(questions), "of": len(loaded), **known})
-            count += len(questions)
-    work.counts |= {"questions": count}
-    work.show_table("training questions", rows)
-
-
-def _part(retrieval: Retrieval, questions: Sequence[Question]) -> bytes:
-    """Candidates and evidence of some questions as the bytes of a file; of those that evidence is known or found of."""
-    corpora, asked = retrieval.corpora, retrieval.asked
-    scores = fused(asked.found, expert_names(corpora.settings))
-    evidence = {"gold": measured(questions, corpora), "taught": taught(questions, asked.found, scores, corpora)}
-    kept = [number for number, own in enumerate(evidence["taught"]) if own]
-    found = asked.found.of(np.array(kept, np.int64))
-    questions = [questions[number] for number in kept]
-    arrays = {name: getattr(found, name) for name in _ARRAYS}
-    for what, spans in evidence.items():
-        located = Gold.located(found, [spans[number] for number in kept], corpora.layout)
-        arrays |= {f"{what} {name}": getattr(located, name) for name in _GOLD}
-    arrays |= {"vectors": asked.vectors[kept].astype(np.float32), "words": asked.words[kept]}
-    arrays |= {"levels": np.array([LEVELS.index(q.level) for q in questions], np.int64)}
-    arrays |= {"made": np.array([q.origin != "given" for q in questions], np.int64)}
-    whole = {name: a.astype(np.int32) if a.dtype == np.int64 else a for name, a in arrays.items()}
-    facts = {"questions": [q.id for q in questions], "documents": [q.document for q in questions]}
-    return encode({name: np.ascontiguousarray(array) for name, array in whole.items()}, facts)
-
-
-def read_examples(stored: Artefact, experts: Sequence[str], finest: Sequence[int]) -> tuple[Examples, list[str]]:
-    """The training questions of the asset `candidates`, and the names `question set/id` of the questions."""
-    parts, documents, names = [], [], []
-    for name in sorted(stored.names()):
-        arrays, known = decode(stored.path(name).read_bytes())
-        parts.append({key: a.astype(np.int64) if a.dtype == np.int32 else a for key, a in arrays.items()})
-        documents += known["documents"]
-        names += [f"{name.rpartition('-')[0]}/{question}" for question in known["questions"]]
-    questions = np.cumsum([0, *(len(part["words"]) for part in parts)])
-    rows = np.cumsum([0, *(len(part["question"]) for part in parts)])
-    for part, question, row in zip(parts, questions, rows, strict=False):
-        part["question"] = part["question"] + question
-        for what in ("gold", "taught"):
-            part[f"{what} row"] = part[f"{what} row"] + row
-    joined = {key: np.concatenate([part[key] for part in parts]) for key in parts[0]}
-    found = Candidates(**{key: joined[key] for key in _ARRAYS})
-    gold, taught = (Gold(found, *(joined[f"{what} {key}"] for key in _GOLD)) for what in ("gold", "taught"))
-    if len(set(documents)) == 1:
-        # Questions about one document say nothing of others, but they can be compared with each other.
-        documents = names
-    known = (joined["levels"], joined["made"].astype(bool))
-    return Examples(gold, taught, joined["vectors"], joined["words"], documents, *known, experts, finest), names
-
-
 def _examples(work: Work) -> tuple[Examples, list[str]]:
     stored = work.input("candidates")
-    if not stored.names():
+    if not stored.names(PART):
         raise MogError(
             "question_sets: expected training questions with a quote, a relevant document or an answer, got none: add "
             "them to questions of a split that is named under `train`, or set `train: []` and `test: [test]`"
@@ -143,8 +58,41 @@ def _examples(work: Work) -> tuple[Examples, list[str]]:
 Train = Callable[[np.ndarray], "models.Router | models.Mix"]
 
 
+def _sketches(work: Work) -> dict[str, np.ndarray]:
+    """A sample of the candidates' hashes, by the name of its file."""
+    stored = work.input("candidates")
+    return {name: np.load(stored.path(name)) for name in stored.names(SKETCH)}
+
+
+def _stays(work: Work) -> bool:
+    """Keep the previous model if few of the candidates it was trained on changed; whether it stays."""
+    previous, limit = work.comparable, work.settings.drift.training
+    if previous is None or not previous.names(SKETCH):
+        return False
+    before = {name: np.load(previous.path(name)) for name in previous.names(SKETCH)}
+    now = _sketches(work)
+    if set(before) != set(now):
+        return False
+    share = max(share_changed(before[name], now[name]) for name in now)
+    if share > limit or not limit:
+        work.info["changed"] = share
+        return False
+    work.keep(previous)
+    work.counts |= previous.manifest.counts
+    work.info |= {name: previous.manifest.info[name] for name in _TOLD if name in previous.manifest.info}
+    work.shown |= previous.shown()
+    work.counts["candidates changed since, %"] = round(100 * share, 2)
+    work.recomputed["models trained"] = 0
+    work.shown["trained on"] = (
+        f"Not trained again: {share:.2%} of the candidates it was trained on changed since, at most {limit:.0%} may."
+    )
+    return True
+
+
 def build_router(work: Work) -> None:
     """Train the router of `mog`, and cross-validate it by document."""
+    if _stays(work):
+        return
     examples, names = _examples(work)
     curves: list[list[dict[str, float]]] = []
     held_out = validation_rows(examples.documents, work.settings.ranking.validation, "ranking")
@@ -173,7 +121,11 @@ def build_router(work: Work) -> None:
 
 def build_mix(work: Work) -> None:
     """Train the trees of `mix`, and cross-validate them by document."""
+    if _stays(work):
+        return
     examples, names = _examples(work)
+    columns = features.of_candidates(examples.found, examples.finest, examples.words)
+    examples = replace(examples, columns=columns)
     with work.progress(_trainings(examples), "models trained") as advance:
 
         def train(rows: np.ndarray) -> models.Mix:
@@ -298,15 +250,18 @@ def _written(
     version = work.input("candidates").manifest.version
     columns = {"ER": recalls, "fused": _fused_recalls(examples)}
     table = pd.DataFrame({"question": names, "document": examples.documents, **columns})
-    files = {NOW: table} if previous else {**data, RECALLS: table, NOW: table}
+    files: dict[str, Any] = {NOW: table} if previous else {**data, RECALLS: table, NOW: table}
+    files |= _sketches(work)
     if previous:
-        work.keep(previous, *(name for name in previous.manifest.files if name != NOW))
+        work.keep(previous, *(n for n in previous.manifest.files if n != NOW and not n.startswith(SKETCH)))
     for name, content in files.items():
         path, there = work.file(name, version, work.recipe.settings(work.tools))
         if not there or (isinstance(content, bytes) and path.read_bytes() != content):
             with work.writing(path) as temporary:
                 if isinstance(content, bytes):
                     temporary.write_bytes(content)
+                elif isinstance(content, np.ndarray):
+                    save_array(temporary, content)
                 else:
                     content.to_parquet(temporary)
     work.counts |= {"questions": len(names), "documents": len(set(examples.documents))}
@@ -321,7 +276,12 @@ def _written(
 
 def build_method(work: Work) -> None:
     """Choose the ranking that is used by default."""
-    settings = work.settings
+    settings, previous = work.settings, work.comparable
+    if previous is not None and settings.trains_routers and _same_models(work, previous):
+        work.keep(previous)
+        work.info |= {name: previous.manifest.info[name] for name in ("method", "why", "content")}
+        work.shown |= previous.shown()
+        return
     if not settings.trains_routers:
         chosen = Choice(UNTRAINED, "it needs no training, and no question set has a train split", [])
     else:
@@ -332,10 +292,9 @@ def build_method(work: Work) -> None:
         # did significantly better against `fused`.
         for name, key in MODELS.items():
             found = pd.read_parquet(work.input(key).path(NOW)).set_index("question")["ER"].reindex(names)
-            if found.isna().any():
-                raise MogError(f"{key}: was trained on other questions than `candidates` holds now: run `mog run`")
             recalls[name] = found.to_numpy()
-        own = examples.measured
+        # A model that stays was not measured on questions that came since.
+        own = examples.measured & ~np.isnan(np.stack(list(recalls.values()))).any(axis=0)
         if own.any():
             documents = [examples.documents[i] for i in np.flatnonzero(own).tolist()]
             measured_on = {name: er[own] for name, er in recalls.items()}
@@ -349,6 +308,12 @@ def build_method(work: Work) -> None:
             temporary.write_text(json.dumps({"method": chosen.method, "why": chosen.why}, indent=1), encoding="utf-8")
     work.info |= {"method": chosen.method, "why": chosen.why, "content": digest(chosen.method, chosen.why)}
     work.shown["in use"] = f"**`{chosen.method}`**: {chosen.why}."
+
+
+def _same_models(work: Work, previous: Artefact) -> bool:
+    """Whether the choice was made between the models in use, which few changed candidates do not change."""
+    made_of = previous.manifest.inputs
+    return all(made_of.get(key) == work.input(key).manifest.version for key in MODELS.values())
 
 
 def _remark(examples: Examples, names: Sequence[str]) -> str:
@@ -373,7 +338,7 @@ def recipes(settings: Settings) -> list[Recipe]:
             build=build_candidates,
             description="Pieces that training questions may need: scores by every expert, evidence.",
             group=GROUP,
-            deps=("questions", "documents", "chunks/level_1", "tokens", *indexes),
+            deps=("questions", "documents", "chunks/level_1", "tokens", "statistics", *indexes),
             partitioned=False,
             settings=lambda tools: [
                 tools.settings.ranking.questions,
@@ -382,7 +347,7 @@ def recipes(settings: Settings) -> list[Recipe]:
                 list(tools.settings.corpora),
                 tools.encoder.identity,
             ],
-            version="3",
+            version="4",
             kinds=("safetensors",),
             pool="gpu",
         ),

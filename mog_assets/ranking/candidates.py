@@ -28,7 +28,8 @@ class Candidates:
             document, 0 where there is none.
         place: int32 array of shape (n, 4): number of the piece in its document, pieces of the document, characters of
             the piece, corpus.
-        moments: float32 array of shape (questions, experts, 2): mean and standard deviation of the scores of all texts.
+        floors: float32 array of shape (questions, experts): what a text must score to be among the best of an expert
+            that give candidates; 0 if fewer score above 0, and of experts that give none.
     """
 
     question: np.ndarray
@@ -36,17 +37,17 @@ class Candidates:
     scores: np.ndarray
     beside: np.ndarray
     place: np.ndarray
-    moments: np.ndarray
+    floors: np.ndarray
 
     @cached_property
     def offsets(self) -> np.ndarray:
         """First row of each question, and the number of rows: int64 of shape (questions + 1,)."""
-        return np.searchsorted(self.question, np.arange(len(self.moments) + 1))
+        return np.searchsorted(self.question, np.arange(len(self.floors) + 1))
 
     @cached_property
     def normalised(self) -> np.ndarray:
         """Scores divided by the best of the question by the same expert, float32 of shape (n, experts)."""
-        most = np.zeros((len(self.moments), self.scores.shape[1]), np.float32)
+        most = np.zeros((len(self.floors), self.scores.shape[1]), np.float32)
         asked = np.flatnonzero(np.diff(self.offsets))
         most[asked] = np.maximum.reduceat(self.scores, self.offsets[asked]) if len(asked) else 0
         return np.maximum(self.scores, 0) / np.maximum(most[self.question], 1e-9)
@@ -54,19 +55,32 @@ class Candidates:
     @cached_property
     def relative(self) -> np.ndarray:
         """Scores from 0, the question's worst candidate by the same expert, to 1, its best: float32 as `scores`."""
-        least, most = np.zeros(self.moments.shape[:2], np.float32), np.zeros(self.moments.shape[:2], np.float32)
+        least, most = np.zeros(self.floors.shape, np.float32), np.zeros(self.floors.shape, np.float32)
         asked = np.flatnonzero(np.diff(self.offsets))
         if len(asked):
             least[asked] = np.minimum.reduceat(self.scores, self.offsets[asked])
             most[asked] = np.maximum.reduceat(self.scores, self.offsets[asked])
         return (self.scores - least[self.question]) / np.maximum(most - least, 1e-9)[self.question]
 
+    @cached_property
+    def standard(self) -> np.ndarray:
+        """Scores minus the mean of the question's candidates by their standard deviation: float32 as `scores`."""
+        rows, found = np.maximum(np.diff(self.offsets), 1)[:, None], np.zeros((2, *self.floors.shape))
+        asked = np.flatnonzero(np.diff(self.offsets))
+        for power, total in enumerate(found, 1):
+            if len(asked):
+                total[asked] = np.add.reduceat(self.scores.astype(np.float64) ** power, self.offsets[asked])
+        mean, squares = found / rows
+        deviation = np.sqrt(np.maximum(squares - mean**2, 0))
+        own = (self.scores - mean[self.question]) / np.maximum(deviation, 1e-6)[self.question]
+        return own.astype(np.float32)
+
     def of(self, questions: np.ndarray) -> Candidates:
         """The candidates of some questions, ascending; they are numbered from 0."""
         rows = np.isin(self.question, questions)
-        kept = {field.name: getattr(self, field.name)[rows] for field in fields(self) if field.name != "moments"}
+        kept = {field.name: getattr(self, field.name)[rows] for field in fields(self) if field.name != "floors"}
         kept["question"] = np.searchsorted(questions, kept["question"])
-        return Candidates(**kept, moments=self.moments[questions])
+        return Candidates(**kept, floors=self.floors[questions])
 
 
 def find(
@@ -101,13 +115,6 @@ def best(scores: np.ndarray, k: int) -> np.ndarray:
     return greatest(scores, k) & (scores > 0)
 
 
-def _moments(scores: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Mean and standard deviation of every row."""
-    count = max(scores.shape[1], 1)
-    mean = scores @ np.full(scores.shape[1], 1 / count, np.float32)
-    return mean, np.sqrt(np.maximum(np.einsum("ij,ij->i", scores, scores) / count - mean**2, 0))
-
-
 def _texts(expert: Expert, layout: Layout, allowed: np.ndarray) -> np.ndarray:
     """Which texts of an expert belong to documents that are allowed, as a mask."""
     first, _ = expert.covered(np.arange(expert.count))
@@ -130,12 +137,15 @@ def _block(
     allowed: np.ndarray | None,
 ) -> Candidates:
     scores = [expert.scores(rows) for expert in experts]
-    found = []
-    for expert, own in zip(experts, scores, strict=True):
+    found, floors = [], np.zeros((rows.stop - rows.start, len(experts)), np.float32)
+    for column, (expert, own) in enumerate(zip(experts, scores, strict=True)):
         if not expert.depth:
             continue
         open_to = own if allowed is None else np.where(_texts(expert, layout, allowed), own, 0)
-        question, text = np.divmod(np.flatnonzero(best(open_to, expert.depth)), max(own.shape[1], 1))
+        chosen = best(open_to, expert.depth)
+        full = chosen.sum(axis=1) == expert.depth
+        floors[full, column] = np.where(chosen[full], own[full], np.inf).min(axis=1)
+        question, text = np.divmod(np.flatnonzero(chosen), max(own.shape[1], 1))
         first, last = expert.covered(text)
         found.append(pairs(np.repeat(question, last - first), ranges(first, last)))
     question, piece = unpaired(np.unique(np.concatenate(found)))
@@ -148,12 +158,11 @@ def _block(
             beside[there, side, column] = scores[number][question[there], other[there]]
     sizes = layout.spans[piece, 1] - layout.spans[piece, 0]
     place = [piece - layout.offsets[document], np.diff(layout.offsets)[document], sizes, corpora[document]]
-    moments = [_moments(own) for own in scores]
     return Candidates(
         question + rows.start,
         piece,
         np.stack([own[question, e.containing(piece)] for e, own in zip(experts, scores, strict=True)], axis=1),
         beside,
         np.stack(place, axis=1).astype(np.int32),
-        np.array(moments, np.float32).transpose(2, 0, 1),
+        floors,
     )

@@ -40,7 +40,7 @@ def reasons(
         parts = mix.contributions(model.booster, model.features(asked)[rows])
         groups = [_group(name) for name in names]
     else:
-        weighed = np.tile(equal_weights(experts), (len(found.moments), 1))
+        weighed = np.tile(equal_weights(experts), (len(found.floors), 1))
         if model is not None:
             weighed = mog.weights(model.arrays, asked.vectors)
         parts, groups = found.relative[rows] * weighed[found.question[rows]], list(experts)

@@ -12,7 +12,7 @@ from mog_assets.ranking.candidates import Candidates
 from mog_assets.ranking.places import NAMES as PLACES
 
 # A change of what a feature means changes this; models name it.
-VERSION = "2"
+VERSION = "3"
 # Principal components of the questions' vectors.
 COMPONENTS = 16
 # Ranks enter as 1 / (1 + rank / RANKS).
@@ -57,23 +57,19 @@ def names(experts: Sequence[str], finest: Sequence[str]) -> list[str]:
     return found + [f"component {i}" for i in range(1, COMPONENTS + 1)]
 
 
-def table(
-    found: Candidates, finest: Sequence[int], words: np.ndarray, components: np.ndarray, answered: np.ndarray
-) -> np.ndarray:
-    """The features of every candidate.
+def of_candidates(found: Candidates, finest: Sequence[int], words: np.ndarray) -> np.ndarray:
+    """What does not depend on what was trained on, so that cross-validation computes it once.
 
     Args:
         found: The candidates.
         finest: Positions of the experts that score pieces themselves.
         words: Terms of every question, shape (questions,).
-        components: Of every question's vector, see `Components.apply`.
-        answered: See `Places.features`.
 
     Returns:
-        float32 array of shape (n, features).
+        float32 array of shape (n, features − trained): the columns of `table` in its order, without those of
+        `answered` and `components`.
     """
     question, scores = found.question, found.scores
-    mean, deviation = found.moments[question, :, 0], found.moments[question, :, 1]
     number, pieces, characters, corpus = found.place.T.astype(np.float32)
     most, tenth = _best_and_tenth(found, finest)
     of_question = np.stack([most, tenth / np.maximum(most, 1e-9)], axis=2).reshape(len(most), 2 * most.shape[1])
@@ -81,16 +77,35 @@ def table(
     document = pairs(question, found.piece - found.place[:, 0])
     columns = [
         found.normalised,
-        (scores - mean) / np.maximum(deviation, 1e-6),
+        found.standard,
         1 / (1 + _ranks(scores, question) / _RANKS),
         1 / (1 + _ranks(scores, np.unique(document, return_inverse=True)[1]) / _RANKS),
         beside.reshape(len(question), beside.shape[1] * beside.shape[2]),
         np.stack([number, pieces - 1 - number, number / np.maximum(pieces - 1, 1), pieces, characters, corpus], axis=1),
-        answered,
         np.asarray(words, np.float32)[question, None],
         of_question[question],
-        components[question],
     ]
+    return np.concatenate(columns, axis=1, dtype=np.float32)
+
+
+def table(
+    known: np.ndarray, question: np.ndarray, finest: Sequence[int], components: np.ndarray, answered: np.ndarray
+) -> np.ndarray:
+    """The features of every candidate.
+
+    Args:
+        known: Result of `of_candidates`.
+        question: Position of the question of every candidate.
+        finest: Positions of the experts that score pieces themselves.
+        components: Of every question's vector, see `Components.apply`.
+        answered: See `Places.features`.
+
+    Returns:
+        float32 array of shape (n, features).
+    """
+    # The number of words and the best scores of the question come after the places of answers.
+    at = known.shape[1] - 1 - 2 * len(finest)
+    columns = [known[:, :at], answered, known[:, at:], components[question]]
     return np.concatenate(columns, axis=1, dtype=np.float32)
 
 
@@ -123,7 +138,7 @@ def _descending(scores: np.ndarray) -> np.ndarray:
 
 def _best_and_tenth(found: Candidates, finest: Sequence[int]) -> tuple[np.ndarray, np.ndarray]:
     """The best and the tenth score of pieces of every question, each of shape (questions, finest)."""
-    shape = (len(found.moments), len(finest))
+    shape = (len(found.floors), len(finest))
     most, tenth = np.zeros(shape, np.float32), np.zeros(shape, np.float32)
     for column, expert in enumerate(finest):
         order = np.argsort(pairs(found.question, _descending(found.scores[:, expert])))

@@ -31,17 +31,19 @@ class Asked:
         vectors: Of the questions, float32 of shape (questions, size).
         words: Terms of each question, shape (questions,).
         finest: Positions of the experts that score pieces themselves.
+        columns: Result of `features.of_candidates` if it is known already, else None.
     """
 
     found: Candidates
     vectors: np.ndarray
     words: np.ndarray
     finest: Sequence[int]
+    columns: np.ndarray | None = None
 
     @classmethod
     def of(cls, examples: Examples) -> Asked:
         """Questions without their evidence."""
-        return cls(examples.found, examples.vectors, examples.words, examples.finest)
+        return cls(examples.found, examples.vectors, examples.words, examples.finest, examples.columns)
 
 
 @dataclass(frozen=True)
@@ -78,7 +80,9 @@ class Mix:
         names = features.names(examples.experts, [examples.experts[i] for i in examples.finest])
         known = examples.known
         sizes = np.bincount(examples.found.question[known], minlength=len(examples.words))
-        booster = mix.train(table[known], examples.taught.grades[known], sizes, names, seed)
+        # Most often all are known, and the table is large.
+        table = table if known.all() else table[known]
+        booster = mix.train(table, examples.taught.grades[known], sizes, names, seed)
         return cls(booster, components, places)
 
     def scores(self, asked: Asked) -> np.ndarray:
@@ -88,7 +92,10 @@ class Mix:
 
 def _table(asked: Asked, components: Components, places: Places, themselves: bool = False) -> np.ndarray:
     answered = places.features(asked.found, asked.vectors, themselves)
-    return features.table(asked.found, asked.finest, asked.words, components.apply(asked.vectors), answered)
+    columns = asked.columns
+    if columns is None:
+        columns = features.of_candidates(asked.found, asked.finest, asked.words)
+    return features.table(columns, asked.found.question, asked.finest, components.apply(asked.vectors), answered)
 
 
 def facts(kind: str, encoder: str, experts: Sequence[str], corpora: Sequence[str] = ()) -> dict[str, Any]:

@@ -68,7 +68,7 @@ def needs(methods: Sequence[Method], settings: Settings) -> Needs:
     indexes = [f"{kind}/level_{level}" for kind in ("bm25", "embeddings") for level in settings.level_range]
     per_corpus = dict.fromkeys(("documents", "chunks/level_1", "tokens", *indexes, *others.per_corpus))
     models_of = [MODELS[kind] for kind in dict.fromkeys(rankings) if kind in MODELS]
-    return Needs(tuple(per_corpus), (*others.shared, *models_of))
+    return Needs(tuple(per_corpus), tuple(dict.fromkeys((*others.shared, "statistics", *models_of))))
 
 
 @dataclass(frozen=True)
@@ -83,8 +83,7 @@ class Retrieval(routed.Retrieval):
         finest = Products(corpora.vectors(1), self.vectors)
         dense = [DenseExpert(1, layout, finest)]
         for level in levels[1:]:
-            # Pooling is worth preparing only for many questions.
-            pooling = None if corpora.kept is None else corpora.pooling(level)
+            pooling = corpora.pooling(level)
             own = finest if pooling else Products(corpora.vectors(level), self.vectors)
             dense.append(DenseExpert(level, layout, own, pooling))
         return [

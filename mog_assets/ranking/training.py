@@ -31,6 +31,8 @@ class Examples:
             (questions,).
         experts: Names of the experts, in the order of the scores.
         finest: Positions of those that score pieces themselves.
+        columns: Result of `features.of_candidates`, float32 of shape (n, columns), for models that are trained on it
+            many times; None if each is to compute it.
     """
 
     gold: Gold
@@ -42,6 +44,7 @@ class Examples:
     made: np.ndarray
     experts: Sequence[str]
     finest: Sequence[int]
+    columns: np.ndarray | None = None
 
     @property
     def measured(self) -> np.ndarray:
@@ -98,6 +101,7 @@ class Examples:
             self.made[kept],
             self.experts,
             self.finest,
+            None if self.columns is None else self.columns[np.asarray(rows, bool)[self.found.question]],
         )
 
 

@@ -2,76 +2,133 @@
 
 from __future__ import annotations
 
-import uuid
+import hashlib
+import json
+from collections.abc import Callable
 from functools import partial
+from itertools import chain
+from pathlib import Path
+from typing import Any
 
 import numpy as np
-from scipy import sparse
+import pyarrow as pa
+import pyarrow.parquet as pq
 
 from mog_assets.arrays import save_array
 from mog_assets.chunking.chunks import Layout
 from mog_assets.chunking.encoding import encode_buckets
-from mog_assets.chunking.layouts import bucket_layout, join_layouts, open_layout
+from mog_assets.chunking.layouts import bucket_layout, open_layout
 from mog_assets.config import Settings
 from mog_assets.recipe import Recipe, Work
 from mog_assets.retrieval import checks
-from mog_assets.retrieval.bm25 import load_terms, save_counts, save_terms
-from mog_assets.retrieval.tokens import TOKENIZER, assemble, level_counts
-from mog_assets.retrieval.vectors import VectorTable, bucket_texts, payloads, point_ids, told_of_documents
+from mog_assets.retrieval.bm25 import load_terms
+from mog_assets.retrieval.one_copy import one_copy
+from mog_assets.retrieval.shards import frequencies_and_lengths, largest, open_titles, shards, total_of_terms
+from mog_assets.retrieval.statistics import (
+    DOCUMENTS,
+    TOTALS,
+    Counted,
+    Held,
+    changed,
+    deviations,
+    document_hashes,
+    drifted,
+    file_of,
+    read_documents,
+    summed,
+    write_documents,
+    write_terms,
+)
+from mog_assets.retrieval.tokens import TOKENIZER
+from mog_assets.retrieval.vectors import (
+    IdSet,
+    bucket_texts,
+    is_encoded,
+    packed_ids,
+    payloads,
+    point_ids,
+    told_of_documents,
+    unpacked_ids,
+    vector_buckets,
+    vector_keys,
+)
+from mog_assets.tables import numbers, read_table
+from mog_assets.tools import Tools
 from resources.store import digest
+from resources.vector_store import UPSERT_BATCH
 
 GROUP = "retrieval"
+
+# Changed when the same texts and encoder give other vectors: topics are then fitted again.
+_VECTORS = "2"
 
 
 def build_tokens(work: Work) -> None:
     """Tokenise every document once."""
     documents, chunks = work.input("documents"), work.input("chunks/level_1")
     names = documents.names("bucket")
-    layouts = [bucket_layout(documents.path(n), chunks.path(n)) for n in names]
+    layouts = {n: bucket_layout(documents.path(n), chunks.path(n)) for n in names}
     jobs = {n: {"documents": str(documents.path(n)), "spans": str(chunks.path(n))} for n in names}
     # The file of the spans identifies the texts that they were cut from.
     keys = {n: [chunks.manifest.files[n]["sha256"], TOKENIZER] for n in names}
     tokenised = sum(work.map("mog_assets.retrieval.tokens:count_bucket", jobs, keys, "buckets tokenised", reuse=True))
-    total = sum(len(layout.documents) for layout in layouts)
+    total = sum(len(layout.documents) for layout in layouts.values())
     work.recomputed |= {"documents tokenised": tokenised, "documents skipped": total - tokenised}
-    found = assemble([work.draft.path(n) for n in names], layouts)
-    buckets = [work.draft.files[n] for n in names]
-    path, there = work.file("terms.parquet", buckets)
-    if not there:
-        with work.writing(path) as temporary:
-            save_terms(found["terms"], temporary)
-    for name in ("chunks", "titles"):
-        path, there = work.file(f"{name}.npz", buckets)
-        if not there:
-            with work.writing(path) as temporary, temporary.open("wb") as stream:
-                sparse.save_npz(stream, found[name], compressed=False)
-    work.counts |= {"terms": len(found["terms"]), "tokens": int(found["chunks"].sum())}
-    totals = np.asarray(found["chunks"].sum(axis=0)).ravel()
-    frequent = np.argsort(-totals)[:15]
-    work.show_table("frequent terms", [{"term": found["terms"][i], "occurrences": int(totals[i])} for i in frequent])
+    groups = shards({n: layout.count(1) for n, layout in layouts.items()}, work.settings.shard_chunks)
+    work.info["shards"] = groups
+    terms, titles, made_of = {}, {}, {}
+    for shard, own in groups.items():
+        paths = [str(work.draft.path(n)) for n in own]
+        made_of[shard] = [work.draft.files[n] for n in own]
+        terms[f"terms_{shard}.parquet"] = {"buckets": paths}
+        titles[f"titles_{shard}.safetensors"] = {
+            "buckets": paths,
+            "documents": [len(layouts[n].documents) for n in own],
+        }
+    _of_shards(work, "write_terms", terms, made_of, "vocabularies")
+    for shard, job in zip(groups, titles.values(), strict=True):
+        job["terms"] = str(work.draft.path(f"terms_{shard}.parquet"))
+    _of_shards(work, "write_titles", titles, made_of, "shards of titles")
+    held = (pq.read_table(work.draft.path(name)).rename_columns(["term", "total"]) for name in terms)
+    found = total_of_terms(list(held))
+    work.counts |= {"terms": len(found), "tokens": int(numbers(found, "total").sum()), "shards": len(groups)}
+    work.show_table("frequent terms", largest(found, "occurrences", 15))
 
 
 def build_bm25(level: int, work: Work) -> None:
-    """Sum the counts of one tokenisation over the chunks of a level."""
-    tokens = work.input("tokens")
-    layout = open_layout(str(work.corpus), work.input("documents"), work.input("chunks/level_1"))
-    chunks, titles = (sparse.load_npz(tokens.path(f"{name}.npz")) for name in ("chunks", "titles"))
-    counts = level_counts(chunks, titles, layout, level)
-    path, there = work.file("counts.safetensors", tokens.manifest.version, level)
-    if not there:
-        with work.writing(path) as temporary:
-            save_counts(counts, temporary)
-        work.recomputed["chunks counted"] = counts.shape[0]
+    """Sum the counts of one tokenisation over the chunks of a level, shard by shard."""
+    documents, chunks, tokens = work.input("documents"), work.input("chunks/level_1"), work.input("tokens")
+    jobs, made_of = {}, {}
+    for shard, own in tokens.manifest.info["shards"].items():
+        made_of[shard] = [level, *(tokens.manifest.files[n]["sha256"] for n in own)]
+        jobs[f"counts_{shard}.safetensors"] = {
+            "buckets": [str(tokens.path(n)) for n in own],
+            "documents": [str(documents.path(n)) for n in own],
+            "spans": [str(chunks.path(n)) for n in own],
+            "terms": str(tokens.path(f"terms_{shard}.parquet")),
+            "level": level,
+        }
+    work.recomputed["chunks counted"] = sum(_of_shards(work, "count_shard", jobs, made_of, "shards counted"))
+    sums, parts = np.zeros(3, np.int64), []
+    for shard in made_of:
+        frequencies, lengths = frequencies_and_lengths(work.draft.path(f"counts_{shard}.safetensors"))
+        sums += [len(lengths), frequencies.sum(), lengths.sum()]
+        terms = pq.read_table(tokens.path(f"terms_{shard}.parquet"), columns=["term"])
+        parts.append(terms.append_column("total", pa.array(frequencies)))
+    count, entries, total = sums.tolist()
     work.counts |= {
-        "chunks": counts.shape[0],
-        "terms": counts.shape[1],
-        "entries": counts.nnz,
-        "mean tokens": round(float(counts.sum() / counts.shape[0]), 1),
+        "chunks": count,
+        "terms": tokens.manifest.counts["terms"],
+        "entries": entries,
+        "mean tokens": round(total / count, 1),
     }
-    frequency = np.diff(counts.indptr)
-    terms = load_terms(tokens.path("terms.parquet"))
-    common = np.argsort(-frequency)[:10]
-    work.show_table("terms in most chunks", [{"term": terms[i], "chunks": int(frequency[i])} for i in common])
+    work.show_table("terms in most chunks", largest(total_of_terms(parts), "chunks", 10))
+
+
+def _of_shards(work: Work, target: str, jobs: dict[str, Any], made_of: dict[str, Any], what: str) -> list[int]:
+    """Make a file per shard, in the order of `made_of`, which tells what each is made of."""
+    keys = dict(zip(jobs, made_of.values(), strict=True))
+    return work.map(f"mog_assets.retrieval.shards:{target}", jobs, keys, what)
 
 
 def build_encoded(level: int, work: Work) -> None:
@@ -83,17 +140,18 @@ def build_encoded(level: int, work: Work) -> None:
     def layout(name: str) -> Layout:
         return bucket_layout(documents.path(name), chunks.path(name))
 
-    encode_buckets(
-        work,
-        keys,
-        lambda name: layout(name).count(level),
-        lambda name: bucket_texts(documents.path(name), layout(name), level),
-    )
-    _finish_vectors(work, "encoded")
+    def texts(name: str) -> list[str]:
+        return bucket_texts(documents.path(name), layout(name), level)
+
+    held = [f"embeddings/level_{other}" for other in work.settings.level_range if is_encoded(other, work.settings)]
+    with one_copy(work, keys, texts, held):
+        encode_buckets(work, keys, lambda name: layout(name).count(level), texts)
+    shapes = [np.load(path, mmap_mode="r").shape for path in _buckets(work)]
+    _finish_vectors(work, sum(rows for rows, _ in shapes), shapes[0][1], "encoded")
 
 
 def build_pooled(level: int, work: Work) -> None:
-    """Pool the level-1 vectors that every chunk of a level covers."""
+    """What vectors of a level need besides those of level 1: the lengths that their sums are divided by."""
     documents, chunks = work.input("documents"), work.input("chunks/level_1")
     finest = work.input("embeddings/level_1")
     jobs, keys = {}, {}
@@ -104,57 +162,157 @@ def build_pooled(level: int, work: Work) -> None:
         keys[vectors] = [finest.manifest.files[vectors]["sha256"], chunks.manifest.files[name]["sha256"], level]
     pooled = work.map("mog_assets.retrieval.vectors:pool_bucket", jobs, keys, "buckets pooled")
     work.recomputed["vectors pooled"] = sum(pooled)
-    _finish_vectors(work, "pooled", finest.manifest.info["made by"])
+    # The files alone do not tell all of the vectors.
+    work.info["content"] = digest(keys)
+    count = sum(len(np.load(path, mmap_mode="r")) for path in _buckets(work))
+    _finish_vectors(work, count, int(finest.manifest.counts["size"]), "pooled", finest.manifest.info["made by"])
 
 
-def _finish_vectors(work: Work, *made_by: str) -> None:
-    table = VectorTable([work.draft.path(n) for n in sorted(work.draft.files)])
-    work.counts |= {"vectors": len(table), "size": table.size}
+def _buckets(work: Work) -> list[Path]:
+    """The files of the draft, one for each bucket."""
+    return [work.draft.path(name) for name in sorted(work.draft.files) if name.startswith("bucket")]
+
+
+def _finish_vectors(work: Work, count: int, size: int, *made_by: str) -> None:
+    work.counts |= {"vectors": count, "size": size}
     fingerprint = work.tools.encoder.fingerprint
-    work.info |= {"encoder": fingerprint, "made by": digest(work.recipe.version, fingerprint, *made_by)[:16]}
+    work.info |= {"encoder": fingerprint, "made by": digest(_VECTORS, fingerprint, *made_by)[:16]}
 
 
 def build_collection(level: int, work: Work) -> None:
-    """Synchronise the points of a corpus in a level's collection with its chunks; only changed points are written."""
+    """Synchronise the points of a corpus in a level's collection with its chunks; only changed points are written.
+
+    One bucket is in memory at a time, and 16 bytes for each point.
+    """
     corpus = str(work.corpus)
-    documents, chunks = work.input("documents"), work.input("chunks/level_1")
-    embeddings = work.input(f"embeddings/level_{level}")
-    names = documents.names("bucket")
-    parts = [bucket_layout(documents.path(name), chunks.path(name)) for name in names]
-    layout = join_layouts(corpus, parts)
-    vectors = VectorTable([embeddings.path(n) for n in embeddings.names("bucket")])
-    told = [row for name in names for row in told_of_documents(documents.path(name))]
-    own = payloads(corpus, layout, level, told)
-    ids = point_ids(own, vectors)
-    size = int(embeddings.manifest.counts["size"])
-    with work.tools.qdrant.open(f"level_{level}", size) as collection:
-        held = collection.ids(corpus)
-        gone = sorted(held - set(ids))
-        new = [i for i, identity in enumerate(ids) if identity not in held]
+    documents, embeddings = work.input("documents"), work.input(f"embeddings/level_{level}")
+    buckets = vector_buckets(work.input, work.settings, level)
+    size, store = int(embeddings.manifest.counts["size"]), work.tools.qdrant
+    upserted = 0
+
+    def changing() -> None:
         # If this run is interrupted and its cause undone, the previous manifest would be valid again, without its
         # points.
-        if work.draft.previous and (gone or new):
+        if work.draft.previous:
             work.tools.store.doubt(work.draft.previous)
-        with work.progress(len(new), "points upserted") as advance:
-            collection.delete(gone)
-            for first in range(0, len(new), 1000):
-                rows = np.asarray(new[first : first + 1000])
-                collection.upsert([ids[i] for i in rows], vectors.rows(rows), [own[i] for i in rows])
-                advance(len(rows))
-    _finish_collection(work, level, ids, size)
+
+    store.prepare(f"level_{level}", size)
+    with store.open(f"level_{level}", size) as collection:
+        held = packed_ids(chain.from_iterable(collection.pages(corpus)))
+        known, wanted = IdSet(held), []
+        with work.progress(len(buckets), "buckets compared with points") as advance:
+            for name, bucket in zip(documents.names("bucket"), buckets, strict=True):
+                layout = bucket_layout(Path(bucket.documents), Path(bucket.spans))
+                vectors = bucket.open()
+                own = payloads(corpus, layout, level, told_of_documents(documents.path(name)))
+                ids = point_ids(own, map(np.asarray, vectors))
+                wanted.append(packed_ids(ids))
+                new = np.flatnonzero(known.find(wanted[-1]) < 0)
+                if len(new) and not upserted:
+                    changing()
+                for first in range(0, len(new), UPSERT_BATCH):
+                    rows = new[first : first + UPSERT_BATCH]
+                    collection.upsert([ids[i] for i in rows], vectors[rows], [own[i] for i in rows])
+                upserted += len(new)
+                advance(1)
+        every = np.concatenate([np.zeros((0, 2), np.uint64), *wanted])
+        gone = held[IdSet(every).find(held) < 0]
+        if len(gone) and not upserted:
+            changing()
+        for first in range(0, len(gone), UPSERT_BATCH):
+            collection.delete(unpacked_ids(gone[first : first + UPSERT_BATCH]))
+    _finish_collection(work, level, every, size)
     work.info["content"] = embeddings.manifest.version
-    work.recomputed |= {"points upserted": len(new), "points deleted": len(gone)}
+    work.recomputed |= {"points upserted": upserted, "points deleted": len(gone)}
 
 
-def _finish_collection(work: Work, level: int, ids: list[str], size: int) -> None:
-    path, there = work.file("ids.npy", ids)
+def _finish_collection(work: Work, level: int, ids: np.ndarray, size: int) -> None:
+    """`ids` are packed, in order of the chunks."""
+    flat = ids.astype(">u8").view(np.uint8).reshape(len(ids), 16)
+    path, there = work.file("ids.npy", hashlib.sha256(flat.tobytes()).hexdigest())
     if not there:
         with work.writing(path) as temporary:
-            flat = np.frombuffer(b"".join(uuid.UUID(i).bytes for i in ids), np.uint8)
-            save_array(temporary, flat.reshape(len(ids), 16))
+            save_array(temporary, flat)
     work.info["size"] = size
     work.counts["points"] = len(ids)
     work.shown["place"] = f"collection `level_{level}`, {work.tools.qdrant.place}"
+
+
+def build_statistics(work: Work) -> None:
+    """Count in how many chunks of each level, and in how many titles, terms occur."""
+
+    def count(corpus: str) -> dict[str, Counted]:
+        tokens, found = work.input("tokens", corpus), {}
+        terms = [load_terms(tokens.path(name)) for name in tokens.names("terms_")]
+        for level in work.settings.level_range:
+            stored = work.input(f"bm25/level_{level}", corpus)
+            counts = [frequencies_and_lengths(stored.path(name)) for name in stored.names("counts_")]
+            shards_of_it = zip(terms, counts, strict=True)
+            found[f"level_{level}"] = summed((own, *of_shard) for own, of_shard in shards_of_it)
+        found["title"] = summed((part.terms, part.frequencies, part.lengths) for part in open_titles(tokens))
+        return found
+
+    hold_statistics(work, count)
+
+
+def hold_statistics(work: Work, count: Callable[[str], dict[str, Counted]]) -> None:
+    """Write the statistics of all corpora, or keep those that are held.
+
+    Args:
+        work: Of an asset of all corpora.
+        count: Counts the texts of a corpus, by kind.
+    """
+    corpora, share = list(work.settings.corpora), work.settings.drift.documents
+    now = {corpus: hashes_of(work, corpus) for corpus in corpora}
+    scopes = [[corpus] for corpus in corpora]
+    if work.settings.bm25.statistics == "question_set":
+        scopes = [corpora, *(question_set.corpora for question_set in work.settings.question_sets.values())]
+    previous = work.comparable
+    held = None if previous is None else read_documents(previous.path(DOCUMENTS))
+    reason = "there were none to keep" if held is None else drifted(held, now, scopes, share)
+    total = sum(len(own) for own in now.values())
+    edited = 0 if held is None else sum(changed(held.get(c, own[:0]), own) for c, own in now.items())
+    if previous is not None and reason is None:
+        work.keep(previous)
+        work.counts |= previous.manifest.counts
+        work.info["renewed"] = None
+        reason = f"kept: {edited:,} of {total:,} documents changed since they were counted, at most {share:.2%} may"
+    else:
+        work.info["renewed"] = reason
+        totals, terms = {}, 0
+        versions = [work.input(key, corpus).manifest.version for key in work.recipe.deps for corpus in corpora]
+        told = [work.recipe.settings(work.tools), versions]
+        with work.progress(len(corpora), "corpora counted") as advance:
+            for corpus in corpora:
+                path, _ = work.file(file_of(corpus), told)
+                with work.writing(path) as temporary:
+                    totals[corpus] = write_terms(count(corpus), temporary)
+                terms += pq.read_metadata(path).num_rows
+                advance(1)
+        path, _ = work.file(TOTALS, told)
+        with work.writing(path) as temporary:
+            temporary.write_text(json.dumps(totals, sort_keys=True), encoding="utf-8")
+        path, _ = work.file(DOCUMENTS, told)
+        with work.writing(path) as temporary:
+            write_documents(now, temporary)
+        work.counts |= {"documents": total, "terms": terms}
+        work.recomputed["corpora counted"] = len(corpora)
+        if previous is not None and held is not None and set(held) == set(now):
+            off = deviations(Held(previous.path, corpora), Held(work.draft.path, corpora), work.settings.bm25.b)
+            work.show_table("how far weights of terms were off before", off)
+        reason = f"counted anew: {reason}"
+    work.counts["documents changed since"] = 0 if work.info["renewed"] else edited
+    work.shown["which statistics"] = reason
+
+
+def hashes_of(work: Work, corpus: str) -> np.ndarray:
+    """`document_hashes` of a corpus."""
+    documents, chunks = work.input("documents", corpus), work.input("chunks/level_1", corpus)
+    names = documents.names("bucket")
+    digests = [
+        digest for name in names for digest in read_table(documents.path(name), ["sha256"])["sha256"].to_pylist()
+    ]
+    return document_hashes(open_layout(corpus, documents, chunks), digests)
 
 
 def recipes(settings: Settings) -> list[Recipe]:
@@ -166,11 +324,25 @@ def recipes(settings: Settings) -> list[Recipe]:
             description="Term counts of every level-1 chunk and title, shared by all BM25 indexes.",
             group=GROUP,
             deps=("documents", "chunks/level_1"),
-            settings=lambda tools: TOKENIZER,
-            version="3",
+            settings=lambda tools: [TOKENIZER, tools.settings.shard_chunks],
+            version="4",
             kinds=("parquet",),
         )
     ]
+    counted = [f"bm25/level_{level}" for level in settings.level_range]
+    found.append(
+        Recipe(
+            key="statistics",
+            build=build_statistics,
+            description="Document frequencies and lengths that weigh terms, held while few documents change.",
+            group=GROUP,
+            deps=("documents", "chunks/level_1", "tokens", *counted),
+            partitioned=False,
+            settings=held_with,
+            repeatable=True,
+            kinds=("parquet",),
+        )
+    )
     for level in settings.level_range:
         found.append(
             Recipe(
@@ -179,16 +351,18 @@ def recipes(settings: Settings) -> list[Recipe]:
                 description=f"BM25 term counts of 'title + text' of every chunk of level {level}.",
                 group=GROUP,
                 deps=_unique("documents", "chunks/level_1", f"chunks/level_{level}", "tokens"),
+                version="2",
                 kinds=("numpy",),
             )
         )
-        encoded = level == 1 or settings.encoder.levels == "direct"
+        encoded = is_encoded(level, settings)
         found.append(
             Recipe(
                 key=f"embeddings/level_{level}",
                 build=partial(build_encoded if encoded else build_pooled, level),
-                description=f"Unit vectors of the chunks of level {level}, "
-                + ("encoded." if encoded else "pooled from level 1, weighted by length."),
+                description=f"Unit vectors of the chunks of level {level}, encoded."
+                if encoded
+                else f"Lengths of the sums that vectors of level {level} are pooled from; their pieces are level 1's.",
                 group=GROUP,
                 deps=_unique(
                     "documents",
@@ -197,7 +371,7 @@ def recipes(settings: Settings) -> list[Recipe]:
                     *(() if encoded else ("embeddings/level_1",)),
                 ),
                 settings=lambda tools: tools.encoder.identity,
-                version="2",
+                version="3",
                 kinds=("pytorch",) if encoded else ("numpy",),
                 pool="gpu" if encoded else None,
             )
@@ -212,16 +386,24 @@ def recipes(settings: Settings) -> list[Recipe]:
                     "documents",
                     "chunks/level_1",
                     f"chunks/level_{level}",
-                    f"embeddings/level_{level}",
+                    *vector_keys(level, settings),
                 ),
-                settings=lambda tools: tools.qdrant.place,
+                settings=lambda tools: [tools.qdrant.place, tools.settings.qdrant.vectors],
                 checks=(checks.qdrant_holds(level),),
-                version="4",
+                version="5",
                 intact=checks.counts_hold(level),
                 kinds=("qdrant",),
             )
         )
     return found
+
+
+def held_with(tools: Tools) -> Any:
+    """What decides which statistics are held, beside the documents."""
+    settings = tools.settings
+    sets = [question_set.corpora for question_set in settings.question_sets.values()]
+    held = [settings.drift.documents, settings.bm25.statistics, list(settings.corpora), sets, TOKENIZER]
+    return [*held, list(settings.level_range)]
 
 
 def _unique(*keys: str) -> tuple[str, ...]:

@@ -29,7 +29,7 @@ _FEW = 64
 
 @dataclass(frozen=True)
 class TermCounts:
-    """Counts of one level of one corpus, by column of a sparse matrix of shape (chunks, terms).
+    """Counts of one level of one shard of a corpus, by column of a sparse matrix of shape (chunks, terms).
 
     Attributes:
         terms: Sorted.
@@ -48,6 +48,18 @@ class TermCounts:
         """int64 array of shape (terms,): in how many chunks a term occurs."""
         return np.diff(self.indptr)
 
+    def of(self, chunks: np.ndarray) -> TermCounts:
+        """The counts of some chunks, ascending; they are numbered from 0."""
+        number = np.full(len(self.lengths), -1, np.int64)
+        number[chunks] = np.arange(len(chunks))
+        rows = number[self.indices]
+        kept = rows >= 0
+        ends = np.concatenate([[0], np.cumsum(kept)])
+        used = np.flatnonzero(np.diff(ends[self.indptr]))
+        indptr = np.concatenate([[0], np.cumsum(np.diff(ends[self.indptr])[used])])
+        terms = [self.terms[i] for i in used.tolist()]
+        return TermCounts(terms, indptr, rows[kept], self.counts[kept], self.lengths[chunks])
+
 
 @dataclass(frozen=True)
 class Statistics:
@@ -56,6 +68,12 @@ class Statistics:
     chunks: int
     mean_length: float
     frequencies: Mapping[str, int]
+
+    def frequencies_of(self, terms: Sequence[str]) -> np.ndarray:
+        """In how many chunks each term occurs, float64 of shape (terms,): at least in one, as somebody asks."""
+        rows = getattr(self.frequencies, "rows", None)
+        found = rows(terms) if rows else [self.frequencies.get(term, 0) for term in terms]
+        return np.maximum(np.asarray(found, np.float64), 1)
 
 
 def save_terms(terms: Sequence[str], path: Path) -> None:
@@ -69,24 +87,28 @@ def load_terms(path: Path) -> list[str]:
 
 
 def save_counts(matrix: Any, path: Path) -> None:
-    """Write the CSC counts of a level."""
-    lengths = np.asarray(matrix.sum(axis=1)).ravel().astype(np.int64)
+    """Write the CSC counts of a level, in the narrowest types that hold them: most counts and many chunks are small."""
     arrays = {
-        "indptr": matrix.indptr.astype(np.int64),
-        "indices": matrix.indices.astype(np.int32),
-        "counts": matrix.data.astype(np.int32),
-        "lengths": lengths,
+        "frequencies": np.diff(matrix.indptr),
+        "chunks": matrix.indices,
+        "counts": matrix.data,
+        "lengths": np.asarray(matrix.sum(axis=1, dtype=np.int64)).ravel(),
     }
-    save_file(arrays, path)
+    save_file(
+        {name: array.astype(np.min_scalar_type(int(array.max(initial=0)))) for name, array in arrays.items()}, path
+    )
 
 
 def load_counts(path: Path, terms: Sequence[str]) -> TermCounts:
     """Read the counts of a level."""
-    return TermCounts(terms=terms, **load_file(path))
+    held = load_file(path)
+    indptr = np.concatenate([[0], np.cumsum(held["frequencies"], dtype=np.int64)])
+    narrow = ((held["chunks"], np.int32), (held["counts"], np.int32), (held["lengths"], np.int64))
+    return TermCounts(terms, indptr, *(array.astype(kind) for array, kind in narrow))
 
 
 def statistics(parts: Sequence[TermCounts]) -> Statistics:
-    """Statistics of one or of several corpora taken together."""
+    """Statistics of shards, of one or of several corpora, taken together."""
     chunks = sum(len(p.lengths) for p in parts)
     total = sum(int(p.lengths.sum()) for p in parts)
     frequencies: dict[str, int] = {}
@@ -171,17 +193,17 @@ def keep_kernel() -> None:
 
 
 class Bm25Index:
-    """Scores of every (term, chunk) of one level of one corpus, ready for retrieval.
+    """Scores of every (term, chunk) of one level of one shard of a corpus, ready for retrieval.
 
     Args:
-        counts: The corpus.
-        over: The statistics that weight it.
+        counts: Of the shard.
+        over: The statistics that weight it: those of whole corpora.
         k1: Term frequency saturation.
         b: Length normalisation.
     """
 
     def __init__(self, counts: TermCounts, over: Statistics, k1: float, b: float) -> None:
-        frequency = np.array([over.frequencies[t] for t in counts.terms], np.float64)
+        frequency = over.frequencies_of(counts.terms)
         lengths = counts.lengths[counts.indices]
         repeated = np.repeat(frequency, counts.frequencies)
         weights = term_weights(counts.counts, repeated, lengths, over.chunks, over.mean_length, k1, b)

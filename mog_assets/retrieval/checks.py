@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import uuid
 from collections.abc import Callable
+from itertools import chain
 from pathlib import Path
 
-import numpy as np
-
 from mog_assets.recipe import Check, Work
+from mog_assets.retrieval.vectors import IdSet, packed_ids, stored_ids
 from mog_assets.tools import Tools
 from resources.errors import MogError
 from resources.store import Artefact
@@ -17,21 +16,22 @@ from resources.vector_store import VectorStore
 
 def collection_fault(store: VectorStore, level: int, size: int, corpus: str, ids: Path) -> str | None:
     """What is wrong with the points of a corpus, compared with the ids of its manifest."""
-    expected = {str(uuid.UUID(bytes=row.tobytes())) for row in np.load(ids)}
+    expected = stored_ids(ids)
     if not store.counts(f"level_{level}").get(corpus):
-        if not expected:
+        if not len(expected):
             return None
         return f"collection level_{level} has no points of corpus {corpus}, expected {len(expected)}: run `mog run`"
     with store.open(f"level_{level}", size) as collection:
-        held = collection.ids(corpus)
+        held = packed_ids(chain.from_iterable(collection.pages(corpus)))
         count = collection.count(corpus)
-    if held == expected and count == len(expected):
+    missing, more = (int((IdSet(a).find(b) < 0).sum()) for a, b in ((held, expected), (expected, held)))
+    if not missing and not more and count == len(expected):
         return None
     # A run detects a wrong count; points replaced one for one were changed by another program.
     remedy = "" if count != len(expected) else f"delete the collection (`qdrant/level_{level}` of the home folder) and "
     return (
         f"collection level_{level} has {count} points of corpus {corpus}, expected {len(expected)} "
-        f"({len(expected - held)} missing, {len(held - expected)} too many): {remedy}run `mog run`"
+        f"({missing} missing, {more} too many): {remedy}run `mog run`"
     )
 
 

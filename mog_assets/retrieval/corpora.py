@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
@@ -15,24 +14,28 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from mog_assets.arrays import greatest, pairs, places
+from mog_assets.arrays import pairs
 from mog_assets.chunking.chunks import Layout
 from mog_assets.chunking.layouts import join_layouts, open_layout
 from mog_assets.chunking.sentences import token_starts
 from mog_assets.config import Settings
 from mog_assets.retrieval.bm25 import (
     Bm25Index,
+    Statistics,
     TermCounts,
     joined,
-    load_counts,
-    load_terms,
     statistics,
 )
-from mog_assets.retrieval.vectors import Pooling, VectorTable
+from mog_assets.retrieval.search import keep_best
+from mog_assets.retrieval.shards import open_counts, open_titles
+from mog_assets.retrieval.statistics import Held, idf
+from mog_assets.retrieval.vectors import IdSet, Pooling, VectorTable, is_encoded, packed_ids, stored_ids
 from mog_assets.tables import OpenTables, read_table, take
 
 # Products of questions and chunks that are in memory at a time, in bytes.
 _SCORES_BYTES = 256 << 20
+# Chunks that a vector store is asked for, for each that is wanted (see benchmarks/README.md).
+_OVERSAMPLED = 2
 
 Read = Callable[[str, str | None], Any]
 """Reads an asset of a corpus, or one of all corpora, from the store: an artefact with its manifest and files."""
@@ -103,45 +106,51 @@ class Corpora:
         return {key: i for i, key in enumerate(zip(names, self.layout.documents, strict=True))}
 
     def counts(self, level: int) -> list[TermCounts]:
-        """Term counts of a level, per corpus."""
+        """Term counts of a level, per shard of each corpus."""
         return [
-            load_counts(
-                self.read(f"bm25/level_{level}", name).path("counts.safetensors"),
-                load_terms(self.read("tokens", name).path("terms.parquet")),
-            )
+            part
             for name in self.names
+            for part in open_counts(self.read(f"bm25/level_{level}", name), self.read("tokens", name))
         ]
 
+    @cached_property
+    def shard_owners(self) -> list[int]:
+        """Position of the corpus of every shard."""
+        return [number for number, name in enumerate(self.names) for _ in self.read("tokens", name).names("terms_")]
+
     def bm25(self, level: int) -> list[Bm25Index]:
-        """BM25 indexes of a level, per corpus."""
-        found: list[Bm25Index] = self._once(("bm25", level), lambda: self.weighted(self.counts(level)))
+        """BM25 indexes of a level, per shard of each corpus."""
+        found: list[Bm25Index] = self._once(("bm25", level), lambda: self._indexes(level))
         return found
+
+    def _indexes(self, level: int) -> list[Bm25Index]:
+        return self.weighted(self.counts(level), f"level_{level}", owners=self.shard_owners)
+
+    def bm25_of(self, level: int, chunks: np.ndarray) -> Bm25Index:
+        """An index of some chunks of a level, over all corpora, ascending; they are numbered from 0."""
+        parts, found, first = self.counts(level), [], 0
+        for index, part in zip(self._weighing(f"level_{level}", self.shard_owners), parts, strict=True):
+            last = first + len(part.lengths)
+            own = chunks[(chunks >= first) & (chunks < last)] - first
+            if len(own):
+                found.append(Bm25Index(part.of(own), index, self.settings.bm25.k1, self.settings.bm25.b))
+            first = last
+        return joined(found)
 
     def joined_bm25(self, level: int) -> Bm25Index:
         """One BM25 index of a level over all corpora."""
-        found: Bm25Index = self._once(("joined bm25", level), lambda: joined(self.weighted(self.counts(level))))
+        found: Bm25Index = self._once(("joined bm25", level), lambda: joined(self._indexes(level)))
         return found
 
     @cached_property
     def titles(self) -> Bm25Index:
         """Index of the terms of titles: a term weighs more if fewer titles of all corpora have it."""
-        from scipy import sparse
-
-        stored = [self.read("tokens", name) for name in self.names]
-        terms = [load_terms(artefact.path("terms.parquet")) for artefact in stored]
-        counts = [sparse.load_npz(artefact.path("titles.npz")).tocsc() for artefact in stored]
-        total, frequencies = sum(part.shape[0] for part in counts), Counter[str]()
-        for own, part in zip(terms, counts, strict=True):
-            in_titles = np.diff(part.indptr)
-            used = np.flatnonzero(in_titles)
-            frequencies.update({own[i]: int(in_titles[i]) for i in used})
-        found = []
-        for own, part in zip(terms, counts, strict=True):
-            df = np.array([frequencies[term] for term in own], np.float64)
-            weights = np.log1p((total - df + 0.5) / (df + 0.5)).astype(np.float32)
-            found.append(
-                Bm25Index.of(own, np.repeat(weights, np.diff(part.indptr)), part.indices, part.indptr, part.shape[0])
-            )
+        parts = [part for name in self.names for part in open_titles(self.read("tokens", name))]
+        over, found = self.held().of("title"), []
+        for part in parts:
+            weights = idf(over.chunks, over.frequencies_of(part.terms)).astype(np.float32)
+            repeated = np.repeat(weights, part.frequencies)
+            found.append(Bm25Index.of(part.terms, repeated, part.indices, part.indptr, len(part.lengths)))
         return joined(found)
 
     def _once(self, key: Any, make: Callable[[], Any]) -> Any:
@@ -152,24 +161,71 @@ class Corpora:
                 self.kept[key] = make()
             return self.kept[key]
 
-    def weighted(self, parts: Sequence[TermCounts]) -> list[Bm25Index]:
-        """BM25 indexes of term counts per corpus, weighted as the settings say."""
+    def held(self, key: str = "statistics", only: str | None = None) -> Held:
+        """The statistics that weigh terms.
+
+        Args:
+            key: `statistics`, or `hop_statistics`.
+            only: Those of one corpus; None: of all of these together.
+        """
+        if (key, only) not in self._statistics:
+            names = list(self.names) if only is None else [only]
+            self._statistics[key, only] = Held(self.read(key, None).path, names)
+        return self._statistics[key, only]
+
+    @cached_property
+    def _statistics(self) -> dict[tuple[str, str | None], Held]:
+        return {}
+
+    def weighted(
+        self,
+        parts: Sequence[TermCounts],
+        kind: str,
+        key: str = "statistics",
+        owners: Sequence[int] | None = None,
+        live: bool = False,
+    ) -> list[Bm25Index]:
+        """BM25 indexes of term counts, weighted as the settings say.
+
+        Args:
+            parts: Counts of the texts of each corpus, or of shards of it.
+            kind: Which texts: `level_1`, …
+            key: The asset with their statistics.
+            owners: Position of the corpus of each; None if each is a corpus.
+            live: Weight them with their own statistics.
+        """
         options = self.settings.bm25
-        pooled = statistics(parts) if options.statistics == "question_set" else None
-        return [Bm25Index(part, pooled or statistics([part]), options.k1, options.b) for part in parts]
+        if not live:
+            over = self._weighing(kind, owners, key)
+        elif options.statistics == "corpus":
+            over = [statistics([part]) for part in parts]
+        else:
+            over = [statistics(parts)] * len(parts)
+        return [Bm25Index(part, own, options.k1, options.b) for part, own in zip(parts, over, strict=True)]
+
+    def _weighing(self, kind: str, owners: Sequence[int] | None, key: str = "statistics") -> list[Statistics]:
+        """The statistics that weigh the texts of each part; see `weighted`."""
+        if self.settings.bm25.statistics == "corpus":
+            over = [self.held(key, name).of(kind) for name in self.names]
+        else:
+            over = [self.held(key).of(kind)] * len(self.names)
+        return over if owners is None else [over[owner] for owner in owners]
 
     def vectors(self, level: int) -> VectorTable:
         """Vectors of a level."""
 
         def opened() -> VectorTable:
-            stored = [self.read(f"embeddings/level_{level}", name) for name in self.names]
-            paths = [artefact.path(n) for artefact in stored for n in artefact.names("bucket")]
-            # Rankings compare every question with all of these; coarser ones follow from level 1.
-            every = level == 1 or self.settings.encoder.levels == "direct"
-            return VectorTable(paths, unpacked=self.kept is not None and every)
+            # Rankings compare every question with all of those that were encoded; others follow from level 1.
+            every, keep = is_encoded(level, self.settings), self.kept is not None
+            paths = self._bucket_files(f"embeddings/level_{level if every else 1}")
+            return VectorTable(paths, keep) if every else VectorTable(paths, layout=self.layout, level=level)
 
         found: VectorTable = self._once(("vectors", level), opened)
         return found
+
+    def _bucket_files(self, key: str) -> list[Path]:
+        stored = [self.read(key, name) for name in self.names]
+        return [artefact.path(name) for artefact in stored for name in artefact.names("bucket")]
 
     def texts(self, documents: Iterable[int]) -> dict[int, tuple[str, str]]:
         """Titles and texts of some documents, by position."""
@@ -237,22 +293,25 @@ class Corpora:
         first, last = (np.searchsorted(line, pairs(document, offset)) for offset in (start, end))
         return last - first
 
-    def point_numbers(self, level: int) -> list[dict[str, int]]:
-        """Chunk number by point id of a level's collection, per corpus."""
-        import uuid
+    def point_numbers(self, level: int) -> list[IdSet]:
+        """The ids of a level's points in order of their chunks, per corpus."""
 
-        def numbers() -> list[dict[str, int]]:
-            stored = [self.read(f"collections/level_{level}", name).path("ids.npy") for name in self.names]
-            return [{str(uuid.UUID(bytes=row.tobytes())): i for i, row in enumerate(np.load(path))} for path in stored]
+        def numbers() -> list[IdSet]:
+            stored = [self.read(f"collections/level_{level}", name) for name in self.names]
+            return [IdSet(stored_ids(artefact.path("ids.npy"))) for artefact in stored]
 
-        found: list[dict[str, int]] = self._once(("points", level), numbers)
+        found: list[IdSet] = self._once(("points", level), numbers)
         return found
 
     def pooling(self, level: int) -> Pooling | None:
         """How vectors of a level follow from those of level 1; None if chunks of the level were encoded."""
-        if level == 1 or self.settings.encoder.levels == "direct":
+        if is_encoded(level, self.settings):
             return None
-        found: Pooling = self._once(("pooling", level), lambda: Pooling.of(self.vectors(1), self.layout, level))
+
+        def opened() -> Pooling:
+            return Pooling.of(self.layout, level, self._bucket_files(f"embeddings/level_{level}"))
+
+        found: Pooling = self._once(("pooling", level), opened)
         return found
 
     def exactly_nearest(
@@ -265,6 +324,8 @@ class Corpora:
     ) -> list[tuple[np.ndarray, np.ndarray]]:
         """The k nearest chunks of each corpus by products with all vectors, for many questions at a time.
 
+        Products are with a block of vectors at a time, of which the best are kept.
+
         Args:
             vectors: Of the questions, shape (questions, size).
             level: The level.
@@ -276,37 +337,41 @@ class Corpora:
             See `merge`.
         """
         owners = np.concatenate(group_of) if groups is not None else None
-        table, starts = self.vectors(level), [*self.starts(level).tolist(), self.layout.count(level)]
+        table, bounds = self.vectors(level), [*self.starts(level).tolist(), self.layout.count(level)]
         found = [(np.full((len(vectors), k), -1, np.int64), np.zeros((len(vectors), k))) for _ in self.names]
-        step = max(_SCORES_BYTES // (4 * max(len(table), 1)), 1)
-        for first in range(0, len(vectors), step):
-            products = table.products(vectors[first : first + step])
-            if groups is not None:
-                own = groups[first : first + step, None]
-                products[(own != owners) | (own < 0)] = -np.inf
-            for (chunks, scores), begin, end in zip(found, starts[:-1], starts[1:], strict=True):
-                own = products[:, begin:end]
-                rows, columns = np.nonzero(greatest(own, k) & (own > -np.inf))
-                order = np.lexsort((columns, -own[rows, columns], rows))
-                rows, columns = rows[order], columns[order]
-                place = first + rows, places(rows)
-                chunks[place], scores[place] = columns, own[rows, columns]
+        step = max(_SCORES_BYTES // (4 * max(table.widest, 1)), 1)
+        for row in range(0, len(vectors), step):
+            asked = slice(row, row + step)
+            for first, products in table.product_blocks(vectors[asked]):
+                last = first + products.shape[1]
+                if groups is not None and owners is not None:
+                    own = groups[asked, None]
+                    products[(own != owners[first:last]) | (own < 0)] = -np.inf
+                for (chunks, scores), begin, end in zip(found, bounds[:-1], bounds[1:], strict=True):
+                    low, high = max(begin, first), min(end, last)
+                    if low < high:
+                        keep_best(chunks[asked], scores[asked], products[:, low - first : high - first], low - begin)
         return found
 
     def nearest(
         self, vector_store: Vectors, vectors: np.ndarray, level: int, k: int, topics: np.ndarray | None = None
     ) -> list[tuple[np.ndarray, np.ndarray]]:
-        """The k nearest chunks of each corpus, only of each question's topic if `topics` are given; see `merge`."""
-        found = []
+        """The k nearest chunks of each corpus, only of each question's topic if `topics` are given; see `merge`.
+
+        The vector store may hold rounded vectors: it is asked for more chunks, which are then compared exactly.
+        """
+        found, table = [], self.vectors(level)
         where = None if topics is None else [{"topic": int(topic)} for topic in topics]
         with vector_store.open(f"level_{level}", vectors.shape[1]) as collection:
-            for name, number in zip(self.names, self.point_numbers(level), strict=True):
+            for name, number, start in zip(self.names, self.point_numbers(level), self.starts(level), strict=True):
                 chunks = np.full((len(vectors), k), -1, np.int64)
                 scores = np.zeros((len(vectors), k))
-                for row, hits in enumerate(collection.search(name, vectors, k, where)):
+                for row, hits in enumerate(collection.search(name, vectors, _OVERSAMPLED * k, where)):
                     # Points of chunks that are being replaced right now are in no manifest.
-                    known = [(number[identity], score) for identity, score in hits if identity in number]
-                    if known:
-                        chunks[row, : len(known)], scores[row, : len(known)] = zip(*known, strict=True)
+                    near = number.find(packed_ids(identity for identity, _ in hits))
+                    near = near[near >= 0]
+                    exact = table.rows(start + near).astype(np.float32) @ np.asarray(vectors[row], np.float32)
+                    best = np.lexsort((near, -exact))[:k]
+                    chunks[row, : len(best)], scores[row, : len(best)] = near[best], exact[best]
                 found.append((chunks, scores))
         return found

@@ -8,7 +8,7 @@ from typing import Protocol
 
 import numpy as np
 
-from mog_assets.arrays import places
+from mog_assets.arrays import greatest, places
 from mog_assets.retrieval.bm25 import Bm25Index
 from mog_assets.retrieval.fusion import reciprocal_rank_fusion
 
@@ -51,12 +51,12 @@ class Searcher(Protocol):
 
 
 def merge(chunks: Sequence[np.ndarray], scores: Sequence[np.ndarray], starts: np.ndarray) -> Hits:
-    """Hits over corpora from those of each corpus; scores of different corpora are compared unchanged.
+    """Hits over corpora, or shards of them, from those of each; their scores are compared unchanged.
 
     Args:
-        chunks: For each corpus an int64 array of shape (questions, k): chunks of the corpus, −1 if there is none.
+        chunks: For each corpus or shard an int64 array of shape (questions, k): its chunks, −1 if there is none.
         scores: Likewise, float.
-        starts: First chunk of each corpus at this level.
+        starts: First chunk of each at this level.
     """
     chunk = np.concatenate([np.where(c >= 0, c + start, -1) for c, start in zip(chunks, starts, strict=True)], axis=1)
     score = np.concatenate(scores, axis=1).astype(np.float64)
@@ -66,12 +66,35 @@ def merge(chunks: Sequence[np.ndarray], scores: Sequence[np.ndarray], starts: np
     return Hits(question, chunk[question, column], score[question, column])
 
 
+def keep_best(chunks: np.ndarray, scores: np.ndarray, products: np.ndarray, first: int) -> None:
+    """Keep the greatest of the products held and of further ones; equal ones go to the earlier chunk.
+
+    Args:
+        chunks: Held chunks, best first, −1 if there is none: int64 of shape (questions, k), changed in place.
+        scores: Their products, 0 where there is no chunk: likewise.
+        products: Of chunks after all of those, shape (questions, n); those of −inf are not kept.
+        first: Number of the first of them.
+    """
+    k = chunks.shape[1]
+    rows, columns = np.nonzero(greatest(products, k) & (products > -np.inf))
+    values = products[rows, columns]
+    order = np.lexsort((columns, -values, rows))
+    rows, columns, values = rows[order], columns[order], values[order]
+    new, worth = np.full(chunks.shape, -1, np.int64), np.full(chunks.shape, -np.inf)
+    new[rows, places(rows)], worth[rows, places(rows)] = columns + first, values
+    both = np.concatenate([chunks, new], axis=1)
+    held = np.concatenate([np.where(chunks >= 0, scores, -np.inf), worth], axis=1)
+    best = np.argsort(-held, axis=1, kind="stable")[:, :k]
+    chunks[:] = np.take_along_axis(both, best, 1)
+    scores[:] = np.where(chunks >= 0, np.take_along_axis(held, best, 1), 0)
+
+
 class Bm25Searcher:
     """BM25.
 
     Args:
         queries: Terms of every question.
-        open_indexes: Opens the index of each corpus, in order, at a level.
+        open_indexes: Opens the indexes of all corpora, in order, at a level: one or more per corpus.
         starts: First chunk of each corpus at a level.
         topics: Topic of every question, to find only its chunks; None finds all chunks.
         chunk_topics: Topic of every chunk of a level, per corpus.
@@ -93,13 +116,16 @@ class Bm25Searcher:
 
     def search(self, level: int, k: int) -> Hits:
         """See `Searcher.search`."""
-        indexes = self._open_indexes(level)
+        indexes, starts = self._open_indexes(level), self._starts(level)
+        ends = np.cumsum([index.chunks for index in indexes])
         if self._topics is None or self._chunk_topics is None:
             found = [index.search(self._queries, k) for index in indexes]
         else:
-            pairs = zip(indexes, self._chunk_topics(level), strict=True)
+            pairs = zip(indexes, np.split(np.concatenate(list(self._chunk_topics(level))), ends[:-1]), strict=True)
             found = [index.search_within(self._queries, k, self._topics, topics) for index, topics in pairs]
-        return merge([chunks for chunks, _ in found], [scores for _, scores in found], self._starts(level))
+        shards = ends - [index.chunks for index in indexes]
+        hits = merge([chunks for chunks, _ in found], [scores for _, scores in found], shards)
+        return hits if len(indexes) == len(starts) else hits.best_per_corpus(k, starts)
 
 
 class DenseSearcher:

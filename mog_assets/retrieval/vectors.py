@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import uuid
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import chain
@@ -15,15 +15,19 @@ from typing import Any
 import numpy as np
 import pyarrow.parquet as pq
 
-from mog_assets.arrays import save_array
+from mog_assets.arrays import ranges, save_array
 from mog_assets.chunking.chunks import Layout, chunk_text
 from mog_assets.chunking.layouts import bucket_layout
+from mog_assets.config import Settings
 from mog_assets.corpus.marks import Mark, headings_at, page_at
+from resources.store import Artefact
 
 # Files of vectors that are smaller are joined in memory, up to this many bytes: a product with each costs a call.
 _BLOCK_BYTES = 64 << 20
-# From so many questions on, a product in float32 is faster than one in the float16 of the file.
-_MANY = 8
+# Bytes of joined or pooled vectors that a table keeps; the others are made again for each product.
+_KEPT_BYTES = 1 << 30
+# Level-1 vectors that are unpacked at a time to be pooled.
+_POOLED_AT_ONCE = 1 << 15
 # Ids of points are uuid5 in this namespace.
 _NAMESPACE = uuid.UUID("6d6f672d-6173-7365-7473-2f706f696e74")
 
@@ -48,10 +52,128 @@ def pool(finest: np.ndarray, layout: Layout, level: int) -> np.ndarray:
         float16 array of shape (chunks of the level, size).
     """
     first, _ = layout.covered(np.arange(layout.count(level)), level)
-    vectors = finest.astype(np.float32)
-    if len(first):
-        vectors = np.add.reduceat(vectors * np.diff(layout.spans, axis=1).astype(np.float32), first)
-    return (vectors / np.maximum(np.linalg.norm(vectors, axis=1, keepdims=True), 1e-12)).astype(np.float16)
+    return _unit(finest, piece_sizes(layout), first)
+
+
+def piece_sizes(layout: Layout) -> np.ndarray:
+    """Characters of every level-1 chunk, float32."""
+    return np.diff(layout.spans, axis=1)[:, 0].astype(np.float32)
+
+
+def _sums(finest: np.ndarray, sizes: np.ndarray, first: np.ndarray) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+    """Weighted sums of pieces, and what divides each of them to have length 1.
+
+    A sum depends on its own pieces alone, to the bit, whichever others are asked for.
+
+    Args:
+        finest: Vectors of the pieces, shape (pieces, size).
+        sizes: Characters of every piece.
+        first: First piece of each sum, ascending; each ends where the next begins, the last at the last piece.
+
+    Yields:
+        float32 arrays of shapes (sums, size) and (sums, 1), so many at a time that their pieces take few bytes.
+    """
+    ends = np.append(first[1:], len(finest))
+    begin = 0
+    while begin < len(first):
+        end = max(int(np.searchsorted(ends, first[begin] + _POOLED_AT_ONCE, side="right")), begin + 1)
+        pieces = slice(first[begin], ends[end - 1])
+        weighted = finest[pieces].astype(np.float32) * sizes[pieces, None]
+        sums = np.add.reduceat(weighted, first[begin:end] - first[begin])
+        yield sums, np.maximum(np.linalg.norm(sums, axis=1, keepdims=True), 1e-12)
+        begin = end
+
+
+def _unit(finest: np.ndarray, sizes: np.ndarray, first: np.ndarray) -> np.ndarray:
+    """The sums of `_sums` scaled to length 1: float16 array of shape (sums, size)."""
+    found, begin = np.empty((len(first), finest.shape[1]), np.float16), 0
+    for sums, lengths in _sums(finest, sizes, first):
+        found[begin : begin + len(sums)] = sums / lengths
+        begin += len(sums)
+    return found
+
+
+def pool_bucket(documents: str, spans: str, finer: str, level: int, out: str) -> int:
+    """Write what divides the weighted sums of one bucket, see `Pooling.lengths`; the vectors are made when needed.
+
+    Args:
+        documents: Parquet file of the documents.
+        spans: Parquet file of their level-1 spans.
+        finer: `.npy` file of the level-1 vectors.
+        level: The level to make.
+        out: `.npy` file to write: float32 of shape (chunks of the level,).
+
+    Returns:
+        Number of chunks.
+    """
+    layout = bucket_layout(Path(documents), Path(spans))
+    first, _ = layout.covered(np.arange(layout.count(level)), level)
+    found = [lengths[:, 0] for _, lengths in _sums(np.load(finer, mmap_mode="r"), piece_sizes(layout), first)]
+    save_array(Path(out), np.concatenate([np.zeros(0, np.float32), *found]))
+    return len(first)
+
+
+@dataclass(frozen=True)
+class VectorBucket:
+    """Where the vectors of a bucket's chunks of a level are.
+
+    Attributes:
+        documents: Parquet file of the documents.
+        spans: Parquet file of their level-1 spans.
+        vectors: `.npy` file of the vectors, or of those of level 1.
+        pooled: The level to pool from level 1; None if the file holds the vectors themselves.
+    """
+
+    documents: str
+    spans: str
+    vectors: str
+    pooled: int | None = None
+
+    def open(self) -> np.ndarray:
+        """The vectors, float16 of shape (chunks, size)."""
+        held: np.ndarray = np.load(self.vectors, mmap_mode="r")
+        if self.pooled is None:
+            return held
+        return pool(held, bucket_layout(Path(self.documents), Path(self.spans)), self.pooled)
+
+    @property
+    def count(self) -> int:
+        """Number of the vectors."""
+        if self.pooled is None:
+            return len(np.load(self.vectors, mmap_mode="r"))
+        return bucket_layout(Path(self.documents), Path(self.spans)).count(self.pooled)
+
+
+def is_encoded(level: int, settings: Settings) -> bool:
+    """Whether the chunks of a level are encoded; otherwise their vectors are pooled from those of level 1."""
+    return level == 1 or settings.encoder.levels == "direct"
+
+
+def vector_keys(level: int, settings: Settings) -> tuple[str, ...]:
+    """Keys of the assets that vectors of a level are read from, besides `documents` and `chunks/level_1`."""
+    own = f"embeddings/level_{level}"
+    return (own,) if is_encoded(level, settings) else ("embeddings/level_1", own)
+
+
+def vector_buckets(read: Callable[[str], Artefact], settings: Settings, level: int) -> list[VectorBucket]:
+    """The buckets of a corpus, in order.
+
+    Args:
+        read: Reads an asset of the corpus.
+        settings: Of the project.
+        level: The level.
+    """
+    documents, spans = read("documents"), read("chunks/level_1")
+    vectors = read(vector_keys(level, settings)[0])
+    return [
+        VectorBucket(
+            str(documents.path(name)),
+            str(spans.path(name)),
+            str(vectors.path(name.replace(".parquet", ".npy"))),
+            None if is_encoded(level, settings) else level,
+        )
+        for name in documents.names("bucket")
+    ]
 
 
 @dataclass(frozen=True)
@@ -69,18 +191,17 @@ class Pooling:
     lengths: np.ndarray
 
     @classmethod
-    def of(cls, table: VectorTable, layout: Layout, level: int) -> Pooling:
-        """That of a level, from the level-1 vectors; files of the table end where documents end."""
+    def of(cls, layout: Layout, level: int, lengths: Sequence[Path]) -> Pooling:
+        """That of a level.
+
+        Args:
+            layout: Of all chunks.
+            level: The level.
+            lengths: Files of `pool_bucket`, in order.
+        """
         first, _ = layout.covered(np.arange(layout.count(level)), level)
-        sizes = np.diff(layout.spans, axis=1).astype(np.float32)
-        found, begin = [np.zeros(0, np.float32)], 0
-        for block in table.blocks:
-            own = first[slice(*np.searchsorted(first, [begin, begin + len(block)]))] - begin
-            if len(own):
-                sums = np.add.reduceat(block * sizes[begin : begin + len(block)], own)
-                found.append(np.linalg.norm(sums, axis=1))
-            begin += len(block)
-        return cls(first, sizes[:, 0], np.maximum(np.concatenate(found), 1e-12))
+        found = np.concatenate([np.zeros(0, np.float32), *(np.load(path) for path in lengths)])
+        return cls(first, piece_sizes(layout), found)
 
     def pooled(self, products: np.ndarray) -> np.ndarray:
         """Products with the chunks of the level, from those with all pieces: of shape (n, chunks)."""
@@ -89,66 +210,82 @@ class Pooling:
         return np.add.reduceat(products * self.sizes, self.first, axis=1) / self.lengths
 
 
-def pool_bucket(documents: str, spans: str, finer: str, level: int, out: str) -> int:
-    """`pool` for one bucket.
-
-    Args:
-        documents: Parquet file of the documents.
-        spans: Parquet file of their level-1 spans.
-        finer: `.npy` file of the level-1 vectors.
-        level: The level to make.
-        out: `.npy` file to write.
-
-    Returns:
-        Number of vectors written.
-    """
-    pooled = pool(np.load(finer, mmap_mode="r"), bucket_layout(Path(documents), Path(spans)), level)
-    save_array(Path(out), pooled)
-    return len(pooled)
-
-
 class VectorTable:
-    """Vectors of one level of one corpus, mapped from the files of its buckets.
+    """Vectors of one level, mapped from the files of its buckets, or pooled from those of level 1 when needed.
 
     Args:
-        paths: `.npy` files of the buckets, in order.
-        unpacked: Keep `blocks` in float32, in memory: twice the bytes, and a product with one question takes 6 ms
-            instead of 10 for 50,000 vectors (benchmarks/serving.py), with 32 questions no more than 13.
+        paths: `.npy` files of the buckets, in order; of level 1 if they are pooled.
+        unpacked: Keep `blocks` in float32, in memory, if they fit: twice the bytes, and a product with one question
+            takes 6 ms instead of 10 for 50,000 vectors (benchmarks/serving.py), with 32 questions no more than 13.
+        layout: Of all chunks in these files; None if the files hold the vectors themselves.
+        level: The level to pool.
 
     Attributes:
         parts: The array of each file.
     """
 
-    def __init__(self, paths: Sequence[Path], unpacked: bool = False) -> None:
-        self.unpacked = unpacked
+    def __init__(
+        self, paths: Sequence[Path], unpacked: bool = False, layout: Layout | None = None, level: int = 1
+    ) -> None:
         # Copied on write, which never happens: torch warns of read-only arrays.
         self.parts = [np.load(path, mmap_mode="c") for path in paths]
-        self._offsets = np.concatenate([[0], np.cumsum([len(p) for p in self.parts])]).astype(np.int64)
+        self.unpacked = unpacked and 2 * sum(part.nbytes for part in self.parts) <= _KEPT_BYTES
+        self._begins = np.concatenate([[0], np.cumsum([len(p) for p in self.parts])]).astype(np.int64)
+        self._first: np.ndarray | None = None
+        if layout is not None:
+            self._first, _ = layout.covered(np.arange(layout.count(level)), level)
+            self._sizes = piece_sizes(layout)
+        # A file ends where a document ends, so no chunk is of two files.
+        self._offsets = self._begins if self._first is None else np.searchsorted(self._first, self._begins)
+        self._kept: dict[int, np.ndarray] = {}
 
     def __len__(self) -> int:
         return int(self._offsets[-1])
 
     def __iter__(self) -> Iterator[np.ndarray]:
         # Rows of a memory-mapped array are slow to create.
-        return chain.from_iterable(map(np.asarray, self.parts))
+        return chain.from_iterable(np.asarray(self._part(number)) for number in range(len(self.parts)))
 
     @property
     def size(self) -> int:
         """Entries of a vector."""
         return int(self.parts[0].shape[1])
 
+    def _part(self, number: int) -> np.ndarray:
+        """The vectors of a file."""
+        if self._first is None:
+            return self.parts[number]
+        pieces = slice(self._begins[number], self._begins[number + 1])
+        own = self._first[self._offsets[number] : self._offsets[number + 1]]
+        return _unit(self.parts[number], self._sizes[pieces], own - pieces.start)
+
     @cached_property
-    def blocks(self) -> list[np.ndarray]:
-        """The vectors in few arrays: files are joined unless they are large."""
-        joined: list[np.ndarray] = []
-        waiting: list[np.ndarray] = []
-        for part in self.parts:
-            if waiting and sum(p.nbytes for p in waiting) + part.nbytes > _BLOCK_BYTES:
-                joined.append(np.concatenate(waiting) if len(waiting) > 1 else waiting[0])
-                waiting = []
-            waiting.append(part)
-        joined.append(np.concatenate(waiting) if len(waiting) > 1 else waiting[0])
-        return [block.astype(np.float32) for block in joined] if self.unpacked else joined
+    def _joined(self) -> list[list[int]]:
+        """The files of each block: files are joined unless they are large."""
+        sizes = np.diff(self._offsets) * self.size * 2
+        joined: list[list[int]] = [[]]
+        for number, size in enumerate(sizes.tolist()):
+            if joined[-1] and sum(sizes[joined[-1]]) + size > _BLOCK_BYTES:
+                joined.append([])
+            joined[-1].append(number)
+        return joined
+
+    @property
+    def blocks(self) -> Iterator[np.ndarray]:
+        """The vectors in few arrays; those that are not in a file as they are stay in memory, up to a limit."""
+        held = sum(block.nbytes for block in self._kept.values())
+        for number, files in enumerate(self._joined):
+            block = self._kept.get(number)
+            if block is None:
+                parts = [self._part(file) for file in files]
+                block = np.concatenate(parts) if len(parts) > 1 else parts[0]
+                mapped = self._first is None and len(parts) == 1
+                if self.unpacked:
+                    block, mapped = block.astype(np.float32), False
+                if self.unpacked or (not mapped and held + block.nbytes <= _KEPT_BYTES):
+                    self._kept[number] = block
+                    held += block.nbytes
+            yield block
 
     def products(self, vectors: np.ndarray) -> np.ndarray:
         """Dot products of all vectors with some others.
@@ -157,25 +294,25 @@ class VectorTable:
             vectors: Shape (n, size).
 
         Returns:
-            float32 array of shape (n, vectors of the table). With few vectors, and unless the table is unpacked,
-            products are rounded to float16: unpacking all vectors takes longer than everything else.
+            float32 array of shape (n, vectors of the table).
         """
-        import torch
-
-        found, first = np.empty((len(vectors), len(self)), np.float32), 0
-        halves = torch.from_numpy(np.ascontiguousarray(vectors, np.float16))
-        for block in self.blocks:
-            if not len(block):
-                continue
-            out = found[:, first : first + len(block)]
-            if not self.unpacked and len(vectors) < _MANY:
-                held = torch.frombuffer(block, dtype=torch.float16).view(block.shape)
-                for row, half in zip(out, halves, strict=True):
-                    row[:] = torch.mv(held, half).numpy()
-            else:
-                np.matmul(np.asarray(vectors, np.float32), block.astype(np.float32, copy=False).T, out=out)
-            first += len(block)
+        found = np.empty((len(vectors), len(self)), np.float32)
+        for first, products in self.product_blocks(vectors):
+            found[:, first : first + products.shape[1]] = products
         return found
+
+    def product_blocks(self, vectors: np.ndarray) -> Iterator[tuple[int, np.ndarray]]:
+        """As `products`, a block of vectors at a time: the first vector of each, and the products with them."""
+        first = 0
+        for block in self.blocks:
+            if len(block):
+                yield first, np.matmul(np.asarray(vectors, np.float32), block.astype(np.float32, copy=False).T)
+            first += len(block)
+
+    @property
+    def widest(self) -> int:
+        """Vectors of the largest block."""
+        return int(max(np.diff(self._offsets)[files].sum() for files in self._joined))
 
     def rows(self, rows: np.ndarray) -> np.ndarray:
         """The vectors of these chunks, float16 of shape (len(rows), size)."""
@@ -183,8 +320,17 @@ class VectorTable:
         result = np.empty((len(rows), self.size), np.float16)
         for number in np.unique(part):
             here = part == number
-            result[here] = self.parts[number][rows[here] - self._offsets[number]]
+            result[here] = self._rows(number, rows[here])
         return result
+
+    def _rows(self, number: int, rows: np.ndarray) -> np.ndarray:
+        """The vectors of some chunks of one file."""
+        if self._first is None:
+            return self.parts[number][rows - self._offsets[number]]
+        first = self._first[rows]
+        ends = np.append(self._first, self._begins[-1])[rows + 1]
+        pieces, starts = ranges(first, ends), np.cumsum(ends - first) - (ends - first)
+        return _unit(self.parts[number][pieces - self._begins[number]], self._sizes[pieces], starts)
 
 
 def told_of_documents(bucket: Path) -> list[tuple[dict[str, Any], tuple[Mark, ...]]]:
@@ -249,3 +395,49 @@ def point_ids(payloads: Sequence[dict[str, Any]], vectors: Iterable[np.ndarray])
         told = json.dumps(payload, sort_keys=True, ensure_ascii=False)
         ids.append(str(uuid.uuid5(_NAMESPACE, f"{told}\0{hashlib.sha256(vector.tobytes()).hexdigest()}")))
     return ids
+
+
+def packed_ids(ids: Iterable[str]) -> np.ndarray:
+    """Ids in 16 bytes each, uint64 of shape (n, 2): a tenth of what text takes in memory."""
+    found = np.frombuffer(b"".join(uuid.UUID(identity).bytes for identity in ids), ">u8")
+    return found.reshape(-1, 2).astype(np.uint64)
+
+
+def stored_ids(path: Path) -> np.ndarray:
+    """The ids in a file of a collection's artefact, packed, in order of the chunks."""
+    return np.load(path).view(">u8").astype(np.uint64)
+
+
+def unpacked_ids(ids: np.ndarray) -> list[str]:
+    """The text of packed ids."""
+    data = ids.astype(">u8").tobytes()
+    return [str(uuid.UUID(bytes=data[start : start + 16])) for start in range(0, len(data), 16)]
+
+
+class IdSet:
+    """A set of packed ids: 24 bytes each in memory.
+
+    Args:
+        ids: Packed, without duplicates.
+    """
+
+    def __init__(self, ids: np.ndarray) -> None:
+        self.order = np.lexsort((ids[:, 1], ids[:, 0]))
+        self._ids = ids
+        self._high = ids[self.order, 0]
+
+    def find(self, ids: np.ndarray) -> np.ndarray:
+        """Position in the given order of each of some packed ids, int64; −1 for one that is not in the set."""
+        found = np.full(len(ids), -1, np.int64)
+        at = np.searchsorted(self._high, ids[:, 0])
+        # The first halves of random ids are alike once in many billions.
+        open_ = np.arange(len(ids))
+        while len(open_):
+            open_ = open_[at[open_] < len(self._high)]
+            open_ = open_[self._high[at[open_]] == ids[open_, 0]]
+            place = self.order[at[open_]]
+            same = self._ids[place, 1] == ids[open_, 1]
+            found[open_[same]] = place[same]
+            open_ = open_[~same]
+            at[open_] += 1
+        return found

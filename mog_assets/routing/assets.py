@@ -12,15 +12,22 @@ import numpy as np
 import pandas as pd
 
 from mog_assets.config import Settings
-from mog_assets.questions.sets import Question, load_questions
+from mog_assets.graph.changes import Hops, Nodes
+from mog_assets.questions.sets import Question, asked_of, load_questions
 from mog_assets.recipe import Recipe, Work
+from mog_assets.retrieval.assets import hashes_of
+from mog_assets.retrieval.changes import Change, Chunks, Documents, Texts
+from mog_assets.retrieval.tokens import TOKENIZER
 from mog_assets.routing import checks, labels, router
 from mog_assets.routing.families import Family, families
 from mog_assets.routing.plots import loss_curve, weights_by_kind
 from mog_assets.routing.retrieve import Retrieval, graph_of_question_sets
 from resources.errors import MogError
+from resources.store import digest
 
 GROUP = "routing"
+# Facts about a router that stay with it.
+_TOLD = ("router", "kept", "trained", "comparison")
 
 
 def _used(settings: Settings, name: str) -> list[str]:
@@ -30,15 +37,16 @@ def _used(settings: Settings, name: str) -> list[str]:
 
 def build_soft_labels(family: Family, work: Work) -> None:
     """Compare the best BM25 chunk of each granularity with the question's gold evidence."""
-    settings = work.settings
-    stored = work.input("questions")
-    tables = []
+    settings, stored, tables = work.settings, work.input("questions"), []
+    basis = _basis(family, work)
+    work.info["basis"], work.recomputed["questions labelled"] = basis, 0
+    hashes = {corpus: hashes_of(work, corpus) for corpus in settings.corpora}
     for name, question_set in settings.question_sets.items():
         questions = load_questions(stored.path(f"{name}.parquet"), _used(settings, name))
         if not questions:
             continue
-        similarities = _similarities(family, work, question_set.corpora, questions)
-        table = labels.label_table(name, questions, question_set.train, similarities, settings.soft_labels.values)
+        found = _labelled(family, work, name, questions, hashes)
+        table = labels.label_table(name, questions, question_set.train, found.similarities, settings.soft_labels.values)
         tables.append(table)
         work.counts |= {f"{name}: labels": len(table), f"{name}: without label": len(questions) - len(table)}
     table = pd.concat(tables, ignore_index=True) if tables else pd.DataFrame(columns=list(labels.COLUMNS))
@@ -46,20 +54,78 @@ def build_soft_labels(family: Family, work: Work) -> None:
     if not there:
         with work.writing(path) as temporary:
             table.to_parquet(temporary)
-    work.recomputed["questions labelled"] = len(table)
     best = Counter(np.argmax(np.stack(table["label"]), axis=1).tolist()) if len(table) else Counter()
     work.show_table("best", [{"best": name, "questions": best[i]} for i, name in enumerate(family.names)])
 
 
-def _similarities(family: Family, work: Work, corpora: Sequence[str], questions: list[Question]) -> np.ndarray:
-    settings, encoder = work.settings, work.tools.encoder
-    asked = Retrieval.open(work.tools, work.input, corpora, [q.question for q in questions])
+def _basis(family: Family, work: Work) -> str | None:
+    """What labels depend on beside settings, question and text; None if they depend on all texts at once."""
+    settings, of_corpora = work.settings, work.settings.corpora
+    statistics = "hop_statistics" if family.kind == "mogg" else "statistics"
+    if settings.soft_labels.method == "tfidf" or statistics not in work.recipe.deps:
+        return None
+    used = [key for key in work.recipe.deps if key.startswith("embeddings/")]
+    made = [work.input(key, corpus).manifest.info["made by"] for key in used for corpus in of_corpora]
+    graph = settings.graph.model_dump() if family.kind == "mogg" else None
+    held = work.input(statistics).manifest.version
+    return digest(held, made, graph, settings.finest_chars, settings.buckets, TOKENIZER)
 
-    def encode(texts: Sequence[str]) -> np.ndarray:
-        with work.progress(len(texts), "label texts encoded") as advance:
-            return encoder.encode(texts, advance)
 
-    return labels.similarities(asked, questions, settings.soft_labels.method, family.kind == "mogg", encode)
+def _labelled(
+    family: Family, work: Work, name: str, questions: list[Question], hashes: dict[str, np.ndarray]
+) -> labels.Labelled:
+    """Labels of a question set; those that no changed document touches are kept."""
+    basis, previous = work.info["basis"], work.comparable
+    of_graph = family.kind == "mogg"
+    asked = Retrieval.open(work.tools, work.input, work.settings.question_sets[name].corpora)
+    corpora = asked.corpora
+    now = Documents.of(corpora, hashes)
+    state: Documents | Nodes = Nodes.of(asked.neighbourhoods, now.hashes) if of_graph else now
+    files = [f"{what}_{name}.safetensors" for what in ("documents", "labelled")]
+    told = [
+        basis,
+        work.recipe.settings(work.tools),
+        [asked_of(q) for q in questions],
+        digest(now.hashes.tobytes().hex()),
+    ]
+    # Without a basis, everything is made again whenever anything changed.
+    whole = "sentence_graph" if of_graph else "documents"
+    told += [work.input(whole, c).manifest.version for c in corpora.names if of_graph or not basis]
+    paths = [work.file(file, *told) for file in files]
+    if all(there for _, there in paths):
+        return labels.Labelled.read(paths[1][0])
+    parts = []
+    if (
+        previous
+        and basis
+        and previous.manifest.info.get("basis") == basis
+        and set(files) <= set(previous.manifest.files)
+    ):
+        before = previous.path(files[0])
+        texts: Texts
+        if isinstance(state, Nodes):
+            earlier = Nodes.read(before)
+            change, texts = Change(earlier.documents, state.documents), Hops(asked.neighbourhoods, earlier, state)
+        else:
+            change = Change(Documents.read(before), now)
+            texts = Chunks(corpora, change)
+        edited = frozenset(change.fresh.tolist())
+        parts.append(labels.Labelled.read(previous.path(files[1])).kept(questions, texts, corpora, edited))
+    there = {own for part in parts for own in part.asked}
+    if missing := [q for q in questions if asked_of(q) not in there]:
+
+        def encode(texts: Sequence[str]) -> np.ndarray:
+            with work.progress(len(texts), "label texts encoded") as advance:
+                return work.tools.encoder.encode(texts, advance)
+
+        again = asked.again([q.question for q in missing])
+        parts.append(labels.labelled(again, missing, work.settings.soft_labels.method, of_graph, encode))
+    work.recomputed["questions labelled"] += len(missing)
+    found = labels.Labelled.joined(parts, questions)
+    for (path, _), write in zip(paths, (state.write, found.write), strict=True):
+        with work.writing(path) as temporary:
+            write(temporary)
+    return found
 
 
 def build_router(family: Family, work: Work) -> None:
@@ -74,9 +140,11 @@ def build_router(family: Family, work: Work) -> None:
     soft = work.input(family.labels)
     table = pd.read_parquet(soft.path("labels.parquet"))
     table = table[table["train"].astype(bool)].reset_index(drop=True)
+    previous, unusable = _previous(family, work)
+    if previous is not None and _stays(work, table):
+        return
     with work.progress(len(table), "questions encoded") as advance:
         vectors = work.tools.encoder.encode(table["text"].tolist(), advance).astype(np.float32)
-    previous, unusable = _previous(family, work)
     try:
         trained, new = _train(family, work, table, vectors, soft.manifest.version)
     # Whatever makes training fail, from too few questions to a full GPU, must not cost a working router.
@@ -100,6 +168,32 @@ def build_router(family: Family, work: Work) -> None:
         work.shown["previous router"] = f"Not compared: {_text(unusable)}"
     _write(work, new, trained, table)
     _show(work, new, table, vectors)
+
+
+def _stays(work: Work, table: pd.DataFrame) -> bool:
+    """Keep the previous router if few of the labels it was trained on changed; whether it stays."""
+    artefact = work.comparable
+    if artefact is None or table.empty or artefact.manifest.info.get("retry"):
+        return False
+    earlier = pd.read_parquet(artefact.path("questions.parquet"))
+    if "label" not in earlier:
+        return False
+    known = ["question_set", "question", "text"]
+    before, now = (
+        {(*row[:3], np.asarray(row[3], np.float32).tobytes()) for row in t[[*known, "label"]].itertuples(index=False)}
+        for t in (earlier, table)
+    )
+    share = max(len(now - before), len(before - now)) / max(len(now), len(before))
+    if share > work.settings.drift.training:
+        return False
+    work.keep(artefact)
+    work.counts |= artefact.manifest.counts
+    work.info |= {name: artefact.manifest.info[name] for name in _TOLD if name in artefact.manifest.info}
+    work.shown |= artefact.shown()
+    work.recomputed["epochs trained"] = 0
+    limit = work.settings.drift.training
+    work.shown["trained on"] = f"Not trained again: {share:.2%} of its labels changed since, at most {limit:.0%} may."
+    return True
 
 
 def _previous(family: Family, work: Work) -> tuple[router.Router | None, str | None]:
@@ -175,7 +269,7 @@ def _write(work: Work, new: router.Router, trained: router.Trained, table: pd.Da
     if not there or path.read_bytes() != router.encoded(new):
         with work.writing(path) as temporary:
             temporary.write_bytes(router.encoded(new))
-    questions = table[["question_set", "question", "group", "text"]].assign(held_out=trained.held_out)
+    questions = table[["question_set", "question", "group", "text", "label"]].assign(held_out=trained.held_out)
     for name, frame in (("curve.parquet", pd.DataFrame(trained.curve)), ("questions.parquet", questions)):
         path, there = work.file(name, new.facts)
         if not there:
@@ -230,7 +324,7 @@ def recipes(settings: Settings) -> list[Recipe]:
     embedded = settings.soft_labels.method == "embedding"
     chunks = ("documents", "chunks/level_1")
     searched = {
-        "mog-paper": [*chunks, "tokens", *(f"bm25/level_{level}" for level in levels)],
+        "mog-paper": [*chunks, "tokens", *(f"bm25/level_{level}" for level in levels), "statistics"],
         "mogg": [*chunks, "sentence_graph", *graph_of_question_sets(settings)],
     }
     vectors = {"mog-paper": [f"embeddings/level_{level}" for level in levels], "mogg": ["embeddings/level_1"]}
@@ -254,7 +348,7 @@ def recipes(settings: Settings) -> list[Recipe]:
                 ],
                 checks=(checks.soft_label_values(len(family.names)),),
                 kinds=("parquet",),
-                version="5",
+                version="6",
             )
         )
         if settings.trains_routers:
@@ -276,7 +370,7 @@ def recipes(settings: Settings) -> list[Recipe]:
                     checks=(checks.WEIGHTS_ALIVE, checks.NEW_ROUTER_IS_USED),
                     kinds=("pytorch",),
                     pool="gpu",
-                    version="2",
+                    version="3",
                 )
             )
     return found

@@ -49,6 +49,7 @@ def needs(methods: Sequence[Method], settings: Settings) -> Needs:
     per_corpus, shared = ["documents", "chunks/level_1", "tokens"], []
     if retrievers & {"bm25", "hybrid"}:
         per_corpus += [f"bm25/level_{level}" for level in settings.level_range]
+        shared.append("statistics")
     if retrievers & {"dense", "hybrid"}:
         of_level = ("collections", "embeddings")
         per_corpus += [f"{kind}/level_{level}" for level in settings.level_range for kind in of_level]
@@ -66,8 +67,8 @@ def needs(methods: Sequence[Method], settings: Settings) -> Needs:
 
 
 def graph_of_question_sets(settings: Settings) -> list[str]:
-    """The key of the graph over all corpora of a question set, if it is configured."""
-    return ["question_set_graph"] if settings.graph.across == "question_set" else []
+    """The keys of what the graph needs for all corpora: the graph of a question set, or else held statistics."""
+    return ["question_set_graph" if settings.graph.across == "question_set" else "hop_statistics"]
 
 
 @dataclass(frozen=True)

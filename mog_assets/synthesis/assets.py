@@ -16,6 +16,7 @@ from mog_assets.corpus.documents import bucket_of
 from mog_assets.questions.likeness import repetitions
 from mog_assets.questions.sets import Question, write_questions
 from mog_assets.recipe import Recipe, Work
+from mog_assets.retrieval.bm25 import statistics
 from mog_assets.retrieval.corpora import Corpora
 from mog_assets.retrieval.tokens import query_terms
 from mog_assets.synthesis import asking, checks, filters
@@ -38,7 +39,8 @@ def build_generated(work: Work) -> None:
     corpus, made = str(work.corpus), _generation(work.settings)
     work.info["retry"] = None
     parts = _windows(work, made) if made.corpora is None or corpus in made.corpora else []
-    corpora = Corpora.open(work.input, work.settings, [corpus])
+    # Statistics are of all corpora.
+    corpora = Corpora.open(work.tools.store.read, work.settings, [corpus])
     candidates = _asked(work, parts) if made.by == "openai" else _from_keywords(corpora, parts)
     kept, lost = _checked(work, corpora, candidates)
     _write(work, kept, lost)
@@ -122,12 +124,10 @@ def _known(work: Work) -> Mapping[str, Asked]:
 
 
 def _from_keywords(corpora: Corpora, parts: Sequence[Window]) -> list[Candidate | Dropped]:
-    (counts,) = corpora.counts(1)
-    total = len(counts.lengths)
-    frequency = dict(zip(counts.terms, counts.frequencies.tolist(), strict=True))
+    over = statistics(corpora.counts(1))
 
     def rarity(term: str) -> float:
-        return float(np.log((1 + total) / (1 + frequency.get(term, 0))) + 1)
+        return float(np.log((1 + over.chunks) / (1 + over.frequencies.get(term, 0))) + 1)
 
     return list(keyword_questions(parts, rarity, query_terms))
 
@@ -212,7 +212,7 @@ def recipes(settings: Settings) -> list[Recipe]:
             build=build_generated,
             description="Questions made from documents, each checked against its document and the indexes.",
             group=GROUP,
-            deps=("documents", "chunks/level_1", "tokens", *indexes),
+            deps=("documents", "chunks/level_1", "tokens", "statistics", *indexes),
             settings=_decides,
             checks=(checks.EVERY_QUESTION_WAS_ANSWERED,),
             intact=_complete,

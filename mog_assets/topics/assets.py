@@ -10,6 +10,7 @@ import numpy as np
 
 from mog_assets.config import Settings
 from mog_assets.recipe import Recipe, Work
+from mog_assets.retrieval.vectors import vector_buckets, vector_keys
 from mog_assets.topics import checks
 from mog_assets.topics.assign import file_name
 from mog_assets.topics.model import (
@@ -47,10 +48,9 @@ def build_model(work: Work) -> None:
     buckets: dict[str, list[Bucket]] = {corpus: _buckets(work, corpus, level) for corpus in corpora}
     made = work.input(f"embeddings/level_{level}", corpora[0]).manifest.info
     wanted = made_with(level, work.settings.topics, work.settings.seed, made["encoder"], made["made by"])
-    vectors = {c: [np.load(bucket.vectors, mmap_mode="r") for bucket in buckets[c]] for c in corpora}
     previous, reason = _previous(work, wanted)
     if previous is not None:
-        share = share_unseen(previous, [vector_hashes(part) for c in corpora for part in vectors[c]])
+        share = share_unseen(previous, [vector_hashes(bucket.held.open()) for c in corpora for bucket in buckets[c]])
         limit = work.settings.topics.refit_share
         if share > limit:
             previous, reason = None, f"{share:.1%} of chunks are new since the last fit, more than {limit:.0%}"
@@ -64,16 +64,12 @@ def build_model(work: Work) -> None:
         model = _fit(work, [bucket for c in corpora for bucket in buckets[c]], wanted)
     work.info["fitted"] = reason
     work.shown["which model"] = reason
-    _show(work, model, vectors)
+    _show(work, model, buckets)
 
 
 def _buckets(work: Work, corpus: str, level: int) -> list[Bucket]:
-    documents, chunks = work.input("documents", corpus), work.input("chunks/level_1", corpus)
-    embeddings = work.input(f"embeddings/level_{level}", corpus)
-    return [
-        Bucket(str(documents.path(n)), str(chunks.path(n)), str(embeddings.path(n.replace(".parquet", ".npy"))), level)
-        for n in documents.names("bucket")
-    ]
+    found = vector_buckets(lambda key: work.input(key, corpus), work.settings, level)
+    return [Bucket(each.documents, each.spans, each.vectors, level, each.pooled) for each in found]
 
 
 def _previous(work: Work, wanted: dict[str, Any]) -> tuple[TopicModel | None, str]:
@@ -117,13 +113,13 @@ def _fit(work: Work, buckets: list[Bucket], wanted: dict[str, Any]) -> TopicMode
     return model
 
 
-def _show(work: Work, model: TopicModel, vectors: dict[str, list[np.ndarray]]) -> None:
+def _show(work: Work, model: TopicModel, buckets: dict[str, list[Bucket]]) -> None:
     """Show the topics, and the distribution of every corpus's chunks over them."""
     number, labels = len(model.centroids), model.labels
-    counts = np.zeros((len(vectors), number + 1), np.int64)
-    for row, parts in enumerate(vectors.values()):
-        for part in parts:
-            counts[row] += np.bincount(model.assign(part)[0] - OUTLIER, minlength=number + 1)
+    counts = np.zeros((len(buckets), number + 1), np.int64)
+    for row, own in enumerate(buckets.values()):
+        for bucket in own:
+            counts[row] += np.bincount(model.assign(bucket.held.open())[0] - OUTLIER, minlength=number + 1)
     outliers = counts[:, 0].sum() / max(int(counts.sum()), 1)
     work.counts |= {
         "topics": number,
@@ -144,7 +140,7 @@ def _show(work: Work, model: TopicModel, vectors: dict[str, list[np.ndarray]]) -
             for t in range(min(number, 50))
         ],
     )
-    work.show_plot("topics by corpus", topics_by_corpus(list(vectors), counts, labels))
+    work.show_plot("topics by corpus", topics_by_corpus(list(buckets), counts, labels))
 
 
 def build_assigned(work: Work) -> None:
@@ -152,13 +148,17 @@ def build_assigned(work: Work) -> None:
     stored = work.tools.store.read("topics/model")
     model = open_model(stored)
     jobs, keys = {}, {}
-    levels = work.settings.level_range
+    levels, spans = work.settings.level_range, work.input("chunks/level_1").manifest.files
     for level in levels:
         embeddings = work.input(f"embeddings/level_{level}")
-        for name in embeddings.names("bucket"):
+        held = vector_buckets(work.input, work.settings, level)
+        sources = [work.input(key) for key in vector_keys(level, work.settings)]
+        for name, bucket in zip(embeddings.names("bucket"), held, strict=True):
             target = file_name(level, name)
-            jobs[target] = {"vectors": str(embeddings.path(name)), "model": str(stored.path(MODEL))}
-            keys[target] = [embeddings.manifest.files[name]["sha256"], stored.manifest.files[MODEL]["sha256"]]
+            jobs[target] = {"bucket": asdict(bucket), "model": str(stored.path(MODEL))}
+            made_of = [source.manifest.files[name]["sha256"] for source in sources]
+            made_of.append(spans[name.replace(".npy", ".parquet")]["sha256"])
+            keys[target] = [*made_of, stored.manifest.files[MODEL]["sha256"]]
     assigned = work.map("mog_assets.topics.assign:assign_bucket", jobs, keys, "buckets assigned")
     work.recomputed |= {"chunks assigned": sum(assigned), "payloads set": 0}
     work.info["points"] = {}
@@ -210,7 +210,7 @@ def recipes(settings: Settings) -> list[Recipe]:
             build=build_model,
             description="BERTopic model of the chunks of all corpora; fitted again only if many of them are new.",
             group=GROUP,
-            deps=("documents", "chunks/level_1", f"embeddings/level_{level}"),
+            deps=("documents", "chunks/level_1", *vector_keys(level, settings)),
             partitioned=False,
             settings=lambda tools: [tools.settings.topics.model_dump(), tools.settings.seed],
             repeatable=True,
@@ -223,6 +223,8 @@ def recipes(settings: Settings) -> list[Recipe]:
             description="Topic and probability of every chunk of every level, also written to its Qdrant payload.",
             group=GROUP,
             deps=(
+                "documents",
+                "chunks/level_1",
                 "topics/model",
                 *(f"embeddings/level_{j}" for j in levels),
                 *(f"collections/level_{j}" for j in levels),

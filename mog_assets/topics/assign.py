@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
 from mog_assets.arrays import save_array
+from mog_assets.retrieval.vectors import VectorBucket
 from mog_assets.topics.model import decoded
 from resources.store import Artefact
 
@@ -21,18 +23,18 @@ def file_name(level: int, bucket: str) -> str:
     return f"level_{level}-{bucket}"
 
 
-def assign_bucket(vectors: str, model: str, out: str) -> int:
+def assign_bucket(bucket: dict[str, Any], model: str, out: str) -> int:
     """Write the topics of the vectors of one bucket.
 
     Args:
-        vectors: `.npy` file of unit vectors.
+        bucket: Fields of `VectorBucket`.
         model: File of the topic model.
         out: `.npy` file to write.
 
     Returns:
         Number of vectors.
     """
-    held = np.load(vectors, mmap_mode="r")
+    held = VectorBucket(**bucket).open()
     rows = np.empty(len(held), _ROW)
     rows["topic"], rows["probability"] = decoded(Path(model).read_bytes(), Path(model)).assign(held)
     save_array(Path(out), rows)

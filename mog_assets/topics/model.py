@@ -20,7 +20,7 @@ import numpy as np
 from mog_assets.chunking.layouts import bucket_layout
 from mog_assets.compiled import keep
 from mog_assets.config import TopicSettings
-from mog_assets.retrieval.vectors import bucket_texts
+from mog_assets.retrieval.vectors import VectorBucket, bucket_texts
 from mog_assets.tensors import decode, encode, read
 from resources.errors import MogError
 from resources.processes import SPAWN, deaf_children, end_with_parent
@@ -45,13 +45,20 @@ _ROWS_AT_ONCE = 65_536
 class Bucket:
     """The files of a bucket: paths of its documents, of their level-1 spans, and of the vectors of a level.
 
-    `level` is None if it is that of the model: a corpus with fewer levels has vectors of its coarsest one.
+    `level` is None if it is that of the model: a corpus with fewer levels has vectors of its coarsest one. With
+    `pooled`, the vectors are those of level 1, and the level's are pooled from them (see `VectorBucket`).
     """
 
     documents: str
     spans: str
     vectors: str
     level: int | None = None
+    pooled: int | None = None
+
+    @property
+    def held(self) -> VectorBucket:
+        """Its vectors."""
+        return VectorBucket(self.documents, self.spans, self.vectors, self.pooled)
 
 
 @dataclass(frozen=True)
@@ -148,7 +155,7 @@ def fit_buckets(
     """
     options = TopicSettings.model_validate(settings)
     paths = [Bucket(**bucket) for bucket in buckets]
-    hashes = [vector_hashes(np.load(bucket.vectors, mmap_mode="r")) for bucket in paths]
+    hashes = [vector_hashes(bucket.held.open()) for bucket in paths]
     seen = np.unique(np.concatenate([np.zeros(0, np.uint64), *hashes]))
     vectors, texts = _sample(paths, hashes, level, seen[: options.sample])
     topics, words = _cluster(vectors, texts, options, seed)
@@ -167,7 +174,7 @@ def fit_buckets(
 
 def may_have_topics(buckets: Sequence[Bucket], settings: TopicSettings) -> bool:
     """Whether there are enough chunks for HDBSCAN: it needs two clusters of the smallest size to find any."""
-    return sum(len(np.load(bucket.vectors, mmap_mode="r")) for bucket in buckets) >= 2 * settings.min_topic_size
+    return sum(bucket.held.count for bucket in buckets) >= 2 * settings.min_topic_size
 
 
 def made_with(level: int, settings: TopicSettings, seed: int, encoder: str, made_by: str) -> dict[str, Any]:
@@ -230,14 +237,14 @@ def _sample(
             continue
         layout = bucket_layout(Path(bucket.documents), Path(bucket.spans))
         own = bucket.level or level
-        held, of_bucket = np.load(bucket.vectors, mmap_mode="r"), bucket_texts(Path(bucket.documents), layout, own)
+        held, of_bucket = bucket.held.open(), bucket_texts(Path(bucket.documents), layout, own)
         for row in rows:
             # Chunks with equal vectors may have different texts; which of them is used must not depend on order.
             identity = int(found[row])
             vectors[identity] = held[row]
             texts[identity] = min(of_bucket[row], texts.get(identity, of_bucket[row]))
     order = [int(identity) for identity in wanted]
-    size = np.load(buckets[0].vectors, mmap_mode="r").shape[1]
+    size = buckets[0].held.open().shape[1]
     stacked = np.stack([vectors[i] for i in order]) if order else np.zeros((0, size))
     return stacked.astype(np.float32), [texts[i] for i in order]
 

@@ -1,0 +1,105 @@
+"""One copy of every vector on disk: in an artefact, or in the encoder's cache if no artefact holds it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from mog_assets.arrays import save_array
+from mog_assets.recipe import Work
+from resources.store import Artefact, file_digest
+from resources.vector_cache import VectorCache, prefixes, text_hashes
+
+# Logical names of the files with the hashes of the texts of a bucket begin with this.
+TEXTS = "texts-"
+
+
+@contextmanager
+def one_copy(
+    work: Work, keys: Mapping[str, Sequence[Any]], texts: Callable[[str], list[str]], holders: Sequence[str]
+) -> Iterator[None]:
+    """Encode the buckets of an artefact within this, by `encode_buckets` with the same arguments.
+
+    The hashes of a bucket's texts are stored beside its vectors. Before, the cache receives what the artefact is about
+    to lose, and what other artefacts hold of the texts to encode; so a text is encoded once, although a setting changes
+    and changes back, or its document moves. Afterwards, the vectors of the artefact are removed from the cache.
+
+    Args:
+        work: Of the artefact.
+        keys: What determines the texts of each bucket, by logical name of a `.parquet` file.
+        texts: The texts of a bucket, in order.
+        holders: Keys of assets that hold vectors of texts, with an artefact for each corpus.
+    """
+    encoder = work.tools.encoder
+    wanted, every = [], []
+    for name, key in keys.items():
+        vectors = name.replace(".parquet", ".npy")
+        _, there = work.file(vectors, *key, encoder.fingerprint)
+        path, known = work.file(TEXTS + vectors, *key)
+        if not known:
+            with work.writing(path) as temporary:
+                save_array(temporary, text_hashes(texts(name)))
+        every.append(path)
+        if not there:
+            wanted.append(path)
+    if encoder.cache is None:
+        yield
+        return
+    if work.draft.previous:
+        _save(work, work.draft.previous, encoder.cache)
+    cache = VectorCache(encoder.cache, encoder.fingerprint)
+    if wanted:
+        _borrow(work, cache, _joined(wanted), holders)
+    yield
+    # The files of the buckets are complete; if this process is killed before their manifest, the next finds them.
+    cache.drop(_joined(every), encoder.settings.cache_mb << 20)
+
+
+def _joined(paths: Sequence[Path]) -> np.ndarray:
+    return np.concatenate([np.zeros((0, 32), np.uint8), *(np.load(path) for path in paths)])
+
+
+def _save(work: Work, previous: Artefact, folder: Path) -> None:
+    """Put vectors of an artefact that its draft does not keep into the cache."""
+    cache = VectorCache(folder, str(previous.manifest.info["encoder"]))
+    for name in previous.names(TEXTS):
+        vectors = name.removeprefix(TEXTS)
+        kept = work.draft.files.get(vectors) == previous.manifest.files[vectors]["file"]
+        if not kept and _sound(previous, name) and _sound(previous, vectors):
+            cache.add(np.load(previous.path(name)), np.load(previous.path(vectors), mmap_mode="r"))
+
+
+def _borrow(work: Work, cache: VectorCache, hashes: np.ndarray, holders: Sequence[str]) -> None:
+    """Put vectors of some texts into the cache that artefacts of other corpora or levels hold."""
+    hashes = hashes[cache.missing(hashes)]
+    for key in holders:
+        for corpus in work.settings.corpora:
+            held = work.tools.store.find(key, corpus) if len(hashes) else None
+            if held is None or held.manifest.info.get("encoder") != work.tools.encoder.fingerprint:
+                continue
+            for name in held.names(TEXTS):
+                hashes = _borrowed(cache, held, name, hashes)
+
+
+def _borrowed(cache: VectorCache, held: Artefact, name: str, hashes: np.ndarray) -> np.ndarray:
+    """Put vectors of some texts into the cache that one bucket holds; returns the hashes that are still wanted."""
+    vectors = name.removeprefix(TEXTS)
+    try:
+        there = np.load(held.path(name))
+        rows = np.flatnonzero(np.isin(prefixes(there), prefixes(hashes)))
+        if not len(rows) or not (_sound(held, name) and _sound(held, vectors)):
+            return hashes
+        cache.add(there[rows], np.load(held.path(vectors), mmap_mode="r")[rows])
+    except FileNotFoundError:
+        # Another process has just replaced the artefact: its vectors are in the cache, or will be encoded.
+        return hashes
+    return hashes[~np.isin(prefixes(hashes), prefixes(there))]
+
+
+def _sound(held: Artefact, name: str) -> bool:
+    """Whether a file has the bytes that were stored: damaged ones must not get into other files."""
+    return file_digest(held.path(name)) == held.manifest.files[name]["sha256"]
