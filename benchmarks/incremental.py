@@ -43,7 +43,7 @@ COUNTERS = [
     ("hop_soft_labels", "questions labelled"),
     ("candidates", "questions"),
     ("mix", "models trained"),
-    ("runs", "questions ranked"),
+    ("runs", "rankings"),
 ]
 Lines = dict[str, list[str]]
 """JSON Lines of every corpus."""

@@ -8,7 +8,7 @@ import pandas as pd
 
 from mog_assets import config
 from mog_assets.evaluation.measures import evaluate
-from mog_assets.evaluation.runs import rank_questions
+from mog_assets.evaluation.runs import ranked, table_of
 from mog_assets.evaluation.scores import score
 from mog_assets.questions.sets import load_questions
 from mog_assets.ranking.retrieve import Retrieval
@@ -33,8 +33,9 @@ def main(path: str, name: str) -> None:
         corpora = Corpora.open(tools.store.read, settings.model_copy(update={"bm25": bm25}), question_set.corpora)
         encoder, texts = tools.encoder, [q.question for q in questions]
         retrieval = Retrieval(corpora, texts, encoder.encode, encoder.fingerprint, tools.qdrant)
-        ranked = rank_questions(name, questions, methods, retrieval, {}, settings.k)
-        runs = pd.concat([table.to_pandas() for table in ranked])
+        passages = {method: ranked(questions, method, retrieval, {}, settings.k) for method in methods}
+        tables_of = [table_of(name, questions, method, found, retrieval) for method, found in passages.items()]
+        runs = pd.concat([table.to_pandas() for table in tables_of])
         measured = evaluate(runs, {name: questions}, settings.k)
         scores = score(measured, settings.k, settings.seed, {m.name: (m.retriever, m.kind) for m in methods})
         wide = scores.pivot(index="method", columns="measure", values="value")

@@ -585,8 +585,7 @@ def test_levels_chosen_otherwise_than_in_training_are_flagged_with_both_distribu
         known = encoder.encode(["How is a boiler descaled?"])[0].astype(np.float32)
         weights = {"layer0.weight": np.stack([known, 0 * known]), "layer0.bias": np.array([0, 0.99], np.float32)}
         made = router.sealed(weights, {"encoder": encoder.fingerprint, "levels": 2, "training": {}})
-        texts = ["How is a boiler descaled?"] * 17 + ["Who rang?"]
-        asked = {"question_set": "animals", "group": [f"moor/d{i}" for i in range(18)], "text": texts}
+        asked = {"question_set": "animals", "group": [f"moor/d{i}" for i in range(18)], "chosen": [0] * 17 + [1]}
         path, _ = work.file("questions.parquet")
         with work.writing(path) as temporary:
             pd.DataFrame(asked).to_parquet(temporary)

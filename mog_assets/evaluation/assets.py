@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Sequence
 from functools import partial
 from typing import Any
 
-import numpy as np
 import pandas as pd
-import pyarrow as pa
 
 from mog_assets.answering.notation import combinations
 from mog_assets.answering.rows import read_answers
@@ -20,176 +18,24 @@ from mog_assets.evaluation.configuration import configuration, shown_configurati
 from mog_assets.evaluation.history_assets import build_history
 from mog_assets.evaluation.measures import Board, boards, evaluate, headline_measures, measure_names
 from mog_assets.evaluation.report import Report, environment, render
-from mog_assets.evaluation.runs import rank_questions, read_runs, write_runs
+from mog_assets.evaluation.runs import RUNS, read_runs
+from mog_assets.evaluation.runs_assets import build_runs, methods_of, scored_questions
 from mog_assets.evaluation.scores import leaderboard, score
 from mog_assets.questions.origins import measures_nothing, origins, said
-from mog_assets.questions.sets import MEASURED, Question, load_questions
-from mog_assets.ranking.retrieve import MODELS, Retrieval, needs
+from mog_assets.questions.sets import load_questions
+from mog_assets.ranking.retrieve import MODELS, needs
 from mog_assets.recipe import Recipe, Work
-from mog_assets.retrieval.methods import Method, check_trained, default_methods, parse
-from mog_assets.routing import router
-from mog_assets.routing.families import Family, families
-from mog_assets.routing.retrieve import Needs
-from mog_assets.significance import by_document, shift
+from mog_assets.routing.families import families
 from resources.store import digest
 
 GROUP = "evaluation"
-# The levels chosen for test questions differ from those in training if this share of questions would have to change
-# level (a population stability index of about .2 for two levels) and the p-value is below ALPHA.
-SHIFTED = 0.15
-ALPHA = 0.05
-
-
-def methods_of(settings: Settings) -> list[Method]:
-    """The methods that are compared, in order; a method named twice counts once.
-
-    The controls are always included, at the two ends: tables show methods with equal means in this order.
-    """
-    if settings.methods:
-        methods = [parse(name, settings) for name in settings.methods]
-        for method in methods:
-            check_trained("methods", method, settings)
-    else:
-        found = [parse(name, settings) for name in default_methods(settings)]
-        methods = [m for m in found if settings.trains_routers or not m.trained]
-    searching = {method.name: method for method in methods if not method.control}
-    return [parse("gold", settings), *searching.values(), parse("random", settings)]
-
-
-def build_runs(work: Work) -> None:
-    """Rank passages by every method for every test question."""
-    settings = work.settings
-    methods = methods_of(settings)
-    asked = {name: questions for name, questions in scored_questions(work).items() if questions}
-    retrievals = {name: _retrieval(work, name, questions) for name, questions in asked.items()}
-    oracle = any(method.kind == "oracle-paper" for method in methods)
-    weights = {name: {"oracle-paper": _oracle(work, name, asked[name])} if oracle else {} for name in asked}
-    path, there = work.file(
-        "runs.parquet", work.recipe.settings(work.tools), *_versions(work, needs(methods, settings))
-    )
-
-    def tables() -> Iterator[pa.Table]:
-        for name, questions in asked.items():
-            yield from rank_questions(name, questions, methods, retrievals[name], weights[name], settings.k)
-
-    ranked = {name: len(questions) for name, questions in asked.items()}
-    if not there:
-        with work.progress(len(asked) * len(methods), "methods ranked") as advance, work.writing(path) as temporary:
-            write_runs(tables(), temporary, advance)
-        work.recomputed["questions ranked"] = sum(ranked.values()) * len(methods)
-    passages = read_runs(path)
-    work.counts |= {"passages": len(passages), **{f"{name}: questions": n for name, n in ranked.items()}}
-    work.counts["methods"] = len(methods)
-    work.show_table("sample", passages.head(8).to_dict("records"))
-    _show_levels(work, retrievals, {method.kind for method in methods if method.routed})
-    _show_topics(work, retrievals, methods, weights)
-
-
-def _retrieval(work: Work, name: str, questions: Sequence[Question]) -> Retrieval:
-    corpora = work.settings.question_sets[name].corpora
-    return Retrieval.open(work.tools, work.input, corpora, [q.question for q in questions])
-
-
-def _versions(work: Work, needed: Needs) -> list[str]:
-    shared = [work.input(key).manifest.version for key in ("questions", *needed.shared)]
-    return shared + [work.input(key, c).manifest.version for key in needed.per_corpus for c in work.settings.corpora]
-
-
-def _oracle(work: Work, name: str, questions: Sequence[Question]) -> np.ndarray:
-    """Soft labels as weights: float array of shape (questions, levels)."""
-    table = pd.read_parquet(work.input("soft_labels").path("labels.parquet"))
-    here = table[table["question_set"] == name]
-    by_id = dict(zip(here["question"], here["label"], strict=True))
-    none = np.zeros(work.settings.levels)
-    return np.stack([np.asarray(by_id.get(q.id, none), float) for q in questions])
-
-
-def _show_levels(work: Work, retrievals: Mapping[str, Retrieval], kinds: Collection[str]) -> None:
-    """Compare the levels that routers choose for test questions with those for their training questions.
-
-    A question set without training questions is compared with all training questions. Documents are permuted, not
-    questions.
-    """
-    asked = scored_questions(work)
-    work.info["levels chosen"] = {}
-    rows = []
-    for family in families(work.settings):
-        if family.kind not in kinds:
-            continue
-        bars = []
-        training, weights = _trained_on(work, family)
-        for name, retrieval in retrievals.items():
-            # Nobody asks like that, so the router may well choose otherwise.
-            if measures_nothing(name, origins(work.settings)):
-                continue
-            own = (training["question_set"] == name).to_numpy()
-            own = own if own.any() else np.ones(len(training), bool)
-            seen = by_document(router.choices(weights[own]), training["group"].to_numpy(str)[own])
-            tested = by_document(router.choices(retrieval.weights(family.kind)), [q.document for q in asked[name]])
-            before, now = (chosen.sums.sum(axis=0).astype(int) for chosen in (seen, tested))
-            distance, p = shift(seen, tested, seed=work.settings.seed)
-            work.info["levels chosen"][f"{name}, {family.kind}"] = {
-                "training": before.tolist(),
-                "test": now.tolist(),
-                "distance": distance,
-                "p": p,
-                "shifted": distance >= SHIFTED and p < ALPHA,
-            }
-            bars += [(f"{name}: training", before), (f"{name}: test", now)]
-            rows += [
-                {"question set": name, "router": family.kind, "chosen": label, "training": int(a), "test": int(b)}
-                for label, a, b in zip(family.names, before, now, strict=True)
-            ]
-        if bars:
-            picture = plots.levels_chosen(bars, family.names)
-            work.show_plot(f"chosen by the router of {family.kind} in training and test", picture)
-    if rows:
-        work.show_table("levels chosen", rows)
-
-
-def _trained_on(work: Work, family: Family) -> tuple[pd.DataFrame, np.ndarray]:
-    """The training questions of the current router, and its outputs for them: one row each."""
-    stored, encoder = work.input(family.router), work.tools.encoder
-    opened = router.open_router(stored, encoder.fingerprint, len(family.names))
-    questions = pd.read_parquet(stored.path("questions.parquet"))
-    return questions, router.predict(opened.weights, encoder.encode(questions["text"].tolist()))
-
-
-def _show_topics(
-    work: Work,
-    retrievals: Mapping[str, Retrieval],
-    methods: Sequence[Method],
-    weights: Mapping[str, Mapping[str, np.ndarray]],
-) -> None:
-    """Count the questions that had no topic, or too few passages of it."""
-    rows = []
-    for method in methods:
-        for name, retrieval in retrievals.items() if method.topics else ():
-            fell_back = retrieval.fell_back(method, work.settings.k, weights[name].get(method.kind))
-            back, total = int(fell_back.sum()), len(retrieval.queries)
-            outliers = int((retrieval.topics[0] < 0).sum())
-            rows.append({"method": method.name, "question set": name, "questions": total, "without a topic": outliers})
-            rows[-1] |= {"passages of all topics": back}
-            work.counts[f"{name}, {method.name}: fallbacks"] = back
-    if rows:
-        work.show_table("topics", rows)
-
-
-def scored_questions(work: Work) -> dict[str, list[Question]]:
-    """The test questions that can measure a ranking, by question set."""
-    stored = work.input("questions")
-    return {
-        name: [q for q in load_questions(stored.path(f"{name}.parquet"), question_set.test) if q.level in MEASURED]
-        for name, question_set in work.settings.question_sets.items()
-        if question_set.test
-    }
 
 
 def build_scores(work: Work) -> None:
     """Measure every run, with intervals and tests against the best fixed level."""
     settings = work.settings
     runs = work.input("runs")
-    table = read_runs(runs.path("runs.parquet"))
+    table = read_runs(runs.path(RUNS))
     methods = methods_of(settings)
     with work.progress(len(methods), "methods measured") as advance:
         measured = evaluate(table, scored_questions(work), settings.k, advance)
@@ -321,7 +167,7 @@ def _browsed(
     """Main methods, groups of questions, and wins and losses, by question set and split."""
     settings = work.settings
     per_question = pd.read_parquet(work.input("scores").path("per_question.parquet"))
-    runs = read_runs(work.input("runs").path("runs.parquet"))
+    runs = read_runs(work.input("runs").path(RUNS))
     questions = scored_questions(work)
     stored = {name: work.input("documents", name) for name in corpora}
     buckets = {name: [held.path(bucket) for bucket in held.names("bucket")] for name, held in stored.items()}
@@ -379,7 +225,7 @@ def recipes(settings: Settings) -> list[Recipe]:
             settings=lambda tools: [identity, tools.encoder.identity],
             repeatable=True,
             checks=(checks.SAME_AGAIN, *((checks.LEVELS_AS_IN_TRAINING,) if any(m.routed for m in methods) else ())),
-            version="4",
+            version="5",
             kinds=("parquet",),
             pool="gpu",
         ),

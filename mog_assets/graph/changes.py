@@ -8,7 +8,7 @@ from functools import cached_property
 from pathlib import Path
 
 import numpy as np
-from safetensors.numpy import load_file, save_file
+from safetensors.numpy import load_file, save
 
 from mog_assets.arrays import mixed, places
 from mog_assets.graph.search import Neighbourhoods
@@ -54,7 +54,7 @@ class Nodes:
     def write(self, path: Path) -> None:
         """Write them."""
         hops = np.ascontiguousarray(self.hops).view(np.int32)
-        save_file({**self.documents.arrays, "hops": hops}, path)
+        path.write_bytes(save({**self.documents.arrays, "hops": hops}))
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Protocol
 
 import numpy as np
-from safetensors.numpy import load_file, save_file
+from safetensors.numpy import load_file, save
 
 from mog_assets.arrays import ranges
 from mog_assets.chunking.chunks import coarser_count
@@ -18,7 +18,7 @@ from mog_assets.retrieval.corpora import Corpora
 
 # Products of vectors differ in their last bits with the questions they are computed with, and those with pooled vectors
 # with how these were rounded.
-_SLACK = 2e-3
+SLACK = 2e-3
 # Scores that are in memory at a time, in bytes.
 _SCORES_BYTES = 64 << 20
 
@@ -54,7 +54,7 @@ class Documents:
 
     def write(self, path: Path) -> None:
         """Write them."""
-        save_file(self.arrays, path)
+        path.write_bytes(save(self.arrays))
 
 
 @dataclass(frozen=True)
@@ -107,7 +107,7 @@ def reached(scores: np.ndarray, floors: np.ndarray) -> np.ndarray:
         floors: Result of `least` for the texts that were there before.
     """
     best = scores.max(axis=1, initial=0)
-    found: np.ndarray = (best > 0) & (best >= floors - _SLACK)
+    found: np.ndarray = (best > 0) & (best >= floors - SLACK)
     return found
 
 

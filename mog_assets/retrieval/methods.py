@@ -248,7 +248,11 @@ class Ranker:
         return int(self._candidates.question.max(initial=-1)) + 1
 
     def rank(self, method: Method, weights: np.ndarray | None = None) -> Passages:
-        """The passages of every question.
+        """The passages of every question; arguments as those of `emitted`."""
+        return self.chunks.passages(*self.emitted(method, weights))
+
+    def emitted(self, method: Method, weights: np.ndarray | None = None) -> tuple[Hits, np.ndarray]:
+        """The chunks that become the passages of every question, and the granularity of each.
 
         Args:
             method: One of this retriever.
@@ -258,13 +262,13 @@ class Ranker:
         if method.kind in ("fixed", "hop"):
             assert method.level is not None
             found = self.searcher.search(method.level, DEPTH)
-            return self.chunks.passages(found, np.full(len(found.chunk), method.level))
+            return found, np.full(len(found.chunk), method.level)
         if weights is None:
             # Equal weights: the finest granularity, unless the method names one.
             order, levels = self._equally, np.full(self._questions, method.level or 1)
         else:
             order, levels = ranked(self._candidates, weights), emission_levels(weights)
-        return self.chunks.passages(*emit(self._candidates, *order, levels, self.chunks))
+        return emit(self._candidates, *order, levels, self.chunks)
 
 
 @dataclass(frozen=True)

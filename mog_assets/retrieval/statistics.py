@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
-from safetensors.numpy import load_file, save_file
+from safetensors.numpy import load_file, save
 
 from mog_assets.chunking.chunks import Layout
 from mog_assets.retrieval.bm25 import Statistics
@@ -59,7 +59,7 @@ def document_hashes(layout: Layout, digests: Sequence[str]) -> np.ndarray:
 
 def write_documents(hashes: Mapping[str, np.ndarray], path: Path) -> None:
     """Write `document_hashes` by corpus."""
-    save_file({corpus: np.ascontiguousarray(own).view(np.int64) for corpus, own in hashes.items()}, path)
+    path.write_bytes(save({name: np.ascontiguousarray(own).view(np.int64) for name, own in hashes.items()}))
 
 
 def read_documents(path: Path) -> dict[str, np.ndarray]:

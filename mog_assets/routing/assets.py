@@ -166,7 +166,7 @@ def build_router(family: Family, work: Work) -> None:
         return
     if unusable:
         work.shown["previous router"] = f"Not compared: {_text(unusable)}"
-    _write(work, new, trained, table)
+    _write(work, new, trained, table, vectors)
     _show(work, new, table, vectors)
 
 
@@ -262,14 +262,16 @@ def _worse(
     )
 
 
-def _write(work: Work, new: router.Router, trained: router.Trained, table: pd.DataFrame) -> None:
+def _write(work: Work, new: router.Router, trained: router.Trained, table: pd.DataFrame, vectors: np.ndarray) -> None:
     """Store a new router as the artefact."""
     path, there = work.file(router.WEIGHTS, new.facts)
     # The file of a damaged router has the same name if training gave the same weights.
     if not there or path.read_bytes() != router.encoded(new):
         with work.writing(path) as temporary:
             temporary.write_bytes(router.encoded(new))
-    questions = table[["question_set", "question", "group", "text", "label"]].assign(held_out=trained.held_out)
+    chosen = router.predict(trained.weights, vectors).argmax(axis=1).astype(np.int8)
+    known = table[["question_set", "question", "group", "text", "label"]]
+    questions = known.assign(held_out=trained.held_out, chosen=chosen)
     for name, frame in (("curve.parquet", pd.DataFrame(trained.curve)), ("questions.parquet", questions)):
         path, there = work.file(name, new.facts)
         if not there:
@@ -370,7 +372,7 @@ def recipes(settings: Settings) -> list[Recipe]:
                     checks=(checks.WEIGHTS_ALIVE, checks.NEW_ROUTER_IS_USED),
                     kinds=("pytorch",),
                     pool="gpu",
-                    version="3",
+                    version="4",
                 )
             )
     return found

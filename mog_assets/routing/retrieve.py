@@ -269,6 +269,10 @@ class Retrieval:
             )
         )
 
+    def topics_of(self, granularity: int, graph: bool = False) -> np.ndarray:
+        """Topic of every chunk of a level, or of every neighbourhood: that of its centre."""
+        return np.concatenate(self._node_topics if graph else self._chunk_topics(granularity))
+
     def _groups(self, topics: bool) -> np.ndarray | None:
         """The group of chunks that each question may find: those of its topic, or 0; None if all chunks."""
         if topics:

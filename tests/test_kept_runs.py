@@ -1,0 +1,182 @@
+"""Rankings that a change does not touch are kept, and are those that ranking everything again gives."""
+
+import json
+import random
+import tempfile
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+from conftest import examples
+from hypothesis import HealthCheck, Phase, given, settings
+from hypothesis import strategies as st
+from test_incremental import IN_MEMORY, Project, encoder, nothing_is_drawn  # noqa: F401
+from test_kept_rows import ANIMALS, EDITS, PLACES
+
+from mog_assets import plan
+from mog_assets.evaluation import reach
+from mog_assets.evaluation.reach import Reach, Search
+from mog_assets.evaluation.runs import read_runs
+from mog_assets.recipe import materialise
+from mog_assets.topics.model import MODEL, TopicModel, encoded
+
+METHODS = [
+    *("fused", "fixed-1", "fixed-3", "dense-2", "hybrid:fixed-1", "hybrid:fused-paper-1", "fused-paper-2"),
+    *("oracle-paper", "hop-0", "hop-1", "mogg-uniform", "fixed-2+topics", "hop-1+topics", "mogg-uniform+topics"),
+]
+WHERE = ["question_set", "question", "method", "rank", "corpus", "doc", "start", "end", "tokens", "level"]
+
+
+def text_about(number):
+    """A text for each number in which no sentence occurs twice: equal scores may come in any order."""
+    draw, animal, place = random.Random(number), ANIMALS[number % len(ANIMALS)], PLACES[number % len(PLACES)]
+    found = [f"The {animal} lives at the {place}.", f"In winter the {animal} rests for {number + 2} weeks."]
+    for year in draw.sample(range(1900, 2000), 3 + number % 5):
+        other = draw.choice(ANIMALS)
+        found.append(
+            f"A {other} was seen at the {draw.choice(PLACES)} in {year}, with {draw.randint(2, 90)} of its kind."
+        )
+    return " ".join(found)
+
+
+def two_topics(work):
+    """Topics of two animals, whatever there is: what is fitted changes with the texts."""
+    encoder = work.tools.encoder  # noqa: F811
+    centroids = encoder.encode([f"The {animal} lives at the pond." for animal in ANIMALS[:2]]).astype(np.float32)
+    facts = {"words": [[animal] for animal in ANIMALS[:2]], "size": [3, 3], "encoder": encoder.fingerprint}
+    model = TopicModel(centroids, np.full(2, 0.35, np.float32), np.array([], np.uint64), facts)
+    path, there = work.file(MODEL, "by hand")
+    if not there:
+        with work.writing(path) as temporary:
+            temporary.write_bytes(encoded(model))
+
+
+def project_of(folder, encoder, documents=40, **options):  # noqa: F811
+    """Two corpora and questions about them, half of them to test on."""
+    rows = []
+    for number in range(16):
+        corpus, doc = ("file", f"d{number:02}") if number % 2 else ("folder", f"d{number:02}.md")
+        start = text_about(number).index("In winter")
+        evidence = [{"corpus": corpus, "doc": doc, "start": start, "end": start + 30}]
+        question = f"How long does the {ANIMALS[number % len(ANIMALS)]} of the {PLACES[number % len(PLACES)]} rest?"
+        split = "dev" if number % 4 < 2 else "train"
+        rows.append({"id": str(number), "question": question, "split": split, "evidence": evidence})
+    (folder / "questions.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
+    corpora = ["file", "folder"]
+    sets = {"ponds": {"path": "questions.jsonl", "corpora": corpora, "train": ["train"], "test": ["dev"]}}
+    values = {"question_sets": sets, "drift": {"documents": 1}, "k_r": 2, "levels": 3, "methods": METHODS}
+    project = Project(folder, encoder, **values | options)
+    for number in range(documents):
+        project.put("file" if number % 2 else "folder", f"d{number:02}", text_about(number))
+    return project
+
+
+def ranked(project, force=False):
+    """Bring `runs` up to date with everything before it; the artefact."""
+    recipes = plan.graph(project.settings)
+    recipes["topics/model"] = replace(recipes["topics/model"], build=two_topics, checks=())
+    for key in plan.needed(recipes, ["runs"]):
+        recipe = recipes[key]
+        for corpus in project.settings.corpora if recipe.partitioned else [None]:
+            outcome = materialise(recipe, corpus, project.tools, recipes, force=force and key == "runs")
+    return outcome.artefact
+
+
+def rows_of(artefact):
+    return read_runs(artefact.path("runs.parquet"))
+
+
+def assert_those_of_ranking_again(project):
+    """What is kept equals what ranking everything from nothing gives, with the same topics and statistics."""
+    kept = ranked(project)
+    ours = rows_of(kept)
+    again = ranked(project, force=True)
+    theirs = rows_of(again)
+    asked = again.manifest.counts["ponds: questions"]
+    assert again.manifest.info["recomputed"]["rankings"] == asked * (len(METHODS) + 2)
+    pd.testing.assert_frame_equal(ours[WHERE].astype(str), theirs[WHERE].astype(str))
+    np.testing.assert_allclose(ours["score"], theirs["score"], atol=1e-5)
+    pd.testing.assert_series_equal(ours["why"].astype(str), theirs["why"].astype(str))
+    backs = [{name: n for name, n in own.manifest.counts.items() if "fallbacks" in name} for own in (kept, again)]
+    assert backs[0] == backs[1] and len(backs[0]) == 3
+
+
+@pytest.fixture
+def folder():
+    with tempfile.TemporaryDirectory(dir=IN_MEMORY) as name:
+        yield Path(name)
+
+
+@given(st.lists(st.lists(EDITS, min_size=1, max_size=2), min_size=1, max_size=3))
+@settings(
+    max_examples=examples(2),
+    deadline=None,
+    database=None,
+    phases=[Phase.explicit, Phase.generate, Phase.shrink],
+    suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
+)
+def test_after_any_edits_rankings_are_those_of_ranking_all_again(encoder, steps):  # noqa: F811
+    with tempfile.TemporaryDirectory(dir=IN_MEMORY) as name:
+        project = project_of(Path(name), encoder, 24)
+        ranked(project)
+        for edits in steps:
+            for kind, number, *more in edits:
+                corpus = "file" if number % 2 else "folder"
+                if (
+                    kind == "remove"
+                    and f"d{number:02}" in project.documents[corpus]
+                    and len(project.documents[corpus]) > 2
+                ):
+                    project.take(corpus, f"d{number:02}")
+                elif kind != "remove":
+                    project.put(corpus, f"d{number:02}", (more[0] if more else "") + text_about(number))
+            ranked(project)
+        assert_those_of_ranking_again(project)
+
+
+def test_a_text_that_no_question_is_near_to_leaves_most_rankings_as_they_are(folder, encoder, monkeypatch):  # noqa: F811
+    # So few documents are all among the best: with less depth most are not.
+    for module in ("mog_assets.evaluation.reach", "mog_assets.retrieval.methods"):
+        monkeypatch.setattr(f"{module}.DEPTH", 4)
+    project = project_of(folder, encoder)
+    first = ranked(project).manifest
+    assert first.info["recomputed"]["rankings"] == 8 * (len(METHODS) + 2)
+    project.put("file", "d99", "Zinc and copper are metals that smiths melt in a furnace.")
+    second = ranked(project).manifest
+    controls = 8 * 2
+    assert controls <= second.info["recomputed"]["rankings"] < first.info["recomputed"]["rankings"] / 2
+    assert_those_of_ranking_again(project)
+
+
+def test_a_question_that_changed_is_ranked_again(folder, encoder):  # noqa: F811
+    project = project_of(folder, encoder)
+    ranked(project)
+    path = folder / "questions.jsonl"
+    path.write_text(path.read_text(encoding="utf-8").replace("the heron of the pond rest", "a heron rest at the pond"))
+    after = ranked(project).manifest
+    # Candidates and labels of training questions are others, but no text changed.
+    assert after.info["recomputed"]["rankings"] == 8 * 2 + len(METHODS)
+    assert_those_of_ranking_again(project)
+
+
+def test_renewed_statistics_rank_everything_again(folder, encoder):  # noqa: F811
+    project = project_of(folder, encoder, drift={"documents": 0})
+    ranked(project)
+    project.put("file", "d99", "Zinc and copper are metals that smiths melt in a furnace.")
+    assert ranked(project).manifest.info["recomputed"]["rankings"] == 8 * (len(METHODS) + 2)
+
+
+def test_what_rankings_depend_on_is_read_as_it_was_written(tmp_path):
+    texts = {1: np.array([0 << 32 | 5, 0 << 32 | 9, 2 << 32 | 1]), 3: np.array([1 << 32 | 7])}
+    floors = {Search("bm25", 1): np.zeros((3, 2), np.float32), Search("dense", 3, True): np.full((3, 1), -np.inf)}
+    held = Reach(["a", "b", "c"], texts, floors)
+    held.write(tmp_path / "numbers", tmp_path / "texts")
+    read = Reach.read(tmp_path / "numbers", tmp_path / "texts")
+    for own in (read, reach.joined([read.of(np.array([1])), read.of(np.array([0, 2]))], np.array([1, 0, 2]))):
+        assert own.asked == held.asked and own.floors.keys() == floors.keys()
+        for granularity, numbers in texts.items():
+            np.testing.assert_array_equal(own.texts[granularity], numbers)
+        for search, wanted in floors.items():
+            np.testing.assert_array_equal(own.floors[search], wanted)
