@@ -215,12 +215,24 @@ class RankedSet:
         return Chunks(self.retrieval.corpora, Change(before_it, self._documents))
 
     def _kept_rows(self, method: Method, group: _Group) -> list[pa.Table]:
-        if self._previous is None or not len(group.kept_at):
+        if not len(group.kept_at) or method.name not in self._rows:
             return []
-        wanted = [("question_set", "=", self.name), ("method", "=", method.name)]
-        table = pq.read_table(self._previous.path(RUNS), filters=wanted)
+        table = self._rows[method.name]
         kept = pa.array([self.questions[i].id for i in group.kept_at.tolist()], pa.string())
-        return [table.filter(pc.is_in(table["question"].cast(pa.string()), kept))]
+        return [table.filter(pc.is_in(table["question"], kept))]
+
+    @cached_property
+    def _rows(self) -> dict[str, pa.Table]:
+        """The rows that were there before, by method."""
+        if self._previous is None:
+            return {}
+        table = pq.read_table(self._previous.path(RUNS))
+        table = table.filter(pc.equal(table["question_set"], self.name)).unify_dictionaries().combine_chunks()
+        methods = table["method"].combine_chunks()
+        # Rows of a method lie together.
+        runs = pc.run_end_encode(methods.indices)
+        ends, names = runs.run_ends.to_pylist(), methods.dictionary.take(runs.values).to_pylist()
+        return {name: table.slice(a, b - a) for name, a, b in zip(names, [0, *ends[:-1]], ends, strict=True)}
 
 
 @dataclass(frozen=True)

@@ -32,6 +32,9 @@ from resources.store import Artefact
 # Term counts of neighbourhoods in memory at a time while they are weighted: 60 bytes each.
 _ENTRIES = 8_000_000
 
+_Counts = Sequence[tuple[Sequence[str], Any]]
+"""Per corpus its terms, and the CSR matrix of their counts."""
+
 
 @dataclass(frozen=True)
 class Neighbourhoods:
@@ -180,11 +183,22 @@ class Neighbourhoods:
         return counted.of(sorted(set(only)) if only is not None else counted.terms)
 
     def _counted(self, granularity: int) -> _Counted:
+        if granularity not in self._known:
+            self._known[granularity] = _Counted(self, *self._counts, *self.members(granularity))
+        return self._known[granularity]
+
+    @cached_property
+    def _known(self) -> dict[int, _Counted]:
+        return {}
+
+    @cached_property
+    def _counts(self) -> tuple[_Counts, _Counts]:
+        """Counts of the nodes of each corpus, and of the titles of its documents."""
         stored = [(load_terms(part.path("terms.parquet")), part) for part in self._graphs()]
         nodes, titles = (
             [(terms, load_matrix(part.path(f"{name}.npz"))) for terms, part in stored] for name in ("nodes", "titles")
         )
-        return _Counted(self, nodes, titles, *self.members(granularity))
+        return nodes, titles
 
     def bm25(self, granularity: int, only: Sequence[str]) -> list[Bm25Index]:
         """BM25 indexes of a granularity for questions of some terms, per corpus, weighted as the settings say.
@@ -255,14 +269,14 @@ class _Counted:
 
     Attributes:
         around: The neighbourhoods.
-        nodes: Per corpus its terms, and the CSR matrix of its counts.
-        titles: Likewise, of the titles of documents.
+        nodes: Of each node.
+        titles: Of the title of each document.
         indptr, indices: The nodes of every neighbourhood.
     """
 
     around: Neighbourhoods
-    nodes: Sequence[tuple[Sequence[str], Any]]
-    titles: Sequence[tuple[Sequence[str], Any]]
+    nodes: _Counts
+    titles: _Counts
     indptr: np.ndarray
     indices: np.ndarray
 
@@ -348,7 +362,7 @@ class NeighbourhoodVectors:
         return result / np.maximum(np.linalg.norm(result, axis=1, keepdims=True), 1e-12)
 
 
-def _over(parts: Sequence[tuple[Sequence[str], Any]], terms: Sequence[str]) -> Any:
+def _over(parts: _Counts, terms: Sequence[str]) -> Any:
     """Counts of several corpora over one vocabulary: int32 CSR matrix, rows in order of the corpora."""
     number = {term: i for i, term in enumerate(terms)}
     found = []

@@ -239,7 +239,7 @@ class Corpora:
             columns: Names of columns of the asset `documents`.
         """
         found: dict[int, dict[str, Any]] = {}
-        starts, paths = self._once("buckets", self._buckets)
+        starts, paths = self._buckets
         wanted = np.unique(np.array(list(documents), np.int64))
         bucket = np.searchsorted(starts, wanted, side="right") - 1
         for number in np.unique(bucket).tolist():
@@ -250,9 +250,10 @@ class Corpora:
 
     def tables(self, columns: Sequence[str]) -> Iterator[pa.Table]:
         """Some columns of all documents, in order, a bucket at a time."""
-        for path in self._once("buckets", self._buckets)[1]:
+        for path in self._buckets[1]:
             yield read_table(path, columns)
 
+    @cached_property
     def _buckets(self) -> tuple[np.ndarray, list[Path]]:
         """First document of each bucket that has any, and its path."""
         stored = [self.read("documents", name) for name in self.names]
