@@ -71,6 +71,17 @@ def in_order(recipes: dict[str, Recipe], keys: Collection[str]) -> list[str]:
     return [key for key in recipes if key in keys]
 
 
+def is_complete(settings: Settings) -> bool:
+    """Whether nothing is stale of what is built without being named."""
+    recipes = graph(settings)
+    return not stale(Tools(settings), recipes, default(recipes), list(settings.corpora))
+
+
+def default(recipes: dict[str, Recipe]) -> set[str]:
+    """Keys of the assets that are built without being named."""
+    return {key for key, recipe in recipes.items() if not recipe.on_demand}
+
+
 def stale(
     tools: Tools, recipes: dict[str, Recipe], keys: set[str], corpora: Sequence[str]
 ) -> dict[str | None, list[str]]:

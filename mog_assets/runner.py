@@ -15,7 +15,7 @@ import dagster as dg
 
 from mog_assets.automation import build
 from mog_assets.config import Settings
-from mog_assets.plan import REGISTRY, graph, in_order, needed, phases, stale, waits
+from mog_assets.plan import REGISTRY, default, graph, in_order, needed, phases, stale, waits
 from mog_assets.recipe import FORCE, Recipe
 from mog_assets.records import cancel, end_killed, opened_instance, process_tags, readable_errors, sleep_in_claims
 from mog_assets.stopping import on_stop
@@ -85,7 +85,7 @@ def selected(settings: Settings, recipes: dict[str, Recipe], select: Sequence[st
         ConfigError: it selects nothing.
     """
     if not select:
-        return {key for key, recipe in recipes.items() if not recipe.on_demand}
+        return default(recipes)
     graph_of_assets = build(settings).resolve_asset_graph()
     keys: set[str] = set()
     for text in select:

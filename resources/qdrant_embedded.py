@@ -17,7 +17,7 @@ import numpy as np
 from resources.errors import MogError
 from resources.files import make_folder
 from resources.points import reach
-from resources.store import FULL, disk_full, hold
+from resources.store import FULL, atomic, disk_full, hold
 from resources.vector_store import (
     SCROLL_PAGE,
     SEARCH_BATCH,
@@ -38,6 +38,9 @@ _DATATYPES = {"float32": "float32", "float16": "float16", "int8": "turbo8"}
 # Kilobytes of vectors from which the engine indexes them.
 _NEVER = 1 << 40
 
+_Known = tuple[list[list[Any]], dict[bool, dict[str, int]]]
+"""State of the files of a collection, and its points by corpus: all, and those with a topic."""
+
 
 class EmbeddedQdrant:
     """Qdrant's engine in this process, one folder per collection; one process at a time can open a collection.
@@ -53,7 +56,7 @@ class EmbeddedQdrant:
         self._datatype = _DATATYPES[vectors]
         self.lock_seconds = lock_seconds
         self.place = "embedded Qdrant engine"
-        self._counted: dict[str, tuple[list[tuple[str, int, int]], dict[bool, dict[str, int]]]] = {}
+        self._counted: dict[str, _Known] = {}
 
     @contextmanager
     def open(self, name: str, size: int) -> Iterator[Collection]:
@@ -64,6 +67,7 @@ class EmbeddedQdrant:
                 with _engine(path):
                     self._create(path, size)
             self._counted.pop(name, None)
+            self._counts_of(name).unlink(missing_ok=True)
             with _loaded(path) as shard:
                 if (held := _stored(path).size) != size:
                     raise size_mismatch(name, held, size)
@@ -130,7 +134,9 @@ class EmbeddedQdrant:
         path = self.folder / name
         if not path.exists():
             return {}
-        # Opening takes tenths of a second, and the planner asks once per corpus.
+        # Opening takes tenths of a second, and the planner asks once per corpus, in every process.
+        if name not in self._counted and (known := _read_counts(self._counts_of(name))):
+            self._counted[name] = known
         if name in self._counted and self._counted[name][0] == _stamp(path):
             return self._counted[name][1][with_topic]
         topic = edge.Filter(must_not=[edge.IsEmptyCondition(TOPIC)])
@@ -141,7 +147,14 @@ class EmbeddedQdrant:
                     request = edge.FacetRequest("corpus", limit=_MOST_CORPORA, exact=True, filter=asked)
                     counts[only] = {str(hit.value): int(hit.count) for hit in shard.facet(request).hits if hit.count}
             self._counted[name] = (_stamp(path), counts)
+            stored = {"stamp": self._counted[name][0], "points": counts[False], "with topic": counts[True]}
+            with atomic(self._counts_of(name)) as temporary:
+                temporary.write_text(json.dumps(stored), encoding="utf-8")
         return counts[with_topic]
+
+    def _counts_of(self, name: str) -> Path:
+        """The file with the counts of a collection, and the state of its files that they are of."""
+        return self.folder / f"{name}.counts.json"
 
     def drop(self, name: str) -> None:
         """See `VectorStore.drop`."""
@@ -150,6 +163,7 @@ class EmbeddedQdrant:
             self._discard(name)
 
     def _discard(self, name: str) -> None:
+        self._counts_of(name).unlink(missing_ok=True)
         # Renamed first: a folder with the final name is always complete, even if this is interrupted.
         temporary = self._temporary(name)
         with contextlib.suppress(FileNotFoundError):
@@ -233,10 +247,26 @@ def _bytes(path: Path) -> int:
     return sum(os.lstat(file).st_blocks * 512 for file in files)
 
 
-def _stamp(path: Path) -> list[tuple[str, int, int]]:
+def _stamp(path: Path) -> list[list[Any]]:
     """A value that changes with the files of a collection."""
     files = sorted(os.path.join(folder, name) for folder, _, names in os.walk(path) for name in names)
-    return [(file, found.st_size, found.st_mtime_ns) for file in files for found in [os.lstat(file)]]
+    return [[os.path.relpath(file, path), *_state(os.lstat(file))] for file in files]
+
+
+def _state(found: os.stat_result) -> tuple[int, int, int]:
+    return found.st_size, found.st_mtime_ns, found.st_ino
+
+
+def _read_counts(path: Path) -> _Known | None:
+    """Counts that another process stored; None if there are none to use."""
+    try:
+        stored = json.loads(path.read_bytes())
+        counts = {False: dict(stored["points"]), True: dict(stored["with topic"])}
+        if all(isinstance(count, int) for own in counts.values() for count in own.values()):
+            return list(stored["stamp"]), counts
+    except (OSError, ValueError, LookupError, TypeError):
+        pass
+    return None
 
 
 def _has_room(path: Path, wanted: int = 0) -> bool:

@@ -262,6 +262,31 @@ def test_counts_see_what_another_store_wrote(tmp_path):
 # A folder is a cache: what cannot be read is discarded, and the error says that it will be made again.
 
 
+def test_counts_are_known_to_another_process_without_opening_the_collection(tmp_path, monkeypatch):
+    import qdrant_edge
+
+    def refused(path):
+        raise AssertionError("opened")
+
+    with EmbeddedQdrant(tmp_path).open("level_1", SIZE) as collection:
+        collection.upsert(*points(30, "garden"))
+    assert EmbeddedQdrant(tmp_path).counts("level_1") == {"garden": 30}
+    with monkeypatch.context() as patched:
+        patched.setattr(qdrant_edge.EdgeShard, "load", refused)
+        assert EmbeddedQdrant(tmp_path).counts("level_1") == {"garden": 30}
+        assert EmbeddedQdrant(tmp_path).counts("level_1", with_topic=True) == {}
+    kept = tmp_path / "level_1.counts.json"
+    stored = kept.read_bytes()
+    for broken in (b"", b"[]", b'{"stamp": []}', stored.replace(b'{"garden": 30}', b'{"garden": "many"}')):
+        kept.write_bytes(broken)
+        assert EmbeddedQdrant(tmp_path).counts("level_1") == {"garden": 30}
+    with EmbeddedQdrant(tmp_path).open("level_1", SIZE) as collection:
+        collection.delete(points(30, "garden")[0][:29])
+    # As another program could leave it: the counts are of other files.
+    kept.write_bytes(stored)
+    assert EmbeddedQdrant(tmp_path).counts("level_1") == {"garden": 1}
+
+
 def filled(folder):
     store = EmbeddedQdrant(folder)
     with store.open("level_1", SIZE) as collection:

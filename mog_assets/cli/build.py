@@ -41,27 +41,25 @@ def _run(
 
     started = time.monotonic()
     with progress.bars(), on_stop(progress.clear):
-        from mog_assets.runner import run as materialise
-
-        report = materialise(settings, corpora, select, force)
+        steps, failures = _materialised(settings, corpora, select, force)
     seconds = time.monotonic() - started
     if as_json:
-        summary = {"seconds": seconds, "peak_memory_bytes": _peak_memory(), "steps": report.steps}
-        click.echo(json.dumps({**summary, "failures": report.failures}, indent=1))
+        summary = {"seconds": seconds, "peak_memory_bytes": _peak_memory(), "steps": steps}
+        click.echo(json.dumps({**summary, "failures": failures}, indent=1))
     else:
-        if report.steps or not report.failures:
-            _print_steps(report.steps, seconds)
+        if steps or not failures:
+            _print_steps(steps, seconds)
         _print_skipped(settings, corpora)
         _print_unused_splits(settings)
         print_question_sets(settings)
         _print_open_requests(settings, corpora)
-    for step in report.steps:
+    for step in steps:
         if step["damage"]:
             what = label(str(step["asset"]), step["corpus"])
             click.echo(f"mog: {what} was damaged ({step['damage']}) and has been rebuilt", err=True)
-    for failure in report.failures:
+    for failure in failures:
         click.echo(f"mog: {failure}", err=True)
-    if report.failures:
+    if failures:
         sys.exit(FAILED)
     if not as_json:
         print_leaderboard(settings)
@@ -70,6 +68,21 @@ def _run(
                 "Nothing is measured, because no question set has a test split. "
                 'Search with `mog retrieve "…"`, ask with `mog ask "…"`.'
             )
+
+
+def _materialised(
+    settings: config.Settings, corpora: Sequence[str], select: Sequence[str], force: Sequence[str]
+) -> tuple[list[dict[str, Any]], list[str]]:
+    """What was materialised, and what went wrong."""
+    from mog_assets.plan import is_complete
+
+    # Dagster, which takes longer to import than to see this, is needed only to build something.
+    if not (corpora or select or force) and is_complete(settings):
+        return [], []
+    from mog_assets.runner import run as materialise
+
+    report = materialise(settings, corpora, select, force)
+    return report.steps, report.failures
 
 
 def _peak_memory() -> int:
