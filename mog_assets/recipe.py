@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import base64
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -126,6 +126,18 @@ class Work:
     def input(self, key: str, corpus: str | None = None) -> Artefact:
         """An input artefact; of this partition unless another corpus is named."""
         return self.tools.store.read(key, corpus or self.corpus)
+
+    def made_by(self, keys: Iterable[str]) -> dict[str, Any]:
+        """What made inputs of the corpora: the version of the code, and of vectors the encoder and its precision.
+
+        Rows that are kept from an earlier artefact must have been made from inputs that the same made.
+        """
+        told = {}
+        for key in dict.fromkeys(keys):
+            for corpus in self.settings.corpora:
+                info = self.input(key, corpus).manifest.info
+                told[label(key, corpus)] = [info["made of"]["code"], info.get("made by")]
+        return told
 
     def file(self, name: str, *key: Any) -> tuple[Path, bool]:
         """Path of a file whose content is determined by `key`, and whether it exists already."""

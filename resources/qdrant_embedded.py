@@ -67,11 +67,10 @@ class EmbeddedQdrant:
                 with _engine(path):
                     self._create(path, size)
             self._counted.pop(name, None)
-            self._counts_of(name).unlink(missing_ok=True)
             with _loaded(path) as shard:
                 if (held := _stored(path).size) != size:
                     raise size_mismatch(name, held, size)
-                collection = _EmbeddedCollection(shard, path)
+                collection = _EmbeddedCollection(shard, path, self._counts_of(name))
                 yield collection
                 with _engine(path):
                     if collection.deleted and _has_room(path, _bytes(path)):
@@ -148,7 +147,8 @@ class EmbeddedQdrant:
                     counts[only] = {str(hit.value): int(hit.count) for hit in shard.facet(request).hits if hit.count}
             self._counted[name] = (_stamp(path), counts)
             stored = {"stamp": self._counted[name][0], "points": counts[False], "with topic": counts[True]}
-            with atomic(self._counts_of(name)) as temporary:
+            # Nothing but time is lost without them.
+            with contextlib.suppress(OSError, MogError), atomic(self._counts_of(name)) as temporary:
                 temporary.write_text(json.dumps(stored), encoding="utf-8")
         return counts[with_topic]
 
@@ -280,9 +280,10 @@ def _require_room(path: Path) -> None:
 
 
 class _EmbeddedCollection:
-    def __init__(self, shard: Any, path: Path) -> None:
+    def __init__(self, shard: Any, path: Path, counts: Path) -> None:
         self._shard = shard
         self._path = path
+        self._counts = counts
         self.deleted = False
 
     @staticmethod
@@ -354,6 +355,7 @@ class _EmbeddedCollection:
 
     def _update(self, operation: Any) -> None:
         _require_room(self._path)
+        self._counts.unlink(missing_ok=True)
         with _engine(self._path):
             self._shard.update(operation)
 

@@ -67,7 +67,7 @@ def build_scores(work: Work) -> None:
             with work.writing(path) as temporary:
                 frame.to_parquet(temporary)
     old = np.zeros(0, np.uint64) if known is None else known["key"].to_numpy(np.uint64)
-    work.recomputed["questions scored"] = int((~np.isin(keys, old)).sum())
+    work.recomputed["rankings measured"] = int((~np.isin(keys, old)).sum())
     work.counts |= {"methods": len(methods), "measures": len(measure_names(settings.k)), "rows": len(scores)}
     for name in sorted(set(scores["question_set"])):
         work.counts[f"{name}: questions"] = int(scores[scores["question_set"] == name]["n"].max())
@@ -225,7 +225,8 @@ def recipes(settings: Settings) -> list[Recipe]:
         settings.k_r,
         settings.k,
         settings.seed,
-        [m.name for m in methods],
+        # `fixed-1` is of the configured retriever.
+        [[m.name, m.retriever] for m in methods],
         scored,
     ]
     identity = digest(options)
@@ -251,7 +252,7 @@ def recipes(settings: Settings) -> list[Recipe]:
             group=GROUP,
             deps=("runs", "questions"),
             partitioned=False,
-            settings=lambda tools: [settings.k, settings.seed, [m.name for m in methods], scored, origins(settings)],
+            settings=lambda tools: [settings.k, settings.seed, options[-2], scored, origins(settings)],
             repeatable=True,
             checks=(checks.MEASURES_IN_RANGE,),
             version="6",

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pandas as pd
 
 from mog_assets.evaluation.measures import RANGES
 from mog_assets.evaluation.runs import read_runs
 from mog_assets.recipe import Check, Work
+from mog_assets.retrieval.methods import CONTROLS
+
+# Scores that differ by less, absolutely or relatively, are the same.
+_ROUNDING = 1e-5
 
 
 def _in_range(work: Work) -> str | None:
@@ -72,10 +77,10 @@ def _difference(before: pd.DataFrame, now: pd.DataFrame) -> str | None:
     # A passage may have several spans.
     old["span"], new["span"] = (runs.groupby(place).cumcount() for runs in (old, new))
     both = old.merge(new, on=[*place, "span"], how="outer", suffixes=("", "_now"))
-    moved, rescored = (
-        pd.concat([both[name] != both[f"{name}_now"] for name in columns], axis=1).any(axis=1)
-        for columns in ([*names, "start", "end"], ["score"])
-    )
+    other = pd.concat([both[name] != both[f"{name}_now"] for name in [*names, "start", "end"]], axis=1).any(axis=1)
+    # The last bits of a score depend on the questions that are asked with it, and with them the order of equal ones.
+    rescored = ~np.isclose(both["score"], both["score_now"], rtol=_ROUNDING, atol=_ROUNDING)
+    moved = other & (rescored | both["method"].isin(CONTROLS))
     rankings = both[place[:3]].assign(moved=moved, rescored=rescored & ~moved)
     found = rankings.groupby(place[:3])[["moved", "rescored"]].any()
     if not found.any(axis=None):

@@ -26,6 +26,9 @@ from mog_assets.retrieval.corpora import Encode
 from mog_assets.retrieval.methods import Method
 from resources.store import Artefact, digest
 
+# If a greater share of texts is new, nearly every question finds one of them: all are ranked again.
+_MOST = 0.2
+
 
 @dataclass
 class RankedSet:
@@ -55,7 +58,7 @@ class RankedSet:
         corpora = self.work.settings.question_sets[self.name].corpora
         found = Retrieval.open(self.work.tools, self.work.input, corpora, [q.question for q in self.questions])
         known: dict[str, np.ndarray] = {}
-        if self._before is not None:
+        if self._before is not None and "vectors" in self._before.arrays:
             texts, vectors = {asked_of(q): q.question for q in self.questions}, self._before.arrays["vectors"]
             known = {texts[own]: vectors[row] for own, row in self._before.rows.items() if own in texts}
         return replace(found, encode=_remembering(known, found.encode), vector_store=None)
@@ -102,18 +105,22 @@ class RankedSet:
     @cached_property
     def fell_back(self) -> dict[str, np.ndarray]:
         """By method within topics, the questions that got passages of all topics: bool of shape (questions,)."""
+        arrays: Mapping[str, np.ndarray] = {}
+        if self.written:
+            arrays, _ = tensors.decode(self._files[f"questions_{self.name}.safetensors"][0].read_bytes())
         found = {}
         for method in self.methods:
             if method.topics:
-                found[method.name] = np.zeros(len(self.questions), bool)
-                if self._before is not None:
+                nothing = np.zeros(len(self.questions), bool)
+                found[method.name] = arrays[method.name].astype(bool) if arrays else nothing
+                if self._before is not None and not arrays:
                     for i, question in enumerate(self.questions):
                         row = self._before.rows.get(asked_of(question))
-                        found[method.name][i] = row is not None and self._before.arrays[method.name][row]
+                        nothing[i] = row is not None and self._before.arrays[method.name][row]
         return found
 
     def write(self) -> None:
-        """Write what is needed to keep rankings next time; the tables are written."""
+        """Write what is needed to keep rankings next time; call it when `tables` has ended."""
         paths = {name: path for name, (path, _) in self._files.items()}
         for family, group in self._groups.items():
             parts = [group.kept] if group.kept is not None else []
@@ -126,7 +133,8 @@ class RankedSet:
             with self.work.writing(numbers) as first, self.work.writing(texts) as second:
                 whole.write(first, second)
         arrays = {name: own.astype(np.uint8) for name, own in self.fell_back.items()}
-        arrays["vectors"] = np.asarray(self.retrieval.vectors, np.float32)
+        if self._uses_vectors:
+            arrays["vectors"] = np.asarray(self.retrieval.vectors, np.float32)
         facts = {"asked": [asked_of(q) for q in self.questions]}
         with self.work.writing(paths[f"questions_{self.name}.safetensors"]) as path:
             path.write_bytes(tensors.encode(arrays, facts))
@@ -135,8 +143,15 @@ class RankedSet:
         if "graph" in self._families:
             with self.work.writing(paths[f"nodes_{self.name}.safetensors"]) as path:
                 self._nodes.write(path)
+        # The next question set needs the memory.
+        for name in ("_groups", "_rows", "_nodes"):
+            vars(self).pop(name, None)
 
     # What is there today
+
+    @property
+    def _uses_vectors(self) -> bool:
+        return any(m.ranking or m.topics or m.routed or m.retriever in ("dense", "hybrid") for m in self.methods)
 
     @cached_property
     def _families(self) -> dict[Family, list[Method]]:
@@ -193,19 +208,26 @@ class RankedSet:
         previous = self._previous
         if previous is None or previous.manifest.info["basis"][family] != self.work.info["basis"][family]:
             return _Group(methods, None, none, everything, self.retrieval)
+        texts = self._texts(family, previous)
+        if len(texts.fresh(1)) > _MOST * max(self._count(family), 1):
+            return _Group(methods, None, none, everything, self.retrieval)
         paths = (previous.path(f"{family}_{self.name}.{kind}") for kind in ("safetensors", "parquet"))
         held = Reach.read(*paths)
         at = {own: i for i, own in enumerate(self._asked(family))}
-        held = held.of(np.array([i for i, own in enumerate(held.asked) if own in at], np.int64))
-        held, lost = held.moved(texts := self._texts(family, previous))
-        positions = np.array([at[own] for own in held.asked], np.int64)
+        held = held.of(np.array([i for i, own in enumerate(held.digests) if own in at], np.int64))
+        held, lost = held.moved(texts)
+        positions = np.array([at[own] for own in held.digests], np.int64)
         asked = self.retrieval.again([self.questions[i].question for i in positions.tolist()])
-        stays = np.flatnonzero(~(lost | held.reached(asked, texts, family == "graph")))
+        stays = np.flatnonzero(~(held.reached(asked, texts, family == "graph", lost)))
         missing = np.setdiff1d(everything, positions[stays])
         again = self.retrieval
         if len(missing) < len(everything):
             again = again.again([self.questions[i].question for i in missing.tolist()])
         return _Group(methods, held.of(stays), positions[stays], missing, again)
+
+    def _count(self, family: Family) -> int:
+        """Texts of the finest granularity."""
+        return len(self._nodes.hops[0]) if family == "graph" else int(self._documents.pieces.sum())
 
     def _texts(self, family: Family, previous: Artefact) -> Texts:
         if family == "graph":
@@ -226,9 +248,10 @@ class RankedSet:
         """The rows that were there before, by method."""
         if self._previous is None:
             return {}
-        table = pq.read_table(self._previous.path(RUNS))
-        table = table.filter(pc.equal(table["question_set"], self.name)).unify_dictionaries().combine_chunks()
-        methods = table["method"].combine_chunks()
+        table = pq.read_table(self._previous.path(RUNS), filters=[("question_set", "=", self.name)])
+        if not len(table):
+            return {}
+        methods = table["method"].unify_dictionaries().combine_chunks()
         # Rows of a method lie together.
         runs = pc.run_end_encode(methods.indices)
         ends, names = runs.run_ends.to_pylist(), methods.dictionary.take(runs.values).to_pylist()

@@ -14,7 +14,7 @@ from mog_assets.arrays import pairs, places, unpaired
 from mog_assets.graph.packed import differences, load_columns, save_columns, sums
 from mog_assets.ranking.retrieve import Retrieval
 from mog_assets.retrieval.changes import SLACK, Texts, multiplied, scored
-from mog_assets.retrieval.methods import DEPTH, Method
+from mog_assets.retrieval.methods import AUTO, DEPTH, Method
 from mog_assets.retrieval.search import Hits
 
 Family = Literal["rankings", "levels", "graph"]
@@ -28,7 +28,8 @@ def family_of(method: Method, across: str) -> Family | None:
         method: The method.
         across: Setting `graph.across`: a graph over all corpora has no statistics that are held.
     """
-    if method.control or (method.graph and across != "corpus"):
+    # What `auto` stands for can change.
+    if method.control or method.kind == AUTO or (method.graph and across != "corpus"):
         return None
     return "rankings" if method.ranking else "graph" if method.graph else "levels"
 
@@ -46,14 +47,14 @@ class Reach:
     """What the rankings of some questions depend on.
 
     Attributes:
-        asked: A digest of all that is known of each question.
+        digests: Of all that is known of each question.
         texts: By granularity the texts that they were made of, as `arrays.pairs` of question and text, ascending. One
             piece stands for all of a document where rankings are of levels.
         floors: By search, float32 of shape (questions, corpora), or (questions, 1) for all corpora: what a text of a
             corpus must score to change anything.
     """
 
-    asked: Sequence[str]
+    digests: Sequence[str]
     texts: dict[int, np.ndarray]
     floors: dict[Search, np.ndarray]
 
@@ -65,11 +66,11 @@ class Reach:
             rows = np.isin(question, questions)
             texts[granularity] = pairs(np.searchsorted(questions, question[rows]), text[rows])
         floors = {search: own[questions] for search, own in self.floors.items()}
-        return Reach([self.asked[i] for i in questions.tolist()], texts, floors)
+        return Reach([self.digests[i] for i in questions.tolist()], texts, floors)
 
     def moved(self, texts: Texts) -> tuple[Reach, np.ndarray]:
         """With the numbers that texts have now, and the questions that lost one: bool of shape (questions,)."""
-        lost, moved = np.zeros(len(self.asked), bool), {}
+        lost, moved = np.zeros(len(self.digests), bool), {}
         for granularity, own in self.texts.items():
             question, text = unpaired(own)
             now = texts.moved(granularity, text)
@@ -77,15 +78,19 @@ class Reach:
             moved[granularity] = np.sort(pairs(question, np.maximum(now, 0)))
         return replace(self, texts=moved), lost
 
-    def reached(self, asked: Retrieval, texts: Texts, graph: bool) -> np.ndarray:
-        """Questions whose rankings a new text may change: bool of shape (questions,).
+    def reached(self, asked: Retrieval, texts: Texts, graph: bool, lost: np.ndarray) -> np.ndarray:
+        """Questions whose rankings may change: those that lost a text, or that a new one reaches.
 
         Args:
             asked: Retrieval for them.
             texts: What changed.
             graph: Whether granularities are hops of the sentence graph, not levels.
+            lost: See `moved`.
+
+        Returns:
+            bool array of shape (questions,).
         """
-        found = np.zeros(len(asked.queries), bool)
+        found = lost.copy()
         for search, floors in self.floors.items():
             fresh, rows = texts.fresh(search.granularity), np.flatnonzero(~found)
             if not len(fresh) or not len(rows):
@@ -118,10 +123,10 @@ class Reach:
         flat = [np.zeros(0, np.int64)]
         for granularity, own in self.texts.items():
             question, text = unpaired(own)
-            arrays[f"sizes {granularity}"] = np.bincount(question, minlength=len(self.asked)).astype(np.int32)
+            arrays[f"sizes {granularity}"] = np.bincount(question, minlength=len(self.digests)).astype(np.int32)
             flat.append(text)
         searches = [list(search) for search in self.floors]
-        facts = {"asked": list(self.asked), "searches": searches, "granularities": list(self.texts)}
+        facts = {"digests": list(self.digests), "searches": searches, "granularities": list(self.texts)}
         numbers.write_bytes(tensors.encode(arrays, facts))
         save_columns(texts, {"text": differences(np.concatenate(flat))})
 
@@ -136,7 +141,7 @@ class Reach:
             found[granularity] = pairs(np.repeat(np.arange(len(sizes)), sizes), flat[first:last])
             first = last
         floors = {Search(*search): arrays[f"floors {i}"] for i, search in enumerate(facts["searches"])}
-        return cls(facts["asked"], found, floors)
+        return cls(facts["digests"], found, floors)
 
 
 def joined(parts: Sequence[Reach], order: np.ndarray) -> Reach:
@@ -147,11 +152,12 @@ def joined(parts: Sequence[Reach], order: np.ndarray) -> Reach:
         order: Position of every question, the parts one after the other, among all.
     """
     texts: dict[int, np.ndarray] = {}
-    starts = np.cumsum([0, *(len(part.asked) for part in parts)])
-    for granularity in parts[0].texts:
+    starts = np.cumsum([0, *(len(part.digests) for part in parts)])
+    # Where nothing was found there are no texts.
+    for granularity in sorted({g for part in parts for g in part.texts}):
         keys = [np.zeros(0, np.int64)]
         for part, start in zip(parts, starts, strict=False):
-            question, text = unpaired(part.texts[granularity])
+            question, text = unpaired(part.texts.get(granularity, keys[0]))
             keys.append(pairs(order[start + question], text))
         texts[granularity] = np.sort(np.concatenate(keys))
     floors = {}
@@ -159,7 +165,7 @@ def joined(parts: Sequence[Reach], order: np.ndarray) -> Reach:
         whole = np.concatenate([part.floors[search] for part in parts])
         floors[search] = np.empty_like(whole)
         floors[search][order] = whole
-    digests = [own for part in parts for own in part.asked]
+    digests = [own for part in parts for own in part.digests]
     return Reach([digests[i] for i in np.argsort(order).tolist()], texts, floors)
 
 
@@ -259,7 +265,7 @@ class _Gathered:
         self._add(search.granularity, hits.question, hits.chunk)
 
     def first(self, search: Search, hits: Hits, passages: np.ndarray) -> None:
-        """Depend on the first hits of every question, whose texts `emitted` adds."""
+        """Depend on the first hits of every question: a text that scores less changes nothing."""
         floors = self._least(search, hits, DEPTH)
         kept = places(hits.question) < passages[hits.question]
         last = np.full(len(passages), np.inf)

@@ -115,7 +115,7 @@ def run_table(
 
 def arranged(parts: Sequence[pa.Table], questions: Sequence[Question]) -> pa.Table:
     """Rows of several tables in the order of the questions; equal rows give equal bytes, whatever they were part of."""
-    whole = pa.concat_tables(parts).cast(_PLAIN)
+    whole = pa.concat_tables([SCHEMA.empty_table(), *parts]).cast(_PLAIN)
     place = pc.index_in(whole["question"], pa.array([question.id for question in questions], pa.string()))
     order = np.argsort(place.to_numpy(), kind="stable")
     return whole.take(pa.array(order)).cast(SCHEMA)

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
 import numpy as np
 import pandas as pd
+import pyarrow as pa
 
 from mog_assets.config import Settings
 from mog_assets.evaluation import plots
@@ -61,11 +62,8 @@ def build_runs(work: Work) -> None:
     hashes = {corpus: hashes_of(work, corpus) for corpus in settings.corpora}
     sets = {name: RankedSet(work, name, questions, methods, hashes, told) for name, questions in asked.items()}
     if not there or not all(ranked.written for ranked in sets.values()):
-        tables = (table for ranked in sets.values() for table in ranked.tables())
         with work.progress(len(asked) * len(methods), "methods ranked") as advance, work.writing(path) as temporary:
-            write_runs(tables, temporary, advance)
-        for ranked in sets.values():
-            ranked.write()
+            write_runs(_tables(sets.values()), temporary, advance)
     work.recomputed["rankings"] = sum(ranked.made for ranked in sets.values())
     passages = read_runs(path)
     work.counts |= {"passages": len(passages), **{f"{name}: questions": len(own) for name, own in asked.items()}}
@@ -73,6 +71,12 @@ def build_runs(work: Work) -> None:
     work.show_table("sample", passages.head(8).to_dict("records"))
     _show_levels(work, sets, {method.kind for method in methods if method.routed})
     _show_topics(work, sets, methods)
+
+
+def _tables(sets: Iterable[RankedSet]) -> Iterator[pa.Table]:
+    for ranked in sets:
+        yield from ranked.tables()
+        ranked.write()
 
 
 def _versions(work: Work, methods: Sequence[Method]) -> list[str]:
@@ -86,12 +90,9 @@ def _basis(work: Work, family: Searched, methods: Sequence[Method]) -> str:
     settings = work.settings
     needed = needs([method for method in methods if family_of(method, settings.graph.across) == family], settings)
     shared = {key: work.input(key).manifest.version for key in needed.shared if key != "soft_labels"}
-    made = {
-        f"{key} {corpus}": work.input(key, corpus).manifest.info["made by"]
-        for key in needed.per_corpus
-        if key.startswith("embeddings/")
-        for corpus in settings.corpora
-    }
+    # Topics follow from vectors.
+    vectors = [f"embeddings/level_{level}" for level in settings.level_range if "topics/assigned" in needed.per_corpus]
+    made = work.made_by([*needed.per_corpus, *vectors])
     return digest(shared, made, settings.finest_chars, settings.buckets, settings.graph.model_dump(), TOKENIZER)
 
 

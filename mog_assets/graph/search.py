@@ -285,8 +285,9 @@ class _Counted:
         """All terms, sorted."""
         return sorted({term for terms, _ in self.nodes for term in terms})
 
-    @cached_property
+    @property
     def _members(self) -> Any:
+        # Not kept: it is made in no time, and as large as all neighbourhoods.
         shape = (len(self.indptr) - 1, len(self.indptr) - 1)
         return sparse.csr_matrix((np.ones(len(self.indices), np.int32), self.indices, self.indptr), shape)
 

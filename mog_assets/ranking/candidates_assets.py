@@ -60,11 +60,8 @@ def build_candidates(work: Work) -> None:
 
 def _basis(work: Work) -> str:
     """What scores depend on beside the settings, the question and the text."""
-    made = {
-        f"{level} {corpus}": work.input(f"embeddings/level_{level}", corpus).manifest.info["made by"]
-        for level in work.settings.level_range
-        for corpus in work.settings.corpora
-    }
+    levels = work.settings.level_range
+    made = work.made_by(["tokens", *(f"{kind}/level_{level}" for kind in ("bm25", "embeddings") for level in levels)])
     return digest(work.input("statistics").manifest.version, made, work.settings.buckets, TOKENIZER)
 
 

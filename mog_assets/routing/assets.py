@@ -60,12 +60,12 @@ def build_soft_labels(family: Family, work: Work) -> None:
 
 def _basis(family: Family, work: Work) -> str | None:
     """What labels depend on beside settings, question and text; None if they depend on all texts at once."""
-    settings, of_corpora = work.settings, work.settings.corpora
+    settings = work.settings
     statistics = "hop_statistics" if family.kind == "mogg" else "statistics"
     if settings.soft_labels.method == "tfidf" or statistics not in work.recipe.deps:
         return None
-    used = [key for key in work.recipe.deps if key.startswith("embeddings/")]
-    made = [work.input(key, corpus).manifest.info["made by"] for key in used for corpus in of_corpora]
+    kinds = ("embeddings/", "bm25/", "tokens", "sentence_graph")
+    made = work.made_by(key for key in work.recipe.deps if key.startswith(kinds))
     graph = settings.graph.model_dump() if family.kind == "mogg" else None
     held = work.input(statistics).manifest.version
     return digest(held, made, graph, settings.finest_chars, settings.buckets, TOKENIZER)
