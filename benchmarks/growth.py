@@ -26,11 +26,11 @@ import shutil
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from dataclasses import replace
 from functools import cached_property, partial
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 import click
 import numpy as np
@@ -148,7 +148,11 @@ def synthetic(base: np.ndarray) -> type[Encoder]:
     class Synthetic(Encoder):
         size = base.shape[1]
 
-        def _encode_groups(self, items: list[tuple[bytes, str]]) -> Iterator[list[tuple[bytes, bytes]]]:  # type: ignore[override]
+        @property
+        def _loaded(self) -> NoReturn:  # type: ignore[override]
+            raise AssertionError("expected texts to get made-up vectors, got a text to encode")
+
+        def encode_here(self, items: list[tuple[bytes, str]]) -> Generator[list[tuple[bytes, bytes]]]:
             for first in range(0, len(items), 4096):
                 keys = [key for key, _ in items[first : first + 4096]]
                 numbers = np.array([int.from_bytes(key[:8], "little") for key in keys], np.uint64)
