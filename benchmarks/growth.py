@@ -225,12 +225,14 @@ def build(folder: Path, project: Settings, chunks: int, graph: bool, collections
         return outcome
 
     automation.materialise = recording  # type: ignore[attr-defined]
-    stages = [stage for stage in STAGES if graph or stage != "sentence_graph"]
     levels = [f"collections/level_{level}" for level in collections]
-    keys = [key for key in plan.graph(settings) if key.partition("/")[0] in stages]
-    report = runner.run(settings, select=[key for key in keys if not key.startswith("collections") or key in levels])
-    if report.failures:
-        raise click.ClickException("; ".join(report.failures))
+    every = {key: key.partition("/")[0] for key in plan.graph(settings)}
+    flat = [key for key, stage in every.items() if stage in STAGES and stage not in ("collections", "sentence_graph")]
+    # The graph comes last: what it takes and does not give back would count as the memory of what comes after it.
+    for keys in ([*flat, *levels], ["sentence_graph"] if graph else []):
+        report = runner.run(settings, select=keys) if keys else None
+        if report and report.failures:
+            raise click.ClickException("; ".join(report.failures))
 
 
 def ask(folder: Path, project: Settings) -> None:
