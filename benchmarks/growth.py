@@ -26,11 +26,11 @@ import shutil
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from dataclasses import replace
 from functools import cached_property, partial
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 import click
 import numpy as np
@@ -148,7 +148,11 @@ def synthetic(base: np.ndarray) -> type[Encoder]:
     class Synthetic(Encoder):
         size = base.shape[1]
 
-        def _encode_groups(self, items: list[tuple[bytes, str]]) -> Iterator[list[tuple[bytes, bytes]]]:  # type: ignore[override]
+        @property
+        def _loaded(self) -> NoReturn:  # type: ignore[override]
+            raise AssertionError("expected texts to get made-up vectors, got a text to encode")
+
+        def encode_here(self, items: list[tuple[bytes, str]]) -> Generator[list[tuple[bytes, bytes]]]:
             for first in range(0, len(items), 4096):
                 keys = [key for key, _ in items[first : first + 4096]]
                 numbers = np.array([int.from_bytes(key[:8], "little") for key in keys], np.uint64)
@@ -221,12 +225,14 @@ def build(folder: Path, project: Settings, chunks: int, graph: bool, collections
         return outcome
 
     automation.materialise = recording  # type: ignore[attr-defined]
-    stages = [stage for stage in STAGES if graph or stage != "sentence_graph"]
     levels = [f"collections/level_{level}" for level in collections]
-    keys = [key for key in plan.graph(settings) if key.partition("/")[0] in stages]
-    report = runner.run(settings, select=[key for key in keys if not key.startswith("collections") or key in levels])
-    if report.failures:
-        raise click.ClickException("; ".join(report.failures))
+    every = {key: key.partition("/")[0] for key in plan.graph(settings)}
+    flat = [key for key, stage in every.items() if stage in STAGES and stage not in ("collections", "sentence_graph")]
+    # The graph comes last: what it takes and does not give back would count as the memory of what comes after it.
+    for keys in ([*flat, *levels], ["sentence_graph"] if graph else []):
+        report = runner.run(settings, select=keys) if keys else None
+        if report and report.failures:
+            raise click.ClickException("; ".join(report.failures))
 
 
 def ask(folder: Path, project: Settings) -> None:

@@ -1,4 +1,4 @@
-"""Bucket functions on the nodes of a Ray cluster. The only module that imports Ray.
+"""Bucket functions on the nodes of a Ray cluster. Only this module and `ray_node` import Ray.
 
 A task is the name of a function with paths. Nothing but the name, the arguments and a small result travels through Ray:
 what a task reads and writes are files of the shared home folder. They are moved into place when complete, under names
@@ -8,8 +8,6 @@ that stand for their content, so a task may run twice.
 from __future__ import annotations
 
 import atexit
-import hashlib
-import importlib.util
 import logging
 import os
 import shutil
@@ -18,18 +16,13 @@ import threading
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
-from functools import lru_cache
-from importlib import metadata
 from pathlib import Path
 from typing import Any
 from uuid import uuid4
 
-from packaging.requirements import Requirement
-
 from resources.errors import MogError
 from resources.files import make_folder
-from resources.jobs import EngineSettings, Kept, call
+from resources.jobs import EngineSettings, Kept
 from resources.store import alive
 
 try:
@@ -41,105 +34,14 @@ except ImportError as error:
         f"engine.kind: `ray` needs the extra `ray` ({error}): run `pip install 'mog-assets[ray]'`"
     ) from error
 
+from resources.ray_node import Keeper, Terms, versions, work_on
+
 _log = logging.getLogger(__name__)
-_DISTRIBUTION = "mog-assets"
-_PACKAGES = ("mog_assets", "resources")
 # A Ray that is started here holds no artefacts; Ray asks for at least 75 MiB.
 _OBJECT_STORE_BYTES = 80 << 20
 _CONNECT_SECONDS = 5.0
 # How long a client of a network file system may not see a file that another has written.
 _VISIBLE_SECONDS = 60.0
-
-
-@dataclass(frozen=True)
-class Terms:
-    """What a process on a node must find before it works.
-
-    Attributes:
-        versions: Version of every package that content depends on, and a digest of this project's code.
-        probe: A file in the shared folder.
-        token: What is in it.
-    """
-
-    versions: tuple[tuple[str, str], ...]
-    probe: str
-    token: str
-
-
-@lru_cache(maxsize=1)
-def versions() -> tuple[tuple[str, str], ...]:
-    """Name and version of the packages that this project depends on, of itself, and a digest of its code."""
-    found = {}
-    for name in [_DISTRIBUTION, *(metadata.requires(_DISTRIBUTION) or ())]:
-        requirement = Requirement(name)
-        if requirement.marker is None or requirement.marker.evaluate({"extra": ""}):
-            try:
-                found[requirement.name] = metadata.version(requirement.name)
-            except metadata.PackageNotFoundError:
-                found[requirement.name] = "missing"
-    code = hashlib.sha256()
-    for package in _PACKAGES:
-        spec = importlib.util.find_spec(package)
-        for folder in (spec.submodule_search_locations or ()) if spec else ():
-            for path in sorted(Path(folder).rglob("*.py")):
-                code.update(path.relative_to(folder).as_posix().encode() + b"\0" + path.read_bytes())
-    return (*sorted(found.items()), ("code of mog-assets", code.hexdigest()[:12]))
-
-
-@lru_cache(maxsize=8)
-def agree(terms: Terms) -> None:
-    """Check, once per process, that this node has the same packages and sees the same folder.
-
-    Raises:
-        MogError: names the node and what differs.
-    """
-    wanted, here = dict(terms.versions), dict(versions())
-    other = [f"{name} {here.get(name)}, expected {wanted[name]}" for name in wanted if here.get(name) != wanted[name]]
-    if other:
-        raise MogError(f"engine: {_here()} has {'; '.join(other)}: install the same versions on every node")
-    folder = Path(terms.probe).parent
-    try:
-        read = Path(terms.probe).read_text(encoding="ascii")
-    except OSError as error:
-        raise MogError(
-            f"engine: {_here()} does not see {terms.probe} ({error.strerror}), which was just written: mount the home "
-            "folder at the same path on every node, with read-after-write consistency"
-        ) from None
-    if read != terms.token:
-        raise MogError(f"engine: {_here()} sees other files in {folder}: mount the same folder on every node")
-
-
-def _here() -> str:
-    node = ray.get_runtime_context().get_node_id()[:8]
-    return f"node {node} ({socket.gethostname()}, {ray.util.get_node_ip_address()})"
-
-
-def _work(terms: Terms, target: str, job: dict[str, Any]) -> tuple[Any, int, str]:
-    """Do a job; returns its result, the number of bytes written, and the node."""
-    agree(terms)
-    result = call(target, job, f"{ray.get_runtime_context().get_worker_id()[:12]}-")
-    return result, Path(job["out"]).stat().st_size, _here()
-
-
-def greet(out: str) -> None:
-    """Write a file that shows the process that asks for it what this node can write."""
-    try:
-        Path(out).write_text(_here(), encoding="utf-8")
-    except OSError as error:
-        raise MogError(
-            f"engine: {_here()} cannot write {Path(out).parent} ({error.strerror}): give it the right to write there"
-        ) from None
-
-
-class _Keeper:
-    """An actor: a process that does one job after the other and keeps what it has loaded."""
-
-    def ready(self) -> None:
-        """Return when the process runs."""
-
-    def work(self, terms: Terms, target: str, job: dict[str, Any]) -> tuple[Any, int, str]:
-        """As `_work`."""
-        return _work(terms, target, job)
 
 
 class Cluster:
@@ -165,7 +67,7 @@ class Cluster:
             os.fsync(stream.fileno())
         self.terms = Terms(versions(), str(probe), token)
         # Results of tasks are numbers; an exception of a task is never retried.
-        self._task = ray.remote(num_cpus=1, max_retries=settings.retries, retry_exceptions=False)(_work)
+        self._task = ray.remote(num_cpus=1, max_retries=settings.retries, retry_exceptions=False)(work_on)
         try:
             self._check()
         except BaseException:
@@ -197,7 +99,7 @@ class Cluster:
                 there = NodeAffinitySchedulingStrategy(node["NodeID"], soft=False)
                 job = {"out": str(self.scratch / node["NodeID"])}
                 remote = self._task.options(scheduling_strategy=there, num_cpus=0)
-                asked[remote.remote(self.terms, "resources.ray_engine:greet", job)] = (node, job)
+                asked[remote.remote(self.terms, "resources.ray_node:greet", job)] = (node, job)
         if not asked:
             raise MogError("engine.address: expected a cluster with nodes, got one without")
         done, waiting = ray.wait(list(asked), num_returns=len(asked), timeout=self.settings.wait_seconds)
@@ -209,7 +111,7 @@ class Cluster:
                 "/tmp/ray/session_latest/logs, or raise it"
             )
         for ref in done:
-            self.finish(ref, "resources.ray_engine:greet", asked[ref][1])
+            self.finish(ref, "resources.ray_node:greet", asked[ref][1])
 
     def map(self, target: str, jobs: Sequence[dict[str, Any]]) -> Iterator[Any]:
         """As `Engine.map`: a bounded number of tasks is pending at a time."""
@@ -252,7 +154,7 @@ class Cluster:
             raise MogError(f"engine.gpus: expected at most {have.get('GPU', 0):g}, which the cluster has, got {gpus:g}")
         room = int(have["GPU"] // gpus) if gpus else int(have.get("CPU", 1))
         count = min(self.settings.encoders or max(room, 1), max(most, 1))
-        make: Any = ray.remote(num_cpus=1, num_gpus=gpus, max_restarts=0)(_Keeper)
+        make: Any = ray.remote(num_cpus=1, num_gpus=gpus, max_restarts=0)(Keeper)
         keepers = _Keepers(self, make, count)
         try:
             yield keepers.map

@@ -277,4 +277,6 @@ def test_large_tables_stay_on_disk_and_give_the_same_products(tmp_path, monkeypa
     filled = [block for block in table.blocks if len(block)]
     assert all(np.shares_memory(block, table.parts[i]) for i, block in zip((0, 2), filled, strict=True))
     np.testing.assert_allclose(table.products(given), expected, atol=2e-2)
+    monkeypatch.setattr(vectors, "_UNPACKED_AT_ONCE", 4)
+    np.testing.assert_allclose(table.products(given), expected, atol=1e-5)
     assert [first for first, _ in table.product_blocks(given)] == [0, 5]

@@ -347,7 +347,7 @@ def recipes(settings: Settings) -> list[Recipe]:
                 list(tools.settings.corpora),
                 tools.encoder.identity,
             ],
-            version="4",
+            version="5",
             kinds=("safetensors",),
             pool="gpu",
         ),

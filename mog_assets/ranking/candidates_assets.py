@@ -88,7 +88,7 @@ def _candidates_of(
     with work.progress(len(questions), "questions") as advance:
         for number in range(PARTS):
             own = [q for q in questions if part_of(q.document, PARTS) == number]
-            file = f"{PART}{name}-{number:02}.safetensors"
+            file = f"{PART}{name}-{number:02}.safetensors.zst"
             if not own:
                 continue
             path, there = work.file(file, [repr(q) for q in own], list(corpora.names), *told)
