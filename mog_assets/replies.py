@@ -34,7 +34,7 @@ _OBJECT = re.compile(r'\{(?=\s*["}])')
 # "I cannot find a dose" are thoughts. English, German, French and Spanish.
 _REFUSES = re.compile(
     r"\W*(?:(?:unfortunately|i apologi[sz]e|(?:i['’]?m|i am|we are)?\s*(?:so |very |really )?sorry"
-    r"|as an ai\b[^,.]{0,40})[,.;:!]?\s*(?:but\s+)?)*"
+    r"|as an ai\b[^,.]{0,40})[,.;:!]?\s*(?:but\s+)?){0,3}"
     r"(?:i|we)(?:['’]m| am| are)?\s*(?:can['’]?t|cannot|can not|won['’]?t|will not|unable to|not able to|must decline)"
     r"(?:\s+(?:to|really|fully))*\s*"
     r"(?:help(?! but)|assist|comply|engage|fulfil+|continue with|do that|$"

@@ -1,14 +1,17 @@
 """Every role against an endpoint that answers as real models do: a reply is read for what it says, or is a failure."""
 
+import contextlib
 import json
+import time
 from dataclasses import dataclass
 
 import pytest
 from chat_server import ChatServer, extra_input, faults, refusal, refused_parameter, says
 
+from mog_assets.answering.parsing import choice, extraction, text_answer
 from mog_assets.answering.prompted import Prompted
 from mog_assets.answering.roles import Asked, Judgement, Passage
-from mog_assets.replies import shown
+from mog_assets.replies import MAX_CHARS, Unparsable, only, shown, whole
 from mog_assets.synthesis import asking
 from mog_assets.synthesis.candidates import Dropped
 from mog_assets.synthesis.windows import Window
@@ -304,6 +307,39 @@ def test_every_role_reads_what_a_reply_says_or_counts_a_failure(server, llm, rol
     # The record has the beginning of the reply, by which a person can see what went wrong.
     assert failure
     assert not (text or "").strip() or shown(text)[1:15] in failure
+
+
+@pytest.mark.parametrize(
+    "thought",
+    [
+        "I cannot find a dose in the documents; they only name the hormone.",
+        "I can't help but notice that insulin is named twice.",
+        "Unfortunately, the documents do not say which hormone it is.",
+        'The API takes calls such as {"name": "insulin", "arguments": {}}, which lower glucose.',
+        "Models write <think> before their thoughts; insulin lowers glucose.",
+        "Insulin: ```\nglucose -= 1\n```",
+    ],
+)
+def test_a_thought_is_no_refusal_and_what_it_quotes_is_no_reply(thought):
+    assert whole(thought) == thought
+
+
+@pytest.mark.parametrize(
+    "unit", ["<think>", "</think>", "{", '{"', "{}", '{"a":', "```\n", " ", "\n", "!", "sorry ", "[", "A. "]
+)
+def test_a_long_reply_is_read_in_a_moment_whatever_it_repeats(unit):
+    text = (unit * MAX_CHARS)[:MAX_CHARS]
+    started = time.perf_counter()
+    for read in (
+        whole,
+        text_answer,
+        extraction,
+        lambda text: choice(text, OPTIONS),
+        lambda text: only(text, "verdict"),
+    ):
+        with contextlib.suppress(Unparsable):
+            read(text)
+    assert time.perf_counter() - started < 5
 
 
 # Structured output
