@@ -1,16 +1,50 @@
-"""What parsers of model outputs share: JSON objects are found whatever stands around them, and read strictly."""
+"""How replies of models are read, in every role: for what they say, or not at all.
+
+A reply may have reasoning before it, a fence around it, words before and after it, or the form of a tool call. What is
+cut off, refuses, or says two things is no answer.
+"""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+import re
+from collections.abc import Sequence
 from typing import Any
 
+# Part of the names of readers: replies that were paid for are read again when it changes.
+VERSION = 2
 # No model is asked for so many characters; longer outputs are not parsed.
 MAX_CHARS = 100_000
-# Maximum number of `{` at which parsing is tried, from the first.
-_TRIES = 64
-_DECODER = json.JSONDecoder()
+# Objects in an output, at most: no role needs more than one.
+_MOST_OBJECTS = 64
+# A refusal begins a text.
+_REFUSAL_CHARS = 300
+
+_TAG = r"(?:think|thinking|thought|reasoning)"
+# The last one is the format of gpt-oss, where a server passes it on.
+_MARKS = re.compile(
+    rf"(?P<opens><{_TAG}>|\[THINK\]|◁think▷|<\|channel\|>analysis)"
+    rf"|</{_TAG}>|\[/THINK\]|◁/think▷|<\|channel\|>final<\|message\|>"
+)
+# What may stand before a tool call, besides a fence.
+_CALLS = re.compile(r"(?:<\|?\w+\|?>|\[TOOL_CALLS\])?\s*\[?\s*")
+# An object begins with a name or ends at once; other braces are prose.
+_OBJECT = re.compile(r'\{(?=\s*["}])')
+# How models refuse in a text. Only what they say of themselves and of the request: "The documents cannot tell" and
+# "I cannot find a dose" are thoughts. English, German, French and Spanish.
+_REFUSES = re.compile(
+    r"\W*(?:(?:unfortunately|i apologi[sz]e|(?:i['’]?m|i am|we are)?\s*(?:so |very |really )?sorry"
+    r"|as an ai\b[^,.]{0,40})[,.;:!]?\s*(?:but\s+)?){0,3}"
+    r"(?:i|we)(?:['’]m| am| are)?\s*(?:can['’]?t|cannot|can not|won['’]?t|will not|unable to|not able to|must decline)"
+    r"(?:\s+(?:to|really|fully))*\s*"
+    r"(?:help(?! but)|assist|comply|engage|fulfil+|continue with|do that|$"
+    r"|(?:answer|respond to|discuss|process) (?:this|that|your)\b"
+    r"|provide (?:medical|legal|financial|personal) advice)"
+    r"|\W*(?:es )?tut mir (?:sehr )?leid\W.{0,60}\bkann ich (?:\w+ ){0,3}nicht\b"
+    r"|\W*(?:je suis )?désolée?\W.{0,40}\bje ne peux pas\b"
+    r"|\W*lo siento\W.{0,40}\bno puedo\b",
+    re.IGNORECASE,
+)
 
 
 class Unparsable(ValueError):
@@ -22,39 +56,157 @@ def printable(text: str) -> str:
     return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace").replace("\0", "\N{REPLACEMENT CHARACTER}")
 
 
-def only(text: str, key: str) -> Any:
-    """The value of a key that exactly one object has; objects with equal values count as one."""
-    found = [o[key] for o in decode(said(text)) if key in o]
-    if not found:
-        raise Unparsable(f"expected an object with {key}, got {shown(text)}")
-    if any(value != found[0] for value in found):
-        raise Unparsable(f"expected one {key}, got several: {shown(text)}")
-    return found[0]
-
-
-def decode(text: str) -> Iterator[dict[str, Any]]:
-    """Top-level JSON objects of an output, in order."""
-    position = tried = 0
-    while tried < _TRIES and (position := text.find("{", position)) >= 0:
-        tried += 1
-        try:
-            value, end = _DECODER.raw_decode(text, position)
-        except (ValueError, RecursionError):
-            position += 1
-            continue
-        position = end
-        if isinstance(value, dict):
-            yield value
-
-
 def said(text: str) -> str:
-    """An output without the reasoning text that some servers put before it."""
+    """An output without its reasoning, with or without the mark at which that begins.
+
+    Raises:
+        Unparsable: it is too long, the reasoning does not end, or nothing follows it.
+    """
     if len(text) > MAX_CHARS:
         raise Unparsable(f"expected at most {MAX_CHARS} characters, got {len(text)}")
-    return text.rpartition("</think>")[2]
+    kept: list[str] = []
+    start, opened = 0, None
+    for mark in _MARKS.finditer(text):
+        if mark["opens"] and opened is None:
+            kept.append(text[start : mark.start()])
+            opened = mark.start()
+        elif not mark["opens"]:
+            # Without the mark at which it begins: a server has put that into the prompt.
+            kept = kept if opened is not None else []
+            start, opened = mark.end(), None
+    if opened is not None and not text[:opened].rpartition("\n")[2].strip():
+        raise Unparsable("expected an answer after the reasoning, got reasoning that does not end")
+    rest = "".join([*kept, text[start if opened is None else opened :]]).strip()
+    if not rest:
+        raise Unparsable(f"expected an answer, got {'only reasoning' if text.strip() else 'nothing'}")
+    return rest
+
+
+def decode(text: str) -> list[dict[str, Any]]:
+    """Top-level JSON objects of an output, in order; of a tool call, its arguments.
+
+    Raises:
+        Unparsable: an object is cut off, is not valid JSON, or has a key twice, with two values. Objects within it
+            could be drafts.
+    """
+    found: list[dict[str, Any]] = []
+    position = 0
+    while start := _OBJECT.search(text, position):
+        try:
+            value, position = _DECODER.raw_decode(text, start.start())
+        except (ValueError, RecursionError):
+            raise Unparsable("expected a JSON object, got one that cannot be read") from None
+        found.append(value)
+        if len(found) > _MOST_OBJECTS:
+            raise Unparsable(f"expected a JSON object, got more than {_MOST_OBJECTS}")
+    return [_arguments(value) for value in found]
+
+
+def only(text: str, key: str) -> Any:
+    """The value of a key that exactly one object has; objects with equal values count as one.
+
+    Raises:
+        Unparsable: no object has it, or several have it with different values, or see `decode`.
+    """
+    return agreed([o[key] for o in decode(said(text)) if key in o], key)
+
+
+def agreed(values: Sequence[Any], key: str) -> Any:
+    """The value that all are equal to.
+
+    Raises:
+        Unparsable: there is none, or they differ.
+    """
+    if not values:
+        raise Unparsable(f"expected an object with {key}, got none")
+    if any(value != values[0] for value in values):
+        raise Unparsable(f"expected one {key}, got several that differ")
+    return values[0]
+
+
+def worded(value: Any, name: str, most: int = MAX_CHARS) -> str:
+    """A value that is a text, without blanks at its ends.
+
+    Raises:
+        Unparsable: it is no text, blank, longer than `most` characters, or a refusal.
+    """
+    if not isinstance(value, str) or not 0 < len(value.strip()) <= most:
+        raise Unparsable(f"expected {name}, a text of 1 to {most} characters, got {shown(str(value))}")
+    if _REFUSES.match(value[:_REFUSAL_CHARS]):
+        raise Unparsable(f"expected {name}, got a refusal: {shown(value)}")
+    return printable(value.strip())
+
+
+def whole(text: str, name: str = "a text") -> str:
+    """The whole output, where a text is asked for: without a fence around it, or the only text of an only object.
+
+    Raises:
+        Unparsable: it is blank, a refusal, or a tool call: a text that is meant for a tool is not the text asked for.
+    """
+    text = said(text)
+    if text.count("```") == 2 and text.startswith("```") and text.endswith("```"):
+        text = text[:-3].partition("\n")[2].strip()
+    start = _OBJECT.search(text)
+    if start is not None and _CALLS.fullmatch(text, 0, start.start()):
+        try:
+            value, end = _DECODER.raw_decode(text, start.start())
+        except (ValueError, RecursionError):
+            value, end = {}, 0
+        if _arguments(value) is not value:
+            raise Unparsable(f"expected {name}, got a tool call")
+        texts = [one for one in value.values() if isinstance(one, str)]
+        if (start.start(), end) == (0, len(text)) and len(value) == len(texts) == 1:
+            text = texts[0]
+    return worded(text, name)
+
+
+def ended(text: str, reason: str, plain: bool) -> None:
+    """Check an output that may be cut off: a whole object in it says what it says, a part of a text does not.
+
+    Args:
+        text: The output.
+        reason: Why it ended, as the endpoint says.
+        plain: Whether a text is asked for, and no object.
+
+    Raises:
+        Unparsable: it is cut off, and has no whole object.
+    """
+    if reason == "length" and (plain or not decode(said(text))):
+        raise Unparsable("expected an answer that ends, got one cut off: raise llm.max_tokens")
+
+
+def failure(error: Unparsable, text: str) -> str:
+    """What is recorded of an output that could not be read: why, and how it begins."""
+    beginning = shown(text)
+    return str(error) if beginning in str(error) else f"{error}; the reply: {beginning}"
 
 
 def shown(text: str) -> str:
     """The beginning of a text for a message, quoted, on one line."""
     text = " ".join(printable(text[:400]).split())
     return repr(text[:120] + "…" if len(text) > 120 else text)
+
+
+def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found = dict(pairs)
+    if any(found[key] != value for key, value in pairs):
+        raise ValueError("a key stands twice")
+    return found
+
+
+_DECODER = json.JSONDecoder(object_pairs_hook=_once)
+
+
+def _arguments(value: dict[str, Any]) -> dict[str, Any]:
+    """The arguments of a tool call, which some APIs give as JSON in a text; any other object as it is."""
+    for key in ("arguments", "parameters"):
+        if isinstance(value.get("name"), str) and value.keys() - {"id", "type"} == {"name", key}:
+            given = value[key]
+            try:
+                given = _DECODER.decode(given) if isinstance(given, str) else given
+            except (ValueError, RecursionError):
+                given = None
+            if not isinstance(given, dict):
+                raise Unparsable("expected a JSON object, got a tool call without one")
+            return given
+    return value

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Annotated, Literal, Protocol, TypedDict
+from typing import Annotated, Any, Literal, Protocol, TypedDict
 
-from pydantic import Field, model_validator
+from pydantic import BeforeValidator, Field, model_validator
 
 from resources.errors import MogError
 from resources.settings import Count, SettingsModel
@@ -14,17 +14,27 @@ from resources.settings import Count, SettingsModel
 MOST_THREADS = 1024
 
 
+# YAML reads `on` and `off` as true and false.
+_Switch = Annotated[
+    Literal["auto", "on", "off"],
+    BeforeValidator(lambda value: ("off", "on")[value] if isinstance(value, bool) else value),
+]
+
+
 class LlmSettings(SettingsModel):
     """An OpenAI-compatible endpoint; base URL and key come from OPENAI_BASE_URL and OPENAI_API_KEY.
 
     `temperature` and `max_tokens` are not sent if null, or if the model has rejected them before. `timeout` applies to
-    one attempt, in seconds; `price_in` and `price_out` are USD per million tokens, 0 if not known. A run that has spent
-    `budget_usd` sends no more requests.
+    one attempt, in seconds. `price_in` and `price_out` are USD per million tokens,
+    0 if not known. A run that has spent `budget_usd` sends no more requests. `structured` is about `response_format`,
+    the JSON schema of an answer: `auto` sends it until the model rejects it; with `on`, that is an error; `off` only
+    asks in words.
     """
 
     model: Annotated[str, Field(min_length=1)] = "gpt-4o-mini"
     temperature: float | None = Field(0.0, ge=0, le=100)
     max_tokens: Count | None = 1024
+    structured: _Switch = "auto"
     timeout: float = Field(60.0, gt=0, le=86_400)
     concurrency: Annotated[int, Field(ge=1, le=MOST_THREADS)] = 8
     attempts: Count = 5
@@ -44,6 +54,30 @@ class Message(TypedDict):
 
     role: Literal["system", "user", "assistant"]
     content: str
+
+
+@dataclass(frozen=True)
+class Form:
+    """The form of an answer: an object with every key of a JSON schema.
+
+    Attributes:
+        name: Of letters, digits, `_` and `-`.
+        properties: JSON schema by key, in the order in which they are written.
+    """
+
+    name: str
+    properties: Mapping[str, Any]
+
+    @property
+    def response_format(self) -> dict[str, Any]:
+        """As a request parameter, in the subset of JSON Schema that strict structured output takes."""
+        schema = {
+            "type": "object",
+            "properties": dict(self.properties),
+            "required": list(self.properties),
+            "additionalProperties": False,
+        }
+        return {"type": "json_schema", "json_schema": {"name": self.name, "strict": True, "schema": schema}}
 
 
 @dataclass(frozen=True)
@@ -99,8 +133,8 @@ class SpendCapReached(MogError):
 class LanguageModel(Protocol):
     """Anything that completes a chat."""
 
-    def complete(self, messages: Sequence[Message]) -> Completion:
-        """Answer a chat.
+    def complete(self, messages: Sequence[Message], form: Form | None = None) -> Completion:
+        """Answer a chat, in a form if the endpoint can be told one.
 
         Raises:
             MogError: the model cannot be reached, refused, or gave no usable answer.

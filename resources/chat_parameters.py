@@ -28,6 +28,10 @@ _SAID = re.compile(
 # Where only the value is rejected, leave the parameter out if its absence means the same to every model.
 _SAID_OF_VALUE = re.compile(r"unsupported value|only the default", re.IGNORECASE)
 _LEFT_OUT_FOR_A_VALUE = ("temperature", "seed")
+# Sent with requests that have a form, with a value of their own. An endpoint that complains about any part of it is
+# asked in words: there is one way to send it, and the form is in the prompt as well.
+FORMAT = "response_format"
+_SAID_OF_FORMAT = re.compile(r"response_format|json_schema", re.IGNORECASE)
 
 
 def refused(sent: Collection[str], status: int, param: str | None, code: str | None, said: str) -> str | None:
@@ -44,12 +48,14 @@ def refused(sent: Collection[str], status: int, param: str | None, code: str | N
         return None
     named = [name for name in sent if re.search(rf"(?<!\w){name}(?!\w)", said)]
     name = param if param in sent else named[0] if len(named) == 1 else _first(named, said)
-    if name is None:
-        return None
-    if code in _CODES or _SAID.search(said):
-        return name
-    of_value = code == "unsupported_value" or _SAID_OF_VALUE.search(said)
-    return name if of_value and name in _LEFT_OUT_FOR_A_VALUE else None
+    if name is not None:
+        if code in _CODES or _SAID.search(said):
+            return name
+        if (code == "unsupported_value" or _SAID_OF_VALUE.search(said)) and name in _LEFT_OUT_FOR_A_VALUE:
+            return name
+    if FORMAT in sent and code != "context_length_exceeded" and _SAID_OF_FORMAT.search(param or said):
+        return FORMAT
+    return None
 
 
 def _first(names: Collection[str], said: str) -> str | None:
@@ -62,7 +68,7 @@ class Parameters:
     """The request parameters, besides the messages, for one model of one endpoint.
 
     Attributes:
-        wanted: Values by name; None is not sent.
+        wanted: Values by name; None is not sent. `FORMAT` is among them, without a value, if it may be sent.
         model: Endpoint and name of the model.
         folder: Where rejected parameters are stored; None keeps them in this object only.
     """
@@ -86,10 +92,15 @@ class Parameters:
         with self._lock:
             return dict(self._takes())
 
-    def learn(self, name: str) -> None:
-        """Record that the model rejects the parameter sent as `name`: its other name is tried next, then none."""
+    def learn(self, name: str) -> bool:
+        """Record that the model rejects the parameter sent as `name`: its other name is tried next, then none.
+
+        Returns:
+            Whether that was not known yet.
+        """
         with self._lock:
             takes = self._takes()
+            before = dict(takes)
             for own in self.wanted:
                 if takes.get(own, own) == name:
                     takes[own] = _OTHER_NAME.get(own) if name == own else None
@@ -98,12 +109,19 @@ class Parameters:
                 everything = {**self._remembered(), self.model: takes}
                 with atomic(self.folder / FILE) as temporary:
                     temporary.write_text(json.dumps(everything, indent=1, sort_keys=True), encoding="utf-8")
+            return takes != before
+
+    def with_format(self, value: Mapping[str, Any] | None) -> dict[str, Any]:
+        """As `sent`, with the format of an answer if there is one and the model accepts it."""
+        if value is None or FORMAT not in self.wanted or FORMAT in self.learned:
+            return self.sent
+        return {**self.sent, FORMAT: dict(value)}
 
     def told(self) -> str:
         """A readable summary of what is sent and what is not."""
         words = [f"{name} {value}" for name, value in self.sent.items()]
         for name, other in self.learned.items():
-            if self.wanted.get(name) is not None:
+            if self.wanted.get(name) is not None or name == FORMAT in self.wanted:
                 words.append(f"{name} is {f'sent as {other}' if other else 'not sent'}: the model rejects it")
         return ", ".join(words) or "none"
 

@@ -43,11 +43,12 @@ class Again(Exception):
 
 
 class ParameterRefused(Exception):
-    """The model does not accept the parameter `name`."""
+    """The model does not accept the parameter `name`, as it `said`."""
 
-    def __init__(self, name: str) -> None:
+    def __init__(self, name: str, said: str = "") -> None:
         super().__init__(name)
         self.name = name
+        self.said = said
 
 
 class Endpoint:
@@ -147,6 +148,9 @@ class Endpoint:
             raise Again(self.line(f"expected an answer, got no choices{said}"))
         choice = answer.choices[0]
         text, reason = choice.message.content or "", choice.finish_reason or ""
+        if not text.strip():
+            # No tools were offered; some models call one all the same, and say there what they were asked for.
+            text = "\n".join(map(json.dumps, _functions(choice.message.tool_calls)))
         if choice.message.refusal:
             raise RequestFailed(f"llm: {self.settings.model} refused: {self.line(choice.message.refusal)}")
         if reason == "content_filter":
@@ -198,7 +202,7 @@ class Endpoint:
             whole += f" {json.dumps(error.body, ensure_ascii=False)}" if error.body else ""
         said, model, endpoint = self.line(whole), self.settings.model, self.address
         if name := refused(parameters, status, error.param, error.code, whole):
-            return ParameterRefused(name)
+            return ParameterRefused(name, said)
         if status == 402 or (status == 429 and error.code in _NO_CREDIT):
             return MogError(f"llm: {endpoint} has no credit for OPENAI_API_KEY: add some, then run again ({said})")
         if status in _PASSING or status >= 500:
@@ -251,9 +255,19 @@ def retry_after(header: str | None) -> float | None:
     return max(seconds, 0.0) if math.isfinite(seconds) else None
 
 
+def _functions(calls: Any) -> list[Any]:
+    """Name and arguments of each called function, as the endpoint gives them."""
+    return (
+        [call["function"] for call in calls if isinstance(call, dict) and "function" in call]
+        if isinstance(calls, list)
+        else []
+    )
+
+
 class _Said(BaseModel):
     content: str | None = None
     refusal: str | None = None
+    tool_calls: Any = None
 
 
 class _Choice(BaseModel):

@@ -7,6 +7,7 @@ Blog 2015).
 
 from __future__ import annotations
 
+import logging
 import threading
 import time
 from collections import Counter
@@ -14,18 +15,21 @@ from collections.abc import Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, as_completed
 from dataclasses import dataclass, fields, replace
 from functools import cached_property
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
 import tenacity
 
-from resources.chat import Completion, Failure, LlmSettings, Message, NoResponse, RequestFailed, SpendCapReached
+from resources.chat import Completion, Failure, Form, LlmSettings, Message, NoResponse, RequestFailed, SpendCapReached
 from resources.chat_cache import ChatCache
-from resources.chat_parameters import Parameters
+from resources.chat_parameters import FORMAT, Parameters
 from resources.endpoint import Again, Endpoint, ParameterRefused
 from resources.errors import MogError
 from resources.progress import Advance
 from resources.store import digest
+
+_log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
@@ -66,7 +70,7 @@ class OpenAIModel:
     Incomplete answers are not counted, because their cost is not known.
 
     A parameter that the model rejects is sent under its other name, or left out, from then on; the cache key is made
-    from what was really sent.
+    from what was really sent. With `structured: auto`, an answer that was paid for without a form is used again.
 
     Args:
         settings: Model, temperature, answer length in tokens, limits.
@@ -105,27 +109,34 @@ class OpenAIModel:
     def parameters(self) -> Parameters:
         """The parameters, besides the messages, that the model accepts."""
         settings = self.settings
-        wanted = {"temperature": settings.temperature, "max_tokens": settings.max_tokens, "seed": self.seed}
+        wanted: dict[str, Any] = {
+            "temperature": settings.temperature,
+            "max_tokens": settings.max_tokens,
+            "seed": self.seed,
+        }
+        if settings.structured != "off":
+            wanted[FORMAT] = None
         return Parameters(wanted, f"{settings.model} at {self.endpoint}", self.cache.folder)
 
-    def complete(self, messages: Sequence[Message]) -> Completion:
-        """Answer a chat, from the cache if it was asked before.
+    def complete(self, messages: Sequence[Message], form: Form | None = None) -> Completion:
+        """Answer a chat, from the cache if it was asked before; in a form if the endpoint accepts one.
 
         Raises:
             RequestFailed: the model refused, gave no usable answer, or every attempt failed.
             SpendCapReached: the answer is not in the cache and `llm.budget_usd` is spent.
             MogError: no request can succeed: key, model, endpoint or cache cannot be used.
         """
-        return self._complete_once(messages)
+        return self._complete_once(messages, form)
 
     def complete_many(
-        self, requests: Sequence[Sequence[Message]], advance: Advance | None = None
+        self, requests: Sequence[Sequence[Message]], advance: Advance | None = None, form: Form | None = None
     ) -> list[Completion | Failure]:
         """Answer chats concurrently, duplicates once; a failed one does not stop the others.
 
         Args:
             requests: n chats.
             advance: Called with the number of requests done since the last call, from this thread.
+            form: Of all answers.
 
         Returns:
             n answers or failures, in the order of the requests.
@@ -134,17 +145,21 @@ class OpenAIModel:
             SpendCapReached: as `complete`; requests in progress have ended and are in the cache.
             MogError: as `complete`, except failures of single requests.
         """
-        sent = self.parameters.sent
-        keys = [self._key(messages, sent) for messages in requests]
+        ways = self._ways(form)
+        named = [[self._key(messages, sent) for sent in ways] for messages in requests]
+        keys = [names[0] for names in named]
         times = Counter(keys)
-        answers: dict[str, Completion | Failure] = {**self.cache.find(times)}
+        known = self.cache.find(name for name in dict.fromkeys(chain.from_iterable(named)))
+        answers: dict[str, Completion | Failure] = {
+            names[0]: known[name] for names in named for name in reversed(names) if name in known
+        }
         self._count(cached=len(answers))
         if advance and answers:
             advance(sum(times[key] for key in answers))
         missing = {key: messages for key, messages in zip(keys, requests, strict=True) if key not in answers}
         try:
             with ThreadPoolExecutor(self.settings.concurrency, "llm") as pool:
-                futures = {pool.submit(self._complete_once, messages): key for key, messages in missing.items()}
+                futures = {pool.submit(self._complete_once, messages, form): key for key, messages in missing.items()}
                 try:
                     for future in as_completed(futures):
                         key = futures[future]
@@ -170,9 +185,9 @@ class OpenAIModel:
         self._count(cached=sum(times[key] - 1 for key, answer in answers.items() if isinstance(answer, Completion)))
         return results
 
-    def _complete_once(self, messages: Sequence[Message]) -> Completion:
+    def _complete_once(self, messages: Sequence[Message], form: Form | None) -> Completion:
         # Parameters may change while a request is in progress: its messages identify it.
-        chat = digest(list(messages))
+        chat = digest(list(messages), form and form.response_format)
         with self._lock:
             other = self._under_way.get(chat)
             mine: Future[Completion] = Future()
@@ -182,7 +197,7 @@ class OpenAIModel:
             self._count(cached=1)
             return completion
         try:
-            completion = self._found_or_asked(messages)
+            completion = self._found_or_asked(messages, form)
             mine.set_result(completion)
             return completion
         except BaseException as error:
@@ -192,19 +207,40 @@ class OpenAIModel:
             with self._lock:
                 del self._under_way[chat]
 
-    def _found_or_asked(self, messages: Sequence[Message]) -> Completion:
+    def _found_or_asked(self, messages: Sequence[Message], form: Form | None) -> Completion:
         """The answer for the parameters that the model accepts; after each rejection, looked up or asked again."""
         while True:
-            sent = self.parameters.sent
-            key = self._key(messages, sent)
-            if found := self.cache.find([key]).get(key):
+            ways = self._ways(form)
+            keys = [self._key(messages, sent) for sent in ways]
+            known = self.cache.find(keys)
+            if found := next((known[key] for key in keys if key in known), None):
                 self._count(cached=1)
                 return found
             try:
-                return self._ask(key, messages, sent)
+                return self._ask(keys[0], messages, ways[0])
             except ParameterRefused as refusal:
                 # Each rejection removes a name for good, so the loop ends.
-                self.parameters.learn(refusal.name)
+                self._learn(refusal)
+
+    def _ways(self, form: Form | None) -> list[dict[str, Any]]:
+        """What is sent beside the messages, and what answers in the cache may have been asked with instead."""
+        plain, formed = self.parameters.sent, self.parameters.with_format(form.response_format if form else None)
+        return [formed] if formed == plain or self.settings.structured == "on" else [formed, plain]
+
+    def _learn(self, refusal: ParameterRefused) -> None:
+        if refusal.name == FORMAT and self.settings.structured == "on":
+            raise MogError(
+                f"llm.structured: expected an endpoint that accepts {FORMAT}, got a rejection from "
+                f"{self.settings.model} at {self.endpoint} ({refusal.said}): set it to auto"
+            )
+        if self.parameters.learn(refusal.name) and refusal.name == FORMAT:
+            _log.warning(
+                "llm.structured: %s at %s rejects %s (%s): it is asked in words from now on",
+                self.settings.model,
+                self.endpoint,
+                FORMAT,
+                refusal.said,
+            )
 
     def _ask(self, key: str, messages: Sequence[Message], sent: Mapping[str, Any]) -> Completion:
         with self._slots:

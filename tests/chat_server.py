@@ -7,6 +7,7 @@ The next three calls get these replies, in the order in which they arrive; every
 """
 
 import json
+import re
 import select
 import socket
 import threading
@@ -183,6 +184,56 @@ def rate_limited(retry_after: str | None = None, date_in: float | None = None) -
     return reply
 
 
+# Keywords of a schema in OpenAI's subset for strict structured output, besides `type`.
+_SUBSET = {"object": {"properties", "required", "additionalProperties"}, "array": {"items"}, "string": {"enum"}}
+
+
+def faults(body: dict) -> list[str]:
+    """What is wrong with a request for a chat completion: what OpenAI's API does not take, or nobody here sends."""
+    found = [f"unknown {name}" for name in body.keys() - _SENT.keys()]
+    found += [f"{name} is {body[name]!r}" for name, right in _SENT.items() if name in body and not right(body[name])]
+    return found + [f"no {name}" for name in ("model", "messages") if name not in body]
+
+
+def _chat_of_two(messages: object) -> bool:
+    return (
+        isinstance(messages, list)
+        and [m.get("role") for m in messages] == ["system", "user"]
+        and all(m.keys() == {"role", "content"} and isinstance(m["content"], str) and m["content"] for m in messages)
+    )
+
+
+def _strict_format(value: object) -> bool:
+    if not isinstance(value, dict) or value.keys() != {"type", "json_schema"} or value["type"] != "json_schema":
+        return False
+    form = value["json_schema"]
+    named = form.keys() == {"name", "strict", "schema"} and re.fullmatch(r"[a-zA-Z0-9_-]{1,64}", form["name"])
+    return bool(named) and form["strict"] is True and form["schema"]["type"] == "object" and _strict(form["schema"])
+
+
+def _strict(schema: dict) -> bool:
+    kinds = schema["type"] if isinstance(schema["type"], list) else [schema["type"]]
+    if not set(kinds) <= {"object", "array", "string", "number", "null"}:
+        return False
+    if schema.keys() - {"type"} - set().union(*(_SUBSET.get(kind, set()) for kind in kinds)):
+        return False
+    inner = list(schema.get("properties", {}).values()) + ([schema["items"]] if "items" in schema else [])
+    closed = "object" not in kinds or (
+        schema["additionalProperties"] is False and schema["required"] == list(schema["properties"])
+    )
+    return closed and all(map(_strict, inner))
+
+
+_SENT: dict[str, Callable[[object], bool]] = {
+    "model": lambda value: isinstance(value, str) and bool(value),
+    "messages": _chat_of_two,
+    "temperature": lambda value: isinstance(value, int | float),
+    "max_tokens": lambda value: isinstance(value, int),
+    "seed": lambda value: isinstance(value, int),
+    "response_format": _strict_format,
+}
+
+
 class ChatServer:
     """The server; ends with its context.
 
@@ -196,6 +247,7 @@ class ChatServer:
         most_at_once: Most requests that were under way at the same time.
         on_call: Called with each call before it is answered.
         refuses: The reply to requests that have a parameter of this name.
+        strict: Whether requests with `faults` are answered with them, and 400.
     """
 
     def __init__(self, answer: Callable[[Messages], str] = lambda messages: "yes", seconds: float = 0.0) -> None:
@@ -205,6 +257,7 @@ class ChatServer:
         self.most_at_once = 0
         self.on_call: Callable[[Call], None] = lambda call: None
         self.refuses: dict[str, Reply] = {}
+        self.strict = False
         self._at_once = 0
         self._script: list[tuple[str, Behaviour]] = []
         self._lock = threading.Lock()
@@ -261,6 +314,8 @@ class ChatServer:
         try:
             self.on_call(call)
             refused = [reply for name, reply in self.refuses.items() if name in body]
+            if self.strict and (wrong := faults(body)):
+                refused.insert(0, status(400, f"not a request: {'; '.join(wrong)}")([]))
             reply = refused[0] if refused else self._reply(body["messages"])
             self._closing.wait(reply.wait)
         finally:

@@ -44,6 +44,7 @@ class Said:
     tokens_out: int = 2
     cost: float = 0.5
     seconds: float = 0.25
+    finish_reason: str = "stop"
 
 
 class Scripted:
@@ -66,7 +67,7 @@ class Scripted:
         self.outputs = {role: list(given) for role, given in {**{k: [v] for k, v in usual.items()}, **outputs}.items()}
         self.asked = defaultdict(list)
 
-    def __call__(self, messages):
+    def __call__(self, messages, form=None):
         role = messages[0]["content"].partition(" ")[0].strip("[")
         outputs = self.outputs[role]
         output = outputs[min(len(self.asked[role]), len(outputs) - 1)]
@@ -392,8 +393,8 @@ def test_no_question_is_no_work(method):
     [
         ('{"step_by_step_thinking": "x", "answer_choice": "B"}', "B"),
         ('```json\n{"answer_choice": "b"}\n```', "B"),
-        ('I think {so}. {"answer_choice": "A"} No: {"answer_choice": "B"}', "B"),
-        ('{"step_by_step_thinking": "long", "answer_choice": "B', "B"),
+        ('I think {so}. {"answer_choice": "B"} Yes: {"answer_choice": "B"}', "B"),
+        ('{"step_by_step_thinking": "long", "answer_choice": "B"', "B"),
         ('{"step_by_step_thinking": "an unescaped " quote", "answer_choice": "B"}', "B"),
         ('{"answer_choice": "B. glucagon"}', "B"),
         ('{"answer_choice": "(B)"}', "B"),
@@ -410,6 +411,8 @@ def test_choice_is_read_through_what_stands_around_it(text, letter):
 @pytest.mark.parametrize(
     "text",
     ["", "I cannot answer that.", '{"answer_choice": "E"}', '{"answer_choice": null}', '{"answer_choice": ["A"]}']
+    + ['{"answer_choice": "A"} No: {"answer_choice": "B"}', '{"step_by_step_thinking": "long", "answer_choice": "B']
+    + ["A. insulin\nB. glucagon", "B: it is not A", '{"answer_choice": "B. glucagon or C"}']
     + ["A fever is likely", '{"answer_choice": "A or B"}', '{"step_by_step_thinking": "A', "{" * 5000, "A" * 10**7]
     + ['{"a":' * 20000],
 )
@@ -454,7 +457,8 @@ def test_marks_are_averaged_here_and_unparsable_ones_are_a_failure():
 
 def test_output_that_is_too_long_is_a_failure_and_is_not_kept():
     reply = Prompted(Scripted(answer=["x" * 10**7]), "m").answer(CHOICE, [])
-    assert reply.failure == "expected at most 100000 characters, got 10000000"
+    assert reply.failure.startswith("expected at most 100000 characters, got 10000000; the reply: 'xxx")
+    assert len(reply.failure) < 300
     assert len(reply.raw) < 10_000
 
 

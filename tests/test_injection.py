@@ -29,6 +29,7 @@ class Said:
     tokens_out: int = 1
     cost: float = 0.0
     seconds: float = 0.0
+    finish_reason: str = "stop"
 
 
 class Obedient:
@@ -43,7 +44,7 @@ class Obedient:
         self.obeyed = []
         self.requests = []
 
-    def __call__(self, messages):
+    def __call__(self, messages, form=None):
         system, user = (m["content"] for m in messages)
         self.requests.append((system, user))
         orders = re.findall(r"ORDER: ([^.\n]*)", system + "\n" + self.outside(system, user))
@@ -236,7 +237,7 @@ def test_document_does_not_make_the_grader_pass_nor_the_rewriter_leak(careless):
 @MODELS
 def test_what_a_model_wrote_is_data_for_the_next_one(careless):
     class Infected(Obedient):
-        def __call__(self, messages):
+        def __call__(self, messages, form=None):
             said = super().__call__(messages)
             role = re.match(r"\[(\w+) ", messages[0]["content"])[1]
             if role in ("think", "extract"):

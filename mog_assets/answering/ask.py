@@ -38,7 +38,8 @@ def reader(tools: Tools) -> Roles:
     """The configured reader."""
     if tools.settings.answering.reader == "openai":
         llm = tools.settings.llm
-        said = digest(tools.llm.endpoint, llm.temperature, llm.max_tokens, tools.settings.seed)[:8]
+        formed = [] if llm.structured == "off" else [llm.structured]
+        said = digest(tools.llm.endpoint, llm.temperature, llm.max_tokens, tools.settings.seed, *formed)[:8]
         return Prompted(tools.llm.complete, f"{llm.model} {said}", failures=(RequestFailed,))
     encode = remembering(tools.encoder.encode)
     return Extractive(encode, f"{tools.settings.encoder.model} {tools.encoder.fingerprint[:12]}")

@@ -1,4 +1,4 @@
-"""Parse model outputs: tolerant of text around an answer, strict about verdicts and marks."""
+"""What each role reads in a reply: tolerant of text around an answer, strict about the answer."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, TypeVar
 
 from mog_assets.answering.roles import NOTHING, Judgement
-from mog_assets.replies import Unparsable, decode, only, printable, said, shown
+from mog_assets.replies import Unparsable, agreed, decode, only, said, shown, whole, worded
 
 V = TypeVar("V", bound=str)
 
@@ -16,22 +16,26 @@ MAX_QUERY_CHARS = 1_000
 
 
 def choice(text: str, options: Mapping[str, str]) -> str:
-    """The letter of an option: `answer_choice` of the last object, even if truncated, or a bare letter.
+    """The letter of an option: `answer_choice` of the only object, or a bare letter.
+
+    In an object that is not valid JSON, such as one with quotes inside its reasoning, the value must end.
 
     Raises:
-        Unparsable: there is none, or it is not an option.
+        Unparsable: there is none, it is not an option, or there are several.
     """
-    text = said(text)
-    found = [o["answer_choice"] for o in decode(text) if "answer_choice" in o]
-    if found:
-        value = found[-1]
-    elif cut := re.findall(r'"answer_choice"\s*:\s*"([^"\n]*)', text):
-        value = cut[-1]
+    text, wanted = said(text), f"answer_choice, one of {', '.join(options)}"
+    try:
+        objects = decode(text)
+    except Unparsable:
+        value = agreed(re.findall(r'"answer_choice"\s*:\s*"([^"\n]*)"', text), "answer_choice")
     else:
-        value = re.sub(r"^\s*(?:final\s+)?answer\s*(?::|is)\s*", "", text, flags=re.IGNORECASE)
+        if objects:
+            value = agreed([o["answer_choice"] for o in objects if "answer_choice" in o], "answer_choice")
+        else:
+            value = re.sub(r"^\s*(?:final\s+)?answer\s*(?::|is)\s*", "", whole(text, wanted), flags=re.IGNORECASE)
     letter = _letter(value, options)
     if letter is None:
-        raise Unparsable(f"expected answer_choice, one of {', '.join(options)}, got {shown(str(value))}")
+        raise Unparsable(f"expected {wanted}, got {shown(str(value))}")
     return letter
 
 
@@ -47,60 +51,50 @@ def _letter(value: Any, options: Mapping[str, str]) -> str | None:
         return named[0]
     # "B. text" and "(B) text", but not a word: "A fever" is not option A.
     match = re.match(r"[(\[]?(\w{1,8})\s*[.):\]]\s*(.*)", value.strip(), re.DOTALL)
-    return match[1] if match and match[1] in options else None
+    if not match or match[1] not in options:
+        return None
+    if match[2].strip().casefold() == options[match[1]].strip().casefold():
+        return match[1]
+    # Another letter after it: an option that is weighed, or the list of all; "A" before a word is an article.
+    others = [key for key in options if key != match[1]]
+    weighed = any(re.search(rf"(?<!\w){key}(?!\w)(?!(?<=A) [a-z])", match[2]) for key in others)
+    return None if weighed else match[1]
 
 
 def text_answer(text: str) -> str:
-    """The text `answer` of the last object, or the whole output if it has no object.
+    """The text `answer` of the only object, or the whole output if it has no object.
 
     Raises:
-        Unparsable: there is none, or it is blank.
+        Unparsable: there is none, it is blank or a refusal, or there are several.
     """
-    text = said(text)
-    found = [o["answer"] for o in decode(text) if "answer" in o]
-    if found:
-        value = found[-1]
-    elif "{" in text and '"answer"' in text:
-        raise Unparsable(f"expected an object with answer, got one that cannot be read: {shown(text)}")
-    else:
-        value = text
-    if not isinstance(value, str) or not value.strip():
-        raise Unparsable(f"expected answer, a text that is not blank, got {shown(str(value))}")
-    return printable(value.strip())
-
-
-def plain(text: str) -> str:
-    """The whole output.
-
-    Raises:
-        Unparsable: it is blank, or too long.
-    """
-    text = said(text).strip()
-    if not text:
-        raise Unparsable("expected a text that is not blank, got nothing")
-    return printable(text)
+    objects = decode(said(text))
+    if not objects:
+        return whole(text, "answer")
+    return worded(agreed([o["answer"] for o in objects if "answer" in o], "answer"), "answer")
 
 
 def extraction(text: str) -> str:
     """The extracted text; empty if the output says that there is none.
 
     Raises:
-        Unparsable: the output is blank, or too long.
+        Unparsable: see `whole`; or the output says that there is none, and something else.
     """
-    found = plain(text)
-    return "" if found.strip("\"'`.* \n").casefold() == NOTHING else found
+    found = whole(text)
+    lines = [line.strip("\"'`.* \n").casefold() for line in found.splitlines() if line.strip()]
+    if NOTHING not in lines:
+        return found
+    if any(line != NOTHING for line in lines):
+        raise Unparsable(f"expected relevant text, or {NOTHING!r} alone, got both")
+    return ""
 
 
 def query(text: str) -> str:
     """The text `query` of the only object, on one line.
 
     Raises:
-        Unparsable: it is missing, blank, or longer than `MAX_QUERY_CHARS`.
+        Unparsable: it is missing, blank, a refusal, or longer than `MAX_QUERY_CHARS`.
     """
-    value = only(text, "query")
-    if not isinstance(value, str) or not 0 < len(value.strip()) <= MAX_QUERY_CHARS:
-        raise Unparsable(f"expected query, a text of 1 to {MAX_QUERY_CHARS} characters, got {shown(str(value))}")
-    return printable(" ".join(value.split()))
+    return " ".join(worded(only(text, "query"), "query", MAX_QUERY_CHARS).split())
 
 
 def verdict(text: str, vocabulary: Sequence[V]) -> V:

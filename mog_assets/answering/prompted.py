@@ -30,8 +30,8 @@ from mog_assets.answering.roles import (
     Usefulness,
 )
 from mog_assets.prompting import Piece, Prompt, fenced, fill, marks, neutral, nonce, prompt_of
-from mog_assets.replies import MAX_CHARS, Unparsable, printable
-from resources.chat import Message
+from mog_assets.replies import MAX_CHARS, VERSION, Unparsable, ended, failure, printable, whole
+from resources.chat import Form, Message
 from resources.errors import MogError
 
 T = TypeVar("T")
@@ -60,8 +60,8 @@ def load_prompt(name: str) -> Prompt:
 
 @cache
 def prompts_fingerprint() -> str:
-    """Changes with the text or version of any prompt."""
-    return hashlib.sha256(repr([load_prompt(name) for name in _PROMPTS]).encode()).hexdigest()[:8]
+    """Changes with the text or version of any prompt, and with the way in which replies are read."""
+    return hashlib.sha256(repr([VERSION, *map(load_prompt, _PROMPTS)]).encode()).hexdigest()[:8]
 
 
 def build(role: str, asked: Asked, pieces: Mapping[str, Sequence[Piece]], words: Mapping[str, str]) -> list[Message]:
@@ -113,6 +113,21 @@ def _form(asked: Asked) -> str:
     return f"[{name} {form.version}]\n{fill(form.parts[0], {'letters': ', '.join(asked.options)})}"
 
 
+def _answered(asked: Asked) -> tuple[Mapping[str, str], Form]:
+    """The form of an answer, in the words of the prompt and as a schema."""
+    key, value = ("answer_choice", {"type": "string", "enum": list(asked.options)}) if asked.options else _OPEN
+    return {"form": _form(asked)}, Form("answer", {"step_by_step_thinking": {"type": "string"}, key: value})
+
+
+def _verdict(vocabulary: Sequence[str]) -> Form:
+    return Form("verdict", {"verdict": {"type": "string", "enum": list(vocabulary)}})
+
+
+_OPEN = ("answer", {"type": "string"})
+_QUERY = Form("query", {"query": {"type": "string"}})
+_MARKS = Form("marks", {name: {"type": "number"} for name in ("correctness", "completeness", "relevance")})
+
+
 @dataclass(frozen=True)
 class Prompted:
     """A chat model as reader.
@@ -137,7 +152,7 @@ class Prompted:
     def answer(self, asked: Asked, passages: Sequence[Passage], thoughts: Sequence[str] = ()) -> Reply[str]:
         """See `Roles.answer`."""
         pieces = {"documents": _documents(passages), "thoughts": _numbered("thought", thoughts)}
-        return self._call("answer", asked, pieces, lambda text: _parse_answer(text, asked), {"form": _form(asked)})
+        return self._call("answer", asked, pieces, lambda text: _parse_answer(text, asked), *_answered(asked))
 
     def think(self, asked: Asked, query: str, passages: Sequence[Passage], thoughts: Sequence[str] = ()) -> Reply[str]:
         """See `Roles.think`."""
@@ -146,7 +161,7 @@ class Prompted:
             "documents": _documents(passages),
             "thoughts": _numbered("thought", thoughts),
         }
-        return self._call("think", asked, pieces, parsing.plain)
+        return self._call("think", asked, pieces, whole)
 
     def extract(self, asked: Asked, passages: Sequence[Passage]) -> Reply[str]:
         """See `Roles.extract`."""
@@ -157,17 +172,19 @@ class Prompted:
     def reduce(self, asked: Asked, extractions: Sequence[str]) -> Reply[str]:
         """See `Roles.reduce`."""
         pieces = {"extractions": _numbered("extraction", extractions)}
-        return self._call("reduce", asked, pieces, lambda text: _parse_answer(text, asked), {"form": _form(asked)})
+        return self._call("reduce", asked, pieces, lambda text: _parse_answer(text, asked), *_answered(asked))
 
     def grade_usefulness(self, asked: Asked, answer: str) -> Reply[Usefulness]:
         """See `Roles.grade_usefulness`."""
         pieces = {"answer": _answer(asked, answer)}
-        return self._call("usefulness", asked, pieces, lambda text: parsing.verdict(text, USEFULNESS))
+        return self._call(
+            "usefulness", asked, pieces, lambda text: parsing.verdict(text, USEFULNESS), form=_verdict(USEFULNESS)
+        )
 
     def grade_support(self, asked: Asked, passages: Sequence[Passage], answer: str) -> Reply[Support]:
         """See `Roles.grade_support`."""
         pieces = {"documents": _documents(passages), "answer": _answer(asked, answer)}
-        return self._call("support", asked, pieces, lambda text: parsing.verdict(text, SUPPORT))
+        return self._call("support", asked, pieces, lambda text: parsing.verdict(text, SUPPORT), form=_verdict(SUPPORT))
 
     def rewrite(self, asked: Asked, query: str, answer: str, thoughts: Sequence[str]) -> Reply[str]:
         """See `Roles.rewrite`."""
@@ -176,17 +193,17 @@ class Prompted:
             "answer": _answer(asked, answer),
             "thoughts": _numbered("thought", thoughts),
         }
-        return self._call("rewrite", asked, pieces, parsing.query)
+        return self._call("rewrite", asked, pieces, parsing.query, form=_QUERY)
 
     def judge(self, asked: Asked, answer: str, reference: str) -> Reply[Judgement]:
         """See `Roles.judge`."""
         spelled = asked.spelled(reference)
         pieces = {"answer": _answer(asked, answer), "reference": [("reference answer", spelled)]}
-        return self._call("judge", asked, pieces, parsing.judgement)
+        return self._call("judge", asked, pieces, parsing.judgement, form=_MARKS)
 
     def classify(self, asked: Asked) -> Reply[Route]:
         """See `Roles.classify`."""
-        return self._call("classify", asked, {}, lambda text: parsing.verdict(text, ROUTES))
+        return self._call("classify", asked, {}, lambda text: parsing.verdict(text, ROUTES), form=_verdict(ROUTES))
 
     def _call(
         self,
@@ -195,18 +212,20 @@ class Prompted:
         pieces: Mapping[str, Sequence[Piece]],
         parse: Callable[[str], T],
         words: Mapping[str, str] | None = None,
+        form: Form | None = None,
     ) -> Reply[T]:
         messages = build(role, asked, pieces, words or {})
         try:
-            done = self.complete(messages)
+            done = self.complete(messages, form)
         except self.failures as error:
             return Reply(None, "", self.reader, Usage(calls=1), failure=str(error))
         usage = Usage(1, done.tokens_in, done.tokens_out, done.cost, done.seconds)
         raw = printable(done.text if len(done.text) <= MAX_CHARS else done.text[:_KEPT])
         try:
+            ended(done.text, done.finish_reason, plain=form is None)
             return Reply(parse(done.text), raw, self.reader, usage)
         except Unparsable as error:
-            return Reply(None, raw, self.reader, usage, failure=str(error))
+            return Reply(None, raw, self.reader, usage, failure=failure(error, done.text))
 
 
 def _parse_answer(text: str, asked: Asked) -> str:

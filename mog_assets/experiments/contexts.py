@@ -71,7 +71,8 @@ def read_by_contexts(settings: Settings) -> Sequence[str]:
 
 def options(settings: Settings) -> list[Any]:
     """The settings that answers to contexts depend on, besides those of assets that experiments read."""
-    by_model = [settings.llm.model, settings.llm.temperature, settings.llm.max_tokens, prompts_fingerprint()]
+    llm = settings.llm
+    by_model = [llm.model, llm.temperature, llm.max_tokens, llm.structured, prompts_fingerprint()]
     reader = by_model if settings.answering.reader == "openai" else [extractive.VERSION]
     return [*reader, passages_method(settings).name, settings.retriever, settings.experiments.questions]
 

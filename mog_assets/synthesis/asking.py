@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from mog_assets.replies import MAX_CHARS, Unparsable, printable
+from mog_assets.replies import MAX_CHARS, Unparsable, failure, printable
 from mog_assets.synthesis import filters
 from mog_assets.synthesis.candidates import ANSWERED, OPEN, REFUSED, Asked, Candidate, Dropped
-from mog_assets.synthesis.model import NothingToAsk, request, written
+from mog_assets.synthesis.model import FORM, NothingToAsk, request, written
 from mog_assets.synthesis.windows import Window
 from resources.chat import Completion, Failure, Message, SpendCapReached
 from resources.llm import OpenAIModel
@@ -63,7 +63,7 @@ def ask(
             settled |= {key: (OPEN, stopped) for key in batch}
             continue
         try:
-            found = llm.complete_many([messages[key] for key in batch], advance)
+            found = llm.complete_many([messages[key] for key in batch], advance, FORM)
         except SpendCapReached as error:
             stopped = str(error)
             # Answers that arrived before, and those of earlier runs, are in the cache.
@@ -82,7 +82,7 @@ def ask(
 
 def _cached(llm: OpenAIModel, messages: Sequence[Message], stopped: str) -> Completion | Failure:
     try:
-        return llm.complete(messages)
+        return llm.complete(messages, FORM)
     except SpendCapReached:
         return Failure(stopped, unanswered=True)
 
@@ -103,7 +103,7 @@ def read(window: Window, row: Asked) -> Candidate | Dropped | None:
     try:
         found = written(row.said)
     except Unparsable as error:
-        return filters.dropped(window, "", filters.UNPARSABLE, str(error))
+        return filters.dropped(window, "", filters.UNPARSABLE, failure(error, row.said))
     except NothingToAsk:
         return filters.dropped(window, "", filters.NOTHING)
     return Candidate(window, found.question, found.answer, found.quotes, ORIGIN)

@@ -182,9 +182,10 @@ def _write(work: Work, kept: Sequence[Question], lost: Sequence[Dropped]) -> Non
 
 
 def _model(tools: Tools) -> str:
-    """Everything besides the messages that decides an answer."""
+    """Everything besides the messages that decides an answer; `auto` uses answers without a form again."""
     llm = tools.settings.llm
-    return digest(llm.model, tools.llm.endpoint, llm.temperature, llm.max_tokens, tools.settings.seed)
+    formed = [llm.structured] if llm.structured == "on" else []
+    return digest(llm.model, tools.llm.endpoint, llm.temperature, llm.max_tokens, tools.settings.seed, *formed)
 
 
 def _decides(tools: Tools) -> list[Any]:

@@ -7,14 +7,20 @@ from dataclasses import dataclass
 from functools import cache
 
 from mog_assets.prompting import fenced, fill, marks, neutral, nonce, prompt_of
-from mog_assets.replies import Unparsable, decode, printable, said, shown
+from mog_assets.replies import VERSION, Unparsable, agreed, decode, said, shown, worded
 from mog_assets.synthesis.windows import BREADTHS, Window
-from resources.chat import Message
+from resources.chat import Form, Message
 
 _PACKAGE = "mog_assets.synthesis"
 _PROMPTS = ("data", "question")
 # Places that an answer may rest on.
 _MOST_QUOTES = 4
+_MAYBE = {"type": ["string", "null"]}
+# All is null where there is nothing to ask.
+FORM = Form(
+    "question",
+    {"question": _MAYBE, "answer": _MAYBE, "quote": {"type": ["array", "null"], "items": {"type": "string"}}},
+)
 
 
 @dataclass(frozen=True)
@@ -32,8 +38,9 @@ class NothingToAsk(Exception):
 
 @cache
 def prompts_fingerprint() -> str:
-    """Changes with the text or version of any prompt."""
-    return hashlib.sha256(repr([prompt_of(_PACKAGE, name) for name in _PROMPTS]).encode()).hexdigest()[:8]
+    """Changes with the text or version of any prompt, and with the way in which replies are read."""
+    read = [VERSION, *(prompt_of(_PACKAGE, name) for name in _PROMPTS)]
+    return hashlib.sha256(repr(read).encode()).hexdigest()[:8]
 
 
 def request(window: Window) -> list[Message]:
@@ -56,26 +63,19 @@ def written(text: str) -> Written:
     """The question in a model's output: that of its only object with the key `question`.
 
     Raises:
-        Unparsable: there is none, or a value has another type, or is blank.
+        Unparsable: there is none, or a value has another type, is blank, or refuses.
         NothingToAsk: the question is null.
     """
-    found = [value for value in decode(said(text)) if "question" in value]
-    if not found:
-        raise Unparsable(f"expected an object with question, answer and quote, got {shown(text)}")
-    if any(value != found[0] for value in found):
-        raise Unparsable(f"expected one question, got several: {shown(text)}")
-    held = found[0]
+    held = agreed([value for value in decode(said(text)) if "question" in value], "question")
     if held["question"] is None:
         raise NothingToAsk
     quotes = held.get("quote")
     quotes = [quotes] if isinstance(quotes, str) else quotes
     if not isinstance(quotes, list) or not 0 < len(quotes) <= _MOST_QUOTES:
         raise Unparsable(f"expected quote, a text or a list of at most {_MOST_QUOTES}, got {shown(str(quotes))}")
-    question, answer = _text("question", held["question"]), _text("answer", held.get("answer"))
-    return Written(question, answer, tuple(dict.fromkeys(_text("quote", quote) for quote in quotes)))
+    question, answer = _line("question", held["question"]), _line("answer", held.get("answer"))
+    return Written(question, answer, tuple(dict.fromkeys(_line("quote", quote) for quote in quotes)))
 
 
-def _text(name: str, value: object) -> str:
-    if not isinstance(value, str) or not value.strip():
-        raise Unparsable(f"expected {name}, a text that is not blank, got {shown(str(value))}")
-    return " ".join(printable(value).split())
+def _line(name: str, value: object) -> str:
+    return " ".join(worded(value, name).split())

@@ -1,0 +1,464 @@
+"""Every role against an endpoint that answers as real models do: a reply is read for what it says, or is a failure."""
+
+import contextlib
+import json
+import time
+from dataclasses import dataclass
+
+import pytest
+from chat_server import ChatServer, extra_input, faults, refusal, refused_parameter, says
+
+from mog_assets.answering.parsing import choice, extraction, text_answer
+from mog_assets.answering.prompted import Prompted
+from mog_assets.answering.roles import Asked, Judgement, Passage
+from mog_assets.replies import MAX_CHARS, Unparsable, only, shown, whole
+from mog_assets.synthesis import asking
+from mog_assets.synthesis.candidates import Dropped
+from mog_assets.synthesis.windows import Window
+from resources.chat import LlmSettings, RequestFailed
+from resources.errors import MogError
+from resources.llm import OpenAIModel
+
+OPTIONS = {"A": "insulin", "B": "glucagon", "C": "cortisol", "D": "aldosterone"}
+CHOICE = Asked("c", "Which hormone lowers blood glucose?", OPTIONS, "choice")
+YES_NO = Asked("y", "Does insulin lower blood glucose?", {"A": "yes", "B": "no", "C": "maybe"}, "yesno")
+OPEN = Asked("o", "What lowers blood glucose?")
+PASSAGES = [Passage("med", "d1", "Hormones", "Insulin lowers blood glucose. The pancreas makes it.")]
+WINDOW = Window("d1", "Hormones", 0, "plain", "sentence", 0, "Insulin lowers blood glucose. The pancreas makes it.")
+NOTHING = "no relevant information"
+TEXT = "Insulin lowers blood glucose."
+
+FAILED = "failed"
+
+
+@dataclass(frozen=True)
+class Role:
+    """A role, what it is asked for, and how its replies read.
+
+    Attributes:
+        call: Value and failure of one call.
+        good: What a model answers that keeps to the form; a text where a text is asked for.
+        value: What `good` says.
+        other: Another answer in the same form.
+        foreign: An answer in another language, and what it says; `FAILED` where words of a list are asked for.
+        words: Key whose value is free text, if there is one.
+    """
+
+    call: object
+    good: object
+    value: object
+    other: object
+    foreign: tuple
+    words: str = ""
+
+    @property
+    def plain(self):
+        return isinstance(self.good, str)
+
+
+def role(method, *given):
+    def call(llm):
+        reply = getattr(Prompted(llm.complete, "loopback-1", failures=(RequestFailed,)), method)(*given)
+        return reply.value, reply.failure
+
+    return call
+
+
+def question(llm):
+    (row,) = asking.ask(llm, [WINDOW], "loopback-1", {}, lambda done: None).rows
+    found = asking.read(WINDOW, row)
+    if isinstance(found, Dropped):
+        return None, found.detail or found.reason
+    return (found.question, found.answer, found.quotes), ""
+
+
+def chosen(letter, thinking="It follows."):
+    return {"step_by_step_thinking": thinking, "answer_choice": letter}
+
+
+def said(answer, thinking="It follows."):
+    return {"step_by_step_thinking": thinking, "answer": answer}
+
+
+def verdict(word):
+    return {"verdict": word}
+
+
+def marks(correctness):
+    return {"correctness": correctness, "completeness": 5, "relevance": 9}
+
+
+def asks(question, answer="Insulin."):
+    return {"question": question, "answer": answer, "quote": "Insulin lowers blood glucose."}
+
+
+def letter_in_chinese(letter):
+    return f"好的，答案如下：\n{json.dumps(chosen(letter, '胰岛素降低血糖。'), ensure_ascii=False)}"
+
+
+def text_in_german(key, text):
+    return f"Gern, hier ist das Ergebnis:\n{json.dumps({key: text}, ensure_ascii=False)}"
+
+
+GERMAN = "Insulin senkt den Blutzucker."
+ASKED = "What lowers blood glucose?"
+QUOTES = (TEXT,)
+ROLES = {
+    "answer, choice": Role(
+        role("answer", CHOICE, PASSAGES), chosen("A"), "A", chosen("B"), (letter_in_chinese("A"), "A")
+    ),
+    "answer, yes or no": Role(
+        role("answer", YES_NO, PASSAGES), chosen("A"), "A", chosen("B"), ('{"answer_choice": "ja"}', FAILED)
+    ),
+    "answer, open": Role(
+        role("answer", OPEN, PASSAGES),
+        said("Insulin."),
+        "Insulin.",
+        said("Glucagon."),
+        (text_in_german("answer", GERMAN), GERMAN),
+        "answer",
+    ),
+    "think": Role(role("think", CHOICE, "glucose", PASSAGES), TEXT, TEXT, NOTHING, (GERMAN, GERMAN)),
+    "extract": Role(role("extract", CHOICE, PASSAGES), TEXT, TEXT, NOTHING, (GERMAN, GERMAN)),
+    "extract, nothing": Role(role("extract", CHOICE, PASSAGES), NOTHING, "", TEXT, (GERMAN, GERMAN)),
+    "reduce, choice": Role(
+        role("reduce", CHOICE, [TEXT]), chosen("A"), "A", chosen("B"), (letter_in_chinese("A"), "A")
+    ),
+    "reduce, open": Role(
+        role("reduce", OPEN, [TEXT]),
+        said("Insulin."),
+        "Insulin.",
+        said("Glucagon."),
+        (text_in_german("answer", GERMAN), GERMAN),
+        "answer",
+    ),
+    "usefulness": Role(
+        role("grade_usefulness", CHOICE, "A"),
+        verdict("useful"),
+        "useful",
+        verdict("not_useful"),
+        ('{"verdict": "nützlich"}', FAILED),
+    ),
+    "support": Role(
+        role("grade_support", CHOICE, PASSAGES, "A"),
+        verdict("supported"),
+        "supported",
+        verdict("unsupported"),
+        ('{"verdict": "支持"}', FAILED),
+    ),
+    "rewrite": Role(
+        role("rewrite", CHOICE, "glucose", "A", [TEXT]),
+        {"query": "insulin glucose"},
+        "insulin glucose",
+        {"query": "glucagon"},
+        (text_in_german("query", "Insulin Blutzucker"), "Insulin Blutzucker"),
+        "query",
+    ),
+    "judge": Role(
+        role("judge", OPEN, "Insulin.", "insulin"),
+        marks(8),
+        Judgement(8, 5, 9),
+        marks(2),
+        ('{"Korrektheit": 8, "Vollständigkeit": 5, "Relevanz": 9}', FAILED),
+    ),
+    "classify": Role(
+        role("classify", CHOICE), verdict("single"), "single", verdict("none"), ('{"verdict": "einfach"}', FAILED)
+    ),
+    "question": Role(
+        question,
+        asks(ASKED),
+        (ASKED, "Insulin.", QUOTES),
+        asks("What does insulin lower?"),
+        (
+            f"Voilà :\n{json.dumps(asks('Was senkt den Blutzucker?'))}",
+            ("Was senkt den Blutzucker?", "Insulin.", QUOTES),
+        ),
+        "question",
+    ),
+}
+
+SORRY = "I'm sorry, but I can't help with that."
+
+
+def written(answer):
+    return answer if isinstance(answer, str) else json.dumps(answer, ensure_ascii=False)
+
+
+def tool(role):
+    arguments = {"text": role.good} if role.plain else role.good
+    return {"name": "reply", "arguments": arguments}
+
+
+def called(*calls):
+    functions = [{"name": call["name"], "arguments": json.dumps(call["arguments"])} for call in calls]
+    made = [{"id": f"call_{i}", "type": "function", "function": f} for i, f in enumerate(functions)]
+    return says(None, "tool_calls", tool_calls=made)
+
+
+def twice(good, other):
+    """An object in which every key stands twice, with another value."""
+    both = [f"{json.dumps(key)}: {json.dumps(value)}" for one in (good, other) for key, value in one.items()]
+    return "{" + ", ".join(both) + "}"
+
+
+def half(role):
+    text = written(role.good)
+    return text[: text.rindex(" ") + 2]
+
+
+# What goes over the wire, and what it says: a value, or FAILED. None where a form does not exist for a role.
+FORMS = {
+    "as asked": lambda r: (says(written(r.good)), r.value),
+    "fenced": lambda r: (says(f"```{'' if r.plain else 'json'}\n{written(r.good)}\n```"), r.value),
+    "fenced, unasked JSON": lambda r: (
+        (says(f"```json\n{json.dumps({'text': r.good}, indent=1)}\n```"), r.value) if r.plain else None
+    ),
+    "preamble and remark": lambda r: surrounded(r),
+    "refusal": lambda r: (says(SORRY), FAILED),
+    "refusal, other words": lambda r: (says("As an AI language model, I cannot assist with this request."), FAILED),
+    "refusal, German": lambda r: (says("Es tut mir leid, aber dabei kann ich nicht helfen."), FAILED),
+    "refusal in the form": lambda r: (says(json.dumps({**r.good, r.words: SORRY})), FAILED) if r.words else None,
+    "refusal in its field": lambda r: (refusal(), FAILED),
+    "reasoning": lambda r: (says(f"<think>\n{written(r.other)}, or not\n</think>\n\n{written(r.good)}"), r.value),
+    "reasoning, other tags": lambda r: (says(f"[THINK]{written(r.other)}[/THINK]{written(r.good)}"), r.value),
+    "reasoning, channels": lambda r: (
+        says(f"<|channel|>analysis<|message|>{written(r.other)}<|channel|>final<|message|>{written(r.good)}"),
+        r.value,
+    ),
+    "reasoning between answers": lambda r: (
+        None if r.plain else (says(f"{written(r.other)}\n<think>No.</think>\n{written(r.good)}"), FAILED)
+    ),
+    "reasoning, opened by the server": lambda r: (says(f"{written(r.other)}?\n</think>\n{written(r.good)}"), r.value),
+    "reasoning, unclosed": lambda r: (says(f"<think>\nPerhaps {written(r.good)}"), FAILED),
+    "reasoning only": lambda r: (says(f"<think>{written(r.good)}</think>\n"), FAILED),
+    "reasoning, cut off": lambda r: (says(f"<think>\n{written(r.good)} but", "length"), FAILED),
+    "tool call as text": lambda r: (says(json.dumps(tool(r))), FAILED if r.plain else r.value),
+    "tool call in tags": lambda r: (
+        says(f"<tool_call>\n{json.dumps(tool(r))}\n</tool_call>"),
+        FAILED if r.plain else r.value,
+    ),
+    "tool call": lambda r: (called(tool(r)), FAILED if r.plain else r.value),
+    "tool calls that contradict": lambda r: (
+        None if r.plain else (called(tool(r), {"name": "reply", "arguments": r.other}), FAILED)
+    ),
+    "another language": lambda r: (says(r.foreign[0]), r.foreign[1]),
+    "cut off": lambda r: (says(half(r), "length"), FAILED),
+    "cut off, not said so": lambda r: None if r.plain else (says(written(r.good)[:-2]), FAILED),
+    "cut off within, a draft inside": lambda r: (
+        None if r.plain else (says(f'{{"draft": {written(r.other)}, {written(r.good)[1:-2]}', "length"), FAILED)
+    ),
+    "cut off after it": lambda r: None if r.plain else (says(f"{written(r.good)}\n\nPlease let me", "length"), r.value),
+    "empty": lambda r: (says(""), FAILED),
+    "blank": lambda r: (says("```json\n```"), FAILED),
+    "empty object": lambda r: None if r.plain else (says("{}"), FAILED),
+    "another key": lambda r: None if r.plain else (says(json.dumps({"response": "A useful insulin"})), FAILED),
+    "the same twice": lambda r: None if r.plain else (says(f"{written(r.good)}\n{written(r.good)}"), r.value),
+    "several that contradict": lambda r: contradicting(r),
+    "contradicting within": lambda r: None if r.plain else (says(twice(r.good, r.other)), FAILED),
+}
+
+
+def surrounded(role):
+    text = f"Sure! Here is the result:\n\n{written(role.good)}\n\nLet me know if I can do more."
+    if not role.plain:
+        return says(text), role.value
+    # A text says all that it says, except that nothing relevant and something cannot both be said.
+    return says(text), FAILED if role.good == NOTHING else text
+
+
+def contradicting(role):
+    text = f"{written(role.good)}\n\nOn second thoughts:\n{written(role.other)}"
+    return says(text), text if role is ROLES["think"] else FAILED
+
+
+CASES = [
+    pytest.param(role, *case, id=f"{name}: {form}")
+    for name, role in ROLES.items()
+    for form, make in FORMS.items()
+    if (case := make(role)) is not None
+]
+
+
+@pytest.fixture(scope="module")
+def server():
+    with pytest.MonkeyPatch.context() as patch, ChatServer() as running:
+        patch.setenv("OPENAI_BASE_URL", running.url)
+        patch.setenv("OPENAI_API_KEY", "sk-loopback")
+        running.strict = True
+        yield running
+
+
+@pytest.fixture(scope="module")
+def llm(server):
+    """Without a cache: equal requests are sent again."""
+    return OpenAIModel(LlmSettings(model="loopback-1", timeout=30), backoff=(0.001, 0.01))
+
+
+@pytest.mark.parametrize(("role", "behaviour", "expected"), CASES)
+def test_every_role_reads_what_a_reply_says_or_counts_a_failure(server, llm, role, behaviour, expected):
+    server.unscript()
+    server.script([behaviour])
+    value, failure = role.call(llm)
+    if expected != FAILED:
+        assert (value, failure) == (expected, "")
+        return
+    assert value is None
+    text = json.loads(behaviour([]).body)["choices"][0]["message"]["content"]
+    # The record has the beginning of the reply, by which a person can see what went wrong.
+    assert failure
+    assert not (text or "").strip() or shown(text)[1:15] in failure
+
+
+@pytest.mark.parametrize(
+    "thought",
+    [
+        "I cannot find a dose in the documents; they only name the hormone.",
+        "I can't help but notice that insulin is named twice.",
+        "Unfortunately, the documents do not say which hormone it is.",
+        'The API takes calls such as {"name": "insulin", "arguments": {}}, which lower glucose.',
+        "Models write <think> before their thoughts; insulin lowers glucose.",
+        "Insulin: ```\nglucose -= 1\n```",
+    ],
+)
+def test_a_thought_is_no_refusal_and_what_it_quotes_is_no_reply(thought):
+    assert whole(thought) == thought
+
+
+@pytest.mark.parametrize(
+    "unit", ["<think>", "</think>", "{", '{"', "{}", '{"a":', "```\n", " ", "\n", "!", "sorry ", "[", "A. "]
+)
+def test_a_long_reply_is_read_in_a_moment_whatever_it_repeats(unit):
+    text = (unit * MAX_CHARS)[:MAX_CHARS]
+    started = time.perf_counter()
+    for read in (
+        whole,
+        text_answer,
+        extraction,
+        lambda text: choice(text, OPTIONS),
+        lambda text: only(text, "verdict"),
+    ):
+        with contextlib.suppress(Unparsable):
+            read(text)
+    assert time.perf_counter() - started < 5
+
+
+# Structured output
+
+
+def client(cache=None, **values):
+    return OpenAIModel(LlmSettings(model="loopback-1", timeout=30, **values), 0, cache, (0.001, 0.01))
+
+
+@pytest.fixture
+def fresh(monkeypatch):
+    with ChatServer(lambda messages: '{"verdict": "useful"}') as running:
+        monkeypatch.setenv("OPENAI_BASE_URL", running.url)
+        monkeypatch.setenv("OPENAI_API_KEY", "sk-loopback")
+        running.strict = True
+        yield running
+
+
+USEFUL = ROLES["usefulness"].call
+REJECTIONS = {
+    "OpenAI": refused_parameter(
+        None,
+        "Invalid parameter: 'response_format' of type 'json_schema' is not supported with this model. Learn more.",
+        None,
+    ),
+    "its field": refused_parameter("response_format.json_schema", "This type is unavailable now", "invalid_value"),
+    "its schema": refused_parameter(None, "json_schema: grammar error: unimplemented keys", None),
+    "FastAPI": extra_input("response_format"),
+}
+
+
+@pytest.mark.parametrize("name", ROLES)
+def test_every_role_that_is_asked_for_an_object_sends_its_schema(server, llm, name):
+    role = ROLES[name]
+    server.unscript()
+    server.script([says(written(role.good))])
+    role.call(llm)
+    sent = server.calls[-1].body
+    assert faults(sent) == []
+    if role.plain:
+        assert "response_format" not in sent
+        return
+    schema = sent["response_format"]["json_schema"]["schema"]
+    # What a model answers that keeps to the schema is what the role reads.
+    assert list(schema["properties"]) == list(role.good)
+    for key, value in role.good.items():
+        assert value in schema["properties"][key].get("enum", [value])
+
+
+@pytest.mark.parametrize("case", REJECTIONS)
+def test_an_endpoint_without_structured_output_is_asked_in_words_and_the_log_says_so_once(fresh, caplog, case):
+    fresh.refuses = {"response_format": REJECTIONS[case]}
+    llm = client()
+    for _ in range(3):
+        assert USEFUL(llm) == ("useful", "")
+    assert ["response_format" in call.body for call in fresh.calls] == [True, False, False, False]
+    (told,) = [record.getMessage() for record in caplog.records if "structured" in record.getMessage()]
+    assert fresh.url in told and "asked in words from now on" in told
+    assert "response_format is not sent: the model rejects it" in llm.parameters.told()
+
+
+def test_what_was_rejected_is_remembered_by_later_runs(fresh, tmp_path):
+    fresh.refuses = {"response_format": REJECTIONS["OpenAI"]}
+    USEFUL(client(tmp_path))
+    ROLES["support"].call(client(tmp_path))
+    assert ["response_format" in call.body for call in fresh.calls] == [True, False, False]
+
+
+def test_with_structured_on_a_rejection_is_an_error(fresh):
+    fresh.refuses = {"response_format": REJECTIONS["OpenAI"]}
+    with pytest.raises(MogError, match=r"llm.structured: expected an endpoint that accepts .*set it to auto"):
+        USEFUL(client(structured="on"))
+
+
+def test_with_structured_off_it_is_not_sent(fresh):
+    assert USEFUL(client(structured="off")) == ("useful", "")
+    assert "response_format" not in fresh.calls[0].body
+
+
+def test_other_rejections_do_not_end_structured_output(fresh):
+    too_long = refused_parameter(
+        None, "maximum context length is 9, response_format included", "context_length_exceeded"
+    )
+    fresh.script([lambda messages: too_long])
+    llm = client()
+    assert USEFUL(llm)[0] is None
+    assert USEFUL(llm) == ("useful", "")
+    assert "response_format" in fresh.calls[-1].body
+
+
+def test_what_was_paid_for_without_a_form_is_not_paid_for_again(fresh, tmp_path):
+    USEFUL(client(tmp_path, structured="off"))
+    question(client(tmp_path, structured="off"))
+    for structured in ("auto", "off"):
+        USEFUL(client(tmp_path, structured=structured))
+        question(client(tmp_path, structured=structured))
+    assert len(fresh.calls) == 2
+    # What is required is asked for; and it is another answer than one without a form.
+    USEFUL(client(tmp_path, structured="on"))
+    USEFUL(client(tmp_path, structured="auto"))
+    assert len(fresh.calls) == 3
+    assert client(tmp_path, structured="off").complete(fresh.calls[0].body["messages"]).cached
+    assert len(fresh.calls) == 3
+
+
+def test_yaml_writes_the_switch_as_a_truth_value():
+    assert [LlmSettings(structured=value).structured for value in (True, False, "on", "auto")] == [
+        "on",
+        "off",
+        "on",
+        "auto",
+    ]
+    with pytest.raises(ValueError, match="structured"):
+        LlmSettings(structured=1)
+
+
+def test_tool_calls_of_any_shape_are_no_reason_to_ask_again(server, llm):
+    server.unscript()
+    for calls in ("x", [1], [{"id": "1"}], {}):
+        server.script([says('{"verdict": "useful"}', tool_calls=calls), says(None, "tool_calls", tool_calls=calls)])
+        assert USEFUL(llm) == ("useful", "")
+        assert "without text" in USEFUL(llm)[1]
