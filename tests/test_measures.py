@@ -219,7 +219,16 @@ def test_perfect_run_has_the_best_value_and_no_run_the_worst_of_every_measure():
     runs = ranked_once(*((span, 1) for span in gold))
     members = {"set": [question("q", *gold), question("silent", *gold)]}
     table = evaluate(runs, members, 2).set_index("question")
-    assert list(table.columns) == ["question_set", "split", "evidence", "method", "document", *MEASURES, "answered"]
+    assert list(table.columns) == [
+        "question_set",
+        "split",
+        "evidence",
+        "method",
+        "document",
+        *MEASURES,
+        "answered",
+        "key",
+    ]
     for name in MEASURES:
         worst, best = (0, 1) if name not in RANGES else RANGES[name][::-1]
         assert (table.loc["q", name], table.loc["silent", name]) == (best, worst)
