@@ -109,14 +109,17 @@ EDITS = st.one_of(
 )
 
 
-@given(st.lists(st.lists(EDITS, min_size=1, max_size=3), min_size=1, max_size=3))
-@settings(
+EDITED = settings(
     max_examples=examples(2),
     deadline=None,
     database=None,
     phases=[Phase.explicit, Phase.generate, Phase.shrink],
     suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
 )
+
+
+@given(st.lists(st.lists(EDITS, min_size=1, max_size=3), min_size=1, max_size=3))
+@EDITED
 def test_after_any_edits_rows_are_those_of_a_rebuild_with_the_same_statistics(encoder, steps):  # noqa: F811
     with tempfile.TemporaryDirectory(dir=IN_MEMORY) as name:
         project = project_of(Path(name), encoder)

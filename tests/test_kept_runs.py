@@ -9,11 +9,10 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pytest
-from conftest import examples
-from hypothesis import HealthCheck, Phase, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from test_incremental import IN_MEMORY, Project, encoder, nothing_is_drawn  # noqa: F401
-from test_kept_rows import ANIMALS, EDITS, PLACES
+from test_kept_rows import ANIMALS, EDITED, EDITS, PLACES
 
 from mog_assets import plan
 from mog_assets.evaluation import reach
@@ -73,13 +72,14 @@ def project_of(folder, encoder, documents=40, **options):  # noqa: F811
     return project
 
 
-def ranked(project, force=False):
-    """Bring `runs` up to date with everything before it; the artefact."""
-    return outcome_of(project, force).artefact
+def ranked(project, force=False, **versions):
+    """Bring `runs` up to date with everything before it, some of it by code of another version; the artefact."""
+    return outcome_of(project, force, **versions).artefact
 
 
-def outcome_of(project, force=False):
+def outcome_of(project, force=False, **versions):
     recipes = plan.graph(project.settings)
+    recipes |= {key: replace(recipes[key], version=version) for key, version in versions.items()}
     recipes["topics/model"] = replace(recipes["topics/model"], build=two_topics, checks=())
     for key in plan.needed(recipes, ["runs"]):
         recipe = recipes[key]
@@ -116,13 +116,7 @@ def folder():
 
 
 @given(st.lists(st.lists(EDITS, min_size=1, max_size=2), min_size=1, max_size=3))
-@settings(
-    max_examples=examples(2),
-    deadline=None,
-    database=None,
-    phases=[Phase.explicit, Phase.generate, Phase.shrink],
-    suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
-)
+@EDITED
 def test_after_any_edits_rankings_are_those_of_ranking_all_again(encoder, steps):  # noqa: F811
     with tempfile.TemporaryDirectory(dir=IN_MEMORY) as name:
         project = project_of(Path(name), encoder, 24)
@@ -213,6 +207,16 @@ def test_a_name_that_stands_for_another_retriever_is_ranked_again(folder, encode
     after = rows_of(ranked(project))
     first = [rows[rows["method"] == "fixed-1"]["score"].max() for rows in (before, after)]
     assert first[0] > 1 >= first[1]
+
+
+def test_texts_that_other_code_made_are_ranked_again_even_if_they_look_the_same(folder, encoder):  # noqa: F811
+    project = project_of(folder, encoder, methods=["fixed-1", "hop-0"])
+    before = ranked(project).manifest.info["basis"]
+    project.put("file", "d99", "Zinc and copper are metals that smiths melt in a furnace.")
+    after = ranked(project, sentence_graph="other").manifest.info
+    assert [after["basis"][family] == before[family] for family in ("levels", "graph")] == [True, False]
+    # Controls, and the method of the graph.
+    assert after["recomputed"]["rankings"] >= 8 * 3
 
 
 def test_interrupted_after_ranking_it_goes_on_with_the_same_facts(folder, encoder, monkeypatch):  # noqa: F811

@@ -105,18 +105,16 @@ class RankedSet:
     @cached_property
     def fell_back(self) -> dict[str, np.ndarray]:
         """By method within topics, the questions that got passages of all topics: bool of shape (questions,)."""
-        arrays: Mapping[str, np.ndarray] = {}
+        names = [method.name for method in self.methods if method.topics]
         if self.written:
             arrays, _ = tensors.decode(self._files[f"questions_{self.name}.safetensors"][0].read_bytes())
-        found = {}
-        for method in self.methods:
-            if method.topics:
-                nothing = np.zeros(len(self.questions), bool)
-                found[method.name] = arrays[method.name].astype(bool) if arrays else nothing
-                if self._before is not None and not arrays:
-                    for i, question in enumerate(self.questions):
-                        row = self._before.rows.get(asked_of(question))
-                        nothing[i] = row is not None and self._before.arrays[method.name][row]
+            return {name: arrays[name].astype(bool) for name in names}
+        found = {name: np.zeros(len(self.questions), bool) for name in names}
+        if self._before is not None:
+            for i, question in enumerate(self.questions):
+                row = self._before.rows.get(asked_of(question))
+                for name, own in found.items():
+                    own[i] = row is not None and self._before.arrays[name][row]
         return found
 
     def write(self) -> None:
