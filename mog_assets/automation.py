@@ -17,6 +17,7 @@ import dagster as dg
 from mog_assets.config import Settings
 from mog_assets.config import file as settings_file
 from mog_assets.config import load as load_settings
+from mog_assets.experiments import assets as experiments_assets
 from mog_assets.names import Names
 from mog_assets.plan import REGISTRY, graph
 from mog_assets.recipe import FORCE, Materialised, Recipe, materialise
@@ -99,8 +100,8 @@ def _definitions(settings: Settings, host: Host) -> dg.Definitions:
         _job("build", [r for r in recipes.values() if r.partitioned], names),
         _job("evaluate", _evaluated(recipes), names),
     ]
-    if on_demand := [r for r in recipes.values() if r.on_demand]:
-        jobs.append(_job("experiments", on_demand, names))
+    if experiments := [r for r in recipes.values() if r.group == experiments_assets.GROUP]:
+        jobs.append(_job("experiments", experiments, names))
     # The assets of another project are its own business.
     own = dg.AssetSelection.assets(*map(names.key, recipes))
     target = dg.AssetSelection.all() if host.own else own

@@ -12,6 +12,7 @@ from mog_assets.corpus import assets as corpus_assets
 from mog_assets.evaluation import assets as evaluation_assets
 from mog_assets.experiments import assets as experiments_assets
 from mog_assets.graph import assets as graph_assets
+from mog_assets.mentions import assets as mentions_assets
 from mog_assets.questions import assets as questions_assets
 from mog_assets.ranking import assets as ranking_assets
 from mog_assets.recipe import Recipe, is_fresh
@@ -30,6 +31,7 @@ _STAGES = (
     retrieval_assets,
     synthesis_assets,
     graph_assets,
+    mentions_assets,
     topics_assets,
     routing_assets,
     ranking_assets,

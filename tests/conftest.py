@@ -232,7 +232,7 @@ def made_samples(folder):
                 }
             },
             "answering": {
-                "methods": ["cot", "one-step", "briefcontext", "mogg+topics → at-rag"],
+                "methods": ["cot", "one-step", "briefcontext", "mogg-paper+topics → at-rag"],
                 "questions": ANSWERED,
             },
         },

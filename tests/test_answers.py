@@ -53,7 +53,7 @@ QUESTION = "What makes the bottom of my tomatoes go dark and sunken?"
         ("adaptive", "auto → adaptive", "adaptive", "auto"),
         ("fixed-2+topics → adaptive", "fixed-2+topics → adaptive", "adaptive", "fixed-2+topics"),
         ("mix -> one-step", "mix → one-step", "one-step", "mix"),
-        ("mogg+topics -> briefcontext", "mogg+topics → briefcontext", "briefcontext", "mogg+topics"),
+        ("mogg-paper+topics -> briefcontext", "mogg-paper+topics → briefcontext", "briefcontext", "mogg-paper+topics"),
         ("dense-2→one-step", "dense-2 → one-step", "one-step", "dense-2"),
         ("medrag → at-rag", "fixed-2 → at-rag", "at-rag", "fixed-2"),
     ],
@@ -73,7 +73,7 @@ def test_a_combination_by_any_of_its_names(name, canonical, way, retrieval):
         ("mog-paper → cot", "`cot` without a retrieval"),
         ("oracle-paper → one-step", "without gold evidence"),
         ("random → one-step", "without gold evidence"),
-        ("fixed-9 → one-step", "method: expected one of auto, fused, mog, mix, fixed-1..5"),
+        ("fixed-9 → one-step", "method: expected one of auto, fused, multihop, mog, mogg, mix, fixed-1..5"),
         ("mog-paper → one-step → cot", "expected one of cot"),
     ],
 )

@@ -322,8 +322,8 @@ EARLIER = {
     "hybrid:mog": "hybrid:mog-paper",
     "dense:fused-1": "dense:fused-paper-1",
     "mog+topics": "mog-paper+topics",
-    "mogg": "mogg",
-    "mogg+topics": "mogg+topics",
+    "mogg": "mogg-paper",
+    "mogg+topics": "mogg-paper+topics",
     "fixed-2": "fixed-2",
     "gold": "gold",
 }
@@ -333,7 +333,17 @@ def test_evaluations_of_an_earlier_version_have_todays_names():
     before = evaluation(dict.fromkeys(EARLIER, 0.5), 1)
     assert dict(zip(before["method"], history.renamed(before)["method"], strict=True)) == EARLIER
     # Today a ranking has the name that the paper's had, and is not taken for it.
-    now = ["fused", "mog", "mix", "mog-paper", "oracle-paper", "fused-paper-1", "hybrid:mog-paper", "mogg"]
+    now = [
+        "fused",
+        "mog",
+        "mix",
+        "mog-paper",
+        "oracle-paper",
+        "fused-paper-1",
+        "hybrid:mog-paper",
+        "mogg",
+        "mogg-paper",
+    ]
     today = evaluation(dict.fromkeys(now, 0.5), 1)
     assert history.renamed(today)["method"].tolist() == now
     # Each evaluation of a history by itself.

@@ -128,7 +128,7 @@ def test_three_chunks_in_the_mix_are_mog(done):
 def test_router_experiment_shows_the_figures_of_scores(done):
     table = done.tables["router"]
     levels = {"mog-paper", "fixed-2", *(f"fused-paper-{level}" for level in LEVELS)}
-    graph = {"mogg", "mogg-uniform", *(f"hop-{hop}" for hop in range(5))}
+    graph = {"mogg-paper", "mogg-uniform", *(f"hop-{hop}" for hop in range(5))}
     groups = {name: set(part["cell"]) for name, part in table.groupby("question_set")}
     assert groups == {
         "samples, levels": levels,
@@ -445,7 +445,7 @@ def scores_of(done, tmp_path):
 
 
 def test_router_is_not_said_to_be_like_or_better_without_questions_that_show_it(scores_of):
-    base = {"mog-paper": 0.5, "fixed-2": 0.4, "mogg": 0.5, "mogg-uniform": 0.41}
+    base = {"mog-paper": 0.5, "fixed-2": 0.4, "mogg-paper": 0.5, "mogg-uniform": 0.41}
     lab, _ = scores_of(base | {f"fused-paper-{level}": 0.5 for level in LEVELS})
     claims = {claim.claim: claim for claim in granularity.router(lab).claims}
     assert claims["MoG finds more than MedRAG, which has one level."].verdict == "seen"

@@ -26,7 +26,7 @@ KINDS = {
     "fused-paper-2": ("bm25", "fused-paper"),
     "oracle-paper": ("bm25", "oracle-paper"),
     "hop-0": ("bm25", "hop"),
-    "mogg": ("bm25", "mogg"),
+    "mogg-paper": ("bm25", "mogg-paper"),
     "fused": ("", "fused"),
     "mix": ("", "mix"),
     "gold": ("", "gold"),

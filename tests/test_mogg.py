@@ -183,7 +183,9 @@ def test_a_node_has_the_score_of_the_best_neighbourhood_around_it_and_that_one_i
     assert emitted.chunk.tolist() == expected
 
 
-@pytest.mark.parametrize("method", ["hop-0", "hop-2", "mogg", "mogg-uniform", "mogg+topics", "fixed-2+topics"])
+@pytest.mark.parametrize(
+    "method", ["hop-0", "hop-2", "mogg-paper", "mogg-uniform", "mogg-paper+topics", "fixed-2+topics"]
+)
 def test_passages_are_slices_of_their_documents_in_order(sample_project, documents, method):
     found = serving.open(sample_project.settings, EVERYWHERE, keep=False).retrieve(QUESTION, method=method, k=3)
     assert len(found.passages) == 3
@@ -195,7 +197,7 @@ def test_passages_are_slices_of_their_documents_in_order(sample_project, documen
             assert piece and piece in passage.text
         # Nodes that touch are one span.
         assert all(a[:2] != b[:2] or a[3] < b[2] for a, b in zip(spans, spans[1:], strict=False))
-    assert (found.weights is not None) == (method in ("mogg", "mogg+topics"))
+    assert (found.weights is not None) == (method in ("mogg-paper", "mogg-paper+topics"))
     assert (found.topic is not None) == method.endswith("+topics")
 
 
@@ -297,9 +299,9 @@ SETTINGS = Settings.model_validate({"corpora": {"c": {"path": "x"}}})
     [
         ("hop-0", "hop-0", "hop", 1, False),
         ("bm25:hop-4", "hop-4", "hop", 5, False),
-        ("mogg", "mogg", "mogg", None, False),
+        ("mogg-paper", "mogg-paper", "mogg-paper", None, False),
         ("mogg-uniform", "mogg-uniform", "mogg-uniform", None, False),
-        ("mogg+topics", "mogg+topics", "mogg", None, True),
+        ("mogg-paper+topics", "mogg-paper+topics", "mogg-paper", None, True),
         ("medrag+topics", "fixed-2+topics", "fixed", 2, True),
         ("dense-3+topics", "dense-3+topics", "fixed", 3, True),
         ("hybrid:mog-paper+topics", "hybrid:mog-paper+topics", "mog-paper", None, True),
@@ -316,7 +318,9 @@ def test_names_of_graph_and_topics(name, canonical, kind, level, topics):
     assert parse(name, SETTINGS).name == canonical
 
 
-@pytest.mark.parametrize("name", ["hop", "hop-5", "dense:mogg", "hybrid:hop-1", "mogg-2", "mogg+", "+topics"])
+@pytest.mark.parametrize(
+    "name", ["hop", "hop-5", "dense:mogg-paper", "hybrid:hop-1", "mogg-2", "mogg-paper+", "+topics"]
+)
 def test_names_that_mean_nothing_are_refused(name):
     with pytest.raises(Exception, match="method: expected one of"):
         parse(name, SETTINGS)

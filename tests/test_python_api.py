@@ -112,7 +112,9 @@ def test_many_questions_get_what_each_gets_alone_in_any_thread(opened):
     assert again == alone * 6
 
 
-@pytest.mark.parametrize("method", ["auto", "mix", "fixed-2", "dense-1", "hybrid:fixed-1", "hop-1", "mogg+topics"])
+@pytest.mark.parametrize(
+    "method", ["auto", "mix", "fixed-2", "dense-1", "hybrid:fixed-1", "hop-1", "mogg-paper+topics"]
+)
 def test_passages_of_some_corpora_only(opened, method):
     found = opened.retrieve(QUESTION, method=method, corpora=["sky", "workshop"], budget=20_000)
     assert found.passages and {p.corpus for p in found.passages} <= {"sky", "workshop"}
@@ -132,7 +134,7 @@ def test_an_answer_rests_on_passages_and_tells_its_steps(opened):
 
 def test_a_way_with_rounds_tells_each(opened):
     names = []
-    opened.ask(QUESTION, method="mogg+topics → at-rag", on_event=lambda name, what: names.append(name))
+    opened.ask(QUESTION, method="mogg-paper+topics → at-rag", on_event=lambda name, what: names.append(name))
     assert names[:3] == ["passages", "thought", "answer"] and "grade" in names
 
 
@@ -148,7 +150,7 @@ def test_sentences_of_a_passage_are_weighed_by_the_question(opened):
 
 
 def test_the_project_tells_what_can_be_asked(opened):
-    assert {"auto", "fused", "mog", "mix", "dense-2", "mogg", "mogg+topics"} < set(opened.methods)
+    assert {"auto", "fused", "mog", "mix", "dense-2", "mogg-paper", "mogg-paper+topics"} < set(opened.methods)
     assert not {"gold", "random", "oracle-paper"} & set(opened.methods)
     assert opened.ways[0] == "cot" and [info.name for info in opened.corpora] == CORPORA
     for info in opened.corpora:
@@ -270,7 +272,7 @@ def test_what_is_out_of_date_and_not_needed_is_not_there(served_project):
     edit(served_project, "Potatoes are planted deep. ")
     rebuild(served_project, "garden", until="embeddings/level_5")
     with mog_assets.open(served_project.config, refresh=None) as project:
-        assert "mix" in project.methods and "mogg" not in project.methods
+        assert "mix" in project.methods and "mogg-paper" not in project.methods
         with pytest.raises(MissingArtefact, match="sentence_graph"):
             project.retrieve(QUESTION, method="hop-1")
 
@@ -312,7 +314,7 @@ def test_snapshots_of_killed_processes_are_removed(served_project):
 
 
 @pytest.mark.parametrize(
-    "method", ["auto", "fused", "mog", "mix", "fixed-2", "dense-1", "hybrid:mog-paper", "mogg+topics"]
+    "method", ["auto", "fused", "mog", "mix", "fixed-2", "dense-1", "hybrid:mog-paper", "mogg-paper+topics"]
 )
 def test_a_filter_without_a_hit_gives_no_passage_by_any_method(opened, method):
     for found in opened.retrieve_many(QUESTIONS[:2], method=method, where={"id": "nope"}):

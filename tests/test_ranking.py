@@ -266,8 +266,10 @@ def test_the_needs_of_methods_are_what_they_read():
     assert keys("fixed-1") == base | bm25
     # Few questions use the collection, many the vectors themselves.
     assert keys("dense-1") == base | vectors | collections
-    assert keys("fused") == base | bm25 | vectors
+    assert keys("fused") == base | bm25 | vectors | {"names", "mentions"}
+    assert keys("multihop") == keys("fused")
     assert keys("mog") == keys("fused") | {"router"}
     assert keys("mix") == keys("fused") | {"mix"}
+    assert keys("mogg") == keys("fused") | {"hop_router", "sentence_graph", "hop_statistics"}
     assert keys("auto") == keys("mog") | keys("mix") | collections | {"method"}
     assert keys("auto", 0) == keys("fused") | collections | {"method"}

@@ -589,7 +589,7 @@ def test_wins_open_to_passages_side_by_side_with_the_evidence_marked(visit, stor
     lists = duel.locator("h4").all_text_contents()
     assert lists == [f"Where {second} wins most", f"Where {first} wins most"]
     assert text.replace("+", "−", 1) in duel.locator("summary").all_text_contents()
-    a.select_option(str(names.index("mogg")))
+    a.select_option(str(names.index("mogg-paper")))
     # The best fixed level.
     b.select_option(str(len(names) - 1))
     duel.locator("summary").first.click()

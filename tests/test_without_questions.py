@@ -77,7 +77,7 @@ def test_a_method_that_needs_training_names_the_remedy(plain, method):
 
 
 def test_a_method_of_the_graph_that_needs_a_router_names_the_one_of_the_graph_that_does_not(plain):
-    result = called("retrieve", QUESTION, "--method", "mogg", "--config", plain.config)
+    result = called("retrieve", QUESTION, "--method", "mogg-paper", "--config", plain.config)
     assert result.exit_code == 2 and "use 'mogg-uniform'" in one_line(result.stderr)
 
 
@@ -134,7 +134,7 @@ def test_a_project_that_chose_no_method_yet_says_to_run(plain, make_project, tmp
         ("hybrid:fused-paper-1", None, "no vectors to compare"),
         ("fused", None, "no vectors to compare"),
         ("dense:mog-paper", {"level 1": 0.0, "level 2": 0.0}, "the router gives every level weight 0"),
-        ("mogg", {"hop 0": 0.0}, "the router gives every hop weight 0"),
+        ("mogg-paper", {"hop 0": 0.0}, "the router gives every hop weight 0"),
         ("mog-paper", {"level 1": 0.5, "level 2": 0.0}, "has a word in common"),
     ],
 )

@@ -44,8 +44,17 @@ class Retrieved:
 class Retrieve(Protocol):
     """Finds passages."""
 
-    def __call__(self, queries: Sequence[str], k: int, topics: bool) -> Sequence[Retrieved]:
-        """The k best passages for each query; with `topics`, of its topic only."""
+    def __call__(
+        self, queries: Sequence[str], k: int, topics: bool, read: Sequence[Sequence[Passage]] = ()
+    ) -> Sequence[Retrieved]:
+        """The k best passages for each query; with `topics`, of its topic only.
+
+        Args:
+            queries: The queries.
+            k: How many.
+            topics: Whether passages must be of the query's topic.
+            read: What was found in the round before, for each query; nothing in the first round.
+        """
 
 
 class Each(Protocol):
@@ -218,6 +227,9 @@ def at_rag(
 ) -> list[AnswerRow]:
     """Retrieve by topic, think, answer, grade, rewrite, until an answer passes (AT-RAG, Algorithm 1).
 
+    From the second round on, rankings search for the query together with the best passage that was read, and what they
+    find comes in turn with what was read: see `ranking.multihop`. Methods of the papers search for the query alone.
+
     If no answer passes, the last one is used and marked as ungraded. A failed grade does not pass. After a failed
     thought or rewrite, the loop continues with the earlier ones; a failed answer ends the question without an answer.
 
@@ -233,7 +245,7 @@ def at_rag(
     for number in range(1, rounds + 1):
         for progress in active:
             progress.rounds = number
-        _search(active, means, k, topics)
+        _search(active, means, k, topics, again=number > 1)
         last = number == rounds
         passed = means.each(lambda p: _round(p, means.roles, rewrite=not last), active)  # noqa: B023
         active = [p for p, done in zip(active, passed, strict=True) if not done]
@@ -317,10 +329,11 @@ def _start(questions: Sequence[Asked]) -> list[_Progress]:
     return [_Progress(asked, asked.question) for asked in questions]
 
 
-def _search(active: Sequence[_Progress], means: Means, k: int, topics: bool) -> None:
+def _search(active: Sequence[_Progress], means: Means, k: int, topics: bool, again: bool = False) -> None:
     """One batch of retrieval; the query is the question without its options until it is rewritten."""
     if active:
-        for progress, found in zip(active, means.retrieve([p.query for p in active], k, topics), strict=True):
+        read = [p.found.passages for p in active] if again else []
+        for progress, found in zip(active, means.retrieve([p.query for p in active], k, topics, read), strict=True):
             progress.retrieved(found)
 
 

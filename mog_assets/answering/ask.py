@@ -15,7 +15,7 @@ from mog_assets.answering.notation import Combination
 from mog_assets.answering.preflight import Encode, by_bm25, by_vectors
 from mog_assets.answering.prompted import Prompted
 from mog_assets.answering.retrieve import given, retrieve_by, texts
-from mog_assets.answering.roles import Asked, Roles
+from mog_assets.answering.roles import Asked, Passage, Roles
 from mog_assets.answering.rows import AnswerRow
 from mog_assets.answering.watching import Told, watched
 from mog_assets.questions.sets import Question
@@ -149,5 +149,5 @@ def control(
     return METHODS[how.way](asked, Means(reader(tools), retrieve, side_by_side(tools)))
 
 
-def _nothing(queries: Sequence[str], k: int, topics: bool) -> list[Retrieved]:
+def _nothing(queries: Sequence[str], k: int, topics: bool, read: Sequence[Sequence[Passage]] = ()) -> list[Retrieved]:
     raise AssertionError("an answering method without retrieval tried to retrieve")

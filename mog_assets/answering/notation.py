@@ -1,4 +1,4 @@
-"""Answering methods by name: `RETRIEVAL → WAY`, e.g. `mogg+topics → briefcontext`; `->` is the same as the arrow."""
+"""Answering methods by name: `RETRIEVAL → WAY`, e.g. `fixed-2+topics → briefcontext`; `->` is the same as the arrow."""
 
 from __future__ import annotations
 

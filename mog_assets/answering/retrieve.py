@@ -9,9 +9,10 @@ import numpy as np
 
 from mog_assets.answering.answerers import Retrieve, Retrieved
 from mog_assets.answering.roles import Passage
+from mog_assets.arrays import ranges
 from mog_assets.ranking.retrieve import Retrieval
 from mog_assets.retrieval.corpora import Corpora
-from mog_assets.retrieval.methods import AUTO, Method, Passages
+from mog_assets.retrieval.methods import Method, Passages
 
 # Separates the spans of one passage.
 _GAP = " … "
@@ -31,10 +32,14 @@ def retrieve_by(method: Method, opened: Retrieval) -> Retrieve:
     """
     budget = opened.corpora.settings.budget
 
-    def retrieve(queries: Sequence[str], k: int, topics: bool) -> list[Retrieved]:
+    def retrieve(
+        queries: Sequence[str], k: int, topics: bool, read: Sequence[Sequence[Passage]] = ()
+    ) -> list[Retrieved]:
         retrieval = opened.again(queries)
-        used = method.within(topics)
-        if used.ranking or used.kind == AUTO:
+        used = retrieval.resolved(method.within(topics))
+        if used.ranking and any(read):
+            found = retrieval.passages_after(*_pieces(opened.corpora, read), budget * k // PASSAGES)
+        elif used.ranking:
             found = retrieval.passages(used, budget=budget * k // PASSAGES)
         else:
             found = retrieval.rank(used, k)
@@ -55,10 +60,25 @@ def retrieve_by(method: Method, opened: Retrieval) -> Retrieve:
 def given(passages: Sequence[Sequence[Passage]]) -> Retrieve:
     """A retrieval that returns preselected passages for each query, in order."""
 
-    def retrieve(queries: Sequence[str], k: int, topics: bool) -> list[Retrieved]:
+    def retrieve(
+        queries: Sequence[str], k: int, topics: bool, read: Sequence[Sequence[Passage]] = ()
+    ) -> list[Retrieved]:
         return [Retrieved(own) for _, own in zip(queries, passages, strict=True)]
 
     return retrieve
+
+
+def _pieces(corpora: Corpora, read: Sequence[Sequence[Passage]]) -> tuple[np.ndarray, np.ndarray]:
+    """Query and piece of passages that were read, in their order."""
+    spans = [
+        (query, corpora.position[corpus, document], start, end)
+        for query, passages in enumerate(read)
+        for passage in passages
+        for corpus, document, start, end in passage.spans
+    ]
+    query, document, start, end = np.array(spans, np.int64).reshape(-1, 4).T
+    first, last = corpora.layout.pieces(document, start, end)
+    return np.repeat(query, last - first), ranges(first, last)
 
 
 def texts(corpora: Corpora, found: Passages, questions: int) -> list[list[Passage]]:

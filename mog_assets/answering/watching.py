@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Any, cast
 
 from mog_assets.answering.answerers import Means, Retrieved
-from mog_assets.answering.roles import Reply, Roles
+from mog_assets.answering.roles import Passage, Reply, Roles
 
 Told = Callable[[str, dict[str, Any]], object]
 """Called with the name of a step and what it gave."""
@@ -32,8 +32,10 @@ def watched(means: Means, told: Told) -> Means:
     reader has its `role`, and `failure` if it failed.
     """
 
-    def retrieve(queries: Sequence[str], k: int, topics: bool) -> Sequence[Retrieved]:
-        found = means.retrieve(queries, k, topics)
+    def retrieve(
+        queries: Sequence[str], k: int, topics: bool, read: Sequence[Sequence[Passage]] = ()
+    ) -> Sequence[Retrieved]:
+        found = means.retrieve(queries, k, topics, read)
         for query, own in zip(queries, found, strict=True):
             told("passages", {"query": query, "passages": own.passages})
         return found

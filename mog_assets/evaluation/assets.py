@@ -25,7 +25,7 @@ from mog_assets.evaluation.runs_assets import build_runs, methods_of, scored_que
 from mog_assets.evaluation.scores import leaderboard, score
 from mog_assets.questions.origins import measures_nothing, origins, said
 from mog_assets.questions.sets import load_questions
-from mog_assets.ranking.retrieve import MODELS, needs
+from mog_assets.ranking.retrieve import MODELS, models_of, needs
 from mog_assets.recipe import Recipe, Work
 from mog_assets.routing.families import families
 from resources.store import digest
@@ -302,7 +302,7 @@ def recipes(settings: Settings) -> list[Recipe]:
                 "documents",
                 "history",
                 "method",
-                *(MODELS.values() if settings.trains_routers else ()),
+                *(MODELS[kind] for kind in (models_of(settings) if settings.trains_routers else ())),
                 *(("answer_scores",) if combinations(settings) else ()),
             ),
             partitioned=False,

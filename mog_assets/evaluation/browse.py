@@ -26,7 +26,19 @@ FIRST_PASSAGES, MOST_PASSAGES = 3, 8
 # Characters kept of a text with gold evidence, and of one without.
 GOLD_CHARS, OTHER_CHARS = 700, 300
 # Kinds of methods in order of preference.
-_KINDS = ("mix", "mog", "fused", "fixed", "mog-paper", "mogg", "fused-paper", "hop", "mogg-uniform")
+_KINDS = (
+    "mix",
+    "mog",
+    "mogg",
+    "fused",
+    "multihop",
+    "fixed",
+    "mog-paper",
+    "mogg-paper",
+    "fused-paper",
+    "hop",
+    "mogg-uniform",
+)
 
 Document = tuple[str, str]
 """Corpus and id."""

@@ -53,7 +53,11 @@ def renamed(table: pd.DataFrame) -> pd.DataFrame:
     of = table["time"] if "time" in table else pd.Series(0, index=table.index)
     own = earlier.groupby(of).transform("any")
     found = names.str.replace(r"\b(mog|oracle|fused)(?=-\d|\+|$)", r"\1-paper", regex=True)
-    return table.assign(method=names.where(~own, found))
+    names = names.where(~own, found)
+    # Then that of the sentence graph was called `mogg`, and there was no other.
+    graph = names.isin(["mogg-uniform", "mogg+topics"]).groupby(of).transform("any")
+    graph &= ~names.str.startswith("mogg-paper").groupby(of).transform("any")
+    return table.assign(method=names.where(~graph, names.str.replace(r"^mogg(?=\+|$)", "mogg-paper", regex=True)))
 
 
 def leading(per_question: pd.DataFrame) -> pd.DataFrame:

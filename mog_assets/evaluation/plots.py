@@ -16,13 +16,15 @@ from mog_assets.retrieval.methods import RANKINGS
 _LOOKS = {
     "mix": ("#D55E00", "*", "mix"),
     "mog": ("#F0E442", "X", "mog"),
+    "mogg": ("#AA4499", "h", "mogg"),
+    "multihop": ("#882255", "d", "multihop"),
     "fused": ("#000000", "p", "fused"),
     "fixed": ("#0072B2", "o", "best fixed level"),
     "fused-paper": ("#E69F00", "s", "best fused-paper"),
     "mog-paper": ("#009E73", "D", "mog-paper"),
     "oracle-paper": ("#555555", "^", "oracle-paper"),
     "hop": ("#56B4E9", "v", "best hop"),
-    "mogg": ("#CC79A7", "P", "mogg"),
+    "mogg-paper": ("#CC79A7", "P", "mogg-paper"),
 }
 
 
@@ -30,8 +32,8 @@ def er_against_cost(scores: pd.DataFrame, question_set: str) -> bytes:
     """Evidence recall over context length, one panel for all retrievers together and one for each.
 
     The first panel shows the rankings and the best fixed level; each other one the best fixed level, fused-paper and
-    hop, mog-paper, mogg and oracle-paper of its retriever, if they ran; bands are 95 % intervals. Panels share their
-    axes, so that retrievers can be compared without twelve lines in one plot.
+    hop, mog-paper, mogg-paper and oracle-paper of its retriever, if they ran; bands are 95 % intervals. Panels share
+    their axes, so that retrievers can be compared without twelve lines in one plot.
 
     Args:
         scores: As `scores.score` gives it.

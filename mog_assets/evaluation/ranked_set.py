@@ -138,6 +138,9 @@ class RankedSet:
             path.write_bytes(tensors.encode(arrays, facts))
         with self.work.writing(paths[f"documents_{self.name}.safetensors"]) as path:
             self._documents.write(path)
+        if "rankings" in self._families:
+            with self.work.writing(paths[f"named_{self.name}.safetensors"]) as path:
+                self._named.write(path)
         if "graph" in self._families:
             with self.work.writing(paths[f"nodes_{self.name}.safetensors"]) as path:
                 self._nodes.write(path)
@@ -160,6 +163,7 @@ class RankedSet:
     @cached_property
     def _files(self) -> dict[str, tuple[Path, bool]]:
         names = [f"questions_{self.name}.safetensors", f"documents_{self.name}.safetensors"]
+        names += [f"named_{self.name}.safetensors"] if "rankings" in self._families else []
         names += [f"nodes_{self.name}.safetensors"] if "graph" in self._families else []
         names += [f"{family}_{self.name}.{kind}" for family in self._families for kind in ("safetensors", "parquet")]
         return {name: self.work.file(name, self.told) for name in names}
@@ -167,6 +171,11 @@ class RankedSet:
     @cached_property
     def _documents(self) -> Documents:
         return Documents.of(self.retrieval.corpora, self.hashes)
+
+    @cached_property
+    def _named(self) -> Documents:
+        """The documents with what they name."""
+        return self.retrieval.documents(self.hashes)
 
     @cached_property
     def _nodes(self) -> Nodes:
@@ -231,8 +240,9 @@ class RankedSet:
         if family == "graph":
             before = Nodes.read(previous.path(f"nodes_{self.name}.safetensors"))
             return Hops(self.retrieval.neighbourhoods, before, self._nodes)
-        before_it = Documents.read(previous.path(f"documents_{self.name}.safetensors"))
-        return Chunks(self.retrieval.corpora, Change(before_it, self._documents))
+        what, now = ("named", self._named) if family == "rankings" else ("documents", self._documents)
+        before_it = Documents.read(previous.path(f"{what}_{self.name}.safetensors"))
+        return Chunks(self.retrieval.corpora, Change(before_it, now))
 
     def _kept_rows(self, method: Method, group: _Group) -> list[pa.Table]:
         if not len(group.kept_at) or method.name not in self._rows:

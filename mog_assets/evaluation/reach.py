@@ -14,7 +14,7 @@ from mog_assets.arrays import pairs, places, unpaired
 from mog_assets.graph.packed import differences, load_columns, save_columns, sums
 from mog_assets.ranking.retrieve import Retrieval
 from mog_assets.retrieval.changes import SLACK, Texts, multiplied, scored
-from mog_assets.retrieval.methods import AUTO, DEPTH, Method
+from mog_assets.retrieval.methods import AUTO, DEPTH, NAMED, Method
 from mog_assets.retrieval.search import Hits
 
 Family = Literal["rankings", "levels", "graph"]
@@ -28,8 +28,8 @@ def family_of(method: Method, across: str) -> Family | None:
         method: The method.
         across: Setting `graph.across`: a graph over all corpora has no statistics that are held.
     """
-    # What `auto` stands for can change.
-    if method.control or method.kind == AUTO or (method.graph and across != "corpus"):
+    # What `auto` stands for can change. An edit changes neighbourhoods around candidates of nearly every question.
+    if method.control or method.kind in (AUTO, *NAMED) or (method.graph and across != "corpus"):
         return None
     return "rankings" if method.ranking else "graph" if method.graph else "levels"
 

@@ -74,7 +74,7 @@ def router(lab: Lab) -> Findings:
     fused = [f"fused-paper-{level}" for level in settings.level_range]
     hops = [f"hop-{hop}" for hop in range(settings.graph.hops + 1)]
     tables: list[pd.DataFrame] = []
-    found: dict[str, dict[str, tuple[Verdict, str]]] = {"medrag": {}, "fused": {}, "alike": {}, "mogg": {}}
+    found: dict[str, dict[str, tuple[Verdict, str]]] = {"medrag": {}, "fused": {}, "alike": {}, "mogg-paper": {}}
     for name, part in scored.items():
         levels = _compared(lab, part, f"{name}, levels", ["mog-paper", medrag, *fused])
         if levels is not None:
@@ -86,14 +86,14 @@ def router(lab: Lab) -> Findings:
                     rival = here.loc[here["value"].idxmax()]
                     figures = f"ER of {rival.name} against mog-paper {difference_text(rival)}"
                     found[key][name] = (greater(turned(rival)), figures)
-        graph = _compared(lab, part, f"{name}, sentence graph", ["mogg", "mogg-uniform", *hops])
+        graph = _compared(lab, part, f"{name}, sentence graph", ["mogg-paper", "mogg-uniform", *hops])
         if graph is not None:
             tables.append(graph)
             er = graph[graph["measure"] == "ER"].set_index("cell")
             if "mogg-uniform" in er.index:
                 row = er.loc["mogg-uniform"]
-                figures = f"ER of mogg-uniform against mogg {difference_text(row)}"
-                found["mogg"][name] = (greater(turned(row)), figures)
+                figures = f"ER of mogg-uniform against mogg-paper {difference_text(row)}"
+                found["mogg-paper"][name] = (greater(turned(row)), figures)
         unweighted = _compared(lab, part, f"{name}, graph without router", [medrag, "mogg-uniform"])
         if unweighted is not None:
             tables.append(unweighted)
@@ -110,7 +110,7 @@ def router(lab: Lab) -> Findings:
                 found["fused"],
             ),
             *over_sets(table9, "MoGG without its router is as good as MedRAG.", found["alike"]),
-            *over_sets(table9, "MoGG is better with its router than without.", found["mogg"]),
+            *over_sets(table9, "MoGG is better with its router than without.", found["mogg-paper"]),
             untestable(
                 table9,
                 "With Llama 3, MoG and MoGG answer more questions than MedRAG, and fewer than chain of thought alone.",
@@ -186,7 +186,7 @@ def _with(*methods: str, settings: Settings) -> Sequence[str]:
 
 
 def _with_either(settings: Settings) -> Sequence[str]:
-    return _with("mog-paper", settings=settings) or _with("mogg", settings=settings)
+    return _with("mog-paper", settings=settings) or _with("mogg-paper", settings=settings)
 
 
 EXPERIMENTS = (

@@ -1,4 +1,4 @@
-"""Assets of the ranking stage: `candidates`, `router`, `mix` and `method`."""
+"""Assets of the ranking stage: `candidates`, `router`, `hop_router`, `mix` and `method`."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import pandas as pd
 
 from mog_assets.arrays import save_array
 from mog_assets.config import Settings
-from mog_assets.questions.sets import LEVELS
+from mog_assets.questions.sets import LEVELS, load_questions
 from mog_assets.questions.splits import validation_rows
 from mog_assets.ranking import checks, features, models, mog, plots
 from mog_assets.ranking.candidates_assets import PART, SKETCH, build_candidates, read_examples
@@ -20,10 +20,11 @@ from mog_assets.ranking.choice import ALPHA, UNTRAINED, Choice, choose
 from mog_assets.ranking.gold import ordered
 from mog_assets.ranking.models import Asked
 from mog_assets.ranking.parts import share_changed
-from mog_assets.ranking.retrieve import CHOSEN, MODELS, expert_names, finest, fused
+from mog_assets.ranking.retrieve import CHOSEN, MODELS, Retrieval, expert_names, finest, fused, models_of
 from mog_assets.ranking.training import FOLDS, Examples, fixed_recalls
 from mog_assets.recipe import Recipe, Work
 from mog_assets.retrieval.methods import parse
+from mog_assets.routing.retrieve import graph_of_question_sets
 from mog_assets.significance import bootstrap_interval, by_document, permutation_p
 from mog_assets.tensors import decode
 from resources.errors import MogError
@@ -53,6 +54,30 @@ def _examples(work: Work) -> tuple[Examples, list[str]]:
             "or set `train: []` and `test: [test]`"
         )
     return examples, names
+
+
+def _with_hops(work: Work, examples: Examples, names: Sequence[str]) -> Examples:
+    """Examples with the scores of the experts of the sentence graph."""
+    known: dict[str, dict[str, str]] = {}
+    for name, question_set in work.settings.question_sets.items():
+        if question_set.train:
+            loaded = load_questions(work.input("questions").path(f"{name}.parquet"), question_set.train)
+            known[name] = {q.id: q.question for q in loaded}
+    split = [name.partition("/") for name in names]
+    parts = []
+    with work.progress(len(names), "questions compared with neighbourhoods") as advance:
+        # Questions of a set lie together.
+        for name in dict.fromkeys(own for own, _, _ in split):
+            rows = np.array([row for row, (own, _, _) in enumerate(split) if own == name], np.int64)
+            corpora = work.settings.question_sets[name].corpora
+            queries = [known[name][split[row][2]] for row in rows.tolist()]
+            asked = Retrieval.open(work.tools, work.input, corpora, queries)
+            found = examples.found.of(rows)
+            parts.append(asked.hops.with_hops(found, examples.vectors[rows], asked.terms, advance))
+    scores, floors = (np.concatenate([getattr(part, what) for part in parts]) for what in ("scores", "floors"))
+    found = replace(examples.found, scores=scores, floors=floors)
+    gold, taught = (replace(own, found=found) for own in (examples.gold, examples.taught))
+    return replace(examples, gold=gold, taught=taught, experts=expert_names(work.settings, "mogg"))
 
 
 Train = Callable[[np.ndarray], "models.Router | models.Mix"]
@@ -91,9 +116,20 @@ def _stays(work: Work) -> bool:
 
 def build_router(work: Work) -> None:
     """Train the router of `mog`, and cross-validate it by document."""
+    _build_router(work, "mog")
+
+
+def build_hop_router(work: Work) -> None:
+    """Train the router of `mogg`, which weighs hops of the sentence graph, too, and cross-validate it by document."""
+    _build_router(work, "mogg")
+
+
+def _build_router(work: Work, kind: str) -> None:
     if _stays(work):
         return
     examples, names = _examples(work)
+    if kind == "mogg":
+        examples = _with_hops(work, examples, names)
     curves: list[list[dict[str, float]]] = []
     held_out = validation_rows(examples.documents, work.settings.ranking.validation, "ranking")
     with work.progress(_trainings(examples) * mog.EPOCHS, "epochs trained (at most)") as advance:
@@ -112,7 +148,7 @@ def build_router(work: Work) -> None:
         curves.clear()
         trained = train(np.ones(len(names), bool))
     weighed = mog.weights(trained.arrays, examples.vectors)
-    known = models.facts("mog", work.tools.encoder.fingerprint, examples.experts)
+    known = models.facts(kind, work.tools.encoder.fingerprint, examples.experts)
     data = {models.ARRAYS: models.router_bytes(trained.arrays, known)}
     if _written(work, data, known, examples, names, recalls, learning):
         work.show_plot("loss", plots.loss_curve(curves[-1]))
@@ -290,15 +326,15 @@ def build_method(work: Work) -> None:
         recalls |= {parse(name, settings).name: values for name, values in fixed_recalls(examples).items()}
         # Of the models that were trained now: an earlier one that stays in use was not measured on these documents, and
         # did significantly better against `fused`.
-        for name, key in MODELS.items():
-            found = pd.read_parquet(work.input(key).path(NOW)).set_index("question")["ER"].reindex(names)
+        for name in models_of(settings):
+            found = pd.read_parquet(work.input(MODELS[name]).path(NOW)).set_index("question")["ER"].reindex(names)
             recalls[name] = found.to_numpy()
         # A model that stays was not measured on questions that came since.
         own = examples.measured & ~np.isnan(np.stack(list(recalls.values()))).any(axis=0)
         if own.any():
             documents = [examples.documents[i] for i in np.flatnonzero(own).tolist()]
             measured_on = {name: er[own] for name, er in recalls.items()}
-            chosen = choose(measured_on, tuple(MODELS), documents, settings.seed, _remark(examples, names))
+            chosen = choose(measured_on, models_of(settings), documents, settings.seed, _remark(examples, names))
             work.show_table("rankings on training questions, cross-validated", chosen.rows)
         else:
             chosen = Choice(UNTRAINED, "training questions with answers alone cannot tell which ranking is better", [])
@@ -312,8 +348,8 @@ def build_method(work: Work) -> None:
 
 def _same_models(work: Work, previous: Artefact) -> bool:
     """Whether the choice was made between the models in use, which few changed candidates do not change."""
-    made_of = previous.manifest.inputs
-    return all(made_of.get(key) == work.input(key).manifest.version for key in MODELS.values())
+    made_of, keys = previous.manifest.inputs, [MODELS[kind] for kind in models_of(work.settings)]
+    return all(made_of.get(key) == work.input(key).manifest.version for key in keys)
 
 
 def _remark(examples: Examples, names: Sequence[str]) -> str:
@@ -328,17 +364,23 @@ def _remark(examples: Examples, names: Sequence[str]) -> str:
     return remark
 
 
+_ROUTER = "Perceptron from question vector to a weight for every expert"
+_TREES = "Trees that order candidates by what the experts say and where they stand."
+
+
 def recipes(settings: Settings) -> list[Recipe]:
     """The recipes of this stage; without training questions nothing is trained."""
     levels = settings.level_range
     indexes = [f"{kind}/level_{level}" for kind in ("bm25", "embeddings") for level in levels]
+    nodes = ("questions", "documents", "chunks/level_1", "embeddings/level_1", "sentence_graph")
+    of_graph = (*nodes, *graph_of_question_sets(settings))
     trained = [
         Recipe(
             key="candidates",
             build=build_candidates,
             description="Pieces that training questions may need: scores by every expert, evidence.",
             group=GROUP,
-            deps=("questions", "documents", "chunks/level_1", "tokens", "statistics", *indexes),
+            deps=("questions", "documents", "chunks/level_1", "tokens", "names", "mentions", "statistics", *indexes),
             partitioned=False,
             settings=lambda tools: [
                 tools.settings.ranking.questions,
@@ -347,7 +389,7 @@ def recipes(settings: Settings) -> list[Recipe]:
                 list(tools.settings.corpora),
                 tools.encoder.identity,
             ],
-            version="5",
+            version="6",
             kinds=("safetensors",),
             pool="gpu",
         ),
@@ -357,7 +399,7 @@ def recipes(settings: Settings) -> list[Recipe]:
                 build=build,
                 description=description,
                 group=GROUP,
-                deps=("candidates",),
+                deps=("candidates", *deps),
                 partitioned=False,
                 settings=lambda tools: [
                     tools.settings.ranking.validation,
@@ -366,17 +408,14 @@ def recipes(settings: Settings) -> list[Recipe]:
                     features.VERSION,
                     list(tools.settings.corpora),
                 ],
+                on_demand=key not in [MODELS[kind] for kind in models_of(settings)],
                 checks=(checks.NEW_MODEL_IS_USED,),
                 kinds=(kind,),
             )
-            for key, build, kind, description in (
-                ("router", build_router, "pytorch", "Perceptron from question vector to a weight for every expert."),
-                (
-                    "mix",
-                    build_mix,
-                    "lightgbm",
-                    "Trees that order candidates by what the experts say and where they stand.",
-                ),
+            for key, build, kind, description, deps in (
+                ("router", build_router, "pytorch", f"{_ROUTER}.", ()),
+                ("hop_router", build_hop_router, "pytorch", f"{_ROUTER}, hops included.", of_graph),
+                ("mix", build_mix, "lightgbm", _TREES, ()),
             )
         ),
     ]
@@ -385,7 +424,9 @@ def recipes(settings: Settings) -> list[Recipe]:
         build=build_method,
         description="The ranking in use: the best on training questions whose documents it was not trained on.",
         group=GROUP,
-        deps=("candidates", "router", "mix") if settings.trains_routers else ("corpus_registry",),
+        deps=("candidates", *(MODELS[kind] for kind in models_of(settings)))
+        if settings.trains_routers
+        else ("corpus_registry",),
         partitioned=False,
         # The names of fixed levels depend on the default retriever.
         settings=lambda tools: [tools.settings.seed, tools.settings.retriever],

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from functools import cached_property
+from typing import Protocol
 
 import numpy as np
 
-from mog_assets.arrays import greatest, pairs, ranges, unpaired
+from mog_assets.arrays import greatest, pairs, places, ranges, unpaired
 from mog_assets.chunking.chunks import Layout
-from mog_assets.ranking.experts import Expert
+from mog_assets.ranking.experts import Expert, equal_weights
 
+# Pieces of each document that relations add to the candidates.
+MORE = 2
 # Scores of all texts by all experts that are in memory at a time, in bytes.
 _BLOCK_BYTES = 256 << 20
 
@@ -55,12 +58,18 @@ class Candidates:
     @cached_property
     def relative(self) -> np.ndarray:
         """Scores from 0, the question's worst candidate by the same expert, to 1, its best: float32 as `scores`."""
+        least, span = self.bounds
+        return (self.scores - least[self.question]) / span[self.question]
+
+    @cached_property
+    def bounds(self) -> tuple[np.ndarray, np.ndarray]:
+        """Score of each question's worst candidate by every expert, and how much greater that of the best is."""
         least, most = np.zeros(self.floors.shape, np.float32), np.zeros(self.floors.shape, np.float32)
         asked = np.flatnonzero(np.diff(self.offsets))
         if len(asked):
             least[asked] = np.minimum.reduceat(self.scores, self.offsets[asked])
             most[asked] = np.maximum.reduceat(self.scores, self.offsets[asked])
-        return (self.scores - least[self.question]) / np.maximum(most - least, 1e-9)[self.question]
+        return least, np.maximum(most - least, 1e-9)
 
     @cached_property
     def standard(self) -> np.ndarray:
@@ -83,6 +92,26 @@ class Candidates:
         return Candidates(**kept, floors=self.floors[questions])
 
 
+class Related(Protocol):
+    """Experts that score candidates by their relations to others; see `relations`."""
+
+    @property
+    def names(self) -> Sequence[str]:
+        """Of the experts, in the order of their scores."""
+
+    def more(self, found: Candidates, value: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Questions and documents whose best pieces are to be candidates, too."""
+
+    def scores(self, found: Candidates, value: np.ndarray, rows: slice) -> np.ndarray:
+        """The scores of all candidates of some questions, float32 of shape (n, experts).
+
+        Args:
+            found: The candidates; questions are numbered from 0.
+            value: How good each is by the experts of texts, shape (n,).
+            rows: Which of all questions these are.
+        """
+
+
 def find(
     experts: Sequence[Expert],
     finest: Sequence[int],
@@ -91,6 +120,7 @@ def find(
     questions: int,
     advance: Callable[[int], object] = lambda done: None,
     allowed: np.ndarray | None = None,
+    related: Related | None = None,
 ) -> Candidates:
     """The candidates of all questions.
 
@@ -102,10 +132,11 @@ def find(
         questions: How many.
         advance: Called with the number of questions done.
         allowed: Documents that candidates may be of, bool of shape (documents,); None if all.
+        related: Further experts, whose scores come after those of `experts`.
     """
     parts = []
     for rows in _blocks(questions, sum(expert.count for expert in experts)):
-        parts.append(_block(experts, finest, layout, corpora, rows, allowed))
+        parts.append(_Block(experts, finest, layout, corpora, rows, allowed, related).found)
         advance(rows.stop - rows.start)
     return Candidates(*(np.concatenate([getattr(part, field.name) for part in parts]) for field in fields(Candidates)))
 
@@ -128,41 +159,96 @@ def _blocks(questions: int, texts: int) -> Iterator[slice]:
     return (slice(at, min(at + step, questions)) for at in range(0, max(questions, 1), step))
 
 
-def _block(
-    experts: Sequence[Expert],
-    finest: Sequence[int],
-    layout: Layout,
-    corpora: np.ndarray,
-    rows: slice,
-    allowed: np.ndarray | None,
-) -> Candidates:
-    scores = [expert.scores(rows) for expert in experts]
-    found, floors = [], np.zeros((rows.stop - rows.start, len(experts)), np.float32)
-    for column, (expert, own) in enumerate(zip(experts, scores, strict=True)):
-        if not expert.depth:
-            continue
-        open_to = own if allowed is None else np.where(_texts(expert, layout, allowed), own, 0)
-        chosen = best(open_to, expert.depth)
-        full = chosen.sum(axis=1) == expert.depth
-        floors[full, column] = np.where(chosen[full], own[full], np.inf).min(axis=1)
-        question, text = np.divmod(np.flatnonzero(chosen), max(own.shape[1], 1))
-        first, last = expert.covered(text)
-        found.append(pairs(np.repeat(question, last - first), ranges(first, last)))
-    question, piece = unpaired(np.unique(np.concatenate(found)))
-    document = layout.document_of[piece]
-    beside = np.zeros((len(piece), 2, len(finest)), np.float32)
-    for side, step in enumerate((-1, 1)):
-        other = np.clip(piece + step, 0, layout.count(1) - 1)
-        there = (layout.document_of[other] == document) & (other != piece)
-        for column, number in enumerate(finest):
-            beside[there, side, column] = scores[number][question[there], other[there]]
-    sizes = layout.spans[piece, 1] - layout.spans[piece, 0]
-    place = [piece - layout.offsets[document], np.diff(layout.offsets)[document], sizes, corpora[document]]
-    return Candidates(
-        question + rows.start,
-        piece,
-        np.stack([own[question, e.containing(piece)] for e, own in zip(experts, scores, strict=True)], axis=1),
-        beside,
-        np.stack(place, axis=1).astype(np.int32),
-        floors,
-    )
+@dataclass(frozen=True)
+class _Block:
+    """Questions whose scores of all texts are in memory together; see `find`.
+
+    Attributes:
+        rows: The questions.
+    """
+
+    experts: Sequence[Expert]
+    finest: Sequence[int]
+    layout: Layout
+    corpora: np.ndarray
+    rows: slice
+    allowed: np.ndarray | None
+    related: Related | None
+
+    @property
+    def found(self) -> Candidates:
+        """Their candidates."""
+        keys, floors = self._best
+        found = self._made(keys, floors)
+        if self.related is not None:
+            more = self._added(found, *self.related.more(found, self._value(found)))
+            found = self._made(np.union1d(keys, more), floors) if len(more) else found
+            scores = self.related.scores(found, self._value(found), self.rows)
+            none = np.zeros((len(floors), scores.shape[1]), np.float32)
+            found = replace(
+                found, scores=np.concatenate([found.scores, scores], 1), floors=np.concatenate([floors, none], 1)
+            )
+        return replace(found, question=found.question + self.rows.start)
+
+    @cached_property
+    def _scores(self) -> list[np.ndarray]:
+        return [expert.scores(self.rows) for expert in self.experts]
+
+    @cached_property
+    def _weights(self) -> np.ndarray:
+        return equal_weights([expert.name for expert in self.experts])
+
+    def _value(self, found: Candidates) -> np.ndarray:
+        """How good candidates are by the experts of texts."""
+        return found.relative @ self._weights
+
+    @property
+    def _best(self) -> tuple[np.ndarray, np.ndarray]:
+        """Question and piece of the best texts by any expert, as `arrays.pairs`; and see `Candidates.floors`."""
+        found, floors = [], np.zeros((self.rows.stop - self.rows.start, len(self.experts)), np.float32)
+        for column, (expert, own) in enumerate(zip(self.experts, self._scores, strict=True)):
+            if not expert.depth:
+                continue
+            open_to = own if self.allowed is None else np.where(_texts(expert, self.layout, self.allowed), own, 0)
+            chosen = best(open_to, expert.depth)
+            full = chosen.sum(axis=1) == expert.depth
+            floors[full, column] = np.where(chosen[full], own[full], np.inf).min(axis=1)
+            question, text = np.divmod(np.flatnonzero(chosen), max(own.shape[1], 1))
+            first, last = expert.covered(text)
+            found.append(pairs(np.repeat(question, last - first), ranges(first, last)))
+        return np.unique(np.concatenate(found)), floors
+
+    def _added(self, found: Candidates, question: np.ndarray, document: np.ndarray) -> np.ndarray:
+        """The best pieces of some documents by the experts of texts, as `arrays.pairs`."""
+        if self.allowed is not None:
+            kept = self.allowed[document]
+            question, document = question[kept], document[kept]
+        first, last = self.layout.offsets[document], self.layout.offsets[document + 1]
+        group, piece = np.repeat(np.arange(len(document)), last - first), ranges(first, last)
+        least, span = found.bounds
+        of = question[group]
+        value = (self._columns(of, piece) - least[of]) / span[of] @ self._weights
+        order = np.lexsort((piece, -value, group))
+        order = order[places(group[order]) < MORE]
+        return pairs(of[order], piece[order])
+
+    def _columns(self, question: np.ndarray, piece: np.ndarray) -> np.ndarray:
+        """Scores of pieces by every expert of texts, float32 of shape (n, experts)."""
+        columns = zip(self.experts, self._scores, strict=True)
+        return np.stack([own[question, expert.containing(piece)] for expert, own in columns], axis=1)
+
+    def _made(self, keys: np.ndarray, floors: np.ndarray) -> Candidates:
+        """Candidates, given questions and pieces."""
+        question, piece = unpaired(keys)
+        layout = self.layout
+        document = layout.document_of[piece]
+        beside = np.zeros((len(piece), 2, len(self.finest)), np.float32)
+        for side, step in enumerate((-1, 1)):
+            other = np.clip(piece + step, 0, layout.count(1) - 1)
+            there = (layout.document_of[other] == document) & (other != piece)
+            for column, number in enumerate(self.finest):
+                beside[there, side, column] = self._scores[number][question[there], other[there]]
+        sizes = layout.spans[piece, 1] - layout.spans[piece, 0]
+        place = [piece - layout.offsets[document], np.diff(layout.offsets)[document], sizes, self.corpora[document]]
+        places_of = np.stack(place, axis=1).astype(np.int32)
+        return Candidates(question, piece, self._columns(question, piece), beside, places_of, floors)

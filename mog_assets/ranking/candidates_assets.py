@@ -49,7 +49,7 @@ def build_candidates(work: Work) -> None:
         if not questions:
             continue
         retrieval = Retrieval.open(work.tools, work.input, question_set.corpora, keep=True)
-        now = Documents.of(retrieval.corpora, hashes)
+        now = retrieval.documents(hashes)
         _candidates_of(work, name, questions, retrieval, now, previous)
         levels = Counter(q.level for q in questions)
         known: dict[str, Any] = {level: levels[level] for level in TRAINING}
@@ -61,7 +61,9 @@ def build_candidates(work: Work) -> None:
 def _basis(work: Work) -> str:
     """What scores depend on beside the settings, the question and the text."""
     levels = work.settings.level_range
-    made = work.made_by(["tokens", *(f"{kind}/level_{level}" for kind in ("bm25", "embeddings") for level in levels)])
+    made = work.made_by(
+        ["tokens", "mentions", *(f"{kind}/level_{level}" for kind in ("bm25", "embeddings") for level in levels)]
+    )
     return digest(work.input("statistics").manifest.version, made, work.settings.buckets, TOKENIZER)
 
 

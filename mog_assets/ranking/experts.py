@@ -22,7 +22,7 @@ DEPTHS = (40, 24, 16, 10, 8)
 
 
 # What experts of a kind count in `fused`, chosen on training questions of three collections (benchmarks/README.md).
-_EQUAL = {"bm25": 1.0, "dense": 1.5, "title": 0.0}
+_EQUAL = {"bm25": 1.0, "dense": 1.5, "title": 0.0, "mention": 2.0, "pagerank": 1.0, "hop": 0.0}
 
 
 def equal_weights(experts: Sequence[str]) -> np.ndarray:

@@ -71,10 +71,17 @@ def _said(group: str, found: Candidates, row: int, experts: Sequence[str]) -> st
     if group == "place":
         number, pieces = found.place[row, :2].tolist()
         return f"its place (piece {number + 1} of {pieces} of its document)"
+    if group == "mention":
+        return "named by one of the best texts"
+    if group == "pagerank":
+        return "what the best texts name leads to it"
     own = found.scores[found.offsets[found.question[row]] : found.offsets[found.question[row] + 1]]
     column = own[:, experts.index(group)]
     rank = 1 + int((column > found.scores[row, experts.index(group)]).sum())
     name = "title of its document" if group == "title" else group.replace("-", " level ")
+    if group.startswith("hop-"):
+        _, retriever, hops = group.split("-")
+        name = f"{retriever} of the sentences {hops} hops around"
     return f"{name} ({_ordinal(rank)} of {len(column)})"
 
 

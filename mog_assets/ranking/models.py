@@ -48,7 +48,7 @@ class Asked:
 
 @dataclass(frozen=True)
 class Router:
-    """The trained router of `mog`: see `mog.train`."""
+    """The trained router of `mog` or `mogg`: see `mog.train`."""
 
     arrays: Mapping[str, np.ndarray]
 
@@ -116,13 +116,13 @@ def mix_bytes(trained: Mix, known: Mapping[str, Any]) -> dict[str, bytes]:
     return {ARRAYS: encode(arrays, known), TREES: trained.booster.model_to_string().encode()}
 
 
-def open_router(stored: Artefact, encoder: str, experts: Sequence[str]) -> Router:
-    """Load the router of `mog`.
+def open_router(stored: Artefact, encoder: str, experts: Sequence[str], kind: str = "mog") -> Router:
+    """Load the router of `mog` or `mogg`.
 
     Raises:
         MogError: a byte of it has changed, or it was trained for another encoder, other experts or other features.
     """
-    arrays = _arrays(stored, facts("mog", encoder, experts), "router")
+    arrays = _arrays(stored, facts(kind, encoder, experts), "router")
     shapes = {name: array.shape for name, array in arrays.items()}
     hidden, outputs = shapes.get("layer0.bias", (0,))[0], len(experts)
     wanted = {"layer0.bias": (hidden,), "layer1.weight": (outputs, hidden), "layer1.bias": (outputs,)}

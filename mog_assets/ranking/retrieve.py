@@ -1,4 +1,4 @@
-"""Passages by any method: `fused`, `mog`, `mix` and `auto` here, all others as `routing.retrieve` has them.
+"""Passages by any method: rankings (`fused`, `mix`, …) and `auto` here, all others as `routing.retrieve` has them.
 
 Everything that asks for passages goes through `Retrieval.open`: commands, assets and experiments.
 """
@@ -6,36 +6,53 @@ Everything that asks for passages goes through `Retrieval.open`: commands, asset
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
 
 from mog_assets import tensors
-from mog_assets.arrays import places
+from mog_assets.arrays import mixed, places
 from mog_assets.config import Settings
-from mog_assets.ranking import models
+from mog_assets.mentions.edges import Mentions
+from mog_assets.ranking import hops, models, multihop
 from mog_assets.ranking.candidates import Candidates, find
 from mog_assets.ranking.experts import Bm25Expert, DenseExpert, Expert, Products, TitleExpert, equal_weights
 from mog_assets.ranking.explain import reasons
 from mog_assets.ranking.gold import ordered
+from mog_assets.ranking.hops import Hops
 from mog_assets.ranking.models import Asked
 from mog_assets.ranking.passages import fitting, joined
-from mog_assets.retrieval.methods import AUTO, RANKINGS, RETRIEVERS, Method, Passages, parse
+from mog_assets.ranking.relations import RELATIONS, Mentioned, PageRank, Relations
+from mog_assets.retrieval.changes import Documents
+from mog_assets.retrieval.methods import AUTO, LEARNED, RETRIEVERS, Method, Passages, compared, parse
 from mog_assets.routing import retrieve as routed
 from mog_assets.routing.retrieve import Needs
 
 # The file of the asset `method`.
 CHOSEN = "method.json"
+# Why a passage is there that a question finds only together with its best piece.
+FOLLOWED = "the question together with its best passage"
 # Key of the model of each learned ranking.
-MODELS = {"mog": "router", "mix": "mix"}
+MODELS = {"mog": "router", "mogg": "hop_router", "mix": "mix"}
 
 
-def expert_names(settings: Settings) -> list[str]:
-    """Names of the experts, in the order of their scores."""
+def models_of(settings: Settings) -> list[str]:
+    """The learned rankings that `auto` may stand for."""
+    return [kind for kind in compared(settings) if kind in LEARNED]
+
+
+def expert_names(settings: Settings, kind: str = "") -> list[str]:
+    """Names of the experts that a ranking uses, in the order of their scores.
+
+    Args:
+        settings: Of the project.
+        kind: The ranking; all but `mogg` use the same.
+    """
     levels = settings.level_range
-    return [*(f"bm25-{level}" for level in levels), *(f"dense-{level}" for level in levels), "title"]
+    of_texts = [*(f"bm25-{level}" for level in levels), *(f"dense-{level}" for level in levels), "title"]
+    return [*of_texts, *RELATIONS, *(hops.names(settings.graph.hops) if kind == "mogg" else ())]
 
 
 def finest(settings: Settings) -> list[int]:
@@ -57,7 +74,7 @@ def needs(methods: Sequence[Method], settings: Settings) -> Needs:
     """The assets that some methods need for ranking."""
     if any(method.kind == AUTO for method in methods):
         # It may be any of these.
-        names = [*RANKINGS, *(f"{retriever}:fixed-1" for retriever in RETRIEVERS)]
+        names = ["fused", *models_of(settings), *(f"{retriever}:fixed-1" for retriever in RETRIEVERS)]
         possible = [m for m in (parse(name, settings) for name in names) if settings.trains_routers or not m.trained]
         found = needs([*possible, *(m for m in methods if m.kind != AUTO)], settings)
         return Needs(found.per_corpus, (*found.shared, "method"))
@@ -66,9 +83,12 @@ def needs(methods: Sequence[Method], settings: Settings) -> Needs:
     if not rankings:
         return others
     indexes = [f"{kind}/level_{level}" for kind in ("bm25", "embeddings") for level in settings.level_range]
-    per_corpus = dict.fromkeys(("documents", "chunks/level_1", "tokens", *indexes, *others.per_corpus))
-    models_of = [MODELS[kind] for kind in dict.fromkeys(rankings) if kind in MODELS]
-    return Needs(tuple(per_corpus), tuple(dict.fromkeys((*others.shared, "statistics", *models_of))))
+    per_corpus = dict.fromkeys(("documents", "chunks/level_1", "tokens", "mentions", *indexes, *others.per_corpus))
+    shared = ["names", "statistics", *(MODELS[kind] for kind in rankings if kind in MODELS)]
+    if "mogg" in rankings:
+        per_corpus |= dict.fromkeys(["sentence_graph"])
+        shared += routed.graph_of_question_sets(settings)
+    return Needs(tuple(per_corpus), tuple(dict.fromkeys((*others.shared, *shared))))
 
 
 @dataclass(frozen=True)
@@ -92,37 +112,86 @@ class Retrieval(routed.Retrieval):
             TitleExpert(layout, corpora.titles, self.terms),
         ]
 
+    @property
+    def edges(self) -> Mentions:
+        """What the documents of the corpora name."""
+        if "mentions" not in self.opened:
+            self.opened["mentions"] = Mentions.open(self.corpora)
+        found: Mentions = self.opened["mentions"]
+        return found
+
+    def documents(self, hashes: Mapping[str, np.ndarray]) -> Documents:
+        """What rankings of pieces know of documents: their texts and what they name.
+
+        Args:
+            hashes: Of the documents of each corpus, see `statistics.document_hashes`.
+        """
+        found = Documents.of(self.corpora, hashes)
+        return replace(found, hashes=mixed(found.hashes ^ self.edges.signature()))
+
+    @property
+    def _relations(self) -> Relations:
+        mentioned, vectors = Mentioned(self.edges, self.corpora.layout), np.asarray(self.vectors, np.float32)
+        return Relations([mentioned, PageRank(self.edges, self.corpora.layout)], vectors, mentioned)
+
     @cached_property
     def asked(self) -> Asked:
         """The candidates of every question."""
         best = finest(self.corpora.settings)
         every = list(self.corpora.settings.corpora)
         numbers = np.array([every.index(name) for name in self.corpora.names], np.int64)[self.corpora.owners]
-        found = find(self.experts, best, self.corpora.layout, numbers, len(self.queries), allowed=self.allowed)
+        found = find(
+            self.experts,
+            best,
+            self.corpora.layout,
+            numbers,
+            len(self.queries),
+            allowed=self.allowed,
+            related=self._relations,
+        )
         words = np.array([len(terms) for terms in self.terms], np.int64)
         return Asked(found, np.asarray(self.vectors, np.float32), words, best)
 
+    @property
+    def hops(self) -> Hops:
+        """The experts of the sentence graph."""
+        if "hops" not in self.opened:
+            self.opened["hops"] = Hops(self.neighbourhoods, self.corpora.vectors(1))
+        found: Hops = self.opened["hops"]
+        return found
+
+    def asked_by(self, kind: str) -> Asked:
+        """The candidates of every question with the scores of all experts that a ranking uses."""
+        if kind != "mogg":
+            return self.asked
+        key = ("asked", kind)
+        if key not in self._known:
+            asked = self.asked
+            self._known[key] = replace(asked, found=self.hops.with_hops(asked.found, asked.vectors, self.terms))
+        found: Asked = self._known[key]
+        return found
+
     def scores(self, kind: str) -> np.ndarray:
-        """Score of every candidate by a ranking: `fused`, `mog` or `mix`.
+        """Score of every candidate by a ranking; by `multihop`, what it has by `fused`.
 
         Raises:
             MogError: its model is damaged, or was trained for another encoder or other experts.
         """
         key = ("scores", kind)
         if key not in self._known:
-            asked = self.asked
-            names = expert_names(self.corpora.settings)
+            asked = self.asked_by(kind)
+            names = expert_names(self.corpora.settings, kind)
             self._known[key] = self.model(kind).scores(asked) if kind in MODELS else fused(asked.found, names)
         found: np.ndarray = self._known[key]
         return found
 
     def model(self, kind: str) -> models.Router | models.Mix:
-        """The trained model of a ranking: `mog` or `mix`."""
+        """The trained model of a ranking: `mog`, `mogg` or `mix`."""
         if kind not in self.opened:
             settings, stored = self.corpora.settings, self.corpora.read(MODELS[kind], None)
-            names, encoder = expert_names(settings), self.encoder()
-            if kind == "mog":
-                self.opened[kind] = models.open_router(stored, encoder, names)
+            names, encoder = expert_names(settings, kind), self.encoder()
+            if kind != "mix":
+                self.opened[kind] = models.open_router(stored, encoder, names, kind)
             else:
                 best = [names[i] for i in finest(settings)]
                 self.opened[kind] = models.open_mix(stored, encoder, names, best, list(settings.corpora))
@@ -145,7 +214,7 @@ class Retrieval(routed.Retrieval):
     def passages(self, method: Method, k: int | None = None, budget: int | None = None) -> Passages:
         """The best passages for every question, as people and readers get them.
 
-        With a budget, and for `fused`, `mog` and `mix`, neighbouring pieces are joined and no text is repeated.
+        With a budget, and for rankings, neighbouring pieces are joined and no text is repeated.
 
         Args:
             method: Any method except a control.
@@ -175,13 +244,17 @@ class Retrieval(routed.Retrieval):
         for question, begin, end in zip(found.question.tolist(), first.tolist(), last.tolist(), strict=True):
             start, stop = candidates.offsets[question : question + 2]
             own = start + np.searchsorted(candidates.piece[start:stop], [begin, end])
-            rows.append(own[0] + int(np.argmax(scores[own[0] : own[1]])))
+            # `multihop` also returns what the question alone does not find.
+            rows.append(own[0] + int(np.argmax(scores[own[0] : own[1]])) if own[0] < own[1] else -1)
         settings = self.corpora.settings
-        names, model = expert_names(settings), self.model(method.kind) if method.kind in MODELS else None
-        return reasons(model, self.asked, np.array(rows, np.int64), names, [names[i] for i in finest(settings)])
+        names = expert_names(settings, method.kind)
+        model = self.model(method.kind) if method.kind in MODELS else None
+        return reasons(
+            model, self.asked_by(method.kind), np.array(rows, np.int64), names, [names[i] for i in finest(settings)]
+        )
 
     def rank(self, method: Method, k: int, weights: np.ndarray | None = None) -> Passages:
-        """The passages of every question; those of `fused`, `mog` and `mix` are single pieces.
+        """The passages of every question; those of rankings are single pieces.
 
         Args:
             method: Any method except a control.
@@ -191,9 +264,10 @@ class Retrieval(routed.Retrieval):
         method = self.resolved(method)
         if not method.ranking:
             return super().rank(method, k, weights)
-        found, scores = self.asked.found, self.scores(method.kind)
-        order = ordered(found, scores)
-        question, piece = found.question[order], found.piece[order]
+        return self._passages(*self._ordered(method.kind))
+
+    def _passages(self, question: np.ndarray, piece: np.ndarray, scores: np.ndarray) -> Passages:
+        """Pieces as passages, one each."""
         layout = self.corpora.layout
         spans = layout.spans[piece]
         return Passages(
@@ -203,5 +277,46 @@ class Retrieval(routed.Retrieval):
             spans[:, 0],
             spans[:, 1],
             np.ones(len(piece), np.int64),
-            np.asarray(scores, np.float64)[order],
+            scores,
         )
+
+    def _ordered(self, kind: str) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """Question, piece and score in the order of a ranking, by question, best first."""
+        found, scores = self.asked.found, np.asarray(self.scores(kind), np.float64)
+        order = ordered(found, scores)
+        question, piece = found.question[order], found.piece[order]
+        if kind != "multihop":
+            return question, piece, scores[order]
+        again = self._following(question, piece)._ordered("fused")
+        return multihop.merged((question, piece), again[:2])
+
+    def passages_after(self, question: np.ndarray, piece: np.ndarray, budget: int) -> Passages:
+        """Passages once some pieces were read: these, in turn with what the questions find together with the best.
+
+        Args:
+            question: Positions of the questions of what was read, by question, best first.
+            piece: What was read.
+            budget: Most characters.
+        """
+        again = self._following(question, piece)._ordered("fused")
+        return joined(self._passages(*multihop.merged((question, piece), again[:2], 1)), self.corpora.layout, budget)
+
+    def _following(self, question: np.ndarray, piece: np.ndarray) -> Retrieval:
+        """The same for questions together with their best pieces; nothing is encoded for that.
+
+        Args:
+            question: Positions of the questions of what was found, by question, best first.
+            piece: What was found.
+        """
+        first = np.flatnonzero(places(question) == 0)
+        best = np.zeros((len(self.queries), self.vectors.shape[1]), np.float32)
+        best[question[first]] = self.corpora.vectors(1).rows(piece[first])
+        vectors, layout = multihop.following(self.vectors, best), self.corpora.layout
+        document = layout.document_of[piece[first]]
+        texts, queries = self.corpora.texts(document.tolist()), list(self.queries)
+        for own, at, (start, end) in zip(
+            question[first].tolist(), document.tolist(), layout.spans[piece[first]].tolist(), strict=True
+        ):
+            title, text = texts[at]
+            queries[own] = f"{queries[own]} {title} {text[start:end]}"
+        return replace(self.again(queries), encode=lambda _: vectors)

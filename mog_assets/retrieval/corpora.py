@@ -129,7 +129,7 @@ class Corpora:
     def bm25_of(self, level: int, chunks: np.ndarray) -> Bm25Index:
         """An index of some chunks of a level, over all corpora, ascending; they are numbered from 0."""
         parts, found, first = self.counts(level), [], 0
-        for index, part in zip(self._weighing(f"level_{level}", self.shard_owners), parts, strict=True):
+        for index, part in zip(self.weighing(f"level_{level}", self.shard_owners), parts, strict=True):
             last = first + len(part.lengths)
             own = chunks[(chunks >= first) & (chunks < last)] - first
             if len(own):
@@ -196,14 +196,14 @@ class Corpora:
         """
         options = self.settings.bm25
         if not live:
-            over = self._weighing(kind, owners, key)
+            over = self.weighing(kind, owners, key)
         elif options.statistics == "corpus":
             over = [statistics([part]) for part in parts]
         else:
             over = [statistics(parts)] * len(parts)
         return [Bm25Index(part, own, options.k1, options.b) for part, own in zip(parts, over, strict=True)]
 
-    def _weighing(self, kind: str, owners: Sequence[int] | None, key: str = "statistics") -> list[Statistics]:
+    def weighing(self, kind: str, owners: Sequence[int] | None = None, key: str = "statistics") -> list[Statistics]:
         """The statistics that weigh the texts of each part; see `weighted`."""
         if self.settings.bm25.statistics == "corpus":
             over = [self.held(key, name).of(kind) for name in self.names]

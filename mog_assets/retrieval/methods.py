@@ -1,10 +1,11 @@
 """Methods by name, and the passages each of them ranks.
 
-`fused`, `mog` and `mix` rank pieces by what all retrievers say of all levels (see `mog_assets.ranking`), and `auto` is
-the method that the asset `method` has chosen. Others are written `[retriever:]name[+topics]`, e.g. `mog-paper`,
-`fused-paper-2`, `hybrid:mog-paper`, `mogg+topics`; without a retriever, the configured one is used. `medrag` stands for
-`fixed-2`, `dense-2` for `dense:fixed-2`. `-paper` marks rankings exactly as in the paper (Zhong et al. 2024).
-Methods of the sentence graph (`hop-0` …, `mogg`, `mogg-uniform`) retrieve by BM25, as in the paper. The controls
+The rankings `fused`, `multihop`, `mog`, `mogg` and `mix` order pieces by what all retrievers say of all levels (see
+`mog_assets.ranking`), and `auto` is the method that the asset `method` has chosen. Others are written
+`[retriever:]name[+topics]`, e.g. `mog-paper`, `fused-paper-2`, `hybrid:mog-paper`, `mogg-paper+topics`; without a
+retriever, the configured one is used. `medrag` stands for `fixed-2`, `dense-2` for `dense:fixed-2`. `-paper` marks
+rankings exactly as in the paper (Zhong et al. 2024).
+Methods of the sentence graph (`hop-0` …, `mogg-paper`, `mogg-uniform`) retrieve by BM25, as in the paper. The controls
 `random` and `gold` do not search: they give the scores of random passages and of the evidence itself.
 """
 
@@ -28,14 +29,17 @@ from resources.errors import ConfigError
 RETRIEVERS: tuple[RetrieverName, ...] = ("bm25", "dense", "hybrid")
 _PATTERN = re.compile(
     r"(?:(?P<retriever>bm25|dense|hybrid):)?"
-    r"(?P<kind>fixed|(?:fused|mog|oracle)-paper|medrag|hop|mogg-uniform|mogg)"
+    r"(?P<kind>fixed|(?:fused|mog|oracle)-paper|medrag|hop|mogg-uniform|mogg-paper)"
     r"(?:-(?P<level>\d+))?(?P<topics>\+topics)?"
 )
 _LEVELLED = ("fixed", "fused-paper", "hop")
-_GRAPH = ("hop", "mogg", "mogg-uniform")
+_GRAPH = ("hop", "mogg-paper", "mogg-uniform")
 CONTROLS = ("random", "gold")
-# Rankings over the exact scores of all experts; all but the first are trained.
-RANKINGS = ("fused", "mog", "mix")
+# Rankings over the exact scores of all experts, those that are trained, and those that are compared with others only
+# where `methods` names them: an edit changes them for nearly every question.
+RANKINGS = ("fused", "multihop", "mog", "mogg", "mix")
+LEARNED = ("mog", "mogg", "mix")
+NAMED = ("multihop", "mogg")
 # The method that the asset `method` names.
 AUTO = "auto"
 # Every value of `Method.kind`.
@@ -55,9 +59,9 @@ class Method:
 
     Attributes:
         retriever: None for a ranking, which uses all, for `auto`, and for a control, which does not search.
-        kind: `auto`; a ranking of pieces (`fused`, `mog`, `mix`); one granularity alone (`fixed`, `hop`), all with
-            equal weights (`fused-paper`, `mogg-uniform`), or with those of a router (`mog-paper`, `mogg`) or of the
-            soft labels (`oracle-paper`); or a control (`random`, `gold`).
+        kind: `auto`; a ranking of pieces (one of `RANKINGS`); one granularity alone (`fixed`, `hop`), all
+            with equal weights (`fused-paper`, `mogg-uniform`), or with those of a router (`mog-paper`, `mogg-paper`) or
+            of the soft labels (`oracle-paper`); or a control (`random`, `gold`).
         level: Granularity of the passages, from 1, the finest (level 1, 0 hops); None if the weights choose it.
         topics: Whether passages are limited to the question's topic.
     """
@@ -85,12 +89,12 @@ class Method:
     @property
     def trained(self) -> bool:
         """Whether it needs a model that is trained on questions."""
-        return self.routed or self.kind in RANKINGS[1:]
+        return self.routed or self.kind in LEARNED
 
     @property
     def routed(self) -> bool:
         """Whether a router weighs the granularities."""
-        return self.kind in ("mog-paper", "mogg")
+        return self.kind in ("mog-paper", "mogg-paper")
 
     @property
     def control(self) -> bool:
@@ -128,7 +132,7 @@ def parse(name: str, settings: Settings) -> Method:
     papers = f"fused-paper-1..{levels}, mog-paper, oracle-paper"
     known = f"{AUTO}, {', '.join(RANKINGS)}, fixed-1..{levels}, {papers}, dense-1..{levels}, medrag"
     raise ConfigError(
-        f"method: expected one of {known}, hop-0..{hops}, mogg, mogg-uniform, or one of those of levels with a "
+        f"method: expected one of {known}, hop-0..{hops}, mogg-paper, mogg-uniform, or one of those of levels with a "
         f"retriever prefix (hybrid:mog-paper), any of these with the suffix +topics, or {' or '.join(CONTROLS)}, "
         f"got {name!r}"
     )
@@ -160,15 +164,22 @@ def check_trained(key: str, method: Method, settings: Settings) -> None:
         )
 
 
+def compared(settings: Settings) -> list[str]:
+    """The rankings that are compared and, if they learn, trained."""
+    named = {parse(name, settings).kind for name in settings.methods or ()}
+    return [kind for kind in RANKINGS if kind not in NAMED or kind in named]
+
+
 def default_methods(settings: Settings) -> list[str]:
     """All with the default retriever; fixed, fused-paper and mog-paper with the others; some within topics."""
     level_names = [f"{kind}-{level}" for kind in ("fixed", "fused-paper") for level in settings.level_range]
-    names = [*RANKINGS, *level_names, "mog-paper", "oracle-paper"]
+    rankings = [name for name in RANKINGS if name not in NAMED]
+    names = [*rankings, *level_names, "mog-paper", "oracle-paper"]
     for retriever in RETRIEVERS:
         if retriever != settings.retriever:
             names += [f"{retriever}:{name}" for name in [*level_names, "mog-paper"]]
-    names += [*(f"hop-{hop}" for hop in range(settings.graph.hops + 1)), "mogg-uniform", "mogg"]
-    names += [f"{name}+topics" for name in (f"fixed-{min(2, settings.levels)}", "mog-paper", "mogg")]
+    names += [*(f"hop-{hop}" for hop in range(settings.graph.hops + 1)), "mogg-uniform", "mogg-paper"]
+    names += [f"{name}+topics" for name in (f"fixed-{min(2, settings.levels)}", "mog-paper", "mogg-paper")]
     return [parse(name, settings).name for name in names]
 
 
@@ -256,8 +267,8 @@ class Ranker:
 
         Args:
             method: One of this retriever.
-            weights: float array of shape (questions, granularities) for `mog-paper`, `mogg` and `oracle-paper`; a row
-                of zeros gives no passage.
+            weights: float array of shape (questions, granularities) for `mog-paper`, `mogg-paper` and `oracle-paper`;
+                a row of zeros gives no passage.
         """
         if method.kind in ("fixed", "hop"):
             assert method.level is not None

@@ -61,12 +61,12 @@ def build_soft_labels(family: Family, work: Work) -> None:
 def _basis(family: Family, work: Work) -> str | None:
     """What labels depend on beside settings, question and text; None if they depend on all texts at once."""
     settings = work.settings
-    statistics = "hop_statistics" if family.kind == "mogg" else "statistics"
+    statistics = "hop_statistics" if family.kind == "mogg-paper" else "statistics"
     if settings.soft_labels.method == "tfidf" or statistics not in work.recipe.deps:
         return None
     kinds = ("embeddings/", "bm25/", "tokens", "sentence_graph")
     made = work.made_by(key for key in work.recipe.deps if key.startswith(kinds))
-    graph = settings.graph.model_dump() if family.kind == "mogg" else None
+    graph = settings.graph.model_dump() if family.kind == "mogg-paper" else None
     held = work.input(statistics).manifest.version
     return digest(held, made, graph, settings.finest_chars, settings.buckets, TOKENIZER)
 
@@ -76,7 +76,7 @@ def _labelled(
 ) -> labels.Labelled:
     """Labels of a question set; those that no changed document touches are kept."""
     basis, previous = work.info["basis"], work.comparable
-    of_graph = family.kind == "mogg"
+    of_graph = family.kind == "mogg-paper"
     asked = Retrieval.open(work.tools, work.input, work.settings.question_sets[name].corpora)
     corpora = asked.corpora
     now = Documents.of(corpora, hashes)
@@ -327,9 +327,9 @@ def recipes(settings: Settings) -> list[Recipe]:
     chunks = ("documents", "chunks/level_1")
     searched = {
         "mog-paper": [*chunks, "tokens", *(f"bm25/level_{level}" for level in levels), "statistics"],
-        "mogg": [*chunks, "sentence_graph", *graph_of_question_sets(settings)],
+        "mogg-paper": [*chunks, "sentence_graph", *graph_of_question_sets(settings)],
     }
-    vectors = {"mog-paper": [f"embeddings/level_{level}" for level in levels], "mogg": ["embeddings/level_1"]}
+    vectors = {"mog-paper": [f"embeddings/level_{level}" for level in levels], "mogg-paper": ["embeddings/level_1"]}
     found = []
     for family in families(settings):
         deps = searched[family.kind] + (vectors[family.kind] if embedded else [])

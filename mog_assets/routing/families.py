@@ -33,5 +33,5 @@ def families(settings: Settings) -> list[Family]:
     """Levels of chunks, and hops of the sentence graph."""
     return [
         Family("mog-paper", "soft_labels", [f"level {level}" for level in settings.level_range]),
-        Family("mogg", "hop_soft_labels", [f"{hop} hops" for hop in range(settings.graph.hops + 1)]),
+        Family("mogg-paper", "hop_soft_labels", [f"{hop} hops" for hop in range(settings.graph.hops + 1)]),
     ]

@@ -25,7 +25,7 @@ from mog_assets.topics.model import OUTLIER, TopicModel, open_model
 # From so many questions on, dense search is exact.
 MANY = 8
 # Key of the router of each kind of method.
-ROUTERS = {"mog-paper": "router_paper", "mogg": "hop_router_paper"}
+ROUTERS = {"mog-paper": "router_paper", "mogg-paper": "hop_router_paper"}
 
 
 @dataclass(frozen=True)
@@ -156,7 +156,7 @@ class Retrieval:
         """Router weights of every question: float array of shape (questions, granularities).
 
         Args:
-            kind: `mog-paper` or `mogg`.
+            kind: `mog-paper` or `mogg-paper`.
 
         Raises:
             MogError: the router is damaged, or belongs to another encoder or other granularities.

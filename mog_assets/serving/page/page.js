@@ -171,11 +171,11 @@ const LONG = 1600;
 const count = (number, one, many = `${one}s`) => `${number.toLocaleString("en")} ${number === 1 ? one : many}`;
 
 // The methods that can say why a passage is there.
-const EXPLAINED = /^(auto|fused|mog|mix)$/;
+const EXPLAINED = /^(auto|fused|multihop|mog|mogg|mix)$/;
 const GROUPS = [
   [/\+topics$/, "passages of the question's topic"],
   [EXPLAINED, "rankings"],
-  [/^(hop-|mogg)/, "sentence graph"],
+  [/^(hop-|mogg-)/, "sentence graph"],
   [/^dense/, "meaning"],
   [/^hybrid/, "words and meaning"],
   [/^bm25/, "words"],

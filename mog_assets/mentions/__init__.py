@@ -1,0 +1,1 @@
+"""What documents are called, and where texts name them."""

@@ -1,0 +1,36 @@
+"""Checks of mentions before their manifest is written."""
+
+from __future__ import annotations
+
+import numpy as np
+import pyarrow.parquet as pq
+
+from mog_assets.mentions.folding import folded
+from mog_assets.recipe import Check, Work
+
+# Places of each bucket that are read again.
+_SAMPLE = 50
+
+
+def _places_are_names(work: Work) -> str | None:
+    documents, stored = work.input("documents"), work.tools.store.read("names")
+    table = pq.read_table(stored.path("distinct.parquet"), columns=["digest", "name"])
+    names = dict(zip(table["digest"].to_pylist(), table["name"].to_pylist(), strict=True))
+    for bucket in documents.names("bucket"):
+        found = pq.read_table(work.draft.path(bucket))
+        if not len(found):
+            continue
+        texts = pq.read_table(documents.path(bucket), columns=["text"])["text"]
+        rows = np.unique(np.linspace(0, len(found) - 1, _SAMPLE).astype(int))
+        for place in found.take(rows).to_pylist():
+            text = texts[place["document"]].as_py() if place["document"] < len(texts) else ""
+            own = folded(text[place["start"] : place["end"]])[0].strip()
+            if own != names.get(place["name"]):
+                where = f"{bucket}, document {place['document']}, {place['start']} to {place['end']}"
+                return f"{where}: expected the name {names.get(place['name'])!r}, got {own!r}"
+    return None
+
+
+PLACES_ARE_NAMES = Check(
+    "places_are_names", "A sample of the places where a name stands has that name.", _places_are_names
+)

@@ -1,0 +1,80 @@
+"""What a document is called: its title, and other names that it says it has."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+from mog_assets.mentions.folding import folded
+
+# Keys of metadata that hold further names.
+ALIASES = ("aliases", "alias", "also_known_as", "synonyms")
+# Shorter names, and names of more words, are not looked for.
+SHORTEST, MOST_WORDS = 3, 12
+_LONGEST = 200
+_MOST_ALIASES = 100
+_BRACKETED = re.compile(r"(?P<name>.*\S)\s*\((?P<inner>[^()]{1,80})\)\s*")
+_ABBREVIATION = re.compile(r"(?=.*[A-Z])[A-Z0-9][A-Z0-9-]{1,9}")
+_HEADING = re.compile(r"\s{0,3}#\s+(?P<name>[^\n]{1,200}?)\s*#*\s*(?:\n|$)")
+
+
+class Name(NamedTuple):
+    """A name of a document.
+
+    Attributes:
+        folded: As it is compared, without the spaces around it.
+        capitals: Whether only texts that write it in capitals mean it: `AIDS` is not what a hearing aid is.
+    """
+
+    folded: str
+    capitals: bool
+
+    @property
+    def digest(self) -> int:
+        """A number for the name: uint64; two names share a number with a probability of 2^−64."""
+        told = f"{self.folded}\0{self.capitals}".encode("utf-8", "surrogatepass")
+        return int.from_bytes(hashlib.blake2b(told, digest_size=8).digest(), "little")
+
+
+def names_of(title: str, text: str, metadata: str) -> list[Name]:
+    """The names of a document, each once, the title first.
+
+    They are its title, also without an addition in brackets at its end; an abbreviation in these brackets; its first
+    Markdown heading; and the `ALIASES` of its metadata.
+
+    Args:
+        title: Of the document.
+        text: Its text.
+        metadata: Its metadata as JSON.
+    """
+    found: dict[Name, None] = {}
+    for name in _said(title, text, metadata):
+        plain = folded(name[:_LONGEST])[0].strip()
+        if len(plain) < SHORTEST or plain.count(" ") >= MOST_WORDS or len(name) > _LONGEST:
+            continue
+        if any(character.isalpha() for character in plain):
+            capitals = bool(_ABBREVIATION.fullmatch(name.strip()))
+            found[Name(plain, capitals)] = None
+    return list(found)
+
+
+def _said(title: str, text: str, metadata: str) -> Iterator[str]:
+    yield title
+    if match := _BRACKETED.fullmatch(title[:_LONGEST]):
+        yield match["name"]
+        if _ABBREVIATION.fullmatch(match["inner"].strip()):
+            yield match["inner"].strip()
+    if match := _HEADING.match(text):
+        yield match["name"]
+    yield from _aliases(metadata)
+
+
+def _aliases(metadata: str) -> Iterator[str]:
+    known: Any = json.loads(metadata) if metadata else {}
+    for key in ALIASES if isinstance(known, dict) else ():
+        value = known.get(key)
+        own = value.split(",") if isinstance(value, str) else value if isinstance(value, list) else []
+        yield from (name for name in own[:_MOST_ALIASES] if isinstance(name, str))

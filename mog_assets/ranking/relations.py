@@ -1,0 +1,224 @@
+"""Experts that score a candidate by its relations to others: who names it, what it is reached from, what it is about.
+
+The experts of `experts` know a text and the question alone. For a question whose answer lies in several documents the
+text that is needed next often shares no word with it, but the best texts found so far name the document that it is in.
+A relation is computed among the candidates of a question, so it depends on nothing else: rankings stay as they are
+while their candidates and the edges of these do.
+
+References: for personalised PageRank over what texts name, Gutiérrez et al. 2024 (HippoRAG).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+from scipy import sparse
+
+from mog_assets.arrays import pairs, places, unpaired
+from mog_assets.chunking.chunks import Layout
+from mog_assets.ranking.candidates import Candidates
+from mog_assets.retrieval.vectors import VectorTable
+
+# Names of the experts that all rankings use.
+RELATIONS = ("mention", "pagerank")
+# The best candidates of a question that are read for names, and that a walk begins at.
+NAMING, SEEDS = 4, 10
+# Of the documents named most strongly, so many give candidates.
+NAMED = 12
+# A walk goes back to where it began with this chance, and has so many steps: the rest changes the third decimal.
+RESTART, STEPS = 0.3, 12
+
+
+class Edges(Protocol):
+    """Edges from pieces to the documents that they name."""
+
+    def of_pieces(self, pieces: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """The edges of some pieces: row in the argument, document, and weight in (0, 1]."""
+
+
+class Relation(Protocol):
+    """Scores candidates by their relations to other candidates of the question."""
+
+    @property
+    def name(self) -> str:
+        """Of the expert."""
+
+    def scores(self, found: Candidates, value: np.ndarray, vectors: np.ndarray) -> np.ndarray:
+        """The score of every candidate, float32 of shape (n,), 0 or more.
+
+        Args:
+            found: The candidates.
+            value: How good each is by texts alone, shape (n,).
+            vectors: Of the questions, shape (questions, size).
+        """
+
+
+def best(found: Candidates, value: np.ndarray, count: int) -> np.ndarray:
+    """Rows of the `count` best candidates of every question, best first; of equal ones the earlier piece."""
+    order = np.lexsort((-value, found.question))
+    chosen: np.ndarray = order[places(found.question[order]) < count]
+    return chosen
+
+
+@dataclass(frozen=True)
+class Mentioned:
+    """`mention`: whether one of the best candidates names the document of a piece.
+
+    Attributes:
+        edges: From pieces to documents.
+        layout: Of all corpora.
+    """
+
+    edges: Edges
+    layout: Layout
+    name: str = "mention"
+
+    def named(self, found: Candidates, value: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Documents that the best candidates name.
+
+        Returns:
+            `arrays.pairs` of question and document, ascending; and how strongly: the greatest weight of a mention,
+            times the value of the piece by that of the best of the question.
+        """
+        top = best(found, value, NAMING)
+        row, document, weight = self.edges.of_pieces(found.piece[top])
+        first = top[places(found.question[top]) == 0]
+        most = np.zeros(len(found.floors), np.float64)
+        most[found.question[first]] = value[first]
+        share = value[top] / np.maximum(most[found.question[top]], 1e-9)
+        keys = pairs(found.question[top][row], document)
+        distinct, where = np.unique(keys, return_inverse=True)
+        strength = np.zeros(len(distinct), np.float64)
+        np.maximum.at(strength, where, np.maximum(share[row], 0) * weight)
+        return distinct, strength
+
+    def scores(self, found: Candidates, value: np.ndarray, vectors: np.ndarray) -> np.ndarray:
+        """See `Relation.scores`."""
+        keys, strength = self.named(found, value)
+        return _looked_up(keys, strength, pairs(found.question, self.layout.document_of[found.piece]))
+
+    def more(self, found: Candidates, value: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Questions and documents whose pieces are to be candidates: those named most strongly."""
+        keys, strength = self.named(found, value)
+        question, document = unpaired(keys)
+        order = np.lexsort((document, -strength, question))
+        kept = np.sort(order[places(question[order]) < NAMED])
+        return question[kept], document[kept]
+
+
+@dataclass(frozen=True)
+class PageRank:
+    """`pagerank`: how often a walk from the best candidates, along what texts name, comes to the document of a piece.
+
+    Attributes:
+        edges: From pieces to documents.
+        layout: Of all corpora.
+    """
+
+    edges: Edges
+    layout: Layout
+    name: str = "pagerank"
+
+    def scores(self, found: Candidates, value: np.ndarray, vectors: np.ndarray) -> np.ndarray:
+        """See `Relation.scores`."""
+        # The nodes are the documents of each question; those of different questions are not linked.
+        own = pairs(found.question, self.layout.document_of[found.piece])
+        nodes, node_of = np.unique(own, return_inverse=True)
+        pieces, at = np.unique(found.piece, return_inverse=True)
+        row, document, weight = self.edges.of_pieces(pieces)
+        count = np.bincount(row, minlength=len(pieces))
+        first = np.cumsum(count) - count
+        # Every candidate with the edges of its piece.
+        edge = _ranges_of(first[at], count[at])
+        source = np.repeat(np.arange(len(at)), count[at])
+        keys = pairs(found.question[source], document[edge])
+        target = np.minimum(np.searchsorted(nodes, keys), max(len(nodes) - 1, 0))
+        there = nodes[target] == keys if len(nodes) else np.zeros(0, bool)
+        links = sparse.csr_matrix(
+            (weight[edge][there].astype(np.float64), (target[there], node_of[source[there]])), (len(nodes), len(nodes))
+        )
+        leaving = np.asarray(links.sum(axis=0)).ravel()
+        links = links @ sparse.diags(1 / np.maximum(leaving, 1e-12))
+        top = best(found, value, SEEDS)
+        seeds = np.bincount(node_of[top], np.maximum(value[top], 0) ** 2, len(nodes))
+        question, _ = unpaired(nodes)
+        start = seeds / np.maximum(np.bincount(question, seeds, len(found.floors)), 1e-12)[question]
+        mass, stays = start.copy(), leaving <= 0
+        for _ in range(STEPS):
+            moved = links @ mass
+            # Where a text names nothing, the walk begins again.
+            lost = np.bincount(question, np.where(stays, mass, 0), len(found.floors))
+            mass = (1 - RESTART) * (moved + lost[question] * start) + RESTART * start
+        # What arrives by a link: that a walk begins at a document is known already.
+        return (links @ mass)[node_of].astype(np.float32)
+
+
+@dataclass(frozen=True)
+class Feedback:
+    """`feedback`: likeness to the question together with its best candidate.
+
+    Attributes:
+        table: Vectors of the pieces of all corpora.
+    """
+
+    table: VectorTable
+    name: str = "feedback"
+
+    def scores(self, found: Candidates, value: np.ndarray, vectors: np.ndarray) -> np.ndarray:
+        """See `Relation.scores`."""
+        pieces, at = np.unique(found.piece, return_inverse=True)
+        own, top = self.table.rows(pieces).astype(np.float32), best(found, value, 1)
+        asked = np.zeros((len(found.floors), own.shape[1]), np.float32)
+        asked[found.question[top]] = own[at[top]]
+        asked += np.asarray(vectors, np.float32)
+        asked /= np.maximum(np.linalg.norm(asked, axis=1, keepdims=True), 1e-12)
+        scores = np.einsum("ij,ij->i", own[at], asked[found.question])
+        return np.maximum(scores, 0).astype(np.float32)
+
+
+def _looked_up(keys: np.ndarray, values: np.ndarray, wanted: np.ndarray) -> np.ndarray:
+    """The value of each wanted key, 0 where there is none: float32; keys are ascending."""
+    if not len(keys):
+        return np.zeros(len(wanted), np.float32)
+    at = np.minimum(np.searchsorted(keys, wanted), len(keys) - 1)
+    return np.where(keys[at] == wanted, values[at], 0).astype(np.float32)
+
+
+@dataclass(frozen=True)
+class Relations:
+    """The relations in use, for some questions; see `candidates.Related`.
+
+    Attributes:
+        each: The relations that give a score each.
+        vectors: Of the questions, shape (questions, size).
+        mentions: Gives candidates; None if nothing is known of what texts name.
+    """
+
+    each: Sequence[Relation]
+    vectors: np.ndarray
+    mentions: Mentioned | None = None
+
+    @property
+    def names(self) -> Sequence[str]:
+        """Of the experts, in the order of their scores."""
+        return [relation.name for relation in self.each]
+
+    def more(self, found: Candidates, value: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """See `candidates.Related.more`."""
+        if self.mentions is None:
+            return np.zeros(0, np.int64), np.zeros(0, np.int64)
+        return self.mentions.more(found, value)
+
+    def scores(self, found: Candidates, value: np.ndarray, rows: slice) -> np.ndarray:
+        """See `candidates.Related.scores`."""
+        vectors = self.vectors[rows]
+        columns = [relation.scores(found, value, vectors)[:, None] for relation in self.each]
+        return np.concatenate([np.zeros((len(found.question), 0), np.float32), *columns], axis=1)
+
+
+def _ranges_of(first: np.ndarray, count: np.ndarray) -> np.ndarray:
+    """The numbers `count` from each of `first` on, one range after the other."""
+    return np.repeat(first - (np.cumsum(count) - count), count) + np.arange(int(count.sum()))
