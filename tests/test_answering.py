@@ -86,7 +86,7 @@ class Library:
     def __init__(self, passages=PASSAGES, topic=3):
         self.passages, self.topic, self.asked = passages, topic, []
 
-    def __call__(self, queries, k, topics):
+    def __call__(self, queries, k, topics, read=()):
         self.asked.append((list(queries), k, topics))
         topic = self.topic if topics else None
         return [Retrieved(self.passages[:k], topic, "hormones" if topics else "", topic == -1) for _ in queries]

@@ -40,7 +40,7 @@ IN_MEMORY = "/dev/shm" if Path("/dev/shm").is_dir() else None
 
 
 # Assets of all corpora that are built.
-UNPARTITIONED = ("questions", "statistics", "hop_statistics", "soft_labels", "hop_soft_labels", "candidates")
+UNPARTITIONED = ("questions", "names", "statistics", "hop_statistics", "soft_labels", "hop_soft_labels", "candidates")
 
 
 class Interrupted(BaseException):
@@ -214,8 +214,13 @@ def two_corpora(folder, encoder):
     project = Project(folder, encoder, question_sets=sets)
     for corpus, texts in (("file", [HERON, NEWT]), ("folder", [OTTER, HERON + NEWT])):
         for name, text in zip("ab", texts, strict=True):
-            project.put(corpus, name, text)
+            project.put(corpus, name, text, title=title_of(text))
     return project
+
+
+def title_of(text):
+    """An animal of a text, so that texts name documents, and other ones after an edit."""
+    return next((animal for animal in ("newt", "otter", "heron") if animal in text.lower()), "")
 
 
 # Another one every time; a failure prints it with the example.
@@ -246,7 +251,7 @@ def change(project, removed, kind, corpus, name, *more):
         return
     here, there = project.documents[corpus], {"file": "folder", "folder": "file"}[corpus]
     if kind == "put":
-        project.put(corpus, name, more[0])
+        project.put(corpus, name, more[0], title=title_of(more[0]))
     elif kind == "bring back" and (corpus, name) in removed:
         project.put(corpus, name, removed[corpus, name])
     elif kind == "rename" and name in here and more[0] not in here:

@@ -68,8 +68,17 @@ def project_of(folder, encoder, documents=40, **options):  # noqa: F811
     values = {"question_sets": sets, "drift": {"documents": 1}, "k_r": 2, "levels": 3, "methods": METHODS}
     project = Project(folder, encoder, **values | options)
     for number in range(documents):
-        project.put("file" if number % 2 else "folder", f"d{number:02}", text_about(number))
+        put(project, number)
     return project
+
+
+def put(project, number, before=""):
+    """Add or change a document, which has the name of an animal: other texts name it."""
+    animal, text = ANIMALS[number % len(ANIMALS)], before + text_about(number)
+    if number % 2:
+        project.put("file", f"d{number:02}", text, title=animal)
+    else:
+        project.put("folder", f"d{number:02}", text)
 
 
 def ranked(project, force=False, **versions):
@@ -131,7 +140,7 @@ def test_after_any_edits_rankings_are_those_of_ranking_all_again(encoder, steps)
                 ):
                     project.take(corpus, f"d{number:02}")
                 elif kind != "remove":
-                    project.put(corpus, f"d{number:02}", (more[0] if more else "") + text_about(number))
+                    put(project, number, more[0] if more else "")
             ranked(project)
         assert_those_of_ranking_again(project)
 
