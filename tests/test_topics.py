@@ -251,7 +251,7 @@ def test_nothing_stored_needs_pickle(built):
 
 
 def by_hand(thresholds=(0.9, 0.5)):
-    facts = {"words": [["ash", "oak"], ["sea"]], "size": [3, 4], "encoder": "e"}
+    facts = {"words": [["ash", "oak"], ["sea"]], "size": [3, 4], "encoder": "e", "temperature": 0.1}
     return TopicModel(np.eye(2, 4, dtype=np.float32), np.array(thresholds, np.float32), np.array([], np.uint64), facts)
 
 
@@ -277,12 +277,67 @@ def test_topic_of_a_vector_does_not_depend_on_what_is_assigned_with_it():
 def test_vectors_of_another_size_are_refused():
     with pytest.raises(MogError, match="topics/model: expected vectors of size 4, got size 3: run `mog run`"):
         by_hand().assign(np.eye(3))
+    with pytest.raises(MogError, match="topics/model: expected vectors of size 4, got size 3: run `mog run`"):
+        by_hand().distribution(np.eye(3))
 
 
 def test_model_without_topics_gives_outliers_only():
     none = TopicModel(np.zeros((0, 4), np.float32), np.zeros(0, np.float32), np.array([], np.uint64), {"words": []})
     topics, probabilities = none.assign(np.eye(4))
     assert topics.tolist() == [OUTLIER] * 4 and probabilities.tolist() == [0] * 4
+    assert none.distribution(np.eye(4)).shape == (4, 0)
+    assert model.agreement(none, np.eye(4), np.eye(4)).tolist() == [[0] * 4] * 4
+
+
+def vectors_of(project):
+    return np.concatenate([model.Bucket(**bucket).held.open() for bucket in project.buckets()]).astype(np.float32)
+
+
+def test_distribution_over_topics_sums_to_one_and_is_largest_for_the_topic_that_is_assigned(built):
+    found, vectors = built.model(), vectors_of(built)
+    shares, (topics, _) = found.distribution(vectors), found.assign(vectors)
+    assert shares.shape == (len(vectors), len(found.centroids)) and shares.dtype == np.float32
+    np.testing.assert_allclose(shares.sum(axis=1), 1, atol=1e-5)
+    within = topics != OUTLIER
+    assert within.sum() > 50
+    np.testing.assert_array_equal(shares[within].argmax(axis=1), topics[within])
+    np.testing.assert_array_equal(shares, found.distribution(vectors.astype(np.float16)))
+
+
+def test_distribution_of_a_vector_far_from_all_topics_is_flatter():
+    near, far = by_hand().distribution(np.array([[1, 0, 0, 0], [0, 0, 1, 0]], np.float32))
+    np.testing.assert_allclose(near, [1 / (1 + np.exp(-10)), 1 / (1 + np.exp(10))], rtol=1e-5)
+    np.testing.assert_allclose(far, [0.5, 0.5])
+
+
+def test_temperature_is_the_one_at_which_topics_of_the_sample_are_most_likely():
+    draw = np.random.default_rng(0)
+    centroids = np.eye(3, 8, dtype=np.float32)
+    vectors = (centroids[draw.integers(0, 3, 400)] + draw.normal(scale=0.6, size=(400, 8))).astype(np.float32)
+    vectors /= np.linalg.norm(vectors, axis=1, keepdims=True)
+    chances = np.exp(vectors @ centroids.T / 0.2)
+    chances /= chances.sum(axis=1, keepdims=True)
+    topics = np.array([draw.choice(3, p=row / row.sum()) for row in chances.astype(np.float64)])
+
+    def likelihood(temperature):
+        facts = {"words": [[]] * 3, "size": [1] * 3, "temperature": temperature}
+        made = TopicModel(centroids, np.zeros(3, np.float32), np.array([], np.uint64), facts)
+        return float(np.log(made.distribution(vectors)[np.arange(400), topics]).mean())
+
+    found = model._temperature(vectors, np.append(topics, OUTLIER)[:400], centroids)
+    assert 0.15 < found < 0.27
+    assert likelihood(found) >= max(likelihood(found * 0.97), likelihood(found * 1.03)) - 1e-6
+    # Vectors that are all nearest to their own centroid: the least temperature; none at all: the greatest.
+    assert model._temperature(centroids, np.arange(3), centroids) == pytest.approx(0.01, abs=1e-3)
+    assert model._temperature(np.zeros((4, 8)), np.full(4, OUTLIER), np.zeros((0, 8))) == 1
+
+
+def test_agreement_is_the_chance_that_question_and_piece_have_the_same_topic(built, encoder):
+    asked = encoder.encode(["Is the moon a star near the galaxy?", "Does the baker knead the dough?"])
+    found = model.agreement(built.model(), asked, asked)
+    assert found.shape == (2, 2) and ((found >= 0) & (found <= 1 + 1e-6)).all()
+    assert min(found[0, 0], found[1, 1]) > found[0, 1]
+    np.testing.assert_allclose(found, found.T, rtol=1e-6)
 
 
 def test_model_of_another_encoder_is_refused(built):

@@ -98,7 +98,7 @@ def _fit(work: Work, buckets: list[Bucket], wanted: dict[str, Any]) -> TopicMode
         with work.progress(1, "models fitted") as advance, work.writing(path) as temporary:
             arguments = {
                 "buckets": [asdict(bucket) for bucket in buckets],
-                **wanted,
+                **{name: value for name, value in wanted.items() if name != "form"},
                 "settings": work.settings.topics.model_dump(),
                 "out": str(temporary),
             }

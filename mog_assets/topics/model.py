@@ -39,6 +39,10 @@ _FAR = 0.999
 # Cosines are compared after rounding: the summation order of a library must not decide on a topic.
 _DECIMALS = 6
 _ROWS_AT_ONCE = 65_536
+# Between which the temperature of distributions is sought, and in how many steps: to a hundredth of itself.
+_TEMPERATURES, _HALVINGS = (0.01, 1.0), 12
+# Part of what a model was made with: raised when other facts are stored, or stored facts are made otherwise.
+_FORM = 2
 
 
 @dataclass(frozen=True)
@@ -71,7 +75,8 @@ class TopicModel:
         seen: uint64, sorted: `vector_hashes` of all chunks that existed when it was fitted.
         facts: `level`, `settings`, `seed`, `encoder` (fingerprint) and `made_by` (of the vectors) that it was fitted
             with; per topic its `words` by c-TF-IDF and its `size` in the sample; the number of chunks in the `sample`,
-            of its `outliers` by HDBSCAN, and of those `agreeing`: with the same topic by `assign` and HDBSCAN.
+            of its `outliers` by HDBSCAN, and of those `agreeing`: with the same topic by `assign` and HDBSCAN; the
+            `temperature` of `distribution`.
     """
 
     centroids: np.ndarray
@@ -98,14 +103,11 @@ class TopicModel:
         Raises:
             MogError: the vectors have another size.
         """
-        n, size = np.shape(vectors)
+        n = len(vectors)
         topics, probabilities = np.full(n, OUTLIER, np.int32), np.zeros(n, np.float32)
         if not len(self.centroids):
             return topics, probabilities
-        if size != self.centroids.shape[1]:
-            raise MogError(
-                f"topics/model: expected vectors of size {self.centroids.shape[1]}, got size {size}: run `mog run`"
-            )
+        self._fits(vectors)
         centroids = self.centroids.T.astype(np.float64)
         for start in range(0, n, _ROWS_AT_ONCE):
             rows = slice(start, start + _ROWS_AT_ONCE)
@@ -116,6 +118,59 @@ class TopicModel:
             topics[rows] = np.where(near, best, OUTLIER)
             probabilities[rows] = np.where(near, np.clip(cosine, 0, 1), 0)
         return topics, probabilities
+
+    def distribution(self, vectors: np.ndarray) -> np.ndarray:
+        """How much each vector is of each topic: the softmax of its cosines with the centroids, at `temperature`.
+
+        An outlier has a distribution too: it is flatter, because no cosine stands out. The largest share is that of the
+        topic that `assign` gives, unless the vector is an outlier or two cosines are equal to six decimals.
+
+        Args:
+            vectors: Unit vectors of the encoder it was fitted with, shape (n, size).
+
+        Returns:
+            float32 of shape (n, topics); rows sum to 1. Shape (n, 0) if there are no topics.
+
+        Raises:
+            MogError: the vectors have another size.
+        """
+        if not len(self.centroids):
+            return np.zeros((len(vectors), 0), np.float32)
+        self._fits(vectors)
+        shares = np.asarray(vectors, np.float32) @ self.centroids.T
+        shares /= np.float32(self.temperature)
+        shares -= shares.max(axis=1, keepdims=True)
+        np.exp(shares, out=shares)
+        shares /= shares.sum(axis=1, keepdims=True)
+        return shares
+
+    @property
+    def temperature(self) -> float:
+        """By which cosines are divided in `distribution`: the most likely one for the chunks it was fitted on."""
+        return float(self.facts["temperature"])
+
+    def _fits(self, vectors: np.ndarray) -> None:
+        size, wanted = np.shape(vectors)[1], self.centroids.shape[1]
+        if size != wanted:
+            raise MogError(f"topics/model: expected vectors of size {wanted}, got size {size}: run `mog run`")
+
+
+def agreement(model: TopicModel, question_vectors: np.ndarray, piece_vectors: np.ndarray) -> np.ndarray:
+    """How far pieces are of the same topics as questions: the products of their distributions over topics.
+
+    Args:
+        model: The topic model.
+        question_vectors: Unit vectors, shape (questions, size).
+        piece_vectors: Unit vectors, shape (pieces, size).
+
+    Returns:
+        float32 of shape (questions, pieces) in [0, 1]: the chance that a topic drawn for the question and one drawn for
+        the piece are the same. 0 if there are no topics.
+
+    Raises:
+        MogError: the vectors have another size than those that the model was fitted on.
+    """
+    return model.distribution(question_vectors) @ model.distribution(piece_vectors).T
 
 
 def vector_hashes(vectors: np.ndarray) -> np.ndarray:
@@ -166,6 +221,7 @@ def fit_buckets(
         "size": np.bincount(topics[topics >= 0], minlength=len(words)).tolist(),
         "sample": len(topics),
         "outliers": int((topics == OUTLIER).sum()),
+        "temperature": _temperature(vectors, topics, centroids),
     }
     model = TopicModel(centroids, thresholds, seen, facts)
     facts["agreeing"] = int((model.assign(vectors)[0] == topics).sum())
@@ -186,6 +242,7 @@ def made_with(level: int, settings: TopicSettings, seed: int, encoder: str, made
         "seed": seed,
         "encoder": encoder,
         "made_by": made_by,
+        "form": _FORM,
     }
 
 
@@ -317,6 +374,30 @@ def _centroids(vectors: np.ndarray, topics: np.ndarray, number: int, quantile: f
         if not of_topic.all():
             thresholds[topic] = min(thresholds[topic], np.quantile(cosines[~of_topic], _FAR))
     return centroids, thresholds
+
+
+def _temperature(vectors: np.ndarray, topics: np.ndarray, centroids: np.ndarray) -> float:
+    """The temperature at which the softmax of cosines makes the topics of a sample most likely.
+
+    The likelihood is concave in the inverse of the temperature, so its slope has one root; where every vector is
+    nearest to the centroid of its topic there is none, and the least temperature is best.
+    """
+    rows = topics >= 0
+    cosines = vectors[rows].astype(np.float64) @ centroids.T.astype(np.float64)
+    least, most = 1 / _TEMPERATURES[1], 1 / _TEMPERATURES[0]
+    if not cosines.size:
+        return _TEMPERATURES[1]
+    own = float(cosines[np.arange(len(cosines)), topics[rows]].mean())
+    largest = cosines.max(axis=1, keepdims=True)
+    for _ in range(_HALVINGS):
+        inverse = float(np.sqrt(least * most))
+        shares = np.exp(inverse * (cosines - largest))
+        expected = (shares * cosines).sum(axis=1) / shares.sum(axis=1)
+        if own >= expected.mean():
+            least = inverse
+        else:
+            most = inverse
+    return round(float(1 / np.sqrt(least * most)), 4)
 
 
 def encoded(model: TopicModel) -> bytes:
