@@ -201,7 +201,7 @@ def _labelled(work: Work, model: TopicModel) -> TopicModel:
     """The model with the names of its topics, if they have any."""
     if work.settings.topics.names != "openai":
         return model
-    rows = _named(work.input(NAMES))
+    rows = _named(work.tools.store.read(NAMES))
     terms = model.labels
     names = distinct([row.name or terms[topic] for topic, row in enumerate(rows)], model.facts["words"])
     return replace(model, names=tuple(names))

@@ -195,7 +195,8 @@ def distinct(labels: Sequence[str], words: Sequence[Sequence[str]]) -> list[str]
     taken = {OUTLIER_LABEL}
     for topic, label in enumerate(wanted):
         if times[label.casefold()] > 1:
-            others = {w for t, own in enumerate(words) if t != topic and wanted[t] == label for w in own}
+            equal = [t for t, other in enumerate(wanted) if t != topic and other.casefold() == label.casefold()]
+            others = {word for t in equal for word in words[t]}
             own = [word for word in words[topic] if word not in others and word.casefold() not in label.casefold()]
             label = f"{label} ({own[0]})" if own else label
         number, plain = 2, label
