@@ -89,6 +89,13 @@ def test_it_tells_what_is_searched_and_how(served):
     assert told["limits"] == {"question": MOST_CHARS, "budget": 100_000, "k": 50}
 
 
+def test_requests_are_filtered_by_topic(served):
+    assert all({"topic", "topic.label"} <= set(c["fields"]) for c in served.call("/v1/corpora")[2]["corpora"])
+    for least, found in ((0, True), (999, False)):
+        _, _, told = served.call("/v1/retrieve", {"question": QUESTION, "where": {"topic": {"gte": least}}})
+        assert bool(told["passages"]) == found
+
+
 def test_use_is_noted_only_where_it_is_switched_on(served, sample_project):
     place = {"corpus": "garden", "doc": "garlic", "start": 0, "end": 20}
     status, _, problem = served.call("/v1/used", {"question": QUESTION, "passage": place})

@@ -58,6 +58,22 @@ def test_points_are_counted_and_listed_per_corpus(store):
         assert collection.ids("sea") == set()
 
 
+def test_search_is_filtered_by_topic_label_and_corpus(store):
+    ids, vectors, payloads = points(12, "garden")
+    topics = [i % 3 - 1 for i in range(12)]
+    with store.open("level_1", SIZE) as collection:
+        collection.upsert(ids, vectors, payloads)
+        named = [{"topic": t, "label": f"label {t}", "probability": 0.25 * (t + 1)} for t in topics]
+        collection.set_payload(ids, named)
+        for wanted in ({"topic": 1}, {"label": "label 1"}, {"topic": 1, "label": "label 1"}):
+            (hits,) = collection.search("garden", vectors[:1], 12, [wanted])
+            assert {identity for identity, _ in hits} == {i for i, t in zip(ids, topics, strict=True) if t == 1}
+        assert collection.search("garden", vectors[:1], 12, [{"topic": 1, "label": "label 0"}]) == [[]]
+        held = collection.payloads("garden", ("topic", "label", "probability"))
+        assert held == dict(zip(ids, named, strict=True))
+    assert store.counts("level_1", with_topic=True) == {"garden": 12}
+
+
 def test_points_are_there_when_opened_again(store):
     ids, *rest = points(10, "garden")
     with store.open("level_1", SIZE) as collection:

@@ -2,17 +2,22 @@
 
 import json
 
+import numpy as np
 import pytest
+from click.testing import CliRunner
 
 import mog_assets
-from mog_assets.retrieval.where import parse
-from resources.errors import ConfigError
+from mog_assets.cli import main
+from mog_assets.retrieval.corpora import Corpora
+from mog_assets.retrieval.where import TOPICS, Fields, Items, parse
+from mog_assets.tools import Tools
+from resources.errors import ConfigError, MissingArtefact
 
 DOCUMENTS = {
     "reports/2023/a.md": ("---\nyear: 2023\ntags: [pond, bird]\n---\n", "The heron waits for a fish in the pond."),
     "reports/2024/b.md": ("---\nyear: 2024\ntags: pond\nauthor: {name: Ada}\n---\n", "The otter catches a fish."),
     "reports/2024/c.txt": ("", "A fish hides under the stones of the pond."),
-    "notes.md": ("---\nyear: '2024'\ndraft: true\npath: mine\n---\n", "The newt eats no fish at all."),
+    "notes.md": ("---\nyear: '2024'\ndraft: true\npath: mine\ntopic: newts\n---\n", "The newt eats no fish at all."),
 }
 
 
@@ -67,6 +72,12 @@ A, B, C, N = DOCUMENTS
         ({"path": {"contains": "s/20"}}, {A, B, C}),
         ({"path": {"starts": "reports/", "ends": ".txt"}}, {C}),
         ({"metadata.path": "mine"}, {N}),
+        ({"metadata.topic": "newts"}, {N}),
+        # There are too few chunks for topics.
+        ({"topic": -1, "year": 2024}, {B}),
+        ({"topic": "newts"}, set()),
+        ({"topic": {"gte": 0}}, set()),
+        ({"topic.label": {"contains": "out"}, "topic.probability": {"lt": 0.5}}, {A, B, C, N, "l1", "l2"}),
         ({"corpus": "lines"}, {"l1", "l2"}),
         ({"id": ["l1", N]}, {"l1", N}),
         ({"title": {"glob": "The heron*"}}, {A}),
@@ -106,7 +117,68 @@ def test_answers_keep_to_the_filter(ponds):
 def test_names_that_can_be_asked_are_listed_by_corpus(ponds):
     fields = {info.name: set(info.fields) for info in ponds.corpora}
     assert {"year", "tags", "author.name", "draft", "path", "modified"} <= fields["files"]
+    assert set(TOPICS) <= fields["files"] & fields["lines"]
     assert "tags" not in fields["lines"] and "year" in fields["lines"] and "mog.path" not in fields["lines"]
+
+
+@pytest.fixture(scope="module")
+def corpora(ponds):
+    """The corpora of the project: four documents, then two."""
+    return Corpora.open(Tools(ponds.settings).store.read, ponds.settings, ["files", "lines"])
+
+
+def some_topics(corpora):
+    """Topics by hand, of two chunks of the first document and one of each other but the last."""
+    documents = np.array([0, 0, 1, 2, 3, 4])
+    labels = ["Skin care", "outlier", "ponds"]
+    return Items(
+        documents,
+        {
+            "topic": ([-1, 0, 1], np.array([1, 2, 2, 0, 1, 0])),
+            "topic.label": (labels, np.array([0, 2, 2, 1, 0, 1])),
+            "topic.probability": ([0.0, 0.25, 0.75], np.array([1, 2, 1, 0, 2, 0])),
+        },
+    )
+
+
+@pytest.mark.parametrize(
+    ("where", "documents"),
+    [
+        ({"topic": 0}, [0, 3]),
+        ({"topic": [0, 1]}, [0, 1, 3]),
+        ({"topic": {"gte": 0}}, [0, 1, 3]),
+        ({"topic": -1}, [2, 4]),
+        ({"topic.label": {"contains": "Skin"}}, [0, 3]),
+        ({"topic.label": "ponds", "topic": 0}, [0]),
+        ({"topic.label": "ponds", "topic.probability": {"gt": 0.5}}, [0]),
+        ({"topic.probability": {"lt": 0.5}}, [0, 1, 2, 4]),
+        ({"topic": 1, "corpus": "lines"}, []),
+        ({"topic": 7}, []),
+    ],
+)
+def test_document_meets_a_condition_on_topics_if_one_of_its_chunks_does(corpora, where, documents):
+    assert np.flatnonzero(Fields(corpora, lambda: some_topics(corpora)).mask(where)).tolist() == documents
+
+
+def test_topics_that_have_not_been_built_are_an_error_with_its_remedy(corpora):
+    def missing():
+        raise MissingArtefact("where.topic: expected topics of corpus files, got none: run `mog run`")
+
+    for fields in (Fields(corpora), Fields(corpora, missing)):
+        assert not set(TOPICS) & set(fields.names())
+        for name in TOPICS:
+            with pytest.raises(MissingArtefact, match=r"where\.topic: expected .*, got none: run `mog run`"):
+                fields.mask({name: 1})
+        # Other filters do not need them, and a document's own key stays what it is.
+        assert fields.mask({"metadata.topic": "newts"}).sum() == 1
+
+
+def test_command_filters_by_topic(ponds, monkeypatch):
+    monkeypatch.setenv("MOG_CONFIG", str(ponds.settings.home.parent / "mog.yaml"))
+    for label, found in (("outlier", True), ("skin", False)):
+        where = json.dumps({"topic.label": {"contains": label}})
+        told = CliRunner().invoke(main, ["retrieve", "fish", "--where", where])
+        assert told.exit_code == 0 and ("pond" in told.output) == found
 
 
 @pytest.mark.parametrize(

@@ -38,6 +38,12 @@ def _stemmer() -> Any:
     return Stemmer.Stemmer("english")
 
 
+def stem(word: str) -> str:
+    """The stem of a word in lower case, as in term counts."""
+    found: str = _stemmer().stemWord(word.replace("ς", "σ"))
+    return found
+
+
 def tokenise(texts: Sequence[str]) -> tuple[list[list[int]], list[str]]:
     """Token ids of each text, and the terms that the ids stand for."""
     import bm25s

@@ -4,7 +4,8 @@ A filter maps names to conditions, which must all hold: `{"path": {"glob": "repo
 A condition is a value (equals), a list of values (one of them), or a mapping of operators: `in`, `gt`, `gte`, `lt`,
 `lte`, `glob`, `contains`, `starts`, `ends`. Names are `corpus`, `id`, `title`, `path`, `modified`, and the keys of the
 documents' metadata; those of nested mappings are joined by dots, and `metadata.path` is the documents' own key of that
-name. A value that is a list meets a condition if one of its items does.
+name. `topic` (a number, −1 for none), `topic.label` and `topic.probability` are those of the document's finest chunks.
+A value that is a list meets a condition if one of its items does, and a document if one of its chunks does.
 """
 
 from __future__ import annotations
@@ -15,16 +16,19 @@ import json
 import operator
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from threading import RLock
 from typing import Any
 
 import numpy as np
 
 from mog_assets.retrieval.corpora import Corpora
-from resources.errors import ConfigError
+from resources.errors import ConfigError, MissingArtefact
 
 # Names that every document has.
 OWN = ("corpus", "id", "title", "path", "modified")
+# Names that documents have through their chunks, once topics have been built.
+TOPICS = ("topic", "topic.label", "topic.probability")
 _OWN_KEY = "metadata."
 _ORDERED: dict[str, Callable[[Any, Any], bool]] = {
     "gt": operator.gt,
@@ -46,15 +50,35 @@ Scalar = str | int | float | bool | None
 Test = Callable[[Scalar], bool]
 
 
+@dataclass(frozen=True)
+class Items:
+    """Values that documents have through their chunks.
+
+    Attributes:
+        documents: Position of the document of every chunk, int64 of shape (chunks,).
+        values: By name: the different values, and which of them every chunk has, int64 of shape (chunks,).
+    """
+
+    documents: np.ndarray
+    values: Mapping[str, tuple[Sequence[Scalar], np.ndarray]]
+
+
+def _no_topics() -> Items:
+    raise MissingArtefact("where.topic: expected chunks with topics, got none: run `mog run`")
+
+
 class Fields:
     """What the documents of some corpora say of themselves, for filters.
 
     Args:
         corpora: The corpora; their metadata is read when the first filter is used.
+        topics: Reads the values of `TOPICS`; called when a filter or the list of names needs them.
     """
 
-    def __init__(self, corpora: Corpora) -> None:
+    def __init__(self, corpora: Corpora, topics: Callable[[], Items] = _no_topics) -> None:
         self._corpora = corpora
+        self._topics = topics
+        self._items: Items | None = None
         self._columns: dict[str, list[tuple[Scalar, ...]]] = {}
         self._masks: dict[str, np.ndarray] = {}
         self._names: list[set[str]] | None = None
@@ -69,26 +93,41 @@ class Fields:
                     self._names[owner].update(name for name, _ in _flat(_metadata(row)))
             chosen = self._names if corpus is None else [self._names[list(self._corpora.names).index(corpus)]]
             found = set().union(*chosen)
-        return (*OWN, *sorted(name for name in found if name not in OWN))
+            try:
+                reserved = (*OWN, *self._of_chunks().values)
+            except MissingArtefact:
+                reserved = OWN
+        return (*reserved, *sorted(name for name in found if name not in (*OWN, *TOPICS)))
+
+    def _of_chunks(self) -> Items:
+        if self._items is None:
+            self._items = self._topics()
+        return self._items
 
     def mask(self, where: Where) -> np.ndarray:
         """The documents that meet a filter, bool of shape (documents,).
 
         Raises:
             ConfigError: an unknown name or operator, or a value of the wrong kind.
+            MissingArtefact: it asks for topics, which have not been built.
         """
         tests = parse(where)
         key = json.dumps(where, sort_keys=True, default=dict)
         with self._alone:
             if key not in self._masks:
+                # Before names are checked: without topics, theirs are unknown.
+                items = {name: self._of_chunks() for name in tests if name in TOPICS}
                 known = self.names()
                 for name in tests:
-                    if name not in known and name.removeprefix(_OWN_KEY) not in known:
+                    if name not in known and name.removeprefix(_OWN_KEY) not in (*known, *TOPICS):
                         close = difflib.get_close_matches(name, known, n=1)
                         hint = f"did you mean {close[0]!r}?" if close else f"known: {', '.join(known[:30])}"
                         raise ConfigError(f"where.{name}: expected a name that documents have, got {name!r}; {hint}")
                 found = np.ones(len(self._corpora.layout.documents), bool)
                 for name, test in tests.items():
+                    if name in items:
+                        found &= _met(items[name], name, test, len(found))
+                        continue
                     column = self._column(name)
                     found &= np.fromiter((any(map(test, values)) for values in column), bool, len(column))
                 if len(self._masks) >= _MASKS:
@@ -119,6 +158,15 @@ class Fields:
         """The corpus' position and the columns of every document, in order; a bucket at a time."""
         rows = (row for table in self._corpora.tables(columns) for row in table.to_pylist())
         return zip(self._corpora.owners.tolist(), rows, strict=True)
+
+
+def _met(items: Items, name: str, test: Test, documents: int) -> np.ndarray:
+    """The documents of which a chunk has a value that meets a test, bool of shape (documents,)."""
+    values, which = items.values[name]
+    meets = np.fromiter(map(test, values), bool, len(values))
+    found = np.zeros(documents, bool)
+    found[items.documents[meets[which]]] = True
+    return found
 
 
 def noted(metadata: Any) -> dict[str, Any]:

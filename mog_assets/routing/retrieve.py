@@ -19,7 +19,7 @@ from mog_assets.retrieval.search import Bm25Searcher, DenseSearcher, HybridSearc
 from mog_assets.retrieval.tokens import query_terms
 from mog_assets.routing import router
 from mog_assets.tools import Tools
-from mog_assets.topics.assign import read_topics
+from mog_assets.topics.assign import labels_of, read_topics
 from mog_assets.topics.model import OUTLIER, TopicModel, open_model
 
 # From so many questions on, dense search is exact.
@@ -143,7 +143,11 @@ class Retrieval:
     def topic_model(self) -> TopicModel:
         """The topic model."""
         if "topics" not in self.opened:
-            self.opened["topics"] = open_model(self.corpora.read("topics/model", None), self.encoder())
+            model = open_model(self.corpora.read("topics/model", None), self.encoder())
+            # The labels that chunks have; others are of a model that has been fitted since.
+            labels = labels_of(self.corpora.read("topics/assigned", self.corpora.names[0]))
+            names = tuple(labels) if labels is not None and len(labels) == len(model.centroids) else None
+            self.opened["topics"] = replace(model, names=names)
         found: TopicModel = self.opened["topics"]
         return found
 

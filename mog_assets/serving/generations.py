@@ -18,6 +18,7 @@ from mog_assets.retrieval.where import Fields
 from mog_assets.serving import reading
 from mog_assets.serving.snapshot import Place, Snapshot, Unsettled, stamps, take
 from mog_assets.tools import Tools
+from mog_assets.topics.assign import document_topics
 from resources.errors import MogError
 from resources.store import Store, label
 
@@ -167,7 +168,8 @@ class Generations:
             encode=partial(self._tools.encoder.encode, keep=False),
             vector_store=None if self._keep else self._tools.qdrant,
         )
-        return Generation(snapshot, version, retrieval, Fields(retrieval.corpora))
+        fields = Fields(retrieval.corpora, partial(document_topics, retrieval.corpora))
+        return Generation(snapshot, version, retrieval, fields)
 
     def _check_encoder(self, snapshot: Snapshot) -> None:
         """Vectors of questions and of chunks must be of one encoder: others can be compared, and mean nothing.

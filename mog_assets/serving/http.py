@@ -37,7 +37,7 @@ class Searched(BaseModel):
     where: dict[str, Any] | None = Field(
         None,
         description='Search documents only for which all conditions hold: {"lang": "en", "year": {"gte": 2020}, '
-        '"path": {"glob": "reports/*.pdf"}}.',
+        '"path": {"glob": "reports/*.pdf"}, "topic.label": {"contains": "skin"}}.',
     )
 
 

@@ -46,8 +46,8 @@ Filter = Annotated[
     dict[str, Any] | None,
     Field(
         description="Documents to search, by metadata: for each name a value, a list of values, or operators (in, gt, "
-        'gte, lt, lte, glob), such as {"path": {"glob": "reports/**"}, "year": {"gte": 2020}}. An unknown name is '
-        "answered with those that there are."
+        'gte, lt, lte, glob), such as {"path": {"glob": "reports/**"}, "year": {"gte": 2020}}, or by topic: '
+        '{"topic.label": {"contains": "skin"}}. An unknown name is answered with those that there are.'
     ),
 ]
 Choices = Annotated[dict[str, str] | None, Field(description="Choices by letter, if one of them is to be chosen.")]

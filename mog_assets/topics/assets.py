@@ -1,9 +1,11 @@
-"""Assets of the topics stage: `topics/model` and `topics/assigned`."""
+"""Assets of the topics stage: `topics/model`, `topics/names` and `topics/assigned`."""
 
 from __future__ import annotations
 
+import json
 import uuid
-from dataclasses import asdict
+from collections.abc import Mapping
+from dataclasses import asdict, replace
 from typing import Any
 
 import numpy as np
@@ -11,14 +13,16 @@ import numpy as np
 from mog_assets.config import Settings
 from mog_assets.recipe import Recipe, Work
 from mog_assets.retrieval.vectors import vector_buckets, vector_keys
-from mog_assets.topics import checks
-from mog_assets.topics.assign import file_name
+from mog_assets.tools import Tools
+from mog_assets.topics import checks, naming
+from mog_assets.topics.assign import DECIMALS, file_name
 from mog_assets.topics.model import (
     MODEL,
     OUTLIER,
     Bucket,
     TopicModel,
     decoded,
+    distinct,
     fit_apart,
     fit_buckets,
     is_intact,
@@ -30,11 +34,12 @@ from mog_assets.topics.model import (
 )
 from mog_assets.topics.plots import topics_by_corpus
 from resources.errors import MogError
+from resources.store import Artefact, digest
 
 GROUP = "topics"
-
-# Probabilities in payloads, in decimals.
-_DECIMALS = 4
+NAMES = "topics/names"
+# Logical name of its file.
+_NAMES = "names.json"
 
 
 def fit_level(settings: Settings) -> int:
@@ -98,7 +103,7 @@ def _fit(work: Work, buckets: list[Bucket], wanted: dict[str, Any]) -> TopicMode
         with work.progress(1, "models fitted") as advance, work.writing(path) as temporary:
             arguments = {
                 "buckets": [asdict(bucket) for bucket in buckets],
-                **wanted,
+                **{name: value for name, value in wanted.items() if name != "form"},
                 "settings": work.settings.topics.model_dump(),
                 "out": str(temporary),
             }
@@ -143,10 +148,72 @@ def _show(work: Work, model: TopicModel, buckets: dict[str, list[Bucket]]) -> No
     work.show_plot("topics by corpus", topics_by_corpus(list(buckets), counts, labels))
 
 
+def build_names(work: Work) -> None:
+    """Ask the language model for a name of every topic; a topic without one keeps its terms."""
+    facts = open_model(work.input("topics/model")).facts
+    topics = list(zip(facts["words"], facts["titles"], strict=True))
+    llm, before = work.tools.llm, work.tools.llm.tally
+    with work.progress(len(topics), "topics named") as advance:
+        rows = naming.ask(llm, topics, _asked_of(work.tools), _known(work), advance)
+    path, there = work.file(_NAMES, [asdict(row) for row in rows])
+    if not there:
+        with work.writing(path) as temporary:
+            temporary.write_text(json.dumps([asdict(row) for row in rows]), encoding="utf-8")
+    spent, failed, still = llm.tally - before, [row for row in rows if row.failure], [row for row in rows if row.open]
+    work.counts |= {"topics": len(rows), "named": len(rows) - len(failed), "keep their terms": len(failed)}
+    work.counts |= {"calls": spent.calls, "calls from the cache": spent.cached, "USD": round(spent.usd, 6)}
+    work.info["retry"] = None
+    if still:
+        work.info["retry"] = (
+            f"{len(still)} of {len(rows)} topics have no name yet and keep their terms; the next `mog run` asks again "
+            f"and pays for nothing twice: {still[0].failure}"
+        )
+        work.shown["not answered yet"] = work.info["retry"].replace("<", "&lt;")
+        if work.log:
+            work.log(f"{NAMES}: {work.info['retry']}")
+    work.shown["named by"] = work.settings.llm.model
+    shown = [
+        {"topic": t, "name": row.name, "terms": ", ".join(facts["words"][t][:5]), "failure": row.failure}
+        for t, row in enumerate(rows[:50])
+    ]
+    work.show_table("names", shown)
+
+
+def _known(work: Work) -> Mapping[str, naming.Named]:
+    """What came of requests of earlier runs; nothing if the run is forced, which finds replies in the cache."""
+    before = work.draft.previous
+    return {} if before is None or work.repeats is not None else {row.key: row for row in _named(before)}
+
+
+def _named(stored: Artefact) -> list[naming.Named]:
+    return [naming.Named(**row) for row in json.loads(stored.path(_NAMES).read_bytes())]
+
+
+def _asked_of(tools: Tools) -> str:
+    """Everything besides the messages that decides a name; `auto` uses answers without a form again."""
+    llm = tools.settings.llm
+    formed = [llm.structured] if llm.structured == "on" else []
+    sent = [llm.model, tools.llm.endpoint, llm.temperature, llm.max_tokens, tools.settings.seed, *formed]
+    return digest(sent, naming.prompts_fingerprint())
+
+
+def _labelled(work: Work, model: TopicModel) -> TopicModel:
+    """The model with the names of its topics, if they have any."""
+    if work.settings.topics.names != "openai":
+        return model
+    rows = _named(work.tools.store.read(NAMES))
+    terms = model.labels
+    names = distinct([row.name or terms[topic] for topic, row in enumerate(rows)], model.facts["words"])
+    return replace(model, names=tuple(names))
+
+
 def build_assigned(work: Work) -> None:
     """Assign a topic to every chunk, in the store and in the payload of its point."""
     stored = work.tools.store.read("topics/model")
-    model = open_model(stored)
+    model = _labelled(work, open_model(stored))
+    labels = model.labels
+    # For filters and questions. No part of the content: nothing else is made anew when only labels change.
+    work.info["labels"] = [labels[topic] for topic in range(len(model.centroids))]
     jobs, keys = {}, {}
     levels, spans = work.settings.level_range, work.input("chunks/level_1").manifest.files
     for level in levels:
@@ -165,13 +232,13 @@ def build_assigned(work: Work) -> None:
     rows = []
     for level in levels:
         found = checks.drafted(work, level)
-        work.recomputed["payloads set"] += _set_payloads(work, level, found, model.labels)
+        work.recomputed["payloads set"] += _set_payloads(work, level, found, labels)
         work.info["points"][str(level)] = len(found)
         topics, sizes = np.unique(found["topic"], return_counts=True)
         outliers = float((found["topic"] == OUTLIER).mean())
         work.counts[f"level {level}: share of outliers"] = round(outliers, 4)
         largest = [int(topics[i]) for i in np.argsort(-sizes, kind="stable") if topics[i] != OUTLIER][:3]
-        shown = "; ".join(model.labels[topic] for topic in largest)
+        shown = "; ".join(labels[topic] for topic in largest)
         rows.append({"level": level, "chunks": len(found), "outliers": outliers, "largest topics": shown})
     work.counts["topics"] = len(model.centroids)
     work.show_table("by level", rows)
@@ -183,7 +250,7 @@ def _set_payloads(work: Work, level: int, found: np.ndarray, labels: dict[int, s
     points = work.input(f"collections/level_{level}")
     ids = [str(uuid.UUID(bytes=row.tobytes())) for row in np.load(points.path("ids.npy"))]
     wanted = {
-        identity: {"topic": topic, "label": labels[topic], "probability": round(probability, _DECIMALS)}
+        identity: {"topic": topic, "label": labels[topic], "probability": round(probability, DECIMALS)}
         for identity, (topic, probability) in zip(ids, found.tolist(), strict=True)
     }
     with work.tools.qdrant.open(f"level_{level}", int(points.manifest.info["size"])) as collection:
@@ -204,6 +271,19 @@ def _set_payloads(work: Work, level: int, found: np.ndarray, labels: dict[int, s
 def recipes(settings: Settings) -> list[Recipe]:
     """The recipes of this stage."""
     level, levels = fit_level(settings), settings.level_range
+    names = settings.topics.names == "openai"
+    by_model = Recipe(
+        key=NAMES,
+        build=build_names,
+        description="Names that the language model gives topics, by their terms and typical titles.",
+        group=GROUP,
+        deps=("topics/model",),
+        partitioned=False,
+        settings=_asked_of,
+        intact=lambda tools, stored: not stored.manifest.info["retry"],
+        kinds=("openai",),
+        pool="llm",
+    )
     return [
         Recipe(
             key="topics/model",
@@ -212,11 +292,12 @@ def recipes(settings: Settings) -> list[Recipe]:
             group=GROUP,
             deps=("documents", "chunks/level_1", *vector_keys(level, settings)),
             partitioned=False,
-            settings=lambda tools: [tools.settings.topics.model_dump(), tools.settings.seed],
+            settings=lambda tools: [tools.settings.topics.model_dump(exclude={"names"}), tools.settings.seed],
             repeatable=True,
             intact=lambda tools, stored: is_intact(stored),
             kinds=("scikitlearn",),
         ),
+        *([by_model] if names else []),
         Recipe(
             key="topics/assigned",
             build=build_assigned,
@@ -226,6 +307,7 @@ def recipes(settings: Settings) -> list[Recipe]:
                 "documents",
                 "chunks/level_1",
                 "topics/model",
+                *([NAMES] if names else []),
                 *(f"embeddings/level_{j}" for j in levels),
                 *(f"collections/level_{j}" for j in levels),
             ),

@@ -1,4 +1,4 @@
-"""Topics of the chunks of a corpus, kept per level and bucket."""
+"""Topics of the chunks of a corpus, kept per level and bucket, and as values of documents that filters ask for."""
 
 from __future__ import annotations
 
@@ -9,11 +9,17 @@ from typing import Any
 import numpy as np
 
 from mog_assets.arrays import save_array
+from mog_assets.retrieval.corpora import Corpora
 from mog_assets.retrieval.vectors import VectorBucket
-from mog_assets.topics.model import decoded
-from resources.store import Artefact
+from mog_assets.retrieval.where import TOPICS, Items
+from mog_assets.topics.model import OUTLIER_LABEL, decoded
+from resources.errors import MissingArtefact
+from resources.store import Artefact, label
 
 Assigned = np.ndarray  # of _ROW, shape (n,): `topic` and `probability`, see `TopicModel.assign`
+
+# Probabilities in payloads and filters, in decimals.
+DECIMALS = 4
 
 _ROW = np.dtype([("topic", "<i4"), ("probability", "<f4")])
 
@@ -49,3 +55,42 @@ def read_assigned(paths: Sequence[Path]) -> Assigned:
 def read_topics(stored: Artefact, level: int) -> np.ndarray:
     """Topic of every chunk of a level (int32; −1: outlier), in the order of the corpus' layout."""
     return read_assigned([stored.path(name) for name in stored.names(file_name(level, "bucket"))])["topic"]
+
+
+def labels_of(stored: Artefact) -> list[str] | None:
+    """The labels of the topics that chunks of a corpus were given, in order; None in one of an earlier version."""
+    found: list[str] | None = stored.manifest.info.get("labels")
+    return found
+
+
+def document_topics(corpora: Corpora) -> Items:
+    """Topic, label and probability of the level-1 chunks of all documents, for filters.
+
+    Raises:
+        MissingArtefact: topics have not been built, or not since the chunks changed.
+    """
+    documents, rows, labels = [], [], []
+    first = 0
+    for name, layout in zip(corpora.names, corpora.layouts, strict=True):
+        try:
+            stored = corpora.read("topics/assigned", name)
+        except MissingArtefact as error:
+            raise MissingArtefact(f"where.topic: expected topics of corpus {name}, got none: {error}") from error
+        own = read_assigned([stored.path(file) for file in stored.names(file_name(1, "bucket"))])
+        told = labels_of(stored)
+        if told is None or len(own) != layout.count(1):
+            raise MissingArtefact(
+                f"where.topic: expected topics of the {layout.count(1)} chunks of corpus {name}, got "
+                f"{label('topics/assigned', name)} of an earlier state: run `mog run`"
+            )
+        rows.append(own)
+        documents.append(first + np.repeat(np.arange(len(layout.documents)), np.diff(layout.level_offsets(1))))
+        labels.append(np.array([OUTLIER_LABEL, *told], object)[own["topic"] + 1])
+        first += len(layout.documents)
+    every = np.concatenate(rows)
+    values = {}
+    shares = np.round(every["probability"].astype(np.float64), DECIMALS)
+    for name, column in zip(TOPICS, (every["topic"], np.concatenate(labels), shares), strict=True):
+        distinct, which = np.unique(column, return_inverse=True)
+        values[name] = (distinct.tolist(), which)
+    return Items(np.concatenate(documents), values)

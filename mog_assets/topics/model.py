@@ -10,18 +10,21 @@ from __future__ import annotations
 
 import hashlib
 import warnings
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pyarrow.parquet as pq
 
 from mog_assets.chunking.layouts import bucket_layout
 from mog_assets.compiled import keep
 from mog_assets.config import TopicSettings
 from mog_assets.retrieval.vectors import VectorBucket, bucket_texts
 from mog_assets.tensors import decode, encode, read
+from mog_assets.topics.terms import topic_terms
 from resources.errors import MogError
 from resources.processes import SPAWN, deaf_children, end_with_parent
 from resources.store import Artefact
@@ -32,13 +35,20 @@ MODEL = "model.safetensors"
 OUTLIER = -1
 
 # BERTopic's defaults.
-_NEIGHBOURS, _COMPONENTS, _WORDS = 15, 5, 10
-_LABEL_WORDS = 4
+_NEIGHBOURS, _COMPONENTS = 15, 5
+_LABEL_TERMS = 3
+# Titles that stand for a topic.
+_TITLES, _TITLE_CHARS = 5, 120
+OUTLIER_LABEL = "outlier"
 # Share of the chunks outside a topic that are farther from it than any vector assigned to the topic.
 _FAR = 0.999
 # Cosines are compared after rounding: the summation order of a library must not decide on a topic.
 _DECIMALS = 6
 _ROWS_AT_ONCE = 65_536
+# Between which the temperature of distributions is sought, and in how many steps: to a hundredth of itself.
+_TEMPERATURES, _HALVINGS = (0.01, 1.0), 12
+# Part of what a model was made with: raised when other facts are stored, or stored facts are made otherwise.
+_FORM = 2
 
 
 @dataclass(frozen=True)
@@ -70,20 +80,24 @@ class TopicModel:
         thresholds: float32 of shape (topics,): cosine with the centroid below which a vector is not of the topic.
         seen: uint64, sorted: `vector_hashes` of all chunks that existed when it was fitted.
         facts: `level`, `settings`, `seed`, `encoder` (fingerprint) and `made_by` (of the vectors) that it was fitted
-            with; per topic its `words` by c-TF-IDF and its `size` in the sample; the number of chunks in the `sample`,
-            of its `outliers` by HDBSCAN, and of those `agreeing`: with the same topic by `assign` and HDBSCAN.
+            with; per topic its `words` (see `topic_terms`), `titles` of the documents nearest to its centroid, and its
+            `size` in the sample; the number of chunks in the `sample`, of its `outliers` by HDBSCAN, and of those
+            `agreeing`: with the same topic by `assign` and HDBSCAN; the `temperature` of `distribution`.
+        names: Label of every topic, if it was given other ones than its terms.
     """
 
     centroids: np.ndarray
     thresholds: np.ndarray
     seen: np.ndarray
     facts: dict[str, Any]
+    names: tuple[str, ...] | None = None
 
     @property
     def labels(self) -> dict[int, str]:
-        """Label of every topic: its first words. The outlier topic has one too."""
-        words = {topic: ", ".join(found[:_LABEL_WORDS]) for topic, found in enumerate(self.facts["words"])}
-        return {OUTLIER: "outlier", **words}
+        """Label of every topic, all different: its name, else its first terms. The outlier topic has one too."""
+        words = self.facts["words"]
+        told = self.names or distinct([", ".join(own[:_LABEL_TERMS]) for own in words], words)
+        return {OUTLIER: OUTLIER_LABEL, **dict(enumerate(told))}
 
     def assign(self, vectors: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Topic of each vector: that of the nearest centroid, or −1 if the vector is below its threshold.
@@ -98,14 +112,11 @@ class TopicModel:
         Raises:
             MogError: the vectors have another size.
         """
-        n, size = np.shape(vectors)
+        n = len(vectors)
         topics, probabilities = np.full(n, OUTLIER, np.int32), np.zeros(n, np.float32)
         if not len(self.centroids):
             return topics, probabilities
-        if size != self.centroids.shape[1]:
-            raise MogError(
-                f"topics/model: expected vectors of size {self.centroids.shape[1]}, got size {size}: run `mog run`"
-            )
+        self._fits(vectors)
         centroids = self.centroids.T.astype(np.float64)
         for start in range(0, n, _ROWS_AT_ONCE):
             rows = slice(start, start + _ROWS_AT_ONCE)
@@ -116,6 +127,84 @@ class TopicModel:
             topics[rows] = np.where(near, best, OUTLIER)
             probabilities[rows] = np.where(near, np.clip(cosine, 0, 1), 0)
         return topics, probabilities
+
+    def distribution(self, vectors: np.ndarray) -> np.ndarray:
+        """How much each vector is of each topic: the softmax of its cosines with the centroids, at `temperature`.
+
+        An outlier has a distribution too: it is flatter, because no cosine stands out. The largest share is that of the
+        topic that `assign` gives, unless the vector is an outlier or two cosines are equal to six decimals.
+
+        Args:
+            vectors: Unit vectors of the encoder it was fitted with, shape (n, size).
+
+        Returns:
+            float32 of shape (n, topics); rows sum to 1. Shape (n, 0) if there are no topics.
+
+        Raises:
+            MogError: the vectors have another size.
+        """
+        if not len(self.centroids):
+            return np.zeros((len(vectors), 0), np.float32)
+        self._fits(vectors)
+        shares = np.asarray(vectors, np.float32) @ self.centroids.T
+        shares /= np.float32(self.temperature)
+        shares -= shares.max(axis=1, keepdims=True)
+        np.exp(shares, out=shares)
+        shares /= shares.sum(axis=1, keepdims=True)
+        return shares
+
+    @property
+    def temperature(self) -> float:
+        """By which cosines are divided in `distribution`: the most likely one for the chunks it was fitted on."""
+        return float(self.facts["temperature"])
+
+    def _fits(self, vectors: np.ndarray) -> None:
+        size, wanted = np.shape(vectors)[1], self.centroids.shape[1]
+        if size != wanted:
+            raise MogError(f"topics/model: expected vectors of size {wanted}, got size {size}: run `mog run`")
+
+
+def agreement(model: TopicModel, question_vectors: np.ndarray, piece_vectors: np.ndarray) -> np.ndarray:
+    """How far pieces are of the same topics as questions: the products of their distributions over topics.
+
+    Args:
+        model: The topic model.
+        question_vectors: Unit vectors, shape (questions, size).
+        piece_vectors: Unit vectors, shape (pieces, size).
+
+    Returns:
+        float32 of shape (questions, pieces) in [0, 1]: the chance that a topic drawn for the question and one drawn for
+        the piece are the same. 0 if there are no topics.
+
+    Raises:
+        MogError: the vectors have another size than those that the model was fitted on.
+    """
+    return model.distribution(question_vectors) @ model.distribution(piece_vectors).T
+
+
+def distinct(labels: Sequence[str], words: Sequence[Sequence[str]]) -> list[str]:
+    """Labels that differ from each other: equal ones get a term of their topic that the others lack, or a number.
+
+    Args:
+        labels: Of the topics, in order; an empty one becomes `topic` with its number.
+        words: Terms of each topic.
+    """
+    wanted = [label or f"topic {topic}" for topic, label in enumerate(labels)]
+    times = Counter(label.casefold() for label in wanted)
+    found: list[str] = []
+    taken = {OUTLIER_LABEL}
+    for topic, label in enumerate(wanted):
+        if times[label.casefold()] > 1:
+            equal = [t for t, other in enumerate(wanted) if t != topic and other.casefold() == label.casefold()]
+            others = {word for t in equal for word in words[t]}
+            own = [word for word in words[topic] if word not in others and word.casefold() not in label.casefold()]
+            label = f"{label} ({own[0]})" if own else label
+        number, plain = 2, label
+        while label.casefold() in taken:
+            label, number = f"{plain} ({number})", number + 1
+        taken.add(label.casefold())
+        found.append(label)
+    return found
 
 
 def vector_hashes(vectors: np.ndarray) -> np.ndarray:
@@ -157,15 +246,18 @@ def fit_buckets(
     paths = [Bucket(**bucket) for bucket in buckets]
     hashes = [vector_hashes(bucket.held.open()) for bucket in paths]
     seen = np.unique(np.concatenate([np.zeros(0, np.uint64), *hashes]))
-    vectors, texts = _sample(paths, hashes, level, seen[: options.sample])
-    topics, words = _cluster(vectors, texts, options, seed)
-    centroids, thresholds = _centroids(vectors, topics, len(words), options.outlier_quantile)
+    vectors, texts, titles = _sample(paths, hashes, level, seen[: options.sample])
+    topics = _cluster(vectors, texts, options, seed)
+    number = int(topics.max(initial=OUTLIER)) + 1
+    centroids, thresholds = _centroids(vectors, topics, number, options.outlier_quantile)
     facts = {
         **made_with(level, options, seed, encoder, made_by),
-        "words": words,
-        "size": np.bincount(topics[topics >= 0], minlength=len(words)).tolist(),
+        "words": topic_terms(texts, topics, number),
+        "titles": _nearest_titles(vectors, topics, centroids, titles),
+        "size": np.bincount(topics[topics >= 0], minlength=number).tolist(),
         "sample": len(topics),
         "outliers": int((topics == OUTLIER).sum()),
+        "temperature": _temperature(vectors, topics, centroids),
     }
     model = TopicModel(centroids, thresholds, seen, facts)
     facts["agreeing"] = int((model.assign(vectors)[0] == topics).sum())
@@ -179,13 +271,14 @@ def may_have_topics(buckets: Sequence[Bucket], settings: TopicSettings) -> bool:
 
 def made_with(level: int, settings: TopicSettings, seed: int, encoder: str, made_by: str) -> dict[str, Any]:
     """The part of a model's facts that changes the model of the same chunks."""
-    # The rule for fitting again does not change the result.
+    # Neither the rule for fitting again nor names change the result.
     return {
         "level": level,
-        "settings": settings.model_dump(exclude={"refit_share"}),
+        "settings": settings.model_dump(exclude={"refit_share", "names"}),
         "seed": seed,
         "encoder": encoder,
         "made_by": made_by,
+        "form": _FORM,
     }
 
 
@@ -227,10 +320,10 @@ def _fit_and_tell(answer: Any, arguments: dict[str, Any]) -> None:
 
 def _sample(
     buckets: Sequence[Bucket], hashes: Sequence[np.ndarray], level: int, wanted: np.ndarray
-) -> tuple[np.ndarray, list[str]]:
-    """Vectors and texts of the chunks with these hashes (sorted), one each, in their order."""
+) -> tuple[np.ndarray, list[str], list[str]]:
+    """Vectors, texts and documents' titles of the chunks with these hashes (sorted), one each, in their order."""
     vectors: dict[int, np.ndarray] = {}
-    texts: dict[int, str] = {}
+    texts: dict[int, tuple[str, str]] = {}
     for bucket, found in zip(buckets, hashes, strict=True):
         rows = np.flatnonzero(np.isin(found, wanted))
         if not len(rows):
@@ -238,24 +331,25 @@ def _sample(
         layout = bucket_layout(Path(bucket.documents), Path(bucket.spans))
         own = bucket.level or level
         held, of_bucket = bucket.held.open(), bucket_texts(Path(bucket.documents), layout, own)
+        titles = pq.read_table(bucket.documents, columns=["title"])["title"].to_pylist()
+        document = np.repeat(np.arange(len(titles)), np.diff(layout.level_offsets(own)))
         for row in rows:
             # Chunks with equal vectors may have different texts; which of them is used must not depend on order.
             identity = int(found[row])
             vectors[identity] = held[row]
-            texts[identity] = min(of_bucket[row], texts.get(identity, of_bucket[row]))
+            told = (of_bucket[row], titles[document[row]])
+            texts[identity] = min(told, texts.get(identity, told))
     order = [int(identity) for identity in wanted]
     size = buckets[0].held.open().shape[1]
     stacked = np.stack([vectors[i] for i in order]) if order else np.zeros((0, size))
-    return stacked.astype(np.float32), [texts[i] for i in order]
+    return stacked.astype(np.float32), [texts[i][0] for i in order], [texts[i][1] for i in order]
 
 
-def _cluster(
-    vectors: np.ndarray, texts: Sequence[str], settings: TopicSettings, seed: int
-) -> tuple[np.ndarray, list[list[str]]]:
-    """HDBSCAN's topic of every vector, and the words of every topic, the largest topic first."""
+def _cluster(vectors: np.ndarray, texts: Sequence[str], settings: TopicSettings, seed: int) -> np.ndarray:
+    """HDBSCAN's topic of every vector, the largest topic first."""
     # HDBSCAN needs two clusters of the smallest size to find any.
     if len(vectors) < 2 * settings.min_topic_size:
-        return np.full(len(vectors), OUTLIER), []
+        return np.full(len(vectors), OUTLIER)
     from bertopic import BERTopic
     from hdbscan import HDBSCAN
     from sklearn.feature_extraction.text import CountVectorizer
@@ -288,15 +382,25 @@ def _cluster(
         ),
         hdbscan_model=HDBSCAN(min_cluster_size=settings.min_topic_size, core_dist_n_jobs=1),
         vectorizer_model=words,
-        top_n_words=_WORDS,
     )
     with warnings.catch_warnings():
         # The warning says that new vectors cannot be transformed: centroids do that here.
         warnings.filterwarnings("ignore", "precomputed_knn", UserWarning)
         found, _ = model.fit_transform(list(texts), vectors)
-    topics = np.asarray(found, np.int64)
-    named = model.get_topics()
-    return topics, [[word for word, _ in named[topic] if word.strip()] for topic in range(int(topics.max()) + 1)]
+    return np.asarray(found, np.int64)
+
+
+def _nearest_titles(
+    vectors: np.ndarray, topics: np.ndarray, centroids: np.ndarray, titles: Sequence[str]
+) -> list[list[str]]:
+    """Of every topic, different titles of the documents whose chunks are nearest to its centroid."""
+    found = []
+    for topic, centroid in enumerate(centroids):
+        rows = np.flatnonzero(topics == topic)
+        near = rows[np.argsort(-np.round(vectors[rows].astype(np.float64) @ centroid, _DECIMALS), kind="stable")]
+        shown = (" ".join(titles[row].split())[:_TITLE_CHARS] for row in near.tolist())
+        found.append(list(dict.fromkeys(title for title in shown if title))[:_TITLES])
+    return found
 
 
 def _centroids(vectors: np.ndarray, topics: np.ndarray, number: int, quantile: float) -> tuple[np.ndarray, np.ndarray]:
@@ -317,6 +421,30 @@ def _centroids(vectors: np.ndarray, topics: np.ndarray, number: int, quantile: f
         if not of_topic.all():
             thresholds[topic] = min(thresholds[topic], np.quantile(cosines[~of_topic], _FAR))
     return centroids, thresholds
+
+
+def _temperature(vectors: np.ndarray, topics: np.ndarray, centroids: np.ndarray) -> float:
+    """The temperature at which the softmax of cosines makes the topics of a sample most likely.
+
+    The likelihood is concave in the inverse of the temperature, so its slope has one root; where every vector is
+    nearest to the centroid of its topic there is none, and the least temperature is best.
+    """
+    rows = topics >= 0
+    cosines = vectors[rows].astype(np.float64) @ centroids.T.astype(np.float64)
+    least, most = 1 / _TEMPERATURES[1], 1 / _TEMPERATURES[0]
+    if not cosines.size:
+        return _TEMPERATURES[1]
+    own = float(cosines[np.arange(len(cosines)), topics[rows]].mean())
+    largest = cosines.max(axis=1, keepdims=True)
+    for _ in range(_HALVINGS):
+        inverse = float(np.sqrt(least * most))
+        shares = np.exp(inverse * (cosines - largest))
+        expected = (shares * cosines).sum(axis=1) / shares.sum(axis=1)
+        if own >= expected.mean():
+            least = inverse
+        else:
+            most = inverse
+    return round(float(1 / np.sqrt(least * most)), 4)
 
 
 def encoded(model: TopicModel) -> bytes:
