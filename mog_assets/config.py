@@ -299,11 +299,15 @@ class RouterSettings(SettingsModel):
 
 
 class RankingSettings(SettingsModel):
-    """What `mog` and `mix` are trained on: at most `questions` of each question set.
+    """What rankings know and are trained on: at most `questions` training questions of each question set.
 
-    A share `validation` of the documents decides when the training of `mog` stops.
+    A share `validation` of the documents decides when the training of `mog` stops. `experts` are what rankings use
+    besides BM25, vectors and titles: `mention` (what the best texts name), `pagerank` (walks along it), `sentence`
+    (BM25 of a piece's best sentence alone), `topics` (whether question and piece are of the same topics), `feedback`
+    (likeness to question and best piece). Only the first two count in `fused`.
     """
 
+    experts: list[Literal["mention", "pagerank", "sentence", "topics", "feedback"]] = ["mention", "pagerank"]
     questions: Count = 4000
     validation: float = Field(0.1, gt=0, lt=1)
 

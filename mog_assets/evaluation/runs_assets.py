@@ -89,7 +89,9 @@ def _basis(work: Work, family: Searched, methods: Sequence[Method]) -> str:
     """What the rankings of a family depend on beside the settings, the question, its soft label and the texts."""
     settings = work.settings
     needed = needs([method for method in methods if family_of(method, settings.graph.across) == family], settings)
-    shared = {key: work.input(key).manifest.version for key in needed.shared if key != "soft_labels"}
+    # A name matters where a text has it, which is part of what is known of the text.
+    known = ("soft_labels", "names")
+    shared = {key: work.input(key).manifest.version for key in needed.shared if key not in known}
     # Topics follow from vectors.
     vectors = [f"embeddings/level_{level}" for level in settings.level_range if "topics/assigned" in needed.per_corpus]
     made = work.made_by([*needed.per_corpus, *vectors])

@@ -288,10 +288,18 @@ class Neighbourhoods:
             return [open_graph(lambda name: stored.path(prefix + name))]
         return [open_graph(stored.path) for stored in self._graphs()]
 
-    def node_counts(self, terms: Sequence[str]) -> tuple[Any, np.ndarray]:
-        """Counts of some terms in every node, int32 CSR of shape (nodes, terms), and the tokens of every node."""
-        nodes, _ = self._counts
-        return _over(nodes, terms), np.concatenate([_sums(matrix) for _, matrix in nodes])
+    def node_counts(self, nodes: np.ndarray, terms: Sequence[str]) -> tuple[Any, np.ndarray]:
+        """Counts of some terms in some nodes, ascending: int32 CSR of shape (nodes, terms); and the tokens of each."""
+        parts, first = [], 0
+        for own, matrix in self._counts[0]:
+            here = nodes[(nodes >= first) & (nodes < first + matrix.shape[0])] - first
+            parts.append((own, matrix[here]))
+            first += matrix.shape[0]
+        return _over(parts, terms), self._node_lengths[nodes]
+
+    @cached_property
+    def _node_lengths(self) -> np.ndarray:
+        return np.concatenate([_sums(matrix) for _, matrix in self._counts[0]])
 
     def statistics(self, granularity: int, terms: Sequence[str]) -> list[Statistics]:
         """What weighs some terms in neighbourhoods, per corpus."""

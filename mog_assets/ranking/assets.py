@@ -20,7 +20,7 @@ from mog_assets.ranking.choice import ALPHA, UNTRAINED, Choice, choose
 from mog_assets.ranking.gold import ordered
 from mog_assets.ranking.models import Asked
 from mog_assets.ranking.parts import share_changed
-from mog_assets.ranking.retrieve import CHOSEN, MODELS, Retrieval, expert_names, finest, fused, models_of
+from mog_assets.ranking.retrieve import CHOSEN, MODELS, Retrieval, expert_names, finest, fused, models_of, needs
 from mog_assets.ranking.training import FOLDS, Examples, fixed_recalls
 from mog_assets.recipe import Recipe, Work
 from mog_assets.retrieval.methods import parse
@@ -370,8 +370,6 @@ _TREES = "Trees that order candidates by what the experts say and where they sta
 
 def recipes(settings: Settings) -> list[Recipe]:
     """The recipes of this stage; without training questions nothing is trained."""
-    levels = settings.level_range
-    indexes = [f"{kind}/level_{level}" for kind in ("bm25", "embeddings") for level in levels]
     nodes = ("questions", "documents", "chunks/level_1", "embeddings/level_1", "sentence_graph")
     of_graph = (*nodes, *graph_of_question_sets(settings))
     trained = [
@@ -380,10 +378,11 @@ def recipes(settings: Settings) -> list[Recipe]:
             build=build_candidates,
             description="Pieces that training questions may need: scores by every expert, evidence.",
             group=GROUP,
-            deps=("questions", "documents", "chunks/level_1", "tokens", "names", "mentions", "statistics", *indexes),
+            deps=("questions", *needs([parse("fused", settings)], settings).keys),
             partitioned=False,
             settings=lambda tools: [
                 tools.settings.ranking.questions,
+                tools.settings.ranking.experts,
                 tools.settings.bm25.model_dump(),
                 {name: [q.corpora, q.train] for name, q in tools.settings.question_sets.items()},
                 list(tools.settings.corpora),

@@ -12,12 +12,13 @@ from mog_assets.arrays import save_array
 from mog_assets.questions.sets import TRAINING, Question, asked_of, load_questions
 from mog_assets.ranking.gold import Gold
 from mog_assets.ranking.parts import Fresh, Part, arranged, joined, joined_sketch, sketch
-from mog_assets.ranking.retrieve import Retrieval, expert_names, fused
+from mog_assets.ranking.retrieve import Retrieval, expert_names, fused, needs
 from mog_assets.ranking.training import Examples, drawn, part_of
 from mog_assets.ranking.weak import measured, taught
 from mog_assets.recipe import Work
 from mog_assets.retrieval.assets import hashes_of
 from mog_assets.retrieval.changes import Change, Documents, about
+from mog_assets.retrieval.methods import parse
 from mog_assets.retrieval.tokens import TOKENIZER
 from resources.store import Artefact, digest
 
@@ -60,11 +61,10 @@ def build_candidates(work: Work) -> None:
 
 def _basis(work: Work) -> str:
     """What scores depend on beside the settings, the question and the text."""
-    levels = work.settings.level_range
-    made = work.made_by(
-        ["tokens", "mentions", *(f"{kind}/level_{level}" for kind in ("bm25", "embeddings") for level in levels)]
-    )
-    return digest(work.input("statistics").manifest.version, made, work.settings.buckets, TOKENIZER)
+    needed = needs([parse("fused", work.settings)], work.settings)
+    # A name matters where a text has it, which is part of what is known of the text.
+    shared = [work.input(key).manifest.version for key in needed.shared if key != "names"]
+    return digest(shared, work.made_by(needed.per_corpus), work.settings.buckets, TOKENIZER)
 
 
 def _candidates_of(

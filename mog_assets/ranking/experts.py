@@ -21,13 +21,14 @@ from mog_assets.retrieval.vectors import Pooling, VectorTable
 DEPTHS = (40, 24, 16, 10, 8)
 
 
-# What experts of a kind count in `fused`, chosen on training questions of three collections (benchmarks/README.md).
-_EQUAL = {"bm25": 1.0, "dense": 1.5, "title": 0.0, "mention": 2.0, "pagerank": 1.0, "hop": 0.0}
+# What experts of a kind count in `fused`, all others nothing: those of texts chosen on training questions of three
+# collections (benchmarks/README.md).
+_EQUAL = {"bm25": 1.0, "dense": 1.5, "mention": 2.0, "pagerank": 1.0}
 
 
 def equal_weights(experts: Sequence[str]) -> np.ndarray:
     """The weight of each expert in `fused`, by its kind: the same for all levels and questions."""
-    return np.array([_EQUAL[name.partition("-")[0]] for name in experts], np.float32)
+    return np.array([_EQUAL.get(name.partition("-")[0], 0.0) for name in experts], np.float32)
 
 
 class Expert(Protocol):

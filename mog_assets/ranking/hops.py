@@ -14,6 +14,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 from scipy import sparse
@@ -95,37 +96,26 @@ class Hops:
             float32 array of shape (n, experts).
         """
         around, hops = self.around, self.around.count
-        pieces, at = np.unique(piece, return_inverse=True)
-        vocabulary = sorted({term for own in terms for term in own})
-        number = {term: i for i, term in enumerate(vocabulary)}
-        columns = np.array([number[term] for own in terms for term in own], np.int64)
-        shape, ends = (len(terms), len(vocabulary)), np.cumsum([0, *map(len, terms)])
-        asked = sparse.csr_matrix((np.ones(len(columns), np.float32), columns, ends), shape)
-        counts, lengths = around.node_counts(vocabulary)
-        first, last = around.nodes_in(pieces)
-        # The best node of every candidate by its own words.
-        of = np.repeat(np.arange(len(at)), (last - first)[at])
-        nodes = ranges(first[at], last[at])
-        weights = self._weights(counts[nodes], lengths[nodes], around.owner_of(nodes), vocabulary, 1)
-        own = _products(weights, asked, question[of])
-        order = np.lexsort((nodes, -own, of))
-        best = nodes[order[np.flatnonzero(np.diff(of[order], prepend=-1))]]
+        asked, vocabulary = _asked(terms)
+        best = best_nodes(around, question, piece, asked, vocabulary)
         # Questions share the neighbourhoods of a node.
         centres, centre_of = np.unique(best, return_inverse=True)
         row, member, hop = self._members(centres)
-        result = np.zeros((len(at), 2 * hops), np.float32)
-        common, query = around.common, np.asarray(vectors, np.float32)
+        nodes, node_of = np.unique(member, return_inverse=True)
+        counts, lengths = around.node_counts(nodes, vocabulary)
+        common, query = around.common[nodes], np.asarray(vectors, np.float32)
+        result = np.zeros((len(piece), 2 * hops), np.float32)
         tally, size = sparse.csr_matrix((len(centres), len(vocabulary)), dtype=np.float32), np.zeros(len(centres))
         whole = np.zeros((len(centres), query.shape[1]), np.float32)
         for distance in range(hops):
             here = hop == distance
             ones = np.ones(int(here.sum()), np.float32)
-            spread = sparse.csr_matrix((ones, (row[here], member[here])), (len(centres), len(lengths)))
+            spread = sparse.csr_matrix((ones, (row[here], node_of[here])), (len(centres), len(nodes)))
             tally, size = (tally + spread @ counts).tocsr(), size + spread @ lengths
             shares = (spread @ common).tocsr()
             used = np.unique(shares.indices)
             whole += shares[:, used] @ self.table.rows(used).astype(np.float32)
-            weights = self._weights(tally, size, around.owner_of(centres), vocabulary, distance + 1)
+            weights = _weights(around, tally, size, around.owner_of(centres), vocabulary, distance + 1)
             result[:, distance] = _products(weights[centre_of], asked, question)
             unit = whole / np.maximum(np.linalg.norm(whole, axis=1, keepdims=True), 1e-12)
             result[:, hops + distance] = np.einsum("ij,ij->i", unit[centre_of], query[question])
@@ -148,19 +138,72 @@ class Hops:
         kept[source[farther]] = False
         return row[kept], node[kept], hop[kept]
 
-    def _weights(
-        self, counts: sparse.csr_matrix, lengths: np.ndarray, owners: np.ndarray, terms: Sequence[str], granularity: int
-    ) -> sparse.csr_matrix:
-        """BM25 weights of terms in texts, by the held statistics of neighbourhoods of their granularity."""
-        options = self.around.corpora.settings.bm25
-        over = self.around.statistics(granularity, terms)
-        rows = np.repeat(np.arange(counts.shape[0]), np.diff(counts.indptr))
-        worth = np.stack([idf(s.chunks, s.frequencies_of(terms)) for s in over])
-        means = np.array([s.mean_length for s in over])
-        owner, tf = owners[rows], counts.data.astype(np.float64)
-        size = lengths[rows] / np.maximum(means[owner], 1e-9)
-        weights = worth[owner, counts.indices] * tf / (tf + options.k1 * (1 - options.b + options.b * size))
-        return sparse.csr_matrix((weights.astype(np.float32), counts.indices, counts.indptr), counts.shape)
+
+def best_nodes(
+    around: Neighbourhoods, question: np.ndarray, piece: np.ndarray, asked: Any, vocabulary: Sequence[str]
+) -> np.ndarray:
+    """The node of every piece with the best BM25 score of its own; of equal ones the first."""
+    nodes, scores, of = _scored(around, question, piece, asked, vocabulary)
+    order = np.lexsort((nodes, -scores, of))
+    found: np.ndarray = nodes[order[np.flatnonzero(np.diff(of[order], prepend=-1))]]
+    return found
+
+
+def _scored(
+    around: Neighbourhoods, question: np.ndarray, piece: np.ndarray, asked: Any, vocabulary: Sequence[str]
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """The nodes of all pieces, their BM25 scores for the pieces' questions, and the row of the piece."""
+    first, last = around.nodes_in(piece)
+    of, nodes = np.repeat(np.arange(len(piece)), last - first), ranges(first, last)
+    distinct, at = np.unique(nodes, return_inverse=True)
+    counts, lengths = around.node_counts(distinct, vocabulary)
+    weights = _weights(around, counts, lengths, around.owner_of(distinct), vocabulary, 1)
+    return nodes, _products(weights[at], asked, question[of]), of
+
+
+@dataclass(frozen=True)
+class Sentence:
+    """`sentence`: BM25 of the best sentence of a piece, by itself; see `relations.Relation`.
+
+    Attributes:
+        around: The sentence graphs of all corpora, for their nodes.
+    """
+
+    around: Neighbourhoods
+    name: str = "sentence"
+
+    def scores(
+        self, found: Candidates, value: np.ndarray, vectors: np.ndarray, terms: Sequence[Sequence[str]]
+    ) -> np.ndarray:
+        """See `relations.Relation.scores`."""
+        asked, vocabulary = _asked(terms)
+        _, scores, of = _scored(self.around, found.question, found.piece, asked, vocabulary)
+        best = np.zeros(len(found.piece), np.float32)
+        np.maximum.at(best, of, scores)
+        return best
+
+
+def _asked(terms: Sequence[Sequence[str]]) -> tuple[Any, list[str]]:
+    """Terms of questions as a matrix: how often each is asked, shape (questions, vocabulary); and the vocabulary."""
+    vocabulary = sorted({term for own in terms for term in own})
+    number = {term: i for i, term in enumerate(vocabulary)}
+    columns = np.array([number[term] for own in terms for term in own], np.int64)
+    shape, ends = (len(terms), len(vocabulary)), np.cumsum([0, *map(len, terms)])
+    return sparse.csr_matrix((np.ones(len(columns), np.float32), columns, ends), shape), vocabulary
+
+
+def _weights(
+    around: Neighbourhoods, counts: Any, lengths: np.ndarray, owners: np.ndarray, terms: Sequence[str], granularity: int
+) -> Any:
+    """BM25 weights of terms in texts, by the held statistics of neighbourhoods of their granularity."""
+    options, over = around.corpora.settings.bm25, around.statistics(granularity, terms)
+    rows = np.repeat(np.arange(counts.shape[0]), np.diff(counts.indptr))
+    worth = np.stack([idf(s.chunks, s.frequencies_of(terms)) for s in over])
+    means = np.array([s.mean_length for s in over])
+    owner, tf = owners[rows], counts.data.astype(np.float64)
+    size = lengths[rows] / np.maximum(means[owner], 1e-9)
+    weights = worth[owner, counts.indices] * tf / (tf + options.k1 * (1 - options.b + options.b * size))
+    return sparse.csr_matrix((weights.astype(np.float32), counts.indices, counts.indptr), counts.shape)
 
 
 def names(hops: int) -> list[str]:
@@ -168,6 +211,6 @@ def names(hops: int) -> list[str]:
     return [f"hop-{kind}-{hop}" for kind in ("bm25", "dense") for hop in range(hops + 1)]
 
 
-def _products(weights: sparse.csr_matrix, asked: sparse.csr_matrix, question: np.ndarray) -> np.ndarray:
+def _products(weights: Any, asked: Any, question: np.ndarray) -> np.ndarray:
     """Score of every text for its question: float32 of shape (texts,)."""
     return np.asarray(weights.multiply(asked[question]).sum(axis=1), np.float32).ravel()

@@ -21,9 +21,8 @@ from mog_assets.arrays import pairs, places, unpaired
 from mog_assets.chunking.chunks import Layout
 from mog_assets.ranking.candidates import Candidates
 from mog_assets.retrieval.vectors import VectorTable
+from mog_assets.topics.model import TopicModel
 
-# Names of the experts that all rankings use.
-RELATIONS = ("mention", "pagerank")
 # The best candidates of a question that are read for names, and that a walk begins at.
 NAMING, SEEDS = 4, 10
 # Of the documents named most strongly, so many give candidates.
@@ -46,13 +45,16 @@ class Relation(Protocol):
     def name(self) -> str:
         """Of the expert."""
 
-    def scores(self, found: Candidates, value: np.ndarray, vectors: np.ndarray) -> np.ndarray:
+    def scores(
+        self, found: Candidates, value: np.ndarray, vectors: np.ndarray, terms: Sequence[Sequence[str]]
+    ) -> np.ndarray:
         """The score of every candidate, float32 of shape (n,), 0 or more.
 
         Args:
             found: The candidates.
             value: How good each is by texts alone, shape (n,).
             vectors: Of the questions, shape (questions, size).
+            terms: Of every question.
         """
 
 
@@ -95,7 +97,9 @@ class Mentioned:
         np.maximum.at(strength, where, np.maximum(share[row], 0) * weight)
         return distinct, strength
 
-    def scores(self, found: Candidates, value: np.ndarray, vectors: np.ndarray) -> np.ndarray:
+    def scores(
+        self, found: Candidates, value: np.ndarray, vectors: np.ndarray, terms: Sequence[Sequence[str]]
+    ) -> np.ndarray:
         """See `Relation.scores`."""
         keys, strength = self.named(found, value)
         return _looked_up(keys, strength, pairs(found.question, self.layout.document_of[found.piece]))
@@ -122,7 +126,9 @@ class PageRank:
     layout: Layout
     name: str = "pagerank"
 
-    def scores(self, found: Candidates, value: np.ndarray, vectors: np.ndarray) -> np.ndarray:
+    def scores(
+        self, found: Candidates, value: np.ndarray, vectors: np.ndarray, terms: Sequence[Sequence[str]]
+    ) -> np.ndarray:
         """See `Relation.scores`."""
         # The nodes are the documents of each question; those of different questions are not linked.
         own = pairs(found.question, self.layout.document_of[found.piece])
@@ -167,7 +173,9 @@ class Feedback:
     table: VectorTable
     name: str = "feedback"
 
-    def scores(self, found: Candidates, value: np.ndarray, vectors: np.ndarray) -> np.ndarray:
+    def scores(
+        self, found: Candidates, value: np.ndarray, vectors: np.ndarray, terms: Sequence[Sequence[str]]
+    ) -> np.ndarray:
         """See `Relation.scores`."""
         pieces, at = np.unique(found.piece, return_inverse=True)
         own, top = self.table.rows(pieces).astype(np.float32), best(found, value, 1)
@@ -177,6 +185,29 @@ class Feedback:
         asked /= np.maximum(np.linalg.norm(asked, axis=1, keepdims=True), 1e-12)
         scores = np.einsum("ij,ij->i", own[at], asked[found.question])
         return np.maximum(scores, 0).astype(np.float32)
+
+
+@dataclass(frozen=True)
+class Topics:
+    """`topics`: the chance that a topic drawn for the question and one drawn for the piece are the same.
+
+    Attributes:
+        model: The topic model.
+        table: Vectors of the pieces of all corpora.
+    """
+
+    model: TopicModel
+    table: VectorTable
+    name: str = "topics"
+
+    def scores(
+        self, found: Candidates, value: np.ndarray, vectors: np.ndarray, terms: Sequence[Sequence[str]]
+    ) -> np.ndarray:
+        """See `Relation.scores`."""
+        pieces, at = np.unique(found.piece, return_inverse=True)
+        own = self.model.distribution(self.table.rows(pieces).astype(np.float32))
+        asked = self.model.distribution(np.asarray(vectors, np.float32))
+        return np.einsum("ij,ij->i", own[at], asked[found.question]).astype(np.float32)
 
 
 def _looked_up(keys: np.ndarray, values: np.ndarray, wanted: np.ndarray) -> np.ndarray:
@@ -194,11 +225,13 @@ class Relations:
     Attributes:
         each: The relations that give a score each.
         vectors: Of the questions, shape (questions, size).
-        mentions: Gives candidates; None if nothing is known of what texts name.
+        terms: Of every question.
+        mentions: Gives candidates; None if what texts name is not used.
     """
 
     each: Sequence[Relation]
     vectors: np.ndarray
+    terms: Sequence[Sequence[str]]
     mentions: Mentioned | None = None
 
     @property
@@ -214,8 +247,8 @@ class Relations:
 
     def scores(self, found: Candidates, value: np.ndarray, rows: slice) -> np.ndarray:
         """See `candidates.Related.scores`."""
-        vectors = self.vectors[rows]
-        columns = [relation.scores(found, value, vectors)[:, None] for relation in self.each]
+        own = self.vectors[rows], self.terms[rows]
+        columns = [relation.scores(found, value, *own)[:, None] for relation in self.each]
         return np.concatenate([np.zeros((len(found.question), 0), np.float32), *columns], axis=1)
 
 

@@ -6,7 +6,7 @@ Everything that asks for passages goes through `Retrieval.open`: commands, asset
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 
@@ -21,10 +21,10 @@ from mog_assets.ranking.candidates import Candidates, find
 from mog_assets.ranking.experts import Bm25Expert, DenseExpert, Expert, Products, TitleExpert, equal_weights
 from mog_assets.ranking.explain import reasons
 from mog_assets.ranking.gold import ordered
-from mog_assets.ranking.hops import Hops
+from mog_assets.ranking.hops import Hops, Sentence
 from mog_assets.ranking.models import Asked
 from mog_assets.ranking.passages import fitting, joined
-from mog_assets.ranking.relations import RELATIONS, Mentioned, PageRank, Relations
+from mog_assets.ranking.relations import Feedback, Mentioned, PageRank, Relation, Relations, Topics
 from mog_assets.retrieval.changes import Documents
 from mog_assets.retrieval.methods import AUTO, LEARNED, RETRIEVERS, Method, Passages, compared, parse
 from mog_assets.routing import retrieve as routed
@@ -34,6 +34,8 @@ from mog_assets.routing.retrieve import Needs
 CHOSEN = "method.json"
 # Why a passage is there that a question finds only together with its best piece.
 FOLLOWED = "the question together with its best passage"
+# Experts that read what texts name.
+MENTIONING = {"mention", "pagerank"}
 # Key of the model of each learned ranking.
 MODELS = {"mog": "router", "mogg": "hop_router", "mix": "mix"}
 
@@ -52,7 +54,7 @@ def expert_names(settings: Settings, kind: str = "") -> list[str]:
     """
     levels = settings.level_range
     of_texts = [*(f"bm25-{level}" for level in levels), *(f"dense-{level}" for level in levels), "title"]
-    return [*of_texts, *RELATIONS, *(hops.names(settings.graph.hops) if kind == "mogg" else ())]
+    return [*of_texts, *settings.ranking.experts, *(hops.names(settings.graph.hops) if kind == "mogg" else ())]
 
 
 def finest(settings: Settings) -> list[int]:
@@ -83,9 +85,13 @@ def needs(methods: Sequence[Method], settings: Settings) -> Needs:
     if not rankings:
         return others
     indexes = [f"{kind}/level_{level}" for kind in ("bm25", "embeddings") for level in settings.level_range]
-    per_corpus = dict.fromkeys(("documents", "chunks/level_1", "tokens", "mentions", *indexes, *others.per_corpus))
-    shared = ["names", "statistics", *(MODELS[kind] for kind in rankings if kind in MODELS)]
-    if "mogg" in rankings:
+    experts = set(settings.ranking.experts)
+    named = ["mentions"] if experts & MENTIONING else []
+    per_corpus = dict.fromkeys(("documents", "chunks/level_1", "tokens", *named, *indexes, *others.per_corpus))
+    shared = ["statistics", *(MODELS[kind] for kind in rankings if kind in MODELS)]
+    shared += ["names"] if named else []
+    shared += ["topics/model"] if "topics" in experts else []
+    if "mogg" in rankings or "sentence" in experts:
         per_corpus |= dict.fromkeys(["sentence_graph"])
         shared += routed.graph_of_question_sets(settings)
     return Needs(tuple(per_corpus), tuple(dict.fromkeys((*others.shared, *shared))))
@@ -127,12 +133,22 @@ class Retrieval(routed.Retrieval):
             hashes: Of the documents of each corpus, see `statistics.document_hashes`.
         """
         found = Documents.of(self.corpora, hashes)
+        if not set(self.corpora.settings.ranking.experts) & MENTIONING:
+            return found
         return replace(found, hashes=mixed(found.hashes ^ self.edges.signature()))
 
     @property
     def _relations(self) -> Relations:
-        mentioned, vectors = Mentioned(self.edges, self.corpora.layout), np.asarray(self.vectors, np.float32)
-        return Relations([mentioned, PageRank(self.edges, self.corpora.layout)], vectors, mentioned)
+        corpora, names = self.corpora, self.corpora.settings.ranking.experts
+        made: dict[str, Callable[[], Relation]] = {
+            "mention": lambda: Mentioned(self.edges, corpora.layout),
+            "pagerank": lambda: PageRank(self.edges, corpora.layout),
+            "sentence": lambda: Sentence(self.neighbourhoods),
+            "topics": lambda: Topics(self.topic_model, corpora.vectors(1)),
+            "feedback": lambda: Feedback(corpora.vectors(1)),
+        }
+        mentioned = Mentioned(self.edges, corpora.layout) if set(names) & MENTIONING else None
+        return Relations([made[name]() for name in names], np.asarray(self.vectors, np.float32), self.terms, mentioned)
 
     @cached_property
     def asked(self) -> Asked:

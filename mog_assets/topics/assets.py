@@ -294,6 +294,8 @@ def recipes(settings: Settings) -> list[Recipe]:
             partitioned=False,
             settings=lambda tools: [tools.settings.topics.model_dump(exclude={"names"}), tools.settings.seed],
             repeatable=True,
+            # Models know their temperature since 2.
+            version="2",
             intact=lambda tools, stored: is_intact(stored),
             kinds=("scikitlearn",),
         ),

@@ -1,0 +1,321 @@
+"""What documents are called, and where texts name them: against their definitions, and after any change."""
+
+import json
+import tempfile
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from conftest import examples
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from test_incremental import IN_MEMORY, Project, encoder, nothing_is_drawn  # noqa: F401
+
+from mog_assets.mentions import matching
+from mog_assets.mentions.edges import ALWAYS, Mentions, _outermost
+from mog_assets.mentions.folding import folded
+from mog_assets.mentions.matching import Matcher, search_bucket
+from mog_assets.mentions.names import MOST_WORDS, Name, names_of
+from mog_assets.retrieval.corpora import Corpora
+
+# Folding
+
+HOSTILE = [
+    "",
+    "\0",
+    "İstanbul ﬁne Ǆ",
+    "e\u0301a\u0301",
+    "\ud800 a",
+    "ß ẞ",
+    "١٢٣",
+    "a\u200bb",
+    "漢字 かな",
+    "A" * 5000,
+    "…—’",
+]
+
+
+@given(st.one_of(st.text(max_size=60), st.sampled_from(HOSTILE)))
+def test_words_stay_at_their_offsets_whatever_the_text_is(text):
+    plain, offsets = folded(text)
+    assert len(plain) == len(offsets) and plain.startswith(" ") and plain.endswith(" ")
+    assert "  " not in plain.strip(" ") and (np.diff(offsets) > 0).all()
+    for place, character in enumerate(plain):
+        if character != " ":
+            own = text[offsets[place]]
+            assert own.isalnum() and folded(own)[0] == f" {character} "
+
+
+@pytest.mark.parametrize("text", ["Crohn’s disease", "CROHN'S  DISEASE", " crohn s-disease.", "crohn\ns\tdisease"])
+def test_case_and_what_stands_between_words_make_no_difference(text):
+    assert folded(text)[0] == " crohn s disease "
+
+
+# Names
+
+
+def plain_names(title, text="", **metadata):
+    return [name.folded for name in names_of(title, text, json.dumps(metadata))]
+
+
+def test_a_document_is_called_by_its_title_its_abbreviation_its_heading_and_its_aliases():
+    assert plain_names("Amyotrophic lateral sclerosis (ALS)") == [
+        "amyotrophic lateral sclerosis als",
+        "amyotrophic lateral sclerosis",
+        "als",
+    ]
+    # What tells two documents of one name apart is no name.
+    assert plain_names("Mercury (planet)") == ["mercury planet", "mercury"]
+    assert plain_names("notes", "# The Great Bustard #\nIt is heavy.") == ["notes", "the great bustard"]
+    assert plain_names("", aliases=["Otis tarda", 7], synonyms="bustard, trappe") == ["otis tarda", "bustard", "trappe"]
+
+
+@pytest.mark.parametrize(
+    "title", ["", "  ", "ab", "12 34", "…", "a " * (MOST_WORDS + 1), "x" * 300, "\0\0\0", "(ALS", "()()()"]
+)
+def test_what_is_too_short_too_long_or_without_letters_is_no_name(title):
+    assert all(len(name) >= 3 for name in plain_names(title))
+    assert plain_names(title) in ([], ["als"])
+
+
+@pytest.mark.parametrize("metadata", ['{"aliases": {"a": 1}}', "[]", '"x"', "", '{"alias": null}', '{"aliases": [[]]}'])
+def test_metadata_of_any_form_gives_no_error(metadata):
+    assert [name.folded for name in names_of("Great bustard", "", metadata)] == ["great bustard"]
+
+
+# Matching
+
+WORDS = st.sampled_from(["a", "B", "c1", "é"])
+TEXTS = st.lists(st.tuples(WORDS, st.sampled_from([" ", "-", ", "])), max_size=12).map(
+    lambda parts: "".join(word + gap for word, gap in parts)
+)
+NAMES = st.lists(WORDS.map(str.lower), min_size=1, max_size=3).map(" ".join)
+
+
+def found_in(text, names):
+    """Every place of every name, by definition: the words of the name one after the other."""
+    plain, offsets = folded(text)
+    words, starts, at = plain.split(), [], 1
+    for word in words:
+        starts.append((int(offsets[at]), int(offsets[at + len(word) - 1]) + 1))
+        at += len(word) + 1
+    return sorted(
+        (starts[i][0], starts[i + len(name.split()) - 1][1], name)
+        for name in names
+        for i in range(len(words) - len(name.split()) + 1)
+        if words[i : i + len(name.split())] == name.split()
+    )
+
+
+def table_of(names):
+    made = sorted({Name(name, False) for name in names}, key=lambda name: name.digest)
+    return {
+        "name": [name.folded for name in made],
+        "digest": pa.array([name.digest for name in made], pa.uint64()),
+        "capitals": pa.array([name.capitals for name in made], pa.bool_()),
+    }
+
+
+def matcher_of(names):
+    columns = table_of(names)
+    return Matcher(columns["name"], columns["digest"].to_numpy(), np.zeros(len(columns["name"]), bool))
+
+
+def places(table, names):
+    of = {Name(name, False).digest: name for name in names}
+    rows = zip(*(table[c].to_pylist() for c in ("document", "start", "end", "name")), strict=True)
+    return [(document, start, end, of[name]) for document, start, end, name in rows]
+
+
+@given(st.lists(TEXTS, max_size=3), st.sets(NAMES, max_size=6), st.sampled_from([1, 9, 10_000]))
+def test_every_place_of_every_name_is_found_however_many_are_looked_for_at_a_time(texts, names, at_once):
+    before, matching.AT_ONCE = matching.AT_ONCE, at_once
+    try:
+        found = places(matcher_of(names).find(texts, list(range(len(texts)))), names)
+    finally:
+        matching.AT_ONCE = before
+    wanted = [(i, *place) for i, text in enumerate(texts) for place in found_in(text, names)]
+    assert sorted(found) == sorted(wanted)
+
+
+def test_a_name_in_capitals_means_only_what_is_written_in_capitals():
+    aids = Name("aids", True)
+    found = Matcher([aids.folded], np.array([aids.digest], np.uint64), np.array([True])).find(
+        ["Hearing aids do not cure AIDS."], [0]
+    )
+    assert found["start"].to_pylist() == [25]
+
+
+@pytest.mark.parametrize("name", ["a.*b", "(((", "[a-z]+", "\\d", "$^"])
+def test_names_that_look_like_expressions_are_plain_words(name):
+    called = plain_names(f"{name} name")
+    text = f"Say {name} name here."
+    assert [p[3] for p in places(matcher_of(called).find([text], [0]), called)] == called
+
+
+BUCKETS = st.dictionaries(st.integers(0, 5), TEXTS, max_size=4)
+
+
+@given(st.lists(st.tuples(BUCKETS, st.sets(NAMES, max_size=5)), min_size=2, max_size=4))
+@settings(deadline=None, max_examples=examples(60))
+def test_what_is_searched_for_new_names_alone_is_byte_for_byte_what_is_searched_anew(states):
+    with tempfile.TemporaryDirectory(dir=IN_MEMORY) as name:
+        folder, before, known = Path(name), None, set()
+        for step, (texts, names) in enumerate(states):
+            documents = folder / f"documents_{step}"
+            keys = [f"{key}-{hash(text)}" for key, text in sorted(texts.items())]
+            rows = [text for _, text in sorted(texts.items())]
+            pq.write_table(
+                pa.table({"text": pa.array(rows, pa.string()), "sha256": pa.array(keys, pa.string())}), documents
+            )
+            every, added, removed = (folder / f"{what}_{step}" for what in ("names", "added", "removed"))
+            pq.write_table(pa.table(table_of(names)), every)
+            pq.write_table(pa.table(table_of(names - known)), added)
+            gone = np.array(sorted(Name(name, False).digest for name in known - names), np.uint64)
+            with removed.open("wb") as stream:
+                np.save(stream, gone)
+            anew, kept = folder / f"anew_{step}", folder / f"kept_{step}"
+            search_bucket(str(documents), str(every), None, None, str(anew))
+            again = (str(added), str(removed)) if before else (None, None)
+            made = search_bucket(str(documents), str(every), *again, str(kept), str(before) if before else None)
+            assert anew.read_bytes() == kept.read_bytes()
+            assert made["searched"] <= len(rows)
+            before, known = kept, set(names)
+
+
+# Edges
+
+
+@given(st.lists(st.tuples(st.integers(0, 2), st.integers(0, 6), st.integers(1, 4)), max_size=10))
+def test_of_places_within_longer_ones_only_the_longest_stay(spans):
+    rows = sorted((document, start, start + length) for document, start, length in spans)
+    document, start, end = np.array(rows, np.int64).reshape(-1, 3).T
+    kept = set(_outermost(document, start, end).tolist())
+    for i, (d, a, b) in enumerate(rows):
+        within = any(d == d2 and a2 <= a and b <= b2 and (a2, b2) != (a, b) for d2, a2, b2 in rows)
+        assert (i in kept) == (not within)
+
+
+def opened(project, corpora=("file", "folder")):
+    corpora = Corpora.open(project.tools.store.read, project.settings, list(corpora))
+    return corpora, Mentions.open(corpora)
+
+
+def edges(project, corpora=("file", "folder")):
+    """Edges as (document, what stands there, named document), with their weights."""
+    of, found = opened(project, corpora)
+    texts, names = of.texts(range(len(of.layout.documents))), of.layout.documents
+    columns = (found.document, found.start, found.end, found.target, found.weight)
+    return {
+        (names[d], texts[d][1][a:b], names[t]): float(w)
+        for d, a, b, t, w in zip(*(column.tolist() for column in columns), strict=True)
+    }
+
+
+@pytest.fixture
+def project(encoder):  # noqa: F811
+    with tempfile.TemporaryDirectory(dir=IN_MEMORY) as name:
+        yield Project(Path(name), encoder)
+
+
+def test_texts_name_documents_of_any_corpus_and_not_themselves(project):
+    project.put("file", "a", "The great bustard is heavy. See also the bustard.", title="Great bustard")
+    project.put("file", "b", "Bustard: a family of birds, like the GREAT BUSTARD.", title="Bustard")
+    project.put("folder", "c", "# Marsh\n\nA great bustard does not wade; a Bustard never does.")
+    project.run()
+    found = edges(project)
+    # A name within a longer one is none: `bustard` in `great bustard`.
+    assert set(found) == {
+        ("a", "bustard", "b"),
+        ("b", "GREAT BUSTARD", "a"),
+        ("c.md", "great bustard", "a"),
+        ("c.md", "Bustard", "b"),
+    }
+    # Each is named by two of three documents: one step of two.
+    assert set(found.values()) == {0.5}
+    # Of other corpora there are only those that are searched.
+    assert set(edges(project, ["folder"])) == set() and set(edges(project, ["file"])) == {
+        ("a", "bustard", "b"),
+        ("b", "GREAT BUSTARD", "a"),
+    }
+
+
+def test_names_of_several_documents_and_everyday_names_count_less_or_nothing(project):
+    project.put("file", "one", "Tall.", title="Heron")
+    project.put("file", "two", "Grey.", title="Heron")
+    project.put("file", "rare", "It is a bird.", title="Night heron")
+    project.put("file", "usual", "Wet.", title="Water")
+    for number in range(3 * ALWAYS):
+        project.put("folder", f"d{number:02}", f"Water, number {number}." + (" A heron." if number == 7 else ""))
+    project.run()
+    found = edges(project)
+    assert {key[1] for key in found} == {"heron"}
+    # Two documents have the name.
+    assert found == {("d07.md", "heron", "one"): 0.5, ("d07.md", "heron", "two"): 0.5}
+
+
+def test_edges_of_pieces_are_those_that_begin_in_them(project):
+    project.put(
+        "file", "a", "One sentence that is long enough to be a piece by itself. " * 3 + "The otter.", title="Marsh"
+    )
+    project.put("file", "b", "It swims.", title="Otter")
+    project.put("folder", "c", "Nothing.")
+    project.run()
+    of, found = opened(project)
+    every = np.arange(of.layout.count(1))
+    row, target, weight = found.of_pieces(every)
+    assert len(row) == 1 and of.layout.documents[target[0]] == "b" and weight[0] == 1
+    start, end = of.layout.spans[row[0]]
+    assert start <= found.start[0] < end
+    assert [len(column) for column in found.of_pieces(every[:0])] == [0, 0, 0]
+
+
+def test_the_signature_of_a_document_changes_with_what_it_names_and_only_then(project):
+    project.put("file", "a", "An otter and a heron.", title="Marsh")
+    project.put("file", "b", "It swims.", title="Otter")
+    project.put("folder", "c", "Nothing here.")
+    project.run()
+
+    def signatures():
+        of, found = opened(project)
+        return dict(zip(of.layout.documents, found.signature().tolist(), strict=True))
+
+    before = signatures()
+    project.put("file", "b", "It dives, too.", title="Otter")
+    project.run()
+    assert signatures() == before
+    project.put("folder", "d", "It waits.")
+    project.put("file", "e", "It stands.", title="Heron")
+    project.run()
+    after = signatures()
+    assert {name for name in before if before[name] != after[name]} == {"a"}
+
+
+def test_an_edit_searches_its_text_and_a_new_name_is_searched_for_alone(project):
+    for name, text in (("a", "An otter."), ("b", "A heron."), ("c", "A pike.")):
+        project.put("file", name, text, title=f"Note {name}")
+    project.put("folder", "d", "Nothing.")
+    first = project.run()["mentions"]
+    assert first == {"texts searched for all names": 4, "names searched for in other texts": 0}
+    project.put("file", "a", "Two otters.", title="Note a")
+    assert project.run()["mentions"] == {"texts searched for all names": 1, "names searched for in other texts": 0}
+    project.put("file", "e", "Grey.", title="Heron")
+    again = project.run()["mentions"]
+    assert again == {"texts searched for all names": 1, "names searched for in other texts": 2}
+    assert ("b", "heron", "e") in edges(project)
+
+
+def test_hostile_texts_and_titles_end_in_time_with_offsets_that_are_right(project):
+    project.put("file", "word", "x" * 300_000, title="x" * 400)
+    project.put("file", "whole", "Otter", title="Otter")
+    for number, text in enumerate(HOSTILE):
+        project.put(
+            "file", f"h{number}", f"{text} otter {text}".replace("\ud800", "?"), title=text.replace("\ud800", "?")
+        )
+    project.put("folder", "d", "The otter (((.")
+    project.run()
+    found = edges(project)
+    assert {key[1].lower() for key in found} >= {"otter"}
+    assert sum(key[2] == "whole" for key in found) >= len(HOSTILE)
