@@ -38,6 +38,7 @@ HOSTILE = [
 
 
 @given(st.one_of(st.text(max_size=60), st.sampled_from(HOSTILE)))
+@settings(deadline=None)
 def test_words_stay_at_their_offsets_whatever_the_text_is(text):
     plain, offsets = folded(text)
     assert len(plain) == len(offsets) and plain.startswith(" ") and plain.endswith(" ")
@@ -248,7 +249,7 @@ def test_names_of_several_documents_and_everyday_names_count_less_or_nothing(pro
     project.put("file", "rare", "It is a bird.", title="Night heron")
     project.put("file", "usual", "Wet.", title="Water")
     for number in range(3 * ALWAYS):
-        project.put("folder", f"d{number:02}", f"Water, number {number}." + (" A heron." if number == 7 else ""))
+        project.put("folder", f"d{number:02}", f"# Day {number}\n\nWater." + (" A heron." if number == 7 else ""))
     project.run()
     found = edges(project)
     assert {key[1] for key in found} == {"heron"}
@@ -317,5 +318,8 @@ def test_hostile_texts_and_titles_end_in_time_with_offsets_that_are_right(projec
     project.put("folder", "d", "The otter (((.")
     project.run()
     found = edges(project)
-    assert {key[1].lower() for key in found} >= {"otter"}
-    assert sum(key[2] == "whole" for key in found) >= len(HOSTILE)
+    of, _ = opened(project)
+    read = [name for name in of.layout.documents if name.startswith("h")]
+    # A text of nothing but control characters is not read at all.
+    assert len(read) >= len(HOSTILE) - 1
+    assert {key[0] for key in found if key[1:] == ("otter", "whole")} == set(read)
