@@ -47,7 +47,7 @@ def retrieve_by(method: Method, opened: Retrieval) -> Retrieve:
         passages = texts(retrieval.corpora, found, len(queries))
         if not topics:
             return [Retrieved(own) for own in passages]
-        labels, back = retrieval.topic_model.labels, retrieval.fell_back(used, k)
+        labels, back = retrieval.topic_labels, retrieval.fell_back(used, k)
         numbers = retrieval.topics[0].tolist()
         return [
             Retrieved(own, topic, labels[topic], bool(fell))

@@ -143,13 +143,15 @@ class Retrieval:
     def topic_model(self) -> TopicModel:
         """The topic model."""
         if "topics" not in self.opened:
-            model = open_model(self.corpora.read("topics/model", None), self.encoder())
-            # The labels that chunks have; others are of a model that has been fitted since.
-            labels = labels_of(self.corpora.read("topics/assigned", self.corpora.names[0]))
-            names = tuple(labels) if labels is not None and len(labels) == len(model.centroids) else None
-            self.opened["topics"] = replace(model, names=names)
+            self.opened["topics"] = open_model(self.corpora.read("topics/model", None), self.encoder())
         found: TopicModel = self.opened["topics"]
         return found
+
+    @property
+    def topic_labels(self) -> Sequence[str]:
+        """The labels that chunks have; those of the model if it has been fitted since."""
+        model, own = self.topic_model, labels_of(self.corpora.read("topics/assigned", self.corpora.names[0]))
+        return own if own is not None and len(own) == len(model.centroids) else model.labels
 
     @cached_property
     def topics(self) -> tuple[np.ndarray, np.ndarray]:
