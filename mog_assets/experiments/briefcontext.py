@@ -52,6 +52,7 @@ from mog_assets.experiments.lab import (
     told,
 )
 from mog_assets.experiments.plots import curves
+from mog_assets.questions.marks import normalised
 from mog_assets.questions.sets import Question
 from mog_assets.significance import (
     RESAMPLES,

@@ -201,7 +201,7 @@ class Lab:
     @property
     def with_language_model(self) -> bool:
         """Whether a language model answers."""
-        return self.settings.answering.reader != "extractive"
+        return self.settings.answering.reader == "openai"
 
     def asked(self, questions: Sequence[Question]) -> list[Question]:
         """The questions that experiments answer: all, or a fixed sample of the configured size."""

@@ -43,32 +43,35 @@ def encoded(arrays: Mapping[str, np.ndarray], facts: Mapping[str, Any]) -> bytes
 class Reader:
     """A trained reader; its network is opened when it first reads.
 
+    Args:
+        data: The bytes of its file.
+        where: Names the file in errors.
+
+    Raises:
+        MogError: when it first reads: the file is no reader of this version.
+
     Attributes:
         name: Changes with everything that changes an answer.
-        calibration: Slope and intercept, see `calibration.probability`.
-        facts: What it was trained on and how good it is.
     """
 
     def __init__(self, data: bytes, where: str) -> None:
-        """Read a file.
-
-        Args:
-            data: Its bytes.
-            where: Names it in errors.
-
-        Raises:
-            MogError: it is no reader of this version.
-        """
-        self._arrays, self.facts = _checked(data, where)
-        slope, intercept = self.facts["calibration"]
-        self.calibration = (float(slope), float(intercept))
+        self._data, self._where = data, where
         self.name = f"{VERSION}-{hashlib.sha256(data).hexdigest()[:12]}"
+
+    @cached_property
+    def _checked(self) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
+        return _checked(self._data, self._where)
+
+    @property
+    def facts(self) -> dict[str, Any]:
+        """What it was trained on, its `calibration` (slope and intercept), and how good it is."""
+        return self._checked[1]
 
     @cached_property
     def _spans(self) -> SpanReader:
         from mog_assets.reader.spans import SpanReader
 
-        return SpanReader(source(), self._arrays)
+        return SpanReader(source(), self._checked[0])
 
     def best(self, question: str, passages: Sequence[tuple[str, str]]) -> list[Span]:
         """See `SpanReader.best`."""
@@ -76,7 +79,7 @@ class Reader:
 
     def probability(self, score: float) -> float:
         """Probability that a span with this score is right, in [0, 1]."""
-        return calibration.probability(score, self.calibration)
+        return calibration.probability(score, self.facts["calibration"])
 
 
 def shipped() -> Reader:

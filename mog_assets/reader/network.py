@@ -83,8 +83,11 @@ class _Adapting(Bert):
         self._trained, self._dropout = trained, dropout
 
     def _linear(self, name: str, x: Tensor) -> Tensor:
-        held, inner = self._trained, f.dropout(x, self._dropout, self._dropout > 0)
-        return super()._linear(name, x) + held[f"{name}.bias"] + (inner @ held[f"{name}.down"].T) @ held[f"{name}.up"].T
+        held, rows = self._trained, x.flatten(0, -2)
+        # Dropout between the two maps costs little: there are as few numbers as the rank.
+        inner = f.dropout(f.linear(rows, held[f"{name}.down"]), self._dropout, self._dropout > 0)
+        plain = f.linear(rows, self.weights[f"{name}.weight"], self.weights[f"{name}.bias"] + held[f"{name}.bias"])
+        return torch.addmm(plain, inner, held[f"{name}.up"].T).view(*x.shape[:-1], -1)
 
 
 def merged(bert: Bert, trained: Mapping[str, Tensor]) -> Bert:

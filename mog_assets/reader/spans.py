@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -33,6 +33,10 @@ class Span:
     start: int
     end: int
     score: float
+
+    def at(self, passage: int) -> Span:
+        """The same in another list of passages."""
+        return replace(self, passage=passage)
 
 
 class SpanReader:
