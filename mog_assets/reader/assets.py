@@ -167,6 +167,10 @@ def _measured(work: Work, reader: Reader, sets: Sequence[_Set]) -> dict[str, Any
     low, high = bootstrap_interval(by_document(marks[:, :2], documents))
     for number, name in enumerate(("exact match", "F1")):
         told[name] = [round(float(value), 4) for value in (marks[:, number].mean(), low[number], high[number])]
+    ends = "{:.3f} [{:.3f}, {:.3f}]"
+    work.show_table("documents not trained on", [{name: ends.format(*told[name]) for name in ("exact match", "F1")}])
+    if len(set(documents)) < 2:
+        return told
     # Each half of the documents is calibrated on the other, so the curve is of questions that were not fitted.
     chance, own_half = np.full(len(there), np.nan), np.tile(validation_rows(documents, 0.5, "reader"), 2)
     for half in (own_half, ~own_half):
@@ -177,8 +181,6 @@ def _measured(work: Work, reader: Reader, sets: Sequence[_Set]) -> dict[str, Any
     told["calibration error"] = round(error, 4)
     work.show_table("calibration", table)
     work.show_plot("calibration", calibration.plot(table))
-    ends = "{:.3f} [{:.3f}, {:.3f}]"
-    work.show_table("documents not trained on", [{name: ends.format(*told[name]) for name in ("exact match", "F1")}])
     return told
 
 

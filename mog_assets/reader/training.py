@@ -57,7 +57,9 @@ def start(bert: Bert, seed: int) -> dict[str, np.ndarray]:
 
 def values(state: Mapping[str, np.ndarray]) -> dict[str, Tensor]:
     """What is trained, in a state."""
-    return {n.removeprefix("value/"): torch.from_numpy(a.copy()) for n, a in state.items() if n.startswith("value/")}
+    # In one order, whatever order a file has: sums over all of them are rounded in theirs.
+    own = sorted(name for name in state if name.startswith("value/"))
+    return {name.removeprefix("value/"): torch.from_numpy(state[name].copy()) for name in own}
 
 
 def _state(trained: Mapping[str, Tensor], moments: Sequence[Mapping[str, Tensor]]) -> dict[str, np.ndarray]:

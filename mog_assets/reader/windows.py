@@ -14,6 +14,8 @@ from mog_assets.chunking.sentences import units
 WINDOW, QUESTION, TITLE = 192, 64, 24
 # Characters of the longest sentence that is not divided.
 _LONGEST = 480
+# Tokens of text in a window, at least.
+_ROOM = 24
 
 
 @dataclass(frozen=True)
@@ -98,8 +100,8 @@ class WordPieces:
 
 
 def room(question: Tokens, title: Tokens, limit: int = WINDOW) -> int:
-    """Tokens of text that fit into a window."""
-    return limit - min(len(question.ids), QUESTION) - min(len(title.ids), TITLE) - 4
+    """Tokens of text that fit into a window, at least `_ROOM`: the window is longer if it must be."""
+    return max(limit - min(len(question.ids), QUESTION) - min(len(title.ids), TITLE) - 4, _ROOM)
 
 
 def sentences(text: str, tokens: Tokens) -> np.ndarray:
@@ -122,5 +124,8 @@ def parts(bounds: np.ndarray, most: int) -> Iterator[tuple[int, int]]:
         yield start, stop
         if stop >= count:
             return
-        last = int(bounds[np.searchsorted(bounds, stop, side="left") - 1])
-        start = last if start < last and stop - last < most // 3 else stop
+        place = int(np.searchsorted(bounds, stop, side="left"))
+        last, following = int(bounds[place - 1]), int(bounds[min(place + (bounds[place] == stop), len(bounds) - 1)])
+        # Nothing new would fit beside it if the next sentence is long.
+        again = start < last and stop - last < most // 3 and following <= last + most
+        start = last if again else stop
