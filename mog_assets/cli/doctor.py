@@ -292,8 +292,8 @@ def model(settings: Settings | None) -> Iterator[Finding]:
     wanted = settings is not None and settings.asks_a_model
     key = os.environ.get("OPENAI_API_KEY")
     if not wanted and not key and not os.environ.get("OPENAI_BASE_URL"):
-        said = settings.answering.reader if settings is not None else AnsweringSettings().reader
-        yield Finding("model", OK, f"not needed: the {said} reader answers questions")
+        by = settings.answering.reader if settings is not None else AnsweringSettings().reader
+        yield Finding("model", OK, f"not needed: the {by} reader answers questions")
         return
     state = PROBLEM if wanted else WARNING
     chosen = settings.llm if settings is not None else LlmSettings()
