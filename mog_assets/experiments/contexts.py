@@ -75,10 +75,14 @@ def options(settings: Settings) -> list[Any]:
     """The settings that answers to contexts depend on, besides those of assets that experiments read."""
     llm = settings.llm
     by_model = [llm.model, llm.temperature, llm.max_tokens, llm.structured, prompts_fingerprint()]
-    versions: dict[str, list[Any]] = {"openai": by_model, "neural": [neural.VERSION, shipped().name]}
-    # The asset `reader` is an input.
-    versions["trained"] = [neural.VERSION]
-    reader = [settings.answering.reader, extractive.VERSION, *versions.get(settings.answering.reader, [])]
+    # The asset `reader` is an input, where one is trained.
+    read_by: dict[str, Callable[[], list[Any]]] = {
+        "extractive": lambda: [extractive.VERSION],
+        "neural": lambda: [extractive.VERSION, neural.VERSION, shipped().name],
+        "trained": lambda: [extractive.VERSION, neural.VERSION],
+        "openai": lambda: by_model,
+    }
+    reader = read_by[settings.answering.reader]()
     return [*reader, passages_method(settings).name, settings.retriever, settings.experiments.questions]
 
 
