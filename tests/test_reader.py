@@ -314,7 +314,7 @@ def test_passages_without_an_answer_are_said_to_have_none(neural):
 
 
 def test_an_answer_does_not_depend_on_what_was_read_before(neural):
-    fresh = Neural(neural.encode, "e", network=shipped())
+    fresh = Neural(neural.encode, "e", network=Reader(SHIPPED.read_bytes(), "x"))
     assert [neural.answer(REINTRODUCED, PASSAGES[::-1]).value for _ in range(2)] == [
         fresh.answer(REINTRODUCED, PASSAGES).value
     ] * 2

@@ -7,7 +7,7 @@ that have the answer and passages that lack it. The grades of AT-RAG and the ext
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from mog_assets.answering.extractive import Extractive, NoAnswer, Nothing, read_of
@@ -25,20 +25,17 @@ VERSION = "1"
 LEAST = 0.1
 # Probability from which passages support an answer, and share of its words that the span must have.
 SUPPORTED, ALIKE = 0.5, 0.5
-# Passages whose spans are remembered: a round of AT-RAG reads the same ones three times.
-_REMEMBERED = 2048
 
 
 @dataclass(frozen=True, kw_only=True)
 class Neural(Extractive):
-    """Implements the roles with a small network that points at spans. Not thread-safe, like `Extractive`.
+    """Implements the roles with a small network that points at spans.
 
     Attributes:
         network: The trained reader.
     """
 
     network: Reader
-    _known: dict[tuple[str, str, str], list[Span]] = field(default_factory=dict)
 
     @property
     def reader(self) -> str:
@@ -58,7 +55,7 @@ class Neural(Extractive):
             return super().think(asked, query, passages, thoughts)
 
         def best() -> str:
-            for span in self._spans(asked.question, _pairs(passages)):
+            for span in self.network.best(asked.question, _pairs(passages)):
                 if (told := _sentence(span, passages[span.passage])) not in thoughts:
                     return told
             raise Nothing("no sentence that is not a thought already")
@@ -71,7 +68,7 @@ class Neural(Extractive):
             return super().extract(asked, passages)
 
         def relevant() -> str:
-            found = self._spans(asked.question, _pairs(passages))
+            found = self.network.best(asked.question, _pairs(passages))
             told = (_sentence(s, passages[s.passage]) for s in found if self.network.probability(s.score) >= LEAST)
             return "\n".join(dict.fromkeys(told))
 
@@ -96,33 +93,20 @@ class Neural(Extractive):
             return super().grade_support(asked, passages, answer)
 
         def grade() -> Support:
-            found = self._spans(asked.question, _pairs(passages))
+            found = self.network.best(asked.question, _pairs(passages))
             alike = [span for span in found if f1(answer, [span.text]) >= ALIKE]
             return "supported" if alike and self.network.probability(alike[0].score) >= SUPPORTED else "unsupported"
 
         return self._reply([*read_of(asked), *(p.text for p in passages), answer], grade)
 
     def _said(self, asked: Asked, texts: Sequence[tuple[str, str]]) -> str:
-        found = self._spans(asked.question, texts)
+        found = self.network.best(asked.question, texts)
         if not found:
             raise Nothing("no passage to answer from")
         chance = self.network.probability(found[0].score)
         if chance < LEAST:
             raise NoAnswer(f"no answer in the passages: the best span is right with probability {chance:.2f}")
         return found[0].text
-
-    def _spans(self, question: str, texts: Sequence[tuple[str, str]]) -> list[Span]:
-        """The best span of every window, best first."""
-        missing = [pair for pair in dict.fromkeys(texts) if (question, *pair) not in self._known]
-        if len(self._known) + len(missing) > _REMEMBERED:
-            self._known.clear()
-            missing = list(dict.fromkeys(texts))
-        found = self.network.best(question, missing)
-        self._known.update({(question, *pair): [] for pair in missing})
-        for span in found:
-            self._known[(question, *missing[span.passage])].append(span)
-        own = [span.at(place) for place, pair in enumerate(texts) for span in self._known[(question, *pair)]]
-        return sorted(own, key=lambda span: -span.score)
 
 
 def _pairs(passages: Sequence[Passage]) -> list[tuple[str, str]]:

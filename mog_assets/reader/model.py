@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping, Sequence
-from functools import cached_property
+from dataclasses import replace
+from functools import cached_property, lru_cache
 from pathlib import Path
+from threading import Lock
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -54,8 +56,13 @@ class Reader:
         name: Changes with everything that changes an answer.
     """
 
+    # Passages whose spans are remembered: ways of answering, and rounds of a loop, read the same ones.
+    REMEMBERED = 4096
+
     def __init__(self, data: bytes, where: str) -> None:
         self._data, self._where = data, where
+        self._known: dict[tuple[str, str, str], list[Span]] = {}
+        self._alone = Lock()
         self.name = f"{VERSION}-{hashlib.sha256(data).hexdigest()[:12]}"
 
     @cached_property
@@ -74,22 +81,38 @@ class Reader:
         return SpanReader(source(), self._checked[0])
 
     def best(self, question: str, passages: Sequence[tuple[str, str]]) -> list[Span]:
-        """See `SpanReader.best`."""
-        return self._spans.best(question, passages)
+        """The best span of every window of the passages, best first; see `SpanReader.best`."""
+        with self._alone:
+            missing = [pair for pair in dict.fromkeys(passages) if (question, *pair) not in self._known]
+            if len(self._known) + len(missing) > self.REMEMBERED:
+                self._known.clear()
+                missing = list(dict.fromkeys(passages))
+            found = self._spans.best(question, missing)
+            self._known.update({(question, *pair): [] for pair in missing})
+            for span in found:
+                self._known[(question, *missing[span.passage])].append(span)
+            own = [replace(s, passage=n) for n, pair in enumerate(passages) for s in self._known[(question, *pair)]]
+        return sorted(own, key=lambda span: -span.score)
 
     def probability(self, score: float) -> float:
         """Probability that a span with this score is right, in [0, 1]."""
         return calibration.probability(score, self.facts["calibration"])
 
 
+@lru_cache(2)
+def opened(data: bytes, where: str) -> Reader:
+    """A reader; the same one for the same bytes, with what it remembers."""
+    return Reader(data, where)
+
+
 def shipped() -> Reader:
     """The reader that comes with the package."""
-    return Reader(SHIPPED.read_bytes(), str(SHIPPED))
+    return opened(SHIPPED.read_bytes(), str(SHIPPED))
 
 
 def own(stored: Artefact) -> Reader:
     """The reader of the asset `reader`."""
-    return Reader(tensors.read(stored, FILE, "reader"), str(stored.path(FILE)))
+    return opened(tensors.read(stored, FILE, "reader"), str(stored.path(FILE)))
 
 
 def _checked(data: bytes, where: str) -> tuple[dict[str, np.ndarray], dict[str, Any]]:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
@@ -34,10 +35,6 @@ class Span:
     end: int
     score: float
 
-    def at(self, passage: int) -> Span:
-        """The same in another list of passages."""
-        return replace(self, passage=passage)
-
 
 class SpanReader:
     """Finds answers. Each window is read alone by one thread, so an answer depends on its passages only.
@@ -60,31 +57,41 @@ class SpanReader:
             passages: Title and text of each.
         """
         asked, *told = self.words([question, *(part for passage in passages for part in passage)])
-        found: list[Span] = []
-        for number, (title, text) in enumerate(passages):
+        windows: list[tuple[int, Window]] = []
+        for number, (_, text) in enumerate(passages):
             named, tokens = told[2 * number : 2 * number + 2]
-            bounds = sentences(text, tokens)
-            for start, end in parts(bounds, room(asked, named)):
-                window = self.words.window(asked, named, tokens.part(start, end))
-                first, last, score = pointed(window, self._logits(window))
-                inside = first >= window.body
-                # A span begins and ends in the same text.
-                begin, stop = int(window.spans[first, 0]), int(window.spans[last, 1])
-                said = (text if inside else title)[begin:stop]
-                place = (begin, stop) if inside else (-1, -1)
-                found.append(Span(said, number, *place, score))
+            for start, end in parts(sentences(text, tokens), room(asked, named)):
+                windows.append((number, self.words.window(asked, named, tokens.part(start, end))))
+        found: list[Span] = []
+        for (number, window), logits in zip(windows, self._logits([window for _, window in windows]), strict=True):
+            first, last, score = pointed(window, logits)
+            inside = first >= window.body
+            # A span begins and ends in the same text.
+            begin, stop = int(window.spans[first, 0]), int(window.spans[last, 1])
+            said = passages[number][inside][begin:stop]
+            place = (begin, stop) if inside else (-1, -1)
+            found.append(Span(said, number, *place, score))
         return sorted(found, key=lambda span: -span.score)
 
-    def _logits(self, window: Window) -> np.ndarray:
+    def _logits(self, windows: Sequence[Window]) -> list[np.ndarray]:
+        """Logits of each window, by as many threads as torch has."""
         threads = torch.get_num_threads()
-        torch.set_num_threads(1)
+        if not windows:
+            return []
+        # The number of threads set in the pool is also the default for later threads.
         try:
-            with torch.inference_mode():
-                ids, kinds = (torch.from_numpy(array)[None] for array in (window.ids, window.kinds))
-                made: Tensor = network.logits(self._bert, self._trained, ids, kinds, torch.ones_like(ids))
-                return np.asarray(made[0].numpy(), np.float64)
+            with ThreadPoolExecutor(
+                min(threads, len(windows)), initializer=torch.set_num_threads, initargs=(1,)
+            ) as pool:
+                return list(pool.map(self._logits_of, windows))
         finally:
             torch.set_num_threads(threads)
+
+    def _logits_of(self, window: Window) -> np.ndarray:
+        with torch.inference_mode():
+            ids, kinds = (torch.from_numpy(array)[None] for array in (window.ids, window.kinds))
+            made: Tensor = network.logits(self._bert, self._trained, ids, kinds, torch.ones_like(ids))
+            return np.asarray(made[0].numpy(), np.float64)
 
 
 def pointed(window: Window, logits: np.ndarray) -> tuple[int, int, float]:

@@ -88,7 +88,7 @@ class WordPieces:
         """A window; the question and the title are cut to their limits, the text must fit."""
         question, title = question.part(0, QUESTION), title.part(0, TITLE)
         before = np.concatenate([[self.first], question.ids, [self.end]])
-        ids = np.concatenate([before, title.ids, [self._colon] * bool(len(title.ids)), text.ids, [self.end]])
+        ids = np.concatenate([before, title.ids, np.full(int(len(title.ids) > 0), self._colon), text.ids, [self.end]])
         body = len(ids) - 1 - len(text.ids)
         kinds = np.ones(len(ids), np.int64)
         kinds[self._says[ids] & np.isin(ids, question.ids)] = 2
