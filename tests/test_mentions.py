@@ -130,13 +130,13 @@ def places(table, names):
     return [(document, start, end, of[name]) for document, start, end, name in rows]
 
 
-@given(st.lists(TEXTS, max_size=3), st.sets(NAMES, max_size=6), st.sampled_from([1, 9, 10_000]))
+@given(st.lists(TEXTS, max_size=3), st.sets(NAMES, max_size=6), st.sampled_from([1, 2, 9, 10_000]))
 def test_every_place_of_every_name_is_found_however_many_are_looked_for_at_a_time(texts, names, at_once):
-    before, matching.AT_ONCE = matching.AT_ONCE, at_once
-    try:
+    limits = "NAMES_AT_ONCE", "CHARACTERS_AT_ONCE", "WORDS_AT_ONCE"
+    with pytest.MonkeyPatch.context() as patched:
+        for limit in limits:
+            patched.setattr(matching, limit, at_once)
         found = places(matcher_of(names).find(texts, list(range(len(texts)))), names)
-    finally:
-        matching.AT_ONCE = before
     wanted = [(i, *place) for i, text in enumerate(texts) for place in found_in(text, names)]
     assert sorted(found) == sorted(wanted)
 
