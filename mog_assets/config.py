@@ -331,13 +331,15 @@ class TopicSettings(SettingsModel):
 class AnsweringSettings(SettingsModel):
     """What answers test questions, and how.
 
-    `reader` is `extractive`, which needs no key, or `openai`: the endpoint and model of `llm`. A method is an answering
+    `reader` is `extractive` (rules) or `neural` (a small network that comes with mog), which need no key, `trained`
+    (the same network, trained on your own questions by the asset `reader`), or `openai`: the endpoint and model of
+    `llm`. A method is an answering
     method (`cot`, `one-step`, `briefcontext`, `at-rag`, `adaptive`), preceded by a retrieval method and an arrow if
     it is not `auto`: `fixed-2+topics → at-rag`. At most `questions` of each question set are
     answered. With `judge`, the reader also grades answers to open questions against the reference answer.
     """
 
-    reader: Literal["extractive", "openai"] = "extractive"
+    reader: Literal["extractive", "neural", "trained", "openai"] = "extractive"
     methods: list[str] = ["cot", "one-step", "briefcontext", "at-rag", "adaptive"]
     questions: Count | None = None
     judge: bool = False

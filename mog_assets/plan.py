@@ -15,6 +15,7 @@ from mog_assets.graph import assets as graph_assets
 from mog_assets.mentions import assets as mentions_assets
 from mog_assets.questions import assets as questions_assets
 from mog_assets.ranking import assets as ranking_assets
+from mog_assets.reader import assets as reader_assets
 from mog_assets.recipe import Recipe, is_fresh
 from mog_assets.retrieval import assets as retrieval_assets
 from mog_assets.routing import assets as routing_assets
@@ -35,6 +36,7 @@ _STAGES = (
     topics_assets,
     routing_assets,
     ranking_assets,
+    reader_assets,
     answering_assets,
     evaluation_assets,
     experiments_assets,

@@ -39,24 +39,23 @@ class Bert:
         from safetensors.torch import load_file
 
         self.config = SimpleNamespace(**json.loads((folder / "config.json").read_text(encoding="utf-8")))
-        self._weights = {
+        self.weights = {
             name: weight.to(device, dtype if weight.is_floating_point() else None)
             for name, weight in load_file(folder / "model.safetensors").items()
         }
 
-    def __call__(self, input_ids: Tensor, attention_mask: Tensor) -> Output:
+    def __call__(self, input_ids: Tensor, attention_mask: Tensor, added: Tensor | None = None) -> Output:
         """Hidden states of the last layer.
 
         Args:
             input_ids: Tokens, int64 of shape (texts, tokens).
             attention_mask: 1 for a token, 0 for padding, of the same shape.
+            added: What is added to the embeddings of the tokens, of shape (texts, tokens, size).
         """
         table, length = "embeddings.{}_embeddings.weight", input_ids.shape[1]
-        hidden = f.embedding(input_ids, self._weights[table.format("word")])
-        hidden = (
-            hidden + self._weights[table.format("token_type")][0] + self._weights[table.format("position")][:length]
-        )
-        hidden = self._norm("embeddings", hidden)
+        hidden = f.embedding(input_ids, self.weights[table.format("word")])
+        hidden = hidden + self.weights[table.format("token_type")][0] + self.weights[table.format("position")][:length]
+        hidden = self._norm("embeddings", hidden if added is None else hidden + added)
         # Without padding there is no mask, as in transformers: attention without a mask uses another kernel.
         mask = None if bool(attention_mask.all()) else attention_mask.bool()[:, None, None, :].expand(-1, 1, length, -1)
         for layer in range(self.config.num_hidden_layers):
@@ -76,10 +75,10 @@ class Bert:
         return self._norm(f"{name}.output", self._linear(f"{name}.output.dense", wide) + hidden)
 
     def _linear(self, name: str, x: Tensor) -> Tensor:
-        return f.linear(x, self._weights[f"{name}.weight"], self._weights[f"{name}.bias"])
+        return f.linear(x, self.weights[f"{name}.weight"], self.weights[f"{name}.bias"])
 
     def _norm(self, name: str, x: Tensor) -> Tensor:
-        weight, bias = (self._weights[f"{name}.LayerNorm.{part}"] for part in ("weight", "bias"))
+        weight, bias = (self.weights[f"{name}.LayerNorm.{part}"] for part in ("weight", "bias"))
         return f.layer_norm(x, weight.shape, weight, bias, self.config.layer_norm_eps)
 
 

@@ -335,12 +335,20 @@ class Encoder:
 
     def _local_folder(self) -> Path | None:
         if self.settings.model == EMBEDDED:
-            return _embedded_folder(self.setting)
+            return embedded_folder(self.setting)
         folder = Path(self.settings.model).expanduser()
         return folder.resolve() if folder.is_dir() else None
 
 
-def _embedded_folder(setting: str) -> Path:
+def embedded_folder(setting: str) -> Path:
+    """The folder of the embedded encoder, whose weights are those that are expected.
+
+    Args:
+        setting: Names the encoder in errors.
+
+    Raises:
+        MogError: its package is missing or has other weights.
+    """
     try:
         folder = Path(str(distribution(_EMBEDDED_PACKAGE).locate_file(_EMBEDDED_FOLDER)))
     except PackageNotFoundError as error:

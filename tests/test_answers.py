@@ -24,14 +24,12 @@ from mog_assets.config import AnsweringSettings, Settings
 from mog_assets.evaluation.answers import (
     COLUMNS,
     answer_board,
-    exact_match,
-    f1,
     mark,
-    normalised,
     preflight_cases,
     preflight_quality,
     score_answers,
 )
+from mog_assets.questions.marks import exact_match, f1, normalised
 from mog_assets.questions.sets import Evidence, Question, load_questions
 from mog_assets.tools import Tools
 from resources.errors import ConfigError

@@ -21,12 +21,13 @@ from mog_assets.answering.preflight import Confusion
 from mog_assets.answering.roles import Reply, Usage
 from mog_assets.answering.rows import read_answers
 from mog_assets.config import AnsweringSettings
-from mog_assets.evaluation.answers import exact_match, preflight_cases, preflight_quality
+from mog_assets.evaluation.answers import preflight_cases, preflight_quality
 from mog_assets.experiments import briefcontext, contexts, loop
 from mog_assets.experiments.answers import flip_rows, map_reduce_relation, paired_rows
 from mog_assets.experiments.assets import findings, offered
 from mog_assets.experiments.contexts import place
 from mog_assets.experiments.lab import Lab
+from mog_assets.questions.marks import exact_match
 from mog_assets.questions.sets import load_questions
 from mog_assets.ranking.retrieve import Retrieval
 from mog_assets.retrieval.corpora import Corpora

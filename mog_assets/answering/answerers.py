@@ -112,10 +112,11 @@ class _Progress:
             self.failures.append({"role": role, "round": self.rounds, "reason": reply.failure})
         return reply.value
 
-    def take_answer(self, role: str, reply: Reply[str]) -> None:
+    def take_answer(self, role: str, reply: Reply[str]) -> Reply[str]:
         """As `take`; if the call failed, the question has no answer."""
         self.answer, self.raw = self.take(role, reply), reply.raw
         self.failure = f"{role}: {reply.failure}" if reply.failure else ""
+        return reply
 
     def retrieved(self, found: Retrieved) -> None:
         """Record the results of a query."""
@@ -231,7 +232,8 @@ def at_rag(
     find comes in turn with what was read: see `ranking.multihop`. Methods of the papers search for the query alone.
 
     If no answer passes, the last one is used and marked as ungraded. A failed grade does not pass. After a failed
-    thought or rewrite, the loop continues with the earlier ones; a failed answer ends the question without an answer.
+    thought or rewrite, the loop continues with the earlier ones; a failed answer ends the question without an answer,
+    unless the reader found that the passages have none: then the next passages are read.
 
     Args:
         questions: The questions to answer.
@@ -258,9 +260,10 @@ def _round(p: _Progress, roles: Roles, rewrite: bool) -> bool:
     thought = p.take("think", roles.think(p.asked, p.query, passages, tuple(p.thoughts)))
     if thought is not None:
         p.thoughts.append(thought)
-    p.take_answer("answer", roles.answer(p.asked, passages, tuple(p.thoughts)))
+    reply = p.take_answer("answer", roles.answer(p.asked, passages, tuple(p.thoughts)))
     if p.answer is None:
-        return True
+        # Passages of the next round may have the answer that these lack.
+        return not reply.declined
     useful = p.take("grade usefulness", roles.grade_usefulness(p.asked, p.answer))
     grades: dict[str, str | None] = {"usefulness": useful or "failed", "support": None}
     if useful == "useful":

@@ -11,6 +11,7 @@ import numpy as np
 
 from mog_assets.answering.answerers import METHODS, ONE_STEP_K, Each, Means, Retrieve, Retrieved, serial
 from mog_assets.answering.extractive import Extractive
+from mog_assets.answering.neural import Neural
 from mog_assets.answering.notation import Combination
 from mog_assets.answering.preflight import Encode, by_bm25, by_vectors
 from mog_assets.answering.prompted import Prompted
@@ -20,6 +21,7 @@ from mog_assets.answering.rows import AnswerRow
 from mog_assets.answering.watching import Told, watched
 from mog_assets.questions.sets import Question
 from mog_assets.ranking.retrieve import Retrieval
+from mog_assets.reader.model import own, shipped
 from mog_assets.retrieval.controls import gold_passages, random_passages
 from mog_assets.tools import Tools
 from resources.chat import RequestFailed
@@ -42,7 +44,17 @@ def reader(tools: Tools) -> Roles:
         said = digest(tools.llm.endpoint, llm.temperature, llm.max_tokens, tools.settings.seed, *formed)[:8]
         return Prompted(tools.llm.complete, f"{llm.model} {said}", failures=(RequestFailed,))
     encode = remembering(tools.encoder.encode)
-    return Extractive(encode, f"{tools.settings.encoder.model} {tools.encoder.fingerprint[:12]}")
+    encoder = f"{tools.settings.encoder.model} {tools.encoder.fingerprint[:12]}"
+    if tools.settings.answering.reader == "extractive":
+        return Extractive(encode, encoder)
+    trained = tools.settings.answering.reader == "trained"
+    network = own(tools.store.read("reader", None)) if trained else shipped()
+    return Neural(encode, encoder, network=network)
+
+
+def reader_name(tools: Tools) -> str:
+    """What decides the answers of the configured reader, beside the asset that it is read from."""
+    return "trained" if tools.settings.answering.reader == "trained" else reader(tools).reader
 
 
 def remembering(encode: Encode, most: int = _REMEMBERED) -> Encode:

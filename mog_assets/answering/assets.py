@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from mog_assets.answering.ask import answer, control, reader, side_by_side
+from mog_assets.answering.ask import answer, control, reader, reader_name, side_by_side
 from mog_assets.answering.notation import Combination, combinations, controls, is_control
 from mog_assets.answering.roles import Asked, Usage
 from mog_assets.answering.rows import AnswerRow, answer_table, read_answers
@@ -57,7 +57,7 @@ def build_answers(work: Work) -> None:
                 rows = _answered(work, retrieval, how, questions, advance)
                 table = answer_table(name, how.name, rows)
                 seconds[f"{name}: {how.name}"] = float(table["seconds"].mean())
-                if settings.answering.reader == "extractive":
+                if settings.answering.reader != "openai":
                     # Time measured in this run is not stored with answers: equal answers must give equal files.
                     table["seconds"] = np.nan
                 with work.writing(path) as temporary:
@@ -178,7 +178,7 @@ def _kept(stored: Artefact) -> bool:
 def _options(tools: Tools) -> list[Any]:
     settings = tools.settings
     options = [settings.bm25.model_dump(), settings.k_r, settings.budget, settings.answering.judge]
-    return [reader(tools).reader, tools.encoder.identity, *options]
+    return [reader_name(tools), tools.encoder.identity, *options]
 
 
 def recipes(settings: Settings) -> list[Recipe]:
@@ -187,6 +187,7 @@ def recipes(settings: Settings) -> list[Recipe]:
     if not hows or not settings.tests:
         return []
     methods = [how.retrieval for how in hows if how.retrieval]
+    read = ("reader",) if settings.answering.reader == "trained" else ()
     tested = {name: [q.corpora, q.test] for name, q in settings.question_sets.items()}
     return [
         Recipe(
@@ -194,7 +195,7 @@ def recipes(settings: Settings) -> list[Recipe]:
             build=build_answers,
             description="Answers to the test questions by every configured method, and from random and gold passages.",
             group=GROUP,
-            deps=("questions", *needs(methods, settings).keys),
+            deps=("questions", *read, *needs(methods, settings).keys),
             partitioned=False,
             settings=lambda tools: [
                 [how.name for how in hows],

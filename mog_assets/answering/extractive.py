@@ -99,7 +99,7 @@ class Extractive:
         terms; without sentences, there is no answer.
         """
         return self._reply(
-            [*_read(asked), *_texts(passages), *thoughts], lambda: self._answer(asked, passages, thoughts)
+            [*read_of(asked), *_texts(passages), *thoughts], lambda: self._answer(asked, passages, thoughts)
         )
 
     def think(self, asked: Asked, query: str, passages: Sequence[Passage], thoughts: Sequence[str] = ()) -> Reply[str]:
@@ -110,9 +110,9 @@ class Extractive:
             for i in np.argsort(-self._cosines(query, found), kind="stable"):
                 if found.texts[i] not in thoughts:
                     return found.texts[i]
-            raise _Nothing("no sentence that is not a thought already")
+            raise Nothing("no sentence that is not a thought already")
 
-        return self._reply([*_read(asked), query, *_texts(passages), *thoughts], best)
+        return self._reply([*read_of(asked), query, *_texts(passages), *thoughts], best)
 
     def extract(self, asked: Asked, passages: Sequence[Passage]) -> Reply[str]:
         """Sentences, one per line, whose cosine with the question (and one of its options) is at least `RELEVANT`."""
@@ -124,11 +124,11 @@ class Extractive:
             cosines = np.max([self._cosines(text, found) for text in _statements(asked)], axis=0)
             return "\n".join(text for text, cosine in zip(found.texts, cosines, strict=True) if cosine >= RELEVANT)
 
-        return self._reply([*_read(asked), *_texts(passages)], relevant, NOTHING)
+        return self._reply([*read_of(asked), *_texts(passages)], relevant, NOTHING)
 
     def reduce(self, asked: Asked, extractions: Sequence[str]) -> Reply[str]:
         """As `answer`, from the sentences of the extractions."""
-        return self._reply([*_read(asked), *extractions], lambda: self._answer(asked, (), extractions))
+        return self._reply([*read_of(asked), *extractions], lambda: self._answer(asked, (), extractions))
 
     def grade_usefulness(self, asked: Asked, answer: str) -> Reply[Usefulness]:
         """Useful if the answer's cosine with the question is at least `USEFUL`; an option of yes/no/maybe always is."""
@@ -139,7 +139,7 @@ class Extractive:
             question, said = self._vectors([asked.question, asked.spelled(answer)])
             return "useful" if float(question @ said) >= USEFUL else "not_useful"
 
-        return self._reply([*_read(asked), answer], grade)
+        return self._reply([*read_of(asked), answer], grade)
 
     def grade_support(self, asked: Asked, passages: Sequence[Passage], answer: str) -> Reply[Support]:
         """Supported if the documents contain the share `SUPPORTED` of the answer's terms.
@@ -156,7 +156,7 @@ class Extractive:
             held = set[str]().union(*map(set, query_terms(_texts(passages))))
             return "supported" if _share(_terms(asked.spelled(answer)), held) >= SUPPORTED else "unsupported"
 
-        return self._reply([*_read(asked), *_texts(passages), answer], grade)
+        return self._reply([*read_of(asked), *_texts(passages), answer], grade)
 
     def rewrite(self, asked: Asked, query: str, answer: str, thoughts: Sequence[str]) -> Reply[str]:
         """Pseudo-relevance feedback (Rocchio, unweighted): the query and frequent new terms of answer and thoughts.
@@ -176,10 +176,10 @@ class Extractive:
             counts = Counter(stem for stem in stems if stem in first)
             new = [first[stem] for stem, _ in counts.most_common(NEW_TERMS)]
             if not new:
-                raise _Nothing("answer and thoughts have no term that the query does not have")
+                raise Nothing("answer and thoughts have no term that the query does not have")
             return " ".join([query, *new])
 
-        return self._reply([*_read(asked), query, answer, *thoughts], expanded)
+        return self._reply([*read_of(asked), query, answer, *thoughts], expanded)
 
     def judge(self, asked: Asked, answer: str, reference: str) -> Reply[Judgement]:
         """Marks by overlap with the reference, ten times each.
@@ -194,7 +194,7 @@ class Extractive:
             complete = 1.0 if said.strip().lower() == right.strip().lower() else _share(_terms(right), _terms(said))
             return Judgement(_mark(float(a @ r)), _mark(complete), _mark(float(a @ q)))
 
-        return self._reply([*_read(asked), answer, reference], mark)
+        return self._reply([*read_of(asked), answer, reference], mark)
 
     def classify(self, asked: Asked) -> Reply[Route]:
         """By the form of the question.
@@ -210,19 +210,19 @@ class Extractive:
             hops = len(_HOP.findall(last)) + len(_OF_THE.findall(last)) + len(_BOTH.findall(last))
             return "iterative" if hops >= 2 else "single"
 
-        return self._reply(_read(asked), route)
+        return self._reply(read_of(asked), route)
 
     def _reply(self, read: Sequence[str], work: Callable[[], T], empty: str = "") -> Reply[T]:
         start = time.perf_counter()
-        failure = ""
+        failure, declined = "", False
         value: T | None = None
         try:
             value = work()
-        except _Nothing as nothing:
-            failure = str(nothing)
+        except Nothing as nothing:
+            failure, declined = str(nothing), isinstance(nothing, NoAnswer)
         raw = "" if failure else (str(value) or empty)
         usage = Usage(1, sum(len(text.split()) for text in read), len(raw.split()), 0.0, time.perf_counter() - start)
-        return Reply(value, raw, self.reader, usage, failure)
+        return Reply(value, raw, self.reader, usage, failure, declined)
 
     def _answer(self, asked: Asked, passages: Sequence[Passage], thoughts: Sequence[str]) -> str:
         found = self._sentences(_query(asked), [*_texts(passages), *thoughts])
@@ -230,12 +230,12 @@ class Extractive:
             said = _verdict(asked.question, found, self._cosines(asked.question, found))
             letters = {text.strip().lower(): key for key, text in asked.options.items()}
             if said not in letters:
-                raise _Nothing(f"says {said}, which is not among the options")
+                raise Nothing(f"says {said}, which is not among the options")
             return letters[said]
         if asked.kind == "choice":
             return self._choose(asked, found)
         if not found.texts:
-            raise _Nothing("no sentence to answer from")
+            raise Nothing("no sentence to answer from")
         terms = _terms(asked.question)
         covered = np.array([_share(terms, row) for row in found.terms])
         return found.texts[int(np.argmax(self._cosines(asked.question, found) + covered))]
@@ -270,11 +270,16 @@ class Extractive:
         return np.asarray(self.encode(texts), np.float32) if texts else np.zeros((0, 1), np.float32)
 
 
-class _Nothing(Exception):
+class Nothing(Exception):
     """A rule that gives no result."""
 
 
-def _read(asked: Asked) -> list[str]:
+class NoAnswer(Nothing):
+    """The passages were read, and have no answer."""
+
+
+def read_of(asked: Asked) -> list[str]:
+    """What is read of a question."""
     return [asked.question, *asked.options.values()]
 
 
@@ -283,7 +288,7 @@ def _texts(passages: Sequence[Passage]) -> list[str]:
 
 
 def _query(asked: Asked) -> str:
-    return asked.question if asked.kind == "yesno" else " ".join(_read(asked))
+    return asked.question if asked.kind == "yesno" else " ".join(read_of(asked))
 
 
 def _statements(asked: Asked) -> list[str]:

@@ -135,6 +135,7 @@ class Reply(Generic[T]):
         failure: Why it failed; empty if it did not.
         raw: The reader's output before parsing.
         reader: Name and version of the reader.
+        declined: Whether it failed because the passages have no answer: others may.
     """
 
     value: T | None
@@ -142,6 +143,7 @@ class Reply(Generic[T]):
     reader: str
     usage: Usage
     failure: str = ""
+    declined: bool = False
 
 
 @dataclass(frozen=True)

@@ -24,7 +24,7 @@ import yaml
 
 from mog_assets import config
 from mog_assets.cli.common import FAILED, config_option, guarded
-from mog_assets.config import Settings
+from mog_assets.config import AnsweringSettings, Settings
 from resources.errors import ConfigError, MogError
 
 if TYPE_CHECKING:
@@ -292,7 +292,8 @@ def model(settings: Settings | None) -> Iterator[Finding]:
     wanted = settings is not None and settings.asks_a_model
     key = os.environ.get("OPENAI_API_KEY")
     if not wanted and not key and not os.environ.get("OPENAI_BASE_URL"):
-        yield Finding("model", OK, "not needed: the extractive reader answers questions")
+        by = settings.answering.reader if settings is not None else AnsweringSettings().reader
+        yield Finding("model", OK, f"not needed: the {by} reader answers questions")
         return
     state = PROBLEM if wanted else WARNING
     chosen = settings.llm if settings is not None else LlmSettings()

@@ -1,15 +1,11 @@
 """Quality and cost of answers.
 
-References: Rajpurkar et al. 2016 (SQuAD), section 6.1, for exact match and F1 of open answers; Xiong et al. 2024
-(MIRAGE) for `mirage`; BriefContext, section 2.3, for the quality of its preflight.
+References: Xiong et al. 2024 (MIRAGE) for `mirage`; BriefContext, section 2.3, for the quality of its preflight.
 """
 
 from __future__ import annotations
 
 import json
-import re
-import string
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -20,6 +16,7 @@ from mog_assets.answering.notation import is_control
 from mog_assets.answering.preflight import TOP, Confusion
 from mog_assets.evaluation import mirage
 from mog_assets.evaluation.scores import COMPARED, compare, interval, p_text
+from mog_assets.questions.marks import exact_match, f1
 from mog_assets.questions.sets import Question
 from mog_assets.significance import bootstrap_interval, by_document
 
@@ -46,31 +43,6 @@ COLUMNS = (
     "tokens_out",
     "cost",
 )
-_ARTICLES = re.compile(r"\b(?:a|an|the)\b")
-_PUNCTUATION = str.maketrans("", "", string.punctuation)
-
-
-def normalised(text: str) -> str:
-    """An answer in lower case without punctuation, articles and extra white space, like SQuAD's scorer."""
-    return " ".join(_ARTICLES.sub(" ", text.lower().translate(_PUNCTUATION)).split())
-
-
-def exact_match(answer: str, gold: Sequence[str]) -> float:
-    """1 if an answer equals one of the gold answers after `normalised`, else 0."""
-    return float(normalised(answer) in {normalised(text) for text in gold})
-
-
-def f1(answer: str, gold: Sequence[str]) -> float:
-    """The best F1 (harmonic mean of precision and recall) of an answer's words over the gold answers."""
-
-    def one(other: str) -> float:
-        said, wanted = normalised(answer).split(), normalised(other).split()
-        common = sum((Counter(said) & Counter(wanted)).values())
-        if not said or not wanted:
-            return float(said == wanted)
-        return 2 * common / (len(said) + len(wanted))
-
-    return max(map(one, gold), default=0.0)
 
 
 def mark(answers: pd.DataFrame, questions: Mapping[str, Sequence[Question]]) -> pd.DataFrame:

@@ -122,10 +122,14 @@ def paired_rows(
 
 
 def of_model(lab: Lab, paper: str, claim: str, verdict: Verdict, because: str) -> Claim:
-    """A claim about language models: not testable without one; then with the figures of the reader used instead."""
-    if not lab.with_language_model:
+    """A claim about models that read: not testable with rules; then with their figures instead.
+
+    The papers' are large language models; where a small one reads, the claim says so.
+    """
+    reader = lab.settings.answering.reader
+    if not lab.reads:
         return untestable(paper, claim, f"{because}; answered without a language model, by {lab.reader().reader}")
-    return Claim(paper, claim, verdict, because)
+    return Claim(paper, claim, verdict, because if reader == "openai" else f"{because}; read by the {reader} reader")
 
 
 def flips(lab: Lab) -> Findings:

@@ -13,7 +13,7 @@ from mog_assets.answering.answerers import PARTITIONS, briefcontext, one_step, s
 from mog_assets.answering.notation import combinations
 from mog_assets.answering.preflight import Confusion
 from mog_assets.config import Settings
-from mog_assets.evaluation.answers import normalised, preflight_cases
+from mog_assets.evaluation.answers import preflight_cases
 from mog_assets.evaluation.scores import interval, on_documents, p_said, p_text
 from mog_assets.experiments.answers import (
     Answered,
@@ -52,6 +52,7 @@ from mog_assets.experiments.lab import (
     told,
 )
 from mog_assets.experiments.plots import curves
+from mog_assets.questions.marks import normalised
 from mog_assets.questions.sets import Question
 from mog_assets.significance import (
     RESAMPLES,

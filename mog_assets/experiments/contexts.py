@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from mog_assets.answering import extractive
+from mog_assets.answering import extractive, neural
 from mog_assets.answering.answerers import Means
 from mog_assets.answering.prompted import prompts_fingerprint
 from mog_assets.answering.retrieve import given, texts
@@ -23,6 +23,7 @@ from mog_assets.evaluation.answers import mark
 from mog_assets.experiments.lab import Lab, about
 from mog_assets.questions.sets import Question
 from mog_assets.ranking.retrieve import needs
+from mog_assets.reader.model import shipped
 from mog_assets.retrieval.corpora import Corpora
 from mog_assets.retrieval.methods import Method, Passages, parse
 from resources.errors import MogError
@@ -66,14 +67,22 @@ def passages_method(settings: Settings) -> Method:
 
 def read_by_contexts(settings: Settings) -> Sequence[str]:
     """The assets that contexts are made from."""
-    return ("questions", *needs([passages_method(settings)], settings).keys)
+    read = ("reader",) if settings.answering.reader == "trained" else ()
+    return ("questions", *read, *needs([passages_method(settings)], settings).keys)
 
 
 def options(settings: Settings) -> list[Any]:
     """The settings that answers to contexts depend on, besides those of assets that experiments read."""
     llm = settings.llm
     by_model = [llm.model, llm.temperature, llm.max_tokens, llm.structured, prompts_fingerprint()]
-    reader = by_model if settings.answering.reader == "openai" else [extractive.VERSION]
+    # The asset `reader` is an input, where one is trained.
+    read_by: dict[str, Callable[[], list[Any]]] = {
+        "extractive": lambda: [extractive.VERSION],
+        "neural": lambda: [extractive.VERSION, neural.VERSION, shipped().name],
+        "trained": lambda: [extractive.VERSION, neural.VERSION],
+        "openai": lambda: by_model,
+    }
+    reader = read_by[settings.answering.reader]()
     return [*reader, passages_method(settings).name, settings.retriever, settings.experiments.questions]
 
 

@@ -199,8 +199,8 @@ class Lab:
         return found
 
     @property
-    def with_language_model(self) -> bool:
-        """Whether a language model answers."""
+    def reads(self) -> bool:
+        """Whether answers depend on more than rules: whether a model, small or large, reads the passages."""
         return self.settings.answering.reader != "extractive"
 
     def asked(self, questions: Sequence[Question]) -> list[Question]:

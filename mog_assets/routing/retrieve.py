@@ -148,10 +148,11 @@ class Retrieval:
         return found
 
     @property
-    def topic_labels(self) -> Sequence[str]:
+    def topic_labels(self) -> dict[int, str]:
         """The labels that chunks have; those of the model if it has been fitted since."""
         model, own = self.topic_model, labels_of(self.corpora.read("topics/assigned", self.corpora.names[0]))
-        return own if own is not None and len(own) == len(model.centroids) else model.labels
+        known = own is not None and len(own) == len(model.centroids)
+        return replace(model, names=tuple(own)).labels if own is not None and known else model.labels
 
     @cached_property
     def topics(self) -> tuple[np.ndarray, np.ndarray]:

@@ -1,0 +1,1 @@
+"""An embedded reader: finds the answer of a question in passages, or says that there is none."""

@@ -1,0 +1,230 @@
+"""The asset of the reader stage: `reader`."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from mog_assets import tensors
+from mog_assets.config import Settings
+from mog_assets.questions.marks import exact_match, f1
+from mog_assets.questions.sets import Question, load_questions
+from mog_assets.questions.splits import validation_rows
+from mog_assets.ranking.retrieve import Retrieval, needs
+from mog_assets.reader import calibration
+from mog_assets.reader.examples import Document, Lesson
+from mog_assets.reader.lessons import FOUND_BY, answers, lessons, teaches
+from mog_assets.reader.model import FILE, VERSION, Reader, encoded, source
+from mog_assets.reader.windows import WordPieces
+from mog_assets.recipe import Recipe, Work
+from mog_assets.retrieval.methods import parse
+from mog_assets.significance import bootstrap_interval, by_document
+from resources.errors import MogError
+from resources.store import digest
+
+GROUP = "answering"
+# Share of the documents whose questions measure and calibrate.
+HELD_OUT = 0.2
+# Questions of a set that measure and calibrate, at most.
+MEASURED = 500
+
+Context = list[tuple[str, str]]
+"""Title and text of passages."""
+
+
+@dataclass(frozen=True)
+class _Set:
+    """A question set: what its questions teach, and which of them measure."""
+
+    questions: list[Question]
+    retrieval: Retrieval
+    documents: dict[int, Document]
+    lessons: list[Lesson | None]
+    held_out: np.ndarray
+
+
+def build_reader(work: Work) -> None:
+    """Train adapters and head, then measure and calibrate them on documents that were not trained on."""
+    # It imports torch, which takes longer than planning a run.
+    from mog_assets.reader import network, training
+
+    words, sets = WordPieces(source()), list[_Set]()
+    for name, question_set in work.settings.question_sets.items():
+        stored = work.input("questions").path(f"{name}.parquet")
+        own = [q for q in load_questions(stored, question_set.train) if teaches(q)] if question_set.train else []
+        if own:
+            retrieval = Retrieval.open(work.tools, work.input, question_set.corpora, [q.question for q in own])
+            held_out = validation_rows([q.document for q in own], HELD_OUT, "reader")
+            sets.append(_Set(own, retrieval, *lessons(own, retrieval, words), held_out))
+    documents, learnt = _together(sets)
+    if not learnt:
+        raise MogError(
+            "question_sets: expected training questions whose answer stands in their evidence (`answer` and `quote`), "
+            "got none: add some, or set `answering.reader: neural`"
+        )
+    state, losses = _trained(work, words, documents, learnt)
+    arrays = network.arrays(training.values(state))
+    untold = Reader(encoded(arrays, {"calibration": [1.0, 0.0]}), "now")
+    facts = {**_measured(work, untold, sets), "trained on": len(learnt)}
+    data = encoded(arrays, facts)
+    path, there = work.file(FILE, digest(data.hex()))
+    if not there:
+        with work.writing(path) as temporary:
+            temporary.write_bytes(data)
+    work.info |= facts
+    work.counts |= {"questions": len(learnt), "epochs": training.EPOCHS, "bytes": len(data)}
+    work.recomputed["models trained"] = 1
+    work.show_table("loss", [{"epoch": n + 1, "nats": round(loss, 4)} for n, loss in enumerate(losses)])
+
+
+def _together(sets: Sequence[_Set]) -> tuple[dict[int, Document], list[Lesson]]:
+    """Documents and lessons of all sets: positions of documents belong to the corpora of a set."""
+    documents, learnt, first = dict[int, Document](), list[Lesson](), 0
+    for own in sets:
+        documents |= {first + number: document for number, document in own.documents.items()}
+        for lesson, held_out in zip(own.lessons, own.held_out.tolist(), strict=True):
+            if lesson is not None and not held_out:
+                places = [(first + document, start, end) for document, start, end in lesson.answers]
+                misleading = [(first + document, start) for document, start in lesson.misleading]
+                learnt.append(Lesson(lesson.question, places, misleading))
+        first = max(documents, default=-1) + 1
+    return documents, learnt
+
+
+def _trained(
+    work: Work, words: WordPieces, documents: dict[int, Document], learnt: list[Lesson]
+) -> tuple[dict[str, np.ndarray], list[float]]:
+    """The state after the last epoch, and the loss of each.
+
+    Each epoch is stored until the last is done, so an interrupted run goes on after the last whole one.
+    """
+    from mog_assets.reader import network, training
+
+    bert, seed, losses, epochs = network.load(source()), work.settings.seed, list[float](), list[Path]()
+    state, key = training.start(bert, seed), _key(documents, learnt)
+    with work.progress(training.EPOCHS * len(learnt), f"questions read, {training.EPOCHS} times each") as advance:
+        for number in range(training.EPOCHS):
+            name = f"epoch_{number}.safetensors"
+            path, there = work.file(name, number, VERSION, seed, key)
+            # It is no part of the artefact.
+            del work.draft.files[name]
+            epochs.append(path)
+            if there:
+                state, told = tensors.decode(path.read_bytes())
+                loss = told["loss"]
+                advance(len(learnt))
+            else:
+                state, loss = training.epoch(bert, words, documents, learnt, state, number, seed, advance=advance)
+                with work.writing(path) as temporary:
+                    temporary.write_bytes(tensors.encode(state, {"loss": loss}))
+            losses.append(loss)
+    for path in epochs:
+        path.unlink()
+    return state, losses
+
+
+def _key(documents: dict[int, Document], learnt: list[Lesson]) -> str:
+    """A digest of all that is read in training."""
+    told = hashlib.sha256()
+    for number, document in documents.items():
+        for array in (np.array(number), document.title.ids, document.text.ids, document.text.spans, document.bounds):
+            told.update(array.tobytes())
+    read = [[lesson.question.ids.tolist(), lesson.answers, lesson.misleading] for lesson in learnt]
+    return digest(told.hexdigest(), read)
+
+
+def _measured(work: Work, reader: Reader, sets: Sequence[_Set]) -> dict[str, Any]:
+    """Exact match, F1 and calibration on documents that were not trained on.
+
+    A question is read with the passages that are found for it, and again with passages that lack its answer: a
+    probability must be as good where there is nothing to find.
+    """
+    rows: list[tuple[str, float, float, float, float]] = []
+    total = sum(min(int(own.held_out.sum()), MEASURED) for own in sets)
+    with work.progress(total, "questions answered from documents not trained on") as advance:
+        for own in sets:
+            chosen = np.flatnonzero(own.held_out)[:MEASURED].tolist()
+            asked = [own.questions[row] for row in chosen]
+            for question, (found, lacking) in zip(asked, _contexts(work, own, chosen), strict=True):
+                best, other = (reader.best(question.question, passages) for passages in (found, lacking))
+                said, gold = best[0].text if best else "", answers(question)
+                none = other[0].score if other else np.nan
+                score = best[0].score if best else np.nan
+                rows.append((question.document, exact_match(said, gold), f1(said, gold), score, none))
+                advance(1)
+    documents, marks = [row[0] for row in rows], np.array([row[1:] for row in rows]).reshape(-1, 4)
+    there = np.concatenate([marks[:, 2], marks[:, 3]])
+    right = np.concatenate([marks[:, 1] >= calibration.RIGHT, np.zeros(len(marks), bool)])
+    fitted = calibration.fitted(there[~np.isnan(there)], right[~np.isnan(there)])
+    told: dict[str, Any] = {"calibration": list(fitted), "measured on": len(rows)}
+    if not rows:
+        return told
+    low, high = bootstrap_interval(by_document(marks[:, :2], documents))
+    for number, name in enumerate(("exact match", "F1")):
+        told[name] = [round(float(value), 4) for value in (marks[:, number].mean(), low[number], high[number])]
+    ends = "{:.3f} [{:.3f}, {:.3f}]"
+    work.show_table("documents not trained on", [{name: ends.format(*told[name]) for name in ("exact match", "F1")}])
+    if len(set(documents)) < 2:
+        return told
+    # Each half of the documents is calibrated on the other, so the curve is of questions that were not fitted.
+    chance, own_half = np.full(len(there), np.nan), np.tile(validation_rows(documents, 0.5, "reader"), 2)
+    for half in (own_half, ~own_half):
+        others = ~half & ~np.isnan(there)
+        parameters = calibration.fitted(there[others], right[others])
+        chance[half] = [calibration.probability(score, parameters) for score in there[half].tolist()]
+    table, error = calibration.curve(chance[~np.isnan(there)], right[~np.isnan(there)])
+    told["calibration error"] = round(error, 4)
+    work.show_table("calibration", table)
+    work.show_plot("calibration", calibration.plot(table))
+    return told
+
+
+def _contexts(work: Work, own: _Set, rows: Sequence[int]) -> list[tuple[Context, Context]]:
+    """For some questions of a set: the passages that are found, and passages that lack the answer."""
+    corpora = own.retrieval.corpora
+    again = own.retrieval.again([own.questions[row].question for row in rows])
+    found = again.passages(parse(FOUND_BY, work.settings), budget=work.settings.budget)
+    lacking = [lesson.misleading if (lesson := own.lessons[row]) else [] for row in rows]
+    texts = corpora.texts({*found.document.tolist(), *(document for misled in lacking for document, _ in misled)})
+    made: list[tuple[Context, Context]] = [([], []) for _ in rows]
+    columns = (found.question, found.document, found.start, found.end)
+    for question, document, start, end in zip(*(column.tolist() for column in columns), strict=True):
+        made[question][0].append((texts[document][0], texts[document][1][start:end]))
+    for (_, passages), misled in zip(made, lacking, strict=True):
+        for document, start in misled:
+            title, text = texts[document]
+            passages.append((title, text[start : start + work.settings.finest_chars]))
+    return made
+
+
+def recipes(settings: Settings) -> list[Recipe]:
+    """The recipe of this stage; none without training questions."""
+    if not settings.trains_routers:
+        return []
+    return [
+        Recipe(
+            key="reader",
+            build=build_reader,
+            description="Adapters of the encoder that find answers in passages, or say that there is none.",
+            group=GROUP,
+            deps=("questions", *needs([parse(FOUND_BY, settings)], settings).keys),
+            partitioned=False,
+            settings=lambda tools: [
+                tools.settings.seed,
+                tools.settings.budget,
+                tools.settings.ranking.experts,
+                tools.settings.bm25.model_dump(),
+                {name: [q.corpora, q.train] for name, q in tools.settings.question_sets.items()},
+                tools.encoder.identity,
+            ],
+            version=VERSION,
+            on_demand=settings.answering.reader != "trained",
+            kinds=("pytorch",),
+            pool="gpu",
+        )
+    ]

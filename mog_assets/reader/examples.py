@@ -1,0 +1,86 @@
+"""What the reader is shown in training: windows of documents, with and without the answer."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from mog_assets.reader.windows import WINDOW, Tokens, Window, WordPieces, room, sentences
+
+# Windows in training are of different lengths, so that the place of an answer says nothing.
+SHORTEST = 80
+
+
+@dataclass(frozen=True)
+class Document:
+    """A document in tokens, with the first token of every sentence (see `windows.sentences`)."""
+
+    title: Tokens
+    text: Tokens
+    bounds: np.ndarray
+
+    @classmethod
+    def of(cls, words: WordPieces, title: str, text: str) -> Document:
+        """A document's texts in tokens."""
+        told, tokens = words([title, text])
+        return cls(told, tokens, sentences(text, tokens))
+
+    def at(self, character: int) -> int:
+        """The token at a character, or before it if none is there."""
+        return max(int(np.searchsorted(self.text.spans[:, 0], character, side="right")) - 1, 0)
+
+
+@dataclass(frozen=True)
+class Lesson:
+    """A question with the places of its answer and passages that lack it.
+
+    Attributes:
+        answers: (document, start, end) in characters, at least one.
+        misleading: (document, start) of passages that lack the answer, best first.
+    """
+
+    question: Tokens
+    answers: Sequence[tuple[int, int, int]]
+    misleading: Sequence[tuple[int, int]]
+
+
+@dataclass(frozen=True)
+class Shown:
+    """A window with the tokens of its answer, first and last; 0 and 0 if it has none."""
+
+    window: Window
+    first: int
+    last: int
+
+
+def shown(
+    lesson: Lesson, documents: Mapping[int, Document], words: WordPieces, random: np.random.Generator
+) -> list[Shown]:
+    """Windows of a question for an epoch: one with the answer, one without where something misleads."""
+    limit, made = int(random.integers(SHORTEST, WINDOW + 1)), list[Shown]()
+    number, start, end = lesson.answers[int(random.integers(len(lesson.answers)))]
+    document = documents[number]
+    most = room(lesson.question, document.title, limit)
+    first, last = document.at(start), document.at(end - 1)
+    if last - first < most:
+        # The window begins with a sentence, from which the end of the answer is within reach.
+        begins = document.bounds[(document.bounds <= first) & (document.bounds + most > last)]
+        begin = int(begins[int(random.integers(len(begins)))]) if len(begins) else max(last + 1 - most, 0)
+        window = _window(lesson, document, begin, last + 1, most, words)
+        made.append(Shown(window, window.body + first - begin, window.body + last - begin))
+    if lesson.misleading:
+        number, start = lesson.misleading[int(random.integers(len(lesson.misleading)))]
+        document = documents[number]
+        begin = int(document.bounds[np.searchsorted(document.bounds, document.at(start), side="right") - 1])
+        most = room(lesson.question, document.title, limit)
+        made.append(Shown(_window(lesson, document, begin, begin + 1, most, words), 0, 0))
+    return made
+
+
+def _window(lesson: Lesson, document: Document, begin: int, least: int, most: int, words: WordPieces) -> Window:
+    """A window from a token: of whole sentences, if those that fit reach the token `least`."""
+    end = int(document.bounds[np.searchsorted(document.bounds, begin + most, side="right") - 1])
+    end = end if end >= least else min(begin + most, len(document.text.ids))
+    return words.window(lesson.question, document.title, document.text.part(begin, end))

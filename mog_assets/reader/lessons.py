@@ -1,0 +1,95 @@
+"""What the reader learns from: answers where they stand in the evidence, and passages that only look right."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+
+from mog_assets.questions.sets import Question
+from mog_assets.ranking.retrieve import Retrieval
+from mog_assets.ranking.weak import measured
+from mog_assets.reader.examples import Document, Lesson
+from mog_assets.reader.windows import WordPieces
+from mog_assets.retrieval.methods import parse
+
+# The ranking whose passages mislead: it needs no training.
+FOUND_BY = "fused"
+# Passages without the answer that a question is shown, of so many that are found first.
+MISLEADING, FIRST = 10, 30
+# Characters before and after the start of a passage that a window may show, with room to spare.
+_BEFORE, _AFTER = 480, 1500
+# Answers that are no words of a passage.
+_CLOSED = frozenset({"yes", "no", "maybe", "true", "false", "none"})
+
+Texts = Mapping[int, tuple[str, str]]
+
+
+def teaches(question: Question) -> bool:
+    """Whether a span of a passage can answer a question, and it is known which."""
+    said = (question.answer or "").strip()
+    return bool(said) and not question.options and said.lower() not in _CLOSED and question.level != "answer"
+
+
+def answers(question: Question) -> list[str]:
+    """The ways to say the answer of a question."""
+    return [text.strip() for text in (question.answer, *question.aliases) if text and text.strip()]
+
+
+def places(question: Question, spans: Sequence[tuple[int, int, int]], texts: Texts) -> list[tuple[int, int, int]]:
+    """Where the answer stands in the evidence: its first place in every span that has it.
+
+    Args:
+        question: The question.
+        spans: (document, start, end) of its evidence.
+        texts: Title and text, by document.
+    """
+    found = []
+    for document, start, end in spans:
+        for said in answers(question):
+            # No part of a longer word or number.
+            pattern = re.compile(rf"(?<!\w){re.escape(said)}(?!\w)", re.IGNORECASE)
+            if match := pattern.search(texts[document][1], start, end):
+                found.append((document, *match.span()))
+                break
+    return found
+
+
+def lessons(
+    questions: Sequence[Question], retrieval: Retrieval, words: WordPieces
+) -> tuple[dict[int, Document], list[Lesson | None]]:
+    """Documents by position, and what each question teaches; None if its answer does not stand in its evidence.
+
+    Args:
+        questions: That teach something.
+        retrieval: The same questions over their corpora.
+        words: The tokenizer.
+    """
+    evidence = measured(questions, retrieval.corpora)
+    found = retrieval.rank(parse(FOUND_BY, retrieval.corpora.settings), FIRST)
+    found = found.at(found.rank < FIRST)
+    used = {document for spans in evidence for document, _, _ in spans} | set(found.document.tolist())
+    texts = retrieval.corpora.texts(sorted(used))
+    first = np.searchsorted(found.question, np.arange(len(questions) + 1))
+    documents, made = dict[int, Document](), list[Lesson | None]()
+    asked = words([q.question for q in questions])
+    for number, (question, spans) in enumerate(zip(questions, evidence, strict=True)):
+        stand = places(question, spans, texts)
+        own = slice(int(first[number]), int(first[number + 1]))
+        misleading = without(question, found.document[own].tolist(), found.start[own].tolist(), texts)
+        made.append(Lesson(asked[number], stand, misleading) if stand else None)
+        for document in {d for d, *_ in (*stand, *misleading)} - documents.keys() if stand else ():
+            documents[document] = Document.of(words, *texts[document])
+    return documents, made
+
+
+def without(question: Question, documents: Sequence[int], starts: Sequence[int], texts: Texts) -> list[tuple[int, int]]:
+    """The first passages around which the answer does not stand: (document, start)."""
+    said = [text.lower() for text in answers(question)]
+    found: list[tuple[int, int]] = []
+    for document, start in zip(documents, starts, strict=True):
+        around = texts[document][1][max(start - _BEFORE, 0) : start + _AFTER].lower()
+        if not any(text in around for text in said) and len(found) < MISLEADING:
+            found.append((document, start))
+    return found

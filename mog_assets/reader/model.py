@@ -1,0 +1,113 @@
+"""The file of a trained reader: weights in float16, calibration and what it was trained on."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping, Sequence
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from mog_assets import tensors
+from mog_assets.reader import calibration
+from resources.encoder import embedded_folder
+from resources.errors import MogError
+from resources.store import Artefact
+
+if TYPE_CHECKING:
+    from mog_assets.reader.spans import Span, SpanReader
+
+FILE = "reader.safetensors"
+if TYPE_CHECKING:
+    from mog_assets.reader.spans import Span, SpanReader
+
+# The weights that come with the package; reader.md says how they were made.
+SHIPPED = Path(__file__).parent / FILE
+# Increased when windows, network or the choice of spans change: files of another version are refused.
+VERSION = "1"
+_SETTING = "answering.reader"
+
+
+def source() -> Path:
+    """The folder of the encoder whose weights the reader adapts."""
+    return embedded_folder(_SETTING)
+
+
+def encoded(arrays: Mapping[str, np.ndarray], facts: Mapping[str, Any]) -> bytes:
+    """The bytes of a file."""
+    return tensors.encode(arrays, {"reader": VERSION, **facts})
+
+
+class Reader:
+    """A trained reader; its network is opened when it first reads.
+
+    Args:
+        data: The bytes of its file.
+        where: Names the file in errors.
+
+    Raises:
+        MogError: when it first reads: the file is no reader of this version.
+
+    Attributes:
+        name: Changes with everything that changes an answer.
+    """
+
+    def __init__(self, data: bytes, where: str) -> None:
+        self._data, self._where = data, where
+        self.name = f"{VERSION}-{hashlib.sha256(data).hexdigest()[:12]}"
+
+    @cached_property
+    def _checked(self) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
+        return _checked(self._data, self._where)
+
+    @property
+    def facts(self) -> dict[str, Any]:
+        """What it was trained on, its `calibration` (slope and intercept), and how good it is."""
+        return self._checked[1]
+
+    @cached_property
+    def _spans(self) -> SpanReader:
+        from mog_assets.reader.spans import SpanReader
+
+        return SpanReader(source(), self._checked[0])
+
+    def best(self, question: str, passages: Sequence[tuple[str, str]]) -> list[Span]:
+        """See `SpanReader.best`."""
+        return self._spans.best(question, passages)
+
+    def probability(self, score: float) -> float:
+        """Probability that a span with this score is right, in [0, 1]."""
+        return calibration.probability(score, self.facts["calibration"])
+
+
+def shipped() -> Reader:
+    """The reader that comes with the package."""
+    return Reader(SHIPPED.read_bytes(), str(SHIPPED))
+
+
+def own(stored: Artefact) -> Reader:
+    """The reader of the asset `reader`."""
+    return Reader(tensors.read(stored, FILE, "reader"), str(stored.path(FILE)))
+
+
+def _checked(data: bytes, where: str) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
+    wanted = f"expected a reader of version {VERSION}"
+    remedy = "reinstall mog-assets, or run `mog run --select reader` for your own"
+    try:
+        arrays, facts = tensors.decode(data)
+    except ValueError as error:
+        raise MogError(f"{_SETTING}: {where}: {wanted}, got a damaged file ({error}): {remedy}") from error
+    if not isinstance(facts, dict) or facts.get("reader") != VERSION:
+        raise MogError(f"{_SETTING}: {where}: {wanted}, got another file: {remedy}")
+    from mog_assets.reader import network
+
+    shapes = network.shapes(source())
+    got = {name: array.shape for name, array in arrays.items()}
+    if got != shapes or not all(np.isfinite(array).all() for array in arrays.values()):
+        odd = sorted({*got, *shapes} - {n for n in got.keys() & shapes.keys() if got[n] == shapes[n]})
+        raise MogError(
+            f"{_SETTING}: {where}: {wanted}, got other arrays ({', '.join(odd[:3]) or 'not finite'}): {remedy}"
+        )
+    return arrays, facts

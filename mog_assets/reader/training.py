@@ -1,0 +1,133 @@
+"""Training the reader: windows with the answer, and windows that were found but lack it."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+
+import numpy as np
+import torch
+from torch import Tensor
+from torch.nn import functional as f
+
+from mog_assets.reader import network
+from mog_assets.reader.examples import Document, Lesson, Shown, shown
+from mog_assets.reader.windows import Window, WordPieces
+from resources.bert import Bert
+
+EPOCHS = 4
+BATCH = 16
+LEARNING_RATE = 2e-3
+DROPOUT = 0.05
+# Share of the steps in which the learning rate rises; then it falls, as a cosine, to 0.
+_RISE = 0.1
+_DECAY, _CLIP = 0.01, 1.0
+# Parts of the state between epochs: what is trained, and AdamW's moments of it.
+_STATE = ("value", "exp_avg", "exp_avg_sq")
+
+
+def batch(windows: Sequence[Window]) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """Tokens, kinds, mask and where an answer may be, each of shape (windows, tokens)."""
+    length = max(len(w.ids) for w in windows)
+    ids, kinds, mask = (torch.zeros((len(windows), length), dtype=torch.int64) for _ in range(3))
+    allowed = torch.zeros((len(windows), length), dtype=torch.bool)
+    for row, window in enumerate(windows):
+        own = len(window.ids)
+        ids[row, :own], kinds[row, :own] = torch.from_numpy(window.ids), torch.from_numpy(window.kinds)
+        mask[row, :own] = 1
+        allowed[row, :own] = torch.from_numpy(window.spans[:, 0] >= 0)
+    allowed[:, 0] = True
+    return ids, kinds, mask, allowed
+
+
+def loss_of(bert: Bert, trained: Mapping[str, Tensor], some: Sequence[Shown]) -> Tensor:
+    """Mean cross-entropy of first and last token, in nats."""
+    ids, kinds, mask, allowed = batch([one.window for one in some])
+    found = network.logits(bert, trained, ids, kinds, mask).masked_fill(~allowed[:, :, None], -torch.inf)
+    target = torch.tensor([[one.first, one.last] for one in some])
+    return f.cross_entropy(found, target)
+
+
+def start(bert: Bert, seed: int) -> dict[str, np.ndarray]:
+    """The state before the first epoch."""
+    made = network.initial(bert, torch.Generator().manual_seed(seed))
+    empty = {name: torch.zeros_like(tensor) for name, tensor in made.items()}
+    return _state(made, [empty, empty])
+
+
+def values(state: Mapping[str, np.ndarray]) -> dict[str, Tensor]:
+    """What is trained, in a state."""
+    # In one order, whatever order a file has: sums over all of them are rounded in theirs.
+    own = sorted(name for name in state if name.startswith("value/"))
+    return {name.removeprefix("value/"): torch.from_numpy(state[name].copy()) for name in own}
+
+
+def _state(trained: Mapping[str, Tensor], moments: Sequence[Mapping[str, Tensor]]) -> dict[str, np.ndarray]:
+    parts = zip(_STATE, [trained, *moments], strict=True)
+    return {f"{part}/{name}": tensor.detach().numpy().copy() for part, held in parts for name, tensor in held.items()}
+
+
+def epoch(
+    bert: Bert,
+    words: WordPieces,
+    documents: Mapping[int, Document],
+    lessons: Sequence[Lesson],
+    state: Mapping[str, np.ndarray],
+    number: int,
+    seed: int,
+    epochs: int = EPOCHS,
+    advance: Callable[[int], object] = lambda done: None,
+) -> tuple[dict[str, np.ndarray], float]:
+    """Train adapters and head on every question once; the encoder's own weights stay.
+
+    Its result depends on its arguments only, so training can go on after the last whole epoch.
+
+    Args:
+        bert: The encoder.
+        words: Its tokenizer.
+        documents: What lessons refer to.
+        lessons: Training questions, at least one.
+        state: Result of `start` or of the epoch before.
+        number: Of the epoch, from 0.
+        seed: Of order, windows and dropout.
+        epochs: Number of epochs in all.
+        advance: Called with the number of questions done.
+
+    Returns:
+        The state, and the mean loss in nats.
+    """
+    torch.manual_seed(seed * 1000 + number)
+    random = np.random.default_rng([seed, number])
+    trained = {name: tensor.requires_grad_() for name, tensor in values(state).items()}
+    optimiser = torch.optim.AdamW(trained.values(), lr=LEARNING_RATE, weight_decay=_DECAY)
+    steps = -(-len(lessons) // BATCH)
+    if number:
+        for name, tensor in trained.items():
+            moments = {part: torch.from_numpy(state[f"{part}/{name}"].copy()) for part in _STATE[1:]}
+            optimiser.state[tensor] = {"step": torch.tensor(float(number * steps)), **moments}
+    within, losses = network.adapting(bert, trained, DROPOUT), []
+    for step, rows in enumerate(np.array_split(random.permutation(len(lessons)), steps), number * steps):
+        for group in optimiser.param_groups:
+            group["lr"] = LEARNING_RATE * _rate((step + 0.5) / (epochs * steps))
+        some = [one for row in rows.tolist() for one in shown(lessons[row], documents, words, random)]
+        # Windows of like lengths together: less padding.
+        some.sort(key=lambda one: len(one.window.ids))
+        halves = [half for half in (some[: len(some) // 2], some[len(some) // 2 :]) if half]
+        optimiser.zero_grad()
+        total = 0.0
+        for half in halves:
+            loss = loss_of(within, trained, half) * (len(half) / len(some))
+            loss.backward()
+            total += float(loss.detach())
+        if halves:
+            torch.nn.utils.clip_grad_norm_(list(trained.values()), _CLIP)
+            optimiser.step()
+            losses.append(total)
+        advance(len(rows))
+    moved = [{name: optimiser.state[tensor][part] for name, tensor in trained.items()} for part in _STATE[1:]]
+    return _state(trained, moved), float(np.mean(losses)) if losses else 0.0
+
+
+def _rate(done: float) -> float:
+    """Share of the highest learning rate after a share of all steps."""
+    return done / _RISE if done < _RISE else (1 + math.cos(math.pi * (done - _RISE) / (1 - _RISE))) / 2
