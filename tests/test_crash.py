@@ -242,7 +242,7 @@ def with_questions(tmp_path):
     values = {
         "question_sets": {"q": {"path": "q.jsonl", "corpora": list(corpora), "train": ["train"], "test": ["test"]}},
         "router": {"epochs": 3, "hidden": [8]},
-        "methods": ["fixed-1", "mog-paper", "mix"],
+        "methods": ["fixed-1", "mog-paper", "mix", "mogg"],
         "answering": {"methods": []},
     }
     for row in rows:
@@ -253,7 +253,7 @@ def with_questions(tmp_path):
     return folder
 
 
-RANKINGS = ("candidates", "router", "mix", "method")
+RANKINGS = ("candidates", "router", "hop_router", "mix", "method")
 
 
 @pytest.mark.full
@@ -290,6 +290,31 @@ def test_killed_while_candidates_or_rankings_are_made_equals_an_uninterrupted_bu
         assert killed.code == -signal.SIGKILL, killed.said
         assert set(artefacts(folder).items()) < set(expected.artefacts.items())
         assert_repaired(mog, folder, expected, "build")
+
+
+def test_killed_while_names_or_mentions_are_made_equals_an_uninterrupted_build(mog, before, tmp_path):
+    def alias(folder):
+        # Names of a document change, and no text: nothing else is written anew.
+        path = folder / "pond.jsonl"
+        rows = [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
+        rows[0]["metadata"] = {"aliases": ["crayfish", "carrion"]}
+        path.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
+
+    clean = copy_folder(before.folder, tmp_path / "clean")
+    alias(clean)
+    done = mog(clean, "build")
+    assert done.code == 0, done.said
+    expected = SimpleNamespace(artefacts=artefacts(clean), points=points(clean))
+    changed = {asset for (asset, corpus), own in expected.artefacts.items() if before.artefacts[asset, corpus] != own}
+    assert {"names", "mentions"} <= changed
+    reached = done.reached["file moved"]
+    for occurrence in sorted({2, reached // 2, reached - 1}):
+        folder = copy_folder(before.folder, tmp_path / f"killed at {occurrence}")
+        alias(folder)
+        killed = mog(folder, "build", kill_at=("file moved", occurrence))
+        assert killed.code == -signal.SIGKILL, killed.said
+        assert_repaired(mog, folder, expected, "build")
+        assert temporary(folder) == [] and list((folder / "home/cache").glob("added-*")) == []
 
 
 def test_lost_collections_are_noticed_and_made_again(mog, before, tmp_path):

@@ -81,6 +81,10 @@ CASES = [
     (damage.file_instead, "bm25/level_1", "folder"),
     pytest.param(damage.folder_instead, "chunks/level_2", "lock", marks=pytest.mark.full),
     (damage.delete, "runs", "shown"),
+    (damage.flip, "names", "distinct"),
+    pytest.param(damage.delete, "names", "names_moor", marks=pytest.mark.full),
+    (damage.truncate, "mentions", "bucket"),
+    pytest.param(damage.delete, "mentions", "searched", marks=pytest.mark.full),
 ]
 
 

@@ -1,9 +1,13 @@
 """What documents are called, and where texts name them: against their definitions, and after any change."""
 
 import json
+import re
+import shutil
 import tempfile
+import time
 from pathlib import Path
 
+import damage
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -13,11 +17,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from test_incremental import IN_MEMORY, Project, encoder, nothing_is_drawn  # noqa: F401
 
+from mog_assets import plan
 from mog_assets.mentions import matching
 from mog_assets.mentions.edges import ALWAYS, Mentions, _outermost
 from mog_assets.mentions.folding import folded
 from mog_assets.mentions.matching import Matcher, search_bucket
 from mog_assets.mentions.names import MOST_WORDS, Name, names_of
+from mog_assets.recipe import materialise
 from mog_assets.retrieval.corpora import Corpora
 
 # Folding
@@ -130,13 +136,13 @@ def places(table, names):
     return [(document, start, end, of[name]) for document, start, end, name in rows]
 
 
-@given(st.lists(TEXTS, max_size=3), st.sets(NAMES, max_size=6), st.sampled_from([1, 9, 10_000]))
+@given(st.lists(TEXTS, max_size=3), st.sets(NAMES, max_size=6), st.sampled_from([1, 2, 9, 10_000]))
 def test_every_place_of_every_name_is_found_however_many_are_looked_for_at_a_time(texts, names, at_once):
-    before, matching.AT_ONCE = matching.AT_ONCE, at_once
-    try:
+    limits = "NAMES_AT_ONCE", "CHARACTERS_AT_ONCE", "WORDS_AT_ONCE"
+    with pytest.MonkeyPatch.context() as patched:
+        for limit in limits:
+            patched.setattr(matching, limit, at_once)
         found = places(matcher_of(names).find(texts, list(range(len(texts)))), names)
-    finally:
-        matching.AT_ONCE = before
     wanted = [(i, *place) for i, text in enumerate(texts) for place in found_in(text, names)]
     assert sorted(found) == sorted(wanted)
 
@@ -323,3 +329,195 @@ def test_hostile_texts_and_titles_end_in_time_with_offsets_that_are_right(projec
     # A text of nothing but control characters is not read at all.
     assert len(read) >= len(HOSTILE) - 1
     assert {key[0] for key in found if key[1:] == ("otter", "whole")} == set(read)
+
+
+def updated(project):
+    """Bring names, mentions and what they are read with up to date, and nothing else."""
+    recipes = plan.graph(project.settings)
+    for key in plan.needed(recipes, ["mentions", "chunks/level_1"]):
+        for corpus in project.settings.corpora if recipes[key].partitioned else [None]:
+            materialise(recipes[key], corpus, project.tools, recipes)
+
+
+def assert_those_of_a_rebuild(project):
+    """Names and mentions are, byte for byte, what another home gets from nothing."""
+    other = Project(project.folder, project.encoder, "rebuilt", **project.options)
+    shutil.rmtree(other.settings.home, ignore_errors=True)
+    updated(other)
+    for asset, corpus in (("names", None), ("mentions", "file"), ("mentions", "folder")):
+        assert project.files(asset, corpus) == other.files(asset, corpus)
+        assert project.stored(asset, corpus).manifest.counts == other.stored(asset, corpus).manifest.counts
+        assert project.tools.store.verify(project.stored(asset, corpus)) == []
+
+
+def test_a_name_that_came_after_another_one_in_the_same_process_is_searched_for(project):
+    project.put("file", "a", "An otter, a heron and a pike.", title="Marsh")
+    project.put("folder", "b", "Nothing.")
+    updated(project)
+    for title in ("Otter", "Heron", "Pike"):
+        project.put("file", title, "Grey.", title=title)
+        updated(project)
+        assert ("a", title.lower(), title) in edges(project)
+
+
+def test_aliases_and_headings_alone_change_names_as_a_build_from_nothing_has_them(project):
+    project.put("file", "a", "Trappen are heavy. The great bustard is a bustard.", title="Birds")
+    project.put("file", "b", "It walks.", title="Otis tarda")
+    project.put("folder", "c", "# Bustards\n\nTrappen, again.")
+    updated(project)
+    assert_those_of_a_rebuild(project)
+    for aliases in (["Trappen", "Great bustard"], ["Great bustard"], []):
+        project.put("file", "b", "It walks.", title="Otis tarda", metadata={"aliases": aliases})
+        updated(project)
+        # `Bustards` is the heading of another document: `bustard` is no name.
+        named = {("a", alias.lower(), "b") for alias in aliases}
+        found = {(document, place.lower(), target) for document, place, target in edges(project)}
+        assert named <= found and len(found) == len(aliases) + ("Trappen" in aliases)
+        assert_those_of_a_rebuild(project)
+    project.put("folder", "c", "# Great bustard\n\nTrappen, again.")
+    updated(project)
+    assert set(edges(project)) == {("a", "great bustard", "c.md")}
+    assert_those_of_a_rebuild(project)
+
+
+# Each file and each kind of damage once.
+@pytest.mark.parametrize(
+    ("harm", "asset", "name"),
+    [(damage.flip, "names", "distinct"), (damage.truncate, "names", "names_file"), (damage.flip, "mentions", "bucket")]
+    + [(damage.delete, "mentions", "searched")],
+    ids=lambda value: getattr(value, "__name__", value),
+)
+def test_damaged_files_are_not_read_for_what_is_made_next(project, harm, asset, name):
+    """With an edit at the same time, so that rows of the damaged file would be kept."""
+    for document, text in (("a", "An otter."), ("b", "A heron."), ("c", "An otter and a heron.")):
+        project.put("file", document, text, title=f"Note {document}")
+    project.put("file", "otter", "It swims.", title="Otter")
+    project.put("folder", "d", "# Day\n\nThe otter.")
+    updated(project)
+    stored = project.stored(asset, "file" if asset == "mentions" else None)
+    for logical in [own for own in stored.manifest.files if own.startswith(name)]:
+        harm(stored.path(logical))
+    project.put("file", "heron", "It stands.", title="Heron")
+    updated(project)
+    assert {("b", "heron", "heron"), ("c", "otter", "otter"), ("d.md", "otter", "otter")} <= set(edges(project))
+    assert_those_of_a_rebuild(project)
+
+
+def seconds(work):
+    """CPU time: others use this machine, too."""
+    started = time.process_time()
+    work()
+    return time.process_time() - started
+
+
+SPACES = " " * 200_000
+
+
+@pytest.mark.parametrize(
+    ("title", "text", "metadata"),
+    [
+        ("t", f"# x{SPACES}y", "{}"),
+        ("t", f"#{SPACES}x", "{}"),
+        ("t", f"# x {'# ' * 100_000}y", "{}"),
+        (f"x {'( ' * 100_000})", "", "{}"),
+        (f"x{SPACES}(y", "", "{}"),
+        ("x" * 5_000_000, "# " + "x" * 5_000_000, "{}"),
+        ("t", "", json.dumps({"aliases": "a b c," * 200_000})),
+        ("t", "", '{"aliases": ' + "[" * 100_000 + "]" * 100_000 + "}"),
+        ("t", "", '{"n": "' + "x" * 5_000_000 + '"}'),
+    ],
+)
+def test_names_of_hostile_documents_are_short_and_read_in_time(title, text, metadata):
+    found = []
+    assert seconds(lambda: found.extend(names_of(title, text, metadata))) < 1
+    assert all(3 <= len(name.folded) <= 200 and name.folded == name.folded.strip() for name in found)
+
+
+@given(
+    st.text(max_size=40),
+    st.sampled_from(["", " ", "#", " #", " ## ", "\t"]),
+    st.sampled_from(["", "\n", "\nx", "\r\n"]),
+)
+@settings(deadline=None)
+def test_a_heading_is_what_an_expression_for_the_whole_line_says(name, end, rest):
+    text = f"# {name}{end}{rest}"
+    known = re.match(r"\s{0,3}#\s+(?P<name>[^\n]{1,200}?)\s*#*\s*(?:\n|$)", text)
+    wanted = names_of("", "", json.dumps({"aliases": [known["name"]]})) if known else []
+    assert names_of("", text, "") == wanted
+
+
+def bulk(count):
+    """Names and a text that grows with a number: what is quadratic takes a hundred times as long for ten times."""
+    yield ["otter"], "otter " * count
+    yield ["otter otter"], "otter " * count
+    yield [" ".join(["aaa"] * words) for words in range(1, MOST_WORDS + 1)], "aaa " * (count // 10)
+    yield ["x" * 150], "x" * 5 * count
+    yield ["otter"], " " * 5 * count
+    yield ["aaa " * 11 + "b"], "aaa " * count
+    yield ["שלום עולם"], "שלום עולם. \u202e" * (count // 5)
+
+
+@pytest.mark.parametrize("case", range(7))
+def test_long_texts_take_a_time_that_grows_as_they_do(case):
+    def search(count):
+        names, text = list(bulk(count))[case]
+        matcher = matcher_of(names)
+        return seconds(lambda: matcher.find([text], [0]))
+
+    search(1000)
+    # Linear is ten times as long; half a second more for a machine that is busy.
+    assert search(50_000) < 30 * search(5_000) + 0.5
+
+
+def test_texts_that_are_searched_together_have_no_name_across_them():
+    texts, names = ["grey", "heron", "", "grey heron", "heron grey"], ["grey heron", "heron grey"]
+    found = places(matcher_of(names).find(texts, range(10, 15)), names)
+    assert found == [(13, 0, 10, "grey heron"), (14, 0, 10, "heron grey")]
+
+
+def test_names_of_one_hash_are_told_apart(monkeypatch):
+    # As if somebody had found names whose words have the same hashes.
+    monkeypatch.setattr(matching, "_NUMBERS", np.zeros(256, np.uint64))
+    names = ["otter", "heron", "otters", "heron otter", "otter heron"]
+    found = places(matcher_of(names).find(["The heron, otters; otter, HERON pike."], [0]), names)
+    assert [place[1:] for place in found] == [
+        (4, 9, "heron"),
+        (11, 17, "otters"),
+        (19, 24, "otter"),
+        (19, 31, "otter heron"),
+        (26, 31, "heron"),
+    ]
+
+
+def test_one_title_of_many_documents_is_no_mention_and_others_stay(project):
+    lines = [{"id": f"d{n}", "title": "Otter", "text": f"An otter, number {n}."} for n in range(2000)]
+    lines += [{"id": "pike", "title": "Pike", "text": "It waits for an otter."}]
+    lines += [{"id": "say", "title": "", "text": "A pike. " + "otter " * 20_000}]
+    project.documents["file"] = {line.pop("id"): {**line, "metadata": {}} for line in lines}
+    project.put("folder", "d", "Nothing.")
+    updated(project)
+    assert set(edges(project)) == {("say", "pike", "pike")}
+
+
+def test_names_of_any_characters_are_found_or_left_out_and_nothing_ends(project):
+    titles = {
+        "nul": "o\0tter\x01s",
+        "expression": "(a+)+$ [otter]",
+        "right": "\u202eשלום עולם",
+        "none": "",
+        "blank": "\u200b \u00a0",
+        "self": "Selfish",
+        "long": "word " * 50_000,
+        "signs": "\x07\x08\x1b[31m",
+        "wide": "ＯＴＴＥＲ stones",
+    }
+    for name, title in titles.items():
+        project.put("file", name, f"Selfish. {title[:100]} and otter stones; selfish.", title=title)
+    # At the end of a long line.
+    project.put("folder", "line", "# Line\n\n" + "selfish " * 1000 + "x" * 100_000 + " שלום עולם")
+    updated(project)
+    found = edges(project)
+    assert ("line.md", "שלום עולם", "right") in found
+    assert ("expression", "otter stones", "wide") in found
+    assert not any(document == "self" and target == "self" for document, _, target in found)
+    assert_those_of_a_rebuild(project)

@@ -91,9 +91,9 @@ def build_mentions(work: Work) -> None:
         count = int(fresh.sum())
         added, removed = folder / f"added-{work.corpus}.parquet", folder / f"removed-{work.corpus}.npy"
         folder.mkdir(parents=True, exist_ok=True)
-        rows = np.flatnonzero(fresh).tolist()
+        chosen = pa.array(fresh)
         with work.writing(added) as temporary:
-            columns = {"name": [words[i] for i in rows], "digest": digests[fresh], "capitals": capitals[fresh]}
+            columns = {"name": words.filter(chosen), "digest": digests[fresh], "capitals": capitals[fresh]}
             pq.write_table(pa.table(columns), temporary)
         with work.writing(removed) as temporary:
             save_array(temporary, np.setdiff1d(held, digests))
@@ -118,7 +118,7 @@ def build_mentions(work: Work) -> None:
     _show(work, documents.names("bucket"), words, digests)
 
 
-def _show(work: Work, buckets: Sequence[str], words: Sequence[str], digests: np.ndarray) -> None:
+def _show(work: Work, buckets: Sequence[str], words: pa.ChunkedArray, digests: np.ndarray) -> None:
     """Show how many texts have names, and the names that most texts have."""
     texts, places, of_name = 0, 0, Counter[int]()
     for bucket in buckets:
@@ -128,8 +128,10 @@ def _show(work: Work, buckets: Sequence[str], words: Sequence[str], digests: np.
         distinct, of = np.unique(name, return_inverse=True)
         _, once = unpaired(np.unique(pairs(document, of)))
         of_name.update(dict(zip(distinct.tolist(), np.bincount(once, minlength=len(distinct)).tolist(), strict=True)))
-    at = dict(zip(digests.tolist(), range(len(digests)), strict=True))
-    most = [{"name": words[at[own]], "texts": count} for own, count in of_name.most_common(20)]
+    # Names are in the order of their digests.
+    usual = of_name.most_common(20)
+    rows = np.searchsorted(digests, np.array([own for own, _ in usual], np.uint64)).tolist()
+    most = [{"name": words[row].as_py(), "texts": count} for row, (_, count) in zip(rows, usual, strict=True)]
     work.counts |= {"texts that have names": texts, "places": places}
     work.show_table("names that most texts have", most)
 

@@ -1,28 +1,32 @@
-"""Find names in texts, many at a time (Aho and Corasick 1975)."""
+"""Find names in texts, all at a time."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import hashlib
+from collections.abc import Iterable, Iterator, Sequence
 from functools import lru_cache
-from itertools import pairwise
 from pathlib import Path
-from typing import Any
+from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from mog_assets.mentions.folding import folded
+from mog_assets.arrays import mixed, pairs, ranges
+from mog_assets.mentions.folding import folded_points
 
-# Characters of the names that are looked for at a time: an automaton takes some 25 bytes for each.
-AT_ONCE = 4_000_000
+# What is in memory at a time: names while they are read, folded characters of texts, words that are followed.
+NAMES_AT_ONCE, CHARACTERS_AT_ONCE, WORDS_AT_ONCE = 50_000, 500_000, 100_000
 # The key of a file's metadata that has the hashes of the documents it was made of.
 _MADE_OF = b"documents"
 SCHEMA = pa.schema([("document", pa.int32()), ("start", pa.int32()), ("end", pa.int32()), ("name", pa.uint64())])
 
 
 class Matcher:
-    """Finds names in folded texts.
+    """Finds names in folded texts, in a time that does not grow with their number.
+
+    A name is found by a hash of its words: every place of a text is followed word by word while names begin so. What
+    has the hash of a name is compared with it.
 
     Args:
         names: Folded, without the spaces around them.
@@ -30,65 +34,203 @@ class Matcher:
         capitals: Which names only count in capitals.
     """
 
-    def __init__(self, names: Sequence[str], digests: np.ndarray, capitals: np.ndarray) -> None:
-        self._names, self._digests, self._capitals = names, digests, capitals
-        sizes = np.array([len(name) + 2 for name in names], np.int64)
-        part = (np.cumsum(sizes) - 1) // AT_ONCE
-        self._bounds = [0, *(np.flatnonzero(np.diff(part)) + 1).tolist(), len(names)]
+    def __init__(self, names: Sequence[str] | pa.ChunkedArray, digests: np.ndarray, capitals: np.ndarray) -> None:
+        hashes, starts, parts = [np.zeros(0, np.uint64)], [np.zeros(0, np.uint64)], [np.zeros(0, np.uint8)]
+        sizes, longest = [np.zeros(0, np.int64)], 0
+        for first in range(0, len(names), NAMES_AT_ONCE):
+            some = names[first : first + NAMES_AT_ONCE]
+            plain = some.to_pylist() if isinstance(some, pa.ChunkedArray) else list(some)
+            points = np.frombuffer(f" {' '.join(plain)} ".encode("utf-32-le", "surrogatepass"), "<u4")
+            sizes.append(np.array([len(name) for name in plain], np.int64))
+            words = np.array([name.count(" ") + 1 for name in plain], np.int64)
+            longest = max(longest, int(words.max(initial=0)))
+            whole, before = _of_names(_words(points)[0], words)
+            hashes.append(whole)
+            starts.append(before)
+            narrow = points[1:].astype(np.min_scalar_type(int(points.max(initial=0))))
+            parts.append(narrow)
+        whole = np.concatenate(hashes)
+        # Of two equal names one counts in capitals only: a hash may be of several.
+        self._order, self._most = np.argsort(whole, kind="stable").astype(np.int32), longest
+        self._hashes, own = np.unique(whole, return_counts=True)
+        self._first = np.concatenate([[0], np.cumsum(own)])
+        self._complete, self._begun = Filter.of(whole), Filter.of(np.concatenate(starts))
+        self._points, self._sizes = np.concatenate(parts), np.concatenate(sizes)
+        self._at = np.cumsum(self._sizes + 1) - self._sizes - 1
+        self._digests, self._capitals = digests, capitals
 
-    def parts(self) -> Iterator[tuple[int, Any]]:
-        """The automata, one at a time: number of the first name, and the automaton."""
-        import ahocorasick_rs
-
-        for first, last in pairwise(self._bounds):
-            # Spaces are the ends of words.
-            words = [f" {name} " for name in self._names[first:last]]
-            if words:
-                yield first, ahocorasick_rs.AhoCorasick(words, store_patterns=False)
-
-    def find(self, texts: Sequence[str], documents: Sequence[int]) -> pa.Table:
+    def find(self, texts: Iterable[str], documents: Sequence[int]) -> pa.Table:
         """All places where the names stand in texts, overlapping ones too; by document, start, end and name.
 
         Args:
             texts: The texts.
             documents: What each is called in the result.
         """
-        rows: list[np.ndarray] = []
-        for first, automaton in self.parts():
-            for text, document in zip(texts, documents, strict=True):
-                plain, offsets = folded(text)
-                found = automaton.find_matches_as_indexes(plain, overlapping=True)
-                if not found:
-                    continue
-                number, begin, end = np.array(found, np.int64).T
-                # The spaces are not part of the name.
-                begin, end, number = offsets[begin + 1], offsets[end - 2] + 1, number + first
-                kept = ~self._capitals[number]
-                for row in np.flatnonzero(~kept).tolist():
-                    kept[row] = text[begin[row] : end[row]].isupper()
-                rows.append(np.stack([np.full(len(begin), document), begin, end, number])[:, kept])
-        document, start, end, number = np.concatenate([np.zeros((4, 0), np.int64), *rows], axis=1)
+        found, waiting, size = [_NONE], list[_Text](), 0
+        for text, name in zip(texts, documents, strict=True):
+            waiting.append(_Text(text, name, *folded_points(text)))
+            size += len(waiting[-1].points)
+            # Texts are short, and arrays slow for short ones: many are searched together.
+            if size >= CHARACTERS_AT_ONCE:
+                found.append(self._found(waiting))
+                waiting, size = [], 0
+        if waiting:
+            found.append(self._found(waiting))
+        document, start, end, number = (np.concatenate(parts) for parts in zip(*found, strict=True))
         return _table(document, start, end, self._digests[number])
+
+    def _found(self, texts: Sequence[_Text]) -> _Places:
+        """Document, start, end and number of the name, of all places in some texts."""
+        points = np.concatenate([own.points for own in texts])
+        # Two spaces stand between texts, and an empty word between them: no name has one.
+        words, spaces = _words(points)
+        found = [_NONE[1:]]
+        for first in range(0, len(words), WORDS_AT_ONCE):
+            here = np.arange(first, min(first + WORDS_AT_ONCE, len(words)))
+            found += self._beginning(words, here, points, spaces)
+        begin, end, number = (np.concatenate(parts) for parts in zip(*found, strict=True))
+        ends = np.cumsum([len(own.points) for own in texts])
+        at = np.searchsorted(ends, begin, side="right")
+        offsets = np.concatenate([own.offsets for own in texts])
+        # The spaces are not part of the name.
+        begin, end = offsets[begin], offsets[end - 1] + 1
+        kept = ~self._capitals[number]
+        for row in np.flatnonzero(~kept).tolist():
+            kept[row] = texts[at[row]].text[begin[row] : end[row]].isupper()
+        document = np.array([own.document for own in texts], np.int32)[at]
+        return document[kept], begin[kept].astype(np.int32), end[kept].astype(np.int32), number[kept]
+
+    def _beginning(
+        self, words: np.ndarray, here: np.ndarray, points: np.ndarray, spaces: np.ndarray
+    ) -> Iterator[tuple[np.ndarray, np.ndarray, np.ndarray]]:
+        """Names that begin at some words: start and end in `points`, and the number of the name."""
+        known = _first(words[here])
+        for count in range(1, self._most + 1):
+            row = np.flatnonzero(self._complete.may_have(known))
+            at = np.searchsorted(self._hashes[:-1], known[row])
+            there = self._hashes[at] == known[row]
+            row, first, last = row[there], self._first[at[there]], self._first[at[there] + 1]
+            number = self._order[ranges(first, last)]
+            row = np.repeat(row, last - first)
+            begin, end = (at.astype(np.int32) for at in (spaces[here[row]] + 1, spaces[here[row] + count]))
+            same = self._are(points, begin, end, number)
+            yield begin[same], end[same], number[same]
+            on = self._begun.may_have(known) & (here + count < len(words))
+            here, known = here[on], known[on]
+            if not len(here):
+                return
+            known = _followed(known, words[here + count])
+
+    def _are(self, points: np.ndarray, begin: np.ndarray, end: np.ndarray, number: np.ndarray) -> np.ndarray:
+        """Whether the names stand at some places: equal hashes may be of different texts."""
+        same = end - begin == self._sizes[number]
+        rows = np.flatnonzero(same)
+        at, sizes = self._at[number[rows]], self._sizes[number[rows]]
+        differ = points[ranges(begin[rows], end[rows])] != self._points[ranges(at, at + sizes)]
+        wrong = np.repeat(rows, sizes)[differ]
+        same[wrong] = False
+        return same
+
+
+class _Text(NamedTuple):
+    """A text to be searched, and its folded form."""
+
+    text: str
+    document: int
+    points: np.ndarray
+    offsets: np.ndarray
+
+
+_Places = tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]
+_NONE: _Places = (np.zeros(0, np.int32), np.zeros(0, np.int32), np.zeros(0, np.int32), np.zeros(0, np.int32))
+
+
+class Filter:
+    """A set of hashes that may be said to have others, too: 16 bits for each."""
+
+    def __init__(self, bits: np.ndarray) -> None:
+        self._bits, self._mask = bits, np.uint64(8 * len(bits) - 1)
+
+    @classmethod
+    def of(cls, hashes: np.ndarray) -> Filter:
+        """The set of some hashes."""
+        made = cls(np.zeros(1 << max(2 * len(hashes) - 1, 1).bit_length(), np.uint8))
+        own = hashes & made._mask
+        np.bitwise_or.at(made._bits, own >> np.uint64(3), np.uint8(1) << (own & np.uint64(7)).astype(np.uint8))
+        return made
+
+    def may_have(self, hashes: np.ndarray) -> np.ndarray:
+        """Whether each may be in the set."""
+        own = hashes & self._mask
+        return (self._bits[own >> np.uint64(3)] >> (own & np.uint64(7)).astype(np.uint8)) & np.uint8(1) != 0
+
+
+def _words(points: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """A hash of every word of a folded text, uint64, and where the spaces are: one before each word, one at the end."""
+    spaces, found = np.flatnonzero(points == ord(" ")), [np.zeros(0, np.uint64)]
+    for first in range(0, len(spaces) - 1, WORDS_AT_ONCE):
+        own = spaces[first : first + WORDS_AT_ONCE + 1]
+        here, own = points[own[0] : own[-1] + 1], own - own[0]
+        place = np.arange(len(here)) - np.repeat(own, np.diff(np.append(own, len(here))))
+        # Of a word longer than the table, places share numbers: what has its hash is compared.
+        worth = here * _NUMBERS[place % len(_NUMBERS)]
+        total = np.cumsum(worth)[own]
+        # Up to the space after a word, without that, and from the space before it.
+        found.append(total[1:] - worth[own[1:]] - total[:-1])
+    return np.concatenate(found), spaces
+
+
+def _first(words: np.ndarray) -> np.ndarray:
+    return mixed(words)
+
+
+def _followed(known: np.ndarray, words: np.ndarray) -> np.ndarray:
+    """The hash of words with a further one after them."""
+    return mixed(known * np.uint64(3) + words)
+
+
+def _of_names(words: np.ndarray, counts: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Hashes of names, given the hashes of all their words and the number of words of each; and those of their parts.
+
+    Returns:
+        The hash of every name, and the distinct hashes of what names begin with, without their last words.
+    """
+    first = np.cumsum(counts) - counts
+    known, parts = _first(words[first]), [np.zeros(0, np.uint64)]
+    for count in range(1, int(counts.max(initial=0))):
+        more = np.flatnonzero(counts > count)
+        parts.append(np.unique(known[more]))
+        known[more] = _followed(known[more], words[first[more] + count])
+    return known, np.concatenate(parts)
+
+
+# Odd numbers, one for each place of a word.
+_NUMBERS = mixed(np.arange(256, dtype=np.uint64)) | np.uint64(1)
 
 
 def _table(document: np.ndarray, start: np.ndarray, end: np.ndarray, name: np.ndarray) -> pa.Table:
-    order = np.lexsort((name, end, start, document))
+    order = np.lexsort((name, end, pairs(document, start)))
     columns = [document[order], start[order], end[order]]
     return pa.table([*(pa.array(own.astype(np.int32)) for own in columns), pa.array(name[order])], schema=SCHEMA)
 
 
-def read_names(path: Path) -> tuple[list[str], np.ndarray, np.ndarray]:
+def read_names(path: Path) -> tuple[pa.ChunkedArray, np.ndarray, np.ndarray]:
     """Names, digests and capitals of a table of names, one row each; see `Matcher`."""
     table = pq.read_table(path, columns=["name", "digest", "capitals"])
     return (
-        table["name"].to_pylist(),
+        table["name"],
         table["digest"].to_numpy(),
         np.asarray(table["capitals"].to_numpy(zero_copy_only=False), bool),
     )
 
 
-@lru_cache(maxsize=2)
 def _matcher(path: str) -> Matcher:
+    # A file of this path may have held other names in an earlier run of this process.
+    return _matcher_of(path, hashlib.blake2b(Path(path).read_bytes()).digest())
+
+
+@lru_cache(maxsize=2)
+def _matcher_of(path: str, content: bytes) -> Matcher:
     return Matcher(*read_names(Path(path)))
 
 

@@ -8,7 +8,7 @@ import re
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
-from mog_assets.mentions.folding import folded
+from mog_assets.mentions.folding import folded_name
 
 # Keys of metadata that hold further names.
 ALIASES = ("aliases", "alias", "also_known_as", "synonyms")
@@ -18,7 +18,7 @@ _LONGEST = 200
 _MOST_ALIASES = 100
 _BRACKETED = re.compile(r"(?P<name>.*\S)\s*\((?P<inner>[^()]{1,80})\)\s*")
 _ABBREVIATION = re.compile(r"(?=.*[A-Z])[A-Z0-9][A-Z0-9-]{1,9}")
-_HEADING = re.compile(r"\s{0,3}#\s+(?P<name>[^\n]{1,200}?)\s*#*\s*(?:\n|$)")
+_HEADING = re.compile(r"\s{0,3}#\s+")
 
 
 class Name(NamedTuple):
@@ -52,8 +52,10 @@ def names_of(title: str, text: str, metadata: str) -> list[Name]:
     """
     found: dict[Name, None] = {}
     for name in _said(title, text, metadata):
-        plain = folded(name[:_LONGEST])[0].strip()
-        if len(plain) < SHORTEST or plain.count(" ") >= MOST_WORDS or len(name) > _LONGEST:
+        if len(name) > _LONGEST:
+            continue
+        plain = folded_name(name)
+        if len(plain) < SHORTEST or plain.count(" ") >= MOST_WORDS:
             continue
         if any(character.isalpha() for character in plain):
             capitals = bool(_ABBREVIATION.fullmatch(name.strip()))
@@ -63,17 +65,26 @@ def names_of(title: str, text: str, metadata: str) -> list[Name]:
 
 def _said(title: str, text: str, metadata: str) -> Iterator[str]:
     yield title
-    if match := _BRACKETED.fullmatch(title[:_LONGEST]):
+    if ")" in title and (match := _BRACKETED.fullmatch(title[:_LONGEST])):
         yield match["name"]
         if _ABBREVIATION.fullmatch(match["inner"].strip()):
             yield match["inner"].strip()
     if match := _HEADING.match(text):
-        yield match["name"]
+        # The end of the line is taken off by hand: an expression for it takes forever on a line with many spaces.
+        line, _, _ = text[match.end() :].partition("\n")
+        yield line.rstrip().rstrip("#").rstrip()
     yield from _aliases(metadata)
 
 
 def _aliases(metadata: str) -> Iterator[str]:
-    known: Any = json.loads(metadata) if metadata else {}
+    # Most documents have none, and metadata may be long.
+    if not any(f'"{key}"' in metadata for key in ALIASES):
+        return
+    try:
+        known: Any = json.loads(metadata)
+    except RecursionError:
+        # Whoever wrote it had more of the stack left.
+        return
     for key in ALIASES if isinstance(known, dict) else ():
         value = known.get(key)
         own = value.split(",") if isinstance(value, str) else value if isinstance(value, list) else []

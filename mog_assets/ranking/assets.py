@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -27,6 +28,7 @@ from mog_assets.retrieval.methods import parse
 from mog_assets.routing.retrieve import graph_of_question_sets
 from mog_assets.significance import bootstrap_interval, by_document, permutation_p
 from mog_assets.tensors import decode
+from mog_assets.tools import Tools
 from resources.errors import MogError
 from resources.store import Artefact, digest
 
@@ -368,6 +370,14 @@ _ROUTER = "Perceptron from question vector to a weight for every expert"
 _TREES = "Trees that order candidates by what the experts say and where they stand."
 
 
+def _of_models(of_graph: bool, tools: Tools) -> list[Any]:
+    """Settings that a trained ranking depends on."""
+    settings = tools.settings
+    same = [settings.ranking.validation, settings.seed, tools.encoder.identity, features.VERSION]
+    # With another graph few candidates change, but a router of other hops cannot be used.
+    return [*same, list(settings.corpora), *([settings.graph.model_dump()] if of_graph else [])]
+
+
 def recipes(settings: Settings) -> list[Recipe]:
     """The recipes of this stage; without training questions nothing is trained."""
     nodes = ("questions", "documents", "chunks/level_1", "embeddings/level_1", "sentence_graph")
@@ -400,13 +410,7 @@ def recipes(settings: Settings) -> list[Recipe]:
                 group=GROUP,
                 deps=("candidates", *deps),
                 partitioned=False,
-                settings=lambda tools: [
-                    tools.settings.ranking.validation,
-                    tools.settings.seed,
-                    tools.encoder.identity,
-                    features.VERSION,
-                    list(tools.settings.corpora),
-                ],
+                settings=partial(_of_models, key == "hop_router"),
                 on_demand=key not in [MODELS[kind] for kind in models_of(settings)],
                 checks=(checks.NEW_MODEL_IS_USED,),
                 kinds=(kind,),
