@@ -339,7 +339,7 @@ class AnsweringSettings(SettingsModel):
     answered. With `judge`, the reader also grades answers to open questions against the reference answer.
     """
 
-    reader: Literal["extractive", "neural", "trained", "openai"] = "extractive"
+    reader: Literal["extractive", "neural", "trained", "openai"] = "neural"
     methods: list[str] = ["cot", "one-step", "briefcontext", "at-rag", "adaptive"]
     questions: Count | None = None
     judge: bool = False

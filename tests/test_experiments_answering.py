@@ -23,7 +23,7 @@ from mog_assets.answering.rows import read_answers
 from mog_assets.config import AnsweringSettings
 from mog_assets.evaluation.answers import preflight_cases, preflight_quality
 from mog_assets.experiments import briefcontext, contexts, loop
-from mog_assets.experiments.answers import flip_rows, map_reduce_relation, paired_rows
+from mog_assets.experiments.answers import flip_rows, map_reduce_relation, of_model, paired_rows
 from mog_assets.experiments.assets import findings, offered
 from mog_assets.experiments.contexts import place
 from mog_assets.experiments.lab import Lab
@@ -49,6 +49,7 @@ def done(sample_project, tmp_path_factory):
     folder = tmp_path_factory.mktemp("experiments") / "copy"
     copy_folder(sample_project.folder, folder)
     values = yaml.safe_load((folder / "mog.yaml").read_text(encoding="utf-8"))
+    values["answering"] = {**values.get("answering", {}), "reader": "extractive"}
     values["experiments"] = {"positions": POSITIONS, "top_k": TOP_K, "documents": DOCUMENTS}
     (folder / "mog.yaml").write_text(yaml.safe_dump(values), encoding="utf-8")
     settings = config.load(folder / "mog.yaml")
@@ -187,6 +188,15 @@ def test_a_claim_about_language_models_is_not_decided_by_the_embedded_reader(don
     assert "not testable here" not in verdicts["preflight"]
     for claim in done.found["documents"].claims:
         assert "extractive-" in claim["because"] and "p = " in claim["because"]
+
+
+@pytest.mark.parametrize("reader", ["neural", "trained", "openai"])
+def test_a_claim_about_models_is_decided_by_any_that_reads_and_says_which(done, reader):
+    lab = lab_of(done, None)
+    lab = replace(lab, settings=lab.settings.model_copy(update={"answering": AnsweringSettings(reader=reader)}))
+    claim = of_model(lab, "paper", "claim", "seen", "+0.1")
+    assert claim.verdict == "seen"
+    assert claim.because == ("+0.1" if reader == "openai" else f"+0.1; read by the {reader} reader")
 
 
 # Contexts

@@ -205,7 +205,7 @@ def test_citations_of_an_answer_lead_to_its_passages(visit):
     expect(page.locator("#sources a").first).to_contain_text("Cats")
     page.get_by_text("How it was made").click()
     expect(page.locator("#steps li").first).to_contain_text("for How long does a cat sleep?")
-    expect(page.locator("#steps li").last).to_contain_text("read by extractive")
+    expect(page.locator("#steps li").last).to_contain_text("read by neural")
 
 
 def test_a_passage_of_a_pdf_leads_to_its_page(visit, served):

@@ -69,10 +69,10 @@ _MORE = """
 # encoder:
 #   model: all-MiniLM-L6-v2
 
-# What answers questions: extractive needs no key; openai is any OpenAI-compatible endpoint (OPENAI_BASE_URL,
-# OPENAI_API_KEY), used with the model under llm.
+# What answers questions: neural needs no key and answers with words of the passages; openai is any OpenAI-compatible
+# endpoint (OPENAI_BASE_URL, OPENAI_API_KEY), used with the model under llm.
 # answering:
-#   reader: extractive
+#   reader: neural
 # llm:
 #   model: gpt-4o-mini
 """

@@ -63,7 +63,7 @@ class Reader:
         self._data, self._where = data, where
         self._known: dict[tuple[str, str, str], list[Span]] = {}
         self._alone = Lock()
-        self.name = f"{VERSION}-{hashlib.sha256(data).hexdigest()[:12]}"
+        self.name = hashlib.sha256(data).hexdigest()[:8]
 
     @cached_property
     def _checked(self) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
