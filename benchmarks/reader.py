@@ -50,6 +50,8 @@ def measured_questions(tools: Tools, name: str) -> list[Question]:
 def compared(tools: Tools, name: str, method: str, most: int, reader: Reader) -> list[dict[str, str]]:
     """A row per reader."""
     asked = measured_questions(tools, name)
+    if not asked:
+        return []
     asked = [asked[i] for i in sorted(np.random.default_rng(0).permutation(len(asked))[:most].tolist())]
     question_set = tools.settings.question_sets[name]
     retrieval = Retrieval.open(tools, tools.store.read, question_set.corpora, [q.question for q in asked])

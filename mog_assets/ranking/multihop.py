@@ -13,6 +13,8 @@ import numpy as np
 
 from mog_assets.arrays import pairs, places
 
+# What texts name counts so many times as much as in `fused`: there it must not harm questions about one document.
+NAMED = 4.0
 # A piece of the second list comes after so many of the first.
 AFTER = 2
 

@@ -62,14 +62,15 @@ def finest(settings: Settings) -> list[int]:
     return [0, settings.levels]
 
 
-def fused(found: Candidates, experts: Sequence[str]) -> np.ndarray:
+def fused(found: Candidates, experts: Sequence[str], named: float = 1.0) -> np.ndarray:
     """Score of every candidate without training: the sum of what BM25 and vectors of all levels give it.
 
     Args:
         found: The candidates; what an expert gives them counts from 0 to 1.
         experts: Names of the experts.
+        named: See `equal_weights`.
     """
-    return found.relative @ equal_weights(experts)
+    return found.relative @ equal_weights(experts, named)
 
 
 def needs(methods: Sequence[Method], settings: Settings) -> Needs:
@@ -188,7 +189,7 @@ class Retrieval(routed.Retrieval):
         return found
 
     def scores(self, kind: str) -> np.ndarray:
-        """Score of every candidate by a ranking; by `multihop`, what it has by `fused`.
+        """Score of every candidate by a ranking; by `multihop`, what it has for the question alone.
 
         Raises:
             MogError: its model is damaged, or was trained for another encoder or other experts.
@@ -197,7 +198,8 @@ class Retrieval(routed.Retrieval):
         if key not in self._known:
             asked = self.asked_by(kind)
             names = expert_names(self.corpora.settings, kind)
-            self._known[key] = self.model(kind).scores(asked) if kind in MODELS else fused(asked.found, names)
+            named = multihop.NAMED if kind == "multihop" else 1.0
+            self._known[key] = self.model(kind).scores(asked) if kind in MODELS else fused(asked.found, names, named)
         found: np.ndarray = self._known[key]
         return found
 
@@ -298,13 +300,16 @@ class Retrieval(routed.Retrieval):
 
     def _ordered(self, kind: str) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """Question, piece and score in the order of a ranking, by question, best first."""
+        question, piece, scores = self._by_score(kind)
+        if kind != "multihop":
+            return question, piece, scores
+        again = self._following(question, piece)._by_score(kind)
+        return multihop.merged((question, piece), again[:2])
+
+    def _by_score(self, kind: str) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         found, scores = self.asked.found, np.asarray(self.scores(kind), np.float64)
         order = ordered(found, scores)
-        question, piece = found.question[order], found.piece[order]
-        if kind != "multihop":
-            return question, piece, scores[order]
-        again = self._following(question, piece)._ordered("fused")
-        return multihop.merged((question, piece), again[:2])
+        return found.question[order], found.piece[order], scores[order]
 
     def passages_after(self, question: np.ndarray, piece: np.ndarray, budget: int) -> Passages:
         """Passages once some pieces were read: these, in turn with what the questions find together with the best.
@@ -314,7 +319,7 @@ class Retrieval(routed.Retrieval):
             piece: What was read.
             budget: Most characters.
         """
-        again = self._following(question, piece)._ordered("fused")
+        again = self._following(question, piece)._by_score("multihop")
         return joined(self._passages(*multihop.merged((question, piece), again[:2], 1)), self.corpora.layout, budget)
 
     def _following(self, question: np.ndarray, piece: np.ndarray) -> Retrieval:
