@@ -43,6 +43,8 @@ def measured_questions(tools: Tools, name: str) -> list[Question]:
     if question_set.test:
         return [q for q in load_questions(stored, question_set.test) if teaches(q)]
     own = [q for q in load_questions(stored, question_set.train) if teaches(q)]
+    if not own:
+        return []
     held_out = validation_rows([q.document for q in own], HELD_OUT, "reader")
     return [q for q, out in zip(own, held_out.tolist(), strict=True) if out]
 

