@@ -333,10 +333,9 @@ class AnsweringSettings(SettingsModel):
 
     `reader` is `extractive` (rules) or `neural` (a small network that comes with mog), which need no key, `trained`
     (the same network, trained on your own questions by the asset `reader`), or `openai`: the endpoint and model of
-    `llm`. A method is an answering
-    method (`cot`, `one-step`, `briefcontext`, `at-rag`, `adaptive`), preceded by a retrieval method and an arrow if
-    it is not `auto`: `fixed-2+topics → at-rag`. At most `questions` of each question set are
-    answered. With `judge`, the reader also grades answers to open questions against the reference answer.
+    `llm`. A method is an answering method (`cot`, `one-step`, `briefcontext`, `at-rag`, `adaptive`), preceded by a
+    retrieval method and an arrow if it is not `auto`: `fixed-2+topics → at-rag`. At most `questions` of each question
+    set are answered. With `judge`, the reader also grades answers to open questions against the reference answer.
     """
 
     reader: Literal["extractive", "neural", "trained", "openai"] = "neural"
@@ -521,6 +520,15 @@ class Settings(SettingsModel):
             raise ValueError(
                 "chunker.name: expected a chunker that needs no training, because no question set has a train split, "
                 "got 'learned'; name one under question_sets.NAME.train, or choose another chunker"
+            )
+        return self
+
+    @model_validator(mode="after")
+    def _reader_is_trained(self) -> Settings:
+        if self.answering.reader == "trained" and not self.trains_routers:
+            raise ValueError(
+                "answering.reader: expected a reader that needs no training, because no question set has a train "
+                "split, got 'trained'; name one under question_sets.NAME.train, or set `neural`"
             )
         return self
 

@@ -12,11 +12,12 @@ from functools import cache
 import numpy as np
 import pytest
 import torch
+import yaml
 from conftest import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mog_assets import tensors
+from mog_assets import config, tensors
 from mog_assets.answering.answerers import Means, Retrieved, at_rag
 from mog_assets.answering.neural import Neural
 from mog_assets.answering.roles import Asked, Passage
@@ -28,7 +29,7 @@ from mog_assets.reader.lessons import places, teaches, without
 from mog_assets.reader.model import SHIPPED, Reader, encoded, shipped, source
 from mog_assets.reader.spans import LONGEST, SpanReader, pointed
 from mog_assets.reader.windows import QUESTION, TITLE, WINDOW, Window, WordPieces, parts, room, sentences
-from resources.errors import MogError
+from resources.errors import ConfigError, MogError
 from resources.store import Store
 
 HOSTILE = ["", "\0", "\n\n\n", "[CLS] [SEP] [MASK]", "漢字" * 120, "a" * 600, "…—’", "e\u0301\u200b", "§ 1. " * 100]
@@ -353,6 +354,31 @@ def test_the_loop_goes_on_where_passages_have_no_answer(neural):
     assert "2004" in row.answer and row.rounds == 2 and row.graded
 
 
+def test_a_later_round_without_an_answer_does_not_lose_an_earlier_one(neural):
+    rounds = iter([[PASSAGES[0]], [PASSAGES[1]]])
+    doubtful = replace(REINTRODUCED, question="How heavy was the great bustard that was reintroduced?")
+
+    def retrieve(queries, k, topics, read=()):
+        return [Retrieved(next(rounds)) for _ in queries]
+
+    class Doubts(Neural):
+        def grade_support(self, asked, passages, answer):
+            return replace(super().grade_support(asked, passages, answer), value="unsupported")
+
+        def answer(self, asked, passages, thoughts=()):
+            return super().answer(asked, passages if passages[0] is PASSAGES[0] else [], ())
+
+    class Declines(Doubts):
+        def answer(self, asked, passages, thoughts=()):
+            found = super().answer(asked, passages, thoughts)
+            return replace(found, declined=found.value is None)
+
+    reader = Declines(neural.encode, "e", network=shipped())
+    (row,) = at_rag([doubtful], Means(reader, retrieve), rounds=2, topics=False)
+    assert row.answer and row.failure == "" and row.rounds == 2 and row.graded is False
+    assert row.grades == [{"usefulness": "useful", "support": "unsupported"}, {"usefulness": None, "support": None}]
+
+
 @pytest.mark.parametrize("text", HOSTILE)
 def test_any_text_can_be_read(neural, text):
     passages = [Passage("c", "d", text[:100], text), PASSAGES[0]]
@@ -450,6 +476,14 @@ def test_a_damaged_reader_is_found_and_trained_again(garden, materialise_project
     path.unlink()
     assert materialise_project(garden.settings, select=[NEEDED]).failures == []
     assert stored_reader(garden)[1] == data
+
+
+def test_a_reader_to_be_trained_needs_questions_to_train_on(garden):
+    values = yaml.safe_load(garden.config.read_text(encoding="utf-8"))
+    values["question_sets"]["birds"]["train"] = []
+    garden.config.write_text(yaml.safe_dump(values), encoding="utf-8")
+    with pytest.raises(ConfigError, match=r"answering\.reader: expected a reader that needs no training"):
+        config.load(garden.config)
 
 
 def test_nothing_is_trained_unless_it_is_asked_for(garden):

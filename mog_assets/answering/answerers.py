@@ -233,7 +233,7 @@ def at_rag(
 
     If no answer passes, the last one is used and marked as ungraded. A failed grade does not pass. After a failed
     thought or rewrite, the loop continues with the earlier ones; a failed answer ends the question without an answer,
-    unless the reader found that the passages have none: then the next passages are read.
+    unless the reader found that the passages have none: then the loop goes on.
 
     Args:
         questions: The questions to answer.
@@ -260,19 +260,30 @@ def _round(p: _Progress, roles: Roles, rewrite: bool) -> bool:
     thought = p.take("think", roles.think(p.asked, p.query, passages, tuple(p.thoughts)))
     if thought is not None:
         p.thoughts.append(thought)
+    before = p.answer, p.raw
     reply = p.take_answer("answer", roles.answer(p.asked, passages, tuple(p.thoughts)))
-    if p.answer is None:
-        # Passages of the next round may have the answer that these lack.
-        return not reply.declined
-    useful = p.take("grade usefulness", roles.grade_usefulness(p.asked, p.answer))
+    if reply.declined:
+        # Passages of the next round may have the answer that these lack; an earlier answer stays the last one.
+        p.grades.append({"usefulness": None, "support": None})
+        if before[0] is not None:
+            (p.answer, p.raw), p.failure = before, ""
+    elif p.answer is None:
+        return True
+    else:
+        _grade(p, roles, p.answer)
+    if not p.graded and rewrite:
+        p.query = p.take("rewrite", roles.rewrite(p.asked, p.query, p.answer or "", tuple(p.thoughts))) or p.query
+    return bool(p.graded)
+
+
+def _grade(p: _Progress, roles: Roles, answer: str) -> None:
+    """Whether the answer passes both graders."""
+    useful = p.take("grade usefulness", roles.grade_usefulness(p.asked, answer))
     grades: dict[str, str | None] = {"usefulness": useful or "failed", "support": None}
     if useful == "useful":
-        grades["support"] = p.take("grade support", roles.grade_support(p.asked, passages, p.answer)) or "failed"
+        grades["support"] = p.take("grade support", roles.grade_support(p.asked, p.found.passages, answer)) or "failed"
     p.grades.append(grades)
     p.graded = grades["support"] == "supported"
-    if not p.graded and rewrite:
-        p.query = p.take("rewrite", roles.rewrite(p.asked, p.query, p.answer, tuple(p.thoughts))) or p.query
-    return p.graded
 
 
 def adaptive(questions: Sequence[Asked], means: Means, topics: bool = True) -> list[AnswerRow]:

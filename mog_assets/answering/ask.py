@@ -9,6 +9,7 @@ from typing import Any, TypeVar
 
 import numpy as np
 
+from mog_assets.answering import extractive, neural
 from mog_assets.answering.answerers import METHODS, ONE_STEP_K, Each, Means, Retrieve, Retrieved, serial
 from mog_assets.answering.extractive import Extractive
 from mog_assets.answering.neural import Neural
@@ -54,7 +55,9 @@ def reader(tools: Tools) -> Roles:
 
 def reader_name(tools: Tools) -> str:
     """What decides the answers of the configured reader, beside the asset that it is read from."""
-    return "trained" if tools.settings.answering.reader == "trained" else reader(tools).reader
+    if tools.settings.answering.reader == "trained":
+        return f"trained, neural-{neural.VERSION}, extractive-{extractive.VERSION}"
+    return reader(tools).reader
 
 
 def remembering(encode: Encode, most: int = _REMEMBERED) -> Encode:

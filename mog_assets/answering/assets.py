@@ -163,6 +163,8 @@ def _key(work: Work, name: str, how: Combination) -> list[Any]:
     needed = needs([how.retrieval] if how.retrieval else [], work.settings)
     inputs = [work.input(key).manifest.version for key in needed.shared]
     inputs += [work.input(key, corpus).manifest.version for key in needed.per_corpus for corpus in corpora]
+    if work.settings.answering.reader == "trained":
+        inputs.append(work.input("reader").manifest.version)
     before = work.draft.previous
     again = before.manifest.created if before and not _kept(before) else None
     drawn = [work.settings.seed] if is_control(how.name) else []

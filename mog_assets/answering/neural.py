@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import TYPE_CHECKING
 
 from mog_assets.answering.extractive import Extractive, NoAnswer, Nothing, read_of
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
 VERSION = "1"
 # A span that is right with a lower probability is no answer. On articles of SQuAD that the reader was not trained on,
 # F1 is .591 then and .594 without a limit; at .1 it is .569, for few more contexts recognised to have no answer.
-LEAST = 0.05
+LEAST = 0.03
 # Probability from which passages support an answer, and share of its words that the span must have. On the same
 # articles, spans above it have an F1 of .74, and 76 % of the contexts without the answer have none above it.
 SUPPORTED, ALIKE = 0.3, 0.5
@@ -81,7 +82,13 @@ class Neural(Extractive):
         if asked.kind != "open":
             return super().reduce(asked, extractions)
         told = [("", line) for text in extractions for line in text.splitlines()]
-        return self._reply([*read_of(asked), *extractions], lambda: self._said(asked, told))
+
+        def said() -> str:
+            if not told:
+                raise NoAnswer("no answer in the passages: none was extracted")
+            return self._said(asked, told)
+
+        return self._reply([*read_of(asked), *extractions], said)
 
     def grade_usefulness(self, asked: Asked, answer: str) -> Reply[Usefulness]:
         """An open question's span is useful: whether it is right, the passages decide. Else by rules."""
@@ -118,7 +125,7 @@ def _pairs(passages: Sequence[Passage]) -> list[tuple[str, str]]:
 def _sentence(span: Span, passage: Passage) -> str:
     """The sentence of a span, after the title that says what it is about."""
     ends = sentence_ends(passage.text).tolist()
-    begins = [0, *ends]
-    at = next((n for n, end in enumerate(ends) if end > span.start), 0) if span.start >= 0 else 0
-    told = passage.text[begins[at] : ends[at]].strip() if ends else ""
+    # That of a span in the title is the first.
+    sentences = ((end, passage.text[begin:end].strip()) for begin, end in pairwise([0, *ends]))
+    told = next((text for end, text in sentences if text and end > span.start), "")
     return f"{passage.title}: {told}" if passage.title else told

@@ -11,7 +11,7 @@ from typing import Any
 
 import pandas as pd
 
-from mog_assets.answering.ask import all_answered, reader, side_by_side
+from mog_assets.answering.ask import all_answered, reader, reader_name, side_by_side
 from mog_assets.config import EncoderSettings, QuestionSetSettings, Settings
 from mog_assets.experiments.catalogue import EXPERIMENTS
 from mog_assets.experiments.lab import STATISTICS, Experiment, Findings, Lab, NothingToMeasure
@@ -100,7 +100,7 @@ def _facts(tools: Tools) -> dict[str, str]:
         "corpora": ", ".join(settings.corpora),
         "questions": ", ".join(f"{name} ({_described(q)})" for name, q in settings.question_sets.items()),
         "encoder": f"{settings.encoder.model} {tools.encoder.fingerprint[:12]}",
-        "reader": reader(tools).reader,
+        "reader": reader_name(tools),
         "k": str(settings.k),
         "seed": str(settings.seed),
         "levels": f"{settings.levels} from {settings.finest_chars} characters, chunker {settings.chunker.name}",

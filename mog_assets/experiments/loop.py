@@ -197,7 +197,8 @@ def grade_rows(way: str, part: pd.DataFrame) -> list[dict[str, Any]]:
     grades = [json.loads(text) for text in part["grades"]]
     rows = []
     for number in range(max(map(len, grades), default=0)):
-        here = [rounds[number] for rounds in grades if len(rounds) > number]
+        # Where the passages had no answer, there was none to grade.
+        here = [r[number] for r in grades if len(r) > number and r[number]["usefulness"] is not None]
         useful, support = (Counter(grade[key] for grade in here) for key in ("usefulness", "support"))
         rows.append(
             {

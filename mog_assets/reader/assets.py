@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -30,6 +29,8 @@ from resources.store import digest
 GROUP = "answering"
 # Share of the documents whose questions measure and calibrate.
 HELD_OUT = 0.2
+# Increased when training changes: `reader` is then trained again. The file's own version is `VERSION`.
+TRAINED = "2"
 # Questions of a set that measure and calibrate, at most.
 MEASURED = 500
 
@@ -86,12 +87,17 @@ def _together(sets: Sequence[_Set]) -> tuple[dict[int, Document], list[Lesson]]:
     """Documents and lessons of all sets: positions of documents belong to the corpora of a set."""
     documents, learnt, first = dict[int, Document](), list[Lesson](), 0
     for own in sets:
+        position = own.retrieval.corpora.position
+        named = {q.document for q, out in zip(own.questions, own.held_out.tolist(), strict=True) if out}
+        # Nothing of a document that measures is read in training, with or without an answer.
+        unseen = {number for (corpus, document), number in position.items() if f"{corpus}/{document}" in named}
         documents |= {first + number: document for number, document in own.documents.items()}
         for lesson, held_out in zip(own.lessons, own.held_out.tolist(), strict=True):
             if lesson is not None and not held_out:
-                places = [(first + document, start, end) for document, start, end in lesson.answers]
-                misleading = [(first + document, start) for document, start in lesson.misleading]
-                learnt.append(Lesson(lesson.question, places, misleading))
+                places = [(first + d, start, end) for d, start, end in lesson.answers if d not in unseen]
+                misleading = [(first + d, start) for d, start in lesson.misleading if d not in unseen]
+                if places:
+                    learnt.append(Lesson(lesson.question, places, misleading))
         first = max(documents, default=-1) + 1
     return documents, learnt
 
@@ -101,19 +107,18 @@ def _trained(
 ) -> tuple[dict[str, np.ndarray], list[float]]:
     """The state after the last epoch, and the loss of each.
 
-    Each epoch is stored until the last is done, so an interrupted run goes on after the last whole one.
+    Each epoch is stored until the artefact is, so an interrupted run goes on after the last whole one.
     """
     from mog_assets.reader import network, training
 
-    bert, seed, losses, epochs = network.load(source()), work.settings.seed, list[float](), list[Path]()
+    bert, seed, losses = network.load(source()), work.settings.seed, list[float]()
     state, key = training.start(bert, seed), _key(documents, learnt)
     with work.progress(training.EPOCHS * len(learnt), f"questions read, {training.EPOCHS} times each") as advance:
         for number in range(training.EPOCHS):
             name = f"epoch_{number}.safetensors"
-            path, there = work.file(name, number, VERSION, seed, key)
+            path, there = work.file(name, number, TRAINED, seed, key)
             # It is no part of the artefact.
             del work.draft.files[name]
-            epochs.append(path)
             if there:
                 state, told = tensors.decode(path.read_bytes())
                 loss = told["loss"]
@@ -123,8 +128,6 @@ def _trained(
                 with work.writing(path) as temporary:
                     temporary.write_bytes(tensors.encode(state, {"loss": loss}))
             losses.append(loss)
-    for path in epochs:
-        path.unlink()
     return state, losses
 
 
@@ -148,7 +151,7 @@ def _measured(work: Work, reader: Reader, sets: Sequence[_Set]) -> dict[str, Any
     total = sum(min(int(own.held_out.sum()), MEASURED) for own in sets)
     with work.progress(total, "questions answered from documents not trained on") as advance:
         for own in sets:
-            chosen = np.flatnonzero(own.held_out)[:MEASURED].tolist()
+            chosen = _drawn(own, work.settings.seed)
             asked = [own.questions[row] for row in chosen]
             for question, (found, lacking) in zip(asked, _contexts(work, own, chosen), strict=True):
                 best, other = (reader.best(question.question, passages) for passages in (found, lacking))
@@ -182,6 +185,12 @@ def _measured(work: Work, reader: Reader, sets: Sequence[_Set]) -> dict[str, Any
     work.show_table("calibration", table)
     work.show_plot("calibration", calibration.plot(table))
     return told
+
+
+def _drawn(own: _Set, seed: int) -> list[int]:
+    """The questions that measure: a sample, because questions on a document often stand together."""
+    rows = np.random.default_rng(seed).permutation(np.flatnonzero(own.held_out))
+    return sorted(rows[:MEASURED].tolist())
 
 
 def _contexts(work: Work, own: _Set, rows: Sequence[int]) -> list[tuple[Context, Context]]:
@@ -222,7 +231,7 @@ def recipes(settings: Settings) -> list[Recipe]:
                 {name: [q.corpora, q.train] for name, q in tools.settings.question_sets.items()},
                 tools.encoder.identity,
             ],
-            version=VERSION,
+            version=f"{VERSION} {TRAINED}",
             on_demand=settings.answering.reader != "trained",
             kinds=("pytorch",),
             pool="gpu",

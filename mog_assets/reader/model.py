@@ -18,9 +18,6 @@ from resources.encoder import embedded_folder
 from resources.errors import MogError
 from resources.store import Artefact
 
-if TYPE_CHECKING:
-    from mog_assets.reader.spans import Span, SpanReader
-
 FILE = "reader.safetensors"
 if TYPE_CHECKING:
     from mog_assets.reader.spans import Span, SpanReader

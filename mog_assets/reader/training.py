@@ -14,6 +14,7 @@ from mog_assets.reader import network
 from mog_assets.reader.examples import Document, Lesson, Shown, shown
 from mog_assets.reader.windows import Window, WordPieces
 from resources.bert import Bert
+from resources.errors import MogError
 
 EPOCHS = 4
 BATCH = 16
@@ -124,8 +125,13 @@ def epoch(
             optimiser.step()
             losses.append(total)
         advance(len(rows))
+    if not losses:
+        raise MogError(
+            "question_sets: expected training questions whose answers are shorter than a window of the reader, got "
+            "none: add some, or set `answering.reader: neural`"
+        )
     moved = [{name: optimiser.state[tensor][part] for name, tensor in trained.items()} for part in _STATE[1:]]
-    return _state(trained, moved), float(np.mean(losses)) if losses else 0.0
+    return _state(trained, moved), float(np.mean(losses))
 
 
 def _rate(done: float) -> float:
