@@ -115,9 +115,13 @@ def write(folder, documents):
 OWN = {"documents", "chunks/level_1", "tokens", "bm25/level_1", "embeddings/level_1", "collections/level_1"}
 OWN |= {"sentence_graph"}
 # Once there is a topic model.
-PARTITIONED = OWN | {"topics/assigned"}
-OVERALL = {"questions", "topics/model", "soft_labels", "hop_soft_labels", "answers", "answer_scores"}
-OVERALL |= {"runs", "scores", "report", "history", "statistics", "hop_statistics"}
+PARTITIONED = OWN | {"mentions", "topics/assigned"}
+# What rests on mentions, which follow the names that documents of all corpora have: `auto` is a ranking.
+NAMING = {"answers", "answer_scores", "report"}
+OVERALL = {"questions", "topics/model", "soft_labels", "hop_soft_labels", "names"} | NAMING
+OVERALL |= {"runs", "scores", "history", "statistics", "hop_statistics"}
+# After any change of documents.
+RENAMED = [("birds", {"mentions"}), ("fish", {"mentions"}), (None, NAMING)]
 NIGHTLY = OVERALL - {"topics/model"}
 
 
@@ -174,13 +178,14 @@ def daemon(built):
 
 def test_a_new_project_is_built_by_one_run_a_corpus_and_one_of_what_is_made_from_all(built):
     assert all(run.success for run in built.runs), [run.failures for run in built.runs]
-    registry, birds, fish, overall, *topics = shape(built.runs)
+    registry, birds, fish, overall, *others, last = shape(built.runs)
     # Without training questions the method that `auto` stands for is known as soon as the corpora are.
     assert registry == (None, {"corpus_registry", "method"})
     assert (birds, fish) == (("birds", OWN), ("fish", OWN))
-    assert overall == (None, OVERALL)
-    # Of the model that has just been fitted.
-    assert topics == [("birds", {"topics/assigned"}), ("fish", {"topics/assigned"})]
+    assert overall == (None, OVERALL - NAMING)
+    # Of the model that has just been fitted, and the names that have just been read.
+    assert others == [(corpus, {"topics/assigned", "mentions"}) for corpus in ("birds", "fish")]
+    assert last == (None, NAMING)
 
 
 def add(folder):
@@ -207,7 +212,7 @@ def burst(folder):
 def test_changes_between_ticks_give_one_run_of_their_corpus_and_one_of_what_is_made_from_all(daemon, change):
     change(daemon.folder / "fish")
     runs = daemon.settle()
-    assert shape(runs) == [("fish", PARTITIONED), (None, OVERALL)]
+    assert shape(runs) == [("fish", PARTITIONED), (None, OVERALL), *RENAMED]
     assert all(run.success for run in runs), [run.failures for run in runs]
     # What was measured on the questions' only corpus, birds, is as it was.
     assert not runs[1].done["scores"] and not runs[1].done["report"]
@@ -231,7 +236,7 @@ def test_a_failure_is_tried_once_more_and_then_waits_for_the_repair(daemon):
     assert daemon.tools().store.read("chunks/level_1", "fish").manifest == before
     write(daemon.folder / "fish", {**FISH, "pike": "The pike is repaired."})
     repaired = daemon.settle()
-    assert shape(repaired) == [("fish", PARTITIONED), (None, OVERALL)]
+    assert shape(repaired) == [("fish", PARTITIONED), (None, OVERALL), *RENAMED]
     assert all(run.success for run in repaired), [run.failures for run in repaired]
 
 
@@ -249,7 +254,8 @@ def test_a_removed_corpus_disappears(daemon):
     kept = held(daemon, "birds")
     configure(daemon.folder, corpora={"birds": {"path": "birds"}})
     runs = daemon.settle()
-    assert shape(runs) == [(None, OVERALL | {"corpus_registry", "method"})]
+    last = [("birds", {"mentions"}), (None, NAMING)]
+    assert shape(runs) == [(None, OVERALL | {"corpus_registry", "method"}), *last]
     assert all(run.success for run in runs), [run.failures for run in runs]
     assert held(daemon, "fish") == ([], 0)
     assert held(daemon, "birds") == kept
