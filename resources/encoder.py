@@ -13,7 +13,7 @@ from collections.abc import Callable, Generator, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, closing
 from dataclasses import dataclass
-from functools import cache, cached_property
+from functools import cached_property
 from importlib.metadata import PackageNotFoundError, distribution
 from itertools import groupby
 from pathlib import Path
@@ -241,7 +241,7 @@ class Encoder:
             return_token_type_ids=False,
         )["input_ids"]
         groups = list(_groups([len(row) for row in tokens], loaded.device))
-        threads = torch_threads() if loaded.device == "cpu" else 1
+        threads = torch.get_num_threads() if loaded.device == "cpu" else 1
 
         def vectors(group: _Group) -> Vectors:
             return self._group_vectors([tokens[i] for i in group.texts], group.rows, group.length)
@@ -249,7 +249,7 @@ class Encoder:
         pending, committed = [], time.monotonic()
         with ExitStack() as leaving:
             # The number of threads set in the pool is also the default for later threads.
-            leaving.callback(torch.set_num_threads, torch_threads())
+            leaving.callback(torch.set_num_threads, torch.get_num_threads())
             if len(groups) > 1:
                 pool = ThreadPoolExecutor(min(threads, len(groups)), initializer=torch.set_num_threads, initargs=(1,))
                 leaving.callback(pool.shutdown, cancel_futures=True)
@@ -338,14 +338,6 @@ class Encoder:
             return embedded_folder(self.setting)
         folder = Path(self.settings.model).expanduser()
         return folder.resolve() if folder.is_dir() else None
-
-
-@cache
-def torch_threads() -> int:
-    """How many threads torch had at first. What a pool sets is the default for later threads, so it cannot be asked."""
-    import torch
-
-    return int(torch.get_num_threads())
 
 
 def embedded_folder(setting: str) -> Path:

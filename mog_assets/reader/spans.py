@@ -13,7 +13,6 @@ from torch import Tensor
 
 from mog_assets.reader import network
 from mog_assets.reader.windows import Window, WordPieces, parts, room, sentences
-from resources.encoder import torch_threads
 
 # Tokens of the longest answer.
 LONGEST = 24
@@ -76,7 +75,7 @@ class SpanReader:
 
     def _logits(self, windows: Sequence[Window]) -> list[np.ndarray]:
         """Logits of each window, by as many threads as torch has."""
-        threads = torch_threads()
+        threads = torch.get_num_threads()
         if not windows:
             return []
         # The number of threads set in the pool is also the default for later threads.
