@@ -195,6 +195,9 @@ def main(titles: int, megabytes: float, seed: int) -> None:
             try:
                 rows.append(ours.recv())
             except EOFError:
+                # All others are compared with the first.
+                if not rows:
+                    raise
                 print(f"{way}: ended without a figure (is it installed?)")
             process.join()
     for row in rows:

@@ -515,21 +515,16 @@ class Settings(SettingsModel):
         return self
 
     @model_validator(mode="after")
-    def _chunker_is_trained(self) -> Settings:
-        if self.chunker.name == "learned" and not self.trains_routers:
-            raise ValueError(
-                "chunker.name: expected a chunker that needs no training, because no question set has a train split, "
-                "got 'learned'; name one under question_sets.NAME.train, or choose another chunker"
-            )
-        return self
-
-    @model_validator(mode="after")
-    def _reader_is_trained(self) -> Settings:
-        if self.answering.reader == "trained" and not self.trains_routers:
-            raise ValueError(
-                "answering.reader: expected a reader that needs no training, because no question set has a train "
-                "split, got 'trained'; name one under question_sets.NAME.train, or set `neural`"
-            )
+    def _something_trains(self) -> Settings:
+        for setting, chosen, what, other in (
+            ("chunker.name", self.chunker.name == "learned", "learned", "chunker"),
+            ("answering.reader", self.answering.reader == "trained", "trained", "reader"),
+        ):
+            if chosen and not self.trains_routers:
+                raise ValueError(
+                    f"{setting}: expected a {other} that needs no training, because no question set has a train split, "
+                    f"got {what!r}; name one under question_sets.NAME.train, or choose another {other}"
+                )
         return self
 
     @property

@@ -18,10 +18,10 @@ from resources.encoder import embedded_folder
 from resources.errors import MogError
 from resources.store import Artefact
 
-FILE = "reader.safetensors"
 if TYPE_CHECKING:
     from mog_assets.reader.spans import Span, SpanReader
 
+FILE = "reader.safetensors"
 # The weights that come with the package; reader.md says how they were made.
 SHIPPED = Path(__file__).parent / FILE
 # Increased when windows, network or the choice of spans change: files of another version are refused.
