@@ -269,7 +269,7 @@ def test_a_corpus_that_comes_back_is_built_again(daemon):
     assert held(daemon, "fish") == ([], 0)
     configure(daemon.folder)
     runs = daemon.settle()
-    assert shape(runs) == [(None, {"corpus_registry", "method"}), ("fish", PARTITIONED), (None, OVERALL)]
+    assert shape(runs) == [(None, {"corpus_registry", "method"}), ("fish", PARTITIONED), (None, OVERALL), *RENAMED]
     assert all(run.success for run in runs), [run.failures for run in runs]
     assert held(daemon, "fish")[1] > 0
 
@@ -294,7 +294,7 @@ def test_a_change_during_a_run_is_built_by_a_second_run_after_it(daemon):
     finally:
         points.interrupt_with(None)
     assert during == ["manifest moved", [("sources", "fish")], []]
-    assert shape(daemon.settle()) == [("fish", PARTITIONED), (None, OVERALL)]
+    assert shape(daemon.settle()) == [("fish", PARTITIONED), (None, OVERALL), *RENAMED]
     assert daemon.tools().store.read("documents", "fish").manifest.counts["documents"] == 3
 
 
