@@ -25,10 +25,9 @@ from mog_assets.answering.retrieve import texts
 from mog_assets.answering.roles import Asked
 from mog_assets.questions.marks import exact_match, f1
 from mog_assets.questions.sets import Question, load_questions
-from mog_assets.questions.splits import validation_rows
 from mog_assets.ranking.retrieve import Retrieval
 from mog_assets.reader import calibration
-from mog_assets.reader.assets import HELD_OUT
+from mog_assets.reader.assets import held_out
 from mog_assets.reader.lessons import answers, teaches
 from mog_assets.reader.model import SHIPPED, Reader, shipped
 from mog_assets.retrieval.methods import parse
@@ -45,8 +44,7 @@ def measured_questions(tools: Tools, name: str) -> list[Question]:
     own = [q for q in load_questions(stored, question_set.train) if teaches(q)]
     if not own:
         return []
-    held_out = validation_rows([q.document for q in own], HELD_OUT, "reader")
-    return [q for q, out in zip(own, held_out.tolist(), strict=True) if out]
+    return [q for q, out in zip(own, held_out(own).tolist(), strict=True) if out]
 
 
 def compared(tools: Tools, name: str, method: str, most: int, reader: Reader) -> list[dict[str, str]]:

@@ -27,10 +27,11 @@ from resources.errors import MogError
 from resources.store import digest
 
 GROUP = "answering"
-# Share of the documents whose questions measure and calibrate.
-HELD_OUT = 0.2
+# Share of the documents whose questions measure and calibrate, and how many documents it must give, up to half of all:
+# a paired test by document has no p below 2 / 2^n, and a long document alone says little of others.
+HELD_OUT, ENOUGH = 0.2, 12
 # Increased when training changes: `reader` is then trained again. The file's own version is `VERSION`.
-TRAINED = "2"
+TRAINED = "3"
 # Questions of a set that measure and calibrate, at most.
 MEASURED = 500
 
@@ -49,6 +50,13 @@ class _Set:
     held_out: np.ndarray
 
 
+def held_out(questions: Sequence[Question]) -> np.ndarray:
+    """Which questions are on documents that are not trained on: a bool each."""
+    documents = [question.document for question in questions]
+    share = min(max(HELD_OUT, ENOUGH / len(set(documents))), 0.5)
+    return validation_rows(documents, share, "reader")
+
+
 def build_reader(work: Work) -> None:
     """Train adapters and head, then measure and calibrate them on documents that were not trained on."""
     # It imports torch, which takes longer than planning a run.
@@ -60,8 +68,7 @@ def build_reader(work: Work) -> None:
         own = [q for q in load_questions(stored, question_set.train) if teaches(q)] if question_set.train else []
         if own:
             retrieval = Retrieval.open(work.tools, work.input, question_set.corpora, [q.question for q in own])
-            held_out = validation_rows([q.document for q in own], HELD_OUT, "reader")
-            sets.append(_Set(own, retrieval, *lessons(own, retrieval, words), held_out))
+            sets.append(_Set(own, retrieval, *lessons(own, retrieval, words), held_out(own)))
     documents, learnt = _together(sets)
     if not learnt:
         raise MogError(
@@ -92,8 +99,8 @@ def _together(sets: Sequence[_Set]) -> tuple[dict[int, Document], list[Lesson]]:
         # Nothing of a document that measures is read in training, with or without an answer.
         unseen = {number for (corpus, document), number in position.items() if f"{corpus}/{document}" in named}
         documents |= {first + number: document for number, document in own.documents.items()}
-        for lesson, held_out in zip(own.lessons, own.held_out.tolist(), strict=True):
-            if lesson is not None and not held_out:
+        for lesson, out in zip(own.lessons, own.held_out.tolist(), strict=True):
+            if lesson is not None and not out:
                 places = [(first + d, start, end) for d, start, end in lesson.answers if d not in unseen]
                 misleading = [(first + d, start) for d, start in lesson.misleading if d not in unseen]
                 if places:
