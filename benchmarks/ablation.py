@@ -4,7 +4,8 @@ python benchmarks/ablation.py medquad.yaml squad.yaml pubmedqa-bioasq.yaml --onl
 
 The projects must be built up to `candidates`, `sentence_graph`, `hop_statistics` and `topics/model`. A project with a
 test split is measured on it and trained on its training questions; one without by cross-validation over documents; one
-that is only tested is ranked by what was trained on the others. ER is that of ranked pieces; `all in 4,000` is the
+that is only tested (`--only-test`) is ranked by what was trained on the others, of which some are only trained on
+(`--only-train`). ER is that of ranked pieces; `all in 4,000` is the
 share of questions whose gold documents are all among the first 4,000 characters. Differences are from the same ranking
 with the experts of texts alone; tests are paired, by document, Holm-corrected over the experts of a ranking.
 """
@@ -55,6 +56,7 @@ VARIANTS: dict[str, Keep] = {
     "+ topics": also("topics"),
     "+ feedback": also("feedback"),
     "+ hops": lambda name: of_texts(name) or name.startswith("hop-"),
+    "+ mention, pagerank, hops": lambda name: also("mention", "pagerank")(name) or name.startswith("hop-"),
     "+ all": lambda name: True,
 }
 
@@ -88,8 +90,8 @@ def sampled(questions: Sequence[Question], every: int) -> list[Question]:
     return [q for q in questions if int(hashlib.sha256(q.id.encode()).hexdigest()[:8], 16) % every == 0]
 
 
-def opened(path: Path, most: int, every: int) -> Collection:
-    """A project with the scores of all experts for its questions."""
+def opened(path: Path, most: int, every: int, measures: bool = True) -> Collection:
+    """A project with the scores of all experts for its questions, or for those alone that are trained on."""
     settings = config.load(path)
     settings = settings.model_copy(update={"ranking": settings.ranking.model_copy(update={"experts": RELATED})})
     tools, whole, gold, documents = Tools(settings), dict[str, list[Examples]](), list[set[int]](), list[np.ndarray]()
@@ -97,15 +99,16 @@ def opened(path: Path, most: int, every: int) -> Collection:
     for name, question_set in settings.question_sets.items():
         opened_set = Retrieval.open(tools, tools.store.read, question_set.corpora, keep=True)
         stored = tools.store.read("questions").path(f"{name}.parquet")
-        for split, kinds in (("test", question_set.test), ("train", question_set.train)):
+        for split, kinds in (("test", question_set.test if measures else []), ("train", question_set.train)):
             asked = [q for q in load_questions(stored, kinds) if q.evidence] if kinds else []
-            asked = drawn(asked, most) if split == "train" and settings.tests else sampled(asked, every)
+            trains = split == "train" and (settings.tests or not measures)
+            asked = drawn(asked, most) if trains else sampled(asked, every)
             if not asked:
                 continue
             retrieval = opened_set.again([q.question for q in asked])
             made = examples(retrieval, asked)
             whole.setdefault(split, []).append(made)
-            if split == "test" or not settings.tests:
+            if not trains:
                 layout, spans = retrieval.corpora.layout, measured(asked, retrieval.corpora)
                 own = [{document for document, _, _ in spans_of} for spans_of in spans]
                 gold += own
@@ -113,8 +116,8 @@ def opened(path: Path, most: int, every: int) -> Collection:
                 question, piece, _ = retrieval._ordered("multihop")
                 hopped.append(of_order(made, question, piece, own, retrieval))
     joined = {split: merged(parts) for split, parts in whole.items()}
-    er, every_gold = (np.concatenate(parts) for parts in zip(*hopped, strict=True))
-    return Collection(path.stem, joined, gold, np.concatenate(documents), (er, every_gold))
+    er, every_gold = (np.concatenate([np.zeros(0), *parts]) for parts in zip(*(hopped or [((), ())]), strict=True))
+    return Collection(path.stem, joined, gold, np.concatenate([np.zeros(0, int), *documents]), (er, every_gold))
 
 
 def of_order(
@@ -269,20 +272,27 @@ def compared(
 @click.command()
 @click.argument("projects", nargs=-1, type=click.Path(exists=True, path_type=Path))
 @click.option("--only-test", multiple=True, type=click.Path(exists=True, path_type=Path), help="Never trained on.")
+@click.option("--only-train", multiple=True, type=click.Path(exists=True, path_type=Path), help="Not measured.")
 @click.option("--questions", default=2000, help="Most training questions of a question set.")
 @click.option("--every", default=1, help="Measure one of so many questions.")
 @click.option("--ranking", "rankings", multiple=True, default=["fused", "mog", "mix"])
 def main(
-    projects: Sequence[Path], only_test: Sequence[Path], questions: int, every: int, rankings: Sequence[str]
+    projects: Sequence[Path],
+    only_test: Sequence[Path],
+    only_train: Sequence[Path],
+    questions: int,
+    every: int,
+    rankings: Sequence[str],
 ) -> None:
     started = time.monotonic()
+    taught = [opened(path, questions, every, measures=False) for path in only_train]
     collections = [opened(path, questions, every) for path in projects]
     for collection in collections:
         rows = study(collection, [], rankings)
         click.echo(f"\n{collection.name}, {len(collection.gold):,} questions\n\n{markdown.table(rows, 100)}")
     for path in only_test:
         collection = opened(path, questions, 1)
-        rows = study(collection, collections, rankings if collections else ["fused"])
+        rows = study(collection, [*taught, *collections], rankings if taught or collections else ["fused"])
         click.echo(f"\n{collection.name}, trained on the others\n\n{markdown.table(rows, 100)}")
     click.echo(f"\n{time.monotonic() - started:.0f} s")
 

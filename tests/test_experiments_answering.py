@@ -28,7 +28,7 @@ from mog_assets.experiments.assets import findings, offered
 from mog_assets.experiments.contexts import place
 from mog_assets.experiments.lab import Lab
 from mog_assets.questions.marks import exact_match
-from mog_assets.questions.sets import load_questions
+from mog_assets.questions.sets import Question, load_questions
 from mog_assets.ranking.retrieve import Retrieval
 from mog_assets.retrieval.corpora import Corpora
 from mog_assets.tools import Tools
@@ -368,10 +368,26 @@ def test_conflicts_are_contexts_whose_partitions_alone_are_answered_differently(
     assert all((claim.verdict == "not testable here") != disagree for claim in found.claims) and len(found.claims) == 2
 
 
+@pytest.mark.parametrize(
+    ("said", "conflict"),
+    [
+        ((), False),
+        (("the river Rhine",), False),
+        (("the river Rhine", "Rhine"), False),
+        (("the river Rhine", "Rhine", "the Danube"), True),
+    ],
+)
+def test_open_answers_conflict_if_they_share_less_than_half_of_their_words(said, conflict):
+    assert briefcontext.differ(said, Question("q", "Which river?", "open", "test")) == conflict
+
+
 @of_every_experiment
-def test_open_questions_have_no_conflicts(done):
-    (row,) = rows(done, "conflicts", "questions")
-    assert row["of which a whole context could be made"] == 0 and "open answer" in row["why none"]
+def test_conflicts_between_answers_to_open_questions_are_counted(done):
+    # One partition holds the key document, so that one answers right and the others say that they do not know.
+    found = briefcontext.conflicts(lab_of(done, NearSighted(done.questions, 99)))
+    *_, whole = found.tables[f"{SET}: contexts whose partitions disagree"]
+    assert whole["conflicts"] == whole["of"] > 0
+    assert all(claim.verdict != "not testable here" for claim in found.claims) and len(found.claims) == 2
 
 
 @of_every_experiment

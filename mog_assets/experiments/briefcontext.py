@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from functools import partial
+from itertools import combinations as pairs_of
 from typing import Any
 
 import numpy as np
@@ -28,7 +29,6 @@ from mog_assets.experiments.conclusions import every, joined, turned, untestable
 from mog_assets.experiments.contexts import (
     Case,
     Find,
-    NoContext,
     Way,
     answered,
     by_set,
@@ -52,8 +52,9 @@ from mog_assets.experiments.lab import (
     told,
 )
 from mog_assets.experiments.plots import curves
-from mog_assets.questions.marks import normalised
+from mog_assets.questions.marks import f1, normalised
 from mog_assets.questions.sets import Question
+from mog_assets.reader.calibration import RIGHT
 from mog_assets.significance import (
     RESAMPLES,
     bootstrap_interval,
@@ -72,6 +73,8 @@ POSITIONS = "key-position"
 # Prefix of the names of cells whose answers the experiment on conflicts reads.
 _CELL = "context"
 _MIDDLE = 50
+# F1 from which two open answers are the same.
+_SAME = RIGHT
 # BriefContext, supplementary table 4, and the share of resolved conflicts (section 1).
 _PAPER = Confusion(426, 423, 34, 235)
 _RESOLVED = 0.747
@@ -223,13 +226,11 @@ def _position_claims(lab: Lab, name: str, table: pd.DataFrame, measure: str) -> 
 def conflicts(lab: Lab) -> Findings:
     """Contexts whose partitions give different answers, and how often the reduce resolves the conflict.
 
-    Only for questions with options: different wordings of the same open answer would count as different.
+    Open answers differ, or are wrong, if they share less than half of their words.
     """
     (sizes, _), tables, claims = _varied(lab), {}, []
 
     def ask(name: str, questions: Sequence[Question], find: Find) -> list[pd.DataFrame]:
-        if not any(q.options for q in questions):
-            raise NoContext("no test question has options; wordings of open answers always differ")
         return [partitions(lab, name, find, top_k, max(sizes)) for top_k in sizes]
 
     found, used = by_set(lab, max(sizes), ask)
@@ -237,7 +238,7 @@ def conflicts(lab: Lab) -> Findings:
         alone = about(pd.concat(made, ignore_index=True), candidates(lab)[name])
         marks = _answers_by_position(lab)
         both = marks[marks["question_set"] == name].pivot(
-            index=["question", "top_k", "position"], columns="way", values="exact match"
+            index=["question", "top_k", "position"], columns="way", values="right"
         )
         # Only questions whose contexts were answered and partitioned are in both; the contexts are equal.
         answers = alone.join(both, on=["question", "top_k", "position"], validate="one_to_one")
@@ -284,11 +285,13 @@ def _group(table: pd.DataFrame, top_k: Any, position: Any) -> pd.Series:
 
 
 def _answers_by_position(lab: Lab) -> pd.DataFrame:
-    """Answers of the experiment on positions: its cells, with columns top_k, position, way."""
+    """Answers of the experiment on positions: its cells, with columns top_k, position, way, right."""
     artefact, (sizes, positions) = lab.read(f"experiments/{POSITIONS}", None), _varied(lab)
     found = pd.concat([pd.read_parquet(artefact.path(name)) for name in artefact.names() if _CELL in name])
     parts = found["method"].str.split(" ", n=3, expand=True)
-    found = found.assign(top_k=parts[1].astype(int), position=parts[2].astype(int), way=parts[3])
+    options = {q.id for questions in candidates(lab).values() for q in questions if q.options}
+    right = np.where(found["question"].isin(options), found["exact match"], found["F1"] >= _SAME)
+    found = found.assign(top_k=parts[1].astype(int), position=parts[2].astype(int), way=parts[3], right=right)
     return found[found["top_k"].isin(sizes) & found["position"].isin(positions)]
 
 
@@ -300,7 +303,7 @@ def partitions(lab: Lab, name: str, find: Find, top_k: int, size: int) -> pd.Dat
     Args:
         lab: The lab.
         name: Name of the question set.
-        find: Its cases; those of open questions are left out.
+        find: Its cases.
         top_k: Size of the contexts.
         size: Size of the largest context.
 
@@ -311,13 +314,11 @@ def partitions(lab: Lab, name: str, find: Find, top_k: int, size: int) -> pd.Dat
 
     def make() -> pd.DataFrame:
         rows = []
-        found = [case for case in find() if case.question.options]
+        found = find()
         with lab.progress(len(found), f"{name}, top {top_k}: questions answered from partitions") as advance:
             for case in found:
                 rows += disagreements(case)
                 advance(1)
-        if not rows:
-            raise NoContext(f"{name}: no question with options has enough passages for a whole context")
         return pd.DataFrame(rows)
 
     def disagreements(case: Case) -> list[dict[str, Any]]:
@@ -330,7 +331,7 @@ def partitions(lab: Lab, name: str, find: Find, top_k: int, size: int) -> pd.Dat
                 "question": case.question.id,
                 "top_k": top_k,
                 "position": p,
-                "conflict": len({normalised(said[part] or "") for part in parts if said[part] is not None}) > 1,
+                "conflict": differ([text for part in parts if (text := said[part]) is not None], case.question),
                 "partitions without an answer": sum(said[part] is None for part in parts),
             }
             for p, parts in divided.items()
@@ -338,6 +339,13 @@ def partitions(lab: Lab, name: str, find: Find, top_k: int, size: int) -> pd.Dat
 
     key = [*depends_on(lab, name, size), top_k, positions, PARTITIONS]
     return lab.cached(f"{name} partitions of {top_k}", key, make)
+
+
+def differ(said: Sequence[str], question: Question) -> bool:
+    """Whether some of the answers to a question say something else than others."""
+    if question.options:
+        return len({normalised(text) for text in said}) > 1
+    return any(f1(one, [other]) < _SAME for one, other in pairs_of(said, 2))
 
 
 def conflict_rows(found: pd.DataFrame, seed: int) -> list[dict[str, Any]]:
@@ -579,13 +587,13 @@ EXPERIMENTS = (
     Experiment(
         "conflicts",
         "Conflicts between partitions",
-        "The same contexts if their single partitions give different answers: how many the map-reduce answers "
-        "correctly, and wins, ties and losses against one prompt (BriefContext, section 2.3, figure 4, supplementary "
-        "table 2).",
+        "The same contexts if their single partitions give different answers (open ones that share less than half of "
+        "their words): how many the map-reduce answers correctly, and wins, ties and losses against one prompt "
+        "(BriefContext, section 2.3, figure 4, supplementary table 2).",
         conflicts,
         lambda settings: (*read_by_contexts(settings), f"experiments/{POSITIONS}"),
         _by_position,
-        version="3",
+        version="4",
     ),
     Experiment(
         "documents",

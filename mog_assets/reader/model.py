@@ -54,7 +54,7 @@ class Reader:
     """
 
     # Passages whose spans are remembered: ways of answering, and rounds of a loop, read the same ones.
-    REMEMBERED = 4096
+    REMEMBERED = 16_384
 
     def __init__(self, data: bytes, where: str) -> None:
         self._data, self._where = data, where
