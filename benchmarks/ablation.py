@@ -5,9 +5,9 @@ python benchmarks/ablation.py medquad.yaml squad.yaml pubmedqa-bioasq.yaml --onl
 The projects must be built up to `candidates`, `sentence_graph`, `hop_statistics` and `topics/model`. A project with a
 test split is measured on it and trained on its training questions; one without by cross-validation over documents; one
 that is only tested (`--only-test`) is ranked by what was trained on the others, of which some are only trained on
-(`--only-train`). ER is that of ranked pieces; `all in 4,000` is the
-share of questions whose gold documents are all among the first 4,000 characters. Differences are from the same ranking
-with the experts of texts alone; tests are paired, by document, Holm-corrected over the experts of a ranking.
+(`--only-train`). ER is that of ranked pieces; `all in 4,000` is the share of questions whose gold documents are all
+among the first 4,000 characters. Differences are from the same ranking with the first set of experts (`--variant`),
+those of texts alone; tests are paired, by document, Holm-corrected over the experts of a ranking.
 """
 
 from __future__ import annotations
@@ -213,8 +213,10 @@ def ranked(collection: Collection, keep: Keep, kind: str, trained_on: Sequence[C
     return scores
 
 
-def study(collection: Collection, trained_on: Sequence[Collection], rankings: Sequence[str]) -> list[dict[str, str]]:
-    """A row per ranking and set of experts."""
+def study(
+    collection: Collection, trained_on: Sequence[Collection], rankings: Sequence[str], variants: Sequence[str]
+) -> list[dict[str, str]]:
+    """A row per ranking and set of experts, of which the first is what the others are compared with."""
     of, rows = collection.measured, []
     documents, levels = of.documents, {n: i for i, n in enumerate(of.experts) if n.startswith(("bm25-", "dense-"))}
     fixed = {}
@@ -229,15 +231,15 @@ def study(collection: Collection, trained_on: Sequence[Collection], rankings: Se
     rows[-1] |= {"ER": f"{fixed[best[0]][0].mean():.4f}", "all in 4,000": f"{fixed[best[1]][1].mean():.3f}"}
     for kind in rankings:
         measures: dict[str, tuple[np.ndarray, np.ndarray]] = {}
-        for variant, keep in VARIANTS.items():
-            scores = ranked(collection, keep, kind, trained_on)
+        for variant in variants:
+            scores = ranked(collection, VARIANTS[variant], kind, trained_on)
             if scores is None:
                 continue
             order = ordered(of.found, scores)
             all_in = complete(of.found, order, collection.gold, collection.documents_of)
             measures[variant] = of.gold.recall(order), all_in
             click.echo(f"  {collection.name} {kind} {variant} {measures[variant][0].mean():.4f}", err=True)
-        if kind == "fused":
+        if kind == "fused" and measures:
             measures["multihop (mention, pagerank)"] = collection.multihop
         rows += compared(kind, measures, documents, fixed[best[1]][1])
     return rows
@@ -246,8 +248,8 @@ def study(collection: Collection, trained_on: Sequence[Collection], rankings: Se
 def compared(
     kind: str, measures: dict[str, tuple[np.ndarray, np.ndarray]], documents: Sequence[str], fixed: np.ndarray
 ) -> list[dict[str, str]]:
-    """Rows of a ranking, compared with the experts of texts alone."""
-    if not measures:
+    """Rows of a ranking, compared with the first."""
+    if len(measures) < 2:
         return []
     names = list(measures)
     base, others = measures[names[0]], names[1:]
@@ -276,6 +278,7 @@ def compared(
 @click.option("--questions", default=2000, help="Most training questions of a question set.")
 @click.option("--every", default=1, help="Measure one of so many questions.")
 @click.option("--ranking", "rankings", multiple=True, default=["fused", "mog", "mix"])
+@click.option("--variant", "variants", multiple=True, type=click.Choice(list(VARIANTS)), default=list(VARIANTS))
 def main(
     projects: Sequence[Path],
     only_test: Sequence[Path],
@@ -283,16 +286,17 @@ def main(
     questions: int,
     every: int,
     rankings: Sequence[str],
+    variants: Sequence[str],
 ) -> None:
     started = time.monotonic()
     taught = [opened(path, questions, every, measures=False) for path in only_train]
     collections = [opened(path, questions, every) for path in projects]
     for collection in collections:
-        rows = study(collection, [], rankings)
+        rows = study(collection, [], rankings, variants)
         click.echo(f"\n{collection.name}, {len(collection.gold):,} questions\n\n{markdown.table(rows, 100)}")
     for path in only_test:
         collection = opened(path, questions, 1)
-        rows = study(collection, [*taught, *collections], rankings if taught or collections else ["fused"])
+        rows = study(collection, [*taught, *collections], rankings if taught or collections else ["fused"], variants)
         click.echo(f"\n{collection.name}, trained on the others\n\n{markdown.table(rows, 100)}")
     click.echo(f"\n{time.monotonic() - started:.0f} s")
 
