@@ -8,6 +8,7 @@ import sys
 import time
 from dataclasses import replace
 from functools import cache
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -23,12 +24,12 @@ from mog_assets.answering.neural import Neural
 from mog_assets.answering.roles import Asked, Passage
 from mog_assets.plan import default, graph
 from mog_assets.questions.sets import Evidence, Question
-from mog_assets.reader import calibration, network, training
+from mog_assets.reader import assets, calibration, network, training
 from mog_assets.reader.examples import Document, Lesson, shown
 from mog_assets.reader.lessons import places, teaches, without
 from mog_assets.reader.model import SHIPPED, Reader, encoded, shipped, source
 from mog_assets.reader.spans import LONGEST, SpanReader, pointed
-from mog_assets.reader.windows import QUESTION, TITLE, WINDOW, Window, WordPieces, parts, room, sentences
+from mog_assets.reader.windows import QUESTION, TITLE, WINDOW, Tokens, Window, WordPieces, parts, room, sentences
 from resources.errors import ConfigError, MogError
 from resources.store import Store
 
@@ -229,6 +230,35 @@ def test_an_answer_stands_in_its_evidence_as_whole_words_and_by_any_of_its_names
     assert places(question(answer="(Lovelace"), [(0, 0, 45)], texts) == [(0, 12, 21)]
     assert without(asked, [0], [0], texts) == []
     assert without(question(answer="Byron"), [0], [0], texts) == [(0, 0)]
+
+
+def about(documents):
+    """A question on each document, and what it teaches: its own document has the answer, the next one misleads."""
+    asked = [question(answer="Ada", evidence=(Evidence("c", str(d), 0, 3),)) for d in documents]
+    own = dict(enumerate(dict.fromkeys(documents)))
+    position = {("c", str(d)): number for number, d in own.items()}
+    place = [position["c", str(d)] for d in documents]
+    nothing = Tokens(np.zeros(0, np.int64), np.zeros((0, 2), np.int64))
+    lessons = [Lesson(nothing, [(p, 0, 3)], [((p + 1) % len(own), 0)]) for p in place]
+    retrieval = SimpleNamespace(corpora=SimpleNamespace(position=position))
+    text = Document(nothing, nothing, np.zeros(1, np.int64))
+    return assets._Set(asked, retrieval, dict.fromkeys(own, text), lessons, assets.held_out(asked))
+
+
+@pytest.mark.parametrize(("documents", "least", "most"), [(30, 6, 18), (12, 3, 9), (2000, 350, 450)])
+def test_a_dozen_documents_measure_or_half_of_them_or_a_fifth_of_many(documents, least, most):
+    assert least <= about(range(documents)).held_out.sum() <= most
+
+
+def test_nothing_of_a_document_that_measures_is_read_in_training():
+    first, second = about(range(30)), about(range(100, 160))
+    documents, learnt = assets._together([first, second])
+    assert len(documents) == 90
+    out = [*np.flatnonzero(first.held_out).tolist(), *(30 + np.flatnonzero(second.held_out)).tolist()]
+    read = {place[0] for lesson in learnt for place in (*lesson.answers, *lesson.misleading)}
+    assert not read & set(out) and len(learnt) == 90 - len(out)
+    # A passage that misleads is left out alone.
+    assert any(not lesson.misleading for lesson in learnt) and any(lesson.misleading for lesson in learnt)
 
 
 # Calibration
