@@ -22,7 +22,7 @@ from mog_assets import config, markdown
 from mog_assets.answering.answerers import BRIEF_K, PARTITIONS, split
 from mog_assets.answering.ask import reader
 from mog_assets.answering.neural import Neural
-from mog_assets.answering.preflight import THRESHOLD, TOP, by_vectors, overlap
+from mog_assets.answering.preflight import THRESHOLD, TOP, another, overlap
 from mog_assets.answering.retrieve import PASSAGES, texts
 from mog_assets.answering.roles import Asked, Passage, Roles, Usage
 from mog_assets.questions.marks import f1
@@ -72,8 +72,8 @@ def signals(
 ) -> dict[str, np.ndarray]:
     """What could decide, by name: float array of shape (questions,), higher for map-reduce."""
     asked, count = retrieval.asked.found, len(passages)
-    found = retrieval.rank(retrieval.resolved(parse(method, tools.settings)), TOP)
-    rerank = by_vectors(tools.encoder.encode)
+    how = retrieval.resolved(parse(method, tools.settings))
+    found, rerank = retrieval.rank(how, TOP), another(how.retriever, tools.encoder.encode)
     words, meaning = (
         next(i for i, expert in enumerate(retrieval.experts) if expert.name == name) for name in ("bm25-1", "dense-1")
     )

@@ -37,14 +37,15 @@ from mog_assets.tools import Tools
 
 def measured_questions(tools: Tools, name: str) -> list[Question]:
     """Test questions, or those on the documents that the reader was not trained on."""
-    question_set = tools.settings.question_sets[name]
-    stored = tools.store.read("questions").path(f"{name}.parquet")
-    if question_set.test:
-        return [q for q in load_questions(stored, question_set.test) if teaches(q)]
-    own = [q for q in load_questions(stored, question_set.train) if teaches(q)]
-    if not own:
-        return []
-    return [q for q, out in zip(own, held_out(own).tolist(), strict=True) if out]
+    sets, stored = tools.settings.question_sets, tools.store.read("questions")
+
+    def asked(own: str, splits: list[str]) -> list[Question]:
+        return [q for q in load_questions(stored.path(f"{own}.parquet"), splits) if teaches(q)] if splits else []
+
+    if sets[name].test:
+        return asked(name, sets[name].test)
+    measuring = held_out(q.document for own in sets for q in asked(own, sets[own].train))
+    return [q for q in asked(name, sets[name].train) if q.document in measuring]
 
 
 def compared(tools: Tools, name: str, method: str, most: int, reader: Reader) -> list[dict[str, str]]:

@@ -2,7 +2,7 @@
 
 python benchmarks/unread.py benchmarks/squad.yaml .mog/squad-unread.jsonl
 
-The project must be built up to `questions`, and name a file of JSON Lines for its question set.
+The project must be built up to `questions`, and its question sets be files of JSON Lines (.jsonl.gz) with ids.
 """
 
 from __future__ import annotations

@@ -232,31 +232,36 @@ def test_an_answer_stands_in_its_evidence_as_whole_words_and_by_any_of_its_names
     assert without(question(answer="Byron"), [0], [0], texts) == [(0, 0)]
 
 
-def about(documents):
+@pytest.mark.parametrize(("documents", "measure"), [(2, 1), (5, 2), (24, 12), (30, 12), (60, 12), (200, 40)])
+def test_a_dozen_documents_measure_or_half_of_few_or_a_fifth_of_many(documents, measure):
+    assert len(assets.held_out(map(str, range(documents)))) == measure
+
+
+def test_a_single_document_cannot_train_and_measure():
+    with pytest.raises(MogError, match="at least 2 documents, so that one can measure, got 1"):
+        assets.held_out(["c/d", "c/d"])
+
+
+def about(documents, measuring):
     """A question on each document, and what it teaches: its own document has the answer, the next one misleads."""
     asked = [question(answer="Ada", evidence=(Evidence("c", str(d), 0, 3),)) for d in documents]
-    own = dict(enumerate(dict.fromkeys(documents)))
-    position = {("c", str(d)): number for number, d in own.items()}
-    place = [position["c", str(d)] for d in documents]
+    position = {("c", str(d)): number for number, d in enumerate(documents)}
     nothing = Tokens(np.zeros(0, np.int64), np.zeros((0, 2), np.int64))
-    lessons = [Lesson(nothing, [(p, 0, 3)], [((p + 1) % len(own), 0)]) for p in place]
-    retrieval = SimpleNamespace(corpora=SimpleNamespace(position=position))
+    lessons = [Lesson(nothing, [(n, 0, 3)], [((n + 1) % len(position), 0)]) for n in position.values()]
     text = Document(nothing, nothing, np.zeros(1, np.int64))
-    return assets._Set(asked, retrieval, dict.fromkeys(own, text), lessons, assets.held_out(asked))
+    retrieval = SimpleNamespace(corpora=SimpleNamespace(position=position))
+    return assets._Set(asked, retrieval, dict.fromkeys(position.values(), text), lessons, measuring)
 
 
-@pytest.mark.parametrize(("documents", "least", "most"), [(30, 6, 18), (12, 3, 9), (2000, 350, 450)])
-def test_a_dozen_documents_measure_or_half_of_them_or_a_fifth_of_many(documents, least, most):
-    assert least <= about(range(documents)).held_out.sum() <= most
-
-
-def test_nothing_of_a_document_that_measures_is_read_in_training():
-    first, second = about(range(30)), about(range(100, 160))
+def test_nothing_of_a_document_that_measures_is_read_in_training_through_any_question_set():
+    few, many = range(24), range(12, 200)
+    measuring = assets.held_out(f"c/{d}" for d in (*few, *many))
+    first, second = about(few, measuring), about(many, measuring)
     documents, learnt = assets._together([first, second])
-    assert len(documents) == 90
-    out = [*np.flatnonzero(first.held_out).tolist(), *(30 + np.flatnonzero(second.held_out)).tolist()]
+    assert len(documents) == len(few) + len(many)
+    out = {*np.flatnonzero(first.measures).tolist(), *(len(few) + np.flatnonzero(second.measures)).tolist()}
     read = {place[0] for lesson in learnt for place in (*lesson.answers, *lesson.misleading)}
-    assert not read & set(out) and len(learnt) == 90 - len(out)
+    assert not read & out and len(learnt) == len(documents) - len(out)
     # A passage that misleads is left out alone.
     assert any(not lesson.misleading for lesson in learnt) and any(lesson.misleading for lesson in learnt)
 
@@ -405,6 +410,8 @@ def test_a_later_round_without_an_answer_does_not_lose_an_earlier_one(neural):
     (row,) = at_rag([REINTRODUCED], Means(reader, retrieve), rounds=2, topics=False)
     assert "2004" in row.answer and row.failure == "" and row.rounds == 2 and row.graded is False
     assert row.grades == [{"usefulness": "useful", "support": "unsupported"}, {"usefulness": None, "support": None}]
+    # The answer comes with what it was read from.
+    assert [passage["text"] for passage in row.passages] == [PASSAGES[0].text]
 
 
 @pytest.mark.parametrize("text", HOSTILE)

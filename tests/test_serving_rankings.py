@@ -400,3 +400,21 @@ def test_every_piece_that_mix_ranks_has_a_reason_and_every_kind_of_reason_is_in_
         "the kind of question",
     )
     assert [kind for kind in kinds if kind not in said] == []
+
+
+def test_what_only_the_second_search_finds_is_explained_by_it_and_the_rest_by_experts(sample_project):
+    tools = Tools(sample_project.settings)
+    retrieval = Retrieval.open(tools, tools.store.read, EVERYWHERE, [QUESTION])
+    method = parse("multihop", sample_project.settings)
+    found = retrieval.rank(method, 1)
+    pieces, _ = retrieval.corpora.layout.pieces(found.document, found.start, found.end)
+    by_itself = set(retrieval.asked.found.piece.tolist())
+    followed = [piece not in by_itself for piece in pieces.tolist()]
+    assert any(followed) and not all(followed)
+    why = retrieval.reasons(method, found)
+    assert [text == "the question together with its best passage" for text in why] == followed
+    # Experts of mentions weigh more than in `fused`, so they are named at least as often.
+    named = [
+        sum("name" in text for text in told) for told in (why, retrieval.reasons(parse("fused", tools.settings), found))
+    ]
+    assert named[0] >= named[1]

@@ -91,6 +91,8 @@ class _Progress:
     asked: Asked
     query: str
     found: Retrieved = Retrieved(())
+    # Passages that the answer was read from, if others were found since.
+    read: Sequence[Passage] | None = None
     answer: str | None = None
     failure: str = ""
     raw: str = ""
@@ -135,7 +137,8 @@ class _Progress:
             failure=self.failure,
             raw=self.raw,
             passages=[
-                {**asdict(passage), "spans": [list(span) for span in passage.spans]} for passage in self.found.passages
+                {**asdict(passage), "spans": [list(span) for span in passage.spans]}
+                for passage in (self.found.passages if self.read is None else self.read)
             ],
             rounds=self.rounds,
             graded=self.graded if self.answer is not None else None,
@@ -270,6 +273,7 @@ def _round(p: _Progress, roles: Roles, rewrite: bool) -> bool:
     elif p.answer is None:
         return True
     else:
+        p.read = passages
         _grade(p, roles, p.answer)
     if not p.graded and rewrite:
         p.query = p.take("rewrite", roles.rewrite(p.asked, p.query, p.answer or "", tuple(p.thoughts))) or p.query

@@ -14,7 +14,7 @@ from mog_assets.answering.answerers import METHODS, ONE_STEP_K, Each, Means, Ret
 from mog_assets.answering.extractive import Extractive
 from mog_assets.answering.neural import Neural
 from mog_assets.answering.notation import Combination
-from mog_assets.answering.preflight import Encode, by_bm25, by_vectors
+from mog_assets.answering.preflight import Encode, another
 from mog_assets.answering.prompted import Prompted
 from mog_assets.answering.retrieve import given, retrieve_by, texts
 from mog_assets.answering.roles import Asked, Passage, Roles
@@ -135,8 +135,7 @@ def answer(
         retrieve = retrieve_by(how.retrieval, retrieval)
         options["topics"] = how.retrieval.topics
     if how.way == "briefcontext" and how.retrieval is not None:
-        # The second ranking must be of another kind than the first.
-        options["rerank"] = by_vectors(encode) if retrieval.resolved(how.retrieval).retriever == "bm25" else by_bm25
+        options["rerank"] = another(retrieval.resolved(how.retrieval).retriever, encode)
     means = Means(reader(tools), retrieve, side_by_side(tools))
     return METHODS[how.way](asked, means if told is None else watched(means, told), **options)
 

@@ -95,3 +95,13 @@ def by_vectors(encode: Encode) -> Rerank:
         return [int(i) for i in np.argsort(-(vectors[1:] @ vectors[0]), kind="stable")]
 
     return rerank
+
+
+def another(retriever: str | None, encode: Encode) -> Rerank:
+    """The second ranking, which must be of another kind than the first.
+
+    Args:
+        retriever: What found the passages, `bm25` or another; None for rankings, which use all.
+        encode: Texts to vectors.
+    """
+    return by_vectors(encode) if retriever == "bm25" else by_bm25

@@ -258,19 +258,17 @@ def search_bucket(
         held = pq.read_table(previous, schema=SCHEMA)
         made_of = pq.read_schema(previous).metadata[_MADE_OF].decode().split()
         known = {key: row for row, key in enumerate(made_of)}
-        rows = [(known[key], row) for row, key in enumerate(keys) if key in known]
-        now = np.full(len(made_of), -1, np.int64)
-        if rows:
-            before, after = np.array(rows, np.int64).T
-            now[before] = after
-        moved = now[held["document"].to_numpy()] if len(held) else np.zeros(0, np.int64)
-        name = held["name"].to_numpy()
-        kept = (moved >= 0) & ~np.isin(name, np.load(removed))
-        start, end = (held[column].to_numpy()[kept] for column in ("start", "end"))
-        parts.append(_table(moved[kept], start, end, name[kept]))
+        rows = [row for row, key in enumerate(keys) if key in known]
+        before = np.array([known[keys[row]] for row in rows], np.int64)
+        held = held.sort_by("document")
+        first, last = (np.searchsorted(held["document"].to_numpy(), before, side) for side in ("left", "right"))
+        # Documents of the same text have the same places.
+        places, moved = ranges(first, last), np.repeat(np.array(rows, np.int64), last - first)
+        start, end, name = (held[column].to_numpy()[places] for column in ("start", "end", "name"))
+        kept = ~np.isin(name, np.load(removed))
+        parts.append(_table(moved[kept], start[kept], end[kept], name[kept]))
         if rows and pq.read_metadata(added).num_rows:
-            again = [row for _, row in rows]
-            parts.append(_matcher(added).find([texts[row].as_py() for row in again], again))
+            parts.append(_matcher(added).find([texts[row].as_py() for row in rows], rows))
     missing = [row for row, key in enumerate(keys) if key not in known]
     if missing:
         parts.append(_matcher(names).find([texts[row].as_py() for row in missing], missing))

@@ -34,7 +34,7 @@ def divided(questions: Sequence[Question], parts: Sequence[str] = (TRAIN, TEST))
     groups = {question.id: question.document for question in without}
     if len(set(groups.values())) == 1:
         groups = {question.id: question.id for question in without}
-    place = {group: _place(f"split {group}") for group in set(groups.values())}
+    place = {group: fraction(f"split {group}") for group in set(groups.values())}
     tested = {group for group, p in place.items() if p < SHARE}
     if len(place) > 1 and not 0 < len(tested) < len(place):
         tested = set(sorted(place, key=lambda group: (place[group], group))[: len(place) // 2])
@@ -99,7 +99,7 @@ def validation_rows(groups: Sequence[str], share: float, what: str) -> np.ndarra
     Raises:
         MogError: all questions are in one group.
     """
-    place = {group: _place(group) for group in set(groups)}
+    place = {group: fraction(group) for group in set(groups)}
     chosen = {group for group, p in place.items() if p < share}
     if not 0 < len(chosen) < len(place):
         if len(place) < 2:
@@ -135,6 +135,6 @@ def unused_splits(train: Sequence[str], test: Sequence[str], there: Mapping[str,
     return {split: n for split, n in sorted(there.items()) if split not in (*train, *test)}
 
 
-def _place(text: str) -> float:
+def fraction(text: str) -> float:
     """A number in [0, 1) that depends only on the text."""
     return int(hashlib.sha256(text.encode()).hexdigest()[:16], 16) / 16**16

@@ -20,16 +20,22 @@ _PLACES = ("number in document", "number from the end", "relative place", "piece
 
 
 def reasons(
-    model: Router | Mix | None, asked: Asked, rows: np.ndarray, experts: Sequence[str], finest: Sequence[str]
+    model: Router | Mix | None,
+    asked: Asked,
+    rows: np.ndarray,
+    experts: Sequence[str],
+    finest: Sequence[str],
+    named: float = 1.0,
 ) -> list[str]:
     """What raised the scores of some candidates most, strongest first, in words.
 
     Args:
-        model: That of the ranking; None for `fused`.
+        model: That of the ranking; None for `fused` and `multihop`.
         asked: The questions.
         rows: Rows of their candidates.
         experts: Names of the experts.
         finest: Those that score pieces themselves.
+        named: See `experts.equal_weights`.
 
     Returns:
         A text for each row, such as `dense level 1 (2nd of 87), beginning of its document (piece 1 of 12)`.
@@ -40,7 +46,7 @@ def reasons(
         parts = mix.contributions(model.booster, model.features(asked)[rows])
         groups = [_group(name) for name in names]
     else:
-        weighed = np.tile(equal_weights(experts), (len(found.floors), 1))
+        weighed = np.tile(equal_weights(experts, named), (len(found.floors), 1))
         if model is not None:
             weighed = mog.weights(model.arrays, asked.vectors)
         parts, groups = found.relative[rows] * weighed[found.question[rows]], list(experts)

@@ -267,9 +267,10 @@ class Retrieval(routed.Retrieval):
         settings = self.corpora.settings
         names = expert_names(settings, method.kind)
         model = self.model(method.kind) if method.kind in MODELS else None
-        return reasons(
-            model, self.asked_by(method.kind), np.array(rows, np.int64), names, [names[i] for i in finest(settings)]
-        )
+        named = multihop.NAMED if method.kind == "multihop" else 1.0
+        there, best = np.array(rows, np.int64), [names[i] for i in finest(settings)]
+        why = iter(reasons(model, self.asked_by(method.kind), there[there >= 0], names, best, named))
+        return [next(why) if row >= 0 else FOLLOWED for row in rows]
 
     def rank(self, method: Method, k: int, weights: np.ndarray | None = None) -> Passages:
         """The passages of every question; those of rankings are single pieces.

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Sequence
+import math
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,7 +14,7 @@ from mog_assets import tensors
 from mog_assets.config import Settings
 from mog_assets.questions.marks import exact_match, f1
 from mog_assets.questions.sets import Question, load_questions
-from mog_assets.questions.splits import validation_rows
+from mog_assets.questions.splits import fraction
 from mog_assets.ranking.retrieve import Retrieval, needs
 from mog_assets.reader import calibration
 from mog_assets.reader.examples import Document, Lesson
@@ -35,26 +36,44 @@ TRAINED = "3"
 # Questions of a set that measure and calibrate, at most.
 MEASURED = 500
 
+_NOTHING = (
+    "question_sets: expected training questions whose answer stands in their evidence (`answer` and `quote`), got "
+    "none: add some, or set `answering.reader: neural`"
+)
+
 Context = list[tuple[str, str]]
 """Title and text of passages."""
 
 
 @dataclass(frozen=True)
 class _Set:
-    """A question set: what its questions teach, and which of them measure."""
+    """A question set: what its questions teach, and the documents whose questions measure."""
 
     questions: list[Question]
     retrieval: Retrieval
     documents: dict[int, Document]
     lessons: list[Lesson | None]
-    held_out: np.ndarray
+    measuring: set[str]
+
+    @property
+    def measures(self) -> np.ndarray:
+        """Which questions measure, a bool each."""
+        return np.array([question.document in self.measuring for question in self.questions], bool)
 
 
-def held_out(questions: Sequence[Question]) -> np.ndarray:
-    """Which questions are on documents that are not trained on: a bool each."""
-    documents = [question.document for question in questions]
-    share = min(max(HELD_OUT, ENOUGH / len(set(documents))), 0.5)
-    return validation_rows(documents, share, "reader")
+def held_out(documents: Iterable[str]) -> set[str]:
+    """The documents that are not trained on: those of the lowest hashes, so that few move when others are added.
+
+    Raises:
+        MogError: there is one document only.
+    """
+    ordered = sorted(set(documents), key=lambda document: (fraction(document), document))
+    if len(ordered) < 2:
+        raise MogError(
+            f"question_sets: expected training questions for the reader on at least 2 documents, so that one can "
+            f"measure, got {len(ordered)}: add questions to the train splits, or set `answering.reader: neural`"
+        )
+    return set(ordered[: max(math.ceil(HELD_OUT * len(ordered)), min(ENOUGH, len(ordered) // 2))])
 
 
 def build_reader(work: Work) -> None:
@@ -62,19 +81,23 @@ def build_reader(work: Work) -> None:
     # It imports torch, which takes longer than planning a run.
     from mog_assets.reader import network, training
 
-    words, sets = WordPieces(source()), list[_Set]()
+    words, asked = WordPieces(source()), dict[str, list[Question]]()
     for name, question_set in work.settings.question_sets.items():
-        stored = work.input("questions").path(f"{name}.parquet")
-        own = [q for q in load_questions(stored, question_set.train) if teaches(q)] if question_set.train else []
+        if question_set.train:
+            stored = work.input("questions").path(f"{name}.parquet")
+            asked[name] = [q for q in load_questions(stored, question_set.train) if teaches(q)]
+    if not any(asked.values()):
+        raise MogError(_NOTHING)
+    # The same for all sets: what one measures on is not trained on through another.
+    measuring, sets = held_out(q.document for own in asked.values() for q in own), list[_Set]()
+    for name, own in asked.items():
         if own:
-            retrieval = Retrieval.open(work.tools, work.input, question_set.corpora, [q.question for q in own])
-            sets.append(_Set(own, retrieval, *lessons(own, retrieval, words), held_out(own)))
+            corpora = work.settings.question_sets[name].corpora
+            retrieval = Retrieval.open(work.tools, work.input, corpora, [q.question for q in own])
+            sets.append(_Set(own, retrieval, *lessons(own, retrieval, words), measuring))
     documents, learnt = _together(sets)
     if not learnt:
-        raise MogError(
-            "question_sets: expected training questions whose answer stands in their evidence (`answer` and `quote`), "
-            "got none: add some, or set `answering.reader: neural`"
-        )
+        raise MogError(_NOTHING)
     state, losses = _trained(work, words, documents, learnt)
     arrays = network.arrays(training.values(state))
     untold = Reader(encoded(arrays, {"calibration": [1.0, 0.0]}), "now")
@@ -94,12 +117,11 @@ def _together(sets: Sequence[_Set]) -> tuple[dict[int, Document], list[Lesson]]:
     """Documents and lessons of all sets: positions of documents belong to the corpora of a set."""
     documents, learnt, first = dict[int, Document](), list[Lesson](), 0
     for own in sets:
-        position = own.retrieval.corpora.position
-        named = {q.document for q, out in zip(own.questions, own.held_out.tolist(), strict=True) if out}
         # Nothing of a document that measures is read in training, with or without an answer.
-        unseen = {number for (corpus, document), number in position.items() if f"{corpus}/{document}" in named}
+        position = own.retrieval.corpora.position
+        unseen = {number for (corpus, name), number in position.items() if f"{corpus}/{name}" in own.measuring}
         documents |= {first + number: document for number, document in own.documents.items()}
-        for lesson, out in zip(own.lessons, own.held_out.tolist(), strict=True):
+        for lesson, out in zip(own.lessons, own.measures.tolist(), strict=True):
             if lesson is not None and not out:
                 places = [(first + d, start, end) for d, start, end in lesson.answers if d not in unseen]
                 misleading = [(first + d, start) for d, start in lesson.misleading if d not in unseen]
@@ -155,7 +177,7 @@ def _measured(work: Work, reader: Reader, sets: Sequence[_Set]) -> dict[str, Any
     probability must be as good where there is nothing to find.
     """
     rows: list[tuple[str, float, float, float, float]] = []
-    total = sum(min(int(own.held_out.sum()), MEASURED) for own in sets)
+    total = sum(min(int(own.measures.sum()), MEASURED) for own in sets)
     with work.progress(total, "questions answered from documents not trained on") as advance:
         for own in sets:
             chosen = _drawn(own, work.settings.seed)
@@ -182,7 +204,7 @@ def _measured(work: Work, reader: Reader, sets: Sequence[_Set]) -> dict[str, Any
     if len(set(documents)) < 2:
         return told
     # Each half of the documents is calibrated on the other, so the curve is of questions that were not fitted.
-    chance, own_half = np.full(len(there), np.nan), np.tile(validation_rows(documents, 0.5, "reader"), 2)
+    chance, own_half = np.full(len(there), np.nan), np.tile(np.isin(documents, sorted(set(documents))[::2]), 2)
     for half in (own_half, ~own_half):
         others = ~half & ~np.isnan(there)
         parameters = calibration.fitted(there[others], right[others])
@@ -196,7 +218,7 @@ def _measured(work: Work, reader: Reader, sets: Sequence[_Set]) -> dict[str, Any
 
 def _drawn(own: _Set, seed: int) -> list[int]:
     """The questions that measure: a sample, because questions on a document often stand together."""
-    rows = np.random.default_rng(seed).permutation(np.flatnonzero(own.held_out))
+    rows = np.random.default_rng(seed).permutation(np.flatnonzero(own.measures))
     return sorted(rows[:MEASURED].tolist())
 
 
