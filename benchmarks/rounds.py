@@ -31,7 +31,7 @@ from mog_assets.tools import Tools
 
 
 def measures(question: Question, row: AnswerRow) -> list[float]:
-    """Exact match, F1, whether passages that the answer was read from are of every gold document, words read, rounds."""
+    """Exact match, F1, whether what the answer was read from is of every gold document, words read, rounds."""
     said, gold = row.answer or "", answers(question)
     read = {(span[0], span[1]) for passage in row.passages for span in passage["spans"]}
     complete = {(e.corpus, e.doc) for e in question.evidence} <= read
