@@ -126,7 +126,7 @@ def merged(parts: Sequence[Examples]) -> Examples:
 def trained_mog(train: Examples) -> Ranking:
     """`mog` trained on some questions."""
     held_out = np.array([part == 0 for part in _tenths(train.documents)])
-    arrays, _ = mog.train(train.found, train.taught.covered, train.vectors, held_out, SEED)
+    arrays, _ = mog.train(train.found, train.taught.covered, train.vectors, held_out, SEED, experts=train.experts)
     return lambda of: models.Router(arrays).scores(Asked.of(of))
 
 

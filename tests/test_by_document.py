@@ -349,7 +349,9 @@ def test_the_preflight_is_judged_by_document():
     apart_low, apart_high = briefcontext.preflight_intervals(cases.assign(document=NAMES), 0)
     assert high[1] - low[1] > 2 * (apart_high[1] - apart_low[1])
     foresees, _ = briefcontext._preflight_claims("s", cases.assign(foreseen=cases["foreseen"] | (NAMES > "q75")), 0)
-    assert foresees.verdict == "not seen" and "90 questions on 9 documents" in foresees.because
+    assert foresees.verdict == "undecided" and "90 questions on 9 documents" in foresees.because
+    none, _ = briefcontext._preflight_claims("s", cases.assign(foreseen=NAMES == "q0"), 0)
+    assert none.verdict == "not seen"
     assert preflight_cases(pd.DataFrame(), {}).empty
 
 

@@ -41,10 +41,12 @@ from mog_assets.experiments.contexts import (
 )
 from mog_assets.experiments.lab import (
     ALPHA,
+    MARGIN,
     Claim,
     Experiment,
     Findings,
     Lab,
+    Verdict,
     about,
     difference_text,
     greater,
@@ -245,7 +247,7 @@ def conflicts(lab: Lab) -> Findings:
         rows = conflict_rows(answers[answers["conflict"]], lab.seed)
         for row in rows:
             row["of"] = int(_group(alone, row["top_k"], row["position"]).sum())
-        tables[f"{name}: contexts whose partitions disagree"] = without(rows, "low", "p value")
+        tables[f"{name}: contexts whose partitions disagree"] = without(rows, "low", "high", "gain high", "p value")
         claims += _conflict_claims(lab, name, rows[-1])
     if not found:
         claims = _untestable(["resolved", "won"], used)
@@ -262,17 +264,23 @@ def _conflict_claims(lab: Lab, name: str, whole: Mapping[str, Any]) -> list[Clai
         of_model(
             lab,
             *_PAPERS["resolved"],
-            "seen" if whole["low"] > 0.5 else "not seen",
+            "seen" if whole["low"] > 0.5 else "not seen" if whole["high"] < 0.5 else "undecided",
             f"{name}: {whole['resolved']:,} of {whole['conflicts']:,} conflicts, {whole['share']}",
         ),
         of_model(
             lab,
             *_PAPERS["won"],
-            "seen" if whole["p value"] < ALPHA and whole["win"] > whole["lose"] else "not seen",
+            _won(whole),
             f"{name}: {whole['win']:,} won, {whole['tie']:,} tied, {whole['lose']:,} lost; "
             f"{p_said(whole['p value'])}{'' if whole['p value'] < ALPHA else least}",
         ),
     ]
+
+
+def _won(whole: Mapping[str, Any]) -> Verdict:
+    if whole["p value"] < ALPHA:
+        return "seen" if whole["win"] > whole["lose"] else "not seen"
+    return "not seen" if whole["gain high"] < MARGIN else "undecided"
 
 
 def _group(table: pd.DataFrame, top_k: Any, position: Any) -> pd.Series:
@@ -360,7 +368,8 @@ def conflict_rows(found: pd.DataFrame, seed: int) -> list[dict[str, Any]]:
         Rows with numbers of `conflicts` and `documents`, `resolved` (answered correctly by the map-reduce), their share
         with a 95 % interval, win, tie, lose of the map-reduce against one prompt, and p of win against lose by a
         permutation test, Holm-corrected over positions. Both are over documents: a question may have a conflict at
-        several positions. `detectable` is the smallest detectable mean difference of a conflict; NaN if there are too
+        several positions. `low` and `high` are the ends of the share's interval, `gain high` the upper one of the mean
+        difference. `detectable` is the smallest detectable mean difference of a conflict; NaN if there are too
         few documents, or none differs.
     """
     cells = [
@@ -375,6 +384,7 @@ def conflict_rows(found: pd.DataFrame, seed: int) -> list[dict[str, Any]]:
         totals = by_document(np.stack([right, right - before], axis=1), part["document"].to_numpy(str))
         resolved, changed = totals.columns(np.array([0])), totals.columns(np.array([1]))
         (low,), (high,) = bootstrap_interval(resolved, seed=seed)
+        _, (gain_high,) = bootstrap_interval(changed, seed=seed)
         rows.append(
             {
                 "top_k": top_k,
@@ -385,6 +395,8 @@ def conflict_rows(found: pd.DataFrame, seed: int) -> list[dict[str, Any]]:
                 "resolved": int(right.sum()),
                 "share": interval(right.mean(), low, high) if len(part) else "",
                 "low": float(low),
+                "high": float(high),
+                "gain high": float(gain_high),
                 "win": win,
                 "tie": len(part) - win - lose,
                 "lose": lose,
@@ -544,16 +556,18 @@ def _preflight_claims(name: str, cases: pd.DataFrame, seed: int) -> list[Claim]:
     together = by_document((foreseen - foreseen.mean()) * (below - below.mean()), documents)
     (p_together,) = permutation_p(together, seed=seed)
     shares = [_share(foreseen[part], documents[part]) for part in (below, ~below)]
+    high = share_interval(foreseen[below], documents[below])[1] if below.any() else 1.0
+    asks: Verdict = "undecided" if p_together >= ALPHA else "seen" if together.mean[0] > 0 else "not seen"
     return [
         Claim(
             *_PAPERS["foresees"],
-            "seen" if p < ALPHA and most.mean[0] > 0 else "not seen",
+            "seen" if p < ALPHA and most.mean[0] > 0 else "not seen" if high < 0.5 else "undecided",
             f"{name}: {shares[0]}, {p_said(p)} against half of them"
-            + ("" if p < ALPHA or np.isnan(least) else f"; the smallest detectable share is {0.5 + least:.0%}"),
+            + ("" if p < ALPHA or np.isnan(least) else f"; the smallest detectable share is {min(0.5 + least, 1):.0%}"),
         ),
         Claim(
             *_PAPERS["asks"],
-            "seen" if p_together < ALPHA and together.mean[0] > 0 else "not seen",
+            asks,
             f"{name}: below the top for {shares[0]}, in it for {shares[1]}; {p_said(p_together)}",
         ),
     ]
@@ -593,7 +607,7 @@ EXPERIMENTS = (
         conflicts,
         lambda settings: (*read_by_contexts(settings), f"experiments/{POSITIONS}"),
         _by_position,
-        version="4",
+        version="5",
     ),
     Experiment(
         "documents",
@@ -622,6 +636,6 @@ EXPERIMENTS = (
         "top 3 (BriefContext, section 2.5, supplementary table 4).",
         preflight,
         _with_preflight,
-        version="2",
+        version="3",
     ),
 )

@@ -141,7 +141,7 @@ def _build_router(work: Work, kind: str) -> None:
             # The documents that decide when to stop are the same with and without a fold.
             stop = held_out[rows]
             arrays, curve = mog.train(
-                own.found, own.taught.covered, own.vectors, stop, work.settings.seed, advance, own.known
+                own.found, own.taught.covered, own.vectors, stop, work.settings.seed, advance, own.known, own.experts
             )
             curves.append(curve)
             return models.Router(arrays)
@@ -411,6 +411,7 @@ def recipes(settings: Settings) -> list[Recipe]:
                 deps=("candidates", *deps),
                 partitioned=False,
                 settings=partial(_of_models, key == "hop_router"),
+                version="2" if key == "hop_router" else "1",
                 on_demand=key not in [MODELS[kind] for kind in models_of(settings)],
                 checks=(checks.NEW_MODEL_IS_USED,),
                 kinds=(kind,),
