@@ -352,6 +352,8 @@ def test_the_preflight_is_judged_by_document():
     assert foresees.verdict == "undecided" and "90 questions on 9 documents" in foresees.because
     none, _ = briefcontext._preflight_claims("s", cases.assign(foreseen=NAMES == "q0"), 0)
     assert none.verdict == "not seen"
+    found = briefcontext._preflight_claims("s", cases.assign(below=False), 0)
+    assert [claim.verdict for claim in found] == ["not testable here"] * 2
     assert preflight_cases(pd.DataFrame(), {}).empty
 
 

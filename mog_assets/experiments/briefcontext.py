@@ -12,7 +12,7 @@ import pandas as pd
 
 from mog_assets.answering.answerers import PARTITIONS, briefcontext, one_step, split
 from mog_assets.answering.notation import combinations
-from mog_assets.answering.preflight import Confusion
+from mog_assets.answering.preflight import TOP, Confusion
 from mog_assets.config import Settings
 from mog_assets.evaluation.answers import preflight_cases
 from mog_assets.evaluation.scores import interval, on_documents, p_said, p_text
@@ -550,13 +550,16 @@ def preflight_intervals(cases: pd.DataFrame, seed: int) -> tuple[np.ndarray, np.
 
 def _preflight_claims(name: str, cases: pd.DataFrame, seed: int) -> list[Claim]:
     documents, foreseen, below = (cases[column].to_numpy() for column in ("document", "foreseen", "below"))
+    if not below.any():
+        because = f"{name}: no key document of {on_documents(len(below), len(set(documents)))} is below the top {TOP}"
+        return [untestable(*_PAPERS[claim], because) for claim in ("foresees", "asks")]
     most = by_document(foreseen[below] - 0.5, documents[below])
     (p,), (least,) = permutation_p(most, seed=seed), detectable(most, ALPHA)
     # Zero on average if the preflight asks equally often in both cases: a score test of the two shares.
     together = by_document((foreseen - foreseen.mean()) * (below - below.mean()), documents)
     (p_together,) = permutation_p(together, seed=seed)
     shares = [_share(foreseen[part], documents[part]) for part in (below, ~below)]
-    high = share_interval(foreseen[below], documents[below])[1] if below.any() else 1.0
+    _, high = share_interval(foreseen[below], documents[below])
     asks: Verdict = "undecided" if p_together >= ALPHA else "seen" if together.mean[0] > 0 else "not seen"
     return [
         Claim(
