@@ -15,6 +15,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 
 import click
@@ -194,12 +195,14 @@ def complete(found: object, order: np.ndarray, gold: Sequence[set[int]], documen
     return np.array([wanted <= there for wanted, there in zip(gold, have, strict=True)], float)
 
 
-def ranked(collection: Collection, keep: Keep, kind: str, trained_on: Sequence[Collection]) -> np.ndarray | None:
+def ranked(
+    collection: Collection, keep: Keep, kind: str, trained_on: Sequence[Collection], seed: int
+) -> np.ndarray | None:
     """Scores of the candidates that are measured; None where there is nothing to train on."""
     of = only(collection.measured, keep)
     if kind == "fused":
         return fused(of)
-    train = TRAINERS[kind]
+    train = partial(TRAINERS[kind], seed=seed)
     if trained_on:
         return train(merged([only(other.whole["train"], keep) for other in trained_on]))(of)
     if "test" in collection.whole and "train" in collection.whole:
@@ -214,7 +217,11 @@ def ranked(collection: Collection, keep: Keep, kind: str, trained_on: Sequence[C
 
 
 def study(
-    collection: Collection, trained_on: Sequence[Collection], rankings: Sequence[str], variants: Sequence[str]
+    collection: Collection,
+    trained_on: Sequence[Collection],
+    rankings: Sequence[str],
+    variants: Sequence[str],
+    seeds: int,
 ) -> list[dict[str, str]]:
     """A row per ranking and set of experts, of which the first is what the others are compared with."""
     of, rows = collection.measured, []
@@ -232,12 +239,16 @@ def study(
     for kind in rankings:
         measures: dict[str, tuple[np.ndarray, np.ndarray]] = {}
         for variant in variants:
-            scores = ranked(collection, VARIANTS[variant], kind, trained_on)
-            if scores is None:
+            own = []
+            for seed in range(seeds if kind in TRAINERS else 1):
+                scores = ranked(collection, VARIANTS[variant], kind, trained_on, seed)
+                if scores is not None:
+                    order = ordered(of.found, scores)
+                    all_in = complete(of.found, order, collection.gold, collection.documents_of)
+                    own.append((of.gold.recall(order), all_in))
+            if not own:
                 continue
-            order = ordered(of.found, scores)
-            all_in = complete(of.found, order, collection.gold, collection.documents_of)
-            measures[variant] = of.gold.recall(order), all_in
+            measures[variant] = np.mean([er for er, _ in own], axis=0), np.mean([all_in for _, all_in in own], axis=0)
             click.echo(f"  {collection.name} {kind} {variant} {measures[variant][0].mean():.4f}", err=True)
         if kind == "fused" and measures:
             measures["multihop (mention, pagerank)"] = collection.multihop
@@ -278,6 +289,7 @@ def compared(
 @click.option("--questions", default=2000, help="Most training questions of a question set.")
 @click.option("--every", default=1, help="Measure one of so many questions.")
 @click.option("--ranking", "rankings", multiple=True, default=["fused", "mog", "mix"])
+@click.option("--seeds", default=1, help="Train so many times: measures of a question are their means.")
 @click.option("--variant", "variants", multiple=True, type=click.Choice(list(VARIANTS)), default=list(VARIANTS))
 def main(
     projects: Sequence[Path],
@@ -286,17 +298,20 @@ def main(
     questions: int,
     every: int,
     rankings: Sequence[str],
+    seeds: int,
     variants: Sequence[str],
 ) -> None:
     started = time.monotonic()
     taught = [opened(path, questions, every, measures=False) for path in only_train]
     collections = [opened(path, questions, every) for path in projects]
     for collection in collections:
-        rows = study(collection, [], rankings, variants)
+        rows = study(collection, [], rankings, variants, seeds)
         click.echo(f"\n{collection.name}, {len(collection.gold):,} questions\n\n{markdown.table(rows, 100)}")
     for path in only_test:
         collection = opened(path, questions, 1)
-        rows = study(collection, [*taught, *collections], rankings if taught or collections else ["fused"], variants)
+        rows = study(
+            collection, [*taught, *collections], rankings if taught or collections else ["fused"], variants, seeds
+        )
         click.echo(f"\n{collection.name}, trained on the others\n\n{markdown.table(rows, 100)}")
     click.echo(f"\n{time.monotonic() - started:.0f} s")
 

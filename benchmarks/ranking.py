@@ -123,19 +123,19 @@ def merged(parts: Sequence[Examples]) -> Examples:
     return Examples(gold, taught, *questions_of, first.experts, first.finest)
 
 
-def trained_mog(train: Examples) -> Ranking:
+def trained_mog(train: Examples, seed: int = SEED) -> Ranking:
     """`mog` trained on some questions."""
     held_out = np.array([part == 0 for part in _tenths(train.documents)])
-    arrays, _ = mog.train(train.found, train.taught.covered, train.vectors, held_out, SEED, experts=train.experts)
+    arrays, _ = mog.train(train.found, train.taught.covered, train.vectors, held_out, seed, experts=train.experts)
     return lambda of: models.Router(arrays).scores(Asked.of(of))
 
 
-def trained_mix(train: Examples, options: Mapping[str, object] | None = None) -> Ranking:
+def trained_mix(train: Examples, seed: int = SEED, options: Mapping[str, object] | None = None) -> Ranking:
     """`mix` trained on some questions."""
     kept = dict(mix.OPTIONS)
     mix.OPTIONS.update(options or {})
     try:
-        trained = models.Mix.trained(train, SEED)
+        trained = models.Mix.trained(train, seed)
     finally:
         mix.OPTIONS.clear()
         mix.OPTIONS.update(kept)
@@ -254,12 +254,12 @@ def monotone(train: Examples) -> Ranking:
     """`mix`, whose score may not fall where an expert's rises."""
     names = features.names(train.experts, [train.experts[i] for i in train.finest])
     rising = [int(name.startswith(("score ", "z ", "rank "))) for name in names]
-    return trained_mix(train, {"monotone_constraints": rising})
+    return trained_mix(train, options={"monotone_constraints": rising})
 
 
 def few_leaves(train: Examples) -> Ranking:
     """`mix` with smaller trees."""
-    return trained_mix(train, {"num_leaves": 7, "learning_rate": 0.1})
+    return trained_mix(train, options={"num_leaves": 7, "learning_rate": 0.1})
 
 
 def without(prefix: Sequence[str]) -> Callable[[Examples], Ranking]:

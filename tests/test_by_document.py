@@ -16,7 +16,7 @@ from mog_assets.evaluation import browse, history
 from mog_assets.evaluation.answers import mark, preflight_cases, preflight_quality, score_answers
 from mog_assets.evaluation.measures import evaluate, measure_names
 from mog_assets.evaluation.scores import compare, score, side_by_side
-from mog_assets.experiments import briefcontext, granularity, labels, loop
+from mog_assets.experiments import conflicts, granularity, labels, loop, preflight
 from mog_assets.experiments.answers import flip_rows, paired_rows
 from mog_assets.experiments.lab import alike, board, greater, score_rows
 from mog_assets.questions.sets import Evidence, Question
@@ -334,7 +334,7 @@ def test_flips_conflicts_and_rounds_are_tested_by_document():
     (row,) = flip_rows(marks, dict.fromkeys(NAMES, "k"), 0)
     assert (row["improved"], row["degraded"], row["documents"]) == (50, 0, 9) and row["p value"] > 0.05
     found = pd.DataFrame({"document": DOCUMENTS, "map-reduce": good, "one prompt": False, "top_k": 8, "position": 0})
-    *_, whole = briefcontext.conflict_rows(found, 0)
+    *_, whole = conflicts.conflict_rows(found, 0)
     assert whole["win"] == 50 and whole["p value"] > 0.05 and whole["documents"] == 9
     hits = pd.DataFrame({"document": DOCUMENTS, "first": good.astype(float), "any": 1.0, "chance": 0.3})
     (claim,) = loop._topic_claim("s", "w", hits, 0)
@@ -345,14 +345,14 @@ def test_the_preflight_is_judged_by_document():
     cases = pd.DataFrame({"question_set": "s", "method": "m", "document": DOCUMENTS})
     cases = cases.assign(foreseen=np.repeat([True] * 5 + [False] * 4, 10), below=True)
     assert preflight_quality(cases)[0]["documents"] == 9
-    low, high = briefcontext.preflight_intervals(cases, 0)
-    apart_low, apart_high = briefcontext.preflight_intervals(cases.assign(document=NAMES), 0)
+    low, high = preflight.preflight_intervals(cases, 0)
+    apart_low, apart_high = preflight.preflight_intervals(cases.assign(document=NAMES), 0)
     assert high[1] - low[1] > 2 * (apart_high[1] - apart_low[1])
-    foresees, _ = briefcontext._preflight_claims("s", cases.assign(foreseen=cases["foreseen"] | (NAMES > "q75")), 0)
+    foresees, _ = preflight._preflight_claims("s", cases.assign(foreseen=cases["foreseen"] | (NAMES > "q75")), 0)
     assert foresees.verdict == "undecided" and "90 questions on 9 documents" in foresees.because
-    none, _ = briefcontext._preflight_claims("s", cases.assign(foreseen=NAMES == "q0"), 0)
+    none, _ = preflight._preflight_claims("s", cases.assign(foreseen=NAMES == "q0"), 0)
     assert none.verdict == "not seen"
-    found = briefcontext._preflight_claims("s", cases.assign(below=False), 0)
+    found = preflight._preflight_claims("s", cases.assign(below=False), 0)
     assert [claim.verdict for claim in found] == ["not testable here"] * 2
     assert preflight_cases(pd.DataFrame(), {}).empty
 

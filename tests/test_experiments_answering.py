@@ -22,7 +22,7 @@ from mog_assets.answering.roles import Reply, Usage
 from mog_assets.answering.rows import read_answers
 from mog_assets.config import AnsweringSettings
 from mog_assets.evaluation.answers import preflight_cases, preflight_quality
-from mog_assets.experiments import briefcontext, contexts, loop
+from mog_assets.experiments import briefcontext, conflicts, contexts, loop, preflight
 from mog_assets.experiments.answers import flip_rows, map_reduce_relation, of_model, paired_rows
 from mog_assets.experiments.assets import findings, offered
 from mog_assets.experiments.contexts import place
@@ -357,7 +357,7 @@ def test_conflicts_are_contexts_whose_partitions_alone_are_answered_differently(
 
     monkeypatch.setattr(contexts, "candidates", with_options)
     # One partition holds the key document, so that one answers right and the others do not.
-    found = briefcontext.conflicts(lab_of(done, NearSighted(done.questions, sees)))
+    found = conflicts.conflicts(lab_of(done, NearSighted(done.questions, sees)))
     *cells, whole = found.tables[f"{SET}: contexts whose partitions disagree"]
     number = len(TOP_K) * len(POSITIONS)
     assert len(cells) == (number if disagree else 0) and whole["of"] > 10 * number
@@ -379,13 +379,13 @@ def test_conflicts_are_contexts_whose_partitions_alone_are_answered_differently(
     ],
 )
 def test_open_answers_conflict_if_they_share_less_than_half_of_their_words(said, conflict):
-    assert briefcontext.differ(said, Question("q", "Which river?", "open", "test")) == conflict
+    assert conflicts.differ(said, Question("q", "Which river?", "open", "test")) == conflict
 
 
 @of_every_experiment
 def test_conflicts_between_answers_to_open_questions_are_counted(done):
     # One partition holds the key document, so that one answers right and the others say that they do not know.
-    found = briefcontext.conflicts(lab_of(done, NearSighted(done.questions, 99)))
+    found = conflicts.conflicts(lab_of(done, NearSighted(done.questions, 99)))
     *_, whole = found.tables[f"{SET}: contexts whose partitions disagree"]
     assert whole["conflicts"] == whole["of"] > 0
     assert all(claim.verdict != "not testable here" for claim in found.claims) and len(found.claims) == 2
@@ -395,7 +395,7 @@ def test_conflicts_between_answers_to_open_questions_are_counted(done):
 def test_a_question_set_without_answers_is_skipped_with_a_reason(done, monkeypatch):
     monkeypatch.setattr(contexts, "candidates", lambda lab: {})
     lab = lab_of(done, NearSighted(done.questions, 1))
-    runs = (briefcontext.key_position, briefcontext.conflicts, briefcontext.documents, briefcontext.distractors)
+    runs = (briefcontext.key_position, conflicts.conflicts, briefcontext.documents, briefcontext.distractors)
     for run in runs:
         found = run(lab)
         assert found.claims and {claim.verdict for claim in found.claims} == {"not testable here"}
@@ -405,7 +405,7 @@ def test_a_question_set_without_answers_is_skipped_with_a_reason(done, monkeypat
 def test_a_conflict_is_resolved_where_the_reduce_is_right():
     right = [("a", 1, 0), ("b", 1, 1), ("c", 0, 1), ("d", 0, 0), ("e", 1, 0)]
     found = pd.DataFrame(right, columns=["document", "map-reduce", "one prompt"]).assign(top_k=8, position=50)
-    row, whole = briefcontext.conflict_rows(found, 0)
+    row, whole = conflicts.conflict_rows(found, 0)
     expected = {"conflicts": 5, "resolved": 3, "win": 2, "tie": 2, "lose": 1}
     assert {name: row[name] for name in expected} == {name: whole[name] for name in expected} == expected
     assert row["p value"] == 1 and row["share"].startswith("0.600 [")
@@ -485,7 +485,7 @@ def test_intervals_of_the_preflight_are_those_of_resampled_questions():
     below = np.repeat([True, False, True, False], [40, 20, 10, 30])
     foreseen = np.repeat([True, True, False, False], [40, 20, 10, 30])
     each = pd.DataFrame({"document": np.arange(100), "foreseen": foreseen, "below": below})
-    low, high = briefcontext.preflight_intervals(each, 0)
+    low, high = preflight.preflight_intervals(each, 0)
     cases = np.repeat([[1, 1], [1, 0], [0, 1], [0, 0]], [40, 20, 10, 30], axis=0)
     rng, found = np.random.default_rng(1), []
     for _ in range(2000):

@@ -413,8 +413,3 @@ def test_what_only_the_second_search_finds_is_explained_by_it_and_the_rest_by_ex
     assert any(followed) and not all(followed)
     why = retrieval.reasons(method, found)
     assert [text == "the question together with its best passage" for text in why] == followed
-    # Experts of mentions weigh more than in `fused`, so they are named at least as often.
-    named = [
-        sum("name" in text for text in told) for told in (why, retrieval.reasons(parse("fused", tools.settings), found))
-    ]
-    assert named[0] >= named[1]

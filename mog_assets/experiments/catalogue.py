@@ -2,7 +2,18 @@
 
 from __future__ import annotations
 
-from mog_assets.experiments import answers, briefcontext, chunking, cost, granularity, labels, loop, retrievers
+from mog_assets.experiments import (
+    answers,
+    briefcontext,
+    chunking,
+    conflicts,
+    cost,
+    granularity,
+    labels,
+    loop,
+    preflight,
+    retrievers,
+)
 from mog_assets.experiments.lab import Experiment
 
 EXPERIMENTS: tuple[Experiment, ...] = (
@@ -12,6 +23,8 @@ EXPERIMENTS: tuple[Experiment, ...] = (
     *chunking.EXPERIMENTS,
     *cost.EXPERIMENTS,
     *briefcontext.EXPERIMENTS,
+    *conflicts.EXPERIMENTS,
+    *preflight.EXPERIMENTS,
     *loop.EXPERIMENTS,
     *answers.EXPERIMENTS,
 )

@@ -260,9 +260,8 @@ def search_bucket(
         known = {key: row for row, key in enumerate(made_of)}
         rows = [row for row, key in enumerate(keys) if key in known]
         before = np.array([known[keys[row]] for row in rows], np.int64)
-        held = held.sort_by("document")
+        # Rows are in order of documents, and documents of the same text have the same places.
         first, last = (np.searchsorted(held["document"].to_numpy(), before, side) for side in ("left", "right"))
-        # Documents of the same text have the same places.
         places, moved = ranges(first, last), np.repeat(np.array(rows, np.int64), last - first)
         start, end, name = (held[column].to_numpy()[places] for column in ("start", "end", "name"))
         kept = ~np.isin(name, np.load(removed))

@@ -28,6 +28,11 @@ _EQUAL = {"bm25": 1.0, "dense": 1.5, "mention": 0.5, "pagerank": 0.25}
 _NAMED = ("mention", "pagerank")
 
 
+def kind(name: str) -> str:
+    """The kind of an expert by its name: `bm25` of `bm25-1`, `hop` of `hop-dense-2`."""
+    return name.partition("-")[0]
+
+
 def equal_weights(experts: Sequence[str], named: float = 1.0) -> np.ndarray:
     """The weight of each expert in `fused`, by its kind: the same for all levels and questions.
 
@@ -35,7 +40,7 @@ def equal_weights(experts: Sequence[str], named: float = 1.0) -> np.ndarray:
         experts: Names of the experts.
         named: What the weights of experts of mentions are multiplied by.
     """
-    kinds = [name.partition("-")[0] for name in experts]
+    kinds = map(kind, experts)
     return np.array([_EQUAL.get(k, 0.0) * (named if k in _NAMED else 1.0) for k in kinds], np.float32)
 
 

@@ -9,7 +9,7 @@ import numpy as np
 
 from mog_assets.ranking import features, mix, mog, places
 from mog_assets.ranking.candidates import Candidates
-from mog_assets.ranking.experts import equal_weights
+from mog_assets.ranking.experts import equal_weights, kind
 from mog_assets.ranking.models import Asked, Mix, Router
 
 # Reasons given for a piece.
@@ -85,7 +85,7 @@ def _said(group: str, found: Candidates, row: int, experts: Sequence[str]) -> st
     column = own[:, experts.index(group)]
     rank = 1 + int((column > found.scores[row, experts.index(group)]).sum())
     name = "title of its document" if group == "title" else group.replace("-", " level ")
-    if group.startswith("hop-"):
+    if kind(group) == "hop":
         _, retriever, hops = group.split("-")
         name = f"{retriever} of the sentences {hops} hops around"
     return f"{name} ({_ordinal(rank)} of {len(column)})"

@@ -18,6 +18,7 @@ from typing import Any
 import numpy as np
 
 from mog_assets.ranking.candidates import Candidates
+from mog_assets.ranking.experts import kind
 from resources.errors import MogError
 
 HIDDEN = 64
@@ -29,8 +30,6 @@ BATCH = 64
 # The weight of hops when training starts, where that of other experts is about .7: questions unlike those that are
 # trained on stay ranked by texts.
 QUIET = 0.05
-# How names of experts of hops begin.
-HOP = "hop-"
 # A smaller fall of the loss is none.
 _LEAST = 1e-4
 
@@ -85,7 +84,7 @@ def train(
 
     generator = torch.Generator().manual_seed(seed)
     layers = _initial([vectors.shape[1], HIDDEN, found.scores.shape[1]], generator)
-    _quieten(layers[1], [name.startswith(HOP) for name in experts])
+    _quieten(layers[1], [kind(name) == "hop" for name in experts])
     scale = torch.zeros(1, requires_grad=True)
     known = np.bincount(found.question, covered, len(held_out)) > 0
     if not known.any():

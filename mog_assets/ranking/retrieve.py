@@ -73,6 +73,11 @@ def fused(found: Candidates, experts: Sequence[str], named: float = 1.0) -> np.n
     return found.relative @ equal_weights(experts, named)
 
 
+def _named(kind: str) -> float:
+    """What a ranking multiplies the weights of experts of mentions by."""
+    return multihop.NAMED if kind == "multihop" else 1.0
+
+
 def needs(methods: Sequence[Method], settings: Settings) -> Needs:
     """The assets that some methods need for ranking."""
     if any(method.kind == AUTO for method in methods):
@@ -198,8 +203,8 @@ class Retrieval(routed.Retrieval):
         if key not in self._known:
             asked = self.asked_by(kind)
             names = expert_names(self.corpora.settings, kind)
-            named = multihop.NAMED if kind == "multihop" else 1.0
-            self._known[key] = self.model(kind).scores(asked) if kind in MODELS else fused(asked.found, names, named)
+            by_model = kind in MODELS
+            self._known[key] = self.model(kind).scores(asked) if by_model else fused(asked.found, names, _named(kind))
         found: np.ndarray = self._known[key]
         return found
 
@@ -267,9 +272,8 @@ class Retrieval(routed.Retrieval):
         settings = self.corpora.settings
         names = expert_names(settings, method.kind)
         model = self.model(method.kind) if method.kind in MODELS else None
-        named = multihop.NAMED if method.kind == "multihop" else 1.0
         there, best = np.array(rows, np.int64), [names[i] for i in finest(settings)]
-        why = iter(reasons(model, self.asked_by(method.kind), there[there >= 0], names, best, named))
+        why = iter(reasons(model, self.asked_by(method.kind), there[there >= 0], names, best, _named(method.kind)))
         return [next(why) if row >= 0 else FOLLOWED for row in rows]
 
     def rank(self, method: Method, k: int, weights: np.ndarray | None = None) -> Passages:

@@ -1,0 +1,236 @@
+"""Contexts whose partitions give different answers, and what map-reduce makes of them (BriefContext, section 2.3)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from itertools import combinations
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from mog_assets.answering.answerers import PARTITIONS, split
+from mog_assets.evaluation.scores import interval, p_said, p_text
+from mog_assets.experiments.answers import of_model, without
+from mog_assets.experiments.briefcontext import BOTH, CELL, ONE, POSITIONS, by_position, unmeasured, varied
+from mog_assets.experiments.conclusions import untestable
+from mog_assets.experiments.contexts import Case, Find, by_set, candidates, context, depends_on, read_by_contexts
+from mog_assets.experiments.lab import ALPHA, MARGIN, Claim, Experiment, Findings, Lab, Verdict, about
+from mog_assets.questions.marks import f1, normalised
+from mog_assets.questions.sets import Question
+from mog_assets.reader.calibration import RIGHT
+from mog_assets.significance import bootstrap_interval, by_document, detectable, holm, permutation_p
+
+# Share of resolved conflicts (BriefContext, section 1).
+_RESOLVED = 0.747
+
+_PAPERS = {
+    "resolved": (
+        "BriefContext, section 2.3, figure 4",
+        f"The reduce resolves most conflicts between partitions (there {_RESOLVED:.1%}).",
+    ),
+    "won": (
+        "BriefContext, section 2.3, supplementary table 2",
+        "Where partitions disagree, map-reduce is right and one prompt wrong more often than the other way.",
+    ),
+}
+
+
+def conflicts(lab: Lab) -> Findings:
+    """Contexts whose partitions give different answers, and how often the reduce resolves the conflict.
+
+    Open answers differ, or are wrong, if they share less than half of their words.
+    """
+    (sizes, _), tables, claims = varied(lab), {}, []
+
+    def ask(name: str, questions: Sequence[Question], find: Find) -> list[pd.DataFrame]:
+        return [partitions(lab, name, find, top_k, max(sizes)) for top_k in sizes]
+
+    found, used = by_set(lab, max(sizes), ask)
+    for name, made in found.items():
+        alone = about(pd.concat(made, ignore_index=True), candidates(lab)[name])
+        marks = _answers_by_position(lab)
+        both = marks[marks["question_set"] == name].pivot(
+            index=["question", "top_k", "position"], columns="way", values="right"
+        )
+        # Only questions whose contexts were answered and partitioned are in both; the contexts are equal.
+        answers = alone.join(both, on=["question", "top_k", "position"], validate="one_to_one")
+        rows = conflict_rows(answers[answers["conflict"]], lab.seed)
+        for row in rows:
+            row["of"] = int(_group(alone, row["top_k"], row["position"]).sum())
+        tables[f"{name}: contexts whose partitions disagree"] = without(rows, "low", "high", "gain high", "p value")
+        claims += _conflict_claims(lab, name, rows[-1])
+    if not found:
+        claims = unmeasured(list(_PAPERS.values()), used)
+    return Findings(tables={"questions": used, **tables}, claims=claims)
+
+
+def _conflict_claims(lab: Lab, name: str, whole: Mapping[str, Any]) -> list[Claim]:
+    if not whole["conflicts"]:
+        return [untestable(*_PAPERS[key], f"{name}: no partitions disagree") for key in _PAPERS]
+    least = (
+        "" if np.isnan(whole["detectable"]) else f"; the smallest detectable difference is {whole['detectable']:.3f}"
+    )
+    return [
+        of_model(
+            lab,
+            *_PAPERS["resolved"],
+            "seen" if whole["low"] > 0.5 else "not seen" if whole["high"] < 0.5 else "undecided",
+            f"{name}: {whole['resolved']:,} of {whole['conflicts']:,} conflicts, {whole['share']}",
+        ),
+        of_model(
+            lab,
+            *_PAPERS["won"],
+            _won(whole),
+            f"{name}: {whole['win']:,} won, {whole['tie']:,} tied, {whole['lose']:,} lost; "
+            f"{p_said(whole['p value'])}{'' if whole['p value'] < ALPHA else least}",
+        ),
+    ]
+
+
+def _won(whole: Mapping[str, Any]) -> Verdict:
+    if whole["p value"] < ALPHA:
+        return "seen" if whole["win"] > whole["lose"] else "not seen"
+    return "not seen" if whole["gain high"] < MARGIN else "undecided"
+
+
+def _group(table: pd.DataFrame, top_k: Any, position: Any) -> pd.Series:
+    """Mask of the rows of a size and position; `all` means every one."""
+    mask = pd.Series(True, table.index)
+    for column, value in (("top_k", top_k), ("position", position)):
+        if value != "all":
+            mask &= table[column] == value
+    return mask
+
+
+def _answers_by_position(lab: Lab) -> pd.DataFrame:
+    """Answers of the experiment on positions: its cells, with columns top_k, position, way, right."""
+    artefact, (sizes, positions) = lab.read(f"experiments/{POSITIONS}", None), varied(lab)
+    found = pd.concat([pd.read_parquet(artefact.path(name)) for name in artefact.names() if CELL in name])
+    parts = found["method"].str.split(" ", n=3, expand=True)
+    options = {q.id for questions in candidates(lab).values() for q in questions if q.options}
+    right = np.where(found["question"].isin(options), found["exact match"], found["F1"] >= RIGHT)
+    found = found.assign(top_k=parts[1].astype(int), position=parts[2].astype(int), way=parts[3], right=right)
+    return found[found["top_k"].isin(sizes) & found["position"].isin(positions)]
+
+
+def partitions(lab: Lab, name: str, find: Find, top_k: int, size: int) -> pd.DataFrame:
+    """Whether the single partitions of a question's contexts give different answers.
+
+    Most partitions are shared by contexts that differ only in the position of the key document; each is asked once.
+
+    Args:
+        lab: The lab.
+        name: Name of the question set.
+        find: Its cases.
+        top_k: Size of the contexts.
+        size: Size of the largest context.
+
+    Returns:
+        A row per question and position: question, top_k, position, conflict, and partitions without an answer.
+    """
+    (_, positions), roles = varied(lab), lab.reader()
+
+    def make() -> pd.DataFrame:
+        rows = []
+        found = find()
+        with lab.progress(len(found), f"{name}, top {top_k}: questions answered from partitions") as advance:
+            for case in found:
+                rows += disagreements(case)
+                advance(1)
+        return pd.DataFrame(rows)
+
+    def disagreements(case: Case) -> list[dict[str, Any]]:
+        divided = {p: [tuple(part) for part in split(context(case, top_k, p), PARTITIONS)] for p in positions}
+        distinct = list(dict.fromkeys(part for parts in divided.values() for part in parts))
+        replies = lab.each(lambda part: roles.answer(case.asked, part), distinct)
+        said = {part: reply.value for part, reply in zip(distinct, replies, strict=True)}
+        return [
+            {
+                "question": case.question.id,
+                "top_k": top_k,
+                "position": p,
+                "conflict": differ([text for part in parts if (text := said[part]) is not None], case.question),
+                "partitions without an answer": sum(said[part] is None for part in parts),
+            }
+            for p, parts in divided.items()
+        ]
+
+    key = [*depends_on(lab, name, size), top_k, positions, PARTITIONS]
+    return lab.cached(f"{name} partitions of {top_k}", key, make)
+
+
+def differ(said: Sequence[str], question: Question) -> bool:
+    """Whether some of the answers to a question say something else than others; see `conflicts`."""
+    if question.options:
+        return len({normalised(text) for text in said}) > 1
+    return any(f1(one, [other]) < RIGHT for one, other in combinations(said, 2))
+
+
+def conflict_rows(found: pd.DataFrame, seed: int) -> list[dict[str, Any]]:
+    """Outcomes of conflicts: by size and position of the key document, then in total.
+
+    Args:
+        found: A row per conflict: question, document (what the question is about), top_k, position, and 1 or 0 in the
+            columns of both methods for right or wrong.
+        seed: Seed of resamples and signs.
+
+    Returns:
+        Rows with numbers of `conflicts` and `documents`, `resolved` (answered correctly by the map-reduce), their share
+        with a 95 % interval, win, tie, lose of the map-reduce against one prompt, and p of win against lose by a
+        permutation test, Holm-corrected over positions. Both are over documents: a question may have a conflict at
+        several positions. `low` and `high` are the ends of the share's interval, `gain high` the upper one of the mean
+        difference. `detectable` is the smallest detectable mean difference of a conflict; NaN if there are too
+        few documents, or none differs.
+    """
+    cells = [
+        (top_k, position, found[(found["top_k"] == top_k) & (found["position"] == position)])
+        for top_k in sorted(set(found["top_k"]))
+        for position in sorted(set(found["position"]))
+    ]
+    rows = []
+    for top_k, position, part in [*cells, ("all", "all", found)]:
+        right, before = (part[BOTH] > 0).to_numpy(float), (part[ONE] > 0).to_numpy(float)
+        win, lose = int((right > before).sum()), int((right < before).sum())
+        totals = by_document(np.stack([right, right - before], axis=1), part["document"].to_numpy(str))
+        resolved, changed = totals.columns(np.array([0])), totals.columns(np.array([1]))
+        (low,), (high,) = bootstrap_interval(resolved, seed=seed)
+        _, (gain_high,) = bootstrap_interval(changed, seed=seed)
+        rows.append(
+            {
+                "top_k": top_k,
+                "position": position,
+                "of": len(part),
+                "conflicts": len(part),
+                "documents": len(totals.sizes),
+                "resolved": int(right.sum()),
+                "share": interval(right.mean(), low, high) if len(part) else "",
+                "low": float(low),
+                "high": float(high),
+                "gain high": float(gain_high),
+                "win": win,
+                "tie": len(part) - win - lose,
+                "lose": lose,
+                "p value": float(permutation_p(changed, seed=seed)[0]),
+                "detectable": float(detectable(changed, ALPHA)[0]),
+            }
+        )
+    corrected = holm(np.array([row["p value"] for row in rows[:-1]]))
+    for row, p in zip(rows, [*corrected, rows[-1]["p value"]], strict=True):
+        row |= {"p value": float(p), "p": p_text(p)}
+    return rows
+
+
+EXPERIMENTS = (
+    Experiment(
+        "conflicts",
+        "Conflicts between partitions",
+        "The same contexts if their single partitions give different answers (open ones that share less than half of "
+        "their words): how many the map-reduce answers correctly, and wins, ties and losses against one prompt "
+        "(BriefContext, section 2.3, figure 4, supplementary table 2).",
+        conflicts,
+        lambda settings: (*read_by_contexts(settings), f"experiments/{POSITIONS}"),
+        by_position,
+        version="5",
+    ),
+)
