@@ -4,6 +4,7 @@ import contextlib
 import http.client
 import json
 import os
+import resource
 import signal
 import socket
 import subprocess
@@ -25,15 +26,30 @@ def command(*words):
     return [sys.executable, "-m", "mog_assets.cli", *map(str, words)]
 
 
-class Served:
-    """`mog serve` on a free port."""
+STAND_IN = (sys.executable, str(ROOT / "tests" / "stand_in.py"))
 
-    def __init__(self, config, folder, *options, key=""):
-        self.log, self.key = folder / "serve.log", key
+
+class Served:
+    """`mog serve` on a free port.
+
+    Args:
+        config: Of its project.
+        folder: For its log.
+        options: Of `mog serve`.
+        key: That it asks for.
+        program: What runs `mog serve`.
+        files: Limits of open files, soft and hard.
+        log: Its log; by default a file in the folder.
+    """
+
+    def __init__(self, config, folder, *options, key="", program=None, files=None, log=None):
+        self.log, self.key = log or folder / "serve.log", key
         more = {"MOG_API_KEY": key} if key else {}
+        start = program or command("serve")
         with self.log.open("wb") as stream:
             self.process = subprocess.Popen(
-                command("serve", "--config", config, "--port", 0, *options),
+                [*start, "--config", str(config), "--port", "0", *map(str, options)],
+                preexec_fn=files and (lambda: resource.setrlimit(resource.RLIMIT_NOFILE, files)),
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.PIPE,
                 stderr=stream,
@@ -43,7 +59,7 @@ class Served:
         assert self.process.stdout is not None
         # The URL comes when requests are answered.
         self.url = self.process.stdout.readline().strip()
-        assert self.url, self.log.read_text()
+        assert self.url, self.log.read_text() if self.log.is_file() else "no URL"
         self.host, self.port = urlsplit(self.url).hostname, urlsplit(self.url).port
 
     def call(self, path, body=None, headers=(), method=None):
@@ -59,7 +75,7 @@ class Served:
                 connection.request(method or ("GET" if body is None else "POST"), path, body, {**own, **dict(headers)})
             answer = connection.getresponse()
             data = answer.read()
-        if "json" in answer.headers.get("content-type", ""):
+        if data and "json" in answer.headers.get("content-type", ""):
             data = json.loads(data)
         return answer.status, answer.headers, data
 

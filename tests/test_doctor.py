@@ -209,3 +209,21 @@ def test_a_check_that_fails_unforeseen_is_a_finding():
         "ok       torch          so far",
         "problem  torch          ValueError: libcudart.so: cannot open",
     ]
+
+
+@pytest.mark.parametrize(
+    ("hard", "said"),
+    [
+        (4096, "ok       open files     1,024 per process; `mog serve` raises it to 1,352"),
+        (
+            1024,
+            "warning  open files     1,024 per process: `mog serve` answers 672 requests at a time, not 1,000: "
+            "ask for a hard limit of 1,352",
+        ),
+    ],
+)
+def test_the_connections_that_a_limit_of_open_files_leaves_room_for_are_told(hard, said):
+    code = "from mog_assets.cli import doctor; print(*doctor.open_files())"
+    limit = lambda: resource.setrlimit(resource.RLIMIT_NOFILE, (1024, hard))  # noqa: E731
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, preexec_fn=limit, check=True)
+    assert done.stdout.strip() == said

@@ -14,12 +14,14 @@ from starlette.testclient import TestClient
 
 from mog_assets.serving import http
 from mog_assets.serving.compatible import Condition, Conditions, dify_where, openai_where
+from mog_assets.serving.connections import Connections, protocol
 from mog_assets.serving.guards import OPEN
 from mog_assets.serving.limits import Options
 from mog_assets.serving.normal import shares
+from mog_assets.serving.observed import Metrics
 from mog_assets.serving.problems import Problem
 from mog_assets.serving.results import Answer, Document, Retrieved
-from mog_assets.serving.server import _protocol, listen
+from mog_assets.serving.server import listen
 from resources.errors import MogError
 
 KEY = "a-key-of-many-letters"
@@ -287,7 +289,8 @@ def test_a_caller_that_does_not_read_loses_the_connection():
         await send({"type": "http.response.body", "body": bytes(50 << 20)})
 
     opened = listen("127.0.0.1", 0)
-    config = uvicorn.Config(large, http=_protocol(5, 0.3), lifespan="off", log_config=None)
+    connections = Connections(Options(body_seconds=5, send_seconds=0.3), Metrics(Project()))
+    config = uvicorn.Config(large, http=protocol(connections), lifespan="off", log_config=None)
     server = uvicorn.Server(config)
     thread = threading.Thread(target=server.run, kwargs={"sockets": [opened]})
     thread.start()

@@ -25,6 +25,7 @@ import yaml
 from mog_assets import config
 from mog_assets.cli.common import FAILED, config_option, guarded
 from mog_assets.config import AnsweringSettings, Settings
+from mog_assets.serving import descriptors
 from resources.errors import ConfigError, MogError
 
 if TYPE_CHECKING:
@@ -436,10 +437,16 @@ def _reached(url: URL, source: Path) -> Finding:
 
 
 def open_files() -> Iterator[Finding]:
-    """Check how many files a process may open."""
+    """Check how many files a process may open, and how many connections of `mog serve` that leaves room for."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    if soft == resource.RLIM_INFINITY or soft >= _FILES:
-        yield Finding("open files", OK, "no limit" if soft == resource.RLIM_INFINITY else f"{soft:,} per process")
-    else:
+    fit, wanted = descriptors.fitting(descriptors.CONNECTIONS), descriptors.needed(descriptors.CONNECTIONS)
+    said = "no limit" if soft == resource.RLIM_INFINITY else f"{soft:,} per process"
+    if soft != resource.RLIM_INFINITY and soft < _FILES:
         remedy = f"ulimit -n {_FILES}" if hard == resource.RLIM_INFINITY or hard >= _FILES else "ask for a higher limit"
-        yield Finding("open files", WARNING, f"{soft:,} per process, expected at least {_FILES:,}", remedy)
+        yield Finding("open files", WARNING, f"{said}, expected at least {_FILES:,}", remedy)
+    elif fit < descriptors.CONNECTIONS:
+        said += f": `mog serve` answers {max(0, fit):,} requests at a time, not {descriptors.CONNECTIONS:,}"
+        yield Finding("open files", WARNING, said, f"ask for a hard limit of {wanted:,}")
+    else:
+        raised = soft != resource.RLIM_INFINITY and soft < wanted
+        yield Finding("open files", OK, f"{said}; `mog serve` raises it to {wanted:,}" if raised else said)

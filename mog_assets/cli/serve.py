@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import math
 import os
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -46,6 +48,15 @@ _KEY_CHARS = 16
 )
 @click.option("--max-budget", type=click.IntRange(1), default=100_000, show_default=True, help="Largest budget.")
 @click.option("--max-k", type=click.IntRange(1), default=200, show_default=True, help="Largest k.")
+@click.option(
+    "--connections", type=click.IntRange(16, 100_000), default=1000, show_default=True, help="Requests at a time."
+)
+@click.option(
+    "--connections-per-address",
+    type=click.IntRange(1, 100_000),
+    show_default="a quarter",
+    help="Requests of one address at a time; behind a proxy, as many as --connections.",
+)
 @click.option("--allow-origin", multiple=True, metavar="URL", help="Let pages of this web site call; several times.")
 @click.option("--public-url", default="", metavar="URL", help="Where browsers reach the server, for links.")
 @click.option("--log-questions", is_flag=True, help="Write the texts of questions into the log.")
@@ -57,23 +68,27 @@ def serve(path: str | None, host: str, port: int, **given: Any) -> None:
     """
     with _extra("serve"):
         from mog_assets.serving import http, server
+        from mog_assets.serving.problems import log
     options = _options(host, given, server.loopback(host))
     settings = settings_of(path)
     # Before the artefacts are opened: a port in use is told at once.
     opened = server.listen(host, port)
     import mog_assets
+    from mog_assets.serving import descriptors
 
     project = mog_assets.open(settings)
     server.log_to_stderr()
+    fit = descriptors.reserve(options.connections)
+    if fit < options.connections:
+        log.warning("--connections: %d in place of %d: more need more open files", fit, options.connections)
+    options = replace(options, connections=fit, connections_per_address=min(fit, options.connections_per_address))
     made = http.app(project, options)
 
     url = server.url_of(opened)
 
     def ready() -> None:
         if not options.key:
-            click.echo(
-                f"{KEY_VARIABLE} is not set: only this machine is served, and nobody is asked for a key", err=True
-            )
+            log.warning("%s is not set: only this machine is served, and nobody is asked for a key", KEY_VARIABLE)
         click.echo(url)
         sys.stdout.flush()
 
@@ -113,6 +128,8 @@ def _options(host: str, given: dict[str, Any], local: bool) -> Options:
         question_chars=given["max_question"],
         budget=given["max_budget"],
         k=given["max_k"],
+        connections=given["connections"],
+        connections_per_address=given["connections_per_address"] or math.ceil(given["connections"] / 4),
         log_questions=given["log_questions"],
         public_url=given["public_url"],
     )
@@ -172,6 +189,8 @@ def _standard_output_aside() -> Iterator[None]:
 def _end(project: Any) -> None:
     """End the process with code 0, also if a thread still waits for a language model that nobody needs any more."""
     project.close()
-    sys.stdout.flush()
-    sys.stderr.flush()
+    for stream in (sys.stdout, sys.stderr):
+        # What cannot be written any more (a full disk) is lost.
+        with suppress(OSError):
+            stream.flush()
     os._exit(0)

@@ -12,6 +12,7 @@ from fastapi import FastAPI, Request
 from fastapi.responses import JSONResponse
 from pydantic import BaseModel, ConfigDict, Field, StrictBool
 
+from mog_assets.serving.limits import NAME_CHARS
 from mog_assets.serving.normal import shares
 from mog_assets.serving.problems import DIFY_PATH, OPENAI_PATH, Problem
 from mog_assets.serving.results import Passage
@@ -49,13 +50,13 @@ class Conditions(_Strict):
     """Dify's `metadata_condition`."""
 
     logical_operator: Literal["and", "or"] = "and"
-    conditions: list[Condition] = []
+    conditions: list[Condition] = Field([], max_length=_ATTRIBUTES)
 
 
 class DifyBody(_Strict):
     """The body that Dify sends."""
 
-    knowledge_id: str = Field(description="A corpus, or `all`.")
+    knowledge_id: str = Field(max_length=NAME_CHARS, description="A corpus, or `all`.")
     query: str = Field(description="The question.")
     retrieval_setting: Setting
     metadata_condition: Conditions | None = Field(None, description="Conditions on metadata, joined by `and`.")

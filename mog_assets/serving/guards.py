@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import hmac
+from collections import Counter
 from urllib.parse import urlsplit
 
 from starlette.datastructures import Headers
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from mog_assets.serving.limits import Options
+from mog_assets.serving.limits import HEAD_BYTES, HEADERS, RETRY_SECONDS, TARGET_CHARS, Options, check_json
 from mog_assets.serving.problems import Problem
 
 # Anybody may ask for these: they hold nothing of the project's documents.
@@ -28,6 +29,10 @@ OPEN = frozenset(
 )
 
 
+# Answered when all places for requests are taken.
+HEALTH = frozenset({"/healthz", "/readyz", "/metrics"})
+
+
 class Guard:
     """Turns away requests for another host, from another web site, or without the key.
 
@@ -43,7 +48,9 @@ class Guard:
         """Answer one request."""
         if scope["type"] == "http":
             try:
-                self._check(scope["path"], Headers(scope=scope))
+                headers = Headers(scope=scope)
+                _check_head(scope, headers)
+                self._check(scope["path"], headers)
             except Problem as problem:
                 scope["state"]["reason"] = problem.reason
                 await problem.response(scope["path"])(scope, receive, send)
@@ -73,6 +80,26 @@ class Guard:
             raise problem
 
 
+def _check_head(scope: Scope, headers: Headers) -> None:
+    """Check what comes before a body.
+
+    Raises:
+        Problem: it is too large (414, 431), or says in two ways where the body ends (400).
+    """
+    target = len(scope["raw_path"]) + len(scope["query_string"])
+    if target > TARGET_CHARS:
+        raise Problem(414, f"path: expected at most {TARGET_CHARS:,} characters, got {target:,}", "too much")
+    size = target + sum(len(name) + len(value) for name, value in headers.raw)
+    if size > HEAD_BYTES or len(headers.raw) > HEADERS:
+        raise Problem(
+            431,
+            f"headers: expected at most {HEADERS} of {HEAD_BYTES:,} bytes in all, got {len(headers.raw)} of {size:,}",
+            "too much",
+        )
+    if "content-length" in headers and "transfer-encoding" in headers:
+        raise Problem(400, "headers: expected Content-Length or Transfer-Encoding, got both", "not http")
+
+
 def _place(origin: str) -> str | None:
     """Host and port of an origin; None if it is none."""
     try:
@@ -91,11 +118,18 @@ def _name(host: str) -> str:
 class Body:
     """Receives the whole body before anything else happens, if it is not too large and does not take too long.
 
-    A caller that does not take the answer loses the connection.
+    Then the request is taken on, if there is a place for it; for a health check there always is. A caller that does not
+    take the answer loses the connection.
+
+    Args:
+        app: What answers.
+        options: Of the server.
     """
 
     def __init__(self, app: ASGIApp, options: Options) -> None:
         self.app, self.options = app, options
+        self._arriving = 0
+        self._answered: Counter[str] = Counter()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer one request."""
@@ -104,12 +138,17 @@ class Body:
             return
         try:
             body = await self._body(Headers(scope=scope), receive)
+            if body is None:
+                return
+            if body:
+                check_json(body, self.options.text_chars)
+            address = "" if scope["path"] in HEALTH else (scope["client"] or ("",))[0]
+            if address:
+                self._check_places(address)
         except Problem as problem:
             scope["state"]["reason"] = problem.reason
             problem.headers["Connection"] = "close"
             await problem.response(scope["path"])(scope, receive, send)
-            return
-        if body is None:
             return
         unread: list[Message] = [{"type": "http.request", "body": body, "more_body": False}]
 
@@ -119,13 +158,24 @@ class Body:
         async def hurried(message: Message) -> None:
             await asyncio.wait_for(send(message), self.options.send_seconds)
 
-        await self.app(scope, replay, hurried)
+        self._answered[address] += 1
+        try:
+            await self.app(scope, replay, hurried)
+        finally:
+            self._answered[address] -= 1
+            if not self._answered[address]:
+                del self._answered[address]
+
+    def _check_places(self, address: str) -> None:
+        options = self.options
+        if self._answered[address] >= options.connections_per_address or self._answered.total() >= options.connections:
+            raise _busy("All places for requests are taken")
 
     async def _body(self, headers: Headers, receive: Receive) -> bytes | None:
         """The body; None if the caller went away.
 
         Raises:
-            Problem: it is too large (413) or takes too long (408).
+            Problem: it is too large (413), takes too long (408), or too much arrives at the same time (503).
         """
         most, declared = self.options.body_bytes, headers.get("content-length", "")
         too_large = Problem(413, f"The body may have at most {most:,} bytes", "too much")
@@ -140,11 +190,43 @@ class Body:
                     message = await receive()
                     if message["type"] == "http.disconnect":
                         return None
-                    body += message.get("body", b"")
+                    part = message.get("body", b"")
+                    body += part
+                    self._arriving += len(part)
                     if len(body) > most:
                         raise too_large
+                    if self._arriving > self.options.arriving_bytes:
+                        raise _busy("Too many large requests arrive")
                     more = message.get("more_body", False)
         except TimeoutError:
             seconds = self.options.body_seconds
             raise Problem(408, f"The body did not arrive within {seconds:g} s", "late") from None
+        finally:
+            self._arriving -= len(body)
         return bytes(body)
+
+
+def _busy(why: str) -> Problem:
+    return Problem(503, f"{why}: try again later", "crowded", {"Retry-After": str(RETRY_SECONDS)})
+
+
+class Head:
+    """Answers HEAD as GET, without the body."""
+
+    def __init__(self, app: ASGIApp) -> None:
+        self.app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer one request."""
+        if scope["type"] != "http" or scope["method"] != "HEAD":
+            await self.app(scope, receive, send)
+            return
+
+        async def bare(message: Message) -> None:
+            await send({**message, "body": b""} if message["type"] == "http.response.body" else message)
+
+        scope["method"] = "GET"
+        try:
+            await self.app(scope, receive, bare)
+        finally:
+            scope["method"] = "HEAD"

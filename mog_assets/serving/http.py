@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from importlib import metadata
-from typing import Any
+from typing import Annotated, Any
 
 from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
@@ -18,13 +18,16 @@ from starlette.middleware.cors import CORSMiddleware
 from mog_assets.serving import files, openapi_page
 from mog_assets.serving.compatible import add_dify, add_openai
 from mog_assets.serving.events import Stream
-from mog_assets.serving.guards import Body, Guard
-from mog_assets.serving.limits import Options
+from mog_assets.serving.guards import Body, Guard, Head
+from mog_assets.serving.limits import CHOICES, NAME_CHARS, NAMES, Options
 from mog_assets.serving.observed import Observed
 from mog_assets.serving.problems import Problem, problem_of
 from mog_assets.serving.state import Serving
 from mog_assets.serving.used import add_used
 from resources.errors import MogError
+
+Name = Annotated[str, Field(max_length=NAME_CHARS)]
+Letter = Annotated[str, Field(pattern=r"^[A-Za-z0-9]{1,8}$")]
 
 
 class Searched(BaseModel):
@@ -33,7 +36,7 @@ class Searched(BaseModel):
     model_config = ConfigDict(extra="forbid", strict=True)
 
     question: str = Field(description="The question, in words.")
-    corpora: list[str] | None = Field(None, description="Search these corpora only.")
+    corpora: list[Name] | None = Field(None, max_length=NAMES, description="Search these corpora only.")
     where: dict[str, Any] | None = Field(
         None,
         description='Search documents only for which all conditions hold: {"lang": "en", "year": {"gte": 2020}, '
@@ -48,7 +51,7 @@ class RetrieveBody(Searched):
         None, ge=1, description="Most characters; that of the project if neither it nor k is given."
     )
     k: int | None = Field(None, ge=1, description="Most passages.")
-    method: str = Field("auto", description="How passages are ranked: see `methods` of `GET /v1/corpora`.")
+    method: Name = Field("auto", description="How passages are ranked: see `methods` of `GET /v1/corpora`.")
     explain: bool = Field(False, description="Say for each passage why it is there.")
     sentences: bool = Field(False, description="Add to each passage how similar its sentences are to the question.")
 
@@ -56,8 +59,10 @@ class RetrieveBody(Searched):
 class AskBody(Searched):
     """The body of `POST /v1/ask`."""
 
-    method: str | None = Field(None, description="The way of answering: see `ways` of `GET /v1/corpora`.")
-    options: dict[str, str] | None = Field(None, description="Choices by letter.")
+    method: Name | None = Field(None, description="The way of answering: see `ways` of `GET /v1/corpora`.")
+    options: dict[Letter, str] | None = Field(
+        None, max_length=CHOICES, description="Choices by letter; they count as part of the question."
+    )
     stream: bool = Field(False, description="Answer with server-sent events; so does `Accept: text/event-stream`.")
 
 
@@ -96,6 +101,7 @@ def app(project: Any, options: Options | None = None) -> FastAPI:
     if agents is not None:
         made.router.routes.append(agents.route)
     # The last one is the outermost.
+    made.add_middleware(Head)
     made.add_middleware(Body, options=options)
     made.add_middleware(Guard, options=options)
     if options.origins:
@@ -151,8 +157,8 @@ _SENTENCES = 60
 def _add_search(made: FastAPI, serving: Serving) -> None:
     project, options = serving.project, serving.options
 
-    def checked(request: Request, body: Searched) -> dict[str, Any]:
-        options.check_question("question", body.question)
+    def checked(request: Request, body: Searched, choices: dict[str, str] | None = None) -> dict[str, Any]:
+        options.check_question("question", body.question, choices)
         request.state.question = body.question
         return {"corpora": body.corpora, "where": body.where}
 
@@ -179,7 +185,7 @@ def _add_search(made: FastAPI, serving: Serving) -> None:
 
     @made.post("/v1/ask", tags=["search"], summary="An answer with the passages that it is based on")
     async def ask(request: Request, body: AskBody) -> Response:
-        asked = checked(request, body)
+        asked = checked(request, body, body.options)
         asked |= {"method": body.method, "options": body.options}
         if body.stream or "text/event-stream" in request.headers.get("accept", ""):
             stream = Stream(
@@ -204,16 +210,16 @@ def _add_documents(made: FastAPI, serving: Serving) -> None:
             kept = {"budget": project.settings.budget, "use": project.settings.use.log}
             return {"corpora": told, **own, **kept, "limits": most}
 
-        return JSONResponse(await serving.search.run(work))
+        return JSONResponse(await serving.documents.run(work))
 
     @made.get("/v1/documents/{corpus}/{id:path}", tags=["documents"], summary="A document as it is searched")
     async def document(corpus: str, id: str) -> JSONResponse:
-        found = await serving.search.run(project.document, corpus, id)
+        found = await serving.documents.run(project.document, corpus, id)
         return JSONResponse(found.to_json())
 
     @made.get("/v1/source/{corpus}/{id:path}", tags=["documents"], summary="The file that a document comes from")
     async def source(corpus: str, id: str) -> Response:
-        return await serving.search.run(files.source, project, corpus, id)
+        return await serving.documents.run(files.source, project, corpus, id)
 
 
 def _add_operation(made: FastAPI, serving: Serving) -> None:

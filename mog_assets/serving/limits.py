@@ -3,17 +3,33 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+import json
+import math
+from collections.abc import Callable, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from threading import Event, Lock
 from typing import Any, TypeVar
 
+from mog_assets.serving.descriptors import CONNECTIONS
 from mog_assets.serving.problems import Problem
 
 T = TypeVar("T")
 
 RETRY_SECONDS = 1
+
+# Of a request's head: bytes, headers, characters of its path and of its query.
+HEAD_BYTES, HEADERS, TARGET_CHARS = 32 << 10, 100, 8000
+# Of a body of JSON: values in all, values within values, bits of an integer.
+_VALUES, _DEPTH, _BITS = 10_000, 16, 64
+# Characters of a name (of a corpus, a document, a field, a method), and names in a list.
+NAME_CHARS, NAMES = 2000, 1000
+# Options of a question: a letter each.
+CHOICES = 26
+# Places of a passage.
+PLACES = 200
+# Bodies of the largest size that arrive at a time.
+_BODIES = 64
 
 Happened = Callable[[str, dict[str, Any]], None]
 
@@ -41,7 +57,8 @@ class Options:
         question_chars: Longest question.
         budget: Largest budget.
         k: Largest k.
-        connections: Most connections.
+        connections: Most requests that are being answered, each on a connection.
+        connections_per_address: As many of one address.
         log_questions: Write the questions into the log.
         public_url: Where browsers reach the server, for links in what agents get; empty for the host they asked.
     """
@@ -60,20 +77,38 @@ class Options:
     question_chars: int = 4000
     budget: int = 100_000
     k: int = 200
-    connections: int = 1000
+    connections: int = CONNECTIONS
+    connections_per_address: int = CONNECTIONS // 4
     log_questions: bool = False
     public_url: str = ""
 
-    def check_question(self, name: str, question: str) -> str:
-        """The question, if it is not too long.
+    @property
+    def arriving_bytes(self) -> int:
+        """Most bytes of bodies that arrive at a time."""
+        return _BODIES * self.body_bytes
+
+    @property
+    def text_chars(self) -> int:
+        """Most characters of any text of a request."""
+        return max(self.question_chars, self.budget)
+
+    def check_question(self, name: str, question: str, choices: Mapping[str, str] | None = None) -> str:
+        """The question, if it is not too long with what there is to choose from.
 
         Raises:
-            Problem: it is too long.
+            Problem: it is too long, or there are too many choices.
         """
-        if len(question) > self.question_chars:
+        choices = choices or {}
+        size = len(question) + sum(len(letter) + len(text) for letter, text in choices.items())
+        if size > self.question_chars:
+            with_choices = " with options" if choices else ""
             raise Problem(
-                422, f"{name}: expected at most {self.question_chars:,} characters, got {len(question):,}", "too much"
+                422,
+                f"{name}: expected at most {self.question_chars:,} characters{with_choices}, got {size:,}",
+                "too much",
             )
+        if len(choices) > CHOICES:
+            raise Problem(422, f"options: expected at most {CHOICES}, got {len(choices):,}", "too much")
         return question
 
     def check_amount(self, name: str, asked: int | None) -> None:
@@ -87,6 +122,62 @@ class Options:
             raise Problem(422, f"{name}: expected at most {most:,}, got {asked:,}", "too much")
 
 
+def check_json(body: bytes, most: int) -> None:
+    """Check the size and the values of a body, if it is JSON: what is none is for the route to refuse.
+
+    Args:
+        body: The body.
+        most: Most characters of a text.
+
+    Raises:
+        Problem: it has too many values, values too far within others, a long text, a number that no column of ours can
+            hold, or half a character (a lone surrogate).
+    """
+    try:
+        values = [(json.loads(body, parse_constant=_refuse_constant), 0)]
+    except RecursionError:
+        raise _too_deep() from None
+    except ValueError:
+        return
+    count = 0
+    while values:
+        value, depth = values.pop()
+        count += 1
+        if count > _VALUES:
+            raise Problem(422, f"body: expected at most {_VALUES:,} values", "too much")
+        if depth > _DEPTH:
+            raise _too_deep()
+        if isinstance(value, dict):
+            values += [(one, depth + 1) for pair in value.items() for one in pair]
+        elif isinstance(value, list):
+            values += [(one, depth + 1) for one in value]
+        elif isinstance(value, str):
+            _check_text(value, most)
+        elif isinstance(value, int) and value.bit_length() >= _BITS:
+            raise Problem(
+                422, f"body: expected integers of at most {_BITS} bits, got {value.bit_length():,}", "too much"
+            )
+        elif isinstance(value, float) and not math.isfinite(value):
+            _refuse_constant("a number beyond them")
+
+
+def _refuse_constant(name: str) -> None:
+    raise Problem(422, f"body: expected finite numbers, got {name}")
+
+
+def _too_deep() -> Problem:
+    return Problem(422, f"body: expected at most {_DEPTH} values within each other", "too much")
+
+
+def _check_text(text: str, most: int) -> None:
+    if len(text) > most:
+        raise Problem(422, f"body: expected texts of at most {most:,} characters, got {len(text):,}", "too much")
+    try:
+        text.encode()
+    except UnicodeEncodeError as error:
+        raise Problem(422, f"body: expected text, got half a character (surrogate) at {error.start}") from None
+
+
 class Work:
     """Work in a bounded number of threads with a bounded queue.
 
@@ -98,6 +189,7 @@ class Work:
         self.inside = 0
         self._lock = Lock()
         self._pool = ThreadPoolExecutor(threads, thread_name_prefix=name)
+        self._ended: asyncio.Future[None] | None = None
 
     def start(self, function: Callable[[], T]) -> Future[T]:
         """Put work into the queue.
@@ -152,12 +244,17 @@ class Work:
             gone: Set when nobody waits for the result any more.
 
         Raises:
-            Problem: it did not begin (503) or end (504) in time.
+            Problem: it did not begin (503) or end (504) in time, or the server is stopped (503).
         """
+        if self._ended is None:
+            self._ended = asyncio.get_running_loop().create_future()
+        result = asyncio.wrap_future(future)
+        either: set[asyncio.Future[Any]] = {result, self._ended}
         try:
-            return await asyncio.wait_for(asyncio.shield(asyncio.wrap_future(future)), self.seconds)
-        except TimeoutError:
-            raise self._late(future) from None
+            await asyncio.wait(either, timeout=self.seconds, return_when=asyncio.FIRST_COMPLETED)
+            if result.done():
+                return result.result()
+            raise stopping() if self._ended.done() else self._late(future)
         finally:
             # What has not begun when its caller leaves never does.
             future.cancel()
@@ -174,6 +271,16 @@ class Work:
             )
         return Problem(504, f"The request took longer than {self.seconds:g} s", "late")
 
+    def end(self) -> None:
+        """Tell all who wait that the server is stopped. Call it in the event loop."""
+        if self._ended is not None and not self._ended.done():
+            self._ended.set_result(None)
+
     def close(self) -> None:
         """Drop what waits; what runs is not waited for."""
         self._pool.shutdown(wait=False, cancel_futures=True)
+
+
+def stopping() -> Problem:
+    """The server is stopped before a request is answered."""
+    return Problem(503, "The server is being stopped: try again", "stopping", {"Retry-After": str(RETRY_SECONDS)})

@@ -12,7 +12,7 @@ from prometheus_client.registry import Collector
 from starlette.datastructures import MutableHeaders
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from mog_assets.serving.problems import Problem, log
+from mog_assets.serving.problems import log, problem_of
 
 API_POLICY = "default-src 'none'; frame-ancestors 'none'"
 PAGE_POLICY = (
@@ -65,6 +65,10 @@ class Metrics:
         self.rejected = Counter(
             "mog_http_rejected", "Requests that were turned away, by reason", ["reason"], registry=own
         )
+        self.connections = Gauge("mog_http_connections", "Open connections", registry=own)
+        self.dropped = Counter(
+            "mog_http_connections_dropped", "Connections that the server closed, by reason", ["reason"], registry=own
+        )
 
 
 class Observed:
@@ -79,7 +83,13 @@ class Observed:
             await self.app(scope, receive, send)
             return
         state = scope.setdefault("state", {})
-        started, status = time.monotonic(), 0
+        started, status, complete = time.monotonic(), 0, False
+
+        async def followed() -> Message:
+            nonlocal complete
+            message = await receive()
+            complete = not message.get("more_body", False)
+            return message
 
         async def noted(message: Message) -> None:
             nonlocal status
@@ -88,21 +98,20 @@ class Observed:
                 headers = MutableHeaders(scope=message)
                 for name, value in _HEADERS.items():
                     headers.setdefault(name, value)
-                if self.draining():
+                # Who has an answer may not go on sending what it does not depend on.
+                if self.draining() or not complete:
                     headers["Connection"] = "close"
             await send(message)
 
         self.metrics.running.inc()
         try:
-            await self.app(scope, receive, noted)
+            await self.app(scope, followed, noted)
         except Exception as error:
             # Asked to end the connection where the answer has begun: half an answer must not look like a whole one.
             if status:
                 log.warning("%s %s: the answer was cut off: %r", scope["method"], _route(scope), error)
                 raise _Cut from None
-            log.error("unexpected error", exc_info=error)
-            problem = Problem(500, "Unexpected error; the log of the server says more.")
-            await problem.response(scope["path"])(scope, receive, noted)
+            await problem_of(error).response(scope["path"])(scope, receive, noted)
         finally:
             self.metrics.running.dec()
             self._note(scope, state, status, time.monotonic() - started)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import os
 import re
 from collections.abc import Mapping
 from http import HTTPStatus
@@ -19,8 +20,19 @@ _DIFY_CODES = {401: 1002, 404: 2001}
 _DIFY_NO_KEY = 1001
 
 log = logging.getLogger("mog.serve")
+_DETAIL_CHARS = 1000
 # The folders of an absolute path.
 _FOLDERS = re.compile(r"(?<![\w/.])/(?:[^\s/:'\"]+/)+")
+
+
+def shortened(text: str, most: int = _DETAIL_CHARS) -> str:
+    """A text of at most so many characters, without its middle if it is longer.
+
+    Errors name what was sent at their beginning and what to do at their end: both stay readable, and nobody can have
+    the server send back, or log, what is large.
+    """
+    end = most // 4
+    return text if len(text) <= most else f"{text[: most - end - 3]} … {text[-end:]}"
 
 
 class Problem(Exception):
@@ -35,7 +47,8 @@ class Problem(Exception):
 
     def __init__(self, status: int, detail: str, reason: str = "", headers: Mapping[str, str] | None = None) -> None:
         super().__init__(detail)
-        self.status, self.detail, self.reason, self.headers = status, detail, reason, dict(headers or {})
+        self.status, self.detail, self.reason = status, shortened(detail), reason
+        self.headers = dict(headers or {})
 
     def to_json(self, path: str = "") -> dict[str, Any]:
         """The fields of RFC 9457; on the paths of Dify and OpenAI also those that their clients read."""
@@ -65,8 +78,14 @@ def problem_of(error: BaseException) -> Problem:
     if isinstance(error, errors.MissingArtefact):
         return Problem(503, str(error))
     if isinstance(error, errors.MogError):
-        log.error("%s", error)
+        log.error("%s", shortened(str(error)))
         # Where files lie is nobody's business.
         return Problem(500, _FOLDERS.sub("", str(error)))
+    if isinstance(error, OSError) and error.errno:
+        # Not a fault of ours: the disk is full, the home folder is gone, there are too many open files.
+        log.error("%s", shortened(str(error)))
+        # Its own text may name the file.
+        why = os.strerror(error.errno)
+        return Problem(503, f"The files of the project cannot be used now ({why}); the log of the server says more.")
     log.error("unexpected error", exc_info=error)
     return Problem(500, "Unexpected error; the log of the server says more.")

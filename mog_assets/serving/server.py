@@ -5,22 +5,26 @@ from __future__ import annotations
 import asyncio
 import ipaddress
 import logging
+import math
 import signal
 import socket
 import sys
 from collections.abc import Callable
-from typing import Any
+from typing import Any, TextIO
 
-import h11
 import uvicorn
 from fastapi import FastAPI
-from uvicorn.protocols.http.h11_impl import H11Protocol
 
-from mog_assets.serving.limits import Options
+from mog_assets.serving.connections import protocol
+from mog_assets.serving.descriptors import BATCH
+from mog_assets.serving.limits import HEAD_BYTES, Options
 from mog_assets.serving.problems import log
 from resources.errors import ConfigError, MogError
 
-_HEAD_BYTES = 32 << 10
+# Connections that the system keeps until they are accepted.
+_BACKLOG = 1024
+# For the last answers to be sent when the time to finish is over.
+_LAST_SECONDS = 2
 _KEEP_ALIVE_SECONDS = 5
 _SWITCH_SECONDS = 0.0005
 
@@ -41,7 +45,7 @@ def listen(host: str, port: int) -> socket.socket:
     try:
         opened.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         opened.bind(address)
-        opened.listen(128)
+        opened.listen(_BACKLOG)
     except OSError as error:
         opened.close()
         raise MogError(f"cannot listen on {host} port {port}: {error.strerror}: choose another with --port") from error
@@ -77,17 +81,17 @@ def serve(app: FastAPI, options: Options, opened: socket.socket, ready: Callable
     config = uvicorn.Config(
         app,
         loop="asyncio",
-        http=_protocol(options.body_seconds, options.send_seconds),
+        http=protocol(app.state.serving.connections),
         ws="none",
         lifespan="on",
         log_config=None,
         access_log=False,
         proxy_headers=False,
         server_header=False,
-        limit_concurrency=options.connections,
+        backlog=BATCH,
         timeout_keep_alive=_KEEP_ALIVE_SECONDS,
-        timeout_graceful_shutdown=max(1, round(options.drain)),
-        h11_max_incomplete_event_size=_HEAD_BYTES,
+        timeout_graceful_shutdown=math.ceil(options.drain) + _LAST_SECONDS,
+        h11_max_incomplete_event_size=HEAD_BYTES,
     )
     logging.getLogger("uvicorn.error").setLevel(logging.CRITICAL)
     # A question takes Python's lock some hundred times. While new artefacts are opened, it waits so long each time.
@@ -102,79 +106,38 @@ def serve(app: FastAPI, options: Options, opened: socket.socket, ready: Callable
 class _Server(uvicorn.Server):
     def __init__(self, config: uvicorn.Config, app: FastAPI, ready: Callable[[], None]) -> None:
         super().__init__(config)
-        self._stopping, self._ready = app.state.serving.stopping, ready
+        self._serving, self._ready = app.state.serving, ready
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        asyncio.get_running_loop().set_exception_handler(self._serving.connections.failed)
         await super().startup(sockets)
+        for opened in sockets or ():
+            # asyncio takes as many connections at a time as it lets wait: few at a time, and many may wait.
+            opened.listen(_BACKLOG)
         self._ready()
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         log.info("stopping: running requests are finished, no others are accepted")
+        asyncio.get_running_loop().call_later(self._serving.options.drain, self._serving.end)
         await super().shutdown(sockets)
 
     def handle_exit(self, sig: int, frame: Any) -> None:
-        self._stopping.set()
+        self._serving.stopping.set()
         super().handle_exit(sig, frame)
 
 
-def _protocol(seconds: float, unread_seconds: float) -> type[asyncio.Protocol]:
-    """A protocol that closes a connection on which the head of a request does not arrive in time, or nobody reads.
-
-    uvicorn closes those on which nothing comes between two requests, and no others.
-    """
-
-    class Hurried(H11Protocol):
-        _deadline: asyncio.TimerHandle | None = None
-        _unread: asyncio.TimerHandle | None = None
-
-        def connection_made(self, transport: Any) -> None:
-            super().connection_made(transport)
-            self._watch()
-
-        def data_received(self, data: bytes) -> None:
-            super().data_received(data)
-            self._watch()
-
-        def connection_lost(self, exc: Exception | None) -> None:
-            self._unwatch()
-            if self._unread is not None:
-                self._unread.cancel()
-            super().connection_lost(exc)
-
-        def _watch(self) -> None:
-            if self.conn.their_state is not h11.IDLE:
-                self._unwatch()
-            elif self._deadline is None:
-                self._deadline = self.loop.call_later(seconds, self._late)
-
-        def _unwatch(self) -> None:
-            if self._deadline is not None:
-                self._deadline.cancel()
-                self._deadline = None
-
-        def pause_writing(self) -> None:
-            super().pause_writing()
-            # Who does not read for so long loses the connection with all that waits in it.
-            self._unread = self.loop.call_later(unread_seconds, self.transport.abort)
-
-        def resume_writing(self) -> None:
-            super().resume_writing()
-            if self._unread is not None:
-                self._unread.cancel()
-
-        def _late(self) -> None:
-            self._deadline = None
-            # Between two requests the time of keep-alive counts.
-            if self.conn.their_state is h11.IDLE and not self.transport.is_closing():
-                self.transport.close()
-
-    return Hurried
+class _Log(logging.StreamHandler[TextIO]):
+    def handleError(self, record: logging.LogRecord) -> None:
+        """A line that cannot be written (a full disk) is lost; telling so would fail, too."""
 
 
 def log_to_stderr() -> None:
-    """Write the log of requests to standard error, a line each."""
-    handler = logging.StreamHandler(sys.stderr)
+    """Write the log to standard error, a line for each request, and warnings of libraries.
+
+    Libraries log here and nowhere else: their own handlers import modules while they handle an error, which fails, and
+    ends the server, when too many files are open.
+    """
+    handler = _Log(sys.stderr)
     handler.setFormatter(logging.Formatter("%(asctime)s %(message)s", "%Y-%m-%dT%H:%M:%S%z"))
-    log.addHandler(handler)
+    logging.basicConfig(handlers=[handler], level=logging.WARNING, force=True)
     log.setLevel(logging.INFO)
-    log.propagate = False

@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from typing import Any
 
+from mog_assets.serving.connections import Connections
 from mog_assets.serving.limits import Options, Work
 from mog_assets.serving.observed import Metrics
 
@@ -12,17 +13,30 @@ from mog_assets.serving.observed import Metrics
 class Serving:
     """A project, the options of its server, and its queues.
 
-    Searches and answers have a queue each: an answer may wait for a language model for a minute, and no search should.
+    Searches, answers and documents have a queue each: an answer may wait for a language model for a minute, and no
+    search should; nor should anybody who reads a document wait for those who search.
     """
 
     def __init__(self, project: Any, options: Options) -> None:
         self.project, self.options = project, options
         self.search = Work("search", options.concurrency, options.waiting, options.timeout)
         self.answers = Work("answer", options.concurrency, options.waiting, options.ask_timeout)
+        self.documents = Work("document", options.concurrency, options.waiting, options.timeout)
         self.metrics = Metrics(project)
+        self.connections = Connections(options, self.metrics)
         self.stopping = threading.Event()
+
+    def end(self) -> None:
+        """Answer all requests that wait, and drop those that are not complete: the time to finish is over."""
+        for work in self._queues:
+            work.end()
+        self.connections.end()
 
     def close(self) -> None:
         """Drop what waits in the queues."""
-        self.search.close()
-        self.answers.close()
+        for work in self._queues:
+            work.close()
+
+    @property
+    def _queues(self) -> tuple[Work, ...]:
+        return self.search, self.answers, self.documents

@@ -8,12 +8,10 @@ from fastapi import FastAPI, Path, Request
 from fastapi.responses import JSONResponse
 from pydantic import BaseModel, ConfigDict, Field
 
+from mog_assets.serving.limits import NAME_CHARS, PLACES
 from mog_assets.serving.problems import Problem
 from mog_assets.serving.results import Span
 from mog_assets.serving.state import Serving
-
-# Places of a passage, and characters of a name.
-_PLACES, _NAME_CHARS = 200, 2000
 
 
 class _Strict(BaseModel):
@@ -23,8 +21,8 @@ class _Strict(BaseModel):
 class Place(_Strict):
     """Where a passage stands."""
 
-    corpus: str = Field(max_length=_NAME_CHARS, description="The corpus.")
-    doc: str = Field(max_length=_NAME_CHARS, description="The id of the document.")
+    corpus: str = Field(max_length=NAME_CHARS, description="The corpus.")
+    doc: str = Field(max_length=NAME_CHARS, description="The id of the document.")
     start: int = Field(ge=0, description="First character.")
     end: int = Field(ge=1, description="One after the last character.")
 
@@ -34,11 +32,11 @@ class UsedBody(_Strict):
 
     question: str = Field(description="The question, as it was asked.")
     passage: Place = Field(description="Where the passage stands that answered it.")
-    more: list[Place] = Field([], max_length=_PLACES, description="Where the rest of it stands: its further `spans`.")
+    more: list[Place] = Field([], max_length=PLACES, description="Where the rest of it stands: its further `spans`.")
     text: str | None = Field(
         None, description="The text of the passage as it was read: refused if the documents no longer say it. Not kept."
     )
-    method: str = Field("", max_length=_NAME_CHARS, description="The method that found the passage.")
+    method: str = Field("", max_length=NAME_CHARS, description="The method that found the passage.")
 
 
 def add_used(made: FastAPI, serving: Serving) -> None:
@@ -49,14 +47,14 @@ def add_used(made: FastAPI, serving: Serving) -> None:
     async def used(request: Request, body: UsedBody) -> JSONResponse:
         request.state.question = options.check_question("question", body.question)
         places = [body.passage, *body.more]
-        size = sum(max(0, place.end - place.start) for place in places)
+        size = max(len(body.text or ""), sum(max(0, place.end - place.start) for place in places))
         if size > options.budget:
             raise Problem(422, f"passage: expected at most {options.budget:,} characters, got {size:,}", "too much")
         spans = [Span(place.corpus, place.doc, place.start, place.end) for place in places]
-        identity = await serving.search.run(project.used, body.question, spans, method=body.method, text=body.text)
+        identity = await serving.documents.run(project.used, body.question, spans, method=body.method, text=body.text)
         return JSONResponse({"id": identity}, 201)
 
     @made.delete("/v1/used/{id}", tags=["use"], summary="Take back what `POST /v1/used` noted")
-    async def withdraw(id: Annotated[str, Path(max_length=_NAME_CHARS)]) -> JSONResponse:
-        await serving.search.run(project.withdraw, id)
+    async def withdraw(id: Annotated[str, Path(max_length=NAME_CHARS)]) -> JSONResponse:
+        await serving.documents.run(project.withdraw, id)
         return JSONResponse({"deleted": id})

@@ -1,0 +1,59 @@
+"""How many connections the limit of open files leaves room for, and raising that limit."""
+
+from __future__ import annotations
+
+import os
+import resource
+
+from resources.errors import MogError
+
+# Most connections, unless an option says otherwise.
+CONNECTIONS = 1000
+# Connections beyond those that are answered: a health check gets one of them when all others are taken.
+SPARE = 32
+# Connections that asyncio accepts at a time before the server sees the first of them.
+BATCH = 64
+# The fewest connections worth starting for.
+_FEWEST = 16
+# Files of a request: an original that is sent, artefacts that are read, logs.
+_FILES = 128
+# Files of an open project before it is known which one.
+_PROJECT = 32
+
+
+def needed(connections: int, project: int = _PROJECT) -> int:
+    """Descriptors for so many connections.
+
+    Args:
+        connections: Most connections.
+        project: Descriptors that are open before the first connection.
+    """
+    # Newer artefacts are opened before the old ones are closed; so is a batch of connections before another is dropped.
+    return connections + SPARE + 2 * BATCH + 2 * project + _FILES
+
+
+def fitting(connections: int, project: int = _PROJECT) -> int:
+    """How many of these connections the hard limit of open files leaves room for; 0 or less if none."""
+    hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
+    most = connections if hard == resource.RLIM_INFINITY else hard - needed(0, project)
+    return min(connections, most)
+
+
+def reserve(connections: int) -> int:
+    """Raise the soft limit of open files as far as so many connections need; returns how many fit.
+
+    Raises:
+        MogError: the hard limit leaves room for next to none.
+    """
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    project = len(os.listdir("/dev/fd"))
+    fit = fitting(connections, project)
+    if fit < min(connections, _FEWEST):
+        least = needed(_FEWEST, project)
+        raise MogError(
+            f"open files: expected a hard limit of at least {least:,}, got {hard:,}: raise it (`ulimit -Hn`)"
+        )
+    enough = needed(fit, project)
+    if soft != resource.RLIM_INFINITY and soft < enough:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (enough, hard))
+    return fit
