@@ -9,7 +9,7 @@ from __future__ import annotations
 import base64
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -322,6 +322,7 @@ def materialise(
     recipes: dict[str, Recipe],
     log: Log | None = None,
     force: bool = False,
+    replacing: Callable[[], AbstractContextManager[object]] = nullcontext,
 ) -> Materialised:
     """Bring an artefact up to date. If a blocking check fails, the previous artefact stays in place.
 
@@ -332,6 +333,7 @@ def materialise(
         recipes: All recipes, by key.
         log: Receives progress messages.
         force: Build it even if it is up to date.
+        replacing: Entered while the artefact is replaced.
 
     Raises:
         MissingArtefact: an input has not been materialised.
@@ -365,17 +367,18 @@ def materialise(
         faults = {check.name: fault for check in recipe.checks if (fault := check.run(work)) is not None}
         if any(check.blocking and check.name in faults for check in recipe.checks):
             return Materialised(previous, built=True, faults=faults, damage=work.damage, why=reason)
-        artefact = store.commit(
-            work.draft,
-            recipe.key,
-            partition,
-            recipe=wanted,
-            inputs=inputs,
-            counts=work.counts,
-            info={**work.info, "recomputed": work.recomputed, "faults": faults, "made of": made_of},
-            seconds=time.monotonic() - started,
-            shown=work.shown,
-        )
+        with replacing():
+            artefact = store.commit(
+                work.draft,
+                recipe.key,
+                partition,
+                recipe=wanted,
+                inputs=inputs,
+                counts=work.counts,
+                info={**work.info, "recomputed": work.recomputed, "faults": faults, "made of": made_of},
+                seconds=time.monotonic() - started,
+                shown=work.shown,
+            )
         return Materialised(artefact, built=True, faults=faults, damage=work.damage, why=reason)
 
 

@@ -170,15 +170,22 @@ def verify(path: str | None) -> None:
 @click.option("--host", default="127.0.0.1", show_default=True)
 @guarded
 def ui(path: str | None, port: int, host: str) -> None:
-    """Serve the Dagster UI of this project (stop it with Ctrl-C)."""
+    """Serve the Dagster UI of this project (stop it with Ctrl-C).
+
+    With MOG_API_KEY set, a browser asks for it, as the password of any user. Without it, only this machine is served.
+    """
     from mog_assets.cli.ui import serve
-    from mog_assets.runner import instance, prepare_home
+    from mog_assets.serving import access, server
 
     settings = settings_of(path)
+    access.key_for(host)
+    opened = server.listen(host, port)
+    from mog_assets.runner import instance, prepare_home
+
     with instance(settings):
         pass
-    click.echo(f"http://{host}:{port}")
-    code = serve(prepare_home(settings), host, port)
+    click.echo(server.url_of(opened))
+    code = serve(prepare_home(settings), opened, host)
     sys.stdout.flush()
     # Not `sys.exit`: tearing down the imported modules takes seconds on a busy machine, and nothing is left to do.
     os._exit(code)

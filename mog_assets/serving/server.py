@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import asyncio
-import ipaddress
 import logging
 import signal
 import socket
 import sys
 from collections.abc import Callable
+from threading import Event
 from typing import Any
 
 import h11
 import uvicorn
-from fastapi import FastAPI
+from starlette.types import ASGIApp
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from mog_assets.serving.limits import Options
@@ -49,21 +49,20 @@ def listen(host: str, port: int) -> socket.socket:
     return opened
 
 
-def loopback(host: str) -> bool:
-    """Whether only this machine reaches an address."""
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return host.lower() == "localhost"
-
-
 def url_of(opened: socket.socket) -> str:
     """The URL of a socket."""
     host, port = opened.getsockname()[:2]
     return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
 
 
-def serve(app: FastAPI, options: Options, opened: socket.socket, ready: Callable[[], None]) -> None:
+def serve(
+    app: ASGIApp,
+    options: Options,
+    opened: socket.socket,
+    ready: Callable[[], None],
+    stopping: Event,
+    websockets: bool = False,
+) -> None:
     """Serve until SIGTERM or SIGINT; then no request is accepted any more, and those that run have a time to finish.
 
     Call it in the main thread, which receives signals.
@@ -73,12 +72,14 @@ def serve(app: FastAPI, options: Options, opened: socket.socket, ready: Callable
         options: Its options.
         opened: A socket that listens.
         ready: Called when requests are answered.
+        stopping: Set when the server is told to stop.
+        websockets: Whether the application speaks WebSocket too.
     """
     config = uvicorn.Config(
         app,
         loop="asyncio",
         http=_protocol(options.body_seconds, options.send_seconds),
-        ws="none",
+        ws="auto" if websockets else "none",
         lifespan="on",
         log_config=None,
         access_log=False,
@@ -92,7 +93,7 @@ def serve(app: FastAPI, options: Options, opened: socket.socket, ready: Callable
     logging.getLogger("uvicorn.error").setLevel(logging.CRITICAL)
     # A question takes Python's lock some hundred times. While new artefacts are opened, it waits so long each time.
     sys.setswitchinterval(_SWITCH_SECONDS)
-    server = _Server(config, app, ready)
+    server = _Server(config, stopping, ready)
     # uvicorn raises the signal again when it has ended, for the handlers that were there before.
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, server.handle_exit)
@@ -100,9 +101,9 @@ def serve(app: FastAPI, options: Options, opened: socket.socket, ready: Callable
 
 
 class _Server(uvicorn.Server):
-    def __init__(self, config: uvicorn.Config, app: FastAPI, ready: Callable[[], None]) -> None:
+    def __init__(self, config: uvicorn.Config, stopping: Event, ready: Callable[[], None]) -> None:
         super().__init__(config)
-        self._stopping, self._ready = app.state.serving.stopping, ready
+        self._stopping, self._ready = stopping, ready
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         await super().startup(sockets)
