@@ -1,6 +1,6 @@
 """What `dagster dev` starts, with a guard in front of the web server: the one port of all that is open.
 
-The code server is reached by a socket file. Run it as `python -m mog_assets.webserver DESCRIPTOR HOST`.
+The code server is reached by a socket file. Run it as `python -m mog_assets.webserver DESCRIPTOR HOST [WORKSPACE]`.
 """
 
 from __future__ import annotations
@@ -41,12 +41,13 @@ _DRAIN_SECONDS = 1.0
 _log = logging.getLogger("dagster.mog")
 
 
-def main(descriptor: int, host: str) -> int:
+def main(descriptor: int, host: str, workspace: Path | None) -> int:
     """Serve the UI of the instance in DAGSTER_HOME until SIGINT or SIGTERM arrives or a process that it needs ends.
 
     Args:
         descriptor: Of a socket that listens.
         host: The address that it was opened for.
+        workspace: Names code locations that others run, with the daemon; None to start the code server and the daemon.
 
     Returns:
         The exit code.
@@ -58,23 +59,29 @@ def main(descriptor: int, host: str) -> int:
     options = Options(
         key=key, hosts=access.names_of(host, key), drain=_DRAIN_SECONDS, body_bytes=_BODY_BYTES, send_seconds=60.0
     )
-    opened = socket.socket(fileno=descriptor)
+    opened, daemon = socket.socket(fileno=descriptor), None
     with ExitStack() as stack:
         instance = stack.enter_context(dg.DagsterInstance.get())
         instance.optimize_for_webserver(_STATEMENT_MS, _RECYCLE_SECONDS, _POOL_OVERFLOW)
-        target = WorkspaceFileTarget(paths=[str(files("mog_assets") / "workspace.yaml")])
-        code = stack.enter_context(ProxyServerManager(instance, target, "warning"))
-        workspace = Path(stack.enter_context(TemporaryDirectory())) / "workspace.yaml"
-        workspace.write_text(yaml.safe_dump({"load_from": [*code.get_code_server_specs()]}), encoding="utf-8")
-        daemon = subprocess.Popen([sys.executable, "-m", "dagster._daemon", "run", "--workspace", str(workspace)])
-        stack.callback(daemon.terminate)
-        Thread(target=_stop_with, args=(daemon, stopping), daemon=True).start()
-        context = stack.enter_context(
-            WorkspaceProcessContext(instance, WorkspaceFileTarget(paths=[str(workspace)]), version=dg.__version__)
-        )
+        if workspace is None:
+            workspace = _code_server(instance, stack)
+            daemon = subprocess.Popen([sys.executable, "-m", "dagster._daemon", "run", "--workspace", str(workspace)])
+            stack.callback(daemon.terminate)
+            Thread(target=_stop_with, args=(daemon, stopping), daemon=True).start()
+        target = WorkspaceFileTarget(paths=[str(workspace)])
+        context = stack.enter_context(WorkspaceProcessContext(instance, target, version=dg.__version__))
         app = create_app_from_workspace_process_context(context, live_data_poll_rate=_POLL_MS)
         server.serve(_guarded(app, options), options, opened, lambda: None, stopping, websockets=True)
-        return 1 if daemon.poll() else 0
+        return 1 if daemon is not None and daemon.poll() else 0
+
+
+def _code_server(instance: dg.DagsterInstance, stack: ExitStack) -> Path:
+    """Start what loads the graph, for as long as `stack` is open; returns the workspace that names its socket file."""
+    target = WorkspaceFileTarget(paths=[str(files("mog_assets") / "workspace.yaml")])
+    code = stack.enter_context(ProxyServerManager(instance, target, "warning"))
+    workspace = Path(stack.enter_context(TemporaryDirectory())) / "workspace.yaml"
+    workspace.write_text(yaml.safe_dump({"load_from": [*code.get_code_server_specs()]}), encoding="utf-8")
+    return workspace
 
 
 def _guarded(app: ASGIApp, options: Options) -> ASGIApp:
@@ -91,6 +98,6 @@ def _stop_with(daemon: subprocess.Popen[bytes], stopping: Event) -> None:
 
 if __name__ == "__main__":
     try:
-        sys.exit(main(int(sys.argv[1]), sys.argv[2]))
+        sys.exit(main(int(sys.argv[1]), sys.argv[2], Path(sys.argv[3]) if sys.argv[3:] else None))
     except KeyboardInterrupt:
         sys.exit(128 + signal.SIGINT)

@@ -229,7 +229,8 @@ def test_what_starts_in_the_middle_of_a_run_answers_from_the_artefacts_before_it
     old, new = CORPORA["pond"]["otter"], "The otter swims at dawn. It eats frogs."
 
     def edit(text):
-        write_project(folder, {**CORPORA, "pond": {**CORPORA["pond"], "otter": text}})
+        write_project(folder, {"pond": {**CORPORA["pond"], "otter": text}})
+        shutil.copyfile(before.folder / "mog.yaml", folder / "mog.yaml")
 
     edit("The otter is ill. It eats nothing.")
     killed = mog(folder, "run", kill_at=("swept", 2))

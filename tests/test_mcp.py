@@ -186,7 +186,9 @@ def test_a_line_that_is_no_message_is_answered_and_the_next_one_too():
     valid = json.dumps({"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": hello}).encode()
     wrong = [b"{", b"\xff", b"[" * 10_000, b"[]", b"3", b'{"jsonrpc": "2.0", "id": 7, "method": 3}', b'{"id": "x"}']
     lines = b"\n".join([*wrong, valid, *wrong, b""])
-    done = subprocess.run([sys.executable, "-c", ALONE], env=environment(), capture_output=True, input=lines, timeout=120)
+    done = subprocess.run(
+        [sys.executable, "-c", ALONE], env=environment(), capture_output=True, input=lines, timeout=120
+    )
     answers = [json.loads(line) for line in done.stdout.splitlines()]
     refused = [(None, -32700)] * 3 + [(None, -32600)] * 2 + [(7, -32600), ("x", -32600)]
     assert [(a["id"], a["error"]["code"]) for a in answers if "error" in a] == refused * 2

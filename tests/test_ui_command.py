@@ -3,6 +3,7 @@
 One server for all that does not end it: starting one takes longer than any test of it.
 """
 
+import base64
 import contextlib
 import http.client
 import json
@@ -54,6 +55,7 @@ telemetry:
 
 UI = [sys.executable, "-m", "mog_assets.cli", "ui"]
 LAUNCH = "mutation { reloadWorkspace { __typename } }"
+KEY = "sixteen-or-more-characters"
 # As /proc/net/tcp writes it.
 LISTENING = "0A"
 JSON = {"Content-Type": "application/json"}
@@ -66,7 +68,7 @@ def environment():
 class Served:
     """`mog ui` in a folder where there is nothing but `mog.yaml` and a corpus."""
 
-    def __init__(self, folder):
+    def __init__(self, folder, *arguments, **variables):
         shutil.copyfile(ROOT / "mog_assets/samples/garden.jsonl", folder / "garden.jsonl")
         # What is to be clicked must not happen by itself.
         values = {"home": "home", "corpora": {"garden": {"path": "garden.jsonl"}}, "automation": {"enabled": False}}
@@ -77,12 +79,12 @@ class Served:
         self.folder, self.url, self.log = folder, f"http://127.0.0.1:{self.port}", folder / "log"
         with self.log.open("wb") as stream:
             self.process = subprocess.Popen(
-                [*UI, "--port", str(self.port)],
+                [*UI, "--port", str(self.port), *arguments],
                 cwd=folder,
                 stdin=subprocess.DEVNULL,
                 stdout=stream,
                 stderr=stream,
-                env=environment(),
+                env={**environment(), **variables},
                 start_new_session=True,
             )
         self.known = {self.process.pid}
@@ -294,6 +296,38 @@ def test_it_ends_with_all_it_started_on_sigterm(served):
     with socket.socket() as again:
         again.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         again.bind(("127.0.0.1", served.port))
+
+
+def test_a_browser_asks_for_the_key_where_there_is_one(tmp_path):
+    (tmp_path / "empty.yaml").write_text("load_from: []", encoding="utf-8")
+    started = Served(tmp_path, "--workspace", "empty.yaml", MOG_API_KEY=KEY)
+
+    def status(path, scheme=None, words=""):
+        shown = {"Authorization": f"{scheme} {words}"} if scheme else {}
+        # Whoever has the key may use any name of the machine.
+        return started.send("GET", path, {"Host": "mog.example", **shown})
+
+    def healthy():
+        with contextlib.suppress(OSError):
+            return status("/server_info")[0] == 200
+
+    try:
+        started.until(healthy)
+        answer, headers = status("/")
+        assert answer == 401 and headers["WWW-Authenticate"].startswith("Basic ")
+        for scheme, words, expected in [
+            ("Basic", base64.b64encode(f"anybody:{KEY}".encode()).decode(), 200),
+            ("Bearer", KEY, 200),
+            ("Basic", base64.b64encode(f"{KEY}:".encode()).decode(), 401),
+            ("Basic", "no base64", 401),
+            ("Bearer", KEY[:-1], 401),
+            ("Digest", KEY, 401),
+        ]:
+            assert status("/assets", scheme, words)[0] == expected, (scheme, words)
+        # The code server and the daemon are elsewhere.
+        assert len(started.descendants()) == 1
+    finally:
+        started.end()
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="only Linux tells a child that its parent was killed")

@@ -70,7 +70,8 @@ def serve(path: str | None, host: str, port: int, **given: Any) -> None:
     def ready() -> None:
         if not options.key:
             click.echo(
-                f"{access.KEY_VARIABLE} is not set: only this machine is served, and nobody is asked for a key", err=True
+                f"{access.KEY_VARIABLE} is not set: only this machine is served, and nobody is asked for a key",
+                err=True,
             )
         click.echo(url)
         sys.stdout.flush()

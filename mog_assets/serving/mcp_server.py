@@ -297,7 +297,9 @@ def _refusal(error: ValidationError) -> JSONRPCError:
     """The answer to a line that is no JSON, or JSON that is no message."""
     faults = error.errors()
     if any(fault["type"] == "json_invalid" for fault in faults):
-        return JSONRPCError(jsonrpc="2.0", id=None, error=ErrorData(code=PARSE_ERROR, message="expected JSON in a line"))
+        return JSONRPCError(
+            jsonrpc="2.0", id=None, error=ErrorData(code=PARSE_ERROR, message="expected JSON in a line")
+        )
     ids = [fault["input"].get("id") for fault in faults if isinstance(fault["input"], dict)]
     id = next((id for id in ids if type(id) in (int, str)), None)
     fault = ErrorData(code=INVALID_REQUEST, message="expected a message of JSON-RPC 2.0")

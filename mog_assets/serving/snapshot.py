@@ -149,7 +149,9 @@ def _complete(store: Store) -> Store:
 
 
 @contextmanager
-def keeping(store: Store, required: Iterable[Place], others: Iterable[Place], place: Place) -> Iterator[None]:
+def keeping(
+    store: Store, required: Iterable[Place], others: Iterable[Place], place: Place, changes: bool
+) -> Iterator[None]:
     """Around the replacement of an artefact: keep those that belong together now until the new ones do.
 
     A run that is killed leaves them, and the next one that ends removes them.
@@ -159,6 +161,7 @@ def keeping(store: Store, required: Iterable[Place], others: Iterable[Place], pl
         required: Those that questions need.
         others: Those that are kept with them.
         place: What is replaced.
+        changes: Whether its content changes.
     """
     required = list(required)
     if place not in required or not _binds(place):
@@ -168,7 +171,8 @@ def keeping(store: Store, required: Iterable[Place], others: Iterable[Place], pl
     make_folder(folder.parent, store.home)
     # Otherwise another run could end between the two, and remove what this one needs.
     with hold(folder.with_name(_COMPLETE + _LOCK), "the last complete set of artefacts", store.lock_seconds):
-        _keep(store, required, list(others))
+        if changes:
+            _keep(store, required, list(others))
         yield
         if folder.is_dir() and not _unsettled(store, required):
             shutil.rmtree(folder)

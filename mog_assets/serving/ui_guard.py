@@ -62,7 +62,9 @@ def _check(method: str, query: QueryParams, headers: Headers) -> None:
     if method in ("GET", "HEAD"):
         # Whatever the path: there is more than one way to write that of GraphQL.
         if "query" in query and "text/html" not in headers.get("accept", ""):
-            raise Problem(405, "GraphQL: expected a POST with JSON, got a query in the URL", "method", {"Allow": "POST"})
+            raise Problem(
+                405, "GraphQL: expected a POST with JSON, got a query in the URL", "method", {"Allow": "POST"}
+            )
     elif method != "POST":
         raise Problem(405, f"expected GET, HEAD or POST, got {method}", "method", {"Allow": "GET, HEAD, POST"})
     elif (kind := headers.get("content-type", "").partition(";")[0].strip().lower()) != "application/json":
