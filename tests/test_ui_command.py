@@ -300,7 +300,13 @@ def test_it_ends_with_all_it_started_on_sigterm(served):
 
 def test_a_browser_asks_for_the_key_where_there_is_one(tmp_path):
     (tmp_path / "empty.yaml").write_text("load_from: []", encoding="utf-8")
-    started = Served(tmp_path, "--workspace", "empty.yaml", MOG_API_KEY=KEY)
+    # Nor does it need what `pip install 'mog-assets[serve]'` brings.
+    without = tmp_path / "without"
+    without.mkdir()
+    for name in ("fastapi", "prometheus_client"):
+        (without / f"{name}.py").write_text(f"raise ModuleNotFoundError(name={name!r})", encoding="utf-8")
+    path = os.pathsep.join([str(without), str(ROOT)])
+    started = Served(tmp_path, "--workspace", "empty.yaml", MOG_API_KEY=KEY, PYTHONPATH=path)
 
     def status(path, scheme=None, words=""):
         shown = {"Authorization": f"{scheme} {words}"} if scheme else {}
