@@ -9,7 +9,7 @@ from starlette.datastructures import Headers, MutableHeaders, QueryParams
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from mog_assets.serving.guards import Guard
-from mog_assets.serving.problems import Problem
+from mog_assets.serving.problems import Problem, log
 
 HEALTH = "/server_info"
 _HEADERS = {"X-Frame-Options": "DENY", "Cross-Origin-Resource-Policy": "same-origin"}
@@ -55,7 +55,11 @@ class Changes:
             except Problem as problem:
                 scope["state"]["reason"] = problem.reason
                 app = problem.response(scope["path"])
-        await app(scope, receive, framed)
+        try:
+            await app(scope, receive, framed)
+        except Exception as error:
+            log.error("unexpected error", exc_info=error)
+            raise
 
 
 def _check(method: str, query: QueryParams, headers: Headers) -> None:
