@@ -59,7 +59,8 @@ def main(descriptor: int, host: str, workspace: Path | None) -> int:
     options = Options(
         key=key, hosts=access.names_of(host, key), drain=_DRAIN_SECONDS, body_bytes=_BODY_BYTES, send_seconds=60.0
     )
-    opened, daemon = socket.socket(fileno=descriptor), None
+    opened = socket.socket(fileno=descriptor)
+    daemon: subprocess.Popen[bytes] | None = None
     with ExitStack() as stack:
         instance = stack.enter_context(dg.DagsterInstance.get())
         instance.optimize_for_webserver(_STATEMENT_MS, _RECYCLE_SECONDS, _POOL_OVERFLOW)
