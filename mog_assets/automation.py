@@ -9,6 +9,7 @@ import time
 import warnings
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +23,8 @@ from mog_assets.names import Names
 from mog_assets.plan import REGISTRY, graph
 from mog_assets.recipe import FORCE, Materialised, Recipe, materialise
 from mog_assets.records import end_killed
+from mog_assets.serving.generations import places
+from mog_assets.serving.snapshot import keeping
 from mog_assets.tools import Tools
 from mog_assets.topics import assets as topics_assets
 from resources.errors import ConfigError, MogError
@@ -368,7 +371,9 @@ def as_asset(
         try:
             forced = context.run.tags.get(FORCE, "").split(",")
             force = recipe.repeatable and ("true" in forced or recipe.key in forced)
-            outcome = materialise(recipe, partition, tools, recipes, context.log.info, force)
+            needed = places(tools.settings, list(tools.settings.corpora))
+            replacing = partial(keeping, tools.store, *needed, (recipe.key, partition))
+            outcome = materialise(recipe, partition, tools, recipes, context.log.info, force, replacing)
         except MogError as error:
             # An expected error needs no retry and no traceback.
             raise dg.Failure(description=str(error), allow_retries=False) from error

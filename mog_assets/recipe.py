@@ -9,7 +9,7 @@ from __future__ import annotations
 import base64
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -21,7 +21,7 @@ from mog_assets.tools import Tools
 from resources.errors import MissingArtefact, MogError
 from resources.files import make_way
 from resources.progress import Advance, Log, track
-from resources.store import Artefact, Draft, atomic, digest, file_digest, label
+from resources.store import Artefact, Draft, Replacing, atomic, digest, file_digest, label
 
 # Tag of a run that builds repeatable assets even if they are up to date: their keys separated by commas, or `true`
 # for all of them.
@@ -322,6 +322,7 @@ def materialise(
     recipes: dict[str, Recipe],
     log: Log | None = None,
     force: bool = False,
+    replacing: Replacing = nullcontext,
 ) -> Materialised:
     """Bring an artefact up to date. If a blocking check fails, the previous artefact stays in place.
 
@@ -332,6 +333,7 @@ def materialise(
         recipes: All recipes, by key.
         log: Receives progress messages.
         force: Build it even if it is up to date.
+        replacing: As for `Store.commit`.
 
     Raises:
         MissingArtefact: an input has not been materialised.
@@ -375,6 +377,7 @@ def materialise(
             info={**work.info, "recomputed": work.recomputed, "faults": faults, "made of": made_of},
             seconds=time.monotonic() - started,
             shown=work.shown,
+            replacing=replacing,
         )
         return Materialised(artefact, built=True, faults=faults, damage=work.damage, why=reason)
 

@@ -15,8 +15,8 @@ import re
 import shutil
 import stat
 import time
-from collections.abc import Iterable, Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -27,6 +27,8 @@ from resources.errors import MissingArtefact, MogError
 from resources.files import is_aside, make_folder, make_way, not_writable, set_aside
 from resources.manifest import MANIFEST, Manifest, decode, describe, digest, encode, label
 from resources.points import reach
+
+Replacing = Callable[[bool], AbstractContextManager[object]]
 
 _LOCKS = (".lock", ".lock.holder")
 # errno values of a write that is not allowed.
@@ -298,10 +300,12 @@ class Store:
         info: dict[str, Any],
         seconds: float,
         shown: dict[str, str] | None = None,
+        replacing: Replacing = nullcontext,
     ) -> Artefact:
         """Make a draft the artefact: compute checksums, write the manifest, then delete files no longer used.
 
         `shown` (tables and plots, Markdown by title) goes into a separate file that is not part of the content.
+        `replacing` is entered while that happens, with whether the content changes.
         """
         # A name is never reused for other bytes, so checksums of the previous version stay valid.
         known = {e["file"]: e for e in draft.previous.manifest.files.values()} if draft.previous else {}
@@ -311,11 +315,12 @@ class Store:
         manifest = Manifest(
             asset, partition, version, recipe, inputs, counts, files, info, seconds, time.time(), picture
         )
-        self._write_manifest(draft.folder, manifest)
         artefact = Artefact(manifest, draft.folder)
-        for path in self.orphans(artefact):
-            path.unlink(missing_ok=True)
-        reach("swept")
+        with replacing(draft.previous is None or draft.previous.manifest.version != version):
+            self._write_manifest(draft.folder, manifest)
+            for path in self.orphans(artefact):
+                path.unlink(missing_ok=True)
+            reach("swept")
         return artefact
 
     def orphans(self, artefact: Artefact) -> list[Path]:

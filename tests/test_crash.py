@@ -24,6 +24,7 @@ import qdrant_edge as edge
 import yaml
 from conftest import VARIABLES, copy_folder
 
+import mog_assets
 from mog_assets import config
 from mog_assets.tools import Tools
 from mog_assets.verification import verify
@@ -31,6 +32,7 @@ from resources.points import POINTS
 
 ROOT = Path(__file__).parent.parent
 LEVELS = 2
+FOLLOW_SECONDS = 120
 CORPORA = {
     "pond": {
         "heron": "The grey heron stands still in shallow water. It waits for a fish. Then it strikes.",
@@ -220,6 +222,35 @@ def assert_repaired(mog, folder, expected, command="run"):
     assert verify(config.load(folder / "mog.yaml"))[1] == []
     assert artefacts(folder) == expected.artefacts
     assert points(folder) == expected.points
+
+
+def test_what_starts_in_the_middle_of_a_run_answers_from_the_artefacts_before_it(mog, before, tmp_path):
+    folder = copy_folder(before.folder, tmp_path / "project")
+    old, new = CORPORA["pond"]["otter"], "The otter swims at dawn. It eats frogs."
+
+    def edit(text):
+        write_project(folder, {"pond": {**CORPORA["pond"], "otter": text}})
+        shutil.copyfile(before.folder / "mog.yaml", folder / "mog.yaml")
+
+    edit("The otter is ill. It eats nothing.")
+    killed = mog(folder, "run", kill_at=("swept", 2))
+    assert killed.code == -signal.SIGKILL, killed.said
+    # This run begins with what that one has left, which does not belong together.
+    edit(new)
+    assert mog(folder, "run", stop_at=("swept", 2)).stopped > 0
+    with mog_assets.open(folder / "mog.yaml", refresh=0.2) as project:
+        assert "made from another version of" in project.trouble
+        assert project.document("pond", "otter").text == old
+        assert project.retrieve("Who eats fish and crayfish?").passages[0].doc == "otter"
+        done = mog.resume()
+        assert done.code == 0, done.said
+        deadline = time.monotonic() + FOLLOW_SECONDS
+        while project.document("pond", "otter").text != new:
+            assert time.monotonic() < deadline, project.trouble
+            time.sleep(0.05)
+        assert project.trouble == ""
+    # What was kept takes no room when it is of no use.
+    assert [path.name for path in (folder / "home/snapshots").iterdir() if path.is_dir()] == []
 
 
 @pytest.fixture

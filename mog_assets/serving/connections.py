@@ -169,6 +169,19 @@ class Connection(H11Protocol):
             self._unread.cancel()
         super().connection_lost(exc)
 
+    def handle_websocket_upgrade(self, event: h11.Request) -> None:
+        """Keep the place for the WebSocket that the connection becomes."""
+        super().handle_websocket_upgrade(event)
+        self._settle()
+        socket = self.transport.get_protocol()
+        lost = socket.connection_lost
+
+        def leave(exc: Exception | None) -> None:
+            self.among.leave(self)
+            lost(exc)
+
+        socket.connection_lost = leave  # type: ignore[method-assign]  # uvicorn forgets what it was.
+
     @property
     def unread(self) -> bool:
         """Whether the caller may still be sending."""

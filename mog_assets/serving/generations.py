@@ -7,11 +7,12 @@ import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
-from functools import cached_property, partial
+from functools import partial
 from threading import Event, RLock, Thread
 from typing import Any
 
 from mog_assets.answering.notation import combinations
+from mog_assets.config import Settings
 from mog_assets.ranking.retrieve import MODELS, Retrieval, needs
 from mog_assets.retrieval.methods import AUTO, default_methods, parse
 from mog_assets.retrieval.where import Fields
@@ -67,6 +68,7 @@ class Generations:
     def __init__(self, tools: Tools, names: Sequence[str], refresh: float | None, keep: bool) -> None:
         self.trouble = ""
         self._tools, self.names, self._keep = tools, names, keep
+        self._required, self._others = places(tools.settings, names)
         self._alone, self._ended = RLock(), Event()
         self._held = self._opened() if keep else None
         self._follower: Thread | None = None
@@ -116,32 +118,16 @@ class Generations:
         if not old.users and old.snapshot is not None:
             old.snapshot.close()
 
-    @cached_property
-    def _required(self) -> list[Place]:
-        return self._places([AUTO], ["method"])
-
-    @cached_property
-    def _others(self) -> list[Place]:
-        methods = [parse(name, self._tools.settings) for name in default_methods(self._tools.settings)]
-        named = [how.retrieval for how in combinations(self._tools.settings) if how.retrieval is not None]
-        some = [m.name for m in (*methods, *named) if m.kind != AUTO and not m.evaluation_only]
-        models = [*MODELS.values()] if self._tools.settings.trains_routers else []
-        known = set(self._required)
-        return [place for place in self._places(some, models) if place not in known]
-
-    def _places(self, methods: Sequence[str], shared: Sequence[str]) -> list[Place]:
-        found = needs([parse(name, self._tools.settings) for name in methods], self._tools.settings)
-        per_corpus = [(key, name) for name in self.names for key in found.per_corpus if not key.startswith(ELSEWHERE)]
-        if AUTO in methods:
-            return [*per_corpus, *((key, None) for key in shared)]
-        return [*per_corpus, *((key, None) for key in dict.fromkeys((*shared, *found.shared)))]
-
     def _opened(self, before: Generation | None = None) -> Generation:
         """The artefacts as they are now, ready for questions; `before` is what answers meanwhile."""
         store = self._tools.store
         if not self._keep:
             return self._generation(None, store, "", None)
-        snapshot = take(store, self._required, self._others, _PATIENCE if before is None else 0)
+        begins = before is None
+        snapshot = take(store, self._required, self._others, _PATIENCE if begins else 0, begins)
+        if snapshot.behind:
+            self.trouble = snapshot.behind
+            _log.warning("the artefacts from before are used: %s", self.trouble)
         try:
             self._check_encoder(snapshot)
             now = self._generation(snapshot, snapshot.store, snapshot.version, before)
@@ -225,6 +211,23 @@ class Generations:
             with self._alone:
                 self._retire(self.current)
                 self._held, self.trouble = fresh, ""
+
+
+def places(settings: Settings, names: Sequence[str]) -> tuple[list[Place], list[Place]]:
+    """What questions need of some corpora in any case, and what else they may ask for."""
+    methods = [parse(name, settings) for name in default_methods(settings)]
+    ways = [how.retrieval for how in combinations(settings) if how.retrieval is not None]
+    optional = [method for method in (*methods, *ways) if method.kind != AUTO and not method.evaluation_only]
+    auto, all_of_them = needs([parse(AUTO, settings)], settings), needs(optional, settings)
+    models = [*MODELS.values()] if settings.trains_routers else []
+    required = [*_of(names, auto.per_corpus), ("method", None)]
+    shared = dict.fromkeys((*models, *all_of_them.shared))
+    others = [*_of(names, all_of_them.per_corpus), *((key, None) for key in shared)]
+    return required, [place for place in others if place not in required]
+
+
+def _of(names: Sequence[str], keys: Sequence[str]) -> list[Place]:
+    return [(key, name) for name in names for key in keys if not key.startswith(ELSEWHERE)]
 
 
 def _of_corpora(snapshot: Snapshot) -> dict[Place, Any]:

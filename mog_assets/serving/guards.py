@@ -30,7 +30,7 @@ OPEN = frozenset(
 
 
 # Answered when all places for requests are taken.
-HEALTH = frozenset({"/healthz", "/readyz", "/metrics"})
+HEALTH = frozenset({"/healthz", "/readyz", "/metrics", "/server_info"})
 
 
 class Guard:
@@ -38,7 +38,12 @@ class Guard:
 
     A page of another site can make a browser send requests to this machine, and can give its own name the address
     127.0.0.1 (DNS rebinding). It cannot change the headers `Host` and `Origin`.
+
+    Attributes:
+        open: Paths that need no key.
     """
+
+    open = OPEN
 
     def __init__(self, app: ASGIApp, options: Options) -> None:
         self.app, self.options = app, options
@@ -46,7 +51,8 @@ class Guard:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer one request."""
-        if scope["type"] == "http":
+        # A page of any site may also open a WebSocket.
+        if scope["type"] in ("http", "websocket"):
             try:
                 headers = Headers(scope=scope)
                 _check_head(scope, headers)
@@ -65,7 +71,7 @@ class Guard:
         origin = headers.get("origin")
         if origin is not None and _place(origin) != host and origin not in self.options.origins:
             raise Problem(403, f"Origin: pages of {origin!r} may not call this server: see --allow-origin", "origin")
-        if self._key and path not in OPEN:
+        if self._key and path not in self.open:
             self._check_key(headers.get("authorization", ""))
 
     def _check_key(self, authorization: str) -> None:

@@ -12,11 +12,14 @@ from importlib import metadata
 from typing import Annotated, Any, TypeVar
 from urllib.parse import quote, urlencode
 
+import anyio
 from mcp.server.mcpserver import Context, MCPServer
 from mcp.server.mcpserver.exceptions import ToolError
+from mcp.server.stdio import stdio_server
 from mcp.server.transport_security import TransportSecuritySettings
-from mcp_types import ToolAnnotations
-from pydantic import BaseModel, Field
+from mcp.shared.message import SessionMessage
+from mcp_types import INVALID_REQUEST, PARSE_ERROR, ErrorData, JSONRPCError, ToolAnnotations
+from pydantic import BaseModel, Field, ValidationError
 from starlette.routing import Route
 from starlette.types import ASGIApp, Receive, Scope, Send
 
@@ -269,6 +272,35 @@ def _urls(ctx: Context, options: Options) -> Callable[[str], str]:
 
 def serve_stdio(made: MCPServer) -> None:
     """Serve on standard input and output until the input ends."""
-    import anyio
+    anyio.run(_serve_stdio, made)
 
-    anyio.run(made.run_stdio_async)
+
+async def _serve_stdio(made: MCPServer) -> None:
+    # `run_stdio_async` of the library passes over what is no message, and who sent it waits for ever.
+    inner = made._lowlevel_server
+    async with stdio_server() as (received, answers), anyio.create_task_group() as group:
+        forward, messages = anyio.create_memory_object_stream[SessionMessage | Exception]()
+
+        async def read() -> None:
+            async with forward:
+                async for item in received:
+                    if isinstance(item, ValidationError):
+                        await answers.send(SessionMessage(_refusal(item)))
+                    else:
+                        await forward.send(item)
+
+        group.start_soon(read)
+        await inner.run(messages, answers, inner.create_initialization_options())
+
+
+def _refusal(error: ValidationError) -> JSONRPCError:
+    """The answer to a line that is no JSON, or JSON that is no message."""
+    faults = error.errors()
+    if any(fault["type"] == "json_invalid" for fault in faults):
+        return JSONRPCError(
+            jsonrpc="2.0", id=None, error=ErrorData(code=PARSE_ERROR, message="expected JSON in a line")
+        )
+    ids = [fault["input"].get("id") for fault in faults if isinstance(fault["input"], dict)]
+    id = next((id for id in ids if type(id) in (int, str)), None)
+    fault = ErrorData(code=INVALID_REQUEST, message="expected a message of JSON-RPC 2.0")
+    return JSONRPCError(jsonrpc="2.0", id=id, error=fault)

@@ -53,9 +53,10 @@ class Artefacts(Collector):
 class Metrics:
     """The metrics of a server, in a registry of its own."""
 
-    def __init__(self, project: Any) -> None:
+    def __init__(self, project: Any = None) -> None:
         self.registry = own = CollectorRegistry()
-        own.register(Artefacts(project))
+        if project is not None:
+            own.register(Artefacts(project))
         labels = ["method", "route", "status"]
         self.requests = Counter("mog_http_requests", "Requests by route and status", labels, registry=own)
         self.seconds = Histogram(

@@ -3,19 +3,19 @@
 from __future__ import annotations
 
 import asyncio
-import ipaddress
 import logging
 import math
 import signal
 import socket
 import sys
 from collections.abc import Callable
-from typing import Any, TextIO
+from threading import Event
+from typing import Any, Protocol, TextIO
 
 import uvicorn
-from fastapi import FastAPI
+from starlette.types import ASGIApp
 
-from mog_assets.serving.connections import protocol
+from mog_assets.serving.connections import Connections, protocol
 from mog_assets.serving.descriptors import BATCH
 from mog_assets.serving.limits import HEAD_BYTES, Options
 from mog_assets.serving.problems import log
@@ -27,6 +27,23 @@ _BACKLOG = 1024
 _LAST_SECONDS = 2
 _KEEP_ALIVE_SECONDS = 5
 _SWITCH_SECONDS = 0.0005
+
+
+class Served(Protocol):
+    """What a server knows of its application.
+
+    Attributes:
+        options: Its options.
+        connections: Its open connections.
+        stopping: Set when the server is told to stop.
+    """
+
+    options: Options
+    connections: Connections
+    stopping: Event
+
+    def end(self) -> None:
+        """End what still runs: the time to finish is over."""
 
 
 def listen(host: str, port: int) -> socket.socket:
@@ -53,36 +70,35 @@ def listen(host: str, port: int) -> socket.socket:
     return opened
 
 
-def loopback(host: str) -> bool:
-    """Whether only this machine reaches an address."""
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return host.lower() == "localhost"
-
-
 def url_of(opened: socket.socket) -> str:
     """The URL of a socket."""
     host, port = opened.getsockname()[:2]
     return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
 
 
-def serve(app: FastAPI, options: Options, opened: socket.socket, ready: Callable[[], None]) -> None:
+def serve(
+    app: ASGIApp,
+    serving: Served,
+    opened: socket.socket,
+    ready: Callable[[], None],
+    websockets: bool = False,
+) -> None:
     """Serve until SIGTERM or SIGINT; then no request is accepted any more, and those that run have a time to finish.
 
     Call it in the main thread, which receives signals.
 
     Args:
         app: The application.
-        options: Its options.
+        serving: Its options, connections and end.
         opened: A socket that listens.
         ready: Called when requests are answered.
+        websockets: Whether the application speaks WebSocket too.
     """
     config = uvicorn.Config(
         app,
         loop="asyncio",
-        http=protocol(app.state.serving.connections),
-        ws="none",
+        http=protocol(serving.connections),
+        ws="auto" if websockets else "none",
         lifespan="on",
         log_config=None,
         access_log=False,
@@ -90,13 +106,13 @@ def serve(app: FastAPI, options: Options, opened: socket.socket, ready: Callable
         server_header=False,
         backlog=BATCH,
         timeout_keep_alive=_KEEP_ALIVE_SECONDS,
-        timeout_graceful_shutdown=math.ceil(options.drain) + _LAST_SECONDS,
+        timeout_graceful_shutdown=math.ceil(serving.options.drain) + _LAST_SECONDS,
         h11_max_incomplete_event_size=HEAD_BYTES,
     )
     logging.getLogger("uvicorn.error").setLevel(logging.CRITICAL)
     # A question takes Python's lock some hundred times. While new artefacts are opened, it waits so long each time.
     sys.setswitchinterval(_SWITCH_SECONDS)
-    server = _Server(config, app, ready)
+    server = _Server(config, serving, ready)
     # uvicorn raises the signal again when it has ended, for the handlers that were there before.
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, server.handle_exit)
@@ -104,9 +120,9 @@ def serve(app: FastAPI, options: Options, opened: socket.socket, ready: Callable
 
 
 class _Server(uvicorn.Server):
-    def __init__(self, config: uvicorn.Config, app: FastAPI, ready: Callable[[], None]) -> None:
+    def __init__(self, config: uvicorn.Config, serving: Served, ready: Callable[[], None]) -> None:
         super().__init__(config)
-        self._serving, self._ready = app.state.serving, ready
+        self._serving, self._ready = serving, ready
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         asyncio.get_running_loop().set_exception_handler(self._serving.connections.failed)

@@ -1,32 +1,37 @@
 """Artefacts that stay as they are while a run makes new ones: hard links to their files, in a folder of their own.
 
 A run replaces one artefact after another, and removes files that the new ones do not name. Whoever answers questions
-meanwhile must see the artefacts of a corpus all old or all new: those that were made from each other.
+meanwhile must see the artefacts of a corpus all old or all new: those that were made from each other. A run keeps the
+old ones (`keeping`) until the new ones are complete, for whoever begins meanwhile.
 """
 
 from __future__ import annotations
 
 import errno
+import logging
 import os
 import shutil
 import time
-from collections.abc import Iterable
-from contextlib import suppress
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, replace
 from pathlib import Path
 from uuid import uuid4
 
 from filelock import FileLock, Timeout
 
-from resources.errors import MogError
+from resources.errors import MissingArtefact, MogError
 from resources.files import make_folder
 from resources.manifest import MANIFEST, digest
-from resources.store import Artefact, Store, label
+from resources.store import Artefact, Store, hold, label
 
 Place = tuple[str, str | None]
 """An asset and a corpus, None for an asset of all corpora."""
 
+_log = logging.getLogger(__name__)
 _FOLDER, _LOCK = "snapshots", ".lock"
+# In the folder: the last artefacts that belonged together, while those in the store do not.
+_COMPLETE = "complete"
 _AGAIN = 0.2
 # What a file system without hard links answers.
 _NO_LINKS = (errno.EXDEV, errno.EPERM, errno.EOPNOTSUPP, errno.ENOSYS, errno.EMLINK)
@@ -45,12 +50,14 @@ class Snapshot:
         version: A digest of their versions.
         stamps: The state of the manifests that they were taken from; see `stamps`.
         held: Locks the folder; when its process ends, however it ends, others may remove the folder.
+        behind: Why they are not the newest; empty if they are.
     """
 
     store: Store
     version: str
     stamps: dict[Place, tuple[int, ...] | None]
     held: FileLock
+    behind: str = ""
 
     def read(self, asset: str, partition: str | None = None) -> Artefact:
         """An artefact, as `Store.read`."""
@@ -77,14 +84,15 @@ def stamps(store: Store, places: Iterable[Place]) -> dict[Place, tuple[int, ...]
     return {place: state(place) for place in places}
 
 
-def take(store: Store, required: Iterable[Place], others: Iterable[Place], patience: float) -> Snapshot:
+def take(store: Store, required: Iterable[Place], others: Iterable[Place], patience: float, begins: bool) -> Snapshot:
     """Take the artefacts as they are now.
 
     Args:
         store: Holds the artefacts that runs replace.
         required: Artefacts that must be there.
         others: Artefacts that are taken if they are there and belong to the required ones.
-        patience: Seconds to wait while a run moves artefacts.
+        patience: Seconds to wait while a run moves artefacts and there are none from before it.
+        begins: Whether to take those from before a run that moves them now.
 
     Raises:
         MissingArtefact: a required one has not been materialised.
@@ -95,9 +103,16 @@ def take(store: Store, required: Iterable[Place], others: Iterable[Place], patie
     sweep(store.home)
     until = time.monotonic() + patience
     while True:
+        now = stamps(store, [*required, *others])
         try:
-            return _take(store, required, others)
-        except (Unsettled, FileNotFoundError) as error:
+            return _take(store, store.home, required, others)
+        except (Unsettled, MissingArtefact, FileNotFoundError) as error:
+            if begins:
+                with suppress(Unsettled, MissingArtefact, FileNotFoundError):
+                    earlier = _take(_complete(store), store.home, required, others)
+                    return replace(earlier, stamps=now, behind=str(error))
+            if isinstance(error, MissingArtefact):
+                raise
             if time.monotonic() > until:
                 if isinstance(error, Unsettled):
                     raise
@@ -105,7 +120,7 @@ def take(store: Store, required: Iterable[Place], others: Iterable[Place], patie
         time.sleep(_AGAIN)
 
 
-def _take(store: Store, required: list[Place], others: list[Place]) -> Snapshot:
+def _take(store: Store, home: Path, required: list[Place], others: list[Place], copy: bool = True) -> Snapshot:
     # Before they are read: what is replaced from now on is seen as a change.
     before = stamps(store, [*required, *others])
     found: dict[Place, Artefact] = {place: store.read(*place) for place in required}
@@ -116,10 +131,10 @@ def _take(store: Store, required: list[Place], others: list[Place]) -> Snapshot:
         # What is out of date is not there: it may name pieces that are gone.
         if artefact is not None and not _mismatch({**found, place: artefact}, [place]):
             found[place] = artefact
-    folder, held = _new(store.home)
+    folder, held = _new(home)
     try:
         for place, artefact in found.items():
-            _link(artefact, Store(folder).folder(*place), store.home)
+            _link(artefact, Store(folder).folder(*place), home, copy)
         if stamps(store, found) != {place: before[place] for place in found}:
             raise FileNotFoundError("an artefact was replaced meanwhile")
     except BaseException:
@@ -129,15 +144,75 @@ def _take(store: Store, required: list[Place], others: list[Place]) -> Snapshot:
     return Snapshot(Store(folder), version, before, held)
 
 
-def _mismatch(found: dict[Place, Artefact], of: Iterable[Place] | None = None) -> str | None:
-    """What was made from an artefact that is no longer there, in words; None if all belong together.
+def _complete(store: Store) -> Store:
+    return Store(store.home / _FOLDER / _COMPLETE)
 
-    Models need not be of the last documents: they are trained again when there is time.
+
+@contextmanager
+def keeping(
+    store: Store, required: Iterable[Place], others: Iterable[Place], place: Place, changes: bool
+) -> Iterator[None]:
+    """Around the replacement of an artefact: keep those that belong together now until the new ones do.
+
+    A run that is killed leaves them, and the next one that ends removes them.
+
+    Args:
+        store: Holds the artefacts.
+        required: Those that questions need.
+        others: Those that are kept with them.
+        place: What is replaced.
+        changes: Whether its content changes.
     """
+    required = list(required)
+    if place not in required or not _binds(place):
+        yield
+        return
+    folder = _complete(store).home
+    make_folder(folder.parent, store.home)
+    # Otherwise another run could end between the two, and remove what this one needs.
+    with hold(folder.with_name(_COMPLETE + _LOCK), "the last complete set of artefacts", store.lock_seconds):
+        if changes:
+            _keep(store, required, list(others))
+        yield
+        if folder.is_dir() and not _unsettled(store, required):
+            shutil.rmtree(folder)
+
+
+def _keep(store: Store, required: list[Place], others: list[Place]) -> None:
+    """Keep the artefacts in the store, if they belong together."""
+    folder = _complete(store).home
+    try:
+        snapshot = _take(store, store.home, required, others, copy=False)
+    except (Unsettled, MissingArtefact):
+        # What is kept already is the last that did.
+        return
+    except OSError as error:
+        _log.warning("a server that starts during this run waits for its end: artefacts cannot be kept (%s)", error)
+        return
+    shutil.rmtree(folder, ignore_errors=True)
+    snapshot.store.home.rename(folder)
+    snapshot.close()
+
+
+def _unsettled(store: Store, required: list[Place]) -> bool:
+    artefacts = {place: store.find(*place) for place in required}
+    there = {place: artefact for place, artefact in artefacts.items() if artefact is not None}
+    return len(there) < len(artefacts) or _mismatch(there) is not None
+
+
+def _binds(place: Place) -> bool:
+    """Whether an artefact must be of the same documents as the others.
+
+    Models need not: they are trained again when there is time.
+    """
+    return place[1] is not None or place[0] == "question_set_graph"
+
+
+def _mismatch(found: dict[Place, Artefact], of: Iterable[Place] | None = None) -> str | None:
+    """What was made from an artefact that is no longer there, in words; None if all belong together."""
     versions = {label(*place): artefact.manifest.version for place, artefact in found.items()}
     for place in of or found:
-        asset, partition = place
-        if partition is None and asset != "question_set_graph":
+        if not _binds(place):
             continue
         for source, version in found[place].manifest.inputs.items():
             if source in versions and versions[source] != version:
@@ -145,7 +220,7 @@ def _mismatch(found: dict[Place, Artefact], of: Iterable[Place] | None = None) -
     return None
 
 
-def _link(artefact: Artefact, folder: Path, home: Path) -> None:
+def _link(artefact: Artefact, folder: Path, home: Path, copy: bool) -> None:
     make_folder(folder, home)
     # The manifest last, as in the store itself.
     for name in [*(entry["file"] for _, entry in artefact.manifest.entries()), MANIFEST]:
@@ -155,7 +230,7 @@ def _link(artefact: Artefact, folder: Path, home: Path) -> None:
         except FileExistsError:
             continue
         except OSError as error:
-            if error.errno not in _NO_LINKS:
+            if not copy or error.errno not in _NO_LINKS:
                 raise
             shutil.copy2(source, target)
 
@@ -182,7 +257,7 @@ def abandoned(home: Path) -> list[Path]:
     """Snapshots below a home whose process has ended, on whatever machine it ran."""
     found = []
     for folder in (home / _FOLDER).glob("*"):
-        if not folder.is_dir():
+        if not folder.is_dir() or folder.name == _COMPLETE:
             continue
         lock = FileLock(folder.with_name(folder.name + _LOCK), timeout=0, thread_local=False)
         with suppress(Timeout, OSError):
