@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from mog_assets.cli.common import config_option, guarded, settings_of
+from mog_assets.cli.common import config_option, echo, guarded, settings_of
 from resources.errors import ConfigError, MogError
 
 if TYPE_CHECKING:
@@ -71,10 +71,8 @@ def serve(path: str | None, host: str, port: int, **given: Any) -> None:
 
     def ready() -> None:
         if not options.key:
-            click.echo(
-                f"{KEY_VARIABLE} is not set: only this machine is served, and nobody is asked for a key", err=True
-            )
-        click.echo(url)
+            echo(f"{KEY_VARIABLE} is not set: only this machine is served, and nobody is asked for a key", err=True)
+        echo(url)
         sys.stdout.flush()
 
     server.serve(made, options, opened, ready)
