@@ -66,7 +66,7 @@ def retrieve(
         found = opened.retrieve(question, budget=budget, k=k, method=method, where=where, explain=explain)
     if found.because:
         # Not on standard output, which may be JSON.
-        echo(f"method: {found.method} ({found.because})", err=True)
+        echo(f"ranked by {found.method}" + (f", because {found.because}" if explain else ""), err=True)
     if as_json:
         echo(json.dumps([passage.to_json() for passage in found.passages], ensure_ascii=False, indent=1))
         return
