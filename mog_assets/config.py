@@ -12,10 +12,10 @@ import re
 import reprlib
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Annotated, Any, Literal, TypeVar, get_args
+from typing import Annotated, Any, ClassVar, Literal, TypeVar, get_args
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
-from pydantic import AfterValidator, BeforeValidator, ConfigDict, Field, ValidationError, model_validator
+from pydantic import AfterValidator, BeforeValidator, Field, ValidationError, model_validator
 
 from mog_assets import config_file
 from mog_assets.config_file import check_home, encoder_source, resolved, shown
@@ -23,7 +23,7 @@ from resources.chat import LlmSettings
 from resources.encoder import EncoderSettings
 from resources.errors import ConfigError
 from resources.jobs import EngineSettings
-from resources.settings import MOST, Count, SettingsModel
+from resources.settings import MOST, Count, NamedSettings, SettingsModel
 from resources.vector_store import VectorStoreSettings
 
 CONFIG_VARIABLE = "MOG_CONFIG"
@@ -170,28 +170,17 @@ class ChunkerTraining(SettingsModel):
         return value
 
 
-def _or_its_name(schema: dict[str, Any]) -> None:
-    whole = dict(schema)
-    schema.clear()
-    schema["anyOf"] = [whole["properties"]["name"], whole]
-
-
-class ChunkerSettings(SettingsModel):
+class ChunkerSettings(NamedSettings):
     """How texts are split into level-1 chunks: by a chunker of chunking/chunkers.py, with target length `finest_chars`.
 
     `fixed` counts `tokens` (words and punctuation marks) instead of characters if that is set.
     """
 
-    model_config = ConfigDict(json_schema_extra=_or_its_name)
+    main: ClassVar[str] = "name"
 
     name: Literal["sentences", "fixed", "recursive", "paragraphs", "semantic", "learned"] = "sentences"
     tokens: Count | None = None
     training: ChunkerTraining = ChunkerTraining()
-
-    @model_validator(mode="before")
-    @classmethod
-    def _named(cls, value: Any) -> Any:
-        return {"name": value} if isinstance(value, str) else value
 
     @model_validator(mode="after")
     def _counted(self) -> ChunkerSettings:

@@ -1,6 +1,11 @@
 """The code location of `mog ui` and `dagster dev`: the asset graph of the corpora and question sets in `mog.yaml`."""
 
+import logging
+
 from mog_assets import config
 from mog_assets.automation import build
+from resources.terminal import EscapedRecord
 
+# What Dagster writes to the terminal of `mog ui` passes here.
+logging.setLogRecordFactory(EscapedRecord)
 defs = build(config.load())

@@ -152,7 +152,13 @@ def run(
             for corpus, stale_keys in plan.items():
                 planned = [key for key in stale_keys if phase_of[key] == phase and (key, corpus) not in tried]
                 tried |= {(key, corpus) for key in planned}
-                due = [key for key in planned if not waits(recipes[key], corpus, recipes, undone)]
+                due = []
+                # Each after its inputs: what waits for one that waits must wait as well.
+                for key in planned:
+                    if waits(recipes[key], corpus, recipes, undone):
+                        undone.add((key, corpus))
+                    else:
+                        due.append(key)
                 waiting = [c for c in settings.corpora if tools.store.find("documents", c) is None]
                 if due and corpus is None and waiting and not select:
                     if not report.failures:

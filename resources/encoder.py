@@ -18,14 +18,14 @@ from importlib.metadata import PackageNotFoundError, distribution
 from itertools import groupby
 from pathlib import Path
 from threading import RLock
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
 import numpy as np
 from pydantic import Field
 
 from resources.errors import MogError
 from resources.points import reach
-from resources.settings import Count, SettingsModel
+from resources.settings import Count, NamedSettings
 from resources.store import digest, file_digest
 from resources.vector_cache import VectorCache, add, lookup, text_hash
 
@@ -45,12 +45,14 @@ Advance = Callable[[int], None]
 Hashed = list[tuple[bytes, Any]]
 
 
-class EncoderSettings(SettingsModel):
+class EncoderSettings(NamedSettings):
     """Sentence encoder: the embedded `all-MiniLM-L6-v2`, a Hugging Face model id, or a local folder.
 
     A vector is the mean of the tokens' vectors, or that of the first token (`cls`). `query_model` encodes questions if
     they need a separate model, as with MedCPT.
     """
+
+    main: ClassVar[str] = "model"
 
     # The paper's encoder is FacebookAI/roberta-base; the embedded one needs no download.
     model: Annotated[str, Field(min_length=1)] = "all-MiniLM-L6-v2"

@@ -1,8 +1,13 @@
 """Errors for the user: each message says what failed and what to do."""
 
+from resources.terminal import escaped
+
 
 class MogError(Exception):
-    """Work failed for a reason that the user can act on; the message says what to do."""
+    """Work failed for a reason that the user can act on; the message says what to do. It is escaped."""
+
+    def __str__(self) -> str:
+        return escaped(super().__str__())
 
 
 class ConfigError(MogError):

@@ -8,6 +8,8 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
+from resources.terminal import escaped
+
 Advance = Callable[[int], None]
 Log = Callable[[str], Any]
 
@@ -18,7 +20,6 @@ _console: Any = None
 @contextmanager
 def bars() -> Iterator[None]:
     """Within this context `track` shows bars on standard error."""
-    from rich.console import Console
     from rich.progress import (
         BarColumn,
         MofNCompleteColumn,
@@ -28,15 +29,17 @@ def bars() -> Iterator[None]:
         TimeRemainingColumn,
     )
 
+    from resources.console import EscapedConsole
+
     global _console
     columns = (
-        TextColumn("{task.description}"),
+        TextColumn("{task.description}", markup=False),
         BarColumn(),
         MofNCompleteColumn(),
         TimeElapsedColumn(),
         TimeRemainingColumn(),
     )
-    with Progress(*columns, console=Console(stderr=True), transient=True) as progress:
+    with Progress(*columns, console=EscapedConsole(stderr=True), transient=True) as progress:
         _console = progress
         try:
             yield
@@ -54,9 +57,9 @@ def clear() -> None:
 def note(text: str) -> None:
     """Print a line on standard error, above the bars if there are any."""
     if _console is not None:
-        _console.console.print(text, markup=False, highlight=False)
+        _console.console.print(text)
     else:
-        print(text, file=sys.stderr, flush=True)  # noqa: T201  # Nothing else in this process prints.
+        print(escaped(text), file=sys.stderr, flush=True)  # noqa: T201  # Nothing else in this process prints.
 
 
 @contextmanager

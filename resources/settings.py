@@ -1,8 +1,8 @@
 """Common base of the settings of all resources."""
 
-from typing import Annotated
+from typing import Annotated, Any, ClassVar
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 # Largest count that arrays, files and other programs store in 32 bits.
 MOST = 2**31 - 1
@@ -13,3 +13,21 @@ class SettingsModel(BaseModel):
     """Immutable settings that reject unknown keys, infinities and NaN."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
+
+
+def _or_its_main_value(schema: dict[str, Any], model: type[Any]) -> None:
+    whole = dict(schema)
+    schema.clear()
+    schema["anyOf"] = [whole["properties"][model.main], whole]
+
+
+class NamedSettings(SettingsModel):
+    """Settings that may be the text of their key `main` alone: `chunker: fixed` is `chunker: {name: fixed}`."""
+
+    model_config = ConfigDict(json_schema_extra=_or_its_main_value)
+    main: ClassVar[str]
+
+    @model_validator(mode="before")
+    @classmethod
+    def _named(cls, value: Any) -> Any:
+        return {cls.main: value} if isinstance(value, str) else value

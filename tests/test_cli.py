@@ -175,6 +175,31 @@ def test_an_unknown_selection_is_one_line_in_a_process_of_its_own(project):
 # Exit code 1: it was tried and failed
 
 
+@pytest.mark.parametrize("command", ["retrieve", "ask"])
+@pytest.mark.parametrize("question", ["--rebase-merges", "-i", "--autosquash=what is it?", "-- and ++"])
+def test_a_question_may_begin_with_dashes(project, command, question):
+    # It is read as the question: what is missing is the run.
+    for arguments in ((question,), ("--", question), ("--json", question), (question, "--json")):
+        result = called(command, "--config", project.config, *arguments)
+        assert result.exit_code == 1 and "run `mog run`" in one_line(result.stderr)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (("--bugdet", "600", "What rises?"), "Did you mean '--budget'?"),
+        (("What rises?", "--bugdet", "600"), "Did you mean '--budget'?"),
+        (("--explian",), "Did you mean '--explain'?"),
+        (("What rises?", "--rebase-merges"), "No such option '--rebase-merges'"),
+        (("--rebase-merges", "--autosquash"), "No such option '--rebase-merges'"),
+    ],
+)
+def test_a_misspelt_option_is_no_question(project, arguments, said):
+    result = called("retrieve", "--config", project.config, *arguments)
+    assert result.exit_code == 2
+    assert said in result.stderr and "put `--` before it" in result.stderr
+
+
 def test_retrieve_before_a_run_says_what_to_run(project):
     result = mog("retrieve", QUESTION, "--method", "fixed-1", "--config", project.config)
     assert (result.returncode, result.stdout) == (1, "")
@@ -222,3 +247,25 @@ def test_failed_run_does_not_claim_that_everything_is_up_to_date(project):
     assert result.exit_code == 1
     assert "up to date" not in result.output
     assert "found nothing" in one_line(result.stderr)
+
+
+def test_a_failure_is_said_once_and_not_what_follows_from_it(project):
+    (project.folder / "asked.csv").write_text("Frage;Antwort\nWhat rises?;Dough\n", encoding="utf-8")
+    asked = {"asked": {"path": "asked.csv", "corpora": ["notes"]}}
+    path = changed(project, question_sets=asked, answering={"methods": []})
+    # What is built from the questions, at one and at two removes; the corpus is of no account here.
+    keys = ("documents", "questions", "candidates", "mix", "router")
+    result = called("run", "--config", path, *(word for key in keys for word in ("--select", key)))
+    assert result.exit_code == 1
+    said = one_line(result.stderr)
+    assert "expected a column `question`, found Frage, Antwort" in said and "run `mog run`" not in said
+
+
+def test_scores_of_a_project_without_questions_say_what_to_do(project):
+    result = called("scores", "--config", project.config)
+    assert result.exit_code == 0 and result.stderr == ""
+    assert (
+        "This project has no question set with a test split" in result.stdout
+        and "question_sets.NAME.test" in result.stdout
+    )
+    assert json.loads(called("scores", "--config", project.config, "--json").stdout) == []

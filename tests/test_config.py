@@ -2,7 +2,9 @@ from pathlib import Path
 
 import pytest
 
+from mog_assets import config
 from mog_assets.config import load
+from resources.encoder import EncoderSettings
 from resources.errors import ConfigError
 
 CORPORA = "corpora: {garden: {path: garden.jsonl}}\n"
@@ -164,3 +166,18 @@ def test_working_directory_is_the_last_resort(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     monkeypatch.delenv("MOG_CONFIG", raising=False)
     assert list(load().level_range) == [1, 2, 3, 4, 5]
+
+
+def test_an_encoder_may_be_its_name_alone(tmp_path):
+    (tmp_path / "mog.yaml").write_text(
+        "corpora: {a: {path: a}}\nencoder: sentence-transformers/x\nexperiments: {encoders: {y: z/y}}\n",
+        encoding="utf-8",
+    )
+    settings = config.load(tmp_path / "mog.yaml")
+    assert settings.encoder == EncoderSettings(model="sentence-transformers/x")
+    assert settings.experiments.encoders["y"].model == "z/y"
+
+
+@pytest.mark.parametrize("text", ["encoder: ''", "encoder: ./absent"])
+def test_a_name_that_is_no_encoder_is_refused_as_its_model(complaint, text):
+    assert "encoder.model: expected " in complaint(f"corpora: {{a: {{path: a}}}}\n{text}\n")

@@ -13,6 +13,7 @@ import pytest
 import yaml
 from click.testing import CliRunner
 
+from mog_assets import config
 from mog_assets.cli import doctor, main
 
 KEY = "sk-right"
@@ -92,6 +93,30 @@ def test_a_problem_is_a_line_with_a_remedy_and_exit_code_one(project):
     assert result.exit_code == 1
     (line,) = (line for line in result.stdout.splitlines() if line.startswith("problem"))
     assert "configuration" in line and "did you mean 'retriever'?" in line and line.endswith(": correct the file")
+
+
+@pytest.mark.parametrize(
+    ("setting", "said"),
+    [
+        ("methods: [fuzed]", "got 'fuzed'"),
+        ("answering: {methods: [best]}", "'best'"),
+    ],
+)
+def test_what_a_run_refuses_is_a_problem(project, setting, said):
+    with project.config.open("a", encoding="utf-8") as stream:
+        stream.write(f"{setting}\n")
+    refused = CliRunner().invoke(main, ["run", "--config", str(project.config)])
+    assert refused.exit_code == 2
+    _, finding = doctor.configuration(str(project.config))
+    assert finding.state == "problem" and said in finding.found and f"mog: {finding.found}" == refused.stderr.strip()
+
+
+def test_a_question_file_without_a_question_is_a_problem(project):
+    (project.folder / "asked.csv").write_text("Frage;Antwort\nWas?;Das.\n", encoding="utf-8")
+    with project.config.open("a", encoding="utf-8") as stream:
+        stream.write("question_sets: {asked: {path: asked.csv, corpora: [notes]}}\n")
+    finding = only(doctor.documents(config.load(project.config)))
+    assert finding.state == "problem" and "expected a column `question`, found Frage, Antwort" in finding.found
 
 
 def test_a_corpus_that_is_not_there_is_a_problem(project):

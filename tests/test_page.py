@@ -136,11 +136,19 @@ def test_a_question_is_asked_read_and_followed_by_keyboard(visit):
     expect(page.locator("#holdings")).to_contain_text("docs")
     ask(page, CIABATTA)
     expect(page.get_by_role("status")).to_have_text(re.compile(r"^\d+ passages? in \d+ ms$"))
-    expect(page.locator("#facts")).to_contain_text(re.compile(r"method fused · version \w+.*Chosen because"))
+    # Plain words; what they rest on is behind a fold.
+    expect(page.locator("#facts")).to_have_text(re.compile(r"^[\d,]+ characters · ranked by fused$"))
     first = page.locator(".passage").first
+    expect(first.locator(".place")).not_to_contain_text(re.compile("level|score"))
+    expect(first.locator(".why")).to_be_hidden()
+    first.get_by_text("Details").click()
+    expect(first.locator(".why")).to_contain_text(re.compile(r"^Why: .*level.*Level \d · Score [\d.]+$"))
+    ranking = page.locator("#ranking")
+    expect(ranking.get_by_text("Chosen because")).to_be_hidden()
+    ranking.get_by_text("How they were ranked").click()
+    expect(ranking.get_by_text(re.compile(r"Version \w+\. Chosen because"))).to_be_visible()
     expect(first.get_by_role("heading")).to_have_text("Baking Bread")
     expect(first.locator(".place")).to_contain_text("docs / bread.md")
-    expect(first.locator(".why")).to_contain_text("level")
     expect(first.locator("mark").first).to_contain_text("ciabatta at 75 percent")
     # The answer is a sentence of the first passage.
     said = page.locator("#said").inner_text()
@@ -179,7 +187,7 @@ def test_the_url_holds_the_question_and_its_options(visit):
     page.get_by_label("Only documents where").fill('{"title": "Cats"}')
     page.get_by_role("combobox", name="Answer").select_option("none")
     page.get_by_role("button", name="Ask").click()
-    expect(page.locator("#facts")).to_contain_text("method fixed-1")
+    expect(page.locator("#facts")).to_contain_text("ranked by fixed-1")
     expect(page.locator(".passage")).to_have_count(1)
     expect(page.locator("#answer")).to_be_hidden()
     wanted = {"method": ["fixed-1"], "budget": ["700"], "corpus": ["others"], "answer": ["none"]}
@@ -229,7 +237,7 @@ def test_what_a_document_holds_is_text_and_nothing_else(visit):
     row = page.locator(".passage", has_text="Zanzibar").first
     expect(row.get_by_role("heading")).to_have_text(HOSTILE["title"])
     expect(row.locator("mark").last).to_have_text("The Zanzibar fish eats algae at noon.")
-    row.get_by_text("Metadata").click()
+    row.get_by_text("Details").click()
     expect(row.locator(".metadata")).to_contain_text(BAD)
     row.get_by_role("heading").get_by_role("link").click()
     expect(page.get_by_role("heading", level=1)).to_have_text(HOSTILE["title"])

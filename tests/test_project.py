@@ -255,6 +255,51 @@ def test_columns_of_other_names_are_named(folder):
     assert the_set(folder).columns == {"question": "Frage", "quote": "Fundstelle"}
 
 
+GERMAN = "Frage;Antwort;Zitat\nWas geht auf?;Teig;makes dough rise\nWas bremst?;Salz;Salt slows it down\n"
+
+
+def test_a_table_of_questions_in_another_language_is_never_passed_over_in_silence(folder):
+    (folder / "questions.csv").write_text(GERMAN, encoding="utf-8")
+    result = init("docs")
+    assert result.exit_code == 0
+    assert (
+        "mog: questions.csv seems to hold questions (column 'Frage'), but names no column `question`: "
+        "it is not used. Say which columns (Frage, Antwort, Zitat) hold what: "
+        "`mog init --force docs --questions questions.csv --column question=Frage --column quote=NAME "
+        "--column answer=NAME`"
+    ) in result.stderr
+    result = init("docs", "questions.csv", "--force")
+    assert "questions.csv seems to hold questions (column 'Frage')" in result.stderr
+    assert "it is read as documents" in result.stderr
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "said"),
+    [
+        ("questions.csv", "Thema;Antwort\nTeig;ja\n", "(columns: Thema, Antwort)"),
+        ("faq.tsv", "Vraag\tUitleg\nWaarom?\tDaarom.\nWanneer?\tNu.\n", "(column 'Vraag')"),
+        ("fragen.jsonl", '{"frage": "Warum?", "antwort": "Darum."}\n', "(column 'frage')"),
+        ("faq-ja.csv", "質問,答え\nなぜ？,はい\n", "(column '質問')"),
+        ("prices.csv", "Item;Price\nBread;3\n", None),
+        ("odd.csv", "A;B\nWhy?;How?\n", None),
+        ("broken.csv", "\0\0\n", None),
+    ],
+)
+def test_questions_are_recognised_by_their_question_marks(folder, name, content, said):
+    (folder / name).write_text(content, encoding="utf-8")
+    result = init("docs")
+    assert result.exit_code == 0
+    assert result.stderr == "" if said is None else (said in result.stderr and f"--questions {name}" in result.stderr)
+
+
+def test_questions_of_which_nothing_is_known_say_which_columns_to_name(folder):
+    (folder / "ask.csv").write_text(GERMAN, encoding="utf-8")
+    result = init("docs", "--questions", "ask.csv", "--column", "question=Frage")
+    assert result.exit_code == 0
+    assert "not used: Antwort, Zitat; nothing says what answers them" in result.stdout
+    assert "`--column quote=NAME`" in result.stdout and "`--column answer=NAME`" in result.stdout
+
+
 def test_rows_that_cannot_be_read_are_counted(folder):
     (folder / "ask.csv").write_text(TABLE + "What else?,x\n,y,z,\n", encoding="utf-8")
     result = init("docs")

@@ -199,13 +199,15 @@ def test_auto_is_what_the_asset_says(sample_project, copied_project):
     said = json.loads(Tools(sample_project.settings).store.read("method").path(CHOSEN).read_bytes())
     assert said["method"] in RANKINGS or "fixed" in said["method"]
     result = called(sample_project, "retrieve", QUESTION, "--json")
-    assert result.stderr.strip() == f"method: {said['method']} ({said['why']})"
+    assert result.stderr.strip() == f"ranked by {said['method']}"
+    explained = called(sample_project, "retrieve", QUESTION, "--json", "--explain")
+    assert explained.stderr.strip() == f"ranked by {said['method']}, because {said['why']}"
     assert json.loads(result.stdout) == retrieved(sample_project, "--method", said["method"])
 
     for name in ("mix", "dense-3"):
         choose(copied_project, method=name, why="it is the best")
         result = called(copied_project, "retrieve", QUESTION, "--json")
-        assert result.stderr.strip() == f"method: {name} (it is the best)"
+        assert result.stderr.strip() == f"ranked by {name}"
         expected = retrieved(copied_project, "--method", name)
         assert json.loads(result.stdout) == expected != retrieved(copied_project, "--method", "fused")
     # Nobody asked for a method that cannot explain: there is nothing to refuse.

@@ -50,7 +50,7 @@ def test_retrieve_needs_no_method(plain):
     result = called("retrieve", QUESTION, "--k", 1, "--json", "--config", plain.config)
     assert result.exit_code == 0, result.stderr
     assert [passage["doc"] for passage in json.loads(result.stdout)] == ["a"]
-    assert result.stderr.strip() == ("method: fused (it needs no training, and no question set has a train split)")
+    assert result.stderr.strip() == "ranked by fused"
 
 
 def test_a_process_of_its_own_says_nothing_but_the_method(plain):
@@ -58,7 +58,7 @@ def test_a_process_of_its_own_says_nothing_but_the_method(plain):
     command = [sys.executable, "-m", "mog_assets.cli", "retrieve", QUESTION, "--json", "--config", str(plain.config)]
     result = subprocess.run(command, capture_output=True, text=True, timeout=300)
     assert result.returncode == 0 and json.loads(result.stdout)
-    assert result.stderr == "method: fused (it needs no training, and no question set has a train split)\n"
+    assert result.stderr == "ranked by fused\n"
 
 
 def test_ask_needs_no_method(plain):
@@ -90,8 +90,6 @@ def test_a_way_of_answering_that_needs_a_router_names_the_remedy(plain):
 @pytest.mark.parametrize(
     "command",
     [
-        ["scores"],
-        ["scores", "--answers", "--json"],
         ["export"],
         ["experiment"],
         ["experiment", "--all"],

@@ -2,12 +2,28 @@
 
 from __future__ import annotations
 
+import logging
+from typing import Any
+
 import click
 
 from mog_assets.cli import build, doctor, experiment, import_, measure, project, prune, questions, search, serve, use
+from resources.terminal import EscapedRecord, escaped
 
 
-@click.group()
+class Commands(click.Group):
+    """The commands of `mog`. What a terminal would obey is escaped in their logs and in click's own messages."""
+
+    def invoke(self, context: click.Context) -> Any:
+        """Call the command that the arguments name."""
+        logging.setLogRecordFactory(EscapedRecord)
+        try:
+            return super().invoke(context)
+        except click.UsageError as error:
+            raise click.UsageError(escaped(error.format_message()), error.ctx) from error
+
+
+@click.group(cls=Commands)
 @click.version_option(package_name="mog-assets")
 def main() -> None:
     """Build, search and measure retrieval that chooses its own granularity."""

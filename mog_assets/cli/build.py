@@ -13,7 +13,7 @@ from typing import Any
 import click
 
 from mog_assets import config
-from mog_assets.cli.common import FAILED, config_option, guarded, settings_of
+from mog_assets.cli.common import FAILED, config_option, echo, guarded, settings_of
 from mog_assets.cli.measure import print_leaderboard
 from mog_assets.cli.questions import print_question_sets
 from mog_assets.stopping import on_stop, stoppable
@@ -46,7 +46,7 @@ def _run(
     seconds = time.monotonic() - started
     if as_json:
         summary = {"seconds": seconds, "peak_memory_bytes": _peak_memory(), "steps": steps}
-        click.echo(json.dumps({**summary, "failures": failures}, indent=1))
+        echo(json.dumps({**summary, "failures": failures}, indent=1))
     else:
         if steps or not failures:
             _print_steps(steps, seconds)
@@ -57,15 +57,15 @@ def _run(
     for step in steps:
         if step["damage"]:
             what = label(str(step["asset"]), step["corpus"])
-            click.echo(f"mog: {what} was damaged ({step['damage']}) and has been rebuilt", err=True)
+            echo(f"mog: {what} was damaged ({step['damage']}) and has been rebuilt", err=True)
     for failure in failures:
-        click.echo(f"mog: {failure}", err=True)
+        echo(f"mog: {failure}", err=True)
     if failures:
         sys.exit(FAILED)
     if not as_json:
         print_leaderboard(settings)
         if not settings.tests:
-            click.echo(
+            echo(
                 "Nothing is measured, because no question set has a test split. "
                 'Search with `mog retrieve "…"`, ask with `mog ask "…"`.'
             )
@@ -93,10 +93,11 @@ def _peak_memory() -> int:
 
 
 def _print_steps(steps: list[dict[str, Any]], seconds: float) -> None:
-    from rich.console import Console
     from rich.table import Table
 
-    console = Console(width=None if sys.stdout.isatty() else 160)
+    from resources.console import EscapedConsole
+
+    console = EscapedConsole(160)
     if not steps:
         console.print(f"Everything is up to date: nothing was recomputed ({seconds:.1f} s).")
         return
@@ -127,7 +128,7 @@ def _print_skipped(settings: config.Settings, corpora: Sequence[str]) -> None:
         if artefact is not None and (count := int(artefact.manifest.counts["quarantined"])):
             first = pq.read_table(artefact.path("quarantine.parquet")).slice(0, 1).to_pylist()[0]
             documents = "document" if count == 1 else "documents"
-            click.echo(f"{corpus}: {count:,} {documents} skipped; the first: {first['place']}: {first['reason']}")
+            echo(f"{corpus}: {count:,} {documents} skipped; the first: {first['place']}: {first['reason']}")
 
 
 def _print_unused_splits(settings: config.Settings) -> None:
@@ -136,7 +137,7 @@ def _print_unused_splits(settings: config.Settings) -> None:
 
     artefact = Store(settings.home).find("questions") if settings.question_sets else None
     if artefact is not None and (fault := artefact.manifest.info["faults"].get("every_split_is_used")):
-        click.echo(fault)
+        echo(fault)
 
 
 def _print_open_requests(settings: config.Settings, corpora: Sequence[str]) -> None:
@@ -146,7 +147,7 @@ def _print_open_requests(settings: config.Settings, corpora: Sequence[str]) -> N
     for corpus in (corpora or settings.corpora) if settings.generation else ():
         artefact = Store(settings.home).find("generated_questions", corpus)
         if artefact is not None and (fault := artefact.manifest.info["faults"].get("every_question_was_answered")):
-            click.echo(f"generated_questions of corpus {corpus}: {fault}")
+            echo(f"generated_questions of corpus {corpus}: {fault}")
 
 
 @click.command()
@@ -159,8 +160,8 @@ def verify(path: str | None) -> None:
     settings = settings_of(path)
     checked, faults = check(settings)
     for fault in faults:
-        click.echo(f"mog: {fault}", err=True)
-    click.echo(f"{checked} artefacts checked, {len(faults)} faults")
+        echo(f"mog: {fault}", err=True)
+    echo(f"{checked} artefacts checked, {len(faults)} faults")
     if faults:
         sys.exit(FAILED)
 
@@ -191,7 +192,7 @@ def ui(path: str | None, port: int, host: str, workspace: Path | None) -> None:
 
     with instance(settings):
         pass
-    click.echo(server.url_of(opened))
+    echo(server.url_of(opened))
     code = serve(prepare_home(settings), opened, host, workspace)
     sys.stdout.flush()
     # Not `sys.exit`: tearing down the imported modules takes seconds on a busy machine, and nothing is left to do.

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from functools import wraps
 from typing import Any
 
@@ -12,8 +13,14 @@ import click
 
 from mog_assets import config
 from resources.errors import ConfigError, MogError
+from resources.terminal import escaped
 
 FAILED, BAD_USAGE = 1, 2
+
+
+def echo(text: object = "", *, err: bool = False, nl: bool = True, **style: Any) -> None:
+    """Print a text, escaped, in a style of `click.style`. Commands print with nothing else, but tables."""
+    click.secho(escaped(str(text)), err=err, nl=nl, **style)  # noqa: TID251
 
 
 def guarded(function: Callable[..., Any]) -> Callable[..., Any]:
@@ -24,10 +31,30 @@ def guarded(function: Callable[..., Any]) -> Callable[..., Any]:
         try:
             return function(*args, **kwargs)
         except MogError as error:
-            click.echo(f"mog: {error}", err=True)
+            echo(f"mog: {error}", err=True)
             sys.exit(BAD_USAGE if isinstance(error, ConfigError) else FAILED)
 
     return guarded
+
+
+class QuestionCommand(click.Command):
+    """A command whose one argument is a question, which may begin with dashes like an option that does not exist."""
+
+    def parse_args(self, context: click.Context, args: list[str]) -> list[str]:
+        """Read the arguments.
+
+        Raises:
+            click.UsageError: an option does not exist, and is like one that does or is not the only argument.
+        """
+        try:
+            return super().parse_args(context, args.copy())
+        except click.NoSuchOption as error:
+            context.ignore_unknown_options = True
+            with suppress(click.UsageError):
+                if not error.possibilities:
+                    return super().parse_args(context, args)
+            hint = "If this is the question, put `--` before it."
+            raise click.UsageError(f"{error.format_message()} {hint}", context) from error
 
 
 def settings_of(path: str | None) -> config.Settings:
@@ -37,6 +64,12 @@ def settings_of(path: str | None) -> config.Settings:
     return config.load()
 
 
+UNMEASURED = (
+    "this project has no question set with a test split, so nothing is measured: name one under "
+    "question_sets.NAME.test, then run `mog run`"
+)
+
+
 def check_measured(settings: config.Settings, what: str) -> None:
     """Check that the project has test questions.
 
@@ -44,10 +77,7 @@ def check_measured(settings: config.Settings, what: str) -> None:
         ConfigError: no question set has a test split.
     """
     if not settings.tests:
-        raise ConfigError(
-            f"{what}: this project has no question set with a test split, so nothing is measured: name one under "
-            "question_sets.NAME.test, then run `mog run`"
-        )
+        raise ConfigError(f"{what}: {UNMEASURED}")
 
 
 config_option = click.option("--config", "path", help="Configuration file instead of mog.yaml (or MOG_CONFIG).")
@@ -55,10 +85,11 @@ config_option = click.option("--config", "path", help="Configuration file instea
 
 def print_table(title: str, rows: Sequence[dict[str, Any]]) -> None:
     """Print rows as a table."""
-    from rich.console import Console
     from rich.table import Table
+
+    from resources.console import EscapedConsole
 
     table = Table(*rows[0], title=title)
     for row in rows:
         table.add_row(*(str(value) for value in row.values()))
-    Console(width=None if sys.stdout.isatty() else 200).print(table)
+    EscapedConsole().print(table)

@@ -23,7 +23,7 @@ import click
 import yaml
 
 from mog_assets import config
-from mog_assets.cli.common import FAILED, config_option, guarded
+from mog_assets.cli.common import FAILED, config_option, echo, guarded
 from mog_assets.config import AnsweringSettings, Settings
 from mog_assets.serving import descriptors
 from resources.errors import ConfigError, MogError
@@ -73,9 +73,10 @@ def doctor(path: str | None, as_json: bool) -> None:
         findings.append(finding)
         if not as_json:
             colour = {OK: "green", WARNING: "yellow", PROBLEM: "red"}[finding.state]
-            click.echo(click.style(f"{finding.state:8}", fg=colour) + str(finding)[8:])
+            echo(f"{finding.state:8}", nl=False, fg=colour)
+            echo(str(finding)[8:])
     if as_json:
-        click.echo(json.dumps([asdict(finding) for finding in findings], indent=1))
+        echo(json.dumps([asdict(finding) for finding in findings], indent=1))
     if any(finding.state == PROBLEM for finding in findings):
         sys.exit(FAILED)
 
@@ -84,21 +85,13 @@ def examine(path: str | None = None) -> Iterator[Finding]:
     """Yield all findings, those about the machine first; `path` is the value of `--config`."""
     yield from _tried("python", python)
     yield from _tried("packages", packages)
-    settings: Settings | None = None
-    source = config.file(path)
-    if source.exists() or path or os.environ.get(config.CONFIG_VARIABLE):
-        try:
-            settings = config.load(path)
-            yield Finding("configuration", OK, str(source))
-        except ConfigError as error:
-            yield Finding("configuration", PROBLEM, str(error), "correct the file")
-    else:
-        yield Finding("configuration", WARNING, f"no {source.name} here", "`mog init FOLDER` writes one")
+    settings, finding = configuration(path)
+    yield finding
     yield from _tried("torch", lambda: torch_build(settings))
     yield from _tried("encoder", lambda: encoder(settings))
     if settings is not None:
         yield from _tried("documents", lambda: documents(settings))
-    yield from _tried("home", lambda: home(settings, source.parent))
+    yield from _tried("home", lambda: home(settings, config.file(path).parent))
     if settings is not None and settings.engine.kind == "ray":
         yield from _tried("engine", lambda: engine(settings))
     yield from _tried("qdrant", qdrant)
@@ -156,6 +149,22 @@ def _asked(requirement: Any) -> str:
     return f"{requirement.name}{extras}{requirement.specifier}"
 
 
+def configuration(path: str | None) -> tuple[Settings | None, Finding]:
+    """The settings, None if they cannot be read, and whether `mog run` accepts them."""
+    from mog_assets.plan import graph
+
+    source, settings = config.file(path), None
+    if not (source.exists() or path or os.environ.get(config.CONFIG_VARIABLE)):
+        return None, Finding("configuration", WARNING, f"no {source.name} here", "`mog init FOLDER` writes one")
+    try:
+        settings = config.load(path)
+        # Names of methods are checked here, by `mog run` too.
+        graph(settings)
+    except ConfigError as error:
+        return settings, Finding("configuration", PROBLEM, str(error), "correct the file")
+    return settings, Finding("configuration", OK, str(source))
+
+
 def torch_build(settings: Settings | None) -> Iterator[Finding]:
     """Check the build of torch and the device it finds."""
     import torch
@@ -196,13 +205,23 @@ def encoder(settings: Settings | None) -> Iterator[Finding]:
 
 def documents(settings: Settings) -> Iterator[Finding]:
     """Check that the configured corpora and question sets exist and can be read."""
+    from mog_assets.questions.formats import used_columns
+
     places = {f"corpora.{name}": corpus.path for name, corpus in settings.corpora.items()}
     sets = settings.question_sets
     places |= {f"question_sets.{name}": asked.path for name, asked in sets.items() if asked.path is not None}
     missing = {key: place for key, place in places.items() if not os.access(place, os.R_OK)}
     for key, place in missing.items():
         yield Finding("documents", PROBLEM, f"{key}: {place} is missing or not readable", "correct its path")
-    if not missing:
+    wrong = []
+    for name, asked in sets.items():
+        if asked.path is not None and f"question_sets.{name}" not in missing:
+            try:
+                used_columns(asked.path, asked.columns)
+            except MogError as error:
+                wrong.append(Finding("documents", PROBLEM, f"question_sets.{name}.path: {error}"))
+    yield from wrong
+    if not (missing or wrong):
         yield Finding("documents", OK, f"{len(settings.corpora)} corpora, {len(sets)} question sets")
 
 

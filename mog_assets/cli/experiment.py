@@ -12,7 +12,7 @@ from typing import Any
 import click
 
 from mog_assets import config
-from mog_assets.cli.common import FAILED, check_measured, config_option, guarded, settings_of
+from mog_assets.cli.common import FAILED, check_measured, config_option, echo, guarded, settings_of
 from mog_assets.stopping import on_stop, stoppable
 from resources.errors import ConfigError, MogError
 
@@ -54,54 +54,53 @@ def _experiment(settings: config.Settings, wanted: Sequence[str], as_json: bool)
     done = [name for name in wanted if states[f"{PREFIX}{name}"] == "up to date"]
     found = [told for name in done if (told := findings(store, name)) is not None]
     if as_json:
-        click.echo(json.dumps([told.to_json() for told in found], ensure_ascii=False, indent=1))
+        echo(json.dumps([told.to_json() for told in found], ensure_ascii=False, indent=1))
     else:
         _print_found(found)
     for failure in report.failures:
-        click.echo(f"mog: {failure}", err=True)
+        echo(f"mog: {failure}", err=True)
     if report.failures:
         sys.exit(FAILED)
 
 
 def _list_experiments(settings: config.Settings, there: Sequence[Any], as_json: bool) -> None:
-    from rich.console import Console
     from rich.table import Table
 
     from mog_assets.experiments.assets import PREFIX
     from mog_assets.plan import up_to_date
+    from resources.console import EscapedConsole
 
     states = up_to_date(settings, [f"{PREFIX}{found.name}" for found in there])
     rows = [{"name": e.name, "title": e.title, "asks": e.asks, "state": states[f"{PREFIX}{e.name}"]} for e in there]
     if as_json:
-        click.echo(json.dumps(rows, ensure_ascii=False, indent=1))
+        echo(json.dumps(rows, ensure_ascii=False, indent=1))
         return
     table = Table("experiment", "state", "asks")
     for row in rows:
         table.add_row(row["name"], row["state"], row["asks"])
-    Console(width=None if sys.stdout.isatty() else 160).print(table)
+    EscapedConsole(160).print(table)
 
 
 def _print_found(found: Sequence[Any]) -> None:
-    from rich.console import Console
-    from rich.markup import escape
     from rich.table import Table
 
-    console = Console(width=None if sys.stdout.isatty() else 200)
+    from resources.console import EscapedConsole
+
+    console = EscapedConsole()
     for told in found:
-        console.rule(escape(told.title))
-        console.print(escape(told.asks))
+        console.rule(told.title)
+        console.print(told.asks)
         for title, rows in told.tables.items():
             head = list(dict.fromkeys(name for row in rows for name in row))
-            table = Table(*(escape(name) for name in head), title=escape(title))
+            table = Table(*head, title=title)
             for row in rows:
                 cells = (row.get(name) for name in head)
-                table.add_row(
-                    *(f"{c:.4g}" if isinstance(c, float) else escape(str("" if c is None else c)) for c in cells)
-                )
+                table.add_row(*(f"{c:.4g}" if isinstance(c, float) else str("" if c is None else c) for c in cells))
             console.print(table)
         for claim in told.claims:
-            console.print(f"[bold]{claim['verdict']}[/bold]: {escape(claim['claim'])} ({escape(claim['paper'])})")
-            console.print(f"  {escape(claim['because'])}")
+            console.print(claim["verdict"], style="bold", end="")
+            console.print(f": {claim['claim']} ({claim['paper']})")
+            console.print(f"  {claim['because']}")
 
 
 @click.command()
@@ -132,9 +131,9 @@ def results(configs: tuple[str, ...], to: Path | None) -> None:
     names = [os.path.relpath(path) for path in configs]
     text = markdown(projects, " ".join(["mog results", *names, *(["--to", str(to)] if to else [])]))
     if to is None:
-        click.echo(text, nl=False)
+        echo(text, nl=False)
         return
     to.parent.mkdir(parents=True, exist_ok=True)
     with atomic(to) as temporary:
         temporary.write_text(text, encoding="utf-8")
-    click.echo(f"{to}: {sum(len(p.told) for p in projects)} experiments of {len(projects)} projects")
+    echo(f"{to}: {sum(len(p.told) for p in projects)} experiments of {len(projects)} projects")

@@ -13,6 +13,10 @@ from resources.errors import ConfigError, MogError
 
 # Lines read from a file to tell questions from documents.
 _PEEKED = 20
+# Ends of questions in most scripts.
+_MARKS = ("?", "？", "؟", "\u037e")
+# Share of the cells of a column of questions that end so.
+_ENDING = 0.8
 # Fields that say something of the answer, or of where it stands.
 _KNOWN = ("answer", "long_answer", "quote", "doc", "docs", "evidence", "aliases", "options")
 
@@ -96,6 +100,50 @@ def holds_questions(path: Path) -> bool:
     )
 
 
+@dataclass(frozen=True)
+class Unnamed:
+    """A file that seems to hold questions, and names no column or key `question`.
+
+    Attributes:
+        path: The file.
+        columns: Names of its columns, or keys of its lines.
+        question: The one whose texts end in question marks; None if the file is only called like one of questions.
+    """
+
+    path: Path
+    columns: tuple[str, ...]
+    question: str | None
+
+    def __str__(self) -> str:
+        by = f"column {self.question!r}" if self.question else f"columns: {', '.join(self.columns)}"
+        return f"{os.path.relpath(self.path)} seems to hold questions ({by}), but names no column `question`"
+
+
+def unnamed_questions(path: Path) -> Unnamed | None:
+    """What a file of questions without a column `question` has instead; None if this does not seem to be one."""
+    from mog_assets.questions.formats import SUFFIXES, first_rows
+
+    if not (path.name.lower().endswith(SUFFIXES) and path.is_file()):
+        return None
+    try:
+        rows = first_rows(path, _PEEKED)
+    # As above.
+    except MogError:
+        return None
+    columns = tuple(dict.fromkeys(name for row in rows for name in row))
+    # A document has a text.
+    if not rows or any(name.strip().lower() in ("question", "text") for name in columns):
+        return None
+    asking = [
+        name
+        for name in columns
+        if sum(str(row.get(name)).rstrip().endswith(_MARKS) for row in rows) >= _ENDING * len(rows)
+    ]
+    if len(asking) == 1:
+        return Unnamed(path, columns, asking[0])
+    return Unnamed(path, columns, None) if path.name.lower().startswith("question") else None
+
+
 def find_questions(path: Path, name: str, columns: Mapping[str, str] | None = None) -> Questions:
     """The splits of a question file, the corpora of its evidence, and the columns that are used.
 
@@ -128,7 +176,15 @@ def find_questions(path: Path, name: str, columns: Mapping[str, str] | None = No
                 for piece in [record, *(spans if isinstance(spans, list) else ())]:
                     if isinstance(piece, dict) and isinstance(piece.get("corpus"), str):
                         corpora[piece["corpus"]] = None
-        told = [] if path.name.lower().endswith(LINES) and not given else [str(used_columns(path, given))]
+        told = []
+        if given or not path.name.lower().endswith(LINES):
+            names = used_columns(path, given)
+            told.append(str(names))
+            if names.unused and not any(name in names.used for name in _KNOWN):
+                told.append(
+                    "nothing says what answers them: name the columns, as `--column quote=NAME` (words of a document), "
+                    "`--column doc=NAME` or `--column answer=NAME`"
+                )
     except MogError as error:
         hint = str(error).replace(
             "name it under `columns`, as in `columns: {question: NAME}`", "name it with `--column question=NAME`"
@@ -142,8 +198,8 @@ def find_questions(path: Path, name: str, columns: Mapping[str, str] | None = No
     return Questions(name, path, dict(splits.most_common()), list(corpora), None, without, given, told)
 
 
-def beside(folders: Iterable[Path]) -> Iterator[Path]:
-    """The question files in some folders, each once."""
+def files_in(folders: Iterable[Path]) -> Iterator[Path]:
+    """The files in some folders, each once, without hidden ones."""
     seen = set()
     for folder in folders:
         try:
@@ -155,8 +211,7 @@ def beside(folders: Iterable[Path]) -> Iterator[Path]:
             if path.name.startswith(".") or path.resolve() in seen:
                 continue
             seen.add(path.resolve())
-            if holds_questions(path):
-                yield path
+            yield path
 
 
 def given_columns(given: Sequence[str]) -> dict[str, str]:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, BinaryIO, cast
 
 import click
 
-from mog_assets.cli.common import config_option, guarded
+from mog_assets.cli.common import config_option, echo, guarded
 from mog_assets.cli.import_target import Target, in_order
 from mog_assets.cli.project import name_of, write_configuration
 from mog_assets.stopping import on_stop, stoppable
@@ -186,16 +186,16 @@ def _expect(count: int, what: str, notes: Notes) -> None:
 
 def _tell(target: Target, result: Written, splits: dict[str, int], notes: Notes) -> None:
     if target.imports_corpus:
-        click.echo(f"documents {target.corpus}: {os.path.relpath(target.documents)} ({result.documents:,})")
+        echo(f"documents {target.corpus}: {os.path.relpath(target.documents)} ({result.documents:,})")
     counts = ", ".join(f"{count:,} {split}" for split, count in splits.items())
-    click.echo(f"questions {target.name}: {os.path.relpath(target.questions)} ({counts})")
+    echo(f"questions {target.name}: {os.path.relpath(target.questions)} ({counts})")
     if result.grades:
         grades = ", ".join(f"{count:,} of grade {grade}" for grade, count in sorted(result.grades.items()))
-        click.echo(f"evidence: {result.grades.total():,} judgements of documents ({grades})")
+        echo(f"evidence: {result.grades.total():,} judgements of documents ({grades})")
     if result.spans:
-        click.echo(f"evidence: {result.spans:,} places in documents; {result.without:,} questions without")
+        echo(f"evidence: {result.spans:,} places in documents; {result.without:,} questions without")
     for line in notes:
-        click.echo(f"mog: {line}", err=True)
+        echo(f"mog: {line}", err=True)
     for line in target.unused(splits):
-        click.echo(f"mog: {line}", err=True)
-    click.echo(f"Wrote {target.file.name}. Next: `mog run`.")
+        echo(f"mog: {line}", err=True)
+    echo(f"Wrote {target.file.name}. Next: `mog run`.")

@@ -11,7 +11,7 @@ from typing import Any
 import click
 
 from mog_assets import config
-from mog_assets.cli.common import check_measured, config_option, guarded, print_table, settings_of
+from mog_assets.cli.common import UNMEASURED, check_measured, config_option, echo, guarded, print_table, settings_of
 from mog_assets.cli.questions import print_question_sets
 from resources.errors import ConfigError, MogError
 
@@ -27,7 +27,10 @@ def scores(path: str | None, every: bool, as_json: bool, answers: bool) -> None:
     from resources.store import Store
 
     settings = settings_of(path)
-    check_measured(settings, "scores")
+    if not settings.tests:
+        # Not an error: a project without questions can be searched.
+        echo("[]" if as_json else f"{UNMEASURED[0].upper()}{UNMEASURED[1:]}.")
+        return
     if answers and not settings.answering.methods:
         raise ConfigError("--answers: answering.methods of this project is empty: name an answering method there")
     stored = Store(settings.home).read("answer_scores" if answers else "scores")
@@ -36,7 +39,7 @@ def scores(path: str | None, every: bool, as_json: bool, answers: bool) -> None:
 
         frame = pd.read_parquet(stored.path("scores.parquet")).astype(object)
         rows = frame.where(frame.notna(), None).to_dict("records")
-        click.echo(json.dumps(rows, ensure_ascii=False, indent=1))
+        echo(json.dumps(rows, ensure_ascii=False, indent=1))
     else:
         print_question_sets(settings)
         print_leaderboard(settings, every)
@@ -68,12 +71,12 @@ def print_leaderboard(settings: config.Settings, every: bool = False) -> None:
         chosen = store.find("method")
         default = str(chosen.manifest.info["method"]) if chosen else None
         if chosen:
-            click.echo(f"`auto` is `{default}`: {chosen.manifest.info['why']}.")
+            echo(f"`auto` is `{default}`: {chosen.manifest.info['why']}.")
         made_by = origins(settings)
         for board in leaderboards(scores, asked, default, settings.k, settings.seed, made_by):
-            click.echo(board.advice)
+            echo(board.advice)
             if board.shows:
-                click.echo(board.shows)
+                echo(board.shows)
             if not every:
                 print_table(board.title, board.rows)
         for key, own in boards(scores, made_by) if every else ():
@@ -81,9 +84,9 @@ def print_leaderboard(settings: config.Settings, every: bool = False) -> None:
             print_table(title, leaderboard(own, headline_measures(settings.k)))
         if AGREEMENT in stored.manifest.files:
             for sentence in sentences(pd.read_parquet(stored.path(AGREEMENT))):
-                click.echo(sentence)
+                echo(sentence)
         if not every and len(scores):
-            click.echo("`mog scores --all` prints all methods and measures.")
+            echo("`mog scores --all` prints all methods and measures.")
     if (stored := store.find("answer_scores")) is not None:
         scores = pd.read_parquet(stored.path("scores.parquet"))
         # An empty table has no columns.
@@ -131,7 +134,7 @@ def compare(base: str, other: str, measures: tuple[str, ...], to: Path | None, a
     if as_json:
         frames = {name: table.astype(object) for name, table in found.items()}
         rows_of = {name: frame.where(frame.notna(), None).to_dict("records") for name, frame in frames.items()}
-        click.echo(json.dumps(rows_of, ensure_ascii=False, indent=1))
+        echo(json.dumps(rows_of, ensure_ascii=False, indent=1))
         return
     page = [f"# {Path(other).name} against {Path(base).name}\n"]
     for name, table in found.items():
@@ -189,7 +192,7 @@ def export(path: str | None, folder: Path | None) -> None:
             target.parent.mkdir(parents=True, exist_ok=True)
             with atomic(target) as temporary:
                 write(temporary)
-            click.echo(target)
+            echo(target)
     except OSError as error:
         raise MogError(f"--to: expected a writable folder, got {folder} ({error})") from error
     # A tool that reads the whole folder must not mistake a method of an earlier export for one of this export.
@@ -197,7 +200,7 @@ def export(path: str | None, folder: Path | None) -> None:
         file.relative_to(folder).as_posix() for kind in ("runs", "qrels") for file in (folder / kind).rglob("*.t*")
     }
     for name in sorted(there - set(files)):
-        click.echo(f"mog: {folder / name} is not part of this export: left unchanged", err=True)
+        echo(f"mog: {folder / name} is not part of this export: left unchanged", err=True)
 
 
 def _exported(settings: config.Settings) -> dict[str, Callable[[Path], object]]:
@@ -233,10 +236,10 @@ def score_mirage(predictions: Path, path: str | None, questions: Path | None, as
     answers = mirage.read_answers(questions or _mirage_questions(path))
     found = mirage.score(mirage.read_outputs(predictions, answers), answers)
     if as_json:
-        click.echo(json.dumps([asdict(row) for row in found], indent=1))
+        echo(json.dumps([asdict(row) for row in found], indent=1))
         return
     for row in found:
-        click.echo(f"{row.set:10s} {row.n:6,d} questions  accuracy {row.accuracy:.4f} ± {row.se:.4f}")
+        echo(f"{row.set:10s} {row.n:6,d} questions  accuracy {row.accuracy:.4f} ± {row.se:.4f}")
 
 
 # Where development machines keep the public data sets.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import shlex
 import shutil
 from collections import Counter
 from collections.abc import Sequence
@@ -14,8 +15,16 @@ from pathlib import Path
 import click
 
 from mog_assets import config
-from mog_assets.cli.common import guarded
-from mog_assets.cli.found_questions import Questions, beside, find_questions, given_columns, holds_questions
+from mog_assets.cli.common import echo, guarded
+from mog_assets.cli.found_questions import (
+    Questions,
+    Unnamed,
+    files_in,
+    find_questions,
+    given_columns,
+    holds_questions,
+    unnamed_questions,
+)
 from mog_assets.config_text import Entry, block, scalar
 from resources.errors import ConfigError, MogError
 
@@ -231,7 +240,12 @@ def init(
         raise ConfigError(_which_folder(base))
     given = [*asked, *(f for f in folders if f.is_file() and holds_questions(f))]
     sources = [folder for folder in folders if folder not in given]
-    found = given if given else list(beside([base, *(f for f in sources if f.is_dir())]))
+    # Where files of questions were named, no others are looked for.
+    beside = () if given else files_in([base, *(f for f in sources if f.is_dir())])
+    holding = {file: holds_questions(file) for file in beside}
+    found = given or [file for file, holds in holding.items() if holds]
+    others = [*(f for f in sources if f.is_file()), *(file for file, holds in holding.items() if not holds)]
+    unnamed = [seen for file in dict.fromkeys(others) if (seen := unnamed_questions(file))]
     corpora: list[Documents] = []
     for source in sources:
         corpora.append(find_documents(source, name_of(source, [c.name for c in corpora]), found))
@@ -249,9 +263,11 @@ def init(
     corpora = _named_as_asked(corpora, questions)
     write_configuration(target, written(corpora, questions, base))
     for told in (*corpora, *questions):
-        click.echo(told)
+        echo(told)
     _warn(corpora, questions)
-    click.echo(f'Wrote {target.name}. Next: `mog run`, then `mog retrieve "a question"`.')
+    for seen in unnamed:
+        echo(f"mog: {_remedied(seen, corpora, path)}", err=True)
+    echo(f'Wrote {target.name}. Next: `mog run`, then `mog retrieve "a question"`.')
 
 
 def write_configuration(target: Path, text: str) -> None:
@@ -277,18 +293,32 @@ def _warn(corpora: Sequence[Documents], questions: Sequence[Questions]) -> None:
     names = {corpus.name for corpus in corpora}
     for found in questions:
         if missing := [name for name in found.corpora if name not in names]:
-            click.echo(
+            echo(
                 f"mog: {found.path}: evidence lies in {', '.join(missing)}, but no corpus has that name: rename a "
                 "corpus in mog.yaml, otherwise these questions are left out",
                 err=True,
             )
         for corpus in corpora:
             if corpus.path.is_dir() and found.path.resolve().is_relative_to(corpus.path.resolve()):
-                click.echo(
+                echo(
                     f"mog: {found.path} is in the folder of the corpus {corpus.name}: it is read as questions, not as "
                     "documents",
                     err=True,
                 )
+
+
+def _remedied(seen: Unnamed, corpora: Sequence[Documents], config_path: str | None) -> str:
+    """What became of a file that seems to hold questions, and the command that uses it."""
+    file = seen.path.resolve()
+    read = any(file.is_relative_to(corpus.path.resolve()) for corpus in corpora)
+    folders = [os.path.relpath(corpus.path) for corpus in corpora if corpus.path.resolve() != file]
+    columns = [f"question={seen.question or 'NAME'}", "quote=NAME", "answer=NAME"]
+    command = ["mog", "init", "--force", *(["--config", config_path] if config_path else []), *folders]
+    command += ["--questions", os.path.relpath(file), *(word for name in columns for word in ("--column", name))]
+    return (
+        f"{seen}: it is {'read as documents' if read else 'not used'}. Say which columns ({', '.join(seen.columns)}) "
+        f"hold what: `{shlex.join(command)}`"
+    )
 
 
 def _which_folder(base: Path) -> str:

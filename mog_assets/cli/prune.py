@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-from mog_assets.cli.common import config_option, guarded, settings_of
+from mog_assets.cli.common import config_option, echo, guarded, settings_of
 
 
 @click.command()
@@ -29,11 +29,11 @@ def prune(path: str | None, dry_run: bool, answers: bool, days: int | None) -> N
         for one in found:
             if not dry_run:
                 one.remove()
-            click.echo(f"{verb} {one.what}: {one.bytes:,} bytes")
-    click.echo(f"{verb} {sum(one.bytes for one in found):,} bytes")
+            echo(f"{verb} {one.what}: {one.bytes:,} bytes")
+    echo(f"{verb} {sum(one.bytes for one in found):,} bytes")
     if days is not None:
         from mog_assets.records import remove_old_runs
         from mog_assets.runner import instance
 
         with instance(settings) as opened:
-            click.echo(f"{verb} {remove_old_runs(opened, days, dry_run):,} Dagster runs")
+            echo(f"{verb} {remove_old_runs(opened, days, dry_run):,} Dagster runs")

@@ -8,7 +8,7 @@ from typing import Any
 
 import click
 
-from mog_assets.cli.common import config_option, guarded, print_table, settings_of
+from mog_assets.cli.common import config_option, echo, guarded, print_table, settings_of
 from mog_assets.config import QuestionSetSettings, Settings
 from mog_assets.config_file import shown
 from resources.errors import ConfigError
@@ -39,14 +39,14 @@ def questions(path: str | None, only: str | None, lost: bool, as_json: bool) -> 
         found = {name: [row for row in rows if row["not found"] or row["skipped"]] for name, rows in found.items()}
     if as_json:
         every = [{"question set": name, **row} for name, rows in found.items() for row in rows]
-        click.echo(json.dumps(every, ensure_ascii=False, indent=1))
+        echo(json.dumps(every, ensure_ascii=False, indent=1))
         return
     for name, rows in found.items():
         if rows:
             many = f"{len(rows):,} question{'s' * (len(rows) != 1)}"
             print_table(f"{name}: {many}", [_printed(row) for row in rows])
         else:
-            click.echo(f"{name}: all evidence was found." if lost else f"{name}: no question.")
+            echo(f"{name}: all evidence was found." if lost else f"{name}: no question.")
 
 
 def _printed(row: dict[str, Any]) -> dict[str, str]:
@@ -76,7 +76,7 @@ def print_question_sets(settings: Settings) -> None:
         return
     for name, question_set in settings.question_sets.items():
         for sentence in _sentences(name, question_set, artefact.manifest.info, artefact.manifest.counts):
-            click.echo(shown(f"{name}: {sentence}"))
+            echo(shown(f"{name}: {sentence}"))
 
 
 def _sentences(

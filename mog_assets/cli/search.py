@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from mog_assets import config
-from mog_assets.cli.common import FAILED, config_option, guarded, settings_of
+from mog_assets.cli.common import FAILED, QuestionCommand, config_option, echo, guarded, settings_of
 from resources.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -26,7 +26,7 @@ def _where(context: click.Context, option: click.Parameter, value: str | None) -
         raise click.BadParameter(f"expected JSON such as {wanted}, got {value!r} ({error})") from None
 
 
-@click.command()
+@click.command(cls=QuestionCommand)
 @click.argument("question")
 @config_option
 @click.option(
@@ -66,18 +66,18 @@ def retrieve(
         found = opened.retrieve(question, budget=budget, k=k, method=method, where=where, explain=explain)
     if found.because:
         # Not on standard output, which may be JSON.
-        click.echo(f"method: {found.method} ({found.because})", err=True)
+        echo(f"ranked by {found.method}" + (f", because {found.because}" if explain else ""), err=True)
     if as_json:
-        click.echo(json.dumps([passage.to_json() for passage in found.passages], ensure_ascii=False, indent=1))
+        echo(json.dumps([passage.to_json() for passage in found.passages], ensure_ascii=False, indent=1))
         return
     _print_routing(found.weights, found.topic)
     for rank, passage in enumerate(found.passages, 1):
         _print_passage(rank, passage, f"level {passage.level}  score {passage.score or 0:.3f}  {passage.title}")
     if found.nothing:
-        click.echo(found.nothing)
+        echo(found.nothing)
 
 
-@click.command()
+@click.command(cls=QuestionCommand)
 @click.argument("question")
 @config_option
 @click.option(
@@ -107,11 +107,11 @@ def ask(
     with project.open(settings, corpora_of(settings, question_set), keep=False) as opened:
         told = opened.ask(question, method=method, options=choices, where=where)
     if as_json:
-        click.echo(json.dumps(told.to_json(), ensure_ascii=False, indent=1))
+        echo(json.dumps(told.to_json(), ensure_ascii=False, indent=1))
     else:
         _print_told(told, choices)
     if told.answer is None:
-        click.echo(f"mog: no answer: {told.failure}", err=True)
+        echo(f"mog: no answer: {told.failure}", err=True)
         sys.exit(FAILED)
 
 
@@ -127,49 +127,54 @@ def corpora_of(settings: config.Settings, question_set: str | None) -> list[str]
 
 def _print_routing(weights: dict[str, float] | None, topic: dict[str, Any] | None) -> None:
     if weights is not None:
-        click.echo("weights: " + "  ".join(f"{name} {weight:.2f}" for name, weight in weights.items()))
+        echo("weights: " + "  ".join(f"{name} {weight:.2f}" for name, weight in weights.items()))
     if topic is not None:
-        click.echo(f"topic: {topic['label']}" + (" (passages of all topics)" if topic["all topics"] else ""))
+        echo(f"topic: {topic['label']}" + (" (passages of all topics)" if topic["all topics"] else ""))
 
 
 def _print_passage(rank: int, passage: Passage, what: str) -> None:
     places = [f"{span.corpus}/{span.doc} {span.start}-{span.end}" for span in passage.spans]
     more = f" and {len(places) - 3} more" if len(places) > 3 else ""
     page = "" if passage.page is None else f"  page {passage.page}"
-    click.secho(f"{rank}. {', '.join(places[:3])}{more}{page}  {what}".rstrip(), bold=True)
+    echo(f"{rank}. {', '.join(places[:3])}{more}{page}  {_one_line(what)}".rstrip(), bold=True)
     if passage.headings:
-        click.echo(f"   in: {' > '.join(passage.headings)}")
+        echo(f"   in: {_one_line(' > '.join(passage.headings))}")
     if passage.why:
-        click.echo(f"   why: {passage.why}")
-    click.echo(passage.text.strip() + "\n")
+        echo(f"   why: {passage.why}")
+    echo(passage.text.strip() + "\n")
+
+
+def _one_line(text: str) -> str:
+    # A title of several lines could pass for the next passage.
+    return "  ".join(text.split("\n"))
 
 
 def _print_told(told: Answer, choices: dict[str, str]) -> None:
     row = SimpleNamespace(**told.details)
     if told.answer is not None:
         text = f"{told.answer}. {choices[told.answer]}" if told.answer in choices else told.answer
-        click.secho(text + "\n", bold=True)
-    click.echo(f"{told.method}, {told.reader}" + (f"; auto is {told.auto}" if told.auto else ""))
+        echo(text + "\n", bold=True)
+    echo(f"{told.method}, {told.reader}" + (f"; auto is {told.auto}" if told.auto else ""))
     if told.parameters:
-        click.echo(f"parameters: {told.parameters}")
+        echo(f"parameters: {told.parameters}")
     _print_routing(told.weights, None)
     if row.route:
-        click.echo(f"route: {row.route}")
+        echo(f"route: {row.route}")
     if row.preflight:
         way = "map-reduce" if row.preflight["map_reduce"] else "one prompt"
-        click.echo(f"preflight: overlap {row.preflight['iou']:.2f}, {way}")
+        echo(f"preflight: overlap {row.preflight['iou']:.2f}, {way}")
     for number, query in enumerate(row.queries, 1):
         topic = f"  topic: {query['label']}" if query["topic"] is not None else ""
         verdicts = row.grades[number - 1].values() if number <= len(row.grades) else ()
         grades = "".join(f"  {verdict}" for verdict in verdicts if verdict)
-        click.echo(f"round {number}: {query['query']}{topic}{' (all topics)' if query['fallback'] else ''}{grades}")
+        echo(
+            f"round {number}: {_one_line(query['query'])}{topic}{' (all topics)' if query['fallback'] else ''}{grades}"
+        )
     if row.graded is False:
-        click.echo("no answer passed both grades: showing the last one")
+        echo("no answer passed both grades: showing the last one")
     for failure in row.failures:
-        click.echo(f"failed: {failure['role']}, round {failure['round']}: {failure['reason']}")
-    click.echo(
-        f"read {row.tokens_in} and wrote {row.tokens_out} {row.token_unit} in {row.calls} calls, ${row.cost:.4f}\n"
-    )
+        echo(f"failed: {failure['role']}, round {failure['round']}: {failure['reason']}")
+    echo(f"read {row.tokens_in} and wrote {row.tokens_out} {row.token_unit} in {row.calls} calls, ${row.cost:.4f}\n")
     for rank, passage in enumerate(told.passages, 1):
         level = "" if passage.level is None else f"level {passage.level}  "
         _print_passage(rank, passage, f"{level}{passage.title}")

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from mog_assets.cli.common import config_option, guarded, settings_of
+from mog_assets.cli.common import config_option, echo, guarded, settings_of
 from mog_assets.serving import access
 from resources.errors import MogError
 
@@ -87,7 +87,7 @@ def serve(path: str | None, host: str, port: int, **given: Any) -> None:
     def ready() -> None:
         if not options.key:
             log.warning("%s is not set: only this machine is served, without a key", access.KEY_VARIABLE)
-        click.echo(url)
+        echo(url)
         sys.stdout.flush()
 
     server.serve(made, made.state.serving, opened, ready)

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import click
 
-from mog_assets.cli.common import config_option, guarded, settings_of
+from mog_assets.cli.common import config_option, echo, guarded, settings_of
 from mog_assets.config import Settings
 from mog_assets.config_file import shown
 from resources.errors import ConfigError
@@ -34,9 +34,9 @@ def list_(path: str | None, limit: int) -> None:
         when = datetime.fromtimestamp(entry.time, UTC).strftime("%Y-%m-%d %H:%M")
         places = ", ".join(f"{q.corpus}/{q.doc} {q.start}-{q.end}" for q in entry.quotes)
         # A question may hold what moves the cursor of a terminal.
-        click.echo(shown(f"{when}  {entry.question}" + (f"  → {places}" if places else "")))
+        echo(shown(f"{when}  {entry.question}" + (f"  → {places}" if places else "")))
     if not found:
-        click.echo("nothing is noted" + ("" if settings.use.log else ": `use: {log: true}` in mog.yaml switches it on"))
+        echo("nothing is noted" + ("" if settings.use.log else ": `use: {log: true}` in mog.yaml switches it on"))
 
 
 @use.command()
@@ -68,7 +68,7 @@ def forget(
         before=None if before is None else before.replace(tzinfo=UTC).timestamp(),
         everything=everything,
     )
-    click.echo(f"deleted {number:,} entries")
+    echo(f"deleted {number:,} entries")
 
 
 @use.command()
@@ -94,7 +94,7 @@ def export(file: Path, path: str | None, asked: bool) -> None:
                 stream.writelines(json.dumps(record, ensure_ascii=False).encode() + b"\n" for record in records)
     except OSError as error:
         raise ConfigError(f"FILE: expected a file that can be written, got {shown(file)} ({error.strerror})") from error
-    click.echo(f"wrote {len(records):,} questions to {shown(file)}")
+    echo(f"wrote {len(records):,} questions to {shown(file)}")
 
 
 def _expire(settings: Settings) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from contextlib import closing, contextmanager
+from itertools import islice
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -69,11 +70,25 @@ def used_columns(path: Path, columns: Mapping[str, str] | None = None) -> Column
     if name.endswith(_PARQUET):
         with _parquet(path) as file:
             return match_columns(file.schema_arrow.names, given)
-    with _table(path) as stream, closing(read_rows(stream, name.removesuffix(".gz"), MOST, "")) as rows:
-        first = next((row for row in rows if isinstance(row, Row)), None)
-    if first is None:
+    if not (rows := first_rows(path, _BATCH_ROWS)):
         raise MogError(f"{path}: expected a header and rows below it that can be read, found none")
-    return _matched(path, list(first.values), given)
+    return _matched(path, list(rows[0]), given)
+
+
+def first_rows(path: Path, most: int) -> list[dict[str, Any]]:
+    """The first rows of a file that can be read, at most so many, by the names of its columns or keys.
+
+    Raises:
+        MogError: as `read_records`.
+    """
+    name = _checked(path)
+    if name.endswith(LINES):
+        return [record for _, record in islice(_read_lines(path, {}), most) if isinstance(record, dict)]
+    if name.endswith(_PARQUET):
+        with _parquet(path) as file:
+            return [row for batch in islice(file.iter_batches(most), 1) for row in batch.to_pylist()]
+    with _table(path) as stream, closing(read_rows(stream, name.removesuffix(".gz"), MOST, "")) as rows:
+        return [row.values for row in islice(rows, most) if isinstance(row, Row)]
 
 
 def _checked(path: Path) -> str:

@@ -311,8 +311,8 @@ async function passagesFor(body, signal) {
   say(told.passages.length ? `${count(told.passages.length, "passage")} in ${Math.round(told.ms)} ms` : "Nothing was found");
   byId("found").hidden = false;
   const facts = told.passages.length ? [count(characters, "character"), " · "] : [];
-  byId("facts").replaceChildren(...facts, "method ", make("code", {}, told.method), ` · version ${told.version}`,
-    ...(told.because ? [make("br"), "Chosen because ", ...coded(told.because)] : []));
+  byId("facts").replaceChildren(...facts, "ranked by ", make("code", {}, told.method));
+  byId("ranking").querySelector("p").replaceChildren(`Version ${told.version}.`, ...(told.because ? [" Chosen because ", ...coded(told.because), "."] : []));
   const nothing = make("li", { class: "panel" }, told.nothing || "No passage.", " Use other words, or search more documents.");
   const best = Math.max(...told.passages.map(passage => passage.score));
   const similar = Math.max(LEAST, Math.max(...told.passages.flatMap(p => (p.sentences ?? []).map(s => s.similarity))) - NEAR);
@@ -333,7 +333,7 @@ function placeOf(passage, sentences = []) {
 }
 
 function item(passage, rank, best, similar) {
-  const { title, corpus, doc, page, headings, source, score, level, why } = passage;
+  const { title, corpus, doc, page, headings, source, level, why } = passage, score = Number(passage.score.toPrecision(3));
   const bar = make("span", { class: "bar", "aria-hidden": "true" });
   bar.style.setProperty("--share", best > 0 ? Math.max(0, score / best) : 0);
   const place = make("p", { class: "place" }, make("span", {}, `${corpus} / ${doc}`));
@@ -342,8 +342,7 @@ function item(passage, rank, best, similar) {
     const words = leaf(source, page);
     place.append(/\.pdf$/i.test(source ?? "") ? original(corpus, doc, source, page, `${words} of the PDF`) : make("span", {}, words));
   }
-  if (level !== null) place.append(make("span", {}, `level ${level}`));
-  place.append(make("span", { class: "score" }, bar, `score ${Number(score.toPrecision(3))}`));
+  place.append(bar);
   const text = make("div", { class: "text" });
   const sentences = (passage.sentences ?? []).filter(sentence => sentence.similarity >= similar);
   const ends = units(passage.text, sentences.flatMap(sentence => [sentence.start, sentence.end]));
@@ -353,9 +352,8 @@ function item(passage, rank, best, similar) {
   const row = make("li", { class: "passage", id: `passage-${rank}`, tabindex: "-1" },
     make("span", { class: "rank", "aria-hidden": "true" }, String(rank)),
     make("h3", {}, make("a", { href: placeOf(passage, sentences) }, title || doc)), place, text);
-  if (why) row.append(make("p", { class: "why" }, make("b", {}, "Why: "), why));
-  if (Object.keys(passage.metadata ?? {}).length)
-    row.append(make("details", {}, make("summary", {}, "Metadata"), metadata(passage.metadata)));
+  const reasons = make("p", { class: "why" }, ...(why ? [make("b", {}, "Why: "), why, make("br")] : []), level === null ? "" : `Level ${level} · `, `Score ${score}`);
+  row.append(make("details", {}, make("summary", {}, "Details"), reasons, metadata(passage.metadata ?? {})));
   row.setAttribute("aria-label", `Passage ${rank}: ${title || doc}`);
   return row;
 }

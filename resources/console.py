@@ -1,0 +1,28 @@
+"""The console of tables and progress bars: what is given as text is printed as text."""
+
+from __future__ import annotations
+
+import sys
+from typing import Any
+
+from rich.console import Console  # noqa: TID251
+from rich.text import Text
+
+from resources.terminal import escaped
+
+
+class EscapedConsole(Console):
+    """A console that escapes every text: it knows no markup, no names of emoji and no control characters.
+
+    Args:
+        width: Characters of a line where standard output is no terminal.
+        stderr: Whether it writes to standard error.
+    """
+
+    def __init__(self, width: int = 200, stderr: bool = False) -> None:
+        fixed = None if stderr or sys.stdout.isatty() else width
+        super().__init__(width=fixed, stderr=stderr, markup=False, emoji=False, highlight=False)
+
+    def render_str(self, text: str, **options: Any) -> Text:
+        """What rich makes of a text in any cell, title or line."""
+        return super().render_str(escaped(text), **options)
