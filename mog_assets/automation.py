@@ -100,7 +100,7 @@ def _definitions(settings: Settings, host: Host) -> dg.Definitions:
         as_asset(r, recipes, tools, _after(r, recipes), _condition(r, recipes, names), names) for r in recipes.values()
     ]
     jobs = [
-        _job("build", [r for r in recipes.values() if r.partitioned], names),
+        _job("build", [r for r in recipes.values() if r.partitioned and not r.on_demand], names),
         _job("evaluate", _evaluated(recipes), names),
     ]
     if experiments := [r for r in recipes.values() if r.group == experiments_assets.GROUP]:
@@ -356,7 +356,11 @@ def as_asset(
             dg.AssetCheckSpec(check.name, asset=key, description=check.description, blocking=check.blocking)
             for check in recipe.checks
         ],
-        op_tags={"nvidia.com/gpu": "1"} if recipe.pool == "gpu" else None,
+        op_tags={
+            **({"nvidia.com/gpu": "1"} if recipe.pool == "gpu" else {}),
+            # Of the steps of a run that could be next.
+            **({"dagster/priority": "1"} if recipe.first else {}),
+        },
     )
     def compute(context):  # type: ignore[no-untyped-def]  # Dagster cannot read string annotations
         partition = context.partition_key if recipe.partitioned else None

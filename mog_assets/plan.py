@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Collection, Sequence
+from dataclasses import replace
 
 from mog_assets.answering import assets as answering_assets
+from mog_assets.answering.notation import combinations
 from mog_assets.chunking import assets as chunking_assets
 from mog_assets.config import Settings
 from mog_assets.corpus import assets as corpus_assets
@@ -15,15 +17,19 @@ from mog_assets.graph import assets as graph_assets
 from mog_assets.mentions import assets as mentions_assets
 from mog_assets.questions import assets as questions_assets
 from mog_assets.ranking import assets as ranking_assets
+from mog_assets.ranking.retrieve import needs
 from mog_assets.reader import assets as reader_assets
 from mog_assets.recipe import Recipe, is_fresh
 from mog_assets.retrieval import assets as retrieval_assets
+from mog_assets.retrieval.methods import AUTO, default_methods, parse
 from mog_assets.routing import assets as routing_assets
 from mog_assets.synthesis import assets as synthesis_assets
 from mog_assets.tools import Tools
 from mog_assets.topics import assets as topics_assets
 
 REGISTRY = "corpus_registry"
+# What is built for its own sake; the rest is built for these, or for searches.
+_RESULTS = (REGISTRY, "questions", "generated_questions", "method", "report")
 
 _STAGES = (
     corpus_assets,
@@ -44,8 +50,27 @@ _STAGES = (
 
 
 def graph(settings: Settings) -> dict[str, Recipe]:
-    """The recipes of every stage by key, each after its inputs."""
-    return _ordered({recipe.key: recipe for stage in _STAGES for recipe in stage.recipes(settings)})
+    """The recipes of every stage by key, each after its inputs.
+
+    What no configured method and no result needs is built on demand. What every search needs is built first.
+    """
+    recipes = _ordered({recipe.key: recipe for stage in _STAGES for recipe in stage.recipes(settings)})
+    every_search = needs([parse(AUTO, settings)], settings)
+    named = [parse(name, settings) for name in settings.methods or default_methods(settings)]
+    named += [how.retrieval for how in combinations(settings) if how.retrieval is not None]
+    wanted = needed(recipes, [*_RESULTS, *every_search.keys, *needs(named, settings).keys])
+    # Searches of open projects map the vectors, and use the models of before until there are new ones.
+    first = needed(
+        recipes,
+        [
+            *(key for key in every_search.per_corpus if not key.startswith("collections/")),
+            *(key for key in every_search.shared if "candidates" not in needed(recipes, [key])),
+        ],
+    )
+    return {
+        key: replace(recipe, on_demand=recipe.on_demand or key not in wanted, first=key in first)
+        for key, recipe in recipes.items()
+    }
 
 
 def _ordered(recipes: dict[str, Recipe]) -> dict[str, Recipe]:
@@ -110,11 +135,16 @@ def stale(
 
 
 def phases(recipes: dict[str, Recipe]) -> dict[str, int]:
-    """The phase in which an asset is built; phases of one corpus and of all corpora alternate, inputs come first."""
+    """The phase in which an asset is built: even ones are of one corpus, odd ones of all corpora.
+
+    Inputs come first, and what a search needs before what it does not.
+    """
     phases: dict[str, int] = {}
-    for recipe in recipes.values():
-        above = [phases[dep] + (recipes[dep].partitioned != recipe.partitioned) for dep in recipe.deps]
-        phases[recipe.key] = max([0 if recipe.partitioned else 1, *above])
+    for first in (True, False):
+        start = max(phases.values(), default=0)
+        for recipe in (recipe for recipe in recipes.values() if recipe.first == first):
+            above = [phases[dep] + (recipes[dep].partitioned != recipe.partitioned) for dep in recipe.deps]
+            phases[recipe.key] = max([start + (start % 2 == recipe.partitioned), *above])
     return phases
 
 

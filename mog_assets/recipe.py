@@ -20,7 +20,7 @@ from mog_assets.config import Settings
 from mog_assets.tools import Tools
 from resources.errors import MissingArtefact, MogError
 from resources.files import make_way
-from resources.progress import Advance, Log, track
+from resources.progress import Advance, Log, duration, stage, track
 from resources.store import Artefact, Draft, Replacing, atomic, digest, file_digest, label
 
 # Tag of a run that builds repeatable assets even if they are up to date: their keys separated by commas, or `true`
@@ -61,6 +61,7 @@ class Recipe:
         outside: Name of the external asset that represents `source` in Dagster, if any.
         repeatable: Whether a forced run builds it again even if it is up to date, such as measurements.
         on_demand: Whether it is built only when named explicitly.
+        first: Whether every search needs it: it is built before what no search waits for.
         irreplaceable: Whether it holds data that cannot be rebuilt. Its damaged files are never removed, and `build`
             keeps what is left of them.
         intact: Whether the data outside the store that an artefact names exists (cheap: called for every artefact).
@@ -79,6 +80,7 @@ class Recipe:
     outside: str | None = None
     repeatable: bool = False
     on_demand: bool = False
+    first: bool = False
     irreplaceable: bool = False
     checks: tuple[Check, ...] = ()
     intact: Callable[[Tools, Artefact], bool] = lambda tools, artefact: True
@@ -208,7 +210,7 @@ class Work:
     @contextmanager
     def progress(self, total: int, what: str) -> Iterator[Advance]:
         """Show the progress of long work."""
-        with track(total, f"{what} · {label(self.recipe.key, self.corpus)}", self.log) as advance:
+        with track(total, f"{what} · {label(self.recipe.key, self.corpus)}") as advance:
             yield advance
 
     def show_plot(self, title: str, png: bytes) -> None:
@@ -356,15 +358,15 @@ def materialise(
         if fresh and not force:
             assert previous is not None
             return Materialised(previous, built=False, faults=previous.manifest.info.get("faults", {}), damage=damage)
-        if damage and log:
-            log(f"{label(recipe.key, partition)} is damaged ({damage}): rebuilding it")
         started, made_of = time.monotonic(), recipe.made_of(partition, tools)
         reason = "damaged" if damage else why(previous, inputs, made_of, wanted, force)
         repeats = previous if fresh else None
         draft = store.draft(recipe.key, partition, recipe.irreplaceable)
         work = Work(tools, recipe, partition, draft, log, repeats, damage)
-        _build(work, recipes)
-        faults = {check.name: fault for check in recipe.checks if (fault := check.run(work)) is not None}
+        before = f"; {duration(previous.manifest.seconds)} last time" if previous else ""
+        with stage(label(recipe.key, partition), f"damaged: {damage}" if damage else reason + before, log):
+            _build(work, recipes)
+            faults = {check.name: fault for check in recipe.checks if (fault := check.run(work)) is not None}
         if any(check.blocking and check.name in faults for check in recipe.checks):
             return Materialised(previous, built=True, faults=faults, damage=work.damage, why=reason)
         artefact = store.commit(

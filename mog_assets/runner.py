@@ -21,7 +21,8 @@ from mog_assets.records import cancel, end_killed, opened_instance, process_tags
 from mog_assets.stopping import on_stop
 from mog_assets.tools import Tools
 from resources.errors import ConfigError, MogError
-from resources.progress import note
+from resources.files import make_private
+from resources.progress import duration, note, tell
 from resources.store import atomic, file_digest, label, sweep_orphans
 
 # SHA-256 of the `dagster.yaml` files that earlier versions wrote; the last is of an empty file.
@@ -40,6 +41,7 @@ def prepare_home(settings: Settings) -> Path:
     """The folder of the Dagster instance, with the package's `dagster.yaml` unless the user wrote or changed it."""
     home = Path(os.environ.get("DAGSTER_HOME") or settings.home / "dagster").resolve()
     used = home / "dagster.yaml"
+    make_private(settings.home)
     try:
         home.mkdir(parents=True, exist_ok=True)
         if not used.exists() or file_digest(used) in _EARLIER_DEFAULTS:
@@ -81,6 +83,8 @@ class RunReport:
 def selected(settings: Settings, recipes: dict[str, Recipe], select: Sequence[str]) -> set[str]:
     """Keys of the assets that a selection names: asset keys, groups, or Dagster's selection syntax.
 
+    With their inputs that a run without a selection would not build.
+
     Raises:
         ConfigError: it selects nothing.
     """
@@ -101,7 +105,7 @@ def selected(settings: Settings, recipes: dict[str, Recipe], select: Sequence[st
             known = ", ".join(recipes)
             raise ConfigError(f"--select: expected one of {known}, or an asset selection, got {text!r}")
         keys |= names
-    return keys
+    return keys | {key for key in needed(recipes, keys) if recipes[key].on_demand}
 
 
 def run(
@@ -131,6 +135,7 @@ def run(
     definitions = build(settings)
     with instance(settings) as opened:
         end_killed(opened)
+        _announce(tools, plan)
         sleep_in_claims(opened, note)
         sweep_orphans(settings.home / "cache")
         # Data of removed corpora is deleted first, so that failing corpora do not delay it.
@@ -170,6 +175,18 @@ def run(
                 done = _execute(definitions, opened, tools, due, corpus, report, tags) if due else set()
                 undone |= {(key, corpus) for key in planned if key not in done}
     return report
+
+
+def _announce(tools: Tools, plan: dict[str | None, list[str]]) -> None:
+    """Say how much there is to do, and how long it took last time."""
+    places = [(key, corpus) for corpus, keys in plan.items() for key in keys]
+    previous = [artefact for place in places if (artefact := tools.store.find(*place)) is not None]
+    told = f"{len(places)} assets to check or build"
+    if new := len(places) - len(previous):
+        told += f", {new} of them for the first time: what takes longer than some seconds says how long, once measured"
+    if previous:
+        told += f"; the others took {duration(sum(artefact.manifest.seconds for artefact in previous))} last time"
+    tell(told)
 
 
 def experiment(settings: Settings, keys: Sequence[str]) -> RunReport:

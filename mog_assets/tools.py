@@ -8,6 +8,7 @@ from functools import cached_property
 from mog_assets.config import Settings
 from resources.encoder import Encoder
 from resources.engine import Engine
+from resources.files import make_private
 from resources.llm import OpenAIModel
 from resources.qdrant import connect
 from resources.store import Store
@@ -16,13 +17,20 @@ from resources.vector_store import VectorStore
 
 @dataclass(frozen=True)
 class Tools:
-    """The resources of the graph, made from the settings; each is opened on first use."""
+    """The resources of the graph, made from the settings; each is opened on first use.
+
+    Attributes:
+        settings: The settings.
+        keep: Whether vectors and replies of a language model are stored; not those that serve what people ask.
+    """
 
     settings: Settings
+    keep: bool = True
 
     @cached_property
     def store(self) -> Store:
-        """Artefacts on disk."""
+        """Artefacts on disk, in a home that its owner alone can read."""
+        make_private(self.settings.home)
         return Store(self.settings.home)
 
     @cached_property
@@ -33,7 +41,7 @@ class Tools:
     @cached_property
     def encoder(self) -> Encoder:
         """Encodes texts; vectors are cached in the home folder."""
-        return Encoder(self.settings.encoder, self.settings.home / "cache")
+        return Encoder(self.settings.encoder, self.settings.home / "cache", keep=self.keep)
 
     @cached_property
     def qdrant(self) -> VectorStore:
@@ -43,4 +51,4 @@ class Tools:
     @cached_property
     def llm(self) -> OpenAIModel:
         """The configured language model; its responses are cached in the home folder."""
-        return OpenAIModel(self.settings.llm, self.settings.seed, self.settings.home / "cache")
+        return OpenAIModel(self.settings.llm, self.settings.seed, self.settings.home / "cache", keep=self.keep)

@@ -52,7 +52,6 @@ class ChatCache:
 def _opened(path: Path, wanted: int = 1) -> Iterator[sqlite3.Connection]:
     """Open the cache for a transaction that writes `wanted` bytes; a connection each: processes cannot share one."""
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
         with closing(connect(path)) as connection:
             # Not NORMAL: a power cut could lose the last answers, which were paid for.
             connection.execute("PRAGMA synchronous=FULL")

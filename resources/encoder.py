@@ -109,13 +109,17 @@ class Encoder:
             is ignored: use `settings.of_questions` for it.
         cache: Folder of the vector cache; None encodes every time.
         setting: Names the model in errors.
+        keep: Whether vectors are added to the cache; False only reads it.
 
     The model is loaded when the first text is not in the cache.
     """
 
-    def __init__(self, settings: EncoderSettings, cache: Path | None = None, setting: str = "encoder.model") -> None:
+    def __init__(
+        self, settings: EncoderSettings, cache: Path | None = None, setting: str = "encoder.model", keep: bool = True
+    ) -> None:
         self.settings = settings
         self.cache = cache
+        self.keep = keep
         self.setting = setting
         self.encoded = 0
         # The number of threads of a computation, which decides how it is rounded, belongs to the whole process.
@@ -210,7 +214,7 @@ class Encoder:
             advance(len(texts) - len(missing))
         with closing((self.elsewhere or self.encode_here)(missing)) as groups:
             for done in groups:
-                if cache is not None:
+                if cache is not None and self.keep:
                     with cache:
                         add(cache, done)
                 reach("vectors cached")

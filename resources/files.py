@@ -1,14 +1,46 @@
-"""Paths in the home folder: anything that is in the way of a file or folder is moved aside, never deleted."""
+"""Paths in the home folder, which its owner alone can read: what is in the way is moved aside, never deleted."""
 
 from __future__ import annotations
 
+import logging
 import os
+import stat
 from pathlib import Path
 
 from resources.errors import MogError
 
+_log = logging.getLogger(__name__)
 # Between the name of a file that was moved aside and a number.
 _ASIDE = ".set-aside-"
+_OTHERS = stat.S_IRWXG | stat.S_IRWXO
+
+
+def make_private(folder: Path) -> None:
+    """Make a folder that its owner alone can read; an existing one is closed to others, with a warning.
+
+    Raises:
+        MogError: the folder cannot be made.
+    """
+    try:
+        folder.parent.mkdir(parents=True, exist_ok=True)
+        folder.mkdir(mode=0o700, exist_ok=True)
+        mode = stat.S_IMODE(folder.stat().st_mode)
+    except OSError as error:
+        raise not_writable(folder, error) from error
+    if not mode & _OTHERS:
+        return
+    try:
+        folder.chmod(mode & ~_OTHERS)
+    except PermissionError:
+        _log.warning(
+            "%s: expected a folder that its owner alone can read, got mode %o, which this process cannot change: "
+            "have its owner run `chmod go= %s`",
+            folder,
+            mode,
+            folder,
+        )
+    else:
+        _log.warning("%s holds copies of documents and questions: from now on its owner alone can read it", folder)
 
 
 def set_aside(path: Path) -> Path | None:

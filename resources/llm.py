@@ -1,8 +1,8 @@
 """A language model client with a cache, retries and a budget.
 
-An answer is committed to the cache, keyed by the request, before it is returned. Calls that fail for a temporary reason
-are retried with exponential backoff and full jitter (M. Brooker, "Exponential Backoff And Jitter", AWS Architecture
-Blog 2015).
+An answer is committed to the cache, keyed by the request, before it is returned, unless it is to what people ask. Calls
+that fail for a temporary reason are retried with exponential backoff and full jitter (M. Brooker, "Exponential Backoff
+And Jitter", AWS Architecture Blog 2015).
 """
 
 from __future__ import annotations
@@ -77,6 +77,7 @@ class OpenAIModel:
         seed: Sent with every request; endpoints that honour it give reproducible answers.
         cache: Folder of the answer cache and of the rejected parameters; None stores nothing.
         backoff: Longest wait in seconds before the first retry, and before any retry.
+        keep: Whether answers are added to the cache; False only reads it.
     """
 
     def __init__(
@@ -85,9 +86,11 @@ class OpenAIModel:
         seed: int = 0,
         cache: Path | None = None,
         backoff: tuple[float, float] = (0.5, 30.0),
+        keep: bool = True,
     ) -> None:
         self.settings = settings
         self.seed = seed
+        self.keep = keep
         self.cache = ChatCache(cache)
         self.tally = Tally()
         self._http = Endpoint(settings)
@@ -263,7 +266,8 @@ class OpenAIModel:
             except RequestFailed as error:
                 fault = error
             else:
-                self.cache.keep(key, completion)
+                if self.keep:
+                    self.cache.keep(key, completion)
                 if self.settings.budget_usd is not None and not completion.tokens_in + completion.tokens_out:
                     raise MogError(
                         "llm.budget_usd: expected an endpoint that reports token usage, got none from "

@@ -1,4 +1,7 @@
-"""Progress of long work: bars in a terminal on request, otherwise a log line every few seconds."""
+"""Progress of long work: bars in a terminal, otherwise a line when it starts and ends, and every 30 seconds between.
+
+Lines go to the log of whoever works, and to standard error of a command that has no terminal.
+"""
 
 from __future__ import annotations
 
@@ -6,6 +9,8 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from itertools import chain, repeat
+from threading import Event, Thread
 from typing import Any
 
 from resources.terminal import escaped
@@ -13,13 +18,40 @@ from resources.terminal import escaped
 Advance = Callable[[int], None]
 Log = Callable[[str], Any]
 
-_LOG_SECONDS = 5.0
+# Seconds from the start of work to the first line that says how far it is, and from each line to the next.
+_FIRST, _EVERY = 5.0, 30.0
 _console: Any = None
+# Whether lines are also written to standard error.
+_lines = False
+_tracks: list[_Track] = []
+
+
+class _Track:
+    """Counts the items of a piece of work that are done."""
+
+    def __init__(self, total: int, what: str) -> None:
+        self.total, self.what = total, what
+        self.done, self._started = 0, time.monotonic()
+
+    def __str__(self) -> str:
+        told = f"{self.what}: {self.done:,} of {self.total:,}"
+        if not 0 < self.done < self.total:
+            return told
+        rest = (time.monotonic() - self._started) / self.done * (self.total - self.done)
+        return f"{told}, about {duration(rest)} left"
+
+
+def duration(seconds: float) -> str:
+    """Seconds in words: `0.4 s`, `42 s`, `3 min 20 s`, `2 h 5 min`."""
+    if seconds < 60:
+        return f"{seconds:.1f} s" if seconds < 9.95 else f"{seconds:.0f} s"
+    minutes, rest = divmod(round(seconds), 60)
+    return f"{minutes} min {rest} s" if minutes < 60 else f"{minutes // 60} h {minutes % 60} min"
 
 
 @contextmanager
-def bars() -> Iterator[None]:
-    """Within this context `track` shows bars on standard error."""
+def displayed() -> Iterator[None]:
+    """Within this context progress is shown on standard error: `track` as bars in a terminal, else `stage` as lines."""
     from rich.progress import (
         BarColumn,
         MofNCompleteColumn,
@@ -31,7 +63,15 @@ def bars() -> Iterator[None]:
 
     from resources.console import EscapedConsole
 
-    global _console
+    global _console, _lines
+    console = EscapedConsole(stderr=True)
+    if not console.is_terminal:
+        _lines = True
+        try:
+            yield
+        finally:
+            _lines = False
+        return
     columns = (
         TextColumn("{task.description}", markup=False),
         BarColumn(),
@@ -39,7 +79,7 @@ def bars() -> Iterator[None]:
         TimeElapsedColumn(),
         TimeRemainingColumn(),
     )
-    with Progress(*columns, console=EscapedConsole(stderr=True), transient=True) as progress:
+    with Progress(*columns, console=console, transient=True) as progress:
         _console = progress
         try:
             yield
@@ -49,8 +89,7 @@ def bars() -> Iterator[None]:
 
 def clear() -> None:
     """Remove the bars and restore the terminal."""
-    # Without a terminal there are no bars to remove, and it would write an empty line.
-    if _console is not None and _console.console.is_terminal:
+    if _console is not None:
         _console.stop()
 
 
@@ -62,23 +101,71 @@ def note(text: str) -> None:
         print(escaped(text), file=sys.stderr, flush=True)  # noqa: T201  # Nothing else in this process prints.
 
 
+def tell(text: str, log: Log | None = None) -> None:
+    """Write a line to a log, and to standard error if progress is displayed there as lines."""
+    if log:
+        log(text)
+    if _lines:
+        note(text)
+
+
 @contextmanager
-def track(total: int, what: str, log: Log | None = None) -> Iterator[Advance]:
-    """Report progress on `total` items; call the yielded function with the number done since the last call."""
-    if _console is not None:
-        task = _console.add_task(what, total=total)
-        try:
-            yield lambda n: _console.advance(task, n)
-        finally:
-            _console.remove_task(task)
+def followed(what: str, log: Log | None = None) -> Iterator[None]:
+    """Tell every 30 seconds how far a piece of work is: the innermost `track` of it, or else for how long it has run.
+
+    Args:
+        what: Names the work.
+        log: Receives the lines.
+    """
+    if log is None and not _lines:
+        yield
         return
-    done, said = 0, time.monotonic()
+    started, ended = time.monotonic(), Event()
+
+    def follow() -> None:
+        for seconds in chain([_FIRST], repeat(_EVERY)):
+            if ended.wait(seconds):
+                return
+            innermost = _tracks[-1:]
+            tell(str(innermost[0]) if innermost else f"{what}: {duration(time.monotonic() - started)} so far", log)
+
+    follower = Thread(target=follow, name="mog-progress", daemon=True)
+    follower.start()
+    try:
+        yield
+    finally:
+        ended.set()
+        follower.join()
+
+
+@contextmanager
+def stage(what: str, why: str, log: Log | None = None) -> Iterator[None]:
+    """As `followed`; tell also when the work starts and why, and in how many seconds it was done or failed."""
+    started, outcome = time.monotonic(), "failed after"
+    tell(f"{what}: started ({why})", log)
+    try:
+        with followed(what, log):
+            yield
+        outcome = "done in"
+    finally:
+        tell(f"{what}: {outcome} {duration(time.monotonic() - started)}", log)
+
+
+@contextmanager
+def track(total: int, what: str) -> Iterator[Advance]:
+    """Count `total` items of work; call the yielded function with the number done since the last call."""
+    counted, console = _Track(total, what), _console
+    task = None if console is None else console.add_task(what, total=total)
 
     def advance(n: int) -> None:
-        nonlocal done, said
-        done += n
-        if log and time.monotonic() - said >= _LOG_SECONDS:
-            said = time.monotonic()
-            log(f"{what}: {done} of {total}")
+        counted.done += n
+        if console is not None:
+            console.advance(task, n)
 
-    yield advance
+    _tracks.append(counted)
+    try:
+        yield advance
+    finally:
+        _tracks.remove(counted)
+        if console is not None:
+            console.remove_task(task)

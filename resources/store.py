@@ -99,7 +99,9 @@ class Draft:
 
 
 @contextmanager
-def atomic(path: Path, what: str = "file", wanted: int | None = None, maker: str = "") -> Iterator[Path]:
+def atomic(
+    path: Path, what: str = "file", wanted: int | None = None, maker: str = "", private: bool = True
+) -> Iterator[Path]:
     """Yield a temporary path to write to; on success it is flushed to disk and renamed to `path`, else deleted.
 
     Args:
@@ -107,6 +109,7 @@ def atomic(path: Path, what: str = "file", wanted: int | None = None, maker: str
         what: Names the points (`resources.points`) that the write reaches.
         wanted: How many bytes will be written, if known.
         maker: Part of the temporary name, for writers on several machines, whose process ids may be equal.
+        private: Whether its owner alone can read the file: it may be a copy of one that others cannot.
 
     Raises:
         MogError: the disk or a quota is full, or the file is too large; the message says how many bytes were needed.
@@ -116,6 +119,8 @@ def atomic(path: Path, what: str = "file", wanted: int | None = None, maker: str
         try:
             yield temporary
             with temporary.open("rb") as stream:
+                if private:
+                    os.fchmod(stream.fileno(), stat.S_IRUSR | stat.S_IWUSR)
                 os.fsync(stream.fileno())
         # Writers raise OSError, or their library's own error.
         except Exception as error:
@@ -239,7 +244,10 @@ class Store:
         """
         artefact = self.find(asset, partition)
         if artefact is None:
-            raise MissingArtefact(f"{label(asset, partition)} has not been materialised: run `mog run`")
+            raise MissingArtefact(
+                f"{label(asset, partition)} has not been materialised: run `mog run`, or `mog run --select {asset}` if "
+                "no configured method needs it"
+            )
         return artefact
 
     def partitions(self, asset: str) -> list[str]:

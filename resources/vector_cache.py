@@ -55,7 +55,6 @@ class VectorCache:
     @contextmanager
     def open(self) -> Iterator[sqlite3.Connection]:
         """A connection; the file is made if there is none."""
-        self.path.parent.mkdir(parents=True, exist_ok=True)
         with closing(connect(self.path)) as connection:
             connection.execute("PRAGMA synchronous=NORMAL")
             connection.execute("CREATE TABLE IF NOT EXISTS vectors (key BLOB PRIMARY KEY, vector BLOB) WITHOUT ROWID")

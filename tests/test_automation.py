@@ -118,7 +118,7 @@ OWN |= {"sentence_graph"}
 PARTITIONED = OWN | {"mentions", "topics/assigned"}
 # What rests on mentions, which follow the names that documents of all corpora have: `auto` is a ranking.
 NAMING = {"answers", "answer_scores", "report"}
-OVERALL = {"questions", "topics/model", "soft_labels", "hop_soft_labels", "names"} | NAMING
+OVERALL = {"questions", "topics/model", "soft_labels", "names"} | NAMING
 OVERALL |= {"runs", "scores", "history", "statistics", "hop_statistics"}
 # After any change of documents.
 RENAMED = [("birds", {"mentions"}), ("fish", {"mentions"}), (None, NAMING)]
@@ -135,9 +135,10 @@ def configure(folder, **changes):
         "home": "home",
         "levels": 1,
         "buckets": 4,
-        "methods": ["fixed-1"],
+        # They need what there is to automate: labels, the sentence graph and topics.
+        "methods": ["fixed-1", "hop-0", "oracle-paper"],
         "topics": {"refit_share": 1},
-        "answering": {"methods": ["one-step"]},
+        "answering": {"methods": ["one-step", "fixed-1+topics -> one-step"]},
         "corpora": {"birds": {"path": "birds"}, "fish": {"path": "fish"}},
         "question_sets": {"q": {"path": "questions.jsonl", "corpora": ["birds"], "test": ["test"]}},
         **changes,
@@ -323,7 +324,7 @@ def test_a_changed_setting_rebuilds_what_depends_on_it_when_the_graph_is_loaded_
     # Edges of the sentence graph are BM25's as well.
     assert [r for r in shape(runs) if r[0]] == [(corpus, {"sentence_graph"}) for corpus in ("birds", "fish")]
     overall = set().union(*(run.assets for run in runs if run.partition is None))
-    assert {"soft_labels", "hop_soft_labels", "runs", "scores"} <= overall <= OVERALL
+    assert {"soft_labels", "runs", "scores"} <= overall <= OVERALL
 
 
 # The sensor

@@ -347,7 +347,7 @@ def valleys(tmp_path, make_project):
             "levels": 2,
             "finest_chars": FINEST,
             "chunker": {"name": "learned", "training": QUICK.model_dump(mode="json")},
-            "methods": ["fixed-1", "fixed-2", "mog-paper"],
+            "methods": ["fixed-1", "fixed-2", "mog-paper", "hop-1+topics"],
             # More than there are: nothing is fitted.
             "topics": {"min_topic_size": 1000},
         },

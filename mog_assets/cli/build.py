@@ -41,7 +41,7 @@ def _run(
     from resources.store import label
 
     started = time.monotonic()
-    with progress.bars(), on_stop(progress.clear):
+    with progress.displayed(), on_stop(progress.clear):
         steps, failures = _materialised(settings, corpora, select, force)
     seconds = time.monotonic() - started
     if as_json:

@@ -48,7 +48,7 @@ def _experiment(settings: config.Settings, wanted: Sequence[str], as_json: bool)
     from resources import progress
     from resources.store import Store
 
-    with progress.bars(), on_stop(progress.clear):
+    with progress.displayed(), on_stop(progress.clear):
         report = do(settings, [f"{PREFIX}{name}" for name in wanted])
     store, states = Store(settings.home), up_to_date(settings, [f"{PREFIX}{name}" for name in wanted])
     done = [name for name in wanted if states[f"{PREFIX}{name}"] == "up to date"]
@@ -134,6 +134,6 @@ def results(configs: tuple[str, ...], to: Path | None) -> None:
         echo(text, nl=False)
         return
     to.parent.mkdir(parents=True, exist_ok=True)
-    with atomic(to) as temporary:
+    with atomic(to, private=False) as temporary:
         temporary.write_text(text, encoding="utf-8")
     echo(f"{to}: {sum(len(p.told) for p in projects)} experiments of {len(projects)} projects")

@@ -121,7 +121,7 @@ def _work(target: Target, read: Callable[[Notes], Dataset]) -> None:
     from resources import progress
 
     notes = Notes()
-    with progress.bars(), on_stop(lambda: _sweep(target)), on_stop(progress.clear):
+    with progress.displayed(), on_stop(lambda: _sweep(target)), on_stop(progress.clear):
         _sweep(target)
         result = _write(target, read(notes), notes)
     splits = {split: result.splits[split] for split in in_order(result.splits)}
@@ -141,7 +141,7 @@ def _write(target: Target, data: Dataset, notes: Notes) -> Written:
     """Write the files of a data set; none is there before all are complete."""
     from mog_assets.questions.foreign import Ids, write_documents, write_questions
     from mog_assets.questions.foreign_trec import ids_of_corpus
-    from resources.progress import note, track
+    from resources.progress import followed, track
 
     known, count = Ids(), 0
     with ExitStack() as files:
@@ -149,7 +149,8 @@ def _write(target: Target, data: Dataset, notes: Notes) -> Written:
         asked = files.enter_context(_packed(target.questions))
         if target.imports_corpus:
             stream = files.enter_context(_packed(target.documents))
-            with track(data.size, f"{target.name}: bytes", note) as advance:
+            what = f"documents of {target.name}"
+            with followed(what), track(data.size, f"bytes · {what}") as advance:
                 count = write_documents(data.documents(advance), stream, known, notes)
             _expect(count, "document", notes)
         else:
@@ -170,7 +171,7 @@ def _packed(path: Path) -> Iterator[BinaryIO]:
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         with (
-            atomic(path) as temporary,
+            atomic(path, private=False) as temporary,
             temporary.open("wb") as raw,
             gzip.GzipFile("", "wb", _LEVEL, raw, mtime=0) as stream,
         ):

@@ -146,7 +146,7 @@ def compare(base: str, other: str, measures: tuple[str, ...], to: Path | None, a
     if to is not None:
         to.parent.mkdir(parents=True, exist_ok=True)
         command = f"`mog compare {base} {other} --to {to}`: mean paired differences with 95 % intervals over documents."
-        with atomic(to) as temporary:
+        with atomic(to, private=False) as temporary:
             temporary.write_text("\n".join([page[0], command + "\n", *page[1:], ""]), encoding="utf-8")
 
 
@@ -190,7 +190,7 @@ def export(path: str | None, folder: Path | None) -> None:
         for name, write in files.items():
             target = folder / name
             target.parent.mkdir(parents=True, exist_ok=True)
-            with atomic(target) as temporary:
+            with atomic(target, private=False) as temporary:
                 write(temporary)
             echo(target)
     except OSError as error:

@@ -281,7 +281,7 @@ def write_configuration(target: Path, text: str) -> None:
 
     try:
         target.parent.mkdir(parents=True, exist_ok=True)
-        with atomic(target) as temporary:
+        with atomic(target, private=False) as temporary:
             temporary.write_text(text, encoding="utf-8", newline="")
             # The text must be a valid configuration.
             config.load(temporary)

@@ -69,6 +69,9 @@ def forget(
         everything=everything,
     )
     echo(f"deleted {number:,} entries")
+    copies = [name for name, question_set in settings.question_sets.items() if question_set.source == "use"]
+    if number and copies:
+        echo(f"{', '.join(copies)} copies questions of the log: run `mog run`, then `mog prune --answers`")
 
 
 @use.command()

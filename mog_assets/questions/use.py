@@ -18,8 +18,9 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from mog_assets.questions.use_file import connected, explained, there
+from mog_assets.questions.use_file import connected, explained
 from resources.errors import MogError
+from resources.sqlite import exists
 
 _DAY = 86_400
 # Seconds to wait for other processes.
@@ -190,7 +191,7 @@ def withdraw(path: Path, identity: str) -> bool:
         MogError: the log cannot be written.
     """
     with explained(path):
-        if not there(path):
+        if not exists(path):
             return False
         with closing(connected(path, PATIENCE, "FULL")) as connection, connection:
             return bool(connection.execute("DELETE FROM entries WHERE id = ?", (identity,)).rowcount)
@@ -245,7 +246,7 @@ def forget(
 
 def _delete(path: Path, where: str, values: Sequence[Any], seconds: float) -> int:
     with explained(path):
-        if not there(path):
+        if not exists(path):
             return 0
         with closing(connected(path, seconds, "FULL")) as connection:
             with connection:
@@ -272,7 +273,7 @@ def entries(path: Path, most: int | None = None) -> list[Entry]:
         MogError: the log cannot be read.
     """
     with explained(path):
-        if not there(path):
+        if not exists(path):
             return []
         with closing(connected(path, PATIENCE)) as connection:
             # One transaction, so that no row comes or goes between the two.
@@ -355,7 +356,7 @@ def state(path: Path, asked: bool = True) -> list[str | int] | None:
         MogError: the log cannot be read.
     """
     with explained(path):
-        if not there(path):
+        if not exists(path):
             return None
         with closing(connected(path, PATIENCE)) as connection:
             (file, rows, used) = connection.execute("SELECT file, rows, used FROM about").fetchone()

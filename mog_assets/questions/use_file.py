@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import os
 import secrets
 import sqlite3
-import threading
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from pathlib import Path
 
 from resources.errors import MogError
@@ -30,14 +28,6 @@ _SCHEMA = (
     "UPDATE about SET rows = rows + 1, used = used + old.used, dirty = 1; END",
     f"PRAGMA user_version = {_FORMAT}",
 )
-# Closing any descriptor of a file drops the locks that this process holds on it: none is open while it is created.
-_CREATING = threading.Lock()
-
-
-def there(path: Path) -> bool:
-    """Whether there is a log."""
-    with _CREATING:
-        return path.exists()
 
 
 def connected(path: Path, seconds: float, synchronous: str = "NORMAL", threads: bool = False) -> sqlite3.Connection:
@@ -53,7 +43,6 @@ def connected(path: Path, seconds: float, synchronous: str = "NORMAL", threads: 
         MogError: another version of the package wrote the file.
         sqlite3.Error, OSError: it cannot be used; to be called within `explained`.
     """
-    _create(path)
     connection = connect(path, seconds, threads)
     try:
         connection.execute("PRAGMA foreign_keys = ON")
@@ -73,16 +62,6 @@ def connected(path: Path, seconds: float, synchronous: str = "NORMAL", threads: 
         connection.close()
         raise
     return connection
-
-
-def _create(path: Path) -> None:
-    """Create an empty file that nobody else can read."""
-    with _CREATING:
-        if not path.exists():
-            path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-            # Another process may be first.
-            with suppress(FileExistsError):
-                os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))
 
 
 def _make_tables(connection: sqlite3.Connection) -> None:

@@ -64,7 +64,7 @@ class Items:
 
 
 def _no_topics() -> Items:
-    raise MissingArtefact("where.topic: expected chunks with topics, got none: run `mog run`")
+    raise MissingArtefact("where.topic: expected chunks with topics, got none: run `mog run --select topics/assigned`")
 
 
 class Fields:

@@ -74,7 +74,8 @@ class Project:
     def __init__(self, settings: Settings, names: list[str], refresh: float | None, keep: bool) -> None:
         self.settings = settings
         self.names = names
-        self._tools = Tools(settings)
+        # What people ask is stored in the log of use or nowhere.
+        self._tools = Tools(settings, keep=False)
         self._generations = Generations(self._tools, names, refresh, keep)
         self._noting = Noting(settings.use, settings.home, keep)
 

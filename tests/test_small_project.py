@@ -1,0 +1,228 @@
+"""A small project with one method: what its first run says and builds, and where what people ask of it is left."""
+
+import os
+import re
+import sqlite3
+import stat
+import subprocess
+import time
+from types import SimpleNamespace
+
+import pytest
+import yaml
+from chat_server import ChatServer
+from click.testing import CliRunner
+from served import Served, command, environment
+
+import mog_assets
+from mog_assets import config
+from mog_assets.cli import main
+from mog_assets.plan import graph, phases
+from mog_assets.questions.use import log_path, note_used
+from mog_assets.runner import selected
+from resources import progress
+from resources.files import make_private
+from resources.sqlite import connect
+from resources.store import Store, atomic
+
+# In no document: wherever it stands in the home, a question brought it there.
+MARKER = "zeppelinquark"
+QUESTION = f"Which {MARKER} is planted in October?"
+OPTIONS = {"A": f"garlic {MARKER}", "B": "the moon"}
+NOT_NEEDED = {"sentence_graph", "hop_statistics", "topics/model", "topics/assigned"}
+
+
+@pytest.fixture(scope="module")
+def first_run(tmp_path_factory):
+    """A project of two documents, which others cannot read, after a run without a terminal."""
+    folder = tmp_path_factory.mktemp("small")
+    (folder / "docs").mkdir()
+    for name, text in (("garlic", "Garlic is planted in October."), ("apples", "Apples keep in the cellar.")):
+        (folder / "docs" / f"{name}.md").write_text(f"# {name}\n\n{text}\n", encoding="utf-8")
+        (folder / "docs" / f"{name}.md").chmod(0o600)
+    file = folder / "mog.yaml"
+    values = {"home": "home", "corpora": {"notes": {"path": "docs"}}, "methods": ["fused"], "levels": 2}
+    file.write_text(yaml.safe_dump({**values, "use": {"log": True}}), encoding="utf-8")
+    done = subprocess.run(
+        command("run", "--config", file), env=environment(), capture_output=True, text=True, timeout=300, umask=0o022
+    )
+    assert done.returncode == 0, done.stderr
+    return SimpleNamespace(file=file, settings=config.load(file), home=folder / "home", said=done.stderr.splitlines())
+
+
+# What is built, and in which order
+
+
+def test_a_run_builds_nothing_that_no_configured_method_needs(first_run):
+    recipes, store = graph(first_run.settings), Store(first_run.home)
+    built = {key for key, recipe in recipes.items() if store.find(key, "notes" if recipe.partitioned else None)}
+    needed = {key for key, recipe in recipes.items() if not recipe.on_demand}
+    assert built == needed
+    assert set(recipes) - needed == NOT_NEEDED
+
+
+def test_what_a_method_or_a_selection_names_is_built_with_its_inputs(first_run):
+    of_graph = first_run.settings.model_copy(update={"methods": ["fused", "hop-1"]})
+    assert {key for key, recipe in graph(of_graph).items() if recipe.on_demand} & NOT_NEEDED == {
+        "topics/model",
+        "topics/assigned",
+    }
+    recipes = graph(first_run.settings)
+    assert selected(first_run.settings, recipes, ["topics/assigned"]) == {"topics/model", "topics/assigned"}
+
+
+@pytest.mark.parametrize("methods", [["fused"], None])
+def test_nothing_that_a_search_does_not_need_is_built_before_what_it_needs(first_run, methods):
+    recipes = graph(first_run.settings.model_copy(update={"methods": methods}))
+    turns = phases(recipes)
+    first = {key for key, recipe in recipes.items() if recipe.first}
+    assert {"chunks/level_1", "embeddings/level_2", "bm25/level_2", "mentions", "statistics", "method"} <= first
+    assert not first & {*NOT_NEEDED, "collections/level_1"}
+    assert max(turns[key] for key in first) <= min(turns[key] for key in recipes if key not in first)
+
+
+def test_steps_of_one_run_are_in_that_order_too(first_run):
+    ends = [line.partition(":")[0] for line in first_run.said if ": done in" in line]
+    assert ends.index("mentions of corpus notes") < ends.index("collections/level_1 of corpus notes")
+
+
+# What a run says
+
+
+def test_a_run_without_a_terminal_tells_when_each_asset_starts_and_ends(first_run):
+    started = [line.partition(": started")[0] for line in first_run.said if ": started (new)" in line]
+    ended = [found[1] for line in first_run.said if (found := re.fullmatch(r"(.+): done in [\d.]+ s", line))]
+    assert started == ended and {"documents of corpus notes", "statistics", "collections/level_1 of corpus notes"} < {
+        *started
+    }
+    assert re.match(
+        rf"{len(started)} assets to check or build, {len(started)} of them for the first time", first_run.said[0]
+    )
+
+
+def test_long_work_tells_how_far_it_is_and_how_long_it_still_takes(monkeypatch, capsys):
+    monkeypatch.setattr(progress, "_FIRST", 0.01)
+    monkeypatch.setattr(progress, "_EVERY", 0.01)
+    logged = []
+    with progress.displayed(), progress.stage("embeddings of notes", "new", logged.append):
+        wait_for(logged, "so far")
+        with progress.track(12, "texts · embeddings of notes") as advance:
+            advance(3)
+            wait_for(logged, "left")
+    assert logged[0] == "embeddings of notes: started (new)"
+    assert any(re.fullmatch(r"texts · embeddings of notes: 3 of 12, about \d.* left", line) for line in logged)
+    assert re.fullmatch(r"embeddings of notes: done in .+", logged[-1])
+    assert capsys.readouterr().err.splitlines() == logged
+    with pytest.raises(ZeroDivisionError), progress.stage("it", "new", logged.append):
+        1 / 0  # noqa: B018
+    assert logged[-1].startswith("it: failed after")
+
+
+def wait_for(lines, what):
+    until = time.monotonic() + 60
+    while not any(what in line for line in list(lines)):
+        assert time.monotonic() < until, lines
+        time.sleep(0.005)
+
+
+@pytest.mark.parametrize(
+    ("seconds", "words"), [(0.04, "0.0 s"), (9.9, "9.9 s"), (42.4, "42 s"), (200, "3 min 20 s"), (7500, "2 h 5 min")]
+)
+def test_times_are_written_for_people(seconds, words):
+    assert progress.duration(seconds) == words
+
+
+# What people ask
+
+
+def holding(home):
+    """Files of a home that hold the marker."""
+    files = (path for path in home.rglob("*") if path.is_file())
+    return {str(path.relative_to(home)) for path in files if MARKER.encode() in path.read_bytes()}
+
+
+def cached(home):
+    """Keys of all vectors and replies that are stored."""
+    found = set()
+    for path in (home / "cache").glob("*.sqlite"):
+        opened = sqlite3.connect(path)
+        table = "answers" if path.name == "llm.sqlite" else "vectors"
+        found |= {(path.name, key) for (key,) in opened.execute(f"SELECT key FROM {table}")}
+        opened.close()
+    return found
+
+
+def test_what_people_ask_is_kept_in_the_log_alone_and_nowhere_after_it_is_forgotten(first_run, tmp_path, monkeypatch):
+    home, file = first_run.home, first_run.file
+    before = cached(home)
+    with mog_assets.open(file) as project:
+        project.retrieve(QUESTION)
+        answer = project.ask(QUESTION, options=OPTIONS)
+        project.sentences(QUESTION, answer.passages[0])
+        project.used(QUESTION, answer.passages[0])
+    openai = tmp_path / "openai.yaml"
+    values = yaml.safe_load(file.read_text(encoding="utf-8"))
+    values |= {"home": str(home), "corpora": {"notes": {"path": str(file.parent / "docs")}}}
+    openai.write_text(yaml.safe_dump({**values, "answering": {"reader": "openai"}, "llm": {"model": "m"}}))
+    with ChatServer(lambda messages: f"Answer: the {MARKER}") as server:
+        monkeypatch.setenv("OPENAI_BASE_URL", server.url)
+        monkeypatch.setenv("OPENAI_API_KEY", "loopback")
+        served = Served(openai, tmp_path)
+        try:
+            assert served.call("/v1/retrieve", {"question": QUESTION})[0] == 200
+            assert served.call("/v1/ask", {"question": QUESTION, "options": OPTIONS})[0] == 200
+        finally:
+            served.end()
+        told = CliRunner().invoke(main, ["ask", QUESTION, "--config", str(openai)])
+        assert told.exit_code == 0 and MARKER in told.output
+        assert len(server.calls) >= 2
+    assert MARKER not in served.log.read_text(encoding="utf-8")
+    assert cached(home) == before
+    assert holding(home) and holding(home) <= {"use/use.sqlite", "use/use.sqlite-wal"}
+    forgotten = CliRunner().invoke(main, ["use", "forget", "--question", QUESTION, "--config", str(file)])
+    assert forgotten.output == "deleted 6 entries\n"
+    assert holding(home) == set()
+
+
+def test_others_can_read_neither_the_home_nor_a_copy_in_it(first_run):
+    assert stat.S_IMODE(first_run.home.stat().st_mode) == 0o700
+    files = [*(first_run.home / "store").rglob("*.*"), *(first_run.home / "cache").rglob("*")]
+    copies = [path for path in files if path.is_file() and ".lock" not in path.name]
+    assert copies and {oct(stat.S_IMODE(path.stat().st_mode)) for path in copies} == {oct(0o600)}
+
+
+def test_a_home_that_others_can_read_is_closed_to_them_and_that_is_said_once(tmp_path, caplog):
+    home = tmp_path / "home"
+    home.mkdir(mode=0o755)
+    make_private(home)
+    make_private(home)
+    assert stat.S_IMODE(home.stat().st_mode) == 0o700
+    (said,) = [record.getMessage() for record in caplog.records]
+    assert str(home) in said and "its owner alone" in said
+
+
+def test_what_is_written_into_the_home_is_for_its_owner_alone_and_other_files_are_as_the_user_says(tmp_path):
+    before = os.umask(0o022)
+    try:
+        for name, private in (("copy", True), ("mog.yaml", False)):
+            with atomic(tmp_path / name, private=private) as temporary:
+                temporary.write_text("text", encoding="utf-8")
+        opened = connect(tmp_path / "cache" / "a.sqlite")
+        opened.execute("CREATE TABLE words (word TEXT)")
+        modes = {path.name: stat.S_IMODE(path.stat().st_mode) for path in tmp_path.rglob("*") if path.is_file()}
+        opened.close()
+    finally:
+        os.umask(before)
+    sqlite = {f"a.sqlite{suffix}": 0o600 for suffix in ("", "-wal", "-shm")}
+    assert modes == {"copy": 0o600, "mog.yaml": 0o644, **sqlite}
+
+
+def test_forgetting_says_where_question_sets_copy_questions_of_the_log(tmp_path, make_project):
+    (tmp_path / "docs").mkdir()
+    sets = {"asked": {"source": "use", "corpora": ["notes"]}}
+    project = make_project(tmp_path, {"corpora": {"notes": {"path": "docs"}}, "question_sets": sets})
+    note_used(log_path(project.home), QUESTION, [], "fused", "v1")
+    words = ["use", "forget", "--question", QUESTION, "--config", str(project.config)]
+    told = CliRunner().invoke(main, words).output.splitlines()
+    assert told == ["deleted 1 entries", "asked copies questions of the log: run `mog run`, then `mog prune --answers`"]
+    assert CliRunner().invoke(main, words).output == "deleted 0 entries\n"
