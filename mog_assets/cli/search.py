@@ -14,7 +14,7 @@ from mog_assets.cli.common import FAILED, config_option, guarded, settings_of
 from resources.errors import ConfigError
 
 if TYPE_CHECKING:
-    from mog_assets.serving.results import Answer, Passage
+    from mog_assets.serving.results import Answer, Likeliest, Passage
 
 
 def _where(context: click.Context, option: click.Parameter, value: str | None) -> Any:
@@ -132,7 +132,16 @@ def _print_routing(weights: dict[str, float] | None, topic: dict[str, Any] | Non
         click.echo(f"topic: {topic['label']}" + (" (passages of all topics)" if topic["all topics"] else ""))
 
 
-def _print_passage(rank: int, passage: Passage, what: str) -> None:
+def _marked(passage: Passage, likeliest: Likeliest | None) -> str:
+    """The text of a passage, with the likeliest sentence marked if it stands there."""
+    if likeliest is None or likeliest.sentence not in passage.text:
+        return passage.text
+    if not any((s.corpus, s.doc) == (likeliest.corpus, likeliest.doc) for s in passage.spans):
+        return passage.text
+    return passage.text.replace(likeliest.sentence, f">>> {likeliest.sentence} <<<", 1)
+
+
+def _print_passage(rank: int, passage: Passage, what: str, likeliest: Likeliest | None = None) -> None:
     places = [f"{span.corpus}/{span.doc} {span.start}-{span.end}" for span in passage.spans]
     more = f" and {len(places) - 3} more" if len(places) > 3 else ""
     page = "" if passage.page is None else f"  page {passage.page}"
@@ -141,7 +150,7 @@ def _print_passage(rank: int, passage: Passage, what: str) -> None:
         click.echo(f"   in: {' > '.join(passage.headings)}")
     if passage.why:
         click.echo(f"   why: {passage.why}")
-    click.echo(passage.text.strip() + "\n")
+    click.echo(_marked(passage, likeliest).strip() + "\n")
 
 
 def _print_told(told: Answer, choices: dict[str, str]) -> None:
@@ -149,6 +158,9 @@ def _print_told(told: Answer, choices: dict[str, str]) -> None:
     if told.answer is not None:
         text = f"{told.answer}. {choices[told.answer]}" if told.answer in choices else told.answer
         click.secho(text + "\n", bold=True)
+    elif told.likeliest is not None:
+        place = f"{told.likeliest.corpus}/{told.likeliest.doc} {told.likeliest.start}-{told.likeliest.end}"
+        click.echo(f"No certain answer. The likeliest sentence is in {place}, marked with >>> and <<<.\n")
     click.echo(f"{told.method}, {told.reader}" + (f"; auto is {told.auto}" if told.auto else ""))
     if told.parameters:
         click.echo(f"parameters: {told.parameters}")
@@ -172,4 +184,5 @@ def _print_told(told: Answer, choices: dict[str, str]) -> None:
     )
     for rank, passage in enumerate(told.passages, 1):
         level = "" if passage.level is None else f"level {passage.level}  "
-        _print_passage(rank, passage, f"{level}{passage.title}")
+        marked = None if told.answer is not None else told.likeliest
+        _print_passage(rank, passage, f"{level}{passage.title}", marked)
