@@ -7,7 +7,7 @@ from click.testing import CliRunner
 from starlette.testclient import TestClient
 
 import mog_assets
-from mog_assets.cli import main as cli
+from mog_assets import cli
 from mog_assets.serving.http import app
 from mog_assets.serving.limits import Options
 
