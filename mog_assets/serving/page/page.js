@@ -520,11 +520,11 @@ function linkAnswer() {
   byId("sources").replaceChildren(...(answer && sources.length ? ["Based on"] : []), ...(answer ? sources : []).map((source, i) =>
     make("a", target(i + 1), make("span", { class: "number" }, String(i + 1)), source.title || source.doc)));
   // Where the answer, or the sentence that most likely has it, stands in a passage word for word.
-  const said = likeliest ? likeliest.sentence : answer;
+  const said = answer || (likeliest?.sentence ?? "");
   if (said.length < 8) return;
   passages.forEach((passage, i) => {
     const low = passage.text.indexOf(said), text = document.querySelector(`#passage-${i + 1} .text`);
-    if (low < 0 || !text || (likeliest && passage.doc !== likeliest.doc)) return;
+    if (low < 0 || !text || (!answer && passage.doc !== likeliest.doc)) return;
     const high = low + said.length;
     text.replaceChildren(...marked(passage.text, 0, passage.text.length, under(passage.ranges, [[low, high, "answer"]])));
     if (text.classList.contains("long")) scrollToMark(text);
