@@ -381,15 +381,17 @@ def test_a_reader_that_knows_nothing_by_itself_says_so(sample_project):
 @pytest.mark.parametrize("method", ["mog-paper -> one-step", "dense-2 -> briefcontext", "at-rag", "hop-1 -> adaptive"])
 def test_ask_tells_what_the_answer_rests_on(sample_project, method):
     result = asked(sample_project, QUESTION, "--method", method, "--json")
-    assert result.exit_code == 0, result.output
     told = json.loads(result.stdout)
+    # An answer that is probably wrong is not shown.
+    assert result.exit_code == (told["answer"] is None), result.output
     assert told["method"] == combination(method, sample_project.settings).name
-    assert told["answer"] and told["reader"].startswith("neural-")
+    assert told["details"]["raw"] and told["reader"].startswith("neural-")
     assert bool(told["passages"]) == (told["details"]["route"] != "none")
     assert all(p["text"] and p["spans"] for p in told["passages"])
     assert (told["weights"] is not None) == ("mog-paper" in method)
     shown = asked(sample_project, QUESTION, "--method", method)
-    assert shown.exit_code == 0 and told["answer"] in shown.stdout and told["method"] in shown.stdout
+    assert shown.exit_code == result.exit_code and told["method"] in shown.stdout
+    assert (told["answer"] or "") in shown.stdout
 
 
 def test_ask_chooses_among_options(sample_project):

@@ -124,7 +124,8 @@ def test_passages_of_some_corpora_only(opened, method):
 
 def test_an_answer_rests_on_passages_and_tells_its_steps(opened):
     steps = []
-    told = opened.ask(QUESTION, on_event=lambda name, what: steps.append((name, json.loads(json.dumps(what)))))
+    question = "For how many years does white rot of onions stay in the ground?"
+    told = opened.ask(question, on_event=lambda name, what: steps.append((name, json.loads(json.dumps(what)))))
     assert told.answer and told.passages and not told.failure and told.auto in opened.methods
     assert {passage.score for passage in told.passages} == {None}
     assert [name for name, _ in steps] == ["passages", "answer"]

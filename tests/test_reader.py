@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -28,7 +29,7 @@ from mog_assets.reader import assets, calibration, network, training
 from mog_assets.reader.examples import Document, Lesson, shown
 from mog_assets.reader.lessons import places, teaches, without
 from mog_assets.reader.model import SHIPPED, Reader, encoded, shipped, source
-from mog_assets.reader.spans import LONGEST, SpanReader, pointed
+from mog_assets.reader.spans import LONGEST, Span, SpanReader, pointed
 from mog_assets.reader.windows import QUESTION, TITLE, WINDOW, Tokens, Window, WordPieces, parts, room, sentences
 from resources.errors import ConfigError, MogError
 from resources.store import Store
@@ -269,22 +270,60 @@ def test_nothing_of_a_document_that_measures_is_read_in_training_through_any_que
 # Calibration
 
 
+def spans_of(*scores):
+    """A span of every word of a text, with these scores."""
+    text = "Ada wrote notes. Bob sang."
+    words = [(m.group(), m.start(), m.end()) for m in re.finditer(r"\w+", text)]
+    return ("", text), [Span(word, 0, a, b, score) for (word, a, b), score in zip(words, scores, strict=False)]
+
+
+def test_features_tell_how_far_a_span_leads_and_what_the_question_shares_with_its_sentence():
+    passage, spans = spans_of(3.0, 1.0, -50.0)
+    rows = calibration.features("Wrote the notes?", [passage], [*spans, spans[0]])
+    assert calibration.FEATURES == ("score", "lead", "sentence", "passage")
+    np.testing.assert_allclose(rows, [[3, 2, 1, 1], [1, -2, 1, 1], [-20, -23, 1, 1], [3, 2, 1, 1]])
+    _, others = spans_of(0, 0, 0, 2.0)
+    assert calibration.features("Wrote the notes?", [passage], others[3:]).tolist() == [[2, 22, 0, 1]]
+    # A question of everyday words shares nothing.
+    assert calibration.features("Is it the?", [passage], spans)[0, 2:].tolist() == [0, 0]
+
+
+@pytest.mark.parametrize("place, said", [(0, "Ada sang."), (8, "Ada sang."), (10, "Bob slept."), (19, "Bob slept.")])
+def test_the_sentence_of_a_place_has_no_white_space_around_it(place, said):
+    assert calibration.sentence("Ada sang. Bob slept.\n", place) == said
+
+
 def test_probabilities_are_calibrated_on_what_they_were_not_fitted_on():
     rng = np.random.default_rng(0)
-    scores = rng.normal(scale=4, size=4000)
-    right = rng.random(4000) < 1 / (1 + np.exp(-(0.7 * scores - 1)))
-    fitted = calibration.fitted(scores[::2], right[::2])
-    said = np.array([calibration.probability(score, fitted) for score in scores[1::2].tolist()])
+    values = np.stack([rng.normal(scale=4, size=4000), *rng.random((3, 4000))], axis=1)
+    right = rng.random(4000) < 1 / (1 + np.exp(-(0.7 * values[:, 0] + 2 * values[:, 2] - 2)))
+    fitted = calibration.Calibration.fitted(values[::2], right[::2])
+    said = fitted.probabilities(values[1::2])
     rows, error = calibration.curve(said, right[1::2])
     assert error < 0.04 and sum(row["n"] for row in rows) == 2000
-    assert fitted == pytest.approx((0.7, -1), abs=0.15)
+    assert fitted.weights["score"] == pytest.approx(0.7, abs=0.15) and fitted.intercept == pytest.approx(-2, abs=0.4)
     assert calibration.curve(np.full(2000, 0.9), right[1::2])[1] > 0.3
 
 
 @pytest.mark.parametrize("right", [True, False])
 def test_a_calibration_of_answers_that_are_all_alike_keeps_the_order(right):
-    fitted = calibration.fitted(np.array([1.0, 2.0]), np.array([right, right]))
-    assert calibration.probability(-3, fitted) < 0.5 < calibration.probability(3, fitted)
+    fitted = calibration.Calibration.fitted(np.ones((2, 4)), np.array([right, right]))
+    low, high = fitted.probabilities(np.array([[-3, 0, 0, 0], [3, 0, 0, 0]], float))
+    assert low < 0.5 < high
+
+
+def test_answers_are_shown_from_where_eight_of_ten_are_right():
+    chances = np.array([0.95, 0.85, 0.82, 0.72, 0.71, 0.65, 0.64, 0.3])
+    right = np.array([True, True, True, True, False, False, True, False])
+    assert calibration.certain_from(chances, right) == 0.7
+    assert calibration.certain_from(chances, ~right) > 1
+
+
+def test_nothing_is_shown_by_a_reader_whose_questions_are_on_one_document():
+    values, right = np.random.default_rng(0).normal(size=(8, 4)), np.arange(8) % 2 == 0
+    assert calibration.by_halves(values, right, ["a"] * 8)[0].certain > 1
+    fitted, chances = calibration.by_halves(values, right, list("aabbccdd"))
+    assert len(chances) == 8 and fitted.weights.keys() == set(calibration.FEATURES)
 
 
 # The file
@@ -340,6 +379,15 @@ def test_an_open_question_is_answered_with_a_span(neural):
     found = neural.answer(REINTRODUCED, PASSAGES)
     assert "2004" in found.value and len(found.value) < 30
     assert found.usage.calls == 1 and found.usage.tokens_in > 20 and found.failure == ""
+
+
+def test_an_answer_says_where_it_stands_and_whether_it_is_certain(neural):
+    span = neural.answer(REINTRODUCED, PASSAGES).span
+    assert "2004" in PASSAGES[0].text[span.start : span.end] and span.passage == 0
+    assert span.certain == (span.probability >= shipped().certain) and 0.5 < shipped().certain < 1
+    reduced = neural.reduce(REINTRODUCED, [f"Bustard: {PASSAGES[0].text[35:]}"])
+    assert "2004" in reduced.value and (reduced.span.passage, reduced.span.start) == (-1, -1)
+    assert neural.answer(NONE, PASSAGES[1:]).span is None
 
 
 def test_passages_without_an_answer_are_said_to_have_none(neural):

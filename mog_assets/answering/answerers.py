@@ -12,7 +12,7 @@ from itertools import pairwise
 from typing import Any, Protocol, TypeVar
 
 from mog_assets.answering.preflight import THRESHOLD, TOP, Rerank, by_bm25, overlap
-from mog_assets.answering.roles import Asked, Passage, Reply, Roles, Route, Usage
+from mog_assets.answering.roles import AnswerSpan, Asked, Passage, Reply, Roles, Route, Usage
 from mog_assets.answering.rows import AnswerRow
 
 S = TypeVar("S")
@@ -96,6 +96,7 @@ class _Progress:
     answer: str | None = None
     failure: str = ""
     raw: str = ""
+    span: AnswerSpan | None = None
     rounds: int = 1
     graded: bool | None = None
     grades: list[dict[str, str | None]] = field(default_factory=list)
@@ -116,7 +117,7 @@ class _Progress:
 
     def take_answer(self, role: str, reply: Reply[str]) -> Reply[str]:
         """As `take`; if the call failed, the question has no answer."""
-        self.answer, self.raw = self.take(role, reply), reply.raw
+        self.answer, self.raw, self.span = self.take(role, reply), reply.raw, reply.span
         self.failure = f"{role}: {reply.failure}" if reply.failure else ""
         return reply
 
@@ -136,6 +137,7 @@ class _Progress:
             answer=self.answer,
             failure=self.failure,
             raw=self.raw,
+            span=asdict(self.span) if self.span else None,
             passages=[
                 {**asdict(passage), "spans": [list(span) for span in passage.spans]}
                 for passage in (self.found.passages if self.read is None else self.read)
@@ -263,13 +265,13 @@ def _round(p: _Progress, roles: Roles, rewrite: bool) -> bool:
     thought = p.take("think", roles.think(p.asked, p.query, passages, tuple(p.thoughts)))
     if thought is not None:
         p.thoughts.append(thought)
-    before = p.answer, p.raw
+    before = p.answer, p.raw, p.span
     reply = p.take_answer("answer", roles.answer(p.asked, passages, tuple(p.thoughts)))
     if reply.declined:
         # Passages of the next round may have the answer that these lack; an earlier answer stays the last one.
         p.grades.append({"usefulness": None, "support": None})
         if before[0] is not None:
-            (p.answer, p.raw), p.failure = before, ""
+            (p.answer, p.raw, p.span), p.failure = before, ""
     elif p.answer is None:
         return True
     else:

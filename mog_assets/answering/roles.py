@@ -127,6 +127,24 @@ class Usage:
 
 
 @dataclass(frozen=True)
+class AnswerSpan:
+    """Where an answer stands in what was read, and how sure the reader is of it.
+
+    Attributes:
+        passage: Position among the passages that were read; −1 if it was read from a thought or an extraction.
+        start, end: Characters in the text of the passage; both −1 if it stands in its title, or in no passage.
+        probability: That the answer is right, in [0, 1].
+        certain: Whether that is enough to show it to somebody who asks.
+    """
+
+    passage: int
+    start: int
+    end: int
+    probability: float
+    certain: bool
+
+
+@dataclass(frozen=True)
 class Reply(Generic[T]):
     """The result of one call of a role.
 
@@ -136,6 +154,7 @@ class Reply(Generic[T]):
         raw: The reader's output before parsing.
         reader: Name and version of the reader.
         declined: Whether it failed because the passages have no answer: others may.
+        span: Where the value stands, if it is an answer quoted from what was read.
     """
 
     value: T | None
@@ -144,6 +163,7 @@ class Reply(Generic[T]):
     usage: Usage
     failure: str = ""
     declined: bool = False
+    span: AnswerSpan | None = None
 
 
 @dataclass(frozen=True)

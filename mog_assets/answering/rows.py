@@ -22,6 +22,8 @@ class AnswerRow:
         answer: The letter of an option or a text; None if there is none.
         failure: Why there is no answer; empty if there is one.
         raw: The reader's output for the answer before parsing.
+        span: Where the answer stands in the passages and how sure the reader is, see `roles.AnswerSpan`; None if the
+            reader does not say.
         passages: Passages the answer is based on, best first: `corpus`, `doc`, `title`, `text`, `spans`, `level`.
         rounds: Rounds of retrieval and answering; 1 if the method has no loop.
         graded: Whether the answer passed both graders; False if no round did (the answer is the last one, ungraded);
@@ -50,6 +52,7 @@ class AnswerRow:
     answer: str | None
     failure: str
     raw: str
+    span: dict[str, Any] | None = None
     passages: list[dict[str, Any]] = field(default_factory=list)
     rounds: int = 1
     graded: bool | None = None

@@ -29,7 +29,7 @@ def watched(means: Means, told: Told) -> Means:
     """The same means, which tell each step when it is done.
 
     Steps are `passages` (`query`, `passages`), `route`, `thought`, `extract`, `answer`, `grade`, `rewrite`; a step of a
-    reader has its `role`, and `failure` if it failed.
+    reader has its `role`, `failure` if it failed, and `certain` if the reader says how sure it is of an answer.
     """
 
     def retrieve(
@@ -57,7 +57,8 @@ class _Watched:
 
         def call(*args: Any, **options: Any) -> Reply[Any]:
             reply: Reply[Any] = found(*args, **options)
-            self._told(step, {"role": name, what: reply.value, **({"failure": reply.failure} if reply.failure else {})})
+            said = {"role": name, what: reply.value, **({"failure": reply.failure} if reply.failure else {})}
+            self._told(step, said | ({"certain": reply.span.certain} if reply.span else {}))
             return reply
 
         return call

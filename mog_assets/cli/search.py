@@ -14,7 +14,7 @@ from mog_assets.cli.common import FAILED, QuestionCommand, config_option, echo, 
 from resources.errors import ConfigError
 
 if TYPE_CHECKING:
-    from mog_assets.serving.results import Answer, Passage
+    from mog_assets.serving.results import Answer, Likeliest, Passage
 
 
 def _where(context: click.Context, option: click.Parameter, value: str | None) -> Any:
@@ -132,7 +132,16 @@ def _print_routing(weights: dict[str, float] | None, topic: dict[str, Any] | Non
         echo(f"topic: {topic['label']}" + (" (passages of all topics)" if topic["all topics"] else ""))
 
 
-def _print_passage(rank: int, passage: Passage, what: str) -> None:
+def _marked(passage: Passage, likeliest: Likeliest | None) -> str:
+    """The text of a passage, with the likeliest sentence marked if it stands there."""
+    if likeliest is None or likeliest.sentence not in passage.text:
+        return passage.text
+    if not any((s.corpus, s.doc) == (likeliest.corpus, likeliest.doc) for s in passage.spans):
+        return passage.text
+    return passage.text.replace(likeliest.sentence, f">>> {likeliest.sentence} <<<", 1)
+
+
+def _print_passage(rank: int, passage: Passage, what: str, likeliest: Likeliest | None = None) -> None:
     places = [f"{span.corpus}/{span.doc} {span.start}-{span.end}" for span in passage.spans]
     more = f" and {len(places) - 3} more" if len(places) > 3 else ""
     page = "" if passage.page is None else f"  page {passage.page}"
@@ -141,7 +150,7 @@ def _print_passage(rank: int, passage: Passage, what: str) -> None:
         echo(f"   in: {_one_line(' > '.join(passage.headings))}")
     if passage.why:
         echo(f"   why: {passage.why}")
-    echo(passage.text.strip() + "\n")
+    echo(_marked(passage, likeliest).strip() + "\n")
 
 
 def _one_line(text: str) -> str:
@@ -154,6 +163,9 @@ def _print_told(told: Answer, choices: dict[str, str]) -> None:
     if told.answer is not None:
         text = f"{told.answer}. {choices[told.answer]}" if told.answer in choices else told.answer
         echo(text + "\n", bold=True)
+    elif told.likeliest is not None:
+        place = f"{told.likeliest.corpus}/{told.likeliest.doc} {told.likeliest.start}-{told.likeliest.end}"
+        echo(f"No certain answer. The likeliest sentence is in {place}, marked with >>> and <<<.\n")
     echo(f"{told.method}, {told.reader}" + (f"; auto is {told.auto}" if told.auto else ""))
     if told.parameters:
         echo(f"parameters: {told.parameters}")
@@ -177,4 +189,5 @@ def _print_told(told: Answer, choices: dict[str, str]) -> None:
     echo(f"read {row.tokens_in} and wrote {row.tokens_out} {row.token_unit} in {row.calls} calls, ${row.cost:.4f}\n")
     for rank, passage in enumerate(told.passages, 1):
         level = "" if passage.level is None else f"level {passage.level}  "
-        _print_passage(rank, passage, f"{level}{passage.title}")
+        marked = None if told.answer is not None else told.likeliest
+        _print_passage(rank, passage, f"{level}{passage.title}", marked)

@@ -100,7 +100,7 @@ def build_reader(work: Work) -> None:
         raise MogError(_NOTHING)
     state, losses = _trained(work, words, documents, learnt)
     arrays = network.arrays(training.values(state))
-    untold = Reader(encoded(arrays, {"calibration": [1.0, 0.0]}), "now")
+    untold = Reader(encoded(arrays, {"calibration": calibration.BY_SCORE.to_json()}), "now")
     facts = {**_measured(work, untold, sets), "trained on": len(learnt)}
     data = encoded(arrays, facts)
     path, there = work.file(FILE, digest(data.hex()))
@@ -176,43 +176,42 @@ def _measured(work: Work, reader: Reader, sets: Sequence[_Set]) -> dict[str, Any
     A question is read with the passages that are found for it, and again with passages that lack its answer: a
     probability must be as good where there is nothing to find.
     """
-    rows: list[tuple[str, float, float, float, float]] = []
+    documents, marks, values, right, of = list[str](), list[tuple[float, float]](), [], list[bool](), list[str]()
     total = sum(min(int(own.measures.sum()), MEASURED) for own in sets)
     with work.progress(total, "questions answered from documents not trained on") as advance:
         for own in sets:
             chosen = _drawn(own, work.settings.seed)
             asked = [own.questions[row] for row in chosen]
-            for question, (found, lacking) in zip(asked, _contexts(work, own, chosen), strict=True):
-                best, other = (reader.best(question.question, passages) for passages in (found, lacking))
-                said, gold = best[0].text if best else "", answers(question)
-                none = other[0].score if other else np.nan
-                score = best[0].score if best else np.nan
-                rows.append((question.document, exact_match(said, gold), f1(said, gold), score, none))
+            for question, contexts in zip(asked, _contexts(work, own, chosen), strict=True):
+                gold = answers(question)
+                for passages, there in zip(contexts, (True, False), strict=True):
+                    best = reader.best(question.question, passages)
+                    said = best[0].text if best else ""
+                    if there:
+                        documents.append(question.document)
+                        marks.append((exact_match(said, gold), f1(said, gold)))
+                    if best:
+                        values.append(calibration.features(question.question, passages, best)[0])
+                        right.append(there and marks[-1][1] >= calibration.RIGHT)
+                        of.append(question.document)
                 advance(1)
-    documents, marks = [row[0] for row in rows], np.array([row[1:] for row in rows]).reshape(-1, 4)
-    there = np.concatenate([marks[:, 2], marks[:, 3]])
-    right = np.concatenate([marks[:, 1] >= calibration.RIGHT, np.zeros(len(marks), bool)])
-    fitted = calibration.fitted(there[~np.isnan(there)], right[~np.isnan(there)])
-    told: dict[str, Any] = {"calibration": list(fitted), "measured on": len(rows)}
-    if not rows:
+    table = np.array(values).reshape(-1, len(calibration.FEATURES))
+    fitted, chance = calibration.by_halves(table, np.array(right, bool), of)
+    told: dict[str, Any] = {"calibration": fitted.to_json(), "measured on": len(marks)}
+    if not marks:
         return told
-    low, high = bootstrap_interval(by_document(marks[:, :2], documents))
+    low, high = bootstrap_interval(by_document(np.array(marks), documents))
     for number, name in enumerate(("exact match", "F1")):
-        told[name] = [round(float(value), 4) for value in (marks[:, number].mean(), low[number], high[number])]
+        mean = float(np.mean(marks, axis=0)[number])
+        told[name] = [round(float(value), 4) for value in (mean, low[number], high[number])]
     ends = "{:.3f} [{:.3f}, {:.3f}]"
     work.show_table("documents not trained on", [{name: ends.format(*told[name]) for name in ("exact match", "F1")}])
-    if len(set(documents)) < 2:
+    if chance is None:
         return told
-    # Each half of the documents is calibrated on the other, so the curve is of questions that were not fitted.
-    chance, own_half = np.full(len(there), np.nan), np.tile(np.isin(documents, sorted(set(documents))[::2]), 2)
-    for half in (own_half, ~own_half):
-        others = ~half & ~np.isnan(there)
-        parameters = calibration.fitted(there[others], right[others])
-        chance[half] = [calibration.probability(score, parameters) for score in there[half].tolist()]
-    table, error = calibration.curve(chance[~np.isnan(there)], right[~np.isnan(there)])
+    rows, error = calibration.curve(chance, np.array(right, bool))
     told["calibration error"] = round(error, 4)
-    work.show_table("calibration", table)
-    work.show_plot("calibration", calibration.plot(table))
+    work.show_table("calibration", rows)
+    work.show_plot("calibration", calibration.plot(rows))
     return told
 
 

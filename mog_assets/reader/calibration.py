@@ -1,41 +1,161 @@
-"""From the score of a span to the probability that it is right.
+"""The probability that a span is right: from the reader's score, and from what question, span and passages share.
 
-References: Platt 1999; Kamath et al. 2020 (selective question answering), section 3, for the mix of questions.
+References: Platt 1999; Kamath et al. 2020 (selective question answering), section 3: a calibrator that reads more than
+the score, fitted on questions of several domains.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 
+from mog_assets.chunking.sentences import sentence_ends
 from mog_assets.plots import new_figure, png
+from mog_assets.questions.marks import f1
+from mog_assets.retrieval.tokens import query_terms
 
-# F1 from which an answer counts as right.
+if TYPE_CHECKING:
+    from mog_assets.reader.spans import Span
+
+# F1 from which an answer counts as right, and two spans as the same answer.
 RIGHT = 0.5
+# Share of right answers among those that are shown, at least.
+SHOWN_RIGHT = 0.8
 BINS = 10
+# Nats beyond which a score says nothing more.
+_MOST = 20.0
+FEATURES = ("score", "lead", "sentence", "passage")
 
 
-def fitted(scores: np.ndarray, right: np.ndarray) -> tuple[float, float]:
-    """Slope and intercept of the logistic function that tells right answers by their score.
+def features(question: str, passages: Sequence[tuple[str, str]], spans: Sequence[Span]) -> np.ndarray:
+    """What tells right spans from wrong ones.
+
+    `score` of the span, and its `lead` over the best span with another answer, both in nats; shares of the question's
+    terms that the `sentence` of the span has, and its `passage` with the title.
 
     Args:
-        scores: Of the best spans, shape (n,).
-        right: Whether each is right, bool of shape (n,); if all are alike, they are told apart by sign only.
+        question: The question.
+        passages: Title and text of each.
+        spans: Of all windows of the passages.
+
+    Returns:
+        float64 of shape (spans, features).
     """
-    from sklearn.linear_model import LogisticRegression
+    texts = [question]
+    for span in spans:
+        title, text = passages[span.passage]
+        texts += [sentence(text, span.start) if span.start >= 0 else title, f"{title} {text}"]
+    asked, *terms = map(set, query_terms(texts))
+    scores = np.clip([span.score for span in spans], -_MOST, _MOST)
+    rows = []
+    for number, span in enumerate(spans):
+        others = [f1(span.text, [other.text]) < RIGHT for other in spans]
+        lead = scores[number] - scores[others].max(initial=-_MOST)
+        near, around = terms[2 * number : 2 * number + 2]
+        rows.append((scores[number], lead, _share(asked, near), _share(asked, around)))
+    return np.array(rows, np.float64).reshape(-1, len(FEATURES))
 
-    if right.all() or not right.any():
-        return 1.0, 0.0
-    model = LogisticRegression().fit(scores[:, None], right)
-    return float(model.coef_[0, 0]), float(model.intercept_[0])
+
+def sentence(text: str, place: int) -> str:
+    """The sentence of a text that has a character."""
+    start, end = sentence_at(text, place)
+    return text[start:end]
 
 
-def probability(score: float, calibration: Sequence[float]) -> float:
-    """Probability that a span is right, in [0, 1]."""
-    slope, intercept = calibration
-    return float(1 / (1 + np.exp(-np.clip(slope * score + intercept, -50, 50))))
+def sentence_at(text: str, place: int) -> tuple[int, int]:
+    """First character of the sentence of a text that has a character, and one after its last, without white space."""
+    ends = sentence_ends(text)
+    row = int(np.searchsorted(ends, place, side="right"))
+    start, end = int(ends[row - 1]) if row else 0, int(ends[row])
+    said = text[start:end]
+    return start + len(said) - len(said.lstrip()), end - len(said) + len(said.rstrip())
+
+
+def _share(terms: set[str], others: set[str]) -> float:
+    """Share of terms that others have; 0 without terms."""
+    return len(terms & others) / len(terms) if terms else 0.0
+
+
+@dataclass(frozen=True)
+class Calibration:
+    """A logistic function of features.
+
+    Attributes:
+        weights: By name of the feature.
+        intercept: Added to the weighted sum.
+        certain: Probability from which an answer is shown; more than 1 if none is.
+    """
+
+    weights: Mapping[str, float]
+    intercept: float
+    certain: float
+
+    @classmethod
+    def fitted(cls, values: np.ndarray, right: np.ndarray, certain: float = 2.0) -> Self:
+        """Fitted to features of the best spans, shape (n, features), and whether each is right, bool of shape (n,).
+
+        If all are alike, they are told apart by their score only.
+        """
+        from sklearn.linear_model import LogisticRegression
+
+        if right.all() or not right.any():
+            return cls(BY_SCORE.weights, BY_SCORE.intercept, certain)
+        spread = values.std(axis=0)
+        spread[spread == 0] = 1
+        model = LogisticRegression().fit(values / spread, right)
+        weights = (model.coef_[0] / spread).tolist()
+        return cls(dict(zip(FEATURES, weights, strict=True)), float(model.intercept_[0]), certain)
+
+    def probabilities(self, values: np.ndarray) -> np.ndarray:
+        """Probabilities that spans are right, shape (n,), from their features, shape (n, features)."""
+        weights = np.array([self.weights.get(name, 0.0) for name in FEATURES])
+        made: np.ndarray = 1 / (1 + np.exp(-np.clip(values @ weights + self.intercept, -50, 50)))
+        return made
+
+    def to_json(self) -> dict[str, Any]:
+        """As JSON values."""
+        return asdict(self)
+
+
+# Before anything was measured.
+BY_SCORE = Calibration({"score": 1.0}, 0.0, 2.0)
+
+
+def by_halves(values: np.ndarray, right: np.ndarray, documents: Sequence[str]) -> tuple[Calibration, np.ndarray | None]:
+    """A calibration on all answers, and probabilities from calibrations that did not see the answers' documents.
+
+    The second decide from which probability answers are shown. They are None, and nothing is, if there is one document.
+
+    Args:
+        values: Features, shape (n, features).
+        right: Whether each answer is right, bool of shape (n,).
+        documents: What each question is about.
+    """
+    names = sorted(set(documents))
+    if len(names) < 2:
+        return Calibration.fitted(values, right), None
+    own = np.isin(documents, names[::2])
+    chances = np.empty(len(right))
+    for half in (own, ~own):
+        chances[half] = Calibration.fitted(values[~half], right[~half]).probabilities(values[half])
+    return Calibration.fitted(values, right, certain_from(chances, right)), chances
+
+
+def certain_from(probabilities: np.ndarray, right: np.ndarray) -> float:
+    """The lowest tenth from .5 on from which the share `SHOWN_RIGHT` of the answers is right; 2 if there is none.
+
+    Args:
+        probabilities: Of answers that were not fitted, shape (n,).
+        right: Whether each is right, bool of shape (n,).
+    """
+    for least in (0.5, 0.6, 0.7, 0.8, 0.9):
+        shown = right[probabilities >= least]
+        if len(shown) and shown.mean() >= SHOWN_RIGHT:
+            return least
+    return 2.0
 
 
 def curve(probabilities: np.ndarray, right: np.ndarray) -> tuple[list[dict[str, Any]], float]:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from mog_assets import tensors
-from mog_assets.reader import calibration
+from mog_assets.reader.calibration import Calibration, features
 from resources.encoder import embedded_folder
 from resources.errors import MogError
 from resources.store import Artefact
@@ -24,8 +24,8 @@ if TYPE_CHECKING:
 FILE = "reader.safetensors"
 # The weights that come with the package; reader.md says how they were made.
 SHIPPED = Path(__file__).parent / FILE
-# Increased when windows, network or the choice of spans change: files of another version are refused.
-VERSION = "1"
+# Increased when windows, network, calibration or the choice of spans change: files of another version are refused.
+VERSION = "2"
 _SETTING = "answering.reader"
 
 
@@ -68,8 +68,17 @@ class Reader:
 
     @property
     def facts(self) -> dict[str, Any]:
-        """What it was trained on, its `calibration` (slope and intercept), and how good it is."""
+        """What it was trained on, its `calibration`, and how good it is."""
         return self._checked[1]
+
+    @cached_property
+    def _calibration(self) -> Calibration:
+        return Calibration(**self.facts["calibration"])
+
+    @property
+    def certain(self) -> float:
+        """Probability from which an answer is shown to people; see `Calibration`."""
+        return self._calibration.certain
 
     @cached_property
     def _spans(self) -> SpanReader:
@@ -78,7 +87,7 @@ class Reader:
         return SpanReader(source(), self._checked[0])
 
     def best(self, question: str, passages: Sequence[tuple[str, str]]) -> list[Span]:
-        """The best span of every window of the passages, best first; see `SpanReader.best`."""
+        """The best span of every window of the passages, best first, with its probability; see `SpanReader.best`."""
         with self._alone:
             missing = [pair for pair in dict.fromkeys(passages) if (question, *pair) not in self._known]
             if len(self._known) + len(missing) > self.REMEMBERED:
@@ -89,11 +98,12 @@ class Reader:
             for span in found:
                 self._known[(question, *missing[span.passage])].append(span)
             own = [replace(s, passage=n) for n, pair in enumerate(passages) for s in self._known[(question, *pair)]]
-        return sorted(own, key=lambda span: -span.score)
-
-    def probability(self, score: float) -> float:
-        """Probability that a span with this score is right, in [0, 1]."""
-        return calibration.probability(score, self.facts["calibration"])
+        if not own:
+            return []
+        own.sort(key=lambda span: -span.score)
+        chances = self._calibration.probabilities(features(question, passages, own)).tolist()
+        # The best one by its score is the answer: that is what was calibrated.
+        return [replace(span, probability=chance) for span, chance in zip(own, chances, strict=True)]
 
 
 @lru_cache(2)

@@ -27,6 +27,7 @@ class Span:
         passage: Position of the passage.
         start, end: Characters in the passage's text; both −1 if the answer is in its title.
         score: Logits of its first and last token, less those of "no answer" in the same window, in nats.
+        probability: That it is right, in [0, 1]; NaN before it is calibrated.
     """
 
     text: str
@@ -34,6 +35,7 @@ class Span:
     start: int
     end: int
     score: float
+    probability: float = float("nan")
 
 
 class SpanReader:

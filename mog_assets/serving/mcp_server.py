@@ -25,7 +25,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from mog_assets.serving.limits import Options, Work
 from mog_assets.serving.problems import problem_of
-from mog_assets.serving.results import Document, Passage
+from mog_assets.serving.results import Document, Likeliest, Passage
 from resources.errors import NotFound
 
 T = TypeVar("T")
@@ -82,10 +82,12 @@ class Fetched(BaseModel):
 
 
 class Answered(BaseModel):
-    """What `ask` gives."""
+    """What `ask` gives: without an answer that is probably right, the sentence that most likely has it."""
 
     answer: str | None
     failure: str
+    probability: float | None
+    likeliest: Result | None
     method: str
     passages: list[Result]
 
@@ -167,7 +169,15 @@ class Agents:
             corpora = None if corpus is None else [corpus]
             told = self._project.ask(question, options=options, corpora=corpora, where=where)
             passages = [_result(passage, with_url) for passage in told.passages]
-            return Answered(answer=told.answer, failure=told.failure, method=told.method, passages=passages)
+            best = told.likeliest
+            return Answered(
+                answer=told.answer,
+                failure=told.failure,
+                probability=told.probability,
+                likeliest=None if best is None else _sentence(best, with_url),
+                method=told.method,
+                passages=passages,
+            )
 
         return await _told(self._answers, work)
 
@@ -231,6 +241,11 @@ class Mounted:
 def _result(passage: Passage, with_url: Callable[[str], str]) -> Result:
     id = passage_id(passage)
     return Result(id=id, title=passage.title or passage.doc, url=with_url(id), text=passage.text)
+
+
+def _sentence(likeliest: Likeliest, with_url: Callable[[str], str]) -> Result:
+    id = f"{likeliest.corpus}/{likeliest.doc}#{likeliest.start}-{likeliest.end}"
+    return Result(id=id, title=likeliest.doc, url=with_url(id), text=likeliest.sentence)
 
 
 def passage_id(passage: Passage) -> str:

@@ -30,6 +30,9 @@ from resources.errors import ConfigError, MissingArtefact, MogError, NotFound
 # Characters of a question; a longer one is a document.
 LONGEST_QUESTION = 10_000
 
+# Why an answer is not shown that is probably wrong.
+UNCERTAIN = "no certain answer in the passages"
+
 OnEvent = Callable[[str, dict[str, Any]], object]
 
 
@@ -237,6 +240,8 @@ class Project:
     ) -> Answer:
         """Answer a question.
 
+        An answer that is probably wrong is not given, but the sentence that most likely has it.
+
         Args:
             question: The question.
             method: A way of answering; by default the first in the settings that retrieves.
@@ -261,6 +266,8 @@ class Project:
                 if step == "passages":
                     found = reading.with_documents(retrieval, what["passages"])
                     what = {**what, "passages": [passage.to_json() for passage in found]}
+                if what.get("certain") is False:
+                    what = {**what, "text": None, "failure": UNCERTAIN}
                 on_event and on_event(step, what)
 
             (row,) = answer(self._tools, retrieval, how, [asked], told if on_event else None)
@@ -272,16 +279,20 @@ class Project:
                     (weights,) = reading.weights(retrieval.again([question]), how.retrieval)
             given = [roles.Passage(**{**p, "spans": tuple(tuple(span) for span in p["spans"])}) for p in row.passages]
             passages = reading.with_documents(retrieval, given)
+            likeliest = reading.likeliest(retrieval, passages, row.span)
+        certain = row.span is None or row.span["certain"]
         self._noting.asked([question], how.name, now.version)
         parameters = self._tools.llm.parameters.told() if self.settings.answering.reader == "openai" else None
         return Answer(
             question,
-            row.answer,
-            row.failure,
+            row.answer if certain else None,
+            row.failure if certain else UNCERTAIN,
             how.name,
             row.reader,
             passages,
             now.version,
+            row.span["probability"] if row.span else None,
+            likeliest,
             auto,
             weights,
             parameters,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -13,11 +13,12 @@ from mog_assets.answering import roles
 from mog_assets.answering.retrieve import texts
 from mog_assets.corpus.marks import Mark, headings_at, page_at
 from mog_assets.ranking.retrieve import Retrieval
+from mog_assets.reader.calibration import sentence_at
 from mog_assets.retrieval.corpora import Corpora
 from mog_assets.retrieval.methods import Method, Passages
 from mog_assets.retrieval.where import noted
 from mog_assets.routing.families import families
-from mog_assets.serving.results import Passage, Span
+from mog_assets.serving.results import Likeliest, Passage, Span
 
 
 def rows(opened: Corpora, positions: Sequence[int]) -> dict[int, dict[str, Any]]:
@@ -56,6 +57,33 @@ def passages(retrieval: Retrieval, found: Passages, questions: int, why: Sequenc
             ]
         )
     return result
+
+
+def likeliest(retrieval: Retrieval, read: Sequence[Passage], span: Mapping[str, Any] | None) -> Likeliest | None:
+    """The sentence of an answer.
+
+    Args:
+        retrieval: What found the passages.
+        read: The passages that were read.
+        span: Fields of `roles.AnswerSpan`; None if the reader gave none.
+    """
+    if span is None or span["start"] < 0:
+        return None
+    passage, at = read[span["passage"]], 0
+    positions = [retrieval.corpora.position[own.corpus, own.doc] for own in passage.spans]
+    texts = retrieval.corpora.texts(set(positions))
+    for own, position in zip(passage.spans, positions, strict=True):
+        # Between the spans of a passage stand a gap, and a title if another document begins.
+        piece = texts[position][1][own.start : own.end]
+        at = passage.text.index(piece, at)
+        low, high = span["start"] - at, span["end"] - at
+        if low >= 0 and high <= len(piece):
+            start, end = sentence_at(piece, low)
+            # What looks like the end of a sentence may stand in an answer.
+            places = (own.start + place for place in (start, max(end, high), low, high))
+            return Likeliest(piece[start : max(end, high)], own.corpus, own.doc, *places)
+        at += len(piece)
+    return None
 
 
 def with_documents(retrieval: Retrieval, found: Sequence[roles.Passage]) -> list[Passage]:

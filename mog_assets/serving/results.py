@@ -104,17 +104,44 @@ class Retrieved:
 
 
 @dataclass(frozen=True, slots=True)
+class Likeliest:
+    """The sentence that most likely has the answer.
+
+    Attributes:
+        sentence: Its text.
+        corpus, doc: Its corpus and the id of its document.
+        start, end: Offsets of the sentence in the document's text, in characters.
+        answer_start, answer_end: Those of the words in it that the reader took for the answer.
+    """
+
+    sentence: str
+    corpus: str
+    doc: str
+    start: int
+    end: int
+    answer_start: int
+    answer_end: int
+
+    def to_json(self) -> dict[str, Any]:
+        """As JSON values."""
+        return asdict(self)
+
+
+@dataclass(frozen=True, slots=True)
 class Answer:
     """An answer with what it is based on.
 
     Attributes:
         question: The question.
-        answer: The answer, or the letter of an option; None if there is none.
+        answer: The answer, or the letter of an option; None if there is none, or none that is probably right.
         failure: Why there is no answer; empty if there is one.
         method: Canonical name of the way of answering.
         reader: Name and version of what read the passages.
         passages: What the answer is based on, best first.
         version: See `Retrieved`.
+        probability: That the likeliest answer is right, in [0, 1], whether it is shown or not; None if the reader gives
+            none.
+        likeliest: The sentence in which it stands; None if it stands in no passage.
         auto: The retrieval method that `auto` stood for; None if the way of answering names its own.
         weights: See `Retrieved`, for the original question.
         parameters: Parameters sent to the language model with the messages; None if no language model was used.
@@ -128,6 +155,8 @@ class Answer:
     reader: str
     passages: list[Passage]
     version: str
+    probability: float | None = None
+    likeliest: Likeliest | None = None
     auto: str | None = None
     weights: dict[str, float] | None = None
     parameters: str | None = None
@@ -136,8 +165,9 @@ class Answer:
     def to_json(self) -> dict[str, Any]:
         """As JSON values."""
         own = {name: getattr(self, name) for name in ("question", "answer", "failure", "method", "reader", "version")}
-        rest = {name: getattr(self, name) for name in ("auto", "weights", "parameters", "details")}
-        return {**own, "passages": [p.to_json() for p in self.passages], **rest}
+        rest = {name: getattr(self, name) for name in ("probability", "auto", "weights", "parameters", "details")}
+        likeliest = None if self.likeliest is None else self.likeliest.to_json()
+        return {**own, "passages": [p.to_json() for p in self.passages], "likeliest": likeliest, **rest}
 
 
 @dataclass(frozen=True, slots=True)

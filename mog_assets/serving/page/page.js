@@ -477,8 +477,9 @@ async function answerTo(body, signal) {
 }
 
 function finish(told, ms) {
-  if (told.answer === null) write(`No answer: ${(told.failure || "the passages do not give one").replace(/^\w+: /, "")}`, "none");
+  if (told.answer === null) withhold(told);
   shown.answer = told.answer ?? "";
+  shown.likeliest = told.likeliest;
   shown.sources = told.passages;
   const more = [`Way ${told.method}`, `read by ${told.reader}`, `${Math.round(ms)} ms`];
   const details = told.details ?? {};
@@ -488,9 +489,19 @@ function finish(told, ms) {
   linkAnswer();
 }
 
+// Instead of an answer that is probably wrong, the sentence that most likely has it.
+function withhold({ failure, likeliest }) {
+  if (!likeliest) return write(`No answer: ${(failure || "the passages do not give one").replace(/^\w+: /, "")}`, "none");
+  const { sentence, corpus, doc, start, end, answer_start, answer_end } = likeliest;
+  const [low, high] = units(sentence, [answer_start - start, answer_end - start]);
+  const href = placeOf({ corpus, doc, spans: [{ corpus, doc, start, end }] });
+  write("No certain answer. If the passages have one, it most likely stands in this sentence:", "none");
+  byId("said").append(make("a", { href, class: "likeliest" }, ...marked(sentence, 0, sentence.length, [[low, high, ""]])));
+}
+
 // The answer refers to passages: by `[1]` in its text, and by the list below it. Called when either has come.
 function linkAnswer() {
-  const { answer, sources, passages } = shown;
+  const { answer, likeliest, sources, passages } = shown;
   if (sources === undefined) return;
   const listed = source => passages.findIndex(p => source.spans.some(a => p.spans.some(b => a.corpus === b.corpus && a.doc === b.doc && a.start < b.end && b.start < a.end)));
   const target = number => {
@@ -506,12 +517,13 @@ function linkAnswer() {
   }
   byId("sources").replaceChildren(...(answer && sources.length ? ["Based on"] : []), ...(answer ? sources : []).map((source, i) =>
     make("a", target(i + 1), make("span", { class: "number" }, String(i + 1)), source.title || source.doc)));
-  // Where the answer stands in a passage word for word.
-  if (answer.length < 8) return;
+  // Where the answer, or the sentence that most likely has it, stands in a passage word for word.
+  const said = answer || (likeliest?.sentence ?? "");
+  if (said.length < 8) return;
   passages.forEach((passage, i) => {
-    const low = passage.text.indexOf(answer), text = document.querySelector(`#passage-${i + 1} .text`);
-    if (low < 0 || !text) return;
-    const high = low + answer.length;
+    const low = passage.text.indexOf(said), text = document.querySelector(`#passage-${i + 1} .text`);
+    if (low < 0 || !text || (!answer && passage.doc !== likeliest.doc)) return;
+    const high = low + said.length;
     text.replaceChildren(...marked(passage.text, 0, passage.text.length, under(passage.ranges, [[low, high, "answer"]])));
     if (text.classList.contains("long")) scrollToMark(text);
   });
