@@ -16,8 +16,9 @@ from mog_assets import config
 from mog_assets.cli import main
 from mog_assets.cli.found_questions import find_questions, holds_questions
 from mog_assets.cli.project import find_documents, written
+from mog_assets.corpus.contents import source_state
 from mog_assets.corpus.documents import read_corpus
-from mog_assets.corpus.folders import SUFFIXES, source_state
+from mog_assets.corpus.folders import SUFFIXES
 
 ROOT = Path(__file__).parent.parent
 
@@ -278,7 +279,7 @@ def test_questions_among_the_documents_are_not_read_as_documents(folder):
     reading = read_corpus(settings.corpora["docs"].path, questions=asked)
     assert [document.id for document in reading.documents] == ["a.txt", "b.md"]
     assert ("ask.csv", "a file of questions of `question_sets`: its lines are no documents") in [
-        (skipped.place, skipped.reason) for skipped in reading.quarantined
+        (skipped.place, skipped.reason) for skipped in reading.skipped
     ]
     before = source_state(folder / "docs", 1000, asked)
     (folder / "docs" / "ask.csv").write_text(TABLE + TABLE, encoding="utf-8")

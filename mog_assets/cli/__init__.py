@@ -4,7 +4,20 @@ from __future__ import annotations
 
 import click
 
-from mog_assets.cli import build, doctor, experiment, import_, measure, project, prune, questions, search, serve, use
+from mog_assets.cli import (
+    build,
+    doctor,
+    documents,
+    experiment,
+    import_,
+    measure,
+    project,
+    prune,
+    questions,
+    search,
+    serve,
+    use,
+)
 
 
 @click.group()
@@ -18,6 +31,7 @@ for command in (
     import_.import_,
     doctor.doctor,
     build.run,
+    documents.documents,
     search.retrieve,
     search.ask,
     questions.questions,
