@@ -15,6 +15,9 @@ from mog_assets.corpus.folders import Found, Stamp, opened, scan
 from resources.errors import MogError
 from resources.store import atomic
 
+# Bytes that are in memory at a time.
+_PIECE = 1 << 20
+
 
 def source_state(path: Path, limit: int, questions: Collection[str] = (), cache: Path | None = None) -> list[list[Any]]:
     """The state of a corpus, as JSON: equal as long as nothing was added, edited, renamed, touched or removed.
@@ -62,7 +65,10 @@ class Contents:
         if held is None or held[:-1] != list(stamp):
             try:
                 with opened(found.path) as stream:
-                    held = [*stamp, hashlib.file_digest(stream, "sha256").hexdigest()]
+                    digest = hashlib.sha256()
+                    while piece := stream.read(_PIECE):
+                        digest.update(piece)
+                held = [*stamp, digest.hexdigest()]
             except OSError as error:
                 return f"cannot be read: {error.strerror}"
         if stamp.settled(started):
