@@ -335,7 +335,7 @@ def later(monkeypatch):
 
 
 def build(project, corpus):
-    """Materialise `documents`; returns the artefact and how many were read and skipped, None where it was fresh."""
+    """Materialise `documents`; returns the artefact and how many were read and unchanged, None where it was fresh."""
     tools, recipes = Tools(project.settings), plan.graph(project.settings)
     outcome = materialise(recipes["documents"], corpus, tools, recipes)
     assert outcome.faults == {}
@@ -532,7 +532,7 @@ def test_what_is_missing_or_damaged_is_read_again(project, later, damage):
     edit_note(project)
     again, (read, unchanged) = build(project, "notes")
     assert read > 1 or damage == "buckets"
-    assert read + skipped == 8
+    assert read + unchanged == 8
     assert contents(again) == build_from_nothing(project, "notes")
 
 

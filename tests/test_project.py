@@ -257,9 +257,12 @@ def test_columns_of_other_names_are_named(folder):
 
 
 def test_rows_that_cannot_be_read_are_counted(folder):
-    (folder / "ask.csv").write_text(TABLE + "What else?,x\n,y,z,\n", encoding="utf-8")
+    (folder / "ask.csv").write_text(TABLE + "What else?,x,y,z,more\n,y,z,\n", encoding="utf-8")
     result = init("docs")
-    assert "2 that cannot be read; the first: ask.csv:4: expected 4 columns as in the header, got 2" in result.stdout
+    assert (
+        "2 that cannot be read; the first: ask.csv:4: expected at most 4 columns as in the header, got 5"
+        in result.stdout
+    )
 
 
 def test_a_file_of_questions_alone_is_no_corpus(folder):
