@@ -103,6 +103,8 @@ class Sources:
         kind = self.draw.choice(["write", "disguise", "remove", "rename", "nest", "flatten", "rows", "disguise rows"])
         files = sorted(path for path in (self.folder / "folder").rglob("*") if path.is_file())
         files.remove(self.path("always.txt"))
+        if not files:
+            return self.write(self.draw.choice(NAMES))
         path = self.draw.choice(files)
         one, other = self.draw.sample(BIRDS, 2)
         if kind == "write":
@@ -160,11 +162,12 @@ def test_random_edits_with_killed_builds_end_as_a_build_from_nothing(mog, tmp_pa
     done = mog(folder, "build")
     seconds = time.monotonic() - started
     assert done.code == 0, f"{again}: {done.said}"
+    moments = sorted(done.reached)
     for _ in range(rounds):
         for _ in range(draw.randint(1, 3)):
             for _ in range(draw.randint(1, 4)):
                 sources.edit()
-            at = draw.choice(sorted(done.reached))
+            at = draw.choice(moments)
             kill = {"kill_at": (at, draw.randint(1, 3))} if draw.random() < 0.5 else {"after": draw.random() * seconds}
             killed = mog(folder, "build", **kill)
             assert killed.code in (-9, 0), f"{again}: {killed.said}"
