@@ -2,7 +2,8 @@
 
 Each line of standard input is a JSON object: `arguments` of `mog`, the first of which may also be `build`: what `run`
 makes, without Dagster and without pictures; the `point` and the `occurrence` at which the process sends itself the
-`signal`, or null; `fsize`, the most bytes that a file may have, or null. Each line of standard output tells how the
+`signal`, or null; `fsize`, the most bytes that a file may have, or null; the seconds `after` which it is killed, or
+null. Each line of standard output tells how the
 process ended (negative: by that signal), which points it reached how often, and what it said; or that it stopped, and
 then a further line resumes it.
 """
@@ -15,6 +16,7 @@ import resource
 import signal
 import sys
 import tempfile
+import time
 import traceback
 from collections import Counter
 from pathlib import Path
@@ -110,6 +112,9 @@ def main() -> None:
                 os.dup2(said.fileno(), 1)
                 os.dup2(said.fileno(), 2)
                 child(order, reached.fileno())
+            if order["after"] is not None:
+                time.sleep(order["after"])
+                os.kill(pid, signal.SIGKILL)
             _, status = os.waitpid(pid, os.WUNTRACED)
             if os.WIFSTOPPED(status):
                 tell({"stopped": pid})

@@ -488,7 +488,7 @@ def test_the_graph_cuts_with_an_encoder(folders, tmp_path, make_project):
     keys = ("documents", "questions", "chunker", "chunks/level_1")
     recomputed = built(project, *keys)
     assert recomputed["chunker"] == {"epochs trained": 1}
-    assert recomputed["chunks/level_1"] == {"documents split": 4, "documents skipped": 0}
+    assert recomputed["chunks/level_1"] == {"documents split": 4, "documents unchanged": 0}
     artefact = Store(project.home).read("chunker")
     assert set(artefact.manifest.files) == {"chunker.safetensors", "curve.parquet", "config.json", "tokenizer.json"}
     assert artefact.manifest.info["device"] in ("cpu", "cuda")
@@ -498,7 +498,7 @@ def test_the_graph_cuts_with_an_encoder(folders, tmp_path, make_project):
     tiny_bert(model, positions=90)
     assert built(project, *keys) == {
         "chunker": {"epochs trained": 1},
-        "chunks/level_1": {"documents split": 4, "documents skipped": 0},
+        "chunks/level_1": {"documents split": 4, "documents unchanged": 0},
     }
     # A file of the encoder is not what was stored.
     path = Store(project.home).read("chunker").path("tokenizer.json")

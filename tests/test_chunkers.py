@@ -348,7 +348,7 @@ def test_a_changed_chunker_cuts_again_and_only_then(ponds):
     seen = [first]
     for chunker in ({"name": "fixed"}, {"name": "fixed", "tokens": 9}, {"name": "recursive"}, {"name": "semantic"}):
         choose(ponds, **chunker)
-        assert ponds.run()["chunks/level_1"] == {"documents split": 4, "documents skipped": 0}
+        assert ponds.run()["chunks/level_1"] == {"documents split": 4, "documents unchanged": 0}
         assert ponds.run() == {}
         assert rows_of(ponds) not in seen
         seen.append(rows_of(ponds))
@@ -363,7 +363,7 @@ def test_only_new_sentences_are_encoded_and_all_is_as_from_nothing(ponds):
     ponds.put("file", "c", NEWT + "The kingfisher dives into the pond. " + HERON + OTTER, title="Ponds")
     recomputed = ponds.run()
     assert recomputed["sentence_vectors"] == {"texts encoded": 1}
-    assert recomputed["chunks/level_1"] == {"documents split": 1, "documents skipped": 2}
+    assert recomputed["chunks/level_1"] == {"documents split": 1, "documents unchanged": 2}
     other = Project(ponds.folder, ponds.encoder, "rebuilt", chunker="semantic")
     other.run()
     for key in ("sentence_vectors", "chunks/level_1", "embeddings/level_2"):

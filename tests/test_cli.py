@@ -239,6 +239,31 @@ def test_run_says_which_documents_were_passed_over(project):
     result = called("run", "--config", project.config, "--select", "documents")
     assert result.exit_code == 0
     assert "notes: 2 documents skipped; the first: notes.jsonl:2: malformed JSON" in result.output
+    assert "2 documents skipped" in result.output.split("notes:")[0]
+    assert "`mog documents --skipped` lists all" in result.output
+    rows = json.loads(called("documents", "--config", project.config, "--skipped", "--json").output)
+    assert [(row["corpus"], row["place"], row["id"]) for row in rows] == [
+        ("notes", "notes.jsonl:2", ""),
+        ("notes", "notes.jsonl:3", "e"),
+    ]
+    assert rows[1]["reason"] == "empty document"
+    table = called("documents", "--config", project.config, "--skipped", "--corpus", "notes").output
+    assert "notes.jsonl:2" in table and "malformed JSON" in table and "empty document" in table
+
+
+def test_documents_are_counted_with_those_whose_metadata_a_point_cannot_hold(project):
+    deep = {}
+    for _ in range(130):
+        deep = {"in": deep}
+    source = project.folder / "notes.jsonl"
+    line = json.dumps({"id": "deep", "text": "Deep.", "metadata": {"deep": deep, "by": "me"}})
+    source.write_text(source.read_text(encoding="utf-8") + line + "\n", encoding="utf-8")
+    assert called("run", "--config", project.config, "--select", "documents").exit_code == 0
+    (row,) = json.loads(called("documents", "--config", project.config, "--json").output)
+    assert (row["corpus"], row["skipped"], row["with metadata left out of Qdrant"]) == ("notes", 0, 1)
+    result = called("documents", "--config", project.config, "--corpus", "none")
+    assert result.exit_code == 2 and "--corpus: expected a corpus (notes), got 'none'" in one_line(result.stderr)
+    assert "No document was skipped." in called("documents", "--config", project.config, "--skipped").output
 
 
 def test_failed_run_does_not_claim_that_everything_is_up_to_date(project):

@@ -65,9 +65,9 @@ def forking():
             forker.stdin.flush()
             return SimpleNamespace(**json.loads(forker.stdout.readline()))
 
-        def run(folder, command, kill_at=None, stop_at=None, fsize=None):
+        def run(folder, command, kill_at=None, stop_at=None, fsize=None, after=None):
             point, occurrence = kill_at or stop_at or (None, None)
-            order = {"arguments": [command, "--config", str(folder / "mog.yaml")], "fsize": fsize}
+            order = {"arguments": [command, "--config", str(folder / "mog.yaml")], "fsize": fsize, "after": after}
             order |= {"point": point, "occurrence": occurrence}
             return say({**order, "signal": signal.SIGSTOP if stop_at else signal.SIGKILL})
 

@@ -1,5 +1,6 @@
 """Office documents, some of them broken or hostile: each is read with its pages and headings, or has a reason."""
 
+import gzip
 import hashlib
 import io
 import json
@@ -9,6 +10,7 @@ import sys
 import threading
 import time
 import zipfile
+from pathlib import Path
 from types import SimpleNamespace
 
 import docx
@@ -170,8 +172,8 @@ def fill(folder, **files):
 
 def reading_of(folder, limits=None, limit=LIMIT, **options):
     reading = read_corpus(folder, limit, limits=limits, **options)
-    reasons = {q.place: q.reason for q in reading.quarantined}
-    assert len(reasons) == len(reading.quarantined)
+    reasons = {q.place: q.reason for q in reading.skipped}
+    assert len(reasons) == len(reading.skipped)
     documents = {o.id: reading.document(o.digest) for o in reading.used if o.digest in reading.normalised}
     return SimpleNamespace(reading=reading, documents=documents, reasons=reasons)
 
@@ -239,6 +241,110 @@ def test_html_headings(folder):
     assert found["a.html"].text == found["b.html"].text
     assert marks_of(found["a.html"]) == [("heading", 1, "One bold"), ("heading", 3, "In"), ("heading", 2, "Nested")]
     assert [found["a.html"].text[m.offset :][:3].strip() for m in found["a.html"].marks] == ["One", "In", "Nes"]
+
+
+@pytest.mark.parametrize(
+    ("body", "text"),
+    [
+        ("<p>Use <a href=x>git\n  <em>add</em></a>, <tt>-p</tt>\tor <b>co</b>mmit.</p>", "Use git add, -p or commit."),
+        ("<p>One<p>Two<br>lines<br/><br/>Three", "One\n\nTwo\nlines\n\nThree"),
+        ("A<div>B<div> C</div></div>D", "A\nB\nC\nD"),
+        ("<ul><li>One<li><p>Two</p><ul><li>Three</ul></ul>Four", "One\n\nTwo\n\nThree\n\nFour"),
+        ("<dl><dt><b>-p</b><dd>Pick.<dt>-q<dd>Quiet.</dl>", "-p\nPick.\n-q\nQuiet."),
+        (
+            "<p>Then:</p>\n<pre>\nif <b>x</b>:\r\n    y = <span> 1</span>\n\n\nz\n</pre>End",
+            "Then:\n\nif x:\n    y =  1\n\n\nz\n\nEnd",
+        ),
+        (
+            "<table><caption>Sizes</caption><tr><th><th>A<th>B</tr>"
+            "<tr><td><p>x</p></td><td> <div>1</div>\n</td><td>2</table>After",
+            "Sizes\n| A | B\nx | 1 | 2\n\nAfter",
+        ),
+        ("<table><tr><td>1<td><td>3<tr><td>4</table>", "1 | | 3\n4"),
+        ("<table><tr><td>a<table><tr><td>in<td>ner</table><td>b</table>", "a\n\nin | ner\n\nb"),
+        ("<select><option>Docs</select><button>Go</button><textarea>x\n y</textarea>", "x\n y"),
+        ("caf\u00e9&nbsp;&lt;b&gt; &amp; <!-- no --><![CDATA[no]]>tea", "caf\u00e9\u00a0<b> & tea"),
+    ],
+    ids=[
+        "inline",
+        "paragraphs",
+        "nested",
+        "lists",
+        "definitions",
+        "code",
+        "table",
+        "cells",
+        "tables",
+        "forms",
+        "signs",
+    ],
+)
+def test_the_text_of_a_page_breaks_where_a_browser_breaks_it(body, text):
+    assert read_text("a.html", f"<title>T</title><body>\n{body}\n</body>").text == text
+
+
+MENU = "<ul><li><a href=/>Home</a> <li><a href=/menu>Menu</a><li><a href=/about>About</a></ul>"
+
+
+@pytest.mark.parametrize(
+    ("body", "text"),
+    [
+        (f"<div>{MENU}</div><h1>Pond</h1>Deep.", "Pond\n\nDeep."),
+        (f"<nav>Go: {MENU}</nav><p>Deep.", "Deep."),
+        (f"<div role=navigation>Go: {MENU}</div><p>Deep.", "Deep."),
+        (f"<header>The pond{MENU}</header><p>Deep.<footer>{MENU}Mud, 2024</footer>", "The pond\n\nDeep.\n\nMud, 2024"),
+        (f"Wet.<div class='menu top'>{MENU}</div><p>Deep.", "Wet.\n\nDeep."),
+        (f"<h1>Pond</h1>{MENU}Deep.", "Pond\n\nHome\nMenu\nAbout\n\nDeep."),
+        (f"{MENU}Deep.", "Home\nMenu\nAbout\n\nDeep."),
+        ("<ul><li><a>Pond</a>: deep</ul><h1>All</h1>", "Pond: deep\n\nAll"),
+        (f"<ul><li><a>Pond</a>: deep{MENU}</ul><h1>All</h1>", "Pond: deep\n\nAll"),
+    ],
+    ids=["before a heading", "nav", "role", "header and footer", "class", "contents", "no heading", "prose", "inner"],
+)
+def test_menus_are_no_part_of_the_text_of_a_page(body, text):
+    assert read_text("a.html", body).text == text
+
+
+@pytest.mark.parametrize("pages", ["/usr/share/doc/sqlite3", "/usr/share/doc/git/html"])
+def test_manuals_lose_no_code_table_or_definition(pages):
+    """Debian's `sqlite3-doc` and `git-doc`: every twentieth page."""
+    bs4 = pytest.importorskip("bs4")
+    files = sorted(Path(pages).glob("*.html"))[::20]
+    if not files:
+        pytest.skip(f"{pages} is not installed")
+    for file in files:
+        page = file.read_text(encoding="utf-8", errors="replace")
+        text = " ".join(read_text(file.name, page).text.split())
+        for element in bs4.BeautifulSoup(page, "html.parser")(["pre", "td", "dt", "dd", "p"]):
+            if not element(["p", "div", "li", "dl", "table", "script", "td", "pre", "br", "button"]):
+                assert " ".join(element.get_text().split()) in text, file
+
+
+@pytest.mark.parametrize("end", ["\r\n", "\r"])
+def test_line_ends_of_every_text_format_are_line_feeds(folder, end):
+    lines = ["---", "by: x", "---", "# Pond", "", "Deep", "", "water."]
+    whole = end.join(lines)
+    fill(
+        folder,
+        a_md=whole,
+        b_txt=end.join(lines[3:]),
+        c_html=f"<h1>Pond</h1><pre>Deep{end}{end}water.</pre>",
+        d_jsonl=json.dumps({"id": "d", "title": f"Pond{end}", "text": end.join(lines[3:])}),
+        e_csv=f'id,text{end}e,"{end.join(lines[3:])}"{end}',
+    )
+    found = reading_of(folder).documents
+    assert {i: d.text for i, d in found.items() if i != "good.txt"} == {
+        "a.md": "# Pond\n\nDeep\n\nwater.",
+        "b.txt": "# Pond\n\nDeep\n\nwater.",
+        "c.html": "Pond\n\nDeep\n\nwater.",
+        "d": "# Pond\n\nDeep\n\nwater.",
+        "e": "# Pond\n\nDeep\n\nwater.",
+    }
+    assert marks_of(found["a.md"]) == marks_of(found["c.html"]) == [("heading", 1, "Pond")]
+    assert found["d"].title == "Pond\n"
+    # Offsets count the characters of the file.
+    start = shifted(whole.index("water"), found["a.md"].shifts)
+    assert found["a.md"].text[start:] == "water."
 
 
 def test_headings_nested_without_end_take_linear_time():
@@ -347,10 +453,58 @@ def test_rows_of_tables_are_documents(folder):
         "ü": ("", "Ein schöner Tag für alle Hühner und Gänse und Störche am Weiher."),
     }
     assert json.loads(found.documents["1"].metadata) == {"year": "2020", "mog": {"path": "a.csv"}}
-    assert found.reasons["a.csv:3"] == "expected 4 columns as in the header, got 2"
+    assert found.reasons["a.csv:3"] == "empty document"
     assert "duplicate id: '1' occurs at a.csv:2 and at a.csv:6" in found.reasons["a.csv:6"]
     assert found.reasons["a.csv:7"].startswith("malformed row: unexpected end of data")
     assert len(found.reasons) == 3
+
+
+def test_rows_without_their_last_cells_are_padded_and_longer_ones_are_skipped(folder):
+    fill(folder, a_csv="id,text,born,died\n1,Pike,1993\n2,Eel\n3,Carp,1,2,3\n", b_csv="name,legs,wings\nnewt,4\n")
+    found = reading_of(folder)
+    metadata = {i: json.loads(d.metadata) for i, d in found.documents.items() if i in "12"}
+    assert metadata == {
+        "1": {"born": "1993", "died": "", "mog": {"path": "a.csv"}},
+        "2": {"born": "", "died": "", "mog": {"path": "a.csv"}},
+    }
+    assert found.documents["b.csv:2"].text == "name: newt\nlegs: 4"
+    assert found.reasons == {"a.csv:4": "expected at most 4 columns as in the header, got 5"}
+
+
+def test_gzip_files_of_texts_are_read_as_the_texts(folder, tmp_path):
+    row = b'id,text\nrow,"A row."\n'
+    texts = {
+        "notes.md.gz": b"---\nby: x\n---\n# Notes\n\nOf the pond.",
+        "page.HTML.gz": b"<title>Page</title><p>A <b>page</b>.",
+        "plain.txt.gz": b"First line\nand more.",
+        "changelog.gz": b"pond (1.0) unstable\n\n  * Water.\n",
+        "rows.csv.gz": row,
+        "binary.gz": bytes(range(256)) * 9,
+        "bomb.txt.gz": b"x" * (LIMIT + 1),
+        "tape.tar.gz": b"No text is looked for here.",
+    }
+    for name, content in texts.items():
+        (folder / name).write_bytes(gzip.compress(content))
+    (folder / "cut.txt.gz").write_bytes(gzip.compress(b"cut" * 999)[:-9])
+    (folder / "no.txt.gz").write_bytes(b"no gzip")
+    found = reading_of(folder)
+    assert {i: (d.title, d.text) for i, d in found.documents.items() if i != "good.txt"} == {
+        "notes.md.gz": ("Notes", "# Notes\n\nOf the pond."),
+        "page.HTML.gz": ("Page", "A page."),
+        "plain.txt.gz": ("First line", "First line\nand more."),
+        "changelog.gz": ("pond (1.0) unstable", "pond (1.0) unstable\n\n  * Water.\n"),
+        "row": ("", "A row."),
+    }
+    assert {name: reason.split(";")[0] for name, reason in found.reasons.items()} == {
+        "binary.gz": "binary content: NUL at byte 0",
+        "bomb.txt.gz": f"expected to unpack to at most {LIMIT} bytes (max_document_mb), got more: not read",
+        "cut.txt.gz": "expected a readable .gz file, got: Compressed file ended before the end-of-stream "
+        "marker was reached",
+        "no.txt.gz": "expected a readable .gz file, got: Not a gzipped file (b'no')",
+        "tape.tar.gz": "unknown kind .gz: not opened",
+    }
+    (tmp_path / "rows.csv.gz").write_bytes(gzip.compress(row))
+    assert [d.id for d in read_corpus(tmp_path / "rows.csv.gz").documents] == ["row"]
 
 
 def test_tables_made_to_break_a_parser_are_rows(folder):
@@ -434,7 +588,7 @@ def test_presentation_has_slides(folder):
 def test_book_has_headings(folder):
     fill(folder, book_epub=epub_file())
     found = reading_of(folder).documents["book.epub"]
-    assert (found.title, found.text) == ("Pond & mill", "One\nFirst.\nInner\nDeep.\n\nTwo\nLast.")
+    assert (found.title, found.text) == ("Pond & mill", "One\n\nFirst.\n\nInner\n\nDeep.\n\nTwo\n\nLast.")
     assert under(found, "Deep") == (None, ("One", "Inner"))
     assert under(found, "Last") == (None, ("Two",))
 
@@ -717,7 +871,7 @@ def test_unchanged_files_are_not_parsed_again(folder, tmp_path, monkeypatch, sta
     second = reading_of(folder, memory=load_memory(tmp_path / "memory", "s")).reading
     # A crash may have had another cause: the file is tried again.
     assert len(starts) == before + 1
-    assert (second.used, second.quarantined) == (first.used, first.quarantined)
+    assert (second.used, second.skipped) == (first.used, first.skipped)
     assert len(second.normalised) == 0
     (folder / "f.pdf").unlink()
     reading_of(folder, memory=load_memory(tmp_path / "memory", "s"))

@@ -204,12 +204,11 @@ def test_given_columns_are_used_and_missing_ones_are_named(name, file, parquet):
         ("Why?,a,,,{}", "evidence: expected a list, got dict"),
         (f"Why?,a,,,{'[' * 100_000}", "evidence: expected JSON"),
         ("W\0y?,a,,,", "question: NUL character at 1"),
-        ("Why?,a", "expected 5 columns as in the header, got 2"),
-        ("Why?,a,,,,,", "expected 5 columns as in the header, got 7"),
+        ("Why?,a,,,,,", "expected at most 5 columns as in the header, got 7"),
         ('"Why?"no,a,,,', "malformed row"),
         (f"{'W' * (MOST + 1)},a,,,", f"expected at most {MOST} characters per row, got more: not read"),
     ],
-    ids=range(14),
+    ids=range(13),
 )
 def test_a_row_that_cannot_be_read_is_told_by_line_and_the_next_is_read(file, cells, said):
     path = file("q.csv", f"question,doc,start,end,evidence\n{cells}\nGood?,a,1,2,\n")

@@ -414,7 +414,7 @@ def test_after_a_change_the_graph_equals_one_built_from_nothing(build_graph):
     assert later.artefact.manifest.version != first.artefact.manifest.version
     recomputed = later.artefact.manifest.info["recomputed"]
     assert (recomputed["documents split"], recomputed["documents tokenised"]) == (1, 1)
-    assert recomputed["documents skipped"] == 3
+    assert recomputed["documents unchanged"] == 3
     afresh, *_ = build_graph(changed, home="second")
     assert afresh.artefact.manifest.info["recomputed"]["documents split"] == 4
     assert later.artefact.manifest.version == afresh.artefact.manifest.version
@@ -428,7 +428,7 @@ def test_what_does_not_follow_from_a_setting_is_kept_when_it_changes(build_graph
     assert {what: n for what, n in shorter.info["recomputed"].items() if what.startswith("documents")} == {
         "documents split": 0,
         "documents tokenised": 0,
-        "documents skipped": 5,
+        "documents unchanged": 5,
     }
     assert "nodes searched" not in shorter.info["recomputed"]
     assert shorter.info["recomputed"]["neighbourhoods gathered"] == shorter.counts["nodes"]

@@ -168,7 +168,7 @@ def test_what_is_left_out_of_a_beir_folder_is_counted_and_told(project, tmp_path
     assert [d["id"] for d in found.documents] == ["MED-1", "MED-2", "3", "e\u0301", "title", "12"]
     assert found.documents[4] == {"id": "title", "title": "A title", "text": "A title"}
     reading = read_corpus(found.corpus.path)
-    assert len(reading.documents) == 6 and not reading.quarantined
+    assert len(reading.documents) == 6 and not reading.skipped
     assert [(q["id"], q["docs"]) for q in found.questions] == [
         ("PLAIN-3", {"MED-2": 1, "MED-1": 0}),
         ("PLAIN-4", {"MED-1": 1}),

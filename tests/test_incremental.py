@@ -335,8 +335,8 @@ def test_an_edit_recomputes_its_document_alone(ponds):
     ponds.put("file", "f", NEWT + HERON + "The kingfisher dives. " + OTTER, title="Ponds")
     recomputed = ponds.run()
     after = {level: chunk_texts(ponds, "file", level) for level in (1, 2)}
-    assert recomputed["chunks/level_1"] == {"documents split": 1, "documents skipped": 5}
-    assert recomputed["tokens"] == {"documents tokenised": 1, "documents skipped": 5}
+    assert recomputed["chunks/level_1"] == {"documents split": 1, "documents unchanged": 5}
+    assert recomputed["tokens"] == {"documents tokenised": 1, "documents unchanged": 5}
     known = {text for _, text in before[1]}
     new = {text for _, text in after[1]} - known
     assert recomputed["embeddings/level_1"] == {"texts encoded": len(new)} and new
@@ -353,8 +353,8 @@ def test_an_edit_recomputes_its_document_alone(ponds):
 def test_an_added_and_a_removed_document_touch_their_own_points_alone(ponds):
     ponds.put("file", "g", "A moorhen nests among the reeds.", title="Ponds")
     recomputed = ponds.run()
-    assert recomputed["chunks/level_1"] == {"documents split": 1, "documents skipped": 6}
-    assert recomputed["tokens"] == {"documents tokenised": 1, "documents skipped": 6}
+    assert recomputed["chunks/level_1"] == {"documents split": 1, "documents unchanged": 6}
+    assert recomputed["tokens"] == {"documents tokenised": 1, "documents unchanged": 6}
     for level in (1, 2):
         assert recomputed[f"collections/level_{level}"] == {"points upserted": 1, "points deleted": 0}
     ponds.take("file", "g")
@@ -382,7 +382,25 @@ def test_other_metadata_rewrites_nothing_that_follows_from_texts(ponds):
     recomputed = ponds.run()
     assert "documents" in recomputed
     assert {key: ponds.stored(key, "file").manifest.files for key in keys} == before
-    assert recomputed["chunks/level_1"] == {"documents split": 0, "documents skipped": 6}
+    assert recomputed["chunks/level_1"] == {"documents split": 0, "documents unchanged": 6}
+
+
+def test_metadata_that_no_point_can_hold_is_left_out_of_points_alone(ponds):
+    deep = "end"
+    for _ in range(130):
+        deep = {"in": deep}
+    metadata = {"seen": "2024", "deep": deep, "long": 10**310}
+    ponds.put("file", "c", NEWT, title="Ponds", metadata=metadata)
+    ponds.run()
+    assert ponds.run() == {}
+    payloads = [payload for level in ponds.points().values() for payload, _ in level.values()]
+    assert [p["metadata"] for p in payloads if p["document"] == "c"] == [{"seen": "2024"}] * 3
+    documents = ponds.stored("documents", "file")
+    rows = [row for name in documents.names("bucket") for row in pq.read_table(documents.path(name)).to_pylist()]
+    (stored,) = (json.loads(row["metadata"]) for row in rows if row["id"] == "c")
+    assert {key: stored[key] for key in metadata} == metadata
+    assert ponds.stored("collections/level_1", "file").manifest.counts["documents with metadata left out"] == 1
+    assert_equal_to_a_rebuild(ponds)
 
 
 def test_an_untouched_corpus_is_not_built(ponds):

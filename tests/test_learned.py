@@ -395,7 +395,7 @@ def test_a_new_chunker_cuts_again_and_a_new_document_alone_does_not_make_one(val
     write_valleys(valleys.folder, 7)
     recomputed = build(valleys, materialise_project, *CHUNKS)
     assert recomputed["chunker"]["epochs trained"] >= 1
-    assert recomputed["chunks/level_1"] == {"documents split": 8, "documents skipped": 0}
+    assert recomputed["chunks/level_1"] == {"documents split": 8, "documents unchanged": 0}
 
 
 @pytest.mark.full

@@ -160,8 +160,8 @@ def test_an_edit_rebuilds_the_bucket_of_its_document_and_no_other(sample_project
         assert {name for name in changed if name.startswith("bucket")} == {bucket}, key
     recomputed = {step["asset"]: step["recomputed"] for step in report.steps}
     others = len(edited_ids(tools)) - 1
-    assert recomputed["chunks/level_1"] == {"documents split": 1, "documents skipped": others}
-    assert recomputed["tokens"] == {"documents tokenised": 1, "documents skipped": others}
+    assert recomputed["chunks/level_1"] == {"documents split": 1, "documents unchanged": others}
+    assert recomputed["tokens"] == {"documents tokenised": 1, "documents unchanged": others}
 
 
 def edited_ids(tools):

@@ -16,8 +16,9 @@ from mog_assets import config
 from mog_assets.cli import main
 from mog_assets.cli.found_questions import find_questions, holds_questions
 from mog_assets.cli.project import find_documents, written
+from mog_assets.corpus.contents import source_state
 from mog_assets.corpus.documents import read_corpus
-from mog_assets.corpus.folders import SUFFIXES, source_state
+from mog_assets.corpus.folders import SUFFIXES
 
 ROOT = Path(__file__).parent.parent
 
@@ -301,9 +302,12 @@ def test_questions_of_which_nothing_is_known_say_which_columns_to_name(folder):
 
 
 def test_rows_that_cannot_be_read_are_counted(folder):
-    (folder / "ask.csv").write_text(TABLE + "What else?,x\n,y,z,\n", encoding="utf-8")
+    (folder / "ask.csv").write_text(TABLE + "What else?,x,y,z,more\n,y,z,\n", encoding="utf-8")
     result = init("docs")
-    assert "2 that cannot be read; the first: ask.csv:4: expected 4 columns as in the header, got 2" in result.stdout
+    assert (
+        "2 that cannot be read; the first: ask.csv:4: expected at most 4 columns as in the header, got 5"
+        in result.stdout
+    )
 
 
 def test_a_file_of_questions_alone_is_no_corpus(folder):
@@ -323,7 +327,7 @@ def test_questions_among_the_documents_are_not_read_as_documents(folder):
     reading = read_corpus(settings.corpora["docs"].path, questions=asked)
     assert [document.id for document in reading.documents] == ["a.txt", "b.md"]
     assert ("ask.csv", "a file of questions of `question_sets`: its lines are no documents") in [
-        (skipped.place, skipped.reason) for skipped in reading.quarantined
+        (skipped.place, skipped.reason) for skipped in reading.skipped
     ]
     before = source_state(folder / "docs", 1000, asked)
     (folder / "docs" / "ask.csv").write_text(TABLE + TABLE, encoding="utf-8")

@@ -12,6 +12,7 @@ import pytest
 from qdrant_client import QdrantClient
 
 from resources.errors import MissingArtefact, MogError
+from resources.payload import storable
 from resources.qdrant import EmbeddedQdrant, QdrantServer, connect
 
 SIZE = 16
@@ -438,6 +439,53 @@ def test_unreachable_server_is_an_error_that_names_the_variable(tmp_path, monkey
 def test_without_the_variable_the_engine_is_embedded(tmp_path, monkeypatch):
     monkeypatch.delenv("QDRANT_URL", raising=False)
     assert isinstance(connect(tmp_path), EmbeddedQdrant)
+
+
+# Payloads
+
+
+def nested(levels):
+    value = "end"
+    for _ in range(levels):
+        value = {"in": value}
+    return value
+
+
+def test_what_is_storable_is_given_back_as_it_was_by_a_collection_that_is_opened_again(store):
+    values = {
+        "deep": nested(99),
+        "numbers": [2**64 - 1, -(2**63), 1e308, 5e-324, -0.5, True, None],
+        "": {"a.b[0]": ["\0", "\u202e", "\U0001f600"]},
+        "full": "x" * 9_000,
+    }
+    kept, left_out = storable(values)
+    assert (kept, left_out) == (values, {})
+    ids, vectors, payloads = points(2, "garden")
+    with store.open("level_1", SIZE) as collection:
+        collection.upsert(ids, vectors, [{**payload, "metadata": kept} for payload in payloads])
+    with store.open("level_1", SIZE) as collection:
+        assert collection.payloads("garden", ["metadata"]) == {identity: {"metadata": values} for identity in ids}
+
+
+def test_what_an_engine_would_refuse_or_change_is_not_storable():
+    wrong = {
+        "deep": nested(101),
+        "endless": nested(50_000),
+        "long": [10**310],
+        "above": 2**64,
+        "below": {"x": -(2**63) - 1},
+        "infinite": float("inf"),
+        "half": {"\ud800": 1},
+        "bytes": b"x",
+        "large": "x" * 10_000,
+        "k" * 10_000: 1,
+    }
+    kept, left_out = storable({"by": "me", **wrong, "n": 1})
+    assert kept == {"by": "me", "n": 1}
+    assert left_out.keys() == wrong.keys()
+    assert left_out["deep"] == left_out["endless"] == "expected at most 100 levels of nesting, got more"
+    assert left_out["long"] == left_out["above"] == "expected integers of 64 bits, got a larger one"
+    assert left_out["large"].startswith("expected at most 10,000 bytes of metadata, got 10,0")
 
 
 # Topics: payloads that are set after vectors, and searches within them.

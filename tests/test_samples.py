@@ -34,7 +34,7 @@ def questions(settings):
 
 def test_every_sample_document_is_usable(settings):
     for source in settings.corpora.values():
-        assert read_corpus(source.path).quarantined == []
+        assert read_corpus(source.path).skipped == []
 
 
 def test_every_quote_is_the_text_at_its_offsets(texts, questions):

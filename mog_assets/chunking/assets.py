@@ -205,7 +205,7 @@ def build_finest(work: Work) -> None:
             keys[name] += [trained.manifest.files[file]["sha256"] for file in (CHUNKER, *read_by)]
     split = sum(work.map("mog_assets.chunking.chunks:split_bucket", jobs, keys, "buckets split", reuse=True))
     total = sum(len(bucket) for bucket in texts.values())
-    work.recomputed |= {"documents split": split, "documents skipped": total - split}
+    work.recomputed |= {"documents split": split, "documents unchanged": total - split}
     counts, lengths = [], []
     for name in names:
         table = pq.read_table(work.draft.path(name))

@@ -7,7 +7,20 @@ from typing import Any
 
 import click
 
-from mog_assets.cli import build, doctor, experiment, import_, measure, project, prune, questions, search, serve, use
+from mog_assets.cli import (
+    build,
+    doctor,
+    documents,
+    experiment,
+    import_,
+    measure,
+    project,
+    prune,
+    questions,
+    search,
+    serve,
+    use,
+)
 from resources.terminal import EscapedRecord, escaped
 
 
@@ -34,6 +47,7 @@ for command in (
     import_.import_,
     doctor.doctor,
     build.run,
+    documents.documents,
     search.retrieve,
     search.ask,
     questions.questions,

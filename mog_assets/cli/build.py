@@ -14,6 +14,7 @@ import click
 
 from mog_assets import config
 from mog_assets.cli.common import FAILED, config_option, echo, guarded, settings_of
+from mog_assets.cli.documents import print_skipped
 from mog_assets.cli.measure import print_leaderboard
 from mog_assets.cli.questions import print_question_sets
 from mog_assets.stopping import on_stop, stoppable
@@ -50,7 +51,7 @@ def _run(
     else:
         if steps or not failures:
             _print_steps(steps, seconds)
-        _print_skipped(settings, corpora)
+        print_skipped(settings, corpora)
         _print_unused_splits(settings)
         print_question_sets(settings)
         _print_open_requests(settings, corpora)
@@ -115,20 +116,6 @@ def _print_steps(steps: list[dict[str, Any]], seconds: float) -> None:
         table.add_row(asset, str(total["corpora"] or ""), f"{total['seconds']:.2f}", "; ".join(total["why"]), done)
     console.print(table)
     console.print(f"{seconds:.1f} s, {_peak_memory() / 2**20:,.0f} MiB peak memory")
-
-
-def _print_skipped(settings: config.Settings, corpora: Sequence[str]) -> None:
-    """Print how many documents of each corpus were skipped, and why the first one was."""
-    import pyarrow.parquet as pq
-
-    from resources.store import Store
-
-    for corpus in corpora or settings.corpora:
-        artefact = Store(settings.home).find("documents", corpus)
-        if artefact is not None and (count := int(artefact.manifest.counts["quarantined"])):
-            first = pq.read_table(artefact.path("quarantine.parquet")).slice(0, 1).to_pylist()[0]
-            documents = "document" if count == 1 else "documents"
-            echo(f"{corpus}: {count:,} {documents} skipped; the first: {first['place']}: {first['reason']}")
 
 
 def _print_unused_splits(settings: config.Settings) -> None:

@@ -109,7 +109,7 @@ def find_documents(path: Path, name: str, questions: Sequence[Path] = ()) -> Doc
     Raises:
         ConfigError: no file can be read.
     """
-    from mog_assets.corpus.folders import SUFFIXES, scan
+    from mog_assets.corpus.folders import SUFFIXES, scan, suffix_of
 
     try:
         asked = {os.path.realpath(file) for file in questions}
@@ -117,10 +117,7 @@ def find_documents(path: Path, name: str, questions: Sequence[Path] = ()) -> Doc
     except MogError as error:
         raise ConfigError(f"FOLDERS: {error}") from error
     refused = [f"{entry.place} ({entry.refusal})" for entry in found if entry.refusal]
-    # Longest first: .jsonl.gz is not .gz.
-    kinds = sorted(SUFFIXES, key=len, reverse=True)
-    names = [entry.name.lower() for entry in found if not entry.refusal]
-    readable = Counter(next(kind for kind in kinds if name.endswith(kind)) for name in names)
+    readable = Counter(suffix_of(entry.name) for entry in found if not entry.refusal)
     if not readable:
         first = f"; the first: {refused[0]}" if refused else ""
         raise ConfigError(

@@ -1,7 +1,8 @@
-"""Unpack the documents that are zip archives, into memory and within limits."""
+"""Unpack documents that are zip archives or gzip files, into memory and within limits."""
 
 from __future__ import annotations
 
+import gzip
 import io
 import zipfile
 import zlib
@@ -46,6 +47,26 @@ def unpack(content: bytes, kind: str, limit: int) -> dict[str, bytes]:
     except (zipfile.BadZipFile, zlib.error, EOFError, OSError, NotImplementedError, UnicodeError) as error:
         raise ValueError(f"damaged: expected a {kind} file (a zip archive), got: {error}") from error
     return parts
+
+
+def unpack_text(content: bytes, limit: int) -> bytes:
+    """The content of a gzip file.
+
+    Args:
+        content: The file.
+        limit: Bytes that its content may have.
+
+    Raises:
+        ValueError: it is damaged or the limit is exceeded; the message is the reason.
+    """
+    try:
+        with gzip.open(io.BytesIO(content)) as stream:
+            text = stream.read(limit + 1)
+    except (gzip.BadGzipFile, EOFError, zlib.error) as error:
+        raise ValueError(f"expected a readable .gz file, got: {error}") from error
+    if len(text) > limit:
+        raise ValueError(f"expected to unpack to at most {limit} bytes (max_document_mb), got more: not read")
+    return text
 
 
 def _unpack_file(archive: zipfile.ZipFile, entry: zipfile.ZipInfo, left: int, limit: int) -> bytes:

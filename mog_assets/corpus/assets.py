@@ -13,6 +13,7 @@ from typing import Any
 import pyarrow.parquet as pq
 
 from mog_assets.config import CorpusSettings, Settings
+from mog_assets.corpus.contents import source_state
 from mog_assets.corpus.documents import (
     READER,
     Document,
@@ -21,9 +22,8 @@ from mog_assets.corpus.documents import (
     load_documents,
     read_corpus,
     write_documents,
-    write_quarantine,
+    write_skipped,
 )
-from mog_assets.corpus.folders import source_state
 from mog_assets.corpus.memory import load_memory
 from mog_assets.corpus.worker import Limits
 from mog_assets.recipe import Recipe, Work
@@ -39,10 +39,14 @@ def _source(settings: Settings, corpus: str | None) -> object:
     assert corpus is not None
     source = settings.corpora[corpus]
     return [
-        source_state(source.path, source.max_document_bytes, _questions(settings)),
+        source_state(source.path, source.max_document_bytes, _questions(settings), _contents(settings, corpus)),
         source.max_document_bytes,
         *_limits(source),
     ]
+
+
+def _contents(settings: Settings, corpus: str) -> Path:
+    return settings.home / "cache" / f"contents-{corpus}.json"
 
 
 def _questions(settings: Settings) -> frozenset[str]:
@@ -79,10 +83,10 @@ def build_documents(work: Work) -> None:
             break
         # Remembered, but in no artefact: a run was interrupted or the artefact damaged, or an id was a duplicate.
         memory.forget(lost)
-    path, there = work.file("quarantine.parquet", [vars(q) for q in reading.quarantined])
+    path, there = work.file("skipped.parquet", [vars(q) for q in reading.skipped])
     if not there:
         with work.writing(path) as temporary:
-            write_quarantine(reading.quarantined, temporary)
+            write_skipped(reading.skipped, temporary)
     remembered.parent.mkdir(parents=True, exist_ok=True)
     with work.writing(remembered) as temporary:
         reading.journal.write(temporary, signature)
@@ -90,14 +94,18 @@ def build_documents(work: Work) -> None:
         "documents": len(reading.used),
         "characters": sum(outcome.characters for outcome in reading.used),
         "text bytes": sum(outcome.bytes for outcome in reading.used),
-        "quarantined": len(reading.quarantined),
+        "skipped": len(reading.skipped),
     }
     read = sum(outcome.digest in reading.normalised for outcome in reading.used)
-    work.recomputed |= {"documents read": read, "documents skipped": len(reading.used) - read}
+    work.recomputed |= {
+        "documents read": read,
+        "documents unchanged": len(reading.used) - read,
+        "documents skipped": len(reading.skipped),
+    }
     first = next(name for name in work.draft.files if name.startswith("bucket"))
     sample = pq.read_table(work.draft.path(first), columns=["id", "title", "characters", "text"])[:5]
     work.show_table("sample", sample.to_pylist())
-    work.show_table("quarantine", [vars(q) for q in reading.quarantined[:20]])
+    work.show_table("skipped", [vars(q) for q in reading.skipped[:20]])
 
 
 def _write_bucket(work: Work, name: str, path: Path, digests: Sequence[str], reading: Reading) -> set[str]:
@@ -148,6 +156,7 @@ def build_registry(work: Work) -> None:
             with store.lock(asset, corpus):
                 store.remove(asset, corpus)
         (work.settings.home / "cache" / f"reading-{corpus}.parquet").unlink(missing_ok=True)
+        _contents(work.settings, corpus).unlink(missing_ok=True)
         artefacts += len(assets)
     _write_json(work, "corpora.json", corpora)
     work.counts["corpora"] = len(corpora)

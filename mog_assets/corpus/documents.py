@@ -15,32 +15,38 @@ import sys
 import time
 import unicodedata
 import zlib
+from bisect import bisect_right
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from functools import cache
+from itertools import islice
 from pathlib import Path
-from typing import Any, BinaryIO, Protocol, TypeVar
+from typing import Any, BinaryIO, Protocol, TypeVar, cast
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from mog_assets.corpus.folders import Found, opened, printable, scan, too_long
+from mog_assets.corpus.archives import unpack_text
+from mog_assets.corpus.folders import GZIP, Found, Stamp, opened, printable, scan, too_long
 from mog_assets.corpus.formats import decode, hidden_characters, other_encoding, parse_line, split_lines
 from mog_assets.corpus.marks import MOST_MARKS, Mark
 from mog_assets.corpus.markup import read_text
-from mog_assets.corpus.memory import Journal, Memory, Outcome, Stamp
+from mog_assets.corpus.memory import Journal, Memory, Outcome
 from mog_assets.corpus.spool import Spool
 from mog_assets.corpus.tables import Wrong, read_rows, record_of
 from mog_assets.corpus.worker import PARSED, Limits, Parser, Unsettled, check_reader
 from resources.errors import MogError
+from resources.payload import levels
 
 # Raised when the same bytes give another document.
-READER = "3"
+READER = "4"
 # Key of the date of a document's file.
 MODIFIED = "modified"
 # A longer id is a text in the wrong field, and every passage of a document repeats its id.
 _LONGEST_ID = 1000
+# What is nested deeper than the interpreter recurses could be read here and nowhere else.
+_METADATA_LEVELS = 200
 
 _MARK = pa.struct([("offset", pa.int64()), ("kind", pa.string()), ("depth", pa.int32()), ("text", pa.string())])
 _SCHEMA = pa.schema(
@@ -55,19 +61,19 @@ _SCHEMA = pa.schema(
         ("marks", pa.list_(_MARK)),
     ]
 )
-_QUARANTINE_SCHEMA = pa.schema([("place", pa.string()), ("id", pa.string()), ("reason", pa.string())])
+_SKIPPED_SCHEMA = pa.schema([("place", pa.string()), ("id", pa.string()), ("reason", pa.string())])
 
 
 @dataclass(frozen=True)
 class Document:
-    """A normalised document: NFC text; `shifts` maps offsets in the original text.
+    """A normalised document: NFC text, lines end in line feeds; `shifts` maps offsets in the original text.
 
     Attributes:
         sha256: Of title and text, in hexadecimal.
         metadata: JSON. Its key `mog` has the path of the file; for a file that is one document, its date when its
             content was read; the encoding of the text, if not UTF-8; and the hidden characters in it. These stay in the
             text, because evidence is given by offsets.
-        shifts: Pairs (offset in the original text, characters gained so far); empty if the text was already NFC. Front
+        shifts: Pairs (offset in the original text, characters gained so far); empty if nothing was changed. Front
             matter that was removed is a loss at offset 0.
         marks: Pages, slides and headings, sorted by offset into the normalised text.
     """
@@ -117,7 +123,7 @@ def _shifts(stored: Sequence[Sequence[int]]) -> tuple[tuple[int, int], ...]:
 
 
 @dataclass(frozen=True)
-class Quarantined:
+class Skipped:
     """A skipped document: its place, its id if it has one, and the reason. All three are printable."""
 
     place: str
@@ -136,7 +142,7 @@ class Reading:
     """
 
     used: list[Outcome] = field(default_factory=list)
-    quarantined: list[Quarantined] = field(default_factory=list)
+    skipped: list[Skipped] = field(default_factory=list)
     normalised: Spool = field(default_factory=Spool)
     journal: Journal = field(default_factory=Journal)
 
@@ -182,7 +188,7 @@ def read_corpus(
     If several documents have the same id, or ids that are equal under NFC, the first is used.
 
     Args:
-        path: A `.jsonl[.gz]`, `.csv` or `.tsv` file, or a folder.
+        path: A `.jsonl`, `.csv` or `.tsv` file, any of them with `.gz`, or a folder.
         limit: Bytes that a document may have: a file, a line of a `.jsonl` file, or a row of a table.
         memory: Memory of an earlier reading with the same limits.
         folder: Folder for the documents until the reading is released; None for the system's temporary folder.
@@ -205,7 +211,7 @@ def _read_corpus(path: Path, entries: Sequence[Found], context: _Context) -> Rea
     seen: dict[str, tuple[str, str]] = {}
     for found in entries:
         if found.refusal:
-            reading.quarantined.append(Quarantined(found.place, found.place, found.refusal))
+            reading.skipped.append(Skipped(found.place, found.place, found.refusal))
             continue
         stamp, records = _read_file(found, context)
         whole = all(record.raw for record in records)
@@ -224,14 +230,13 @@ def _read_corpus(path: Path, entries: Sequence[Found], context: _Context) -> Rea
                     same = "" if other == outcome.id else ", composed differently (NFC),"
                     reason = f"duplicate id: {outcome.id!r}{same} occurs at {first} and at {place}; the first is used"
             if reason:
-                reading.quarantined.append(Quarantined(place, printable(outcome.id), printable(reason)))
+                reading.skipped.append(Skipped(place, printable(outcome.id), printable(reason)))
                 continue
             reading.used.append(outcome)
     if not reading.used:
-        first_reason = "".join(f"; the first: {q.place}: {q.reason}" for q in reading.quarantined[:1])
+        first_reason = "".join(f"; the first: {q.place}: {q.reason}" for q in reading.skipped[:1])
         raise MogError(
-            f"{path}: expected at least one usable document, found none "
-            f"({len(reading.quarantined)} skipped{first_reason})"
+            f"{path}: expected at least one usable document, found none ({len(reading.skipped)} skipped{first_reason})"
         )
     return reading
 
@@ -274,8 +279,9 @@ def _read_whole(found: Found, stream: BinaryIO, context: _Context) -> Iterator[_
         if found.name.lower().endswith(PARSED):
             parsed = context.parser.parse(found.place, content)
         else:
-            text, encoding = decode(content)
-            parsed = read_text(found.place, text)
+            packed = found.name.lower().endswith(GZIP)
+            text, encoding = decode(unpack_text(content, context.limit) if packed else content)
+            parsed = read_text(found.place[: -len(GZIP)] if packed else found.place, text)
             notes |= {} if encoding == "utf-8" else {"encoding": encoding}
         notes |= parsed.notes
         document = make_document(
@@ -304,7 +310,7 @@ def _modified(status: os.stat_result) -> dict[str, str]:
 
 def _read_lines(found: Found, stream: BinaryIO, context: _Context) -> Iterator[_Record]:
     try:
-        lines = gzip.open(stream) if found.name.lower().endswith(".gz") else stream  # noqa: SIM115
+        lines = gzip.open(stream) if found.name.lower().endswith(GZIP) else stream  # noqa: SIM115
         for number, line, size in split_lines(lines, context.limit):
             if number == 1 and (encoding := other_encoding(line)):
                 yield _refused(0, b"", found.place, f"expected UTF-8, got {encoding.upper()}: save it as UTF-8")
@@ -323,8 +329,10 @@ def _read_lines(found: Found, stream: BinaryIO, context: _Context) -> Iterator[_
 
 
 def _read_table(found: Found, stream: BinaryIO, context: _Context) -> Iterator[_Record]:
+    name = found.name.lower()
     try:
-        for row in read_rows(stream, found.name, context.limit):
+        table = gzip.open(stream) if name.endswith(GZIP) else stream  # noqa: SIM115
+        for row in read_rows(cast(BinaryIO, table), name.removesuffix(GZIP), context.limit):
             if isinstance(row, Wrong):
                 raw = _hashed("", "", "", found.name, json.dumps(row[1:]))
                 yield _refused(row.number, raw, "".join(row.fields[:1])[:100], row.reason)
@@ -335,6 +343,8 @@ def _read_table(found: Found, stream: BinaryIO, context: _Context) -> Iterator[_
                 yield _Record(row.number, raw, context.memory.outcomes[raw])
             else:
                 yield _read_line(found, row.number, raw, record, context.spool)
+    except (gzip.BadGzipFile, EOFError, zlib.error) as error:
+        yield _refused(0, b"", "", f"expected a readable table, got: {error}")
     except ValueError as error:
         yield _refused(0, b"", found.place, str(error))
 
@@ -379,8 +389,8 @@ def make_document(
 
     Args:
         identity: Its id; kept as given.
-        title: Normalised to NFC.
-        text: Normalised to NFC; nothing else is changed in it.
+        title: Normalised as the text.
+        text: Normalised to NFC and line feeds; nothing else is changed in it.
         metadata: JSON value.
         notes: Notes from reading, for its metadata.
         marks: Sorted by offset into `text`; the first 100,000 are kept.
@@ -393,6 +403,8 @@ def make_document(
         raise ValueError(f"expected an id of at most {_LONGEST_ID} characters, got {len(identity)}")
     if hidden := hidden_characters(text):
         notes = {**notes, "hidden characters": hidden}
+    if next(islice(levels(metadata), _METADATA_LEVELS + 1, None), None):
+        raise ValueError(f"metadata: expected at most {_METADATA_LEVELS} levels of nesting, got more")
     if notes:
         metadata = {**(metadata if isinstance(metadata, dict) else {"metadata": metadata}), "mog": notes}
     try:
@@ -408,7 +420,7 @@ def make_document(
         raise ValueError(f"NUL character, the first at {position} of id, title and text")
     if not text.strip():
         raise ValueError("empty document")
-    title = unicodedata.normalize("NFC", title)
+    title, _ = normalise(title)
     normal, shifts = normalise(text)
     marks = tuple(_moved(marks[:MOST_MARKS], shifts))
     if removed:
@@ -446,9 +458,11 @@ def read_lines(file: Path) -> Iterator[tuple[int, bytes]]:
 
 
 @cache
-def _composed() -> re.Pattern[str]:
-    """Matches a character and all that may compose with it: NFC never crosses the end of such a match."""
-    follows = {chr(c) for c in range(0x1160, 0x1200)}  # the vowels and finals of Hangul syllables
+def _changing() -> re.Pattern[str]:
+    """Matches everything that `normalise` may change; NFC never crosses the ends of such a match."""
+    # What may compose with a character before it: marks, and the vowels and finals of Hangul syllables.
+    follows = {chr(c) for c in range(0x1160, 0x1200)}
+    alone = set()
     for point in range(sys.maxunicode + 1):
         character = chr(point)
         if unicodedata.combining(character):
@@ -456,31 +470,36 @@ def _composed() -> re.Pattern[str]:
         parts = unicodedata.decomposition(character).split()
         if len(parts) == 2 and not parts[0].startswith("<"):
             follows.add(chr(int(parts[1], 16)))
-    return re.compile(f"(?s:.)[{re.escape(''.join(sorted(follows)))}]*")
+        if not unicodedata.is_normalized("NFC", character):
+            alone.add(character)
+    followed, changed = (re.escape("".join(sorted(characters))) for characters in (follows, alone))
+    return re.compile(f"\\r\\n?|(?s:.)[{followed}]+|[{changed}]")
 
 
 def normalise(text: str) -> tuple[str, tuple[tuple[int, int], ...]]:
-    """NFC of a text, and the shifts of offsets: pairs (offset in `text`, characters gained up to there)."""
-    if unicodedata.is_normalized("NFC", text):
+    """A text in NFC whose lines end in line feeds.
+
+    Returns:
+        The text, and the shifts of offsets: pairs (offset in `text`, characters gained up to there).
+    """
+    if "\r" not in text and unicodedata.is_normalized("NFC", text):
         return text, ()
-    shifts, pieces, gained = [], [], 0
-    for match in _composed().finditer(text):
-        piece = unicodedata.normalize("NFC", match.group())
-        pieces.append(piece)
-        if len(piece) != len(match.group()):
-            gained += len(piece) - len(match.group())
-            shifts.append((match.end(), gained))
-    return "".join(pieces), tuple(shifts)
+    shifts, pieces, end, gained = [], [], 0, 0
+    for match in _changing().finditer(text):
+        changed = match[0]
+        piece = "\n" if changed.startswith("\r") else unicodedata.normalize("NFC", changed)
+        pieces += [text[end : match.start()], piece]
+        end = match.end()
+        if len(piece) != len(changed):
+            gained += len(piece) - len(changed)
+            shifts.append((end, gained))
+    return "".join([*pieces, text[end:]]), tuple(shifts)
 
 
 def shifted(offset: int, shifts: Any) -> int:
-    """Convert an offset in the original text to one in the NFC text."""
-    gained = 0
-    for position, total in shifts or ():
-        if offset < position:
-            break
-        gained = total
-    return offset + gained
+    """Convert an offset in the original text to one in the normalised text."""
+    at = bisect_right(shifts or (), offset, key=lambda shift: shift[0])
+    return offset + (shifts[at - 1][1] if at else 0)
 
 
 def bucket_of(identity: str, buckets: int) -> int:
@@ -533,6 +552,6 @@ def load_documents(path: Path) -> dict[str, Document]:
     return {document.digest: document for document in loaded}
 
 
-def write_quarantine(quarantined: list[Quarantined], path: Path) -> None:
+def write_skipped(skipped: list[Skipped], path: Path) -> None:
     """Write the skipped documents as Parquet."""
-    pq.write_table(pa.Table.from_pylist([vars(q) for q in quarantined], schema=_QUARANTINE_SCHEMA), path)
+    pq.write_table(pa.Table.from_pylist([vars(q) for q in skipped], schema=_SKIPPED_SCHEMA), path)

@@ -11,8 +11,8 @@ from lxml import etree
 
 from mog_assets.corpus.archives import ENCRYPTED
 from mog_assets.corpus.formats import decode
+from mog_assets.corpus.html_page import read_html
 from mog_assets.corpus.marks import Draft, Parsed, clean
-from mog_assets.corpus.markup import read_html
 
 _PAGES = ("application/xhtml+xml", "text/html")
 

@@ -12,15 +12,18 @@ from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import BinaryIO, NamedTuple
 
 from resources.errors import MogError
 
 LINES = (".jsonl", ".jsonl.gz")
-ROWS = (".csv", ".tsv")
+ROWS = (".csv", ".tsv", ".csv.gz", ".tsv.gz")
+GZIP = ".gz"
 # Files of many documents.
 _MANY = (*ROWS, *LINES)
-SUFFIXES = (".txt", ".md", ".html", ".pdf", ".docx", ".pptx", ".epub", *_MANY)
+_TEXTS = (".txt", ".md", ".html")
+_PACKED = tuple(suffix + GZIP for suffix in _TEXTS)
+SUFFIXES = (*_TEXTS, *_PACKED, ".pdf", ".docx", ".pptx", ".epub", *_MANY)
 
 # Its words would be found instead of those that answer.
 _QUESTIONS = "a file of questions of `question_sets`: its lines are no documents"
@@ -33,6 +36,8 @@ _KINDS = {
 }
 # Kinds of unopened files that get their own row.
 _KINDS_LISTED = 20
+# A file that changed less than this long before it was read may change again with the same status.
+_RACY_NS = 2_000_000_000
 # Control characters, line and paragraph separators, direction marks, zero-width spaces, lone surrogates. Joiners
 # (U+200C, U+200D) are part of spelling and stay.
 _UNPRINTABLE = re.compile(
@@ -43,6 +48,34 @@ _UNPRINTABLE = re.compile(
 def printable(text: str) -> str:
     r"""A text that is safe in any terminal, page and UTF-8 file: invisible characters are escaped (`\n`, `\u202e`)."""
     return _UNPRINTABLE.sub(lambda m: m[0].encode("unicode_escape").decode("ascii"), text)
+
+
+def suffix_of(name: str) -> str:
+    """The suffix that says how a file is read, in lower case; empty if it is not read.
+
+    `.gz` alone is that of a text without another suffix, such as `changelog.gz`.
+    """
+    file = name.lower().rpartition("/")[2]
+    bare = GZIP if file.endswith(GZIP) and file.count(".") == 1 else ""
+    return next((suffix for suffix in SUFFIXES if file.endswith(suffix)), bare)
+
+
+class Stamp(NamedTuple):
+    """The status of a file, as a proxy for its content: equal stamps that are `settled` mean equal bytes."""
+
+    size: int
+    mtime_ns: int
+    ctime_ns: int
+    inode: int
+
+    @classmethod
+    def of(cls, status: os.stat_result) -> Stamp:
+        """Make a stamp from a status."""
+        return cls(status.st_size, status.st_mtime_ns, status.st_ctime_ns, status.st_ino)
+
+    def settled(self, now_ns: int) -> bool:
+        """Whether a reading that began at `now_ns` can trust it; git calls the others racy."""
+        return now_ns - max(self.mtime_ns, self.ctime_ns) >= _RACY_NS
 
 
 @dataclass(frozen=True)
@@ -84,7 +117,7 @@ def scan(path: Path, limit: int, questions: Collection[str] = ()) -> list[Found]
     Files of unknown kinds share one entry per kind.
 
     Args:
-        path: A `.jsonl[.gz]`, `.csv` or `.tsv` file, or a folder.
+        path: A `.jsonl`, `.csv` or `.tsv` file, any of them with `.gz`, or a folder.
         limit: Bytes that a file which is one document may have.
         questions: Real paths of files of questions, which are not read if they are in the folder.
 
@@ -103,25 +136,8 @@ def scan(path: Path, limit: int, questions: Collection[str] = ()) -> list[Found]
             for f in found
         ]
     if not (stat.S_ISREG(status.st_mode) and path.name.lower().endswith(_MANY)):
-        raise MogError(f"{path}: expected a folder, or a file that ends in {', '.join(LINES)}, {' or '.join(ROWS)}")
+        raise MogError(f"{path}: expected a folder, or a file that ends in {', '.join((*LINES, *ROWS))}")
     return [Found(path.name, os.path.realpath(path), status)]
-
-
-def source_state(path: Path, limit: int, questions: Collection[str] = ()) -> list[list[Any]]:
-    """The state of a corpus, as JSON: equal as long as nothing was added, edited, renamed or removed.
-
-    Nothing is opened. An edit, or a new target of a link, changes the size or the modification time.
-    """
-
-    def state(found: Found) -> list[Any]:
-        if found.status is None:
-            return [found.place, found.refusal]
-        if found.refusal == _QUESTIONS:
-            # Its content makes no difference.
-            return [found.place, found.refusal]
-        return [found.place, found.refusal, found.status.st_mode, found.status.st_size, found.status.st_mtime_ns]
-
-    return [state(found) for found in scan(path, limit, questions)]
 
 
 def _scan_folder(root: str, limit: int) -> list[Found]:
@@ -141,7 +157,7 @@ def _scan_folder(root: str, limit: int) -> list[Found]:
             found = _look_at(root, name, limit)
             if found.status and not found.refusal and stat.S_ISDIR(found.status.st_mode):
                 folders.append(name)
-            elif found.refusal or name.lower().endswith(SUFFIXES):
+            elif found.refusal or suffix_of(name):
                 result.append(found)
             else:
                 strangers.setdefault(os.path.splitext(name)[1].lower(), []).append(name)
@@ -168,7 +184,7 @@ def _look_at(root: str, name: str, limit: int) -> Found:
     if not stat.S_ISREG(status.st_mode):
         kind = _KINDS.get(stat.S_IFMT(status.st_mode), "special file")
         return Found(name, refusal=f"expected a regular file, got a {kind}: not opened")
-    if status.st_size > limit and name.lower().endswith(SUFFIXES) and not name.lower().endswith(_MANY):
+    if status.st_size > limit and suffix_of(name) not in ("", *_MANY):
         return Found(name, path, status, too_long(status.st_size, limit))
     return Found(name, path, status)
 

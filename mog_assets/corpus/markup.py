@@ -1,4 +1,4 @@
-"""Read text files that are one document: plain text, Markdown and HTML, with their headings."""
+"""Read text files that are one document: plain text, Markdown with its headings and front matter, and HTML."""
 
 from __future__ import annotations
 
@@ -6,10 +6,10 @@ import datetime
 import json
 import re
 from collections.abc import Iterator
-from itertools import accumulate
 from pathlib import PurePosixPath
 from typing import Any
 
+from mog_assets.corpus.html_page import read_html
 from mog_assets.corpus.marks import Mark, Parsed, first_line, heading
 
 _HEADING = re.compile(r" {0,3}(#{1,6})(?=[ \t]|$)")
@@ -18,10 +18,10 @@ _UNDERLINE = re.compile(r" {0,3}(=+|-+)[ \t]*")
 # Lines that are no paragraph, so that dashes below them are a rule: lists, quotes, tables, code, elements.
 _OTHER = re.compile(r" {4}|\t| {0,3}(?:[-+*>|<]|\d{1,9}[.)][ \t])")
 _FRONT = re.compile(r"---[ \t]*\r?\n(.*?)^(?:---|\.\.\.)[ \t]*(?:\r?\n|\Z)", re.DOTALL | re.MULTILINE)
+_OLD_MAC = re.compile(r"\r(?!\n)")
 # YAML is read at some 50,000 characters a second.
 _LONGEST_FRONT = 20_000
 _MOST_BRACKETS = 500
-_HEADINGS = {f"h{depth}": depth for depth in range(1, 7)}
 
 
 def read_text(name: str, text: str) -> Parsed:
@@ -36,6 +36,8 @@ def read_text(name: str, text: str) -> Parsed:
     file = PurePosixPath(name)
     if file.suffix.lower() == ".html":
         return read_html(text, file.stem)
+    # Offsets stay: line ends of two characters are made one with them, later.
+    text = _OLD_MAC.sub("\n", text)
     metadata: dict[str, Any] = {}
     marks: tuple[Mark, ...] = ()
     removed = 0
@@ -120,62 +122,3 @@ def _without_closing(words: str) -> str:
     """A heading without the `#` that close it."""
     bare = words.rstrip("#")
     return bare.rstrip() if not bare or bare[-1].isspace() else words
-
-
-def _closed(html: str) -> str:
-    """HTML in which every construct is closed; unclosed ones become text."""
-    # Python's parser searches the whole page for each end: 200 kB of `<!--` took 46 s.
-    comments = html.rfind("-->") + 1
-    html = html[:comments] + html[comments:].replace("<!--", "&lt;!--")
-    tags = html.rfind(">") + 1
-    html = html[:tags] + html[tags:].replace("<", "&lt;")
-    return re.sub(r"<!\[[^>]*>", "", html)
-
-
-def read_html(html: str, fallback: str) -> Parsed:
-    """Read a page: its visible text.
-
-    Args:
-        html: The page.
-        fallback: Title of a page without title and headings.
-
-    Raises:
-        ValueError: it cannot be parsed.
-    """
-    from bs4 import BeautifulSoup
-
-    try:
-        soup = BeautifulSoup(_closed(html), "html.parser")
-        for unseen in soup(["script", "style", "noscript", "template"]):
-            unseen.decompose()
-        named = soup.title or soup.h1
-        title = named.get_text(" ", strip=True) if named else fallback
-        body = soup.body or soup
-        # A NUL in front of each heading survives the joining of white space. A page that has some is refused later.
-        headings = [] if "\0" in html else list(_mark_headings(body))
-        joined = re.sub(r"\n\s*\n+", "\n\n", body.get_text("\n")).strip()
-        pieces = joined.split("\0") if headings else [joined]
-        text = "".join(pieces)
-    except Exception as error:  # The parser raises several kinds of errors for hostile pages.
-        raise ValueError(f"the HTML cannot be parsed: {type(error).__name__}: {error}") from error
-    starts = accumulate(map(len, pieces[:-1]))
-    marks = tuple(heading(start, depth, words) for start, (depth, words) in zip(starts, headings, strict=True))
-    return Parsed(title or fallback, text, marks)
-
-
-def _mark_headings(body: Any) -> Iterator[tuple[int, str]]:
-    """Put a NUL in front of the text of every heading; yields their depths and texts."""
-    waiting = [body]
-    while waiting:
-        element = waiting.pop()
-        depth = _HEADINGS.get(element.name or "")
-        # Headings inside headings are not looked at, so that each text is seen once, however deep they are nested.
-        if depth is None:
-            waiting += [child for child in reversed(getattr(element, "contents", ())) if child.name]
-            continue
-        strings = list(element.strings)
-        first = next((string for string in strings if string.strip()), None)
-        if first is not None:
-            at = len(first) - len(first.lstrip())
-            first.replace_with(f"{first[:at]}\0{first[at:]}")
-            yield depth, " ".join(strings)

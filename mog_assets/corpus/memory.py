@@ -9,13 +9,11 @@ from __future__ import annotations
 import os
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import NamedTuple
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-# A file that changed less than this long before it was read may change again with the same status.
-_RACY_NS = 2_000_000_000
+from mog_assets.corpus.folders import Stamp
 
 _SCHEMA = pa.schema(
     [
@@ -33,24 +31,6 @@ _SCHEMA = pa.schema(
         ("reason", pa.string()),
     ]
 )
-
-
-class Stamp(NamedTuple):
-    """The status of a file, as a proxy for its content: equal stamps that are `settled` mean equal bytes."""
-
-    size: int
-    mtime_ns: int
-    ctime_ns: int
-    inode: int
-
-    @classmethod
-    def of(cls, status: os.stat_result) -> Stamp:
-        """Make a stamp from a status."""
-        return cls(status.st_size, status.st_mtime_ns, status.st_ctime_ns, status.st_ino)
-
-    def settled(self, now_ns: int) -> bool:
-        """Whether a reading that began at `now_ns` can trust it; git calls the others racy."""
-        return now_ns - max(self.mtime_ns, self.ctime_ns) >= _RACY_NS
 
 
 @dataclass(frozen=True)

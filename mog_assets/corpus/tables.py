@@ -6,6 +6,7 @@ import csv
 import io
 from collections import Counter
 from collections.abc import Generator, Iterator
+from itertools import zip_longest
 from typing import Any, BinaryIO, NamedTuple
 
 from mog_assets.corpus.formats import decode, other_encoding
@@ -66,7 +67,7 @@ class _Lines:
 def read_rows(
     stream: BinaryIO, name: str, limit: int, setting: str = " (max_document_mb)"
 ) -> Generator[Row | Wrong, None, None]:
-    """The rows of a table that is not empty, each with as many fields as the header.
+    """The rows of a table that is not empty, each with as many fields as the header: omitted last ones are empty.
 
     Args:
         stream: The file.
@@ -142,10 +143,10 @@ def _rows(lines: _Lines, delimiter: str, limit: int, setting: str) -> Iterator[R
             continue
         if not columns:
             columns = _columns(fields)
-        elif len(fields) != len(columns):
-            yield Wrong(number, fields, f"expected {len(columns)} columns as in the header, got {len(fields)}")
+        elif len(fields) > len(columns):
+            yield Wrong(number, fields, f"expected at most {len(columns)} columns as in the header, got {len(fields)}")
         else:
-            yield Row(number, dict(zip(columns, fields, strict=True)))
+            yield Row(number, dict(zip_longest(columns, fields, fillvalue="")))
 
 
 def _columns(fields: list[str]) -> list[str]:

@@ -129,7 +129,7 @@ def _nodes(work: Work) -> tuple[list[str], Any]:
     work.recomputed |= {
         "documents split": split,
         "documents tokenised": tokenised,
-        "documents skipped": total - max(split, tokenised),
+        "documents unchanged": total - max(split, tokenised),
     }
     layouts = [bucket_layout(documents.path(n), work.draft.path(n)) for n in names]
     found = assemble([work.draft.path(name) for name in counted.values()], layouts)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
@@ -12,6 +13,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from mog_assets.config import QuestionSetSettings, Settings
+from mog_assets.corpus.contents import Contents
+from mog_assets.corpus.folders import Found
 from mog_assets.questions import checks
 from mog_assets.questions.formats import used_columns
 from mog_assets.questions.likeness import near_copies
@@ -268,7 +271,9 @@ def _question_sources(settings: Settings, _: str | None) -> object:
         if question_set.source == "use":
             return state(log_path(settings.home), asked=False)
         path = question_set.path
-        return [path.stat().st_size, path.stat().st_mtime_ns] if path is not None and path.exists() else None
+        if path is None or not path.exists():
+            return None
+        return Contents().of(Found(path.name, os.path.realpath(path), path.stat()))
 
     return {name: of(question_set) for name, question_set in settings.question_sets.items()}
 

@@ -21,9 +21,8 @@ from resources.errors import MogError
 
 # Bytes of a line or of a row of Parquet, characters of a row of another table.
 MOST = 10_000_000
-_TABLES = (*ROWS, *(f"{suffix}.gz" for suffix in ROWS))
 _PARQUET = ".parquet"
-SUFFIXES = (*LINES, *_TABLES, _PARQUET)
+SUFFIXES = (*LINES, *ROWS, _PARQUET)
 # Of Parquet: rows that are unpacked at once, and bytes that the used columns of a row group may have.
 _BATCH_ROWS, _MOST_GROUP = 64, 2 << 30
 

@@ -73,7 +73,7 @@ def build_tokens(work: Work) -> None:
     keys = {n: [chunks.manifest.files[n]["sha256"], TOKENIZER] for n in names}
     tokenised = sum(work.map("mog_assets.retrieval.tokens:count_bucket", jobs, keys, "buckets tokenised", reuse=True))
     total = sum(len(layout.documents) for layout in layouts.values())
-    work.recomputed |= {"documents tokenised": tokenised, "documents skipped": total - tokenised}
+    work.recomputed |= {"documents tokenised": tokenised, "documents unchanged": total - tokenised}
     groups = shards({n: layout.count(1) for n, layout in layouts.items()}, work.settings.shard_chunks)
     work.info["shards"] = groups
     terms, titles, made_of = {}, {}, {}
@@ -188,7 +188,7 @@ def build_collection(level: int, work: Work) -> None:
     documents, embeddings = work.input("documents"), work.input(f"embeddings/level_{level}")
     buckets = vector_buckets(work.input, work.settings, level)
     size, store = int(embeddings.manifest.counts["size"]), work.tools.qdrant
-    upserted = 0
+    upserted = left_out = 0
 
     def changing() -> None:
         # If this run is interrupted and its cause undone, the previous manifest would be valid again, without its
@@ -204,7 +204,9 @@ def build_collection(level: int, work: Work) -> None:
             for name, bucket in zip(documents.names("bucket"), buckets, strict=True):
                 layout = bucket_layout(Path(bucket.documents), Path(bucket.spans))
                 vectors = bucket.open()
-                own = payloads(corpus, layout, level, told_of_documents(documents.path(name)))
+                told = told_of_documents(documents.path(name))
+                left_out += sum(bool(of_document.left_out) for of_document in told)
+                own = payloads(corpus, layout, level, told)
                 ids = point_ids(own, map(np.asarray, vectors))
                 wanted.append(packed_ids(ids))
                 new = np.flatnonzero(known.find(wanted[-1]) < 0)
@@ -223,6 +225,7 @@ def build_collection(level: int, work: Work) -> None:
             collection.delete(unpacked_ids(gone[first : first + UPSERT_BATCH]))
     _finish_collection(work, level, every, size)
     work.info["content"] = embeddings.manifest.version
+    work.counts["documents with metadata left out"] = left_out
     work.recomputed |= {"points upserted": upserted, "points deleted": len(gone)}
 
 
@@ -390,7 +393,7 @@ def recipes(settings: Settings) -> list[Recipe]:
                 ),
                 settings=lambda tools: [tools.qdrant.place, tools.settings.qdrant.vectors],
                 checks=(checks.qdrant_holds(level),),
-                version="5",
+                version="6",
                 intact=checks.counts_hold(level),
                 kinds=("qdrant",),
             )

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from itertools import chain
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow.parquet as pq
@@ -20,6 +20,7 @@ from mog_assets.chunking.chunks import Layout, chunk_text
 from mog_assets.chunking.layouts import bucket_layout
 from mog_assets.config import Settings
 from mog_assets.corpus.marks import Mark, headings_at, page_at
+from resources.payload import storable
 from resources.store import Artefact
 
 # Files of vectors that are smaller are joined in memory, up to this many bytes: a product with each costs a call.
@@ -352,21 +353,35 @@ def _multiplied(vectors: np.ndarray, block: np.ndarray) -> np.ndarray:
     return found
 
 
-def told_of_documents(bucket: Path) -> list[tuple[dict[str, Any], tuple[Mark, ...]]]:
-    """What points tell of the documents of a bucket, in order: path, date and metadata; and where their pages begin."""
+class OfDocument(NamedTuple):
+    """What the points of a document tell of it.
+
+    Attributes:
+        payload: `path` and `modified` of its file and its `metadata`, where there are any.
+        marks: Where its pages and headings begin.
+        left_out: Metadata that a point cannot hold: the reason by key.
+    """
+
+    payload: dict[str, Any]
+    marks: tuple[Mark, ...]
+    left_out: dict[str, str]
+
+
+def told_of_documents(bucket: Path) -> list[OfDocument]:
+    """What points tell of the documents of a bucket, in order."""
     table = pq.read_table(bucket, columns=["metadata", "marks"])
     found = []
     for metadata, marks in zip(table["metadata"].to_pylist(), table["marks"].to_pylist(), strict=True):
         own = json.loads(metadata)
-        notes = own.pop("mog", {}) if isinstance(own, dict) else {}
+        notes = own.pop("mog", {})
         told = {name: notes[name] for name in ("path", "modified") if name in notes}
-        found.append(({**told, **({"metadata": own} if own else {})}, tuple(Mark(**mark) for mark in marks)))
+        kept, left_out = storable(own)
+        payload = {**told, **({"metadata": kept} if kept else {})}
+        found.append(OfDocument(payload, tuple(Mark(**mark) for mark in marks), left_out))
     return found
 
 
-def payloads(
-    corpus: str, layout: Layout, level: int, told: Sequence[tuple[dict[str, Any], tuple[Mark, ...]]]
-) -> list[dict[str, Any]]:
+def payloads(corpus: str, layout: Layout, level: int, told: Sequence[OfDocument]) -> list[dict[str, Any]]:
     """The payload of every point of a level: its place, and what is known of its document.
 
     Args:
@@ -382,7 +397,7 @@ def payloads(
     found = []
     rows = zip(*(column.tolist() for column in layout.chunk_spans(np.arange(layout.count(level)), level)), strict=True)
     for document, start, end in rows:
-        of_document, marks = told[document]
+        of_document, marks, _ = told[document]
         place = {"corpus": corpus, "document": layout.documents[document], "level": level, "start": start, "end": end}
         page, headings = page_at(marks, start), headings_at(marks, start)
         found.append(

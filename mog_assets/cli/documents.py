@@ -1,0 +1,79 @@
+"""The command `mog documents`, and what `mog run` says of documents that were skipped."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from typing import Any
+
+import click
+
+from mog_assets.cli.common import config_option, echo, guarded, print_table, settings_of
+from mog_assets.config import Settings
+from mog_assets.config_file import shown
+from resources.errors import ConfigError
+
+
+@click.command()
+@config_option
+@click.option("--corpus", "corpora", multiple=True, help="Only this corpus; may be given several times.")
+@click.option("--skipped", is_flag=True, help="List the documents that were skipped, each with the reason.")
+@click.option("--json", "as_json", is_flag=True, help="Print as JSON.")
+@guarded
+def documents(path: str | None, corpora: tuple[str, ...], skipped: bool, as_json: bool) -> None:
+    """Print how many documents every corpus has, and which were skipped."""
+    settings = settings_of(path)
+    if unknown := [name for name in corpora if name not in settings.corpora]:
+        raise ConfigError(f"--corpus: expected a corpus ({', '.join(settings.corpora)}), got {shown(unknown[0])!r}")
+    chosen = corpora or tuple(settings.corpora)
+    if skipped:
+        rows = [row for corpus in chosen for row in skipped_rows(settings, corpus)]
+    else:
+        rows = [_summary(settings, corpus) for corpus in chosen]
+    if as_json:
+        echo(json.dumps(rows, ensure_ascii=False, indent=1))
+    elif rows:
+        print_table("skipped documents" if skipped else "documents", rows)
+    else:
+        echo("No document was skipped.")
+
+
+def skipped_rows(settings: Settings, corpus: str) -> list[dict[str, str]]:
+    """The skipped documents of a corpus: corpus, place (file, and line or row in it), id if it has one, and reason.
+
+    Raises:
+        MissingArtefact: the corpus has not been read.
+    """
+    import pyarrow.parquet as pq
+
+    from resources.store import Store
+
+    stored = Store(settings.home).read("documents", corpus)
+    return [{"corpus": corpus, **row} for row in pq.read_table(stored.path("skipped.parquet")).to_pylist()]
+
+
+def _summary(settings: Settings, corpus: str) -> dict[str, Any]:
+    from mog_assets.retrieval.vectors import told_of_documents
+    from resources.store import Store
+
+    stored = Store(settings.home).read("documents", corpus)
+    left_out = sum(
+        bool(told.left_out) for name in stored.names("bucket") for told in told_of_documents(stored.path(name))
+    )
+    counts = {name: int(stored.manifest.counts[name]) for name in ("documents", "characters", "skipped")}
+    return {"corpus": corpus, **counts, "with metadata left out of Qdrant": left_out}
+
+
+def print_skipped(settings: Settings, corpora: Sequence[str]) -> None:
+    """Print how many documents of each corpus were skipped, and why the first one was."""
+    from resources.store import Store
+
+    for corpus in corpora or settings.corpora:
+        artefact = Store(settings.home).find("documents", corpus)
+        if artefact is not None and (count := int(artefact.manifest.counts.get("skipped", 0))):
+            first = skipped_rows(settings, corpus)[0]
+            documents = "document" if count == 1 else "documents"
+            all_of_them = "" if count == 1 else "; `mog documents --skipped` lists all"
+            echo(
+                f"{corpus}: {count:,} {documents} skipped; the first: {first['place']}: {first['reason']}{all_of_them}"
+            )

@@ -1,0 +1,104 @@
+"""Hashes of the files of a corpus. A file is read again only if its stamp is another, so that every edit is seen."""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import json
+import time
+from collections.abc import Collection
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+from mog_assets.corpus.folders import Found, Stamp, opened, scan
+from resources.errors import MogError
+from resources.store import atomic
+
+# Bytes that are in memory at a time.
+_PIECE = 1 << 20
+
+
+def source_state(path: Path, limit: int, questions: Collection[str] = (), cache: Path | None = None) -> list[list[Any]]:
+    """The state of a corpus, as JSON: equal as long as nothing was added, edited, renamed, touched or removed.
+
+    Only files whose stamp is another than that in the cache are opened.
+
+    Args:
+        path: See `scan`.
+        limit: See `scan`.
+        questions: See `scan`; their content makes no difference.
+        cache: The file of the hashes, see `Contents`.
+    """
+    contents = Contents(cache)
+
+    def state(found: Found) -> list[Any]:
+        if found.status is None or found.refusal:
+            return [found.place, found.refusal]
+        return [found.place, found.status.st_mtime_ns, contents.of(found)]
+
+    states = [state(found) for found in scan(path, limit, questions)]
+    contents.keep()
+    return states
+
+
+class Contents:
+    """Hashes of files by name and stamp, kept from one look at a corpus to the next.
+
+    An edit may leave size and time of a file as they were, and a copy may change everything but these. The stamp tells
+    of the first, the hash that the second is none.
+
+    Args:
+        path: Where they are kept; None: nowhere. It can be deleted at any time.
+    """
+
+    def __init__(self, path: Path | None = None) -> None:
+        self._path = path
+        self._known = _stored(path, _stamp(path)) if path else {}
+        self._now: dict[str, list[int | str]] = {}
+
+    def of(self, found: Found) -> str:
+        """SHA-256 of a file in hexadecimal; the reason if it cannot be read."""
+        assert found.status is not None
+        stamp, started = Stamp.of(found.status), time.time_ns()
+        held = self._known.get(found.place)
+        if held is None or held[:-1] != list(stamp):
+            try:
+                with opened(found.path) as stream:
+                    digest = hashlib.sha256()
+                    while piece := stream.read(_PIECE):
+                        digest.update(piece)
+                held = [*stamp, digest.hexdigest()]
+            except OSError as error:
+                return f"cannot be read: {error.strerror}"
+        if stamp.settled(started):
+            self._now[found.place] = held
+        return str(held[-1])
+
+    def keep(self) -> None:
+        """Keep the hashes of all files that were asked for and whose stamps can be trusted, and no others."""
+        if self._path is None or self._now == self._known:
+            return
+        # Nothing but time is lost without them.
+        with contextlib.suppress(OSError, MogError):
+            self._path.parent.mkdir(parents=True, exist_ok=True)
+            with atomic(self._path) as temporary:
+                temporary.write_text(json.dumps(self._now), encoding="utf-8")
+
+
+def _stamp(path: Path) -> Stamp | None:
+    try:
+        return Stamp.of(path.stat())
+    except OSError:
+        return None
+
+
+@lru_cache(maxsize=64)
+def _stored(path: Path, stamp: Stamp | None) -> dict[str, list[int | str]]:
+    if stamp is None:
+        return {}
+    try:
+        stored = json.loads(path.read_bytes())
+    except (OSError, ValueError):
+        return {}
+    return stored if isinstance(stored, dict) else {}
