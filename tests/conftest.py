@@ -164,12 +164,16 @@ def run_alone(settings, **options):
 
 
 def new_project(folder, values):
-    """Settings and paths of a `mog.yaml` with these values, `home` beside it."""
+    """Settings and paths of a `mog.yaml` with these values, `home` beside it.
+
+    Answers are found by rules unless the values say how: the neural reader takes a minute where they take a second.
+    """
     from mog_assets import config
 
     folder.mkdir(parents=True, exist_ok=True)
     path = folder / "mog.yaml"
-    path.write_text(yaml.safe_dump({"home": "home", **values}, sort_keys=False), encoding="utf-8")
+    values = {"home": "home", **values, "answering": {"reader": "extractive", **values.get("answering", {})}}
+    path.write_text(yaml.safe_dump(values, sort_keys=False), encoding="utf-8")
     settings = config.load(path)
     return SimpleNamespace(folder=folder, config=path, settings=settings, home=settings.home)
 

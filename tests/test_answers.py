@@ -311,7 +311,7 @@ def test_every_test_question_is_answered_in_every_way_by_the_declared_reader(sam
     assert len(answered) == settings.answering.questions and answered < asked
     assert not answers.duplicated(["question", "method"]).any()
     (reader,) = set(answers["reader"])
-    assert reader.startswith("neural-") and reader == artefact.shown()["reader"]
+    assert reader.startswith("extractive-") and reader == artefact.shown()["reader"]
     assert ((answers["answer"].isna()) == (answers["failure"] != "")).all() and answers["answer"].notna().any()
     rounds = answers[answers["method"].str.endswith("at-rag")]
     assert rounds["rounds"].between(1, 5).all() and (rounds["graded"].notna() | rounds["answer"].isna()).all()
@@ -384,7 +384,7 @@ def test_ask_tells_what_the_answer_rests_on(sample_project, method):
     assert result.exit_code == 0, result.output
     told = json.loads(result.stdout)
     assert told["method"] == combination(method, sample_project.settings).name
-    assert told["answer"] and told["reader"].startswith("neural-")
+    assert told["answer"] and told["reader"].startswith("extractive-")
     assert bool(told["passages"]) == (told["details"]["route"] != "none")
     assert all(p["text"] and p["spans"] for p in told["passages"])
     assert (told["weights"] is not None) == ("mog-paper" in method)
