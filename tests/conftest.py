@@ -20,6 +20,7 @@ from types import SimpleNamespace
 
 import pytest
 import yaml
+from alembic.script import ScriptDirectory
 from dagster._core.storage.event_log.sqlite import sqlite_event_log
 from dagster._core.storage.runs.sqlite import sqlite_run_storage
 from filelock import FileLock
@@ -110,21 +111,29 @@ def copy_folder(source, target):
 
 @pytest.fixture(autouse=True, scope="session")
 def engines_are_kept():
-    """Dagster makes a SQLAlchemy engine for every access to its records, which takes a quarter of a small run.
+    """Dagster makes a SQLAlchemy engine for every access to its records, and reads all migrations for every run.
 
-    They pool no connections, so that one engine per database does the same.
+    That takes a third of a small run. The engines pool no connections, and the migrations are those of a package, so
+    that one of each does the same.
     """
     with pytest.MonkeyPatch.context() as patch:
         for module in (sqlite_event_log, sqlite_run_storage):
-            made = {}
-
-            def kept(url, make=module.create_engine, made=made, **options):
-                if url not in made:
-                    made[url] = make(url, **options)
-                return made[url]
-
-            patch.setattr(module, "create_engine", kept)
+            patch.setattr(module, "create_engine", kept(module.create_engine, lambda url: url))
+        read = kept(ScriptDirectory.from_config, lambda config: config.get_main_option("script_location"))
+        patch.setattr(ScriptDirectory, "from_config", read)
         yield
+
+
+def kept(make, name):
+    """`make`, called once for each `name` of its first argument."""
+    made = {}
+
+    def once(first, **options):
+        if name(first) not in made:
+            made[name(first)] = make(first, **options)
+        return made[name(first)]
+
+    return once
 
 
 @pytest.fixture(autouse=True)
