@@ -33,6 +33,7 @@ VARIABLES = ("DAGSTER_HOME", "MOG_CONFIG", "QDRANT_URL")
 EVERY = 3
 # Of those, so many are answered in every way.
 ANSWERED = 12
+QUICK = {"answering": {"reader": "extractive"}, "topics": {"min_topic_size": 10_000}}
 STOP_SECONDS = 10
 MEMORY = Path("/dev/shm")
 MEMORY_BYTES = 4 << 30
@@ -175,13 +176,15 @@ def run_alone(settings, **options):
 def new_project(folder, values):
     """Settings and paths of a `mog.yaml` with these values, `home` beside it.
 
-    Answers are found by rules unless the values say how: the neural reader takes a minute where they take a second.
+    What the values do not speak of is made quickly: answers by rules, and no topics, which take a process of their own.
     """
     from mog_assets import config
 
     folder.mkdir(parents=True, exist_ok=True)
     path = folder / "mog.yaml"
-    values = {"home": "home", **values, "answering": {"reader": "extractive", **values.get("answering", {})}}
+    values = {"home": "home", **values}
+    for name, quick in QUICK.items():
+        values[name] = {**quick, **values.get(name, {})}
     path.write_text(yaml.safe_dump(values, sort_keys=False), encoding="utf-8")
     settings = config.load(path)
     return SimpleNamespace(folder=folder, config=path, settings=settings, home=settings.home)
@@ -248,6 +251,7 @@ def made_samples(folder):
                 "methods": ["cot", "one-step", "briefcontext", "mogg-paper+topics → at-rag"],
                 "questions": ANSWERED,
             },
+            "topics": {"min_topic_size": 10},
         },
     )
     return run_alone(project.settings)
