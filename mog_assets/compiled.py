@@ -1,4 +1,4 @@
-"""What makes libraries start faster: numba's compiled functions are kept on disk, what is not needed is not imported."""
+"""What makes libraries start faster: compiled functions are kept on disk, and what is not needed is not imported."""
 
 from __future__ import annotations
 
