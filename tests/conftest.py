@@ -219,10 +219,13 @@ def sample_project(tmp_path_factory):
             told.write_text(json.dumps([report.steps, report.failures]), encoding="utf-8")
     folder = tmp_path_factory.mktemp("samples") / "project"
     copy_folder(made, folder)
-    settings = config.load(folder / "mog.yaml")
+    path, neural = folder / "mog.yaml", folder / "neural.yaml"
+    # The same, asked as a newcomer asks it.
+    neural.write_text(path.read_text(encoding="utf-8").replace("reader: extractive", "reader: neural"), "utf-8")
+    settings = config.load(path)
     report = runner.RunReport(*json.loads(told.read_text(encoding="utf-8")))
     return SimpleNamespace(
-        folder=folder, config=folder / "mog.yaml", settings=settings, home=settings.home, report=report
+        folder=folder, config=path, neural=neural, settings=settings, home=settings.home, report=report
     )
 
 

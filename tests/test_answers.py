@@ -8,6 +8,7 @@ import sys
 import threading
 import time
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pandas as pd
@@ -378,17 +379,22 @@ def test_a_reader_that_knows_nothing_by_itself_says_so(sample_project):
     assert json.loads(result.stdout)["answer"] is None
 
 
-@pytest.mark.parametrize("method", ["mog-paper -> one-step", "dense-2 -> briefcontext", "at-rag", "hop-1 -> adaptive"])
-def test_ask_tells_what_the_answer_rests_on(sample_project, method):
-    result = asked(sample_project, QUESTION, "--method", method, "--json")
+@pytest.mark.parametrize(
+    ("method", "reader"),
+    [("mog-paper -> one-step", "extractive"), ("dense-2 -> briefcontext", "extractive")]
+    + [("at-rag", "neural"), ("hop-1 -> adaptive", "neural")],
+)
+def test_ask_tells_what_the_answer_rests_on(sample_project, method, reader):
+    project = SimpleNamespace(config=sample_project.neural if reader == "neural" else sample_project.config)
+    result = asked(project, QUESTION, "--method", method, "--json")
     assert result.exit_code == 0, result.output
     told = json.loads(result.stdout)
     assert told["method"] == combination(method, sample_project.settings).name
-    assert told["answer"] and told["reader"].startswith("extractive-")
+    assert told["answer"] and told["reader"].startswith(f"{reader}-")
     assert bool(told["passages"]) == (told["details"]["route"] != "none")
     assert all(p["text"] and p["spans"] for p in told["passages"])
     assert (told["weights"] is not None) == ("mog-paper" in method)
-    shown = asked(sample_project, QUESTION, "--method", method)
+    shown = asked(project, QUESTION, "--method", method)
     assert shown.exit_code == 0 and told["answer"] in shown.stdout and told["method"] in shown.stdout
 
 
