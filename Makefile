@@ -6,9 +6,10 @@ STAMP := .venv/.installed
 
 install: $(STAMP)
 
+# Thirty thousand modules are installed; those that are used are compiled when they are.
 $(STAMP): pyproject.toml constraints.txt
 	test -x $(BIN)/python || $(PYTHON) -m venv .venv
-	$(BIN)/python -m pip install -q --disable-pip-version-check -c constraints.txt -e '.[dev]'
+	$(BIN)/python -m pip install -q --no-compile --disable-pip-version-check -c constraints.txt -e '.[dev]'
 	@touch $@
 
 run: install

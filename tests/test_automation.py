@@ -138,7 +138,7 @@ def configure(folder, **changes):
         # They need what there is to automate: labels, the sentence graph and topics.
         "methods": ["fixed-1", "hop-0", "oracle-paper"],
         "topics": {"refit_share": 1},
-        "answering": {"methods": ["one-step", "fixed-1+topics -> one-step"]},
+        "answering": {"reader": "extractive", "methods": ["one-step", "fixed-1+topics -> one-step"]},
         "corpora": {"birds": {"path": "birds"}, "fish": {"path": "fish"}},
         "question_sets": {"q": {"path": "questions.jsonl", "corpora": ["birds"], "test": ["test"]}},
         **changes,
@@ -193,25 +193,11 @@ def add(folder):
     write(folder, {"eel": "The eel swims to the Sargasso sea."})
 
 
-def edit(folder):
-    write(folder, {"pike": "The pike waits. It eats frogs."})
-
-
-def remove(folder):
-    (folder / "tench.txt").unlink()
-
-
-def burst(folder):
+def test_changes_between_ticks_give_one_run_of_their_corpus_and_one_of_what_is_made_from_all(daemon):
     for number in range(50):
-        write(folder, {"pike": f"The pike waits {number} hours. It eats frogs."})
-
-
-# The others are the same to the sensor.
-@pytest.mark.parametrize(
-    "change", [*(pytest.param(change, marks=pytest.mark.full) for change in (add, edit, remove)), burst]
-)
-def test_changes_between_ticks_give_one_run_of_their_corpus_and_one_of_what_is_made_from_all(daemon, change):
-    change(daemon.folder / "fish")
+        write(daemon.folder / "fish", {"pike": f"The pike waits {number} hours. It eats frogs."})
+    add(daemon.folder / "fish")
+    (daemon.folder / "fish" / "tench.txt").unlink()
     runs = daemon.settle()
     assert shape(runs) == [("fish", PARTITIONED), (None, OVERALL), *RENAMED]
     assert all(run.success for run in runs), [run.failures for run in runs]
@@ -277,7 +263,7 @@ def test_a_corpus_that_comes_back_is_built_again(daemon):
 
 @pytest.mark.full
 def test_a_change_during_a_run_is_built_by_a_second_run_after_it(daemon):
-    edit(daemon.folder / "fish")
+    write(daemon.folder / "fish", {"pike": "The pike waits. It eats frogs."})
     daemon.sweep()
     ((partition, assets),) = daemon.tick()
     during = []

@@ -1,7 +1,7 @@
 """Real processes killed at points of every kind of write, and what the next run makes of what they left.
 
 Most points kill a process that builds without Dagster, since what survives is the store's, the cache's and Qdrant's;
-three kill a whole `mog run`. Under `make test-all` every point does both.
+three kill a whole `mog run`. Under `make test-all` every point kills a build.
 """
 
 import json
@@ -185,9 +185,7 @@ def test_killed_at_a_point_leaves_old_or_new_and_the_next_build_equals_an_uninte
     assert_killed_and_repaired(mog, "build", before, after, point, tmp_path / "project")
 
 
-@pytest.mark.parametrize(
-    "point", [pytest.param(p, marks=() if p in OF_WHOLE_RUNS else pytest.mark.full) for p in POINTS]
-)
+@pytest.mark.parametrize("point", OF_WHOLE_RUNS)
 def test_run_killed_at_a_point_leaves_old_or_new_and_the_next_run_equals_an_uninterrupted_one(
     mog, before, after, point, tmp_path
 ):

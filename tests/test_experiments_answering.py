@@ -49,7 +49,6 @@ def done(sample_project, tmp_path_factory):
     folder = tmp_path_factory.mktemp("experiments") / "copy"
     copy_folder(sample_project.folder, folder)
     values = yaml.safe_load((folder / "mog.yaml").read_text(encoding="utf-8"))
-    values["answering"] = {**values.get("answering", {}), "reader": "extractive"}
     values["experiments"] = {"positions": POSITIONS, "top_k": TOP_K, "documents": DOCUMENTS}
     (folder / "mog.yaml").write_text(yaml.safe_dump(values), encoding="utf-8")
     settings = config.load(folder / "mog.yaml")
@@ -192,9 +191,8 @@ def test_a_claim_about_language_models_is_not_decided_by_the_embedded_reader(don
 
 
 @pytest.mark.parametrize("reader", ["neural", "trained", "openai"])
-def test_a_claim_about_models_is_decided_by_any_that_reads_and_says_which(done, reader):
-    lab = lab_of(done, None)
-    lab = replace(lab, settings=lab.settings.model_copy(update={"answering": AnsweringSettings(reader=reader)}))
+def test_a_claim_about_models_is_decided_by_any_that_reads_and_says_which(reader):
+    lab = SimpleNamespace(settings=SimpleNamespace(answering=AnsweringSettings(reader=reader)), reads=True)
     claim = of_model(lab, "paper", "claim", "seen", "+0.1")
     assert claim.verdict == "seen"
     assert claim.because == ("+0.1" if reader == "openai" else f"+0.1; read by the {reader} reader")

@@ -22,7 +22,7 @@ BODY_SECONDS, MOST_BYTES, MOST_CHARS = 2, 20_000, 500
 @pytest.fixture(scope="module")
 def served(sample_project, tmp_path_factory):
     limits = ["--body-timeout", BODY_SECONDS, "--max-body", MOST_BYTES, "--max-question", MOST_CHARS, "--max-k", 50]
-    started = Served(sample_project.config, tmp_path_factory.mktemp("serve"), *limits)
+    started = Served(sample_project.neural, tmp_path_factory.mktemp("serve"), *limits)
     yield started
     started.end()
 

@@ -27,7 +27,7 @@ NOWHERE = (
 )
 # Their rows, from 0.
 LOST = (7, 23)
-# Enough to see all that is told; the settings of `mog init` as they are take two minutes.
+# Enough to see all that is told; the settings of `mog init` as they are take minutes (see test_docs.py).
 QUICK = """
 levels: 2
 methods: [fused, mog, mix, fixed-1, dense-1, random, gold]
@@ -69,8 +69,8 @@ def spreadsheet():
     return [*rows, ["What should I wear when I mix?", "gloves", NOTICE], ["Who has to stay out?", "animals", NOTICE]]
 
 
-@pytest.fixture(scope="module", params=["quick", pytest.param("whole", marks=pytest.mark.full)])
-def newcomer(request, tmp_path_factory):
+@pytest.fixture(scope="module")
+def newcomer(tmp_path_factory):
     """A project as a newcomer makes it, and what the commands printed."""
     folder = tmp_path_factory.mktemp("new") / "shop"
     (folder / "manuals").mkdir(parents=True)
@@ -79,9 +79,8 @@ def newcomer(request, tmp_path_factory):
     with (folder / "questions.csv").open("w", encoding="utf-8-sig", newline="") as stream:
         csv.writer(stream).writerows([["Question", "Answer", "Quote"], *spreadsheet()])
     made = mog(folder, "init", "manuals")
-    if request.param == "quick":
-        with (folder / "mog.yaml").open("a", encoding="utf-8") as stream:
-            stream.write(QUICK)
+    with (folder / "mog.yaml").open("a", encoding="utf-8") as stream:
+        stream.write(QUICK)
     ran = mog(folder, "run")
     return SimpleNamespace(folder=folder, init=made, run=ran, settings=config.load(folder / "mog.yaml"))
 

@@ -10,7 +10,7 @@ from types import SimpleNamespace
 import pytest
 import yaml
 from click.testing import CliRunner
-from conftest import ROOT, blank_pictures, copy_folder
+from conftest import ROOT, blank_pictures
 from postgres import running
 from sqlalchemy import pool
 from test_automation import Daemon
@@ -130,10 +130,8 @@ def uninterrupted(stopping, tmp_path_factory):
     return SimpleNamespace(artefacts=artefacts(folder), reached=done.reached)
 
 
-# The first of all, one in the middle, and late.
-@pytest.mark.parametrize(
-    "share", [pytest.param(0, marks=pytest.mark.full), 0.5, pytest.param(0.9, marks=pytest.mark.full)]
-)
+# The first of all, and one in the middle.
+@pytest.mark.parametrize("share", [pytest.param(0, marks=pytest.mark.full), 0.5])
 def test_after_postgres_was_killed_in_a_run_the_next_run_is_whole(stopping, uninterrupted, server, tmp_path, share):
     folder = tmp_path / "project"
     project(folder)
@@ -233,43 +231,3 @@ def test_wrong_settings_of_dagster_are_said_in_a_line(wrong, tmp_path, monkeypat
     (line,) = result.stderr.strip().splitlines()
     assert result.exit_code == 2 and line.startswith(f"mog: {tmp_path / 'dagster/dagster.yaml'}: expected")
     assert expected in line
-
-
-@pytest.mark.full
-def test_the_whole_sample_graph_runs_on_postgres_and_outlives_its_kill(
-    settings_of_dagster, kept_connections, server, sample_project, tmp_path
-):
-    """The samples by `mog run`: without an interruption, and with a kill of Postgres in the middle."""
-    folder = copy_folder(sample_project.folder, tmp_path / "samples")
-    shutil.rmtree(folder / "home")
-    command = [sys.executable, "-m", "mog_assets.cli", "run"]
-    environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")])}
-    with subprocess.Popen(
-        command, cwd=folder, env=environment, stderr=subprocess.PIPE, stdout=subprocess.DEVNULL
-    ) as run:
-        try:
-            while run.poll() is None and not (folder / "home/store/soft_labels/manifest.json").exists():
-                os.sched_yield()
-            server.kill()
-            said = run.communicate(timeout=300)[1].decode()
-        finally:
-            server.start()
-    assert run.returncode == 1
-    check_said(said)
-    done = mog(folder, "run")
-    assert done.returncode == 0, done.stderr
-    verified = mog(folder, "verify")
-    assert (verified.returncode, verified.stdout.split(", ")[1].strip()) == (0, "0 faults"), verified.stderr
-    assert artefacts(folder) == artefacts(sample_project.folder)
-    # An added document, as the daemon sees and builds it.
-    with blank_pictures():
-        daemon = Daemon(folder)
-        daemon.settle()
-        with (folder / "samples/garden.jsonl").open("a", encoding="utf-8") as stream:
-            stream.write(json.dumps(NEW) + "\n")
-        runs = daemon.settle()
-    assert [run.partition for run in runs][:1] == ["garden"] and all(run.success for run in runs)
-    daemon.instance.dispose()
-    asked = mog(folder, "retrieve", "When are quinces picked?", "--json")
-    assert '"doc": "quince"' in asked.stdout
-    assert mog(folder, "verify").returncode == 0

@@ -10,7 +10,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import damage
 import pytest
-from conftest import ROOT
+from conftest import ROOT, copy_folder
 from test_docs import blocks
 
 import mog_assets
@@ -361,8 +361,9 @@ CODE = [*blocks(ROOT / "docs" / "python.md", "python"), *blocks(ROOT / "README.m
 
 
 @pytest.mark.parametrize("body", CODE, ids=range(len(CODE)))
-def test_code_of_the_page_runs(body, sample_project, monkeypatch, capsys):
-    monkeypatch.chdir(sample_project.folder)
+def test_code_of_the_page_runs(body, sample_project, tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(copy_folder(sample_project.folder, tmp_path / "project"))
+    shutil.move("neural.yaml", "mog.yaml")
     exec(compile(body, "docs/python.md", "exec"), {})
     printed = capsys.readouterr().out.splitlines()
     shown = [line.partition("  # ")[2] for line in body.splitlines() if "print(" in line and "  # " in line]

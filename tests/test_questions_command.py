@@ -39,8 +39,8 @@ def called(*arguments):
 def long_text_of(name):
     """With much that is said of the others, so that methods find the evidence at different places."""
     names = list(THINGS)
-    said = [f"The {name} met the {names[i % 12]} at stone {i}, and both of them went on to eat." for i in range(90)]
-    at = 7 * names.index(name)
+    said = [f"The {name} met the {names[i % 12]} at stone {i}, and both of them went on to eat." for i in range(24)]
+    at = 2 * names.index(name)
     return " ".join([*said[:at], text_of(name), *said[at:]])
 
 
@@ -168,6 +168,7 @@ def measured(tmp_path_factory, make_project, write_documents):
             },
             "generation": {"by": "keywords", "per_document": 2},
             "methods": ["fixed-1", "fixed-2", "dense-1", "dense-2", "fused"],
+            "answering": {"methods": []},
             "levels": 2,
             "finest_chars": 200,
             "buckets": 1,

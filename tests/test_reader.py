@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 import torch
 import yaml
-from conftest import examples
+from conftest import copy_folder, examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -473,16 +473,18 @@ def test_any_text_can_be_read(neural, text):
 # The asset
 
 
-@pytest.fixture
-def make_garden(make_project, write_documents):
-    """Makes a project in a folder."""
-    return lambda folder: garden_in(folder, make_project, write_documents)
+@pytest.fixture(scope="module")
+def grown(tmp_path_factory, make_project, write_documents, materialise_project):
+    """A project with a reader of its own, trained without an interruption. Not to be changed."""
+    project = garden_in(tmp_path_factory.mktemp("grown") / "garden", make_project, write_documents)
+    assert materialise_project(project.settings, select=[NEEDED]).failures == []
+    return project
 
 
 @pytest.fixture
-def garden(make_garden, tmp_path):
-    """A project."""
-    return make_garden(tmp_path / "garden")
+def garden(tmp_path, make_project, write_documents):
+    """A project of which nothing is made."""
+    return garden_in(tmp_path / "garden", make_project, write_documents)
 
 
 def garden_in(tmp_path, make_project, write_documents):
@@ -521,9 +523,7 @@ def stored_reader(project):
     return found, found.path("reader.safetensors").read_bytes()
 
 
-def test_a_run_that_is_killed_while_it_trains_goes_on_after_the_last_epoch(
-    garden, make_garden, materialise_project, tmp_path
-):
+def test_a_run_that_is_killed_while_it_trains_goes_on_after_the_last_epoch(garden, grown, materialise_project):
     command = [sys.executable, "-m", "mog_assets.cli", "run", "--select", NEEDED, "--config", str(garden.config)]
     environment = {**os.environ, "OMP_NUM_THREADS": "1", "DAGSTER_HOME": ""}
     process = subprocess.Popen(command, env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
@@ -539,15 +539,13 @@ def test_a_run_that_is_killed_while_it_trains_goes_on_after_the_last_epoch(
     assert materialise_project(garden.settings, select=[NEEDED]).failures == []
     found, data = stored_reader(garden)
     assert kept and not list(epochs.glob("epoch_*"))
-    # The same, without an interruption.
-    other = make_garden(tmp_path / "other")
-    assert materialise_project(other.settings, select=[NEEDED]).failures == []
-    assert stored_reader(other)[1] == data
+    assert stored_reader(grown)[1] == data
     assert found.manifest.counts["questions"] < 2 * len(BIRDS) and found.manifest.info["measured on"] > 0
 
 
-def test_a_damaged_reader_is_found_and_trained_again(garden, materialise_project):
-    assert materialise_project(garden.settings, select=[NEEDED]).failures == []
+def test_a_damaged_reader_is_found_and_trained_again(grown, tmp_path, materialise_project):
+    garden = SimpleNamespace(home=copy_folder(grown.folder, tmp_path / "garden") / "home")
+    garden.settings = config.load(garden.home.with_name("mog.yaml"))
     found, data = stored_reader(garden)
     path = found.path("reader.safetensors")
     path.write_bytes(data[:-3] + bytes([data[-3] ^ 1]) + data[-2:])

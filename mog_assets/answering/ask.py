@@ -54,10 +54,16 @@ def reader(tools: Tools) -> Roles:
 
 
 def reader_name(tools: Tools) -> str:
-    """What decides the answers of the configured reader, beside the asset that it is read from."""
-    if tools.settings.answering.reader == "trained":
-        return f"trained, neural-{neural.VERSION}, extractive-{extractive.VERSION}"
-    return reader(tools).reader
+    """What decides the answers of the configured reader, beside the encoder and the asset that it is read from.
+
+    The graph asks for it whenever it is loaded: it reads no weights and does not import torch.
+    """
+    kind, rules = tools.settings.answering.reader, f"extractive-{extractive.VERSION}"
+    if kind == "openai":
+        return reader(tools).reader
+    if kind == "extractive":
+        return rules
+    return f"neural-{neural.VERSION} {'trained' if kind == 'trained' else shipped().name}, {rules}"
 
 
 def remembering(encode: Encode, most: int = _REMEMBERED) -> Encode:

@@ -20,7 +20,7 @@ import numpy as np
 import pyarrow.parquet as pq
 
 from mog_assets.chunking.layouts import bucket_layout
-from mog_assets.compiled import keep
+from mog_assets.compiled import hidden, keep
 from mog_assets.config import TopicSettings
 from mog_assets.retrieval.vectors import VectorBucket, bucket_texts
 from mog_assets.tensors import decode, encode, read
@@ -350,7 +350,9 @@ def _cluster(vectors: np.ndarray, texts: Sequence[str], settings: TopicSettings,
     # HDBSCAN needs two clusters of the smallest size to find any.
     if len(vectors) < 2 * settings.min_topic_size:
         return np.full(len(vectors), OUTLIER)
-    from bertopic import BERTopic
+    # BERTopic imports them for what is not used here, which takes longer than most fits.
+    with hidden("langchain_core", "openai", "sentence_transformers", "torch", "transformers"):
+        from bertopic import BERTopic
     from hdbscan import HDBSCAN
     from sklearn.feature_extraction.text import CountVectorizer
     from sklearn.neighbors import NearestNeighbors
