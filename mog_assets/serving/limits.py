@@ -12,7 +12,8 @@ from threading import Event, Lock
 from typing import Any, TypeVar
 
 from mog_assets.serving.descriptors import CONNECTIONS
-from mog_assets.serving.problems import Problem
+from mog_assets.serving.problems import Problem, log
+from resources.errors import MogError
 
 T = TypeVar("T")
 
@@ -258,6 +259,8 @@ class Work:
         finally:
             # What has not begun when its caller leaves never does.
             future.cancel()
+            if not result.done():
+                result.add_done_callback(_note_failure)
             if gone is not None:
                 gone.set()
 
@@ -279,6 +282,13 @@ class Work:
     def close(self) -> None:
         """Drop what waits; what runs is not waited for."""
         self._pool.shutdown(wait=False, cancel_futures=True)
+
+
+def _note_failure(result: asyncio.Future[Any]) -> None:
+    """Log what went wrong after the caller had left; that work was given up is no failure."""
+    error = None if result.cancelled() else result.exception()
+    if error is not None and not isinstance(error, Abandoned | Problem | MogError):
+        log.error("unexpected error in abandoned work", exc_info=error)
 
 
 def stopping() -> Problem:
