@@ -52,7 +52,7 @@ def two_topics(work):
             temporary.write_bytes(encoded(model))
 
 
-def project_of(folder, encoder, documents=40, **options):  # noqa: F811
+def project_of(folder, encoder, documents=24, **options):  # noqa: F811
     """Two corpora and questions about them, half of them to test on."""
     rows = []
     for number in range(16):
@@ -128,7 +128,7 @@ def folder():
 @EDITED
 def test_after_any_edits_rankings_are_those_of_ranking_all_again(encoder, steps):  # noqa: F811
     with tempfile.TemporaryDirectory(dir=IN_MEMORY) as name:
-        project = project_of(Path(name), encoder, 24)
+        project = project_of(Path(name), encoder)
         ranked(project)
         for edits in steps:
             for kind, number, *more in edits:
@@ -149,7 +149,7 @@ def test_a_text_that_no_question_is_near_to_leaves_most_rankings_as_they_are(fol
     # So few documents are all among the best: with less depth most are not.
     for module in ("mog_assets.evaluation.reach", "mog_assets.retrieval.methods"):
         monkeypatch.setattr(f"{module}.DEPTH", 4)
-    project = project_of(folder, encoder)
+    project = project_of(folder, encoder, 40)
     first = ranked(project).manifest
     assert first.info["recomputed"]["rankings"] == 8 * (len(METHODS) + 2)
     project.put("file", "d99", "Zinc and copper are metals that smiths melt in a furnace.")
