@@ -30,6 +30,8 @@ from mog_assets.topics import assets as topics_assets
 REGISTRY = "corpus_registry"
 # What is built for its own sake; the rest is built for these, or for searches.
 _RESULTS = (REGISTRY, "questions", "generated_questions", "method", "report")
+# What people's questions need where the settings ask for it, and no configured method does.
+_MODELS = ("reader",)
 
 _STAGES = (
     corpus_assets,
@@ -58,7 +60,8 @@ def graph(settings: Settings) -> dict[str, Recipe]:
     every_search = needs([parse(AUTO, settings)], settings)
     named = [parse(name, settings) for name in settings.methods or default_methods(settings)]
     named += [how.retrieval for how in combinations(settings) if how.retrieval is not None]
-    wanted = needed(recipes, [*_RESULTS, *every_search.keys, *needs(named, settings).keys])
+    results = [*_RESULTS, *(key for key in _MODELS if not recipes[key].on_demand)]
+    wanted = needed(recipes, [*results, *every_search.keys, *needs(named, settings).keys])
     # Searches of open projects map the vectors, and use the models of before until there are new ones.
     first = needed(
         recipes,

@@ -18,10 +18,12 @@ from mog_assets.config import Settings
 from mog_assets.plan import REGISTRY, default, graph, in_order, needed, phases, stale, waits
 from mog_assets.recipe import FORCE, Recipe
 from mog_assets.records import cancel, end_killed, opened_instance, process_tags, readable_errors, sleep_in_claims
+from mog_assets.serving.generations import places
+from mog_assets.serving.snapshot import settle
 from mog_assets.stopping import on_stop
 from mog_assets.tools import Tools
 from resources.errors import ConfigError, MogError
-from resources.files import make_private
+from resources.files import make_home
 from resources.progress import duration, note, tell
 from resources.store import atomic, file_digest, label, sweep_orphans
 
@@ -41,7 +43,7 @@ def prepare_home(settings: Settings) -> Path:
     """The folder of the Dagster instance, with the package's `dagster.yaml` unless the user wrote or changed it."""
     home = Path(os.environ.get("DAGSTER_HOME") or settings.home / "dagster").resolve()
     used = home / "dagster.yaml"
-    make_private(settings.home)
+    make_home(settings.home)
     try:
         home.mkdir(parents=True, exist_ok=True)
         if not used.exists() or file_digest(used) in _EARLIER_DEFAULTS:
@@ -129,6 +131,7 @@ def run(
     repeatable = [key for key, recipe in recipes.items() if recipe.repeatable]
     if unknown := [key for key in force if key not in repeatable]:
         raise ConfigError(f"--force: expected one of {', '.join(repeatable)}, got {unknown[0]!r}")
+    settle(tools.store, places(settings, list(settings.corpora))[0])
     plan, forced = stale(tools, recipes, keys, named), set(force)
     if not plan and not forced:
         return report
@@ -181,7 +184,7 @@ def _announce(tools: Tools, plan: dict[str | None, list[str]]) -> None:
     """Say how much there is to do, and how long it took last time."""
     places = [(key, corpus) for corpus, keys in plan.items() for key in keys]
     previous = [artefact for place in places if (artefact := tools.store.find(*place)) is not None]
-    told = f"{len(places)} assets to check or build"
+    told = f"{len(places)} {'asset' if len(places) == 1 else 'assets'} to check or build"
     if new := len(places) - len(previous):
         told += f", {new} of them for the first time: what takes longer than some seconds says how long, once measured"
     if previous:

@@ -8,7 +8,7 @@ from functools import cached_property
 from mog_assets.config import Settings
 from resources.encoder import Encoder
 from resources.engine import Engine
-from resources.files import make_private
+from resources.files import make_home
 from resources.llm import OpenAIModel
 from resources.qdrant import connect
 from resources.store import Store
@@ -30,7 +30,7 @@ class Tools:
     @cached_property
     def store(self) -> Store:
         """Artefacts on disk, in a home that its owner alone can read."""
-        make_private(self.settings.home)
+        make_home(self.settings.home)
         return Store(self.settings.home)
 
     @cached_property

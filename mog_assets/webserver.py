@@ -33,6 +33,7 @@ from mog_assets.serving.guards import Body
 from mog_assets.serving.limits import Options
 from mog_assets.serving.observed import Metrics
 from mog_assets.serving.ui_guard import Changes, UiGuard
+from resources.errors import MogError
 
 _POLL_MS = 2000
 _STATEMENT_MS, _RECYCLE_SECONDS, _POOL_OVERFLOW = 15_000, 3600, 20
@@ -123,3 +124,5 @@ if __name__ == "__main__":
         sys.exit(main(int(sys.argv[1]), sys.argv[2], Path(sys.argv[3]) if sys.argv[3:] else None))
     except KeyboardInterrupt:
         sys.exit(128 + signal.SIGINT)
+    except MogError as error:
+        sys.exit(f"mog: {error}")

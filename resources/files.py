@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import os
 import stat
+from contextlib import suppress
 from pathlib import Path
 
 from resources.errors import MogError
@@ -15,23 +16,27 @@ _ASIDE = ".set-aside-"
 _OTHERS = stat.S_IRWXG | stat.S_IRWXO
 
 
-def make_private(folder: Path) -> None:
-    """Make a folder that its owner alone can read; an existing one is closed to others, with a warning.
+def make_home(folder: Path) -> None:
+    """Make the home, which its owner alone can read; an existing one is closed to others, with a warning.
 
     Raises:
-        MogError: the folder cannot be made.
+        MogError: it cannot be made.
     """
     try:
         folder.parent.mkdir(parents=True, exist_ok=True)
         folder.mkdir(mode=0o700, exist_ok=True)
         mode = stat.S_IMODE(folder.stat().st_mode)
     except OSError as error:
-        raise not_writable(folder, error) from error
+        raise MogError(
+            f"home: expected a writable folder, got {folder} ({error.strerror}): name another, "
+            "or give this process write permission"
+        ) from error
     if not mode & _OTHERS:
         return
-    try:
+    with suppress(OSError):
         folder.chmod(mode & ~_OTHERS)
-    except PermissionError:
+    # Some file systems take the change and leave the mode as it was.
+    if folder.stat().st_mode & _OTHERS:
         _log.warning(
             "%s: expected a folder that its owner alone can read, got mode %o, which this process cannot change: "
             "have its owner run `chmod go= %s`",

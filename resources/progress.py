@@ -8,7 +8,7 @@ from __future__ import annotations
 import sys
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from itertools import chain, repeat
 from threading import Event, Thread
 from typing import Any
@@ -95,10 +95,12 @@ def clear() -> None:
 
 def note(text: str) -> None:
     """Print a line on standard error, above the bars if there are any."""
-    if _console is not None:
-        _console.console.print(text)
-    else:
-        print(escaped(text), file=sys.stderr, flush=True)  # noqa: T201  # Nothing else in this process prints.
+    # Work does not fail because nobody can be told of it.
+    with suppress(OSError, ValueError):
+        if _console is not None:
+            _console.console.print(text)
+        else:
+            print(escaped(text), file=sys.stderr, flush=True)  # noqa: T201  # Nothing else in this process prints.
 
 
 def tell(text: str, log: Log | None = None) -> None:

@@ -5,6 +5,7 @@
 
 import gzip
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -26,6 +27,8 @@ BASE = "home: home\n" + CORPORA
 SETS = "question_sets: {q: {path: questions.jsonl, corpora: [notes], train: [train], test: [dev]}}\n"
 # The cheapest asset: these configurations are about being read, not about what is then done.
 CHEAPEST = ("run", "--select", "corpus_registry")
+# What a run says while it works is no complaint.
+PROGRESS = re.compile(r"\d+ assets? to check or build|corpus_registry: (started|done in|failed after)")
 
 
 @dataclass(frozen=True)
@@ -415,7 +418,7 @@ def complaint(case: Case, code: int, out: str, error: str) -> str:
         return "a traceback: " + (error.strip().splitlines() or [""])[-1][:160]
     if code != case.code:
         return f"exit code {code}, not {case.code}: {error.strip()[:300]}"
-    lines = error.strip().splitlines()
+    lines = [line for line in error.strip().splitlines() if not PROGRESS.match(line)]
     if case.code == 0:
         return f"complains: {error[:160]}" if lines else ""
     if len(lines) != 1 or not lines[0].startswith("mog: "):

@@ -119,7 +119,7 @@ def test_run_says_in_a_line_what_was_damaged(copied, capsys):
         main(["run", "--config", str(copied.folder / "mog.yaml")])
     told = capsys.readouterr().err.splitlines()
     assert ended.value.code == 0
-    (line,) = [line for line in told if "damaged" in line]
+    (line,) = [line for line in told if line.startswith("mog: ")]
     assert line.startswith(f"mog: tokens of corpus moor was damaged (terms_0000.parquet has {size} bytes, expected ")
     assert line.endswith(") and has been rebuilt")
 

@@ -98,13 +98,13 @@ def test_a_problem_is_a_line_with_a_remedy_and_exit_code_one(project):
 @pytest.mark.parametrize(
     ("setting", "said"),
     [
-        ("methods: [fuzed]", "got 'fuzed'"),
-        ("answering: {methods: [best]}", "'best'"),
+        ({"methods": ["fuzed"]}, "got 'fuzed'"),
+        ({"answering": {"methods": ["best"]}}, "'best'"),
     ],
 )
 def test_what_a_run_refuses_is_a_problem(project, setting, said):
-    with project.config.open("a", encoding="utf-8") as stream:
-        stream.write(f"{setting}\n")
+    values = yaml.safe_load(project.config.read_text(encoding="utf-8"))
+    project.config.write_text(yaml.safe_dump(values | setting), encoding="utf-8")
     refused = CliRunner().invoke(main, ["run", "--config", str(project.config)])
     assert refused.exit_code == 2
     _, finding = doctor.configuration(str(project.config))

@@ -295,11 +295,23 @@ MENU = "<ul><li><a href=/>Home</a> <li><a href=/menu>Menu</a><li><a href=/about>
         (f"<header>The pond{MENU}</header><p>Deep.<footer>{MENU}Mud, 2024</footer>", "The pond\n\nDeep.\n\nMud, 2024"),
         (f"Wet.<div class='menu top'>{MENU}</div><p>Deep.", "Wet.\n\nDeep."),
         (f"<h1>Pond</h1>{MENU}Deep.", "Pond\n\nHome\nMenu\nAbout\n\nDeep."),
+        (f"<div class=sidebar><h1>Pond</h1>{MENU}Deep.</div>", "Pond\n\nHome\nMenu\nAbout\n\nDeep."),
         (f"{MENU}Deep.", "Home\nMenu\nAbout\n\nDeep."),
         ("<ul><li><a>Pond</a>: deep</ul><h1>All</h1>", "Pond: deep\n\nAll"),
         (f"<ul><li><a>Pond</a>: deep{MENU}</ul><h1>All</h1>", "Pond: deep\n\nAll"),
     ],
-    ids=["before a heading", "nav", "role", "header and footer", "class", "contents", "no heading", "prose", "inner"],
+    ids=[
+        "before a heading",
+        "nav",
+        "role",
+        "header and footer",
+        "class",
+        "contents",
+        "class of a page",
+        "no heading",
+        "prose",
+        "inner",
+    ],
 )
 def test_menus_are_no_part_of_the_text_of_a_page(body, text):
     assert read_text("a.html", body).text == text

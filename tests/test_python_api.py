@@ -17,8 +17,11 @@ import mog_assets
 from mog_assets import plan
 from mog_assets.recipe import materialise
 from mog_assets.serving import generations
+from mog_assets.serving.generations import places
+from mog_assets.serving.snapshot import settle
 from mog_assets.tools import Tools
 from resources.errors import ConfigError, MissingArtefact, MogError, NotFound
+from resources.store import Store
 
 QUESTION = "How deep are potatoes planted?"
 QUESTIONS = [QUESTION, "Why is the sky blue?", "How is a joint glued?", "When are beans sown?", "What is a comet?"]
@@ -312,6 +315,15 @@ def test_snapshots_of_killed_processes_are_removed(served_project):
             assert own in snapshots_of(served_project) and first.retrieve(QUESTION).passages
         assert snapshots_of(served_project) == [own]
     assert list((served_project.home / "snapshots").iterdir()) == []
+
+
+def test_a_run_removes_what_killed_runs_and_processes_left(served_project):
+    code = f"import mog_assets, os; mog_assets.open({str(served_project.config)!r}); os.kill(os.getpid(), 9)"
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == -9
+    (served_project.home / "snapshots" / "complete").mkdir()
+    assert len(snapshots_of(served_project)) == 2
+    settle(Store(served_project.home), places(served_project.settings, list(served_project.settings.corpora))[0])
+    assert snapshots_of(served_project) == []
 
 
 @pytest.mark.parametrize(

@@ -573,3 +573,7 @@ def test_nothing_is_trained_unless_it_is_asked_for(garden):
     )
     assert "reader" in default(graph(garden.settings)) and "reader" in graph(garden.settings)["answers"].deps
     assert "reader" not in default(graph(settings)) and "reader" not in graph(settings)["answers"].deps
+    unmeasured = garden.settings.model_copy(
+        update={"answering": garden.settings.answering.model_copy(update={"reader": "trained", "methods": []})}
+    )
+    assert "reader" in default(graph(unmeasured)) and "answers" not in default(graph(unmeasured))

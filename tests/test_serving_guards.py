@@ -102,6 +102,19 @@ def test_only_the_key_opens(sent, status):
         assert made.get("/metrics", headers={"Authorization": sent.encode()}).status_code == status
 
 
+def test_a_refusal_ends_the_connection_if_a_body_is_still_to_come():
+    with client(key=KEY) as made:
+        assert made.post("/v1/retrieve", json={"question": "x"}).headers["connection"] == "close"
+        assert "connection" not in made.get("/metrics").headers
+
+
+@pytest.mark.parametrize(("number", "status"), [(2**63 - 1, 200), (2**63, 422), (-(2**63), 200), (-(2**63) - 1, 422)])
+def test_integers_have_64_bits(number, status):
+    with client() as made:
+        answer = made.post("/v1/retrieve", json={"question": "x", "where": {"year": number}})
+        assert (answer.status_code == 422 and "64 bits" in answer.text) == (status == 422), answer.text
+
+
 def test_a_key_in_the_path_or_the_query_opens_nothing():
     with client(key=KEY) as made:
         assert made.get(f"/metrics?api_key={KEY}&Authorization=Bearer+{KEY}").status_code == 401

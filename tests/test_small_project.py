@@ -21,7 +21,7 @@ from mog_assets.plan import graph, phases
 from mog_assets.questions.use import log_path, note_used
 from mog_assets.runner import selected
 from resources import progress
-from resources.files import make_private
+from resources.files import make_home
 from resources.sqlite import connect
 from resources.store import Store, atomic
 
@@ -194,8 +194,8 @@ def test_others_can_read_neither_the_home_nor_a_copy_in_it(first_run):
 def test_a_home_that_others_can_read_is_closed_to_them_and_that_is_said_once(tmp_path, caplog):
     home = tmp_path / "home"
     home.mkdir(mode=0o755)
-    make_private(home)
-    make_private(home)
+    make_home(home)
+    make_home(home)
     assert stat.S_IMODE(home.stat().st_mode) == 0o700
     (said,) = [record.getMessage() for record in caplog.records]
     assert str(home) in said and "its owner alone" in said

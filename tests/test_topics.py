@@ -28,6 +28,7 @@ from mog_assets.retrieval import assets as retrieval_assets
 from mog_assets.retrieval.corpora import Corpora
 from mog_assets.retrieval.vectors import vector_buckets
 from mog_assets.retrieval.where import Fields
+from mog_assets.serving.snapshot import read_matching
 from mog_assets.tools import Tools
 from mog_assets.topics import assets, checks, model, naming, plots
 from mog_assets.topics.assign import document_topics, read_topics
@@ -413,6 +414,12 @@ def test_filter_by_topics_that_are_missing_or_of_other_chunks_names_the_remedy(p
         MissingArtefact, match=r"of corpus one, got topics/assigned .* of an earlier state: run `mog run`"
     ):
         document_topics(new)
+    read = partial(read_matching, project.tools.store, [])
+    with pytest.raises(
+        MissingArtefact, match=r"^topics/assigned of corpus one was made from .*--select topics/assigned"
+    ):
+        read("topics/assigned", "one")
+    assert read("topics/assigned", "two").manifest
     project.tools.store.remove("topics/assigned", "two")
     with pytest.raises(MissingArtefact, match=r"where.topic: expected topics of corpus two, got none: .*run `mog run`"):
         document_topics(stale)

@@ -60,7 +60,7 @@ def _summary(settings: Settings, corpus: str) -> dict[str, Any]:
     left_out = sum(
         bool(told.left_out) for name in stored.names("bucket") for told in told_of_documents(stored.path(name))
     )
-    counts = {name: int(stored.manifest.counts[name]) for name in ("documents", "characters", "skipped")}
+    counts = {name: int(stored.manifest.counts.get(name, 0)) for name in ("documents", "characters", "skipped")}
     return {"corpus": corpus, **counts, "with metadata left out of Qdrant": left_out}
 
 

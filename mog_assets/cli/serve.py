@@ -141,7 +141,8 @@ def mcp(path: str | None) -> None:
         project = mog_assets.open(settings)
         search = Work("search", options.concurrency, options.waiting, options.timeout)
         answers = Work("answer", options.concurrency, options.waiting, options.ask_timeout)
-        made = mcp_server.server(project, options, search, answers)
+        documents = Work("document", options.concurrency, options.waiting, options.timeout)
+        made = mcp_server.server(project, options, search, answers, documents)
     mcp_server.serve_stdio(made)
     _end(project)
 

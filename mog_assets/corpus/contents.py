@@ -7,7 +7,6 @@ import hashlib
 import json
 import time
 from collections.abc import Collection
-from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +16,8 @@ from resources.store import atomic
 
 # Bytes that are in memory at a time.
 _PIECE = 1 << 20
+# The last state of every file of hashes that this process has read: sensors look every few seconds.
+_read: dict[Path, tuple[Stamp, dict[str, list[int | str]]]] = {}
 
 
 def source_state(path: Path, limit: int, questions: Collection[str] = (), cache: Path | None = None) -> list[list[Any]]:
@@ -93,12 +94,16 @@ def _stamp(path: Path) -> Stamp | None:
         return None
 
 
-@lru_cache(maxsize=64)
 def _stored(path: Path, stamp: Stamp | None) -> dict[str, list[int | str]]:
     if stamp is None:
         return {}
+    read = _read.get(path)
+    if read is not None and read[0] == stamp:
+        return read[1]
     try:
         stored = json.loads(path.read_bytes())
     except (OSError, ValueError):
         return {}
-    return stored if isinstance(stored, dict) else {}
+    hashes = stored if isinstance(stored, dict) else {}
+    _read[path] = stamp, hashes
+    return hashes

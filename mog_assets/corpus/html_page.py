@@ -91,7 +91,11 @@ def _walk(body: Any) -> Iterator[tuple[Any, bool]]:
 
 
 def _is_bar(element: Any) -> bool:
-    return element.name in _BARS or not _BAR_CLASSES.isdisjoint(element.get("class") or ())
+    if element.name in _BARS:
+        return True
+    # Styles put the same classes on what surrounds a whole page.
+    named = not _BAR_CLASSES.isdisjoint(element.get("class") or ())
+    return named and element.name != "body" and element.find(["h1", "main", "article"]) is None
 
 
 class _Flow:

@@ -46,7 +46,10 @@ def reserve(connections: int) -> int:
         MogError: the hard limit leaves room for next to none.
     """
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    project = len(os.listdir("/dev/fd"))
+    try:
+        project = len(os.listdir("/dev/fd"))
+    except OSError:
+        project = _PROJECT
     fit = fitting(connections, project)
     if fit < min(connections, _FEWEST):
         least = needed(_FEWEST, project)
@@ -55,5 +58,9 @@ def reserve(connections: int) -> int:
         )
     enough = needed(fit, project)
     if soft != resource.RLIM_INFINITY and soft < enough:
-        resource.setrlimit(resource.RLIMIT_NOFILE, (enough, hard))
+        try:
+            resource.setrlimit(resource.RLIMIT_NOFILE, (enough, hard))
+        except (ValueError, OSError) as error:
+            # macOS allows fewer than its hard limit says.
+            raise MogError(f"open files: expected a limit of at least {enough:,}, got {soft:,}: {error}") from error
     return fit

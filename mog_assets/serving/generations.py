@@ -14,14 +14,15 @@ from typing import Any
 from mog_assets.answering.notation import combinations
 from mog_assets.config import Settings
 from mog_assets.ranking.retrieve import MODELS, Retrieval, needs
+from mog_assets.retrieval.corpora import Read
 from mog_assets.retrieval.methods import AUTO, default_methods, parse
 from mog_assets.retrieval.where import Fields
 from mog_assets.serving import reading
-from mog_assets.serving.snapshot import Place, Snapshot, Unsettled, stamps, take
+from mog_assets.serving.snapshot import Place, Snapshot, Unsettled, read_matching, stamps, take
 from mog_assets.tools import Tools
 from mog_assets.topics.assign import document_topics
 from resources.errors import MogError
-from resources.store import Store, label
+from resources.store import label
 
 _log = logging.getLogger(__name__)
 # What is opened again when artefacts of all corpora alone have changed; the rest stays.
@@ -122,7 +123,7 @@ class Generations:
         """The artefacts as they are now, ready for questions; `before` is what answers meanwhile."""
         store = self._tools.store
         if not self._keep:
-            return self._generation(None, store, "", None)
+            return self._generation(None, partial(read_matching, store, self._required), "", None)
         begins = before is None
         snapshot = take(store, self._required, self._others, _PATIENCE if begins else 0, begins)
         if snapshot.behind:
@@ -130,19 +131,18 @@ class Generations:
             _log.warning("the artefacts from before are used: %s", self.trouble)
         try:
             self._check_encoder(snapshot)
-            now = self._generation(snapshot, snapshot.store, snapshot.version, before)
+            now = self._generation(snapshot, snapshot.store.read, snapshot.version, before)
             self._warm(now)
         except BaseException:
             snapshot.close()
             raise
         return now
 
-    def _generation(
-        self, snapshot: Snapshot | None, store: Store, version: str, before: Generation | None
-    ) -> Generation:
-        retrieval = Retrieval.open(self._tools, store.read, self.names, keep=self._keep)
+    def _generation(self, snapshot: Snapshot | None, read: Read, version: str, before: Generation | None) -> Generation:
+        retrieval = Retrieval.open(self._tools, read, self.names, keep=self._keep)
         if before is not None and snapshot is not None and before.snapshot is not None:
-            same = _of_corpora(before.snapshot) == _of_corpora(snapshot)
+            # Stamps are of what is in the store, which is not what a snapshot from before holds.
+            same = not before.snapshot.behind and _of_corpora(before.snapshot) == _of_corpora(snapshot)
             held = before.retrieval.corpora.kept
             if same and held is not None and retrieval.corpora.kept is not None:
                 # Questions that run now may still add to it; `dict` copies it in one step.

@@ -58,8 +58,7 @@ class Guard:
                 _check_head(scope, headers)
                 self._check(scope["path"], headers)
             except Problem as problem:
-                scope["state"]["reason"] = problem.reason
-                await problem.response(scope["path"])(scope, receive, send)
+                await refuse(problem, scope)(scope, receive, send)
                 return
         await self.app(scope, receive, send)
 
@@ -84,6 +83,15 @@ class Guard:
             problem = Problem(401, "Authorization: this is not the key of MOG_API_KEY", "wrong key")
             problem.headers["WWW-Authenticate"] = 'Bearer error="invalid_token"'
             raise problem
+
+
+def refuse(problem: Problem, scope: Scope) -> ASGIApp:
+    """The answer to a request that is turned away; it ends the connection if a body is still to come."""
+    headers = Headers(scope=scope)
+    scope["state"]["reason"] = problem.reason
+    if headers.get("content-length", "0") != "0" or "transfer-encoding" in headers:
+        problem.headers["Connection"] = "close"
+    return problem.response(scope["path"])
 
 
 def _check_head(scope: Scope, headers: Headers) -> None:

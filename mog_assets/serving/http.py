@@ -122,7 +122,7 @@ def _agents(serving: Serving) -> Any:
         from mog_assets.serving.mcp_server import Mounted
     except ModuleNotFoundError:
         return None
-    return Mounted(serving.project, serving.options, serving.search, serving.answers)
+    return Mounted(serving.project, serving.options, serving.search, serving.answers, serving.documents)
 
 
 def _add_errors(made: FastAPI) -> None:

@@ -21,8 +21,8 @@ RETRY_SECONDS = 1
 
 # Of a request's head: bytes, headers, characters of its path and of its query.
 HEAD_BYTES, HEADERS, TARGET_CHARS = 32 << 10, 100, 8000
-# Of a body of JSON: values in all, values within values, bits of an integer.
-_VALUES, _DEPTH, _BITS = 10_000, 16, 64
+# Of a body of JSON: values in all, values within values, the largest integer.
+_VALUES, _DEPTH, _MOST = 10_000, 16, (1 << 63) - 1
 # Characters of a name (of a corpus, a document, a field, a method), and names in a list.
 NAME_CHARS, NAMES = 2000, 1000
 # Options of a question: a letter each.
@@ -154,10 +154,8 @@ def check_json(body: bytes, most: int) -> None:
             values += [(one, depth + 1) for one in value]
         elif isinstance(value, str):
             _check_text(value, most)
-        elif isinstance(value, int) and value.bit_length() >= _BITS:
-            raise Problem(
-                422, f"body: expected integers of at most {_BITS} bits, got {value.bit_length():,}", "too much"
-            )
+        elif isinstance(value, int) and not -_MOST - 1 <= value <= _MOST:
+            raise Problem(422, f"body: expected integers of 64 bits, got one of {value.bit_length() + 1:,}", "too much")
         elif isinstance(value, float) and not math.isfinite(value):
             _refuse_constant("a number beyond them")
 

@@ -100,10 +100,12 @@ class Agents:
         options: Limits.
         search: The queue of searches.
         answers: The queue of answers.
+        documents: The queue of documents.
     """
 
-    def __init__(self, project: Any, options: Options, search: Work, answers: Work) -> None:
-        self._project, self._options, self._search, self._answers = project, options, search, answers
+    def __init__(self, project: Any, options: Options, search: Work, answers: Work, documents: Work) -> None:
+        self._project, self._options = project, options
+        self._search, self._answers, self._documents = search, answers, documents
 
     async def search(
         self, query: Question, ctx: Context, corpus: Corpus = None, k: Most = _FOUND, where: Filter = None
@@ -122,7 +124,7 @@ class Agents:
     async def fetch(self, id: Id, ctx: Context) -> Fetched:
         """The text of a passage, or of a whole document."""
         with_url = _urls(ctx, self._options)
-        return await _told(self._search, lambda: self._fetched(id, with_url))
+        return await _told(self._documents, lambda: self._fetched(id, with_url))
 
     def _fetched(self, id: str, with_url: Callable[[str], str]) -> Fetched:
         document, spans = self._found(id)
@@ -190,9 +192,9 @@ async def _told(work: Work, function: Callable[[], T]) -> T:
         raise ToolError(problem_of(error).detail) from None
 
 
-def server(project: Any, options: Options, search: Work, answers: Work) -> MCPServer:
+def server(project: Any, options: Options, search: Work, answers: Work, documents: Work) -> MCPServer:
     """The MCP server of an open project."""
-    agents = Agents(project, options, search, answers)
+    agents = Agents(project, options, search, answers, documents)
     made: MCPServer = MCPServer(
         "mog-assets",
         instructions=_INSTRUCTIONS,
@@ -223,8 +225,8 @@ class Mounted:
     Each request stands alone, so that any process can answer it; key, host and size are checked before it comes here.
     """
 
-    def __init__(self, project: Any, options: Options, search: Work, answers: Work) -> None:
-        made = server(project, options, search, answers)
+    def __init__(self, project: Any, options: Options, search: Work, answers: Work, documents: Work) -> None:
+        made = server(project, options, search, answers, documents)
         app = made.streamable_http_app(
             streamable_http_path=PATH,
             stateless_http=True,

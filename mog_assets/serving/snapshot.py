@@ -12,7 +12,7 @@ import logging
 import os
 import shutil
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -33,6 +33,8 @@ _FOLDER, _LOCK = "snapshots", ".lock"
 # In the folder: the last artefacts that belonged together, while those in the store do not.
 _COMPLETE = "complete"
 _AGAIN = 0.2
+# How often it is tried to keep artefacts while another run replaces some.
+_TRIES = 5
 # What a file system without hard links answers.
 _NO_LINKS = (errno.EXDEV, errno.EPERM, errno.EOPNOTSUPP, errno.ENOSYS, errno.EMLINK)
 
@@ -120,6 +122,30 @@ def take(store: Store, required: Iterable[Place], others: Iterable[Place], patie
         time.sleep(_AGAIN)
 
 
+def read_matching(store: Store, required: Collection[Place], asset: str, partition: str | None = None) -> Artefact:
+    """An artefact, as `Store.read`, unless it was made from others than there are now: it names pieces that are gone.
+
+    Args:
+        store: Holds the artefacts that runs replace.
+        required: Artefacts that every run brings up to date; they are not compared.
+        asset: The asset.
+        partition: The corpus, None for an asset of all corpora.
+
+    Raises:
+        MissingArtefact: it is not there, or not for what is there now.
+    """
+    artefact, place = store.read(asset, partition), (asset, partition)
+    if place not in required and _binds(place):
+        ending = label("", partition)
+        sources = [(name.removesuffix(ending), partition) for name in artefact.manifest.inputs if name.endswith(ending)]
+        there = {source: held for source in sources if (held := store.find(*source)) is not None}
+        if fault := _mismatch({**there, place: artefact}, [place]):
+            raise MissingArtefact(
+                f"{fault}: run `mog run`, or `mog run --select {asset}` if no configured method needs it"
+            )
+    return artefact
+
+
 def _take(store: Store, home: Path, required: list[Place], others: list[Place], copy: bool = True) -> Snapshot:
     # Before they are read: what is replaced from now on is seen as a change.
     before = stamps(store, [*required, *others])
@@ -174,21 +200,40 @@ def keeping(
         if changes:
             _keep(store, required, list(others))
         yield
-        if folder.is_dir() and not _unsettled(store, required):
-            shutil.rmtree(folder)
+        _settle(store, required)
+
+
+def settle(store: Store, required: Iterable[Place]) -> None:
+    """Remove what ended processes left: their snapshots, and kept artefacts when those in the store belong together."""
+    sweep(store.home)
+    folder = _complete(store).home
+    if folder.is_dir():
+        with hold(folder.with_name(_COMPLETE + _LOCK), "the last complete set of artefacts", store.lock_seconds):
+            _settle(store, list(required))
+
+
+def _settle(store: Store, required: list[Place]) -> None:
+    folder = _complete(store).home
+    if folder.is_dir() and not _unsettled(store, required):
+        shutil.rmtree(folder, ignore_errors=True)
 
 
 def _keep(store: Store, required: list[Place], others: list[Place]) -> None:
     """Keep the artefacts in the store, if they belong together."""
     folder = _complete(store).home
-    try:
-        snapshot = _take(store, store.home, required, others, copy=False)
-    except (Unsettled, MissingArtefact):
-        # What is kept already is the last that did.
-        return
-    except OSError as error:
-        _log.warning("a server that starts during this run waits for its end: artefacts cannot be kept (%s)", error)
-        return
+    for again in reversed(range(_TRIES)):
+        try:
+            snapshot = _take(store, store.home, required, others, copy=False)
+            break
+        except (Unsettled, MissingArtefact):
+            # What is kept already is the last that did.
+            return
+        except OSError as error:
+            # Another run may have replaced an artefact meanwhile.
+            if again and isinstance(error, FileNotFoundError):
+                continue
+            _log.warning("a server that starts during this run waits for its end: artefacts cannot be kept (%s)", error)
+            return
     shutil.rmtree(folder, ignore_errors=True)
     snapshot.store.home.rename(folder)
     snapshot.close()

@@ -8,7 +8,7 @@ import binascii
 from starlette.datastructures import Headers, MutableHeaders, QueryParams
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from mog_assets.serving.guards import Guard
+from mog_assets.serving.guards import Guard, refuse
 from mog_assets.serving.problems import Problem, log
 
 HEALTH = "/server_info"
@@ -53,8 +53,7 @@ class Changes:
             try:
                 _check(scope["method"], QueryParams(scope["query_string"]), Headers(scope=scope))
             except Problem as problem:
-                scope["state"]["reason"] = problem.reason
-                app = problem.response(scope["path"])
+                app = refuse(problem, scope)
         try:
             await app(scope, receive, framed)
         except Exception as error:

@@ -81,7 +81,8 @@ def document_topics(corpora: Corpora) -> Items:
         if told is None or len(own) != layout.count(1):
             raise MissingArtefact(
                 f"where.topic: expected topics of the {layout.count(1)} chunks of corpus {name}, got "
-                f"{label('topics/assigned', name)} of an earlier state: run `mog run`"
+                f"{label('topics/assigned', name)} of an earlier state: run `mog run`, or "
+                "`mog run --select topics/assigned` if no configured method needs them"
             )
         rows.append(own)
         documents.append(first + np.repeat(np.arange(len(layout.documents)), np.diff(layout.level_offsets(1))))
