@@ -60,7 +60,7 @@ def graph(settings: Settings) -> dict[str, Recipe]:
     every_search = needs([parse(AUTO, settings)], settings)
     named = [parse(name, settings) for name in settings.methods or default_methods(settings)]
     named += [how.retrieval for how in combinations(settings) if how.retrieval is not None]
-    results = [*_RESULTS, *(key for key in _MODELS if not recipes[key].on_demand)]
+    results = [*_RESULTS, *(key for key in _MODELS if key in recipes and not recipes[key].on_demand)]
     wanted = needed(recipes, [*results, *every_search.keys, *needs(named, settings).keys])
     # Searches of open projects map the vectors, and use the models of before until there are new ones.
     first = needed(
