@@ -10,6 +10,7 @@ import base64
 import contextlib
 import json
 import os
+import re
 import shutil
 import signal
 import socket
@@ -85,6 +86,18 @@ def blank_pictures():
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(Figure, "savefig", lambda figure, stream, **options: stream.write(PIXEL))
         yield
+
+
+# What a run without a terminal says while it works.
+PROGRESS = re.compile(
+    r"\d+ assets? to check or build|.+: (started \(|done in |failed after |[\d,]+ of [\d,]+)|.+ so far$"
+    r"|.+ from now on its owner alone can read it$"
+)
+
+
+def complaints(text):
+    """The lines on standard error of a command that are not about its progress."""
+    return [line for line in text.strip().splitlines() if not PROGRESS.match(line)]
 
 
 def copy_file(source, target):

@@ -112,7 +112,7 @@ def main() -> None:
                 os.dup2(said.fileno(), 1)
                 os.dup2(said.fileno(), 2)
                 child(order, reached.fileno())
-            if order["after"] is not None:
+            if order.get("after") is not None:
                 time.sleep(order["after"])
                 os.kill(pid, signal.SIGKILL)
             _, status = os.waitpid(pid, os.WUNTRACED)

@@ -5,7 +5,6 @@
 
 import gzip
 import os
-import re
 import shutil
 import subprocess
 import sys
@@ -17,6 +16,8 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 
+from conftest import complaints
+
 NOTES = '{"id": "a", "title": "Bread", "text": "Bread dough rises. Yeast makes gas."}\n'
 QUESTIONS = (
     '{"id": "q1", "question": "What rises?", "split": "train", "answer": "Bread"}\n'
@@ -27,8 +28,6 @@ BASE = "home: home\n" + CORPORA
 SETS = "question_sets: {q: {path: questions.jsonl, corpora: [notes], train: [train], test: [dev]}}\n"
 # The cheapest asset: these configurations are about being read, not about what is then done.
 CHEAPEST = ("run", "--select", "corpus_registry")
-# What a run says while it works is no complaint.
-PROGRESS = re.compile(r"\d+ assets? to check or build|corpus_registry: (started|done in|failed after)")
 
 
 @dataclass(frozen=True)
@@ -418,7 +417,7 @@ def complaint(case: Case, code: int, out: str, error: str) -> str:
         return "a traceback: " + (error.strip().splitlines() or [""])[-1][:160]
     if code != case.code:
         return f"exit code {code}, not {case.code}: {error.strip()[:300]}"
-    lines = [line for line in error.strip().splitlines() if not PROGRESS.match(line)]
+    lines = complaints(error)
     if case.code == 0:
         return f"complains: {error[:160]}" if lines else ""
     if len(lines) != 1 or not lines[0].startswith("mog: "):

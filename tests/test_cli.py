@@ -8,6 +8,7 @@ import sys
 import pytest
 import yaml
 from click.testing import CliRunner
+from conftest import complaints
 
 from mog_assets.cli import main
 from mog_assets.evaluation.measures import measure_names
@@ -35,7 +36,7 @@ def called(*arguments):
 
 
 def one_line(text):
-    lines = text.strip().splitlines()
+    lines = complaints(text)
     assert len(lines) == 1 and lines[0].startswith("mog: "), text
     return lines[0]
 
@@ -239,7 +240,7 @@ def test_run_says_which_documents_were_passed_over(project):
     result = called("run", "--config", project.config, "--select", "documents")
     assert result.exit_code == 0
     assert "notes: 2 documents skipped; the first: notes.jsonl:2: malformed JSON" in result.output
-    assert "2 documents skipped" in result.output.split("notes:")[0]
+    assert "2 documents skipped" in result.stdout.split("notes:")[0]
     assert "`mog documents --skipped` lists all" in result.output
     rows = json.loads(called("documents", "--config", project.config, "--skipped", "--json").output)
     assert [(row["corpus"], row["place"], row["id"]) for row in rows] == [

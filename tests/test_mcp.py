@@ -73,7 +73,7 @@ async def used(agent):
     answer = told(
         await agent.call_tool("ask", {"question": "For how many years does white rot of onions stay in the ground?"})
     )
-    assert "fifteen" in answer["answer"] and answer["likeliest"]["id"].startswith("garden/onion#")
+    assert "fifteen" in answer["answer"]
     few = told(await agent.call_tool("search", {"query": QUESTION, "corpus": "sky", "k": 2}))
     assert len(few["results"]) == 2 and all(row["id"].startswith("sky/") for row in few["results"])
     onions = {"query": QUESTION, "where": {"title": "Onion"}}
@@ -179,7 +179,7 @@ from mog_assets.serving import mcp_server
 from mog_assets.serving.limits import Options, Work
 
 work = Work("search", 1, 1, 1.0)
-mcp_server.serve_stdio(mcp_server.server(None, Options(), work, work))
+mcp_server.serve_stdio(mcp_server.server(None, Options(), work, work, work))
 """
 
 

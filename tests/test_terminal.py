@@ -61,7 +61,7 @@ def hostile(tmp_path_factory, make_project, materialise_project):
 def test_passages_of_hostile_documents_are_printed_as_text(hostile):
     printed = called("retrieve", QUESTION, "--config", hostile.config, "--explain").stdout
     assert r"\u001b[2J\u001b]0;owned\u0007\u009b8m\u202e\u2066\u200f\u061c\u2028\u2029\u007f algae" in printed
-    assert "algae\tat noon.\nIt sleeps\\u000dat night [/b].\n\nEvery" in printed
+    assert "algae\tat noon.\nIt sleeps\nat night [/b].\n\nEvery" in printed
     # A title is one line: it cannot pass for a passage of its own.
     assert not re.search("^of stone", printed, re.MULTILINE)
 
@@ -69,7 +69,8 @@ def test_passages_of_hostile_documents_are_printed_as_text(hostile):
 def test_json_of_hostile_documents_has_the_same_texts(hostile):
     printed = called("retrieve", QUESTION, "--config", hostile.config, "--json").stdout
     passages = json.loads(printed)
-    assert TEXT in [passage["text"] for passage in passages]
+    # Line ends are line feeds since the document was read.
+    assert TEXT.replace("\r\n", "\n").replace("\r", "\n") in [passage["text"] for passage in passages]
 
 
 def test_answers_of_hostile_documents_are_printed_as_text(hostile):
@@ -117,6 +118,6 @@ def test_progress_and_notes_are_printed_as_text(capsys):
     printed = io.StringIO()
     with redirect_stderr(printed):
         progress.note(BAD)
-        with progress.bars():
+        with progress.displayed():
             progress.note(BAD)
     assert harmless(printed.getvalue()).count(r"\u001b[2J") == 2

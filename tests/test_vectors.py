@@ -187,7 +187,7 @@ def test_exact_search_does_not_depend_on_the_blocks_of_vectors(corpora, monkeypa
 def test_whatever_differs_in_a_point_gives_it_another_id():
     def ids(corpus="c", document="a", spans=((0, 9), (9, 20)), level=1, vectors=((1, 0), (0, 1)), told=None, marks=()):
         layout = Layout(corpus, [document], np.array([0, len(spans)]), np.array(spans))
-        return point_ids(payloads(corpus, layout, level, [(told or {}, marks)]), np.array(vectors, np.float16))
+        return point_ids(payloads(corpus, layout, level, [(told or {}, marks, {})]), np.array(vectors, np.float16))
 
     others = [
         ids(corpus="d"),
@@ -216,5 +216,5 @@ def test_points_tell_page_headings_and_metadata_of_their_documents(tmp_path):
     first, second = payloads("c", layout, 1, told_of_documents(tmp_path / "bucket.parquet"))
     assert first["headings"] == ["Ponds"] and second["headings"] == ["Ponds"]
     assert first["path"] == "pond.md" and first["metadata"] == {"year": 2024} and first["modified"].endswith("Z")
-    (whole,) = payloads("c", layout, 2, [({}, (Mark(0, "page", 0, "7"),))])
+    (whole,) = payloads("c", layout, 2, [({}, (Mark(0, "page", 0, "7"),), {})])
     assert whole == {"corpus": "c", "document": "pond.md", "level": 2, "start": 0, "end": len(text), "page": 7}

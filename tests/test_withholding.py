@@ -33,7 +33,7 @@ def birds(tmp_path_factory, make_project, write_documents, materialise_project):
         "ranking": {"experts": []},
         "encoder": {"device": "cpu"},
     }
-    made = make_project(folder, {**values, "methods": ["fused"], "answering": {"methods": [WAY]}})
+    made = make_project(folder, {**values, "methods": ["fused"], "answering": {"methods": [WAY], "reader": "neural"}})
     needed = ["documents", "chunks/level_1", "tokens", "bm25/level_1", "embeddings/level_1", "statistics"]
     needed += ["corpus_registry", "method"]
     assert materialise_project(made.settings, select=needed).failures == []

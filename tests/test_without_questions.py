@@ -6,6 +6,7 @@ import sys
 
 import pytest
 from click.testing import CliRunner
+from conftest import complaints
 
 from mog_assets.cli import main
 from mog_assets.config import Settings
@@ -23,7 +24,7 @@ def called(*arguments):
 
 
 def one_line(text):
-    lines = text.strip().splitlines()
+    lines = complaints(text)
     assert len(lines) == 1 and lines[0].startswith("mog: "), text
     return lines[0]
 

@@ -23,6 +23,8 @@ RETRY_SECONDS = 1
 HEAD_BYTES, HEADERS, TARGET_CHARS = 32 << 10, 100, 8000
 # Of a body of JSON: values in all, values within values, the largest integer.
 _VALUES, _DEPTH, _MOST = 10_000, 16, (1 << 63) - 1
+# Characters of a text that has no limit of its own.
+_TEXT_CHARS = 100_000
 # Characters of a name (of a corpus, a document, a field, a method), and names in a list.
 NAME_CHARS, NAMES = 2000, 1000
 # Options of a question: a letter each.
@@ -91,7 +93,7 @@ class Options:
     @property
     def text_chars(self) -> int:
         """Most characters of any text of a request."""
-        return max(self.question_chars, self.budget)
+        return max(_TEXT_CHARS, self.question_chars, self.budget)
 
     def check_question(self, name: str, question: str, choices: Mapping[str, str] | None = None) -> str:
         """The question, if it is not too long with what there is to choose from.
