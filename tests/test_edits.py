@@ -151,7 +151,8 @@ def state(folder):
     return found, bare
 
 
-@pytest.mark.parametrize("rounds", [1, pytest.param(12, marks=pytest.mark.full)])
+@pytest.mark.full
+@pytest.mark.parametrize("rounds", [12])
 def test_random_edits_with_killed_builds_end_as_a_build_from_nothing(mog, tmp_path, rounds):  # noqa: F811
     draw, again = random.Random(SEED), f"run again with MOG_TEST_SEED={SEED}"
     folder, rebuilt = tmp_path / "project", tmp_path / "rebuilt"

@@ -458,6 +458,7 @@ def test_the_component_is_registered_for_dagster_tools():
 
 
 @pytest.mark.skipif(not (find_spec("create_dagster") and find_spec("dagster_dg_cli")), reason="`dg` is not installed")
+@pytest.mark.full
 def test_dg_lists_scaffolds_and_checks_the_component_in_a_project_of_create_dagster(tmp_path):
     # As it is installed from the index: the registry reads the metadata of distributions.
     source, installed = tmp_path / "source", tmp_path / "installed"

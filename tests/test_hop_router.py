@@ -52,6 +52,7 @@ def test_it_is_built_where_a_method_names_it_and_on_demand_elsewhere(project):
     assert trained(project).built and opened(project).arrays
 
 
+@pytest.mark.full
 def test_after_edits_it_is_byte_for_byte_what_is_trained_from_nothing(project):
     trained(project)
     before = content(project)

@@ -131,7 +131,8 @@ def uninterrupted(stopping, tmp_path_factory):
 
 
 # The first of all, and one in the middle.
-@pytest.mark.parametrize("share", [pytest.param(0, marks=pytest.mark.full), 0.5])
+@pytest.mark.full
+@pytest.mark.parametrize("share", [0, 0.5])
 def test_after_postgres_was_killed_in_a_run_the_next_run_is_whole(stopping, uninterrupted, server, tmp_path, share):
     folder = tmp_path / "project"
     project(folder)

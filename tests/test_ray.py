@@ -142,6 +142,7 @@ def alone(tmp_path_factory):
     return built(settings_of(tmp_path_factory.mktemp("alone") / "project"))
 
 
+@pytest.mark.full
 def test_two_nodes_make_the_same_bytes_as_one_process(two_nodes, alone, tmp_path, left, monkeypatch):
     monkeypatch.setattr("resources.remote_encoder._TEXTS", 16)
     values = {"kind": "ray", "address": two_nodes.address}
@@ -155,7 +156,9 @@ def test_two_nodes_make_the_same_bytes_as_one_process(two_nodes, alone, tmp_path
     assert list((settings.home / "cache" / "ray").iterdir()) == []
 
 
-@pytest.mark.parametrize("kept", [False, True], ids=["tasks", "processes that stay"])
+@pytest.mark.parametrize(
+    "kept", [False, pytest.param(True, marks=pytest.mark.full)], ids=["tasks", "processes that stay"]
+)
 def test_what_a_killed_node_was_doing_is_done_by_another(tmp_path, left, kept):
     marks = tmp_path / "marks"
     marks.mkdir()
@@ -194,6 +197,7 @@ def test_an_exception_of_the_function_arrives_as_it_is_and_is_not_retried(two_no
     assert list(tmp_path.glob("*.txt")) == list(tmp_path.glob(".tmp-*")) == []
 
 
+@pytest.mark.full
 def test_the_window_bounds_how_many_tasks_are_pending(two_nodes, tmp_path):
     found = engine(two_nodes, tmp_path / "home", pending=3).map("test_ray:write_number", jobs(tmp_path, 12))
     next(found)
@@ -224,6 +228,7 @@ def die_once(number, marks, out):
     return write_number(number, out)
 
 
+@pytest.mark.full
 def test_processes_that_stay_are_replaced_when_they_die(two_nodes, tmp_path):
     marks = tmp_path / "marks"
     marks.mkdir()
@@ -249,6 +254,7 @@ def test_a_node_with_other_code_is_named(two_nodes, tmp_path, monkeypatch):
         list(engine(two_nodes, tmp_path / "home").map("test_ray:write_number", jobs(tmp_path, 2)))
 
 
+@pytest.mark.full
 def test_a_node_that_does_not_see_the_home_folder_is_named_before_work_begins(tmp_path, left):
     """The node runs in a mount namespace of its own, in which an empty file system hides the folder."""
     ray_engine.leave()
@@ -327,6 +333,7 @@ time.sleep(600)
 """
 
 
+@pytest.mark.full
 def test_a_ray_that_is_started_here_ends_with_its_process_even_if_that_is_killed(tmp_path):
     path = os.pathsep.join([str(Path(__file__).parent), *sys.path])
     with subprocess.Popen(

@@ -523,6 +523,7 @@ def stored_reader(project):
     return found, found.path("reader.safetensors").read_bytes()
 
 
+@pytest.mark.full
 def test_a_run_that_is_killed_while_it_trains_goes_on_after_the_last_epoch(garden, grown, materialise_project):
     command = [sys.executable, "-m", "mog_assets.cli", "run", "--select", NEEDED, "--config", str(garden.config)]
     environment = {**os.environ, "OMP_NUM_THREADS": "1", "DAGSTER_HOME": ""}

@@ -90,7 +90,8 @@ def mark(answers: pd.DataFrame, questions: Mapping[str, Sequence[Question]]) -> 
         )
         read = row["question_set"] not in others
         marks[MIRAGE] = float(mirage.choice(row["raw"]) == question.answer) if read else np.nan
-        judgement = json.loads(row["judgement"]) if isinstance(row.get("judgement"), str) else {}
+        # `null` where there was no answer to judge.
+        judgement = (json.loads(row["judgement"]) if isinstance(row.get("judgement"), str) else None) or {}
         marks |= {JUDGE: judgement.get("overall", np.nan), "asked judge": bool(judgement)}
         rows.append({**{name: row[name] for name in kept}, "document": question.document, "cost": row["cost"]})
         rows[-1] |= {"answered": answered, **marks}
