@@ -87,7 +87,7 @@ def mog(folder, *arguments):
     return done.stdout
 
 
-@pytest.fixture(scope="module", params=[(150, 90), pytest.param((2_500, 200), marks=pytest.mark.full)], ids=str)
+@pytest.fixture(scope="module", params=[(150, 120), pytest.param((2_500, 200), marks=pytest.mark.full)], ids=str)
 def beir(request, tmp_path_factory):
     """A project with an imported set, after a run and an export; and what the commands printed."""
     folder = tmp_path_factory.mktemp("beir")
