@@ -41,7 +41,10 @@ MEMORY_BYTES = 4 << 30
 BLOCK = 1 << 16
 
 USUAL_EXAMPLES = 100
+# No test is about time: another process may hold up any of them.
+hypothesis.register_profile("usual", max_examples=USUAL_EXAMPLES, deadline=None)
 hypothesis.register_profile("full", max_examples=5 * USUAL_EXAMPLES, deadline=None)
+hypothesis.load_profile("usual")
 
 
 def examples(number):
@@ -86,6 +89,24 @@ def blank_pictures():
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(Figure, "savefig", lambda figure, stream, **options: stream.write(PIXEL))
         yield
+
+
+@pytest.fixture(autouse=True, scope="session")
+def pictures_are_blank():
+    """In this process; commands in processes of their own draw."""
+    from matplotlib.figure import Figure
+
+    drawing = Figure.savefig
+    with blank_pictures():
+        yield drawing
+
+
+@pytest.fixture
+def drawn(pictures_are_blank, monkeypatch):
+    """Pictures are drawn."""
+    from matplotlib.figure import Figure
+
+    monkeypatch.setattr(Figure, "savefig", pictures_are_blank)
 
 
 # What a run without a terminal says while it works.

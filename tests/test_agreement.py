@@ -148,7 +148,7 @@ def test_an_interval_with_zero_in_it_says_that_nothing_is_known():
     )
 
 
-def test_points_are_the_means_of_both_sides():
+def test_points_are_the_means_of_both_sides(drawn):
     table = pd.concat([rows("real", RISING), rows("made", RISING, documents=30)], ignore_index=True)
     (row,) = compared(table).to_dict("records")
     found = points(row, score(table, K, 0, KINDS))

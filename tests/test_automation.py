@@ -13,7 +13,7 @@ import dagster as dg
 import pytest
 import yaml
 from click.testing import CliRunner
-from conftest import blank_pictures, copy_folder, quiet_instance
+from conftest import copy_folder, quiet_instance
 
 from mog_assets import automation, cli, config, plan, runner
 from mog_assets.tools import Tools
@@ -146,12 +146,6 @@ def configure(folder, **changes):
     (folder / "mog.yaml").write_text(yaml.safe_dump(values), encoding="utf-8")
 
 
-@pytest.fixture(scope="module", autouse=True)
-def nothing_is_drawn():
-    with blank_pictures():
-        yield
-
-
 @pytest.fixture(scope="module")
 def built(tmp_path_factory):
     """Two corpora and a question set, built by the daemon alone. Not to be changed."""
@@ -236,6 +230,7 @@ def held(daemon, corpus):
     return [key for key in plan.graph(settings) if corpus in tools.store.partitions(key)], points
 
 
+@pytest.mark.full
 def test_a_removed_corpus_disappears(daemon):
     assert held(daemon, "fish")[1] > 0
     kept = held(daemon, "birds")
@@ -301,6 +296,7 @@ def test_another_code_version_rebuilds_that_asset_and_what_follows_in_every_corp
     assert len(runs) == 2 and all(run.success and run.done["tokens"] for run in runs)
 
 
+@pytest.mark.full
 def test_a_changed_setting_rebuilds_what_depends_on_it_when_the_graph_is_loaded_again(daemon):
     configure(daemon.folder, bm25={"k1": 1.2})
     assert "reload the code location" in daemon.sweep().said

@@ -77,6 +77,7 @@ def noted(home):
         return {name: log.execute(f"SELECT * FROM {name}").fetchall() for name in tables}  # noqa: S608
 
 
+@pytest.mark.full
 def test_a_backup_restored_elsewhere_is_whole(project, typed, tmp_path):
     before = passages(project.folder, typed)
     entries = noted(project.home)

@@ -18,6 +18,9 @@ from mog_assets.evaluation.export import file_names
 from mog_assets.questions.sets import load_questions
 from resources.store import Store
 
+# One project is imported, built and exported for all.
+pytestmark = pytest.mark.full
+
 METHODS = ["fused", "mog", "mix", "fixed-1", "dense-1", "gold", "random"]
 # Documents and words of a topic, and words of a question about it.
 ABOUT, TOPIC, ASKED = 10, 12, 3
@@ -87,7 +90,7 @@ def mog(folder, *arguments):
     return done.stdout
 
 
-@pytest.fixture(scope="module", params=[(150, 120), pytest.param((2_500, 200), marks=pytest.mark.full)], ids=str)
+@pytest.fixture(scope="module", params=[(400, 120)], ids=str)
 def beir(request, tmp_path_factory):
     """A project with an imported set, after a run and an export; and what the commands printed."""
     folder = tmp_path_factory.mktemp("beir")

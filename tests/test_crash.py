@@ -185,7 +185,9 @@ def test_killed_at_a_point_leaves_old_or_new_and_the_next_build_equals_an_uninte
     assert_killed_and_repaired(mog, "build", before, after, point, tmp_path / "project")
 
 
-@pytest.mark.parametrize("point", OF_WHOLE_RUNS)
+@pytest.mark.parametrize(
+    "point", [OF_WHOLE_RUNS[0], *(pytest.param(p, marks=pytest.mark.full) for p in OF_WHOLE_RUNS[1:])]
+)
 def test_run_killed_at_a_point_leaves_old_or_new_and_the_next_run_equals_an_uninterrupted_one(
     mog, before, after, point, tmp_path
 ):

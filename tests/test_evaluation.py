@@ -238,7 +238,7 @@ def dated(table: pd.DataFrame) -> pd.DataFrame:
     return history.appended(*nights)
 
 
-def test_plots_are_small_pngs():
+def test_plots_are_small_pngs(drawn):
     table = made_scores("a $strange$ <set>")
     curve = [{"epoch": e, "train_loss": 1 / e, "validation_loss": 1.2 / e} for e in range(1, 30)]
     pictures = [

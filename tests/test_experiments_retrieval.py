@@ -29,6 +29,9 @@ from resources.encoder import Encoder
 from resources.errors import MogError
 from resources.store import Store, digest
 
+# Every experiment is run for all.
+pytestmark = pytest.mark.full
+
 NAMES = (
     "k_r",
     "router",

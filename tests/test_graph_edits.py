@@ -223,6 +223,7 @@ def test_statistics_stay_until_more_than_a_share_of_documents_changed(words):
             assert done(made, "nodes searched") == made.manifest.counts["nodes"]
 
 
+@pytest.mark.full
 def test_a_forced_build_renews_statistics(words):
     words.build()
     words.documents["first"]["d01"][0] = "An edit. "

@@ -67,6 +67,7 @@ def test_after_edits_it_is_byte_for_byte_what_is_trained_from_nothing(project):
     assert content(again) == after
 
 
+@pytest.mark.full
 def test_another_graph_trains_it_for_the_hops_there_are(project):
     # Candidates stay as they are, but the router has no weights for these hops.
     project.set(drift={"training": 0.5})
@@ -77,6 +78,7 @@ def test_another_graph_trains_it_for_the_hops_there_are(project):
     assert "hop-bm25-2" in wanted and opened(project).arrays["layer1.bias"].shape == (len(wanted),)
 
 
+@pytest.mark.full
 def test_a_damaged_one_is_refused_and_made_again(project):
     trained(project)
     before = content(project)

@@ -136,6 +136,7 @@ def test_after_any_edits_rows_are_those_of_a_rebuild_with_the_same_statistics(en
         assert_rows_equal_those_of_a_rebuild(project)
 
 
+@pytest.mark.full
 def test_an_edit_far_from_most_questions_renews_few_of_them(folder, encoder):  # noqa: F811
     project = project_of(folder, encoder)
     before = project.run()
@@ -147,6 +148,7 @@ def test_an_edit_far_from_most_questions_renews_few_of_them(folder, encoder):  #
     assert_rows_equal_those_of_a_rebuild(project)
 
 
+@pytest.mark.full
 def test_statistics_are_renewed_when_more_documents_changed_than_may(folder, encoder):  # noqa: F811
     project = project_of(folder, encoder, documents=0.1)
     project.run()
@@ -235,6 +237,7 @@ def trained(project):
     return found
 
 
+@pytest.mark.full
 def test_rankings_and_routers_stay_after_a_small_change_and_follow_a_great_one(folder, encoder):  # noqa: F811
     project = project_of(folder, encoder, training=0.3)
     project.run()

@@ -145,6 +145,7 @@ def test_after_any_edits_rankings_are_those_of_ranking_all_again(encoder, steps)
         assert_those_of_ranking_again(project)
 
 
+@pytest.mark.full
 def test_a_text_that_no_question_is_near_to_leaves_most_rankings_as_they_are(folder, encoder, monkeypatch):  # noqa: F811
     # So few documents are all among the best: with less depth most are not.
     for module in ("mog_assets.evaluation.reach", "mog_assets.retrieval.methods"):
@@ -170,6 +171,7 @@ def test_a_question_that_changed_is_ranked_again(folder, encoder):  # noqa: F811
     assert_those_of_ranking_again(project)
 
 
+@pytest.mark.full
 def test_renewed_statistics_rank_everything_again(folder, encoder):  # noqa: F811
     project = project_of(folder, encoder, drift={"documents": 0})
     ranked(project)
@@ -186,6 +188,7 @@ def asking(folder, words):
     path.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
 
 
+@pytest.mark.full
 def test_what_auto_stands_for_is_ranked_again_with_the_texts_there_are(folder, encoder):  # noqa: F811
     sets = {"ponds": {"path": "questions.jsonl", "corpora": ["file", "folder"], "test": ["dev"]}}
     project = project_of(folder, encoder, methods=["auto", "hop-0"], question_sets=sets)
@@ -195,6 +198,7 @@ def test_what_auto_stands_for_is_ranked_again_with_the_texts_there_are(folder, e
     assert_those_of_ranking_again(project)
 
 
+@pytest.mark.full
 def test_questions_that_find_nothing_are_kept_and_joined_with_others(folder, encoder):  # noqa: F811
     project = project_of(folder, encoder, methods=["fused", "fixed-1", "hop-0", "hop-1"])
     ranked(project)
@@ -209,6 +213,7 @@ def test_questions_that_find_nothing_are_kept_and_joined_with_others(folder, enc
     assert_those_of_ranking_again(project)
 
 
+@pytest.mark.full
 def test_a_name_that_stands_for_another_retriever_is_ranked_again(folder, encoder):  # noqa: F811
     project = project_of(folder, encoder, methods=["fused", "fixed-1", "hybrid:fixed-2"])
     before = rows_of(ranked(project))

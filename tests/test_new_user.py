@@ -17,6 +17,9 @@ from mog_assets import config
 from mog_assets.questions.sets import load_questions
 from resources.store import Store
 
+# What other tests try one by one is done here in a row.
+pytestmark = pytest.mark.full
+
 # Stands in two documents.
 NOTICE = "Wear gloves and goggles whenever you mix, pour or cut, and keep children and animals out of the room."
 SHARED = ("soap", "concrete")

@@ -176,6 +176,7 @@ def test_a_question_is_asked_read_and_followed_by_keyboard(visit):
     expect(page.locator("#question")).to_have_value(CIABATTA)
 
 
+@pytest.mark.full
 def test_the_url_holds_the_question_and_its_options(visit):
     page = visit()
     ask(page, "What do cats do?")
@@ -259,6 +260,7 @@ def test_scripts_of_others_are_refused_by_the_page_itself(served, chromium):
     page.close()
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_text_stands_out_in_light_and_dark(visit, scheme):
     page = visit(color_scheme=scheme)
@@ -283,6 +285,7 @@ def test_text_stands_out_in_light_and_dark(visit, scheme):
     assert (paper < 0.1) == (scheme == "dark")
 
 
+@pytest.mark.full
 def test_it_fits_a_phone(visit):
     page = visit(**PHONE)
     ask(page, CIABATTA)
@@ -375,6 +378,7 @@ def test_a_new_question_replaces_one_that_is_being_answered(visit):
     expect(page.get_by_role("alert")).to_be_hidden()
 
 
+@pytest.mark.full
 def test_a_question_that_comes_before_the_choices_waits_for_them(visit):
     page = visit("/docs")
     held = []

@@ -89,6 +89,7 @@ def test_passages_are_slices_of_their_documents_with_what_is_known_of_them(opene
     assert 0 < sum(len(p.text) for p in found.passages) <= opened.settings.budget
 
 
+@pytest.mark.full
 def test_the_command_gives_the_same(opened, sample_project):
     command = [sys.executable, "-m", "mog_assets.cli", "retrieve", QUESTION, "--method", "mix", "--json"]
     printed = subprocess.run(
@@ -341,6 +342,7 @@ def test_vectors_of_another_encoder_are_refused(served_project):
         mog_assets.open(other)
 
 
+@pytest.mark.full
 def test_what_could_not_be_opened_once_is_tried_again(served_project, monkeypatch):
     monkeypatch.setattr(generations, "_PAUSES", (0.3, 0.3))
     with mog_assets.open(served_project.config, refresh=REFRESH) as project:

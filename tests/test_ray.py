@@ -156,6 +156,7 @@ def test_two_nodes_make_the_same_bytes_as_one_process(two_nodes, alone, tmp_path
     assert list((settings.home / "cache" / "ray").iterdir()) == []
 
 
+@pytest.mark.full
 @pytest.mark.parametrize(
     "kept", [False, pytest.param(True, marks=pytest.mark.full)], ids=["tasks", "processes that stay"]
 )
@@ -189,6 +190,7 @@ def test_what_a_killed_node_was_doing_is_done_by_another(tmp_path, left, kept):
     assert len(begun) > len(set(begun)) == 6
 
 
+@pytest.mark.full
 def test_an_exception_of_the_function_arrives_as_it_is_and_is_not_retried(two_nodes, tmp_path):
     jobs_of = [{"message": "no such page", "out": str(tmp_path / f"{n}.txt")} for n in range(2)]
     with pytest.raises(LookupError, match="^'no such page'$|^no such page$") as raised:
@@ -211,6 +213,7 @@ def test_the_window_bounds_how_many_tasks_are_pending(two_nodes, tmp_path):
     assert len(list(found)) == 11
 
 
+@pytest.mark.full
 def test_a_task_that_dies_every_time_names_its_file(two_nodes, tmp_path):
     with pytest.raises(MogError, match=r"test_ray:die for .*txt died, with 1 retries"):
         list(engine(two_nodes, tmp_path / "home", retries=1).map("test_ray:die", jobs(tmp_path, 2)))
@@ -239,6 +242,7 @@ def test_processes_that_stay_are_replaced_when_they_die(two_nodes, tmp_path):
             list(kept("test_ray:fail", [{"message": "gone", "out": str(tmp_path / "f")}]))
 
 
+@pytest.mark.full
 def test_more_gpus_than_there_are_is_an_error(two_nodes, tmp_path):
     with (
         pytest.raises(MogError, match=r"engine.gpus: expected at most 0, which the cluster has, got 1"),
@@ -247,6 +251,7 @@ def test_more_gpus_than_there_are_is_an_error(two_nodes, tmp_path):
         pass
 
 
+@pytest.mark.full
 def test_a_node_with_other_code_is_named(two_nodes, tmp_path, monkeypatch):
     others = (*((name, "0.0" if name == "numpy" else version) for name, version in ray_engine.versions()),)
     monkeypatch.setattr(ray_engine, "versions", lambda: others)

@@ -325,6 +325,7 @@ Project(folder, Encoder(config.EncoderSettings(), folder / "home/cache")).build(
 """
 
 
+@pytest.mark.full
 def test_a_run_that_is_killed_while_it_asks_pays_nothing_twice(project, server):
     project.write(llm={"model": "double", "concurrency": 1})
     command = [sys.executable, "-c", CHILD, str(project.folder)]

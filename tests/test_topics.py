@@ -535,7 +535,7 @@ def test_file_that_is_no_model_is_refused(tmp_path):
         model.decoded(model.encoded(replace(by_hand(), facts=facts)), tmp_path)
 
 
-def test_picture_of_many_topics_and_corpora_stays_small():
+def test_picture_of_many_topics_and_corpora_stays_small(drawn):
     counts = np.random.default_rng(0).integers(0, 50, (40, 300))
     picture = plots.topics_by_corpus(
         [f"corpus$_{i}" for i in range(40)], counts, {t: f"$ word {t}" for t in range(-1, 300)}

@@ -625,6 +625,7 @@ def test_a_server_that_is_killed_loses_nothing_that_it_answered(on, noted, tmp_p
     assert len(evidence(log)) == 6 and evidence(log)[QUESTION][0]["doc"] == "garlic"
 
 
+@pytest.mark.full
 def test_two_servers_and_a_command_write_one_log(served, on, noted, tmp_path):
     _, log = noted
     other = Served(on, tmp_path)
