@@ -185,9 +185,8 @@ def test_killed_at_a_point_leaves_old_or_new_and_the_next_build_equals_an_uninte
     assert_killed_and_repaired(mog, "build", before, after, point, tmp_path / "project")
 
 
-@pytest.mark.parametrize(
-    "point", [OF_WHOLE_RUNS[0], *(pytest.param(p, marks=pytest.mark.full) for p in OF_WHOLE_RUNS[1:])]
-)
+@pytest.mark.full
+@pytest.mark.parametrize("point", OF_WHOLE_RUNS)
 def test_run_killed_at_a_point_leaves_old_or_new_and_the_next_run_equals_an_uninterrupted_one(
     mog, before, after, point, tmp_path
 ):
@@ -323,6 +322,7 @@ def test_killed_while_candidates_or_rankings_are_made_equals_an_uninterrupted_bu
         assert_repaired(mog, folder, expected, "build")
 
 
+@pytest.mark.full
 def test_killed_while_names_or_mentions_are_made_equals_an_uninterrupted_build(mog, before, tmp_path):
     def alias(folder):
         # Names of a document change, and no text: nothing else is written anew.

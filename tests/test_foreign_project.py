@@ -236,6 +236,7 @@ def test_lineage_leads_from_our_files_to_their_asset(theirs):
     assert graph.get(dg.AssetKey("documents")).child_keys == set()
 
 
+@pytest.mark.full
 def test_each_automation_sensor_looks_at_its_own_assets_only(theirs):
     own = {prefix: targets(theirs, f"{prefix}_automation") for prefix in ("mog", "team_other", "yaml")}
     assert all(key.has_prefix(prefix.split("_")) for prefix, keys in own.items() for key in keys)

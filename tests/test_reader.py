@@ -544,6 +544,7 @@ def test_a_run_that_is_killed_while_it_trains_goes_on_after_the_last_epoch(garde
     assert found.manifest.counts["questions"] < 2 * len(BIRDS) and found.manifest.info["measured on"] > 0
 
 
+@pytest.mark.full
 def test_a_damaged_reader_is_found_and_trained_again(grown, tmp_path, materialise_project):
     garden = SimpleNamespace(home=copy_folder(grown.folder, tmp_path / "garden") / "home")
     garden.settings = config.load(garden.home.with_name("mog.yaml"))

@@ -126,6 +126,7 @@ def whole(forker, tmp_path_factory):
     return folder
 
 
+@pytest.mark.full
 def test_stopped_in_a_write_it_says_so_in_one_line_and_the_next_run_equals_an_uninterrupted_one(
     forker, whole, tmp_path
 ):
