@@ -1,7 +1,8 @@
 """Term counts: one tokenisation of every document serves the BM25 indexes of all levels.
 
-A word belongs to the level-1 chunk that it starts in, even if the text is cut inside it. So the counts of a coarser
-chunk are sums of the counts of the level-1 chunks it covers, for every chunker.
+Terms are words, and n-grams of characters where a script has no blanks between words. A term belongs to the level-1
+chunk that it starts in, even if the text is cut inside it. So the counts of a coarser chunk are sums of the counts of
+the level-1 chunks it covers, for every chunker.
 """
 
 from __future__ import annotations
@@ -26,9 +27,27 @@ from mog_assets.chunking.reuse import write_rows
 # Part of the fingerprint of all term counts.
 TOKENIZER = (
     "words of two characters and more, counted where they start, lower case, no final sigma, English stop words, "
-    "Snowball English stems; bm25s"
+    "Snowball English stems; bigrams of Han, kana and Hangul, trigrams of Thai, Lao, Khmer and Myanmar"
 )
-_REST_OF_WORD = re.compile(r"(?<=\w)\w+")
+# Letters and marks by script, for character classes. Digits and punctuation marks are none.
+_HAN = r"\u3005-\u3007\u302a-\u302d\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\U00020000-\U0003fffd"
+_KANA = r"\u3041-\u309a\u309d-\u309f\u30a1-\u30fa\u30fc-\u30ff\u31f0-\u31ff\uff66-\uff9f\U0001aff0-\U0001b16f"
+# Written with blanks, but a word is one with its endings.
+_HANGUL = r"\u1100-\u11ff\u302e\u302f\u3131-\u318e\ua960-\ua97c\uac00-\ud7a3\ud7b0-\ud7fb\uffa0-\uffdc"
+_THAI_LAO = r"\u0e01-\u0e3a\u0e40-\u0e4e\u0e81-\u0ebd\u0ec0-\u0ece\u0edc-\u0edf"
+_KHMER = r"\u1780-\u17d3\u17d7\u17dc\u17dd"
+_MYANMAR = r"\u1000-\u103f\u1050-\u108f\u109a-\u109d\ua9e0-\ua9ef\ua9fa-\ua9fe\uaa60-\uaa76\uaa7a-\uaa7f"
+_BIGRAMS, _TRIGRAMS = _HAN + _KANA + _HANGUL, _THAI_LAO + _KHMER + _MYANMAR
+_WITHOUT_BLANKS = re.compile(f"[{_BIGRAMS}{_TRIGRAMS}]")
+_RUN = re.compile(f"([{_BIGRAMS}]+)|([{_TRIGRAMS}]+)")
+_WORD = re.compile(r"\b\w\w+\b")
+# Of a text with blanks around n-grams. A vowel sign is no character of a word, but one of an n-gram.
+_TERM = re.compile(rf"[{_BIGRAMS}{_TRIGRAMS}]+|{_WORD.pattern}")
+# The rest of the word, or as much as an n-gram has of the rest of the run, after a place inside it.
+_REST = re.compile(
+    rf"(?<=[^\W{_BIGRAMS}{_TRIGRAMS}])[^\W{_BIGRAMS}{_TRIGRAMS}]+"
+    rf"|(?<=[{_BIGRAMS}])([{_BIGRAMS}]{{1,2}})|(?<=[{_TRIGRAMS}])([{_TRIGRAMS}]{{1,3}})"
+)
 
 
 @cache
@@ -44,19 +63,33 @@ def stem(word: str) -> str:
     return found
 
 
+def _spaced(run: re.Match[str]) -> str:
+    """The n-grams of a run, with blanks around them; a run that is shorter than n as it is."""
+    text, n = run[0], 2 if run[1] else 3
+    return f" {' '.join(text[i : i + n] for i in range(max(len(text) - n + 1, 1)))} "
+
+
+def _words(text: str) -> list[str]:
+    """The terms of a text in lower case, neither stemmed nor without stop words."""
+    if text.isascii() or not _WITHOUT_BLANKS.search(text):
+        return _WORD.findall(text)
+    return _TERM.findall(_RUN.sub(_spaced, text))
+
+
 def tokenise(texts: Sequence[str]) -> tuple[list[list[int]], list[str]]:
     """Token ids of each text, and the terms that the ids stand for."""
-    import bm25s
+    from bm25s.stopwords import STOPWORDS_EN
 
+    stop, number = frozenset(STOPWORDS_EN), dict[str, int]()
     # Which small sigma a capital one becomes depends on the text after the word.
-    lower = [text.lower().replace("ς", "σ") for text in texts]
-    tokens = bm25s.tokenize(
-        lower, lower=False, stopwords="en", stemmer=_stemmer(), return_ids=True, show_progress=False, allow_empty=True
-    )
-    terms = [""] * len(tokens.vocab)
-    for term, number in tokens.vocab.items():
-        terms[number] = term
-    return tokens.ids, terms
+    rows = [
+        [number.setdefault(word, len(number)) for word in _words(text.lower().replace("ς", "σ")) if word not in stop]
+        for text in texts
+    ]
+    stems = _stemmer().stemWords(list(number))
+    ids = {term: i for i, term in enumerate(dict.fromkeys(stems))}
+    of_word = [ids[term] for term in stems]
+    return [[of_word[word] for word in row] for row in rows], list(ids)
 
 
 def query_terms(questions: Sequence[str]) -> list[list[str]]:
@@ -66,18 +99,25 @@ def query_terms(questions: Sequence[str]) -> list[list[str]]:
 
 
 def whole_words(text: str, spans: np.ndarray) -> list[str]:
-    """The texts of spans, each with exactly the words that start in it, complete.
+    """The texts of spans, each with exactly the terms that start in it, complete.
 
     Args:
         text: The text.
         spans: Int array of shape (n, 2): start and end offsets.
     """
 
-    def moved(offset: int) -> int:
-        rest = _REST_OF_WORD.match(text, offset)
-        return rest.end() if rest else offset
+    def first(start: int) -> int:
+        rest = _REST.match(text, start)
+        # An n-gram that starts here is complete.
+        return start if rest is None or rest.lastindex == len(rest[0]) - 1 else rest.end()
 
-    return [text[moved(start) : moved(end)] for start, end in spans.tolist()]
+    def last(end: int) -> int:
+        rest = _REST.match(text, end)
+        if rest is None:
+            return end
+        return rest.end() if rest.lastindex is None else min(end + rest.lastindex, rest.end())
+
+    return [text[first(start) : last(end)] for start, end in spans.tolist()]
 
 
 def count_bucket(documents: str, spans: str, out: str, previous: str | None = None) -> int:
