@@ -22,10 +22,12 @@ import numpy as np
 import pytest
 import qdrant_edge as edge
 import yaml
+from click.testing import CliRunner
 from conftest import VARIABLES, copy_folder
 
 import mog_assets
 from mog_assets import config
+from mog_assets.cli import main
 from mog_assets.tools import Tools
 from mog_assets.verification import verify
 from resources.points import POINTS
@@ -241,6 +243,12 @@ def test_what_starts_in_the_middle_of_a_run_answers_from_the_artefacts_before_it
         assert "made from another version of" in project.trouble
         assert project.document("pond", "otter").text == old
         assert project.retrieve("Who eats fish and crayfish?").passages[0].doc == "otter"
+        # So do commands, which leave nothing open.
+        for method in ("fused", "dense-1"):
+            words = ["Who eats fish and crayfish?", "--config", str(folder / "mog.yaml"), "--method", method, "--json"]
+            told = CliRunner().invoke(main, ["retrieve", *words])
+            assert told.exit_code == 0, told.stderr
+            assert json.loads(told.stdout)[0]["text"] in old
         done = mog.resume()
         assert done.code == 0, done.said
         deadline = time.monotonic() + FOLLOW_SECONDS

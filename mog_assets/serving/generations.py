@@ -18,7 +18,7 @@ from mog_assets.retrieval.corpora import Read
 from mog_assets.retrieval.methods import AUTO, default_methods, parse
 from mog_assets.retrieval.where import Fields
 from mog_assets.serving import reading
-from mog_assets.serving.snapshot import Place, Snapshot, Unsettled, read_matching, stamps, take
+from mog_assets.serving.snapshot import Place, Snapshot, Unsettled, is_torn, read_matching, stamps, take
 from mog_assets.tools import Tools
 from mog_assets.topics.assign import document_topics
 from resources.errors import MogError
@@ -122,7 +122,8 @@ class Generations:
     def _opened(self, before: Generation | None = None) -> Generation:
         """The artefacts as they are now, ready for questions; `before` is what answers meanwhile."""
         store = self._tools.store
-        if not self._keep:
+        # What is read while a run replaces it would not fit; then what was before the run is opened, and stays.
+        if not self._keep and not is_torn(store, self._required):
             return self._generation(None, partial(read_matching, store, self._required), "", None)
         begins = before is None
         snapshot = take(store, self._required, self._others, _PATIENCE if begins else 0, begins)
@@ -132,7 +133,8 @@ class Generations:
         try:
             self._check_encoder(snapshot)
             now = self._generation(snapshot, snapshot.store.read, snapshot.version, before)
-            self._warm(now)
+            if self._keep:
+                self._warm(now)
         except BaseException:
             snapshot.close()
             raise
@@ -152,7 +154,8 @@ class Generations:
             retrieval,
             # What people ask is not stored.
             encode=partial(self._tools.encoder.encode, keep=False),
-            vector_store=None if self._keep else self._tools.qdrant,
+            # Collections are always those of now.
+            vector_store=None if snapshot is not None else self._tools.qdrant,
         )
         fields = Fields(retrieval.corpora, partial(document_topics, retrieval.corpora))
         return Generation(snapshot, version, retrieval, fields)

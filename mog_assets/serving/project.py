@@ -49,7 +49,7 @@ def open(
         corpora: Corpora that are searched together, in this order; None for all.
         refresh: Seconds between looks for new artefacts, which are taken over between two questions; None never looks.
         keep: Leave indexes open, for many questions. False reads what a question needs, and takes new artefacts as they
-            come.
+            come, unless a run replaces some while the project is opened: then those from before it are used.
 
     Raises:
         ConfigError: the configuration is wrong, or has no such corpus.

@@ -239,10 +239,18 @@ def _keep(store: Store, required: list[Place], others: list[Place]) -> None:
     snapshot.close()
 
 
+def is_torn(store: Store, required: Iterable[Place]) -> bool:
+    """Whether some of these artefacts were made from others than there are now; missing ones do not count."""
+    return _mismatch(_there(store, required)) is not None
+
+
 def _unsettled(store: Store, required: list[Place]) -> bool:
-    artefacts = {place: store.find(*place) for place in required}
-    there = {place: artefact for place, artefact in artefacts.items() if artefact is not None}
-    return len(there) < len(artefacts) or _mismatch(there) is not None
+    there = _there(store, required)
+    return len(there) < len(set(required)) or _mismatch(there) is not None
+
+
+def _there(store: Store, places: Iterable[Place]) -> dict[Place, Artefact]:
+    return {place: artefact for place in places if (artefact := store.find(*place)) is not None}
 
 
 def _binds(place: Place) -> bool:
