@@ -188,7 +188,8 @@ def _announce(tools: Tools, plan: dict[str | None, list[str]]) -> None:
     if new := len(places) - len(previous):
         told += f", {new} of them for the first time: what takes longer than some seconds says how long, once measured"
     if previous:
-        told += f"; the others took {duration(sum(artefact.manifest.seconds for artefact in previous))} last time"
+        seconds = duration(sum(artefact.manifest.seconds for artefact in previous))
+        told += f"; {'the others' if new else 'they'} took {seconds} last time"
     tell(told)
 
 

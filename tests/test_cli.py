@@ -124,6 +124,13 @@ def test_a_run_with_nothing_to_do_says_so(sample_project):
     assert result.exit_code == 0 and "nothing was recomputed" in result.stdout
 
 
+def test_a_run_says_first_how_much_it_builds_and_how_long_that_took_last_time(project, write_documents):
+    once = ("run", "--config", project.config, "--select", "documents")
+    assert called(*once).stderr.startswith("1 asset to check or build, 1 of them for the first time: ")
+    write_documents(project.folder / "notes.jsonl", [("b", "Rye bread keeps for a week.")])
+    assert called(*once).stderr.startswith("1 asset to check or build; they took ")
+
+
 # Exit code 2: what was asked for cannot be
 
 

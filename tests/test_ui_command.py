@@ -23,8 +23,11 @@ from pathlib import Path
 import pytest
 from browser import watch_errors
 from conftest import VARIABLES
+from starlette.testclient import TestClient
 
 from mog_assets import config, runner
+from mog_assets.serving.limits import Options
+from mog_assets.serving.ui_guard import UiGuard
 from resources.store import Store
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -188,6 +191,12 @@ def test_nothing_but_json_from_its_own_pages_changes_anything(served, status, me
     assert answer == status
     # No page of another site shows this one in a frame, to have it clicked.
     assert shown["X-Frame-Options"] == "DENY"
+
+
+def test_a_page_of_another_site_is_told_what_helps_here():
+    caller = TestClient(UiGuard(None, Options()), "http://localhost")
+    told = caller.get("/", headers={"Origin": "http://evil.example"}).json()["detail"]
+    assert "pages of 'http://evil.example' may not call this server: open the address that `mog ui` printed" in told
 
 
 @pytest.mark.parametrize(("origin", "status"), [("http://evil.example", 403), ("http://127.0.0.1:{port}", 101)])

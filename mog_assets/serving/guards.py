@@ -41,9 +41,11 @@ class Guard:
 
     Attributes:
         open: Paths that need no key.
+        remedy: For whoever opens the pages of another site.
     """
 
     open = OPEN
+    remedy = "see --allow-origin"
 
     def __init__(self, app: ASGIApp, options: Options) -> None:
         self.app, self.options = app, options
@@ -69,7 +71,7 @@ class Guard:
             raise Problem(421, f"Host: expected one of {known}, got {_name(host)!r}", "host")
         origin = headers.get("origin")
         if origin is not None and _place(origin) != host and origin not in self.options.origins:
-            raise Problem(403, f"Origin: pages of {origin!r} may not call this server: see --allow-origin", "origin")
+            raise Problem(403, f"Origin: pages of {origin!r} may not call this server: {self.remedy}", "origin")
         if self._key and path not in self.open:
             self._check_key(headers.get("authorization", ""))
 
