@@ -25,7 +25,7 @@ from ranking import TRAINERS, merged
 from mog_assets import config, markdown
 from mog_assets.arrays import running
 from mog_assets.questions.sets import LEVELS, Question, load_questions
-from mog_assets.ranking.experts import equal_weights
+from mog_assets.ranking.blend import Blend
 from mog_assets.ranking.gold import Gold, ordered
 from mog_assets.ranking.retrieve import Retrieval, finest
 from mog_assets.ranking.training import Examples, drawn
@@ -178,11 +178,11 @@ def only(of: Examples, keep: Keep) -> Examples:
 
 def fused(of: Examples) -> np.ndarray:
     """`fused`, where experts that it does not weigh by default have a weight, too."""
-    weights = equal_weights(of.experts)
-    hops = [name.startswith("hop-") for name in of.experts]
+    weights = Blend().weights(of.found, of.experts)
     for i, name in enumerate(of.experts):
-        weights[i] = TRIED.get(name, 0.25 if hops[i] else weights[i])
-    return of.found.relative @ weights
+        if name in TRIED or name.startswith("hop-"):
+            weights[:, i] = TRIED.get(name, 0.25)
+    return np.einsum("ij,ij->i", of.found.relative, weights[of.found.question])
 
 
 def complete(found: object, order: np.ndarray, gold: Sequence[set[int]], document: np.ndarray) -> np.ndarray:

@@ -22,7 +22,7 @@ import numpy as np
 from mog_assets import config, markdown
 from mog_assets.questions.sets import LEVELS, Question, load_questions
 from mog_assets.ranking import features, mix, models, mog
-from mog_assets.ranking.candidates import Candidates
+from mog_assets.ranking.candidates import COLUMNS, OF_QUESTIONS, Candidates
 from mog_assets.ranking.candidates_assets import read_examples
 from mog_assets.ranking.gold import Gold, ordered
 from mog_assets.ranking.models import Asked
@@ -104,7 +104,7 @@ def merged(parts: Sequence[Examples]) -> Examples:
 
     found = Candidates(
         np.concatenate([part.found.question + q for part, q in zip(parts, questions, strict=False)]),
-        *(joined(lambda p, n=n: getattr(p.found, n)) for n in ("piece", "scores", "beside", "place", "floors")),
+        *(joined(lambda p, n=n: getattr(p.found, n)) for n in (*COLUMNS[1:], *OF_QUESTIONS)),
     )
     gold, taught = (
         Gold(

@@ -92,6 +92,7 @@ class WordPieces:
 
         self._tokenizer = Tokenizer.from_file(str(folder / "tokenizer.json"))
         self._tokenizer.no_padding()
+        self.unk_token_id = self._tokenizer.token_to_id("[UNK]")
 
     def __call__(self, texts: Sequence[str], *, max_length: int, **_: Any) -> dict[str, list[list[int]]]:
         """Tokens of each text, truncated to `max_length`."""

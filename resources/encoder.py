@@ -177,6 +177,13 @@ class Encoder:
         """Size of a vector."""
         return int(self._loaded.model.config.hidden_size)
 
+    def is_token(self, words: Sequence[str]) -> np.ndarray:
+        """Which words the tokenizer has as one token that is not the unknown one: bool array of shape (words,)."""
+        tokenizer = self._loaded.tokenizer
+        rows = tokenizer(["", *words], truncation=True, max_length=self._loaded.max_length)["input_ids"]
+        unknown, around = tokenizer.unk_token_id, len(rows[0])
+        return np.array([len(row) == around + 1 and unknown not in row for row in rows[1:]], bool)
+
     def encode(self, texts: Sequence[str], advance: Advance | None = None, keep: bool = True) -> Vectors:
         """Encode texts; duplicates are encoded once, cached texts not at all.
 

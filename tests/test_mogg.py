@@ -66,7 +66,7 @@ def documents(tools):
 
 def asked(tools, corpora, *questions):
     encoder = tools.encoder
-    return Retrieval(corpora, questions, encoder.encode, lambda: encoder.fingerprint, tools.qdrant)
+    return Retrieval(corpora, questions, encoder.encode, lambda: encoder.fingerprint, encoder.is_token, tools.qdrant)
 
 
 # The sentence graph

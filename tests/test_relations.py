@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from mog_assets.chunking.chunks import Layout
 from mog_assets.ranking import relations
+from mog_assets.ranking.blend import Blend
 from mog_assets.ranking.candidates import Candidates, find
 from mog_assets.ranking.relations import Mentioned, PageRank, Relations
 
@@ -40,7 +41,7 @@ def asked(layout, rows):
     place = np.zeros((n, 4), np.int32)
     place[:, 0] = piece - layout.offsets[document]
     scores, beside = np.zeros((n, 1), np.float32), np.zeros((n, 2, 1), np.float32)
-    return Candidates(question, piece, scores, beside, place, np.zeros((questions, 1), np.float32))
+    return Candidates(question, piece, scores, beside, place, np.zeros((questions, 1), np.float32), np.ones(questions))
 
 
 def test_a_document_that_the_best_candidates_name_scores_in_all_its_pieces():
@@ -133,14 +134,14 @@ def test_the_best_pieces_of_a_named_document_become_candidates():
     scores = np.array([[0.9, 0.1, 0.3, 0.05, 0.2, 0.8]], np.float32)
     mentioned = Mentioned(Named([(0, 1, 1.0)]), layout)
     related = Relations([mentioned], np.zeros((1, 2), np.float32), [[]], mentioned)
-    alone = find([Fixed(scores)], [0], layout, np.zeros(3, np.int64), 1)
-    found = find([Fixed(scores)], [0], layout, np.zeros(3, np.int64), 1, related=related)
+    alone = find([Fixed(scores)], [0], layout, np.zeros(3, np.int64), 1, Blend().weights, 1.0)
+    found = find([Fixed(scores)], [0], layout, np.zeros(3, np.int64), 1, Blend().weights, 1.0, related=related)
     assert alone.piece.tolist() == [0] and found.piece.tolist() == [0, 2, 4]
     assert found.scores[:, 1].tolist() == [0, 1, 1] and found.floors.shape == (1, 2)
     # Where only some documents may be found, a name does not lead to others.
     only = np.array([True, False, True])
     assert find(
-        [Fixed(scores)], [0], layout, np.zeros(3, np.int64), 1, allowed=only, related=related
+        [Fixed(scores)], [0], layout, np.zeros(3, np.int64), 1, Blend().weights, 1.0, allowed=only, related=related
     ).piece.tolist() == [0]
 
 
@@ -151,5 +152,5 @@ def test_no_more_documents_give_candidates_than_are_read():
     scores[0, 0] = 1
     mentioned = Mentioned(Named([(0, d, 1 / d) for d in range(1, count + 1)]), layout)
     related = Relations([mentioned], np.zeros((1, 2), np.float32), [[]], mentioned)
-    found = find([Fixed(scores)], [0], layout, np.zeros(count + 1, np.int64), 1, related=related)
+    found = find([Fixed(scores)], [0], layout, np.zeros(count + 1, np.int64), 1, Blend().weights, 1.0, related=related)
     assert found.piece.tolist() == list(range(relations.NAMED + 1))

@@ -15,7 +15,7 @@ from click.testing import CliRunner
 from mog_assets import config, plan
 from mog_assets.cli import main
 from mog_assets.ranking.assets import NOW, RECALLS
-from mog_assets.ranking.experts import equal_weights
+from mog_assets.ranking.blend import Blend
 from mog_assets.ranking.models import ARRAYS, TREES
 from mog_assets.ranking.retrieve import CHOSEN, Retrieval, expert_names, fused
 from mog_assets.recipe import materialise
@@ -172,7 +172,7 @@ def test_what_raised_the_best_piece_of_fused_is_what_gives_it_most(sample_projec
     (why,) = retrieval.reasons(parse("fused", sample_project.settings), found)
     candidates, names = retrieval.asked.found, expert_names(sample_project.settings)
     best = int(np.argmax(fused(candidates, names)))
-    given = dict(zip(names, candidates.relative[best] * equal_weights(names), strict=True))
+    given = dict(zip(names, candidates.relative[best] * Blend().weights(candidates, names)[0], strict=True))
     # A title counts nothing, so it is no reason.
     assert given["title"] == 0 and "title" not in why
     assert why.startswith(max(given, key=given.get).replace("-", " level "))

@@ -241,7 +241,7 @@ def recipes(settings: Settings) -> list[Recipe]:
             settings=lambda tools: [identity, tools.encoder.identity],
             repeatable=True,
             checks=(checks.SAME_AGAIN, *((checks.LEVELS_AS_IN_TRAINING,) if any(m.routed for m in methods) else ())),
-            version="5",
+            version="6",
             kinds=("parquet",),
             pool="gpu",
         ),

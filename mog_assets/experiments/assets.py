@@ -143,7 +143,6 @@ def _lab(experiment: Experiment, work: Work) -> Lab:
         encode_anew=partial(tools.encoder.encode, keep=False),
         encoder=tools.encoder.fingerprint,
         other_encoder=other,
-        vector_store=tools.qdrant,
         open_retrieval=partial(Retrieval.open, tools, work.input, keep=True),
         cached=cached,
         progress=work.progress,

@@ -18,7 +18,7 @@ from mog_assets.config import RetrieverName, Settings
 from mog_assets.experiments import plots
 from mog_assets.experiments.conclusions import untestable
 from mog_assets.experiments.lab import Claim, Experiment, Findings, Lab
-from mog_assets.ranking.retrieve import Retrieval, needs
+from mog_assets.ranking.retrieve import needs
 from mog_assets.retrieval.methods import parse
 from mog_assets.routing import router
 from mog_assets.routing.retrieve import ROUTERS, graph_of_question_sets
@@ -101,7 +101,7 @@ def _timed(lab: Lab, name: str) -> pd.DataFrame:
                 own = np.ascontiguousarray(weights[:, :levels]) if levels else None
 
                 def rank(corpora=corpora, method=method, own=own) -> None:  # type: ignore[no-untyped-def]
-                    asked = Retrieval(corpora, known.queries, lambda _: vectors, lambda: lab.encoder, lab.vector_store)
+                    asked = replace(known, corpora=corpora, encode=lambda _: vectors, opened={}, _known={})
                     asked.rank(method, settings.k, own)
 
                 spent = each(rank)

@@ -22,7 +22,7 @@ from mog_assets.evaluation.runs import run_table
 from mog_assets.evaluation.scores import compare, interval, on_documents, p_said, p_text
 from mog_assets.questions.sets import Question, load_questions
 from mog_assets.ranking.retrieve import Retrieval
-from mog_assets.retrieval.corpora import Encode, Read, Vectors
+from mog_assets.retrieval.corpora import Encode, Read
 from mog_assets.retrieval.methods import Passages, cut
 from mog_assets.significance import least_p
 from resources.errors import MogError
@@ -99,7 +99,6 @@ class Lab:
         encode_anew: Like `encode` without a cache, for timing.
         encoder: Its fingerprint.
         other_encoder: Opens another encoder, which caches its vectors next to those of the first.
-        vector_store: Holds the collections.
         open_retrieval: `Retrieval.open` of the project, for names of corpora and questions.
         cached: The cache of cells.
         progress: Shows progress: number of steps, and what they are.
@@ -113,7 +112,6 @@ class Lab:
     encode_anew: Encode
     encoder: str
     other_encoder: Callable[[EncoderSettings], tuple[Encode, str]]
-    vector_store: Vectors
     open_retrieval: Callable[[Sequence[str], Sequence[str]], Retrieval]
     cached: Cached
     progress: Callable[[int, str], AbstractContextManager[Callable[[int], None]]]

@@ -398,7 +398,7 @@ def recipes(settings: Settings) -> list[Recipe]:
                 list(tools.settings.corpora),
                 tools.encoder.identity,
             ],
-            version="6",
+            version="7",
             kinds=("safetensors",),
             pool="gpu",
         ),

@@ -11,12 +11,16 @@ import numpy as np
 
 from mog_assets.arrays import greatest, pairs, places, ranges, unpaired
 from mog_assets.chunking.chunks import Layout
-from mog_assets.ranking.experts import Expert, equal_weights
+from mog_assets.ranking.experts import Expert
 
 # Pieces of each document that relations add to the candidates.
 MORE = 2
 # Scores of all texts by all experts that are in memory at a time, in bytes.
 _BLOCK_BYTES = 256 << 20
+# Of the softmax whose entropy says how sure an expert is (Jung and Wang 2026).
+_TEMPERATURE = 0.1
+# A document whose best piece has this share of the best BM25 score is an alternative to it.
+_NEAR = 0.5
 
 
 @dataclass(frozen=True)
@@ -33,6 +37,8 @@ class Candidates:
             the piece, corpus.
         floors: float32 array of shape (questions, experts): what a text must score to be among the best of an expert
             that give candidates; 0 if fewer score above 0, and of experts that give none.
+        vocabulary: float32 array of shape (questions,): share of the frequent terms of the texts that the encoder's
+            vocabulary has as they are, see `retrieval.vocabulary`.
     """
 
     question: np.ndarray
@@ -41,6 +47,7 @@ class Candidates:
     beside: np.ndarray
     place: np.ndarray
     floors: np.ndarray
+    vocabulary: np.ndarray
 
     @cached_property
     def offsets(self) -> np.ndarray:
@@ -74,22 +81,91 @@ class Candidates:
     @cached_property
     def standard(self) -> np.ndarray:
         """Scores minus the mean of the question's candidates by their standard deviation: float32 as `scores`."""
-        rows, found = np.maximum(np.diff(self.offsets), 1)[:, None], np.zeros((2, *self.floors.shape))
-        asked = np.flatnonzero(np.diff(self.offsets))
-        for power, total in enumerate(found, 1):
-            if len(asked):
-                total[asked] = np.add.reduceat(self.scores.astype(np.float64) ** power, self.offsets[asked])
-        mean, squares = found / rows
+        rows, scores = np.maximum(np.diff(self.offsets), 1)[:, None], self.scores.astype(np.float64)
+        mean, squares = self._summed(scores) / rows, self._summed(scores**2) / rows
         deviation = np.sqrt(np.maximum(squares - mean**2, 0))
         own = (self.scores - mean[self.question]) / np.maximum(deviation, 1e-6)[self.question]
         return own.astype(np.float32)
 
+    @cached_property
+    def confidence(self) -> np.ndarray:
+        """How sure each expert is of its best candidate, 0 or more: float64 of the shape of `floors`.
+
+        How many standard deviations the best lies above the mean, times one minus the normalised entropy of the
+        softmax over the candidates; 0 where all candidates have the same score.
+        """
+        relative, counts = self.relative.astype(np.float64), np.maximum(np.diff(self.offsets), 1)[:, None]
+        mean = self._summed(relative) / counts
+        deviation = np.sqrt(np.maximum(self._summed(relative**2) / counts - mean**2, 1e-12))
+        # The best has 1.
+        powers = np.exp((relative - 1) / _TEMPERATURE)
+        total = np.maximum(self._summed(powers), 1e-300)
+        # The entropy of p = power / total is log(total) − mean of log(power).
+        entropy = np.log(total) - self._summed(powers * (relative - 1) / _TEMPERATURE) / total
+        sure = (1 - mean) / deviation * (1 - entropy / np.log(np.maximum(counts, 2)))
+        return np.where(mean > 0, np.maximum(sure, 0), 0)
+
+    @cached_property
+    def typical_pieces(self) -> np.ndarray:
+        """Median over the candidates of each question of the pieces of their documents, float64 of shape (questions,).
+
+        1 where there is no candidate.
+        """
+        order = np.lexsort((self.place[:, 1], self.question))
+        pieces, first, last = self.place[order, 1], self.offsets[:-1], self.offsets[1:]
+        middle, there = (first + last) // 2, np.flatnonzero(last > first)
+        found = np.ones(len(first))
+        low = np.where((last - first) % 2, middle, middle - 1)[there]
+        found[there] = (pieces[low] + pieces[middle[there]]) / 2
+        return found
+
+    @cached_property
+    def alone(self) -> np.ndarray:
+        """Rows of known items, at most one of each question: the best piece by BM25 where no other document comes near.
+
+        Near is a score of `_NEAR` times that of the best. So a word that only one text has, typed alone or with words
+        that many have, finds this text, whatever else the experts say. BM25 of level 1 must be the first expert.
+        """
+        words, document = self.scores[:, 0], self.piece - self.place[:, 0]
+        order = np.lexsort((self.piece, -words, self.question))
+        best = order[places(self.question[order]) == 0]
+        of_best = np.full(len(self.floors), -1, np.int64)
+        of_best[self.question[best]] = best
+        mine = of_best[self.question]
+        near = (document != document[mine]) & (words >= _NEAR * words[mine])
+        rivals = np.bincount(self.question[near], minlength=len(self.floors))
+        return best[(words[best] > 0) & (rivals[self.question[best]] == 0)]
+
+    def lifted(self, scores: np.ndarray) -> np.ndarray:
+        """Scores of a ranking, shape (n,), those of known items raised above all others of their question."""
+        most, raised = np.full(len(self.floors), -np.inf, scores.dtype), scores.copy()
+        np.maximum.at(most, self.question, scores)
+        raised[self.alone] = np.nextafter(most[self.question[self.alone]], np.inf, dtype=scores.dtype)
+        return raised
+
+    def _summed(self, values: np.ndarray) -> np.ndarray:
+        """Sums of the rows of each question, float64 of shape (questions, columns)."""
+        total = np.zeros((len(self.floors), values.shape[1]))
+        asked = np.flatnonzero(np.diff(self.offsets))
+        if len(asked):
+            total[asked] = np.add.reduceat(values, self.offsets[asked])
+        return total
+
     def of(self, questions: np.ndarray) -> Candidates:
         """The candidates of some questions, ascending; they are numbered from 0."""
         rows = np.isin(self.question, questions)
-        kept = {field.name: getattr(self, field.name)[rows] for field in fields(self) if field.name != "floors"}
+        kept = {name: getattr(self, name)[rows] for name in COLUMNS}
         kept["question"] = np.searchsorted(questions, kept["question"])
-        return Candidates(**kept, floors=self.floors[questions])
+        return Candidates(**kept, **{name: getattr(self, name)[questions] for name in OF_QUESTIONS})
+
+
+# Fields with a row for each question, and those with a row for each candidate.
+OF_QUESTIONS = ("floors", "vocabulary")
+COLUMNS = tuple(field.name for field in fields(Candidates) if field.name not in OF_QUESTIONS)
+
+
+Weigh = Callable[[Candidates, Sequence[str]], np.ndarray]
+"""Weights of experts, by name, for each question: float32 of shape (questions, experts); see `blend.Blend.weights`."""
 
 
 class Related(Protocol):
@@ -118,6 +194,8 @@ def find(
     layout: Layout,
     corpora: np.ndarray,
     questions: int,
+    weigh: Weigh,
+    vocabulary: float,
     advance: Callable[[int], object] = lambda done: None,
     allowed: np.ndarray | None = None,
     related: Related | None = None,
@@ -130,13 +208,15 @@ def find(
         layout: Of all corpora.
         corpora: Number of the corpus of each document.
         questions: How many.
+        weigh: Weighs the experts of texts, whose sum decides which candidates `related` begins with.
+        vocabulary: See `Candidates`.
         advance: Called with the number of questions done.
         allowed: Documents that candidates may be of, bool of shape (documents,); None if all.
         related: Further experts, whose scores come after those of `experts`.
     """
     parts = []
     for rows in _blocks(questions, sum(expert.count for expert in experts)):
-        parts.append(_Block(experts, finest, layout, corpora, rows, allowed, related).found)
+        parts.append(_Block(experts, finest, layout, corpora, rows, weigh, vocabulary, allowed, related).found)
         advance(rows.stop - rows.start)
     return Candidates(*(np.concatenate([getattr(part, field.name) for part in parts]) for field in fields(Candidates)))
 
@@ -172,6 +252,8 @@ class _Block:
     layout: Layout
     corpora: np.ndarray
     rows: slice
+    weigh: Weigh
+    vocabulary: float
     allowed: np.ndarray | None
     related: Related | None
 
@@ -194,13 +276,12 @@ class _Block:
     def _scores(self) -> list[np.ndarray]:
         return [expert.scores(self.rows) for expert in self.experts]
 
-    @cached_property
-    def _weights(self) -> np.ndarray:
-        return equal_weights([expert.name for expert in self.experts])
+    def _weights(self, found: Candidates) -> np.ndarray:
+        return self.weigh(found, [expert.name for expert in self.experts])
 
     def _value(self, found: Candidates) -> np.ndarray:
         """How good candidates are by the experts of texts."""
-        return found.relative @ self._weights
+        return np.einsum("ij,ij->i", found.relative, self._weights(found)[found.question])
 
     @property
     def _best(self) -> tuple[np.ndarray, np.ndarray]:
@@ -227,7 +308,8 @@ class _Block:
         group, piece = np.repeat(np.arange(len(document)), last - first), ranges(first, last)
         least, span = found.bounds
         of = question[group]
-        value = (self._columns(of, piece) - least[of]) / span[of] @ self._weights
+        relative = (self._columns(of, piece) - least[of]) / span[of]
+        value = np.einsum("ij,ij->i", relative, self._weights(found)[of])
         order = np.lexsort((piece, -value, group))
         order = order[places(group[order]) < MORE]
         return pairs(of[order], piece[order])
@@ -251,4 +333,5 @@ class _Block:
         sizes = layout.spans[piece, 1] - layout.spans[piece, 0]
         place = [piece - layout.offsets[document], np.diff(layout.offsets)[document], sizes, self.corpora[document]]
         places_of = np.stack(place, axis=1).astype(np.int32)
-        return Candidates(question, piece, self._columns(question, piece), beside, places_of, floors)
+        vocabulary = np.full(len(floors), self.vocabulary, np.float32)
+        return Candidates(question, piece, self._columns(question, piece), beside, places_of, floors, vocabulary)

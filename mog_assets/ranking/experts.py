@@ -21,27 +21,9 @@ from mog_assets.retrieval.vectors import Pooling, VectorTable
 DEPTHS = (40, 24, 16, 10, 8)
 
 
-# What experts of a kind count in `fused`, all others nothing: those of texts chosen on training questions of three
-# collections. What texts name counts so little that it costs questions about one document nothing: with four times as
-# much, those over several documents gain, and the others lose (benchmarks/README.md).
-_EQUAL = {"bm25": 1.0, "dense": 1.5, "mention": 0.5, "pagerank": 0.25}
-_NAMED = ("mention", "pagerank")
-
-
 def kind(name: str) -> str:
     """The kind of an expert by its name: `bm25` of `bm25-1`, `hop` of `hop-dense-2`."""
     return name.partition("-")[0]
-
-
-def equal_weights(experts: Sequence[str], named: float = 1.0) -> np.ndarray:
-    """The weight of each expert in `fused`, by its kind: the same for all levels and questions.
-
-    Args:
-        experts: Names of the experts.
-        named: What the weights of experts of mentions are multiplied by.
-    """
-    kinds = map(kind, experts)
-    return np.array([_EQUAL.get(k, 0.0) * (named if k in _NAMED else 1.0) for k in kinds], np.float32)
 
 
 class Expert(Protocol):

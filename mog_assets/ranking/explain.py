@@ -8,34 +8,35 @@ from collections.abc import Sequence
 import numpy as np
 
 from mog_assets.ranking import features, mix, mog, places
+from mog_assets.ranking.blend import Blend
 from mog_assets.ranking.candidates import Candidates
-from mog_assets.ranking.experts import equal_weights, kind
+from mog_assets.ranking.experts import kind
 from mog_assets.ranking.models import Asked, Mix, Router
 
 # Reasons given for a piece.
 MOST = 3
+# Said of a known item.
+ALONE = "no other document has as many of the rare words"
 _EXPERT = re.compile(r"(?:score|z|rank in document|rank) (?P<expert>.+)")
 _BESIDE = re.compile(r".+ (?:before|after)")
 _PLACES = ("number in document", "number from the end", "relative place", "pieces of document", "characters", "corpus")
 
 
 def reasons(
-    model: Router | Mix | None,
+    model: Router | Mix | Blend,
     asked: Asked,
     rows: np.ndarray,
     experts: Sequence[str],
     finest: Sequence[str],
-    named: float = 1.0,
 ) -> list[str]:
     """What raised the scores of some candidates most, strongest first, in words.
 
     Args:
-        model: That of the ranking; None for `fused` and `multihop`.
+        model: That of the ranking, or what weighs its experts.
         asked: The questions.
         rows: Rows of their candidates.
         experts: Names of the experts.
         finest: Those that score pieces themselves.
-        named: See `experts.equal_weights`.
 
     Returns:
         A text for each row, such as `dense level 1 (2nd of 87), beginning of its document (piece 1 of 12)`.
@@ -46,16 +47,17 @@ def reasons(
         parts = mix.contributions(model.booster, model.features(asked)[rows])
         groups = [_group(name) for name in names]
     else:
-        weighed = np.tile(equal_weights(experts, named), (len(found.floors), 1))
-        if model is not None:
-            weighed = mog.weights(model.arrays, asked.vectors)
+        weighed = (
+            model.weights(found, experts) if isinstance(model, Blend) else mog.weights(model.arrays, asked.vectors)
+        )
         parts, groups = found.relative[rows] * weighed[found.question[rows]], list(experts)
     distinct = list(dict.fromkeys(groups))
     sums = np.stack([parts[:, [g == group for g in groups]].sum(axis=1) for group in distinct], axis=1)
-    told = []
+    told, alone = [], set(found.alone.tolist())
     for row, own in zip(rows.tolist(), sums, strict=True):
         order = np.argsort(-own, kind="stable")[:MOST]
-        told.append(", ".join(_said(distinct[i], found, row, experts) for i in order if own[i] > 0))
+        said = [_said(distinct[i], found, row, experts) for i in order if own[i] > 0]
+        told.append(", ".join([*([ALONE] if row in alone else []), *said]))
     return told
 
 

@@ -53,8 +53,8 @@ class Router:
     arrays: Mapping[str, np.ndarray]
 
     def scores(self, asked: Asked) -> np.ndarray:
-        """Score of every candidate."""
-        return mog.scores(asked.found, mog.weights(self.arrays, asked.vectors))
+        """Score of every candidate, known items first."""
+        return asked.found.lifted(mog.scores(asked.found, mog.weights(self.arrays, asked.vectors)))
 
 
 @dataclass(frozen=True)
@@ -86,8 +86,8 @@ class Mix:
         return cls(booster, components, places)
 
     def scores(self, asked: Asked) -> np.ndarray:
-        """Score of every candidate."""
-        return mix.scores(self.booster, self.features(asked))
+        """Score of every candidate, known items first."""
+        return asked.found.lifted(mix.scores(self.booster, self.features(asked)))
 
 
 def _table(asked: Asked, components: Components, places: Places, themselves: bool = False) -> np.ndarray:

@@ -12,14 +12,14 @@ import pyarrow as pa
 
 from mog_assets.arrays import mixed
 from mog_assets.questions.sets import LEVELS, Question, asked_of
-from mog_assets.ranking.candidates import Candidates
+from mog_assets.ranking.candidates import COLUMNS, OF_QUESTIONS, Candidates
 from mog_assets.ranking.gold import Gold
 from mog_assets.retrieval.bm25 import Bm25Index
 from mog_assets.retrieval.changes import Documents, chunks_of, multiplied, reached, scored
 from mog_assets.retrieval.corpora import Corpora
 from mog_assets.tensors import decode, encode
 
-_ARRAYS = tuple(field.name for field in fields(Candidates))
+_ARRAYS = (*COLUMNS, *OF_QUESTIONS)
 _GOLD = ("characters", "row", "start", "end")
 _OWN = ("vectors", "words", "levels", "made", "usable")
 # Candidates whose hashes are compared to say how many changed.
@@ -135,9 +135,9 @@ def arranged(part: Part, order: np.ndarray) -> Part:
     rows = np.lexsort((part.found.piece, place[part.found.question]))
     at = np.empty(len(rows), np.int64)
     at[rows] = np.arange(len(rows))
-    columns: dict[str, Any] = {name: getattr(part.found, name)[rows] for name in _ARRAYS if name != "floors"}
+    columns: dict[str, Any] = {name: getattr(part.found, name)[rows] for name in COLUMNS}
     columns["question"] = place[part.found.question][rows]
-    found, golds = Candidates(**columns, floors=part.found.floors[order]), []
+    found, golds = Candidates(**columns, **{name: getattr(part.found, name)[order] for name in OF_QUESTIONS}), []
     for gold in (part.gold, part.taught):
         lines = np.lexsort((gold.start, at[gold.row]))
         golds.append(Gold(found, gold.characters[order], at[gold.row][lines], gold.start[lines], gold.end[lines]))

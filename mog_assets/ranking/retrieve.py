@@ -17,8 +17,9 @@ from mog_assets.arrays import mixed, places
 from mog_assets.config import Settings
 from mog_assets.mentions.edges import Mentions
 from mog_assets.ranking import hops, models, multihop
+from mog_assets.ranking.blend import Blend
 from mog_assets.ranking.candidates import Candidates, find
-from mog_assets.ranking.experts import Bm25Expert, DenseExpert, Expert, Products, TitleExpert, equal_weights
+from mog_assets.ranking.experts import Bm25Expert, DenseExpert, Expert, Products, TitleExpert
 from mog_assets.ranking.explain import reasons
 from mog_assets.ranking.gold import ordered
 from mog_assets.ranking.hops import Hops, Sentence
@@ -27,6 +28,7 @@ from mog_assets.ranking.passages import fitting, joined
 from mog_assets.ranking.relations import Feedback, Mentioned, PageRank, Relation, Relations, Topics
 from mog_assets.retrieval.changes import Documents
 from mog_assets.retrieval.methods import AUTO, LEARNED, RETRIEVERS, Method, Passages, compared, parse
+from mog_assets.retrieval.vocabulary import known_share
 from mog_assets.routing import retrieve as routed
 from mog_assets.routing.retrieve import Needs
 
@@ -38,6 +40,8 @@ FOLLOWED = "the question together with its best passage"
 MENTIONING = {"mention", "pagerank"}
 # Key of the model of each learned ranking.
 MODELS = {"mog": "router", "mogg": "hop_router", "mix": "mix"}
+# What weighs the experts of rankings without a model.
+_BLENDS = {"fused": Blend(), "multihop": multihop.BLEND}
 
 
 def models_of(settings: Settings) -> list[str]:
@@ -62,20 +66,9 @@ def finest(settings: Settings) -> list[int]:
     return [0, settings.levels]
 
 
-def fused(found: Candidates, experts: Sequence[str], named: float = 1.0) -> np.ndarray:
-    """Score of every candidate without training: the sum of what BM25 and vectors of all levels give it.
-
-    Args:
-        found: The candidates; what an expert gives them counts from 0 to 1.
-        experts: Names of the experts.
-        named: See `equal_weights`.
-    """
-    return found.relative @ equal_weights(experts, named)
-
-
-def _named(kind: str) -> float:
-    """What a ranking multiplies the weights of experts of mentions by."""
-    return multihop.NAMED if kind == "multihop" else 1.0
+def fused(found: Candidates, experts: Sequence[str]) -> np.ndarray:
+    """Score of every candidate by `fused`; `experts` are the names of the experts."""
+    return Blend().scores(found, experts)
 
 
 def needs(methods: Sequence[Method], settings: Settings) -> Needs:
@@ -144,6 +137,14 @@ class Retrieval(routed.Retrieval):
         return replace(found, hashes=mixed(found.hashes ^ self.edges.signature()))
 
     @property
+    def vocabulary(self) -> float:
+        """See `vocabulary.known_share`, of the level-1 chunks of all corpora."""
+        if "vocabulary" not in self.opened:
+            self.opened["vocabulary"] = known_share(self.corpora.held().of("level_1"), self.is_token)
+        share: float = self.opened["vocabulary"]
+        return share
+
+    @property
     def _relations(self) -> Relations:
         corpora, names = self.corpora, self.corpora.settings.ranking.experts
         made: dict[str, Callable[[], Relation]] = {
@@ -168,6 +169,8 @@ class Retrieval(routed.Retrieval):
             self.corpora.layout,
             numbers,
             len(self.queries),
+            Blend().weights,
+            self.vocabulary,
             allowed=self.allowed,
             related=self._relations,
         )
@@ -204,7 +207,7 @@ class Retrieval(routed.Retrieval):
             asked = self.asked_by(kind)
             names = expert_names(self.corpora.settings, kind)
             by_model = kind in MODELS
-            self._known[key] = self.model(kind).scores(asked) if by_model else fused(asked.found, names, _named(kind))
+            self._known[key] = self.model(kind).scores(asked) if by_model else _BLENDS[kind].scores(asked.found, names)
         found: np.ndarray = self._known[key]
         return found
 
@@ -271,9 +274,9 @@ class Retrieval(routed.Retrieval):
             rows.append(own[0] + int(np.argmax(scores[own[0] : own[1]])) if own[0] < own[1] else -1)
         settings = self.corpora.settings
         names = expert_names(settings, method.kind)
-        model = self.model(method.kind) if method.kind in MODELS else None
+        model = self.model(method.kind) if method.kind in MODELS else _BLENDS[method.kind]
         there, best = np.array(rows, np.int64), [names[i] for i in finest(settings)]
-        why = iter(reasons(model, self.asked_by(method.kind), there[there >= 0], names, best, _named(method.kind)))
+        why = iter(reasons(model, self.asked_by(method.kind), there[there >= 0], names, best))
         return [next(why) if row >= 0 else FOLLOWED for row in rows]
 
     def rank(self, method: Method, k: int, weights: np.ndarray | None = None) -> Passages:

@@ -75,6 +75,14 @@ class Statistics:
         found = rows(terms) if rows else [self.frequencies.get(term, 0) for term in terms]
         return np.maximum(np.asarray(found, np.float64), 1)
 
+    def most_frequent(self, count: int) -> tuple[list[str], np.ndarray]:
+        """The terms that occur in most chunks, at most `count`, and in how many each does; of equal ones the first."""
+        terms = list(self.frequencies)
+        values = getattr(self.frequencies, "values_by_term", None)
+        counts = np.fromiter(self.frequencies.values(), np.int64, len(terms)) if values is None else values
+        order = np.argsort(-counts, kind="stable")[:count]
+        return [terms[row] for row in order.tolist()], counts[order]
+
 
 def save_terms(terms: Sequence[str], path: Path) -> None:
     """Write a vocabulary."""

@@ -187,6 +187,11 @@ class _Column(Mapping[str, int]):
     def __len__(self) -> int:
         return len(self._number)
 
+    @property
+    def values_by_term(self) -> np.ndarray:
+        """Frequencies of all terms in order, int64 of shape (terms,)."""
+        return self._values
+
     def rows(self, terms: Sequence[str]) -> np.ndarray:
         """Frequencies of some terms, 0 of those that are not held: int64 array of shape (terms,)."""
         known, none = self._number, -1

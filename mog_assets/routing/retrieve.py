@@ -80,6 +80,7 @@ class Retrieval:
         queries: The questions, without their options.
         encode: Texts to vectors; called only if vectors are needed.
         encoder: Gives the fingerprint of the encoder; called only if vectors are needed.
+        is_token: Which words the encoder has as one token, see `resources.encoder.Encoder.is_token`.
         vector_store: Holds the collections; without one, all vectors are compared.
         opened: Data that does not depend on the questions: the graph, the topic model.
         allowed: Documents that passages may be of, bool of shape (documents,); None if all.
@@ -89,6 +90,7 @@ class Retrieval:
     queries: Sequence[str]
     encode: Encode
     encoder: Callable[[], str]
+    is_token: Callable[[Sequence[str]], np.ndarray]
     vector_store: Vectors | None
     opened: dict[str, Any] = field(default_factory=dict, repr=False)
     allowed: np.ndarray | None = None
@@ -111,7 +113,8 @@ class Retrieval:
             MissingArtefact: a corpus has not been materialised.
         """
         opened = Corpora.open(read, tools.settings, corpora, keep)
-        return cls(opened, queries, tools.encoder.encode, lambda: tools.encoder.fingerprint, tools.qdrant)
+        encoder = tools.encoder
+        return cls(opened, queries, encoder.encode, lambda: encoder.fingerprint, encoder.is_token, tools.qdrant)
 
     def again(self, queries: Sequence[str]) -> Self:
         """The same for other questions."""

@@ -1,0 +1,87 @@
+"""`fused`: experts of all levels and retrievers, weighed for every question without training.
+
+A candidate's score is the weighted sum of what the experts give it, each from 0, the question's worst candidate, to 1,
+its best. Four things decide the weight of an expert of texts:
+
+- its retriever: vectors count more than BM25 where the encoder knows the words of the texts, else less;
+- its confidence: how far its best candidate stands out, and how few candidates share its scores;
+- its level: coarse levels count more where documents are short, because there a coarse chunk is most of its document,
+  and fine ones where documents are long, because there it does not say where in the document;
+- nothing else: no question with an answer was needed.
+
+All of it follows from the candidates of the question, so a ranking stays as it is while these do. The constants were
+chosen on eleven collections in four languages with one left out in turn (benchmarks/README.md).
+
+References: Jung and Wang 2026 (UMG, arXiv 2606.13550), for weighing granularities by the entropy of their scores.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from mog_assets.ranking.candidates import Candidates
+from mog_assets.ranking.experts import kind
+
+# A vocabulary with this share of the frequent terms of texts knows their language, one with less than `_FOREIGN` does
+# not. Of the embedded encoder: English .59 to .77, German .41, Chinese and Japanese below .05.
+_NATIVE, _FOREIGN = 0.55, 0.45
+# Pieces of a document at which all levels count alike. Half as many are short, twice as many long.
+_PIECES = 32
+_RELATIONS = ("mention", "pagerank")
+
+
+@dataclass(frozen=True)
+class Blend:
+    """What weighs experts; the defaults are those of `fused`.
+
+    Attributes:
+        vectors: Weight of vectors where the encoder knows the language of the texts; that of BM25 is 1.
+        foreign: Weight of vectors where it does not.
+        confidence: Exponent of an expert's confidence; 0 ignores it.
+        slope: Change of the logarithm of the weight from a level to the next, in documents of half of `_PIECES` or
+            less; as much the other way in those of twice as many or more.
+        mention, pagerank: Weights of the experts of what texts name. They count so little that questions about one
+            document lose nothing.
+    """
+
+    vectors: float = 2.0
+    foreign: float = 0.5
+    confidence: float = 0.2
+    slope: float = 0.4
+    mention: float = 0.5
+    pagerank: float = 0.25
+
+    def weights(self, candidates: Candidates, experts: Sequence[str]) -> np.ndarray:
+        """The weight of every expert for each question, float32 of shape (questions, experts), 0 or more.
+
+        Args:
+            candidates: Of the questions.
+            experts: Names of the experts, by column of the scores; those of other kinds than here weigh nothing.
+        """
+        kinds = np.array([kind(name) for name in experts])
+        of_texts = np.isin(kinds, ("bm25", "dense"))
+        weights = np.zeros(candidates.floors.shape)
+        for name in _RELATIONS:
+            weights[:, kinds == name] = getattr(self, name)
+        # An expert that tells no candidates apart has no confidence at all.
+        sure = np.maximum(candidates.confidence[:, of_texts], 1e-9) ** self.confidence
+        sure /= np.maximum(sure.mean(axis=1, keepdims=True), 1e-9)
+        levels = np.array([int(name.rpartition("-")[2]) for name in np.asarray(experts)[of_texts]])
+        short = np.clip(np.log2(_PIECES / np.maximum(candidates.typical_pieces, 1)), -1, 1)
+        steps = self.slope * short[:, None] * (levels - levels.mean())
+        retriever = np.where(kinds[of_texts] == "dense", self._vectors(candidates)[:, None], 1.0)
+        weights[:, of_texts] = sure * np.exp(steps) * retriever
+        return weights.astype(np.float32)
+
+    def scores(self, candidates: Candidates, experts: Sequence[str]) -> np.ndarray:
+        """Score of every candidate, known items first, float32 of shape (n,); arguments as those of `weights`."""
+        weights = self.weights(candidates, experts)[candidates.question]
+        return candidates.lifted(np.einsum("ij,ij->i", candidates.relative, weights, dtype=np.float32))
+
+    def _vectors(self, candidates: Candidates) -> np.ndarray:
+        """Weight of vectors for each question."""
+        native = np.clip((candidates.vocabulary - _FOREIGN) / (_NATIVE - _FOREIGN), 0, 1)
+        return self.foreign + (self.vectors - self.foreign) * native
