@@ -96,7 +96,6 @@ def lab_of(done, roles, **experiments):
         encode_anew=done.tools.encoder.encode,
         encoder=done.tools.encoder.fingerprint,
         other_encoder=None,
-        vector_store=done.tools.qdrant,
         open_retrieval=functools.partial(Retrieval.open, done.tools, done.tools.store.read, keep=True),
         cached=lambda name, key, make: make(),
         progress=lambda total, what: contextlib.nullcontext(lambda n: None),

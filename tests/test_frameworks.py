@@ -132,9 +132,10 @@ def test_llama_index_takes_the_options(project):
     assert {node.metadata["corpus"] for node in nodes} == {"sky"}
 
 
-def test_haystack_runs_in_a_pipeline_that_was_saved(sample_project, found):
-    pipeline = Pipeline()
-    retriever = haystack.MogRetriever(sample_project.config, k=2, where={"corpus": {"in": ["garden", "sky"]}})
+def test_haystack_runs_in_a_pipeline_that_was_saved(sample_project, project):
+    pipeline, where = Pipeline(), {"corpus": {"in": ["garden", "sky"]}}
+    (passage,) = project.retrieve(QUESTION, k=1, where=where).passages
+    retriever = haystack.MogRetriever(sample_project.config, k=2, where=where)
     pipeline.add_component("retriever", retriever)
     template = "{% for document in documents %}{{ document.content }}\n{% endfor %}"
     pipeline.add_component("prompt", PromptBuilder(template=template, required_variables=["documents"]))
@@ -143,8 +144,8 @@ def test_haystack_runs_in_a_pipeline_that_was_saved(sample_project, found):
     assert again.to_dict() == pipeline.to_dict()
     told = again.run({"retriever": {"query": QUESTION, "k": 1}}, include_outputs_from={"retriever"})
     (document,) = told["retriever"]["documents"]
-    assert (document.content, document.score, document.id) == (found[0].text, found[0].score, identity(found[0]))
-    assert told["prompt"]["prompt"].strip() == found[0].text.strip()
+    assert (document.content, document.score, document.id) == (passage.text, passage.score, identity(passage))
+    assert told["prompt"]["prompt"].strip() == passage.text.strip()
     again.get_component("retriever").project.close()
 
 

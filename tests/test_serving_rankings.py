@@ -159,6 +159,20 @@ def test_passages_of_a_ranking_say_why_they_are_there(sample_project, method):
     assert [line[8:] for line in printed.splitlines() if line.startswith("   why: ")] == [p["why"] for p in passages]
 
 
+@pytest.mark.parametrize("method", ["fused", "multihop", "mog"])
+def test_an_explained_ranking_says_how_much_each_retriever_and_level_counted(sample_project, method):
+    shown = called(sample_project, "retrieve", QUESTION, "--method", method, "--explain").stdout.splitlines()[0]
+    assert shown.startswith("weights: bm25-1 0.")
+    shares = dict(zip(shown.split()[1::2], map(float, shown.split()[2::2]), strict=True))
+    assert sum(shares.values()) == pytest.approx(1, abs=0.06) and {"dense-1", "bm25-2"} <= set(shares)
+    plain = called(sample_project, "retrieve", QUESTION, "--method", method).stdout
+    assert "weights:" not in plain
+
+
+def test_trees_weigh_no_retriever_as_a_whole(sample_project):
+    assert "weights:" not in called(sample_project, "retrieve", QUESTION, "--method", "mix", "--explain").stdout
+
+
 @pytest.mark.parametrize("method", ["fixed-2", "hybrid:fixed-1", "mog-paper", "hop-2"])
 def test_what_orders_by_one_score_cannot_be_explained(sample_project, method):
     result = called(sample_project, "retrieve", QUESTION, "--method", method, "--explain")

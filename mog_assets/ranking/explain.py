@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from mog_assets.ranking import features, mix, mog, places
+from mog_assets.ranking import features, mix, places
 from mog_assets.ranking.blend import Blend
 from mog_assets.ranking.candidates import Candidates
 from mog_assets.ranking.experts import kind
@@ -47,9 +47,7 @@ def reasons(
         parts = mix.contributions(model.booster, model.features(asked)[rows])
         groups = [_group(name) for name in names]
     else:
-        weighed = (
-            model.weights(found, experts) if isinstance(model, Blend) else mog.weights(model.arrays, asked.vectors)
-        )
+        weighed = model.weights(found, experts) if isinstance(model, Blend) else model.weights(asked)
         parts, groups = found.relative[rows] * weighed[found.question[rows]], list(experts)
     distinct = list(dict.fromkeys(groups))
     sums = np.stack([parts[:, [g == group for g in groups]].sum(axis=1) for group in distinct], axis=1)

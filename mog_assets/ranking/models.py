@@ -52,9 +52,13 @@ class Router:
 
     arrays: Mapping[str, np.ndarray]
 
+    def weights(self, asked: Asked) -> np.ndarray:
+        """The weight of every expert for each question."""
+        return mog.weights(self.arrays, asked.vectors)
+
     def scores(self, asked: Asked) -> np.ndarray:
         """Score of every candidate, known items first."""
-        return asked.found.lifted(mog.scores(asked.found, mog.weights(self.arrays, asked.vectors)))
+        return asked.found.lifted(mog.scores(asked.found, self.weights(asked)))
 
 
 @dataclass(frozen=True)

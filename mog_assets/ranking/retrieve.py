@@ -224,6 +224,19 @@ class Retrieval(routed.Retrieval):
         found: models.Router | models.Mix = self.opened[kind]
         return found
 
+    def shares(self, kind: str) -> np.ndarray | None:
+        """Share of each expert in the weight of all, float of shape (questions, experts); None if it weighs none."""
+        if kind == "mix":
+            return None
+        asked = self.asked_by(kind)
+        if kind in MODELS:
+            model = self.model(kind)
+            assert isinstance(model, models.Router)
+            weights = model.weights(asked)
+        else:
+            weights = _BLENDS[kind].weights(asked.found, expert_names(self.corpora.settings, kind))
+        return weights / np.maximum(weights.sum(axis=1, keepdims=True), 1e-9)
+
     @property
     def chosen(self) -> tuple[Method, str]:
         """The method that `auto` stands for, and why, as one sentence."""

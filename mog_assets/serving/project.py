@@ -207,7 +207,7 @@ class Project:
                 asked, because = retrieval.chosen
             limit = self.settings.budget if k is None and budget is None else budget
             found = retrieval.passages(asked, k, limit)
-            weights = reading.weights(retrieval, asked)
+            weights = reading.weights(retrieval, asked, explain)
             topics = reading.topics(retrieval, asked, k or self.settings.k)
             why = retrieval.reasons(asked, found) if explain else None
             told = [
@@ -276,7 +276,7 @@ class Project:
                 auto = retrieval.chosen[0].name if how.retrieval.kind == AUTO else None
                 # The router gave no weights if the classifier chose to answer without retrieval.
                 if how.retrieval.routed and row.passages:
-                    (weights,) = reading.weights(retrieval.again([question]), how.retrieval)
+                    (weights,) = reading.weights(retrieval.again([question]), how.retrieval, False)
             given = [roles.Passage(**{**p, "spans": tuple(tuple(span) for span in p["spans"])}) for p in row.passages]
             passages = reading.with_documents(retrieval, given)
             likeliest = reading.likeliest(retrieval, passages, row.span)

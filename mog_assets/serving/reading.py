@@ -12,7 +12,7 @@ import numpy as np
 from mog_assets.answering import roles
 from mog_assets.answering.retrieve import texts
 from mog_assets.corpus.marks import Mark, headings_at, page_at
-from mog_assets.ranking.retrieve import Retrieval
+from mog_assets.ranking.retrieve import Retrieval, expert_names
 from mog_assets.reader.calibration import sentence_at
 from mog_assets.retrieval.corpora import Corpora
 from mog_assets.retrieval.methods import Method, Passages
@@ -123,8 +123,14 @@ def nothing(method: Method, given: dict[str, float] | None, filtered: bool) -> s
     return "No passage: there are no vectors to compare the question with."
 
 
-def weights(retrieval: Retrieval, method: Method) -> list[dict[str, float] | None]:
-    """The weight of each granularity by name, per question; None if no router weighs them."""
+def weights(retrieval: Retrieval, method: Method, explain: bool) -> list[dict[str, float] | None]:
+    """The weight of each granularity by name, per question; None if no router weighs them.
+
+    With `explain`, also the share of each expert in a ranking that weighs them.
+    """
+    if method.ranking and explain and (shares := retrieval.shares(method.kind)) is not None:
+        names = expert_names(retrieval.corpora.settings, method.kind)
+        return [{name: float(own) for name, own in zip(names, row, strict=True) if own > 0} for row in shares]
     if not method.routed:
         return [None] * len(retrieval.queries)
     (family,) = (family for family in families(retrieval.corpora.settings) if family.kind == method.kind)

@@ -83,7 +83,8 @@ class Retrieved:
         because: Why it was chosen, if the method was `auto`; else empty.
         nothing: Why there is no passage; empty if there is one.
         version: Of the artefacts that were searched: changes when a run has moved one of them.
-        weights: Weight of each granularity by name, if a router weighted them.
+        weights: Weight of each granularity by name, if a router weighted them; with `explain`, the share of each
+            retriever and level in the weight of all, if the ranking weighs them (`mix` does not).
         topic: Number, label and probability of the question's topic, and whether passages of all topics were used
             instead; None if the method does not use topics.
     """

@@ -1,0 +1,291 @@
+"""Rankings without training on the development collections, and what their constants were chosen on.
+
+python benchmarks/development.py build --data ../shared/data --homes .mog/development
+python benchmarks/development.py table --homes .mog/development        rankings, by collection
+python benchmarks/development.py known --homes .mog/development        words that only one document has
+python benchmarks/development.py choose --homes .mog/development       the constants of `fused`, one collection left out
+
+ER is that of ranked pieces; intervals and p are by document. The best fixed level is chosen on the questions it is
+measured on, which favours it. Beside `fused` and what it was before (one weight for all levels and questions) stand
+what others do: chunks of 1,000 characters by BM25 and vectors fused by ranks (hybrid-2), reciprocal ranks over all
+sizes (RRF), and UMG (Jung and Wang 2026, arXiv 2606.13550: distributions of all retrievers and sizes weighed by one
+minus their normalised entropy, without the paper's reader).
+"""
+
+from __future__ import annotations
+
+import itertools
+import re
+from collections import defaultdict
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import click
+import numpy as np
+import yaml
+from ranking import examples, merged, recall
+
+from mog_assets import config, markdown, runner
+from mog_assets.arrays import places, running
+from mog_assets.plan import graph, needed
+from mog_assets.questions.sets import load_questions
+from mog_assets.ranking.blend import Blend
+from mog_assets.ranking.candidates import Candidates
+from mog_assets.ranking.experts import kind
+from mog_assets.ranking.gold import Gold, ordered
+from mog_assets.ranking.retrieve import Retrieval, expert_names
+from mog_assets.ranking.training import Examples, drawn, fixed_recalls
+from mog_assets.significance import bootstrap_interval, by_document, holm, permutation_p
+from mog_assets.tools import Tools
+
+MEDQUAD = ("cancergov", "cdc", "gard", "ghr", "medlineplus", "nhlbi", "niddk", "ninds", "seniorhealth")
+# Name: corpora by folder of the data; folders with questions; split.
+COLLECTIONS = {
+    "medquad": ({"medquad": MEDQUAD}, ("medquad",), "train"),
+    "squad": ({"squad": ("squad",)}, ("squad",), "train"),
+    "biomedical": (
+        {"pubmedqa": ("pubmedqa_abstracts",), "bioasq": ("bioasq_snippets",)},
+        ("pubmedqa", "bioasq"),
+        "train",
+    ),
+    "musique": ({"musique": ("musique",)}, ("musique",), "test"),
+    "cuad": ({"cuad": ("cuad",)}, ("cuad",), "test"),
+    "policyqa": ({"policyqa": ("policyqa",)}, ("policyqa",), "test"),
+    "lihua_world": ({"lihua_world": ("lihua_world",)}, ("lihua_world",), "test"),
+    "financebench": ({}, ("financebench",), "test"),
+    "xquad_de": ({"xquad_de": ("xquad_de",)}, ("xquad_de",), "test"),
+    "xquad_zh": ({"xquad_zh": ("xquad_zh",)}, ("xquad_zh",), "test"),
+    "jsquad_ja": ({"jsquad_ja": ("jsquad_ja",)}, ("jsquad_ja",), "test"),
+}
+# Questions of each collection, those about a document together.
+MOST = 1500
+CONSTANT = 60
+TEMPERATURE = 0.1
+# The collections whose language the embedded encoder does not know.
+FOREIGN = ("xquad_de", "xquad_zh", "jsquad_ja")
+GRID = {
+    "confidence": (0.2, 0.25, 0.35),
+    "slope": (0.2, 0.3, 0.4),
+    "vectors": (1.5, 2.0, 2.5),
+    "foreign": (0.5, 0.75, 1.0),
+}
+WORDS = 150
+FORMS = ("{}", "What is said about {}?")
+_WORD = re.compile(r"\w[\w-]{2,23}\w")
+
+Ranking = Callable[[Examples], np.ndarray]
+
+
+def written(name: str, data: Path, homes: Path) -> Path:
+    """The settings of a collection, as a file."""
+    corpora, sets, split = COLLECTIONS[name]
+    named = {
+        corpus: data / folder / "corpora" / f"{corpus}.jsonl.gz" for folder in corpora for corpus in corpora[folder]
+    }
+    questions = {folder: data / folder / "questions.jsonl.gz" for folder in sets}
+    if name == "financebench":
+        named, questions = {name: data / name / "pdf"}, {name: data / name / "questions.csv"}
+    values = {
+        "home": "home",
+        "corpora": {corpus: {"path": str(path.resolve())} for corpus, path in named.items()},
+        "question_sets": {
+            folder: {"path": str(path.resolve()), "corpora": list(named), "train": [], "test": [split]}
+            for folder, path in questions.items()
+        },
+    }
+    path = homes / name / "mog.yaml"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(yaml.safe_dump(values, sort_keys=False), encoding="utf-8")
+    return path
+
+
+def opened(name: str, homes: Path) -> tuple[Tools, Retrieval]:
+    """The indexes of a collection."""
+    tools = Tools(config.load(homes / name / "mog.yaml"))
+    return tools, Retrieval.open(tools, tools.store.read, list(tools.settings.corpora), keep=True)
+
+
+def questions_of(name: str, homes: Path) -> Examples:
+    """The questions of a collection with their candidates."""
+    tools, retrieval = opened(name, homes)
+    parts = []
+    for question_set in tools.settings.question_sets:
+        stored = tools.store.read("questions").path(f"{question_set}.parquet")
+        asked = [q for q in load_questions(stored, tools.settings.question_sets[question_set].test) if q.evidence]
+        parts.append(examples(retrieval, drawn(asked, MOST)))
+    return merged(parts) if len(parts) > 1 else parts[0]
+
+
+def equal(of: Examples) -> np.ndarray:
+    """`fused` as it was: one weight for all levels and questions."""
+    weight = {"bm25": 1.0, "dense": 1.5, "mention": 0.5, "pagerank": 0.25}
+    return of.found.relative @ np.array([weight.get(kind(name), 0.0) for name in of.experts], np.float32)
+
+
+def of_texts(of: Examples) -> list[int]:
+    """Positions of the experts of texts."""
+    return [i for i, name in enumerate(of.experts) if kind(name) in ("bm25", "dense")]
+
+
+def rrf(of: Examples) -> np.ndarray:
+    """Reciprocal ranks of the chunks of all sizes and both retrievers, summed."""
+    found, total = of.found, np.zeros(len(of.found.question))
+    for column in of_texts(of):
+        order = np.lexsort((found.piece, -found.scores[:, column], found.question))
+        score, question = found.scores[order, column], found.question[order]
+        new = np.concatenate([[True], (np.diff(score) != 0) | (np.diff(question) != 0)])
+        count = np.cumsum(new)
+        first = count[np.flatnonzero(places(question) == 0)]
+        rank = count - np.repeat(first, np.bincount(question)[np.unique(question)])
+        total[order] += np.where(score > 0, 1 / (CONSTANT + 1 + rank), 0)
+    return total
+
+
+def umg(of: Examples) -> np.ndarray:
+    """Distributions of all experts of texts, weighed by one minus their normalised entropy."""
+    found, columns = of.found, of_texts(of)
+    powers = np.exp((found.relative[:, columns].astype(np.float64) - 1) / TEMPERATURE)
+    total = np.zeros((len(found.floors), len(columns)))
+    np.add.at(total, found.question, powers)
+    chance = powers / total[found.question]
+    entropy = np.zeros_like(total)
+    np.add.at(entropy, found.question, -chance * np.log(np.maximum(chance, 1e-300)))
+    weights = 1 - entropy / np.log(np.maximum(np.diff(found.offsets), 2))[:, None]
+    return np.einsum("ij,ij->i", chance, weights[found.question])
+
+
+def by_rules(of: Examples) -> np.ndarray:
+    """`fused`."""
+    return Blend().scores(of.found, of.experts)
+
+
+RANKINGS: dict[str, Ranking] = {"RRF": rrf, "UMG": umg, "fused before": equal, "fused": by_rules}
+
+
+def table(names: Sequence[str], homes: Path) -> list[dict[str, str]]:
+    """ER of every ranking, and how `fused` compares."""
+    rows = []
+    for name in names:
+        of = questions_of(name, homes)
+        fixed = fixed_recalls(of)
+        best = max(fixed, key=lambda level: fixed[level].mean())
+        recalls = {"hybrid-2": fixed["hybrid:fixed-2"], **{n: recall(of, rank(of)) for n, rank in RANKINGS.items()}}
+        others = {"best fixed": fixed[best], **{n: own for n, own in recalls.items() if n != "fused"}}
+        totals = by_document(np.stack([recalls["fused"] - own for own in others.values()], axis=1), of.documents)
+        p, (low, high) = holm(permutation_p(totals)), bootstrap_interval(totals)
+        row = {"collection": f"{name}, {len(of.words):,} questions, {len(set(of.documents)):,} documents"}
+        row["best fixed"] = f"{best.replace(':fixed', '')} {fixed[best].mean():.3f}"
+        row |= {n: f"{own.mean():.3f}" for n, own in recalls.items()}
+        for n, mean, a, b, sure in zip(others, totals.mean, low, high, p, strict=True):
+            row[f"fused − {n}"] = f"{mean:+.3f} [{a:+.3f}, {b:+.3f}], p {sure:.3f}"
+        row["vocabulary"] = f"{of.found.vocabulary.mean():.2f}"
+        rows.append(row)
+        click.echo(f"{name} measured", err=True)
+    return rows
+
+
+def known_items(name: str, homes: Path) -> list[dict[str, str]]:
+    """Where the piece stands that has a word which no other document has: first, and within 4,000 characters."""
+    _, retrieval = opened(name, homes)
+    corpora, layout = retrieval.corpora, retrieval.corpora.layout
+    documents: dict[str, set[int]] = defaultdict(set)
+    places_of: dict[str, tuple[int, int, int]] = {}
+    for first in range(0, len(layout.documents), 500):
+        numbers = list(range(first, min(first + 500, len(layout.documents))))
+        for document, (title, text) in corpora.texts(numbers).items():
+            for match in _WORD.finditer(text):
+                word = match.group().lower()
+                documents[word].add(document)
+                places_of.setdefault(word, (document, match.start(), match.end()))
+            for match in _WORD.finditer(title):
+                documents[match.group().lower()].add(document)
+    words = sorted(word for word, own in documents.items() if len(own) == 1 and word in places_of)
+    words = [words[i] for i in np.random.default_rng(0).permutation(len(words))[:WORDS]]
+    rows = []
+    for form in FORMS:
+        asked = retrieval.again([form.format(word) for word in words])
+        candidates = asked.asked.found
+        gold = Gold.located(candidates, [[places_of[word]] for word in words], layout)
+        experts = expert_names(corpora.settings)
+        scores = {"BM25, level 1": candidates.scores[:, 0], "fused before": None, "fused": None}
+        zeros = np.zeros(len(words), np.int64)
+        of = Examples(gold, gold, asked.asked.vectors, zeros, words, zeros, zeros.astype(bool), experts, [0])
+        scores |= {"fused before": equal(of), "fused": by_rules(of)}
+        row = {"collection": f"{name}, {len(words)} words", "question": form.format("…")}
+        row |= {n: "{:.2f}, {:.2f}".format(*standing(gold, candidates, own)) for n, own in scores.items()}
+        rows.append(row)
+    return rows
+
+
+def standing(gold: Gold, candidates: Candidates, scores: np.ndarray) -> tuple[float, float]:
+    """Shares of questions whose evidence is in the first piece, and within 4,000 characters."""
+    order = ordered(candidates, scores)
+    before = np.empty(len(order), np.int64)
+    before[order] = running(candidates.place[order, 2].astype(np.int64), candidates.question[order])
+    question, at = candidates.question[gold.row], before[gold.row]
+    questions = len(gold.characters)
+    near = len(set(question[at + gold.end <= 4000].tolist()))
+    return len(set(question[at == 0].tolist())) / questions, near / questions
+
+
+def chosen(names: Sequence[str], homes: Path) -> list[dict[str, str]]:
+    """The constants that are best on all collections, and on all but one, with what they do to that one.
+
+    Best is the mean gain over equal weights, of at most .02 a collection, with losses counted three times. financebench
+    has so few questions that it counts a tenth.
+    """
+    gains: dict[str, dict[tuple[float, ...], float]] = {}
+    for name in names:
+        of = questions_of(name, homes)
+        before = recall(of, equal(of)).mean()
+        own = {}
+        for values in itertools.product(*GRID.values()):
+            blend = Blend(**dict(zip(GRID, values, strict=True)))
+            # Of the two weights of vectors only one matters for a collection.
+            idle = list(GRID).index("vectors" if name in FOREIGN else "foreign")
+            same = (*values[:idle], *values[idle + 1 :])
+            if same not in own:
+                own[same] = float(recall(of, blend.scores(of.found, of.experts)).mean() - before)
+            own[values] = own[same]
+        gains[name] = own
+        click.echo(f"{name} measured", err=True)
+
+    def worth(values: tuple[float, ...], among: Sequence[str]) -> float:
+        own = np.array([gains[name][values] * (0.1 if name == "financebench" else 1) for name in among])
+        return float(np.minimum(own, 0.02).mean() + 2 * np.minimum(own, 0).mean())
+
+    grid, rows = list(itertools.product(*GRID.values())), []
+    for out in [None, *names]:
+        among = [name for name in names if name != out]
+        best = max(grid, key=lambda values: worth(values, among))
+        row = {"left out": out or "none", **{n: str(v) for n, v in zip(GRID, best, strict=True)}}
+        row["gain"] = ", ".join(f"{name} {gains[name][best]:+.4f}" for name in ([out] if out else names))
+        rows.append(row)
+    return rows
+
+
+@click.command()
+@click.argument("what", type=click.Choice(["build", "table", "known", "choose"]))
+@click.argument("names", nargs=-1, type=click.Choice(list(COLLECTIONS)))
+@click.option("--data", type=click.Path(exists=True, path_type=Path), default=Path("../shared/data"))
+@click.option("--homes", type=click.Path(path_type=Path), default=Path(".mog/development"))
+def main(what: str, names: Sequence[str], data: Path, homes: Path) -> None:
+    names = names or list(COLLECTIONS)
+    if what == "build":
+        for name in names:
+            settings = config.load(written(name, data, homes))
+            indexes = [f"{index}/level_{level}" for index in ("bm25", "embeddings") for level in settings.level_range]
+            keys = needed(graph(settings), ["questions", "statistics", "mentions", "names", *indexes])
+            failures = runner.run(settings, select=sorted(keys)).failures
+            click.echo(f"{name}: {'; '.join(failures) or 'built'}")
+        return
+    rows = {
+        "table": lambda: table(names, homes),
+        "known": lambda: [row for name in names for row in known_items(name, homes)],
+        "choose": lambda: chosen(names, homes),
+    }[what]()
+    click.echo(markdown.table(rows, 400))
+
+
+if __name__ == "__main__":
+    main()
