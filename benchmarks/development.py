@@ -207,10 +207,9 @@ def known_items(name: str, homes: Path) -> list[dict[str, str]]:
         candidates = asked.asked.found
         gold = Gold.located(candidates, [[places_of[word]] for word in words], layout)
         experts = expert_names(corpora.settings)
-        scores = {"BM25, level 1": candidates.scores[:, 0], "fused before": None, "fused": None}
         zeros = np.zeros(len(words), np.int64)
         of = Examples(gold, gold, asked.asked.vectors, zeros, words, zeros, zeros.astype(bool), experts, [0])
-        scores |= {"fused before": equal(of), "fused": by_rules(of)}
+        scores = {"BM25, level 1": candidates.scores[:, 0], "fused before": equal(of), "fused": by_rules(of)}
         row = {"collection": f"{name}, {len(words)} words", "question": form.format("…")}
         row |= {n: "{:.2f}, {:.2f}".format(*standing(gold, candidates, own)) for n, own in scores.items()}
         rows.append(row)

@@ -5,6 +5,7 @@ import pytest
 
 from mog_assets.ranking.blend import Blend
 from mog_assets.ranking.candidates import Candidates
+from mog_assets.ranking.models import Asked, Router
 from mog_assets.retrieval.bm25 import Statistics
 from mog_assets.retrieval.tokens import query_terms
 from mog_assets.retrieval.vocabulary import known_share
@@ -154,3 +155,24 @@ def test_the_best_piece_by_words_comes_first_where_no_other_document_has_half_it
     # Another piece of the same document is no rival.
     assert known_items([8, 9, 1, 0], "aabb") == ([1], 1)
     assert known_items([0, 0, 0, 0], "aabb") == ([], 0)
+
+
+@pytest.mark.parametrize("vector", [[1.0, 0.0], [0.0, 1.0]])
+def test_a_trained_router_puts_a_known_item_first_whatever_it_learned(vector):
+    scores = ALIKE.copy()
+    # BM25 has it from one document alone, and every other expert has it last.
+    scores[0, :, 1:] = np.linspace(0, 1, 9)[::-1, None]
+    scores[0, :, 0] = [0, 0, 0, 0, 0, 0, 0, 0, 1]
+    candidates = of_questions(scores)
+    random = np.random.default_rng(0)
+    layers = {
+        "layer0.weight": (4, 2),
+        "layer0.bias": 4,
+        "layer1.weight": (len(EXPERTS), 4),
+        "layer1.bias": len(EXPERTS),
+    }
+    router = Router({name: random.normal(size=size).astype(np.float32) for name, size in layers.items()})
+    questions = Asked(candidates, np.array([vector], np.float32), np.ones(1, np.int64), [0, 2])
+    assert router.scores(questions).argmax() == 8
+    plain = np.einsum("ij,j->i", candidates.relative, router.weights(questions)[0])
+    assert plain.argmax() != 8

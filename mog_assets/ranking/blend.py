@@ -1,13 +1,12 @@
 """`fused`: experts of all levels and retrievers, weighed for every question without training.
 
 A candidate's score is the weighted sum of what the experts give it, each from 0, the question's worst candidate, to 1,
-its best. Four things decide the weight of an expert of texts:
+its best. Three things decide the weight of an expert of texts, none of which needs a question that has an answer:
 
 - its retriever: vectors count more than BM25 where the encoder knows the words of the texts, else less;
 - its confidence: how far its best candidate stands out, and how few candidates share its scores;
 - its level: coarse levels count more where documents are short, because there a coarse chunk is most of its document,
-  and fine ones where documents are long, because there it does not say where in the document;
-- nothing else: no question with an answer was needed.
+  and fine ones where documents are long, because there it does not say where in the document.
 
 All of it follows from the candidates of the question, so a ranking stays as it is while these do. The constants were
 chosen on eleven collections in four languages with one left out in turn (benchmarks/README.md).

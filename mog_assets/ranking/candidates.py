@@ -113,11 +113,11 @@ class Candidates:
         """
         order = np.lexsort((self.place[:, 1], self.question))
         pieces, first, last = self.place[order, 1], self.offsets[:-1], self.offsets[1:]
-        middle, there = (first + last) // 2, np.flatnonzero(last > first)
-        found = np.ones(len(first))
-        low = np.where((last - first) % 2, middle, middle - 1)[there]
-        found[there] = (pieces[low] + pieces[middle[there]]) / 2
-        return found
+        middle, filled = (first + last) // 2, np.flatnonzero(last > first)
+        medians = np.ones(len(first))
+        low = np.where((last - first) % 2, middle, middle - 1)[filled]
+        medians[filled] = (pieces[low] + pieces[middle[filled]]) / 2
+        return medians
 
     @cached_property
     def alone(self) -> np.ndarray:
@@ -146,9 +146,9 @@ class Candidates:
     def _summed(self, values: np.ndarray) -> np.ndarray:
         """Sums of the rows of each question, float64 of shape (questions, columns)."""
         total = np.zeros((len(self.floors), values.shape[1]))
-        asked = np.flatnonzero(np.diff(self.offsets))
-        if len(asked):
-            total[asked] = np.add.reduceat(values, self.offsets[asked])
+        filled = np.flatnonzero(np.diff(self.offsets))
+        if len(filled):
+            total[filled] = np.add.reduceat(values, self.offsets[filled])
         return total
 
     def of(self, questions: np.ndarray) -> Candidates:

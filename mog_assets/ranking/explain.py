@@ -8,10 +8,9 @@ from collections.abc import Sequence
 import numpy as np
 
 from mog_assets.ranking import features, mix, places
-from mog_assets.ranking.blend import Blend
 from mog_assets.ranking.candidates import Candidates
 from mog_assets.ranking.experts import kind
-from mog_assets.ranking.models import Asked, Mix, Router
+from mog_assets.ranking.models import Asked, Mix, Router, Rules
 
 # Reasons given for a piece.
 MOST = 3
@@ -23,7 +22,7 @@ _PLACES = ("number in document", "number from the end", "relative place", "piece
 
 
 def reasons(
-    model: Router | Mix | Blend,
+    model: Rules | Router | Mix,
     asked: Asked,
     rows: np.ndarray,
     experts: Sequence[str],
@@ -32,7 +31,7 @@ def reasons(
     """What raised the scores of some candidates most, strongest first, in words.
 
     Args:
-        model: That of the ranking, or what weighs its experts.
+        model: That of the ranking.
         asked: The questions.
         rows: Rows of their candidates.
         experts: Names of the experts.
@@ -47,8 +46,7 @@ def reasons(
         parts = mix.contributions(model.booster, model.features(asked)[rows])
         groups = [_group(name) for name in names]
     else:
-        weighed = model.weights(found, experts) if isinstance(model, Blend) else model.weights(asked)
-        parts, groups = found.relative[rows] * weighed[found.question[rows]], list(experts)
+        parts, groups = found.relative[rows] * model.weights(asked)[found.question[rows]], list(experts)
     distinct = list(dict.fromkeys(groups))
     sums = np.stack([parts[:, [g == group for g in groups]].sum(axis=1) for group in distinct], axis=1)
     told, alone = [], set(found.alone.tolist())

@@ -10,6 +10,7 @@ import numpy as np
 
 from mog_assets.questions.sets import LEVELS
 from mog_assets.ranking import features, mix, mog
+from mog_assets.ranking.blend import Blend
 from mog_assets.ranking.candidates import Candidates
 from mog_assets.ranking.features import Components
 from mog_assets.ranking.places import Places
@@ -44,6 +45,22 @@ class Asked:
     def of(cls, examples: Examples) -> Asked:
         """Questions without their evidence."""
         return cls(examples.found, examples.vectors, examples.words, examples.finest, examples.columns)
+
+
+@dataclass(frozen=True)
+class Rules:
+    """What weighs experts without training: `fused` and `multihop`. `experts` are their names."""
+
+    blend: Blend
+    experts: Sequence[str]
+
+    def weights(self, asked: Asked) -> np.ndarray:
+        """The weight of every expert for each question."""
+        return self.blend.weights(asked.found, self.experts)
+
+    def scores(self, asked: Asked) -> np.ndarray:
+        """Score of every candidate, known items first."""
+        return self.blend.scores(asked.found, self.experts)
 
 
 @dataclass(frozen=True)

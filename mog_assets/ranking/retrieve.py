@@ -204,15 +204,14 @@ class Retrieval(routed.Retrieval):
         """
         key = ("scores", kind)
         if key not in self._known:
-            asked = self.asked_by(kind)
-            names = expert_names(self.corpora.settings, kind)
-            by_model = kind in MODELS
-            self._known[key] = self.model(kind).scores(asked) if by_model else _BLENDS[kind].scores(asked.found, names)
+            self._known[key] = self.model(kind).scores(self.asked_by(kind))
         found: np.ndarray = self._known[key]
         return found
 
-    def model(self, kind: str) -> models.Router | models.Mix:
-        """The trained model of a ranking: `mog`, `mogg` or `mix`."""
+    def model(self, kind: str) -> models.Rules | models.Router | models.Mix:
+        """The model of a ranking: trained, or the rules of `fused` and `multihop`."""
+        if kind in _BLENDS:
+            return models.Rules(_BLENDS[kind], expert_names(self.corpora.settings, kind))
         if kind not in self.opened:
             settings, stored = self.corpora.settings, self.corpora.read(MODELS[kind], None)
             names, encoder = expert_names(settings, kind), self.encoder()
@@ -226,15 +225,10 @@ class Retrieval(routed.Retrieval):
 
     def shares(self, kind: str) -> np.ndarray | None:
         """Share of each expert in the weight of all, float of shape (questions, experts); None if it weighs none."""
-        if kind == "mix":
+        model = self.model(kind)
+        if isinstance(model, models.Mix):
             return None
-        asked = self.asked_by(kind)
-        if kind in MODELS:
-            model = self.model(kind)
-            assert isinstance(model, models.Router)
-            weights = model.weights(asked)
-        else:
-            weights = _BLENDS[kind].weights(asked.found, expert_names(self.corpora.settings, kind))
+        weights = model.weights(self.asked_by(kind))
         return weights / np.maximum(weights.sum(axis=1, keepdims=True), 1e-9)
 
     @property
@@ -287,7 +281,7 @@ class Retrieval(routed.Retrieval):
             rows.append(own[0] + int(np.argmax(scores[own[0] : own[1]])) if own[0] < own[1] else -1)
         settings = self.corpora.settings
         names = expert_names(settings, method.kind)
-        model = self.model(method.kind) if method.kind in MODELS else _BLENDS[method.kind]
+        model = self.model(method.kind)
         there, best = np.array(rows, np.int64), [names[i] for i in finest(settings)]
         why = iter(reasons(model, self.asked_by(method.kind), there[there >= 0], names, best))
         return [next(why) if row >= 0 else FOLLOWED for row in rows]
