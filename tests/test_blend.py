@@ -43,6 +43,7 @@ def of_questions(scores, pieces=32, vocabulary=1.0):
         scores.reshape(-1, experts),
         np.zeros((questions * n, 2, 2), np.float32),
         place,
+        np.zeros(questions * n, np.int8),
         np.zeros((questions, experts), np.float32),
         np.full(questions, vocabulary, np.float32),
     )
@@ -85,7 +86,21 @@ def test_an_expert_whose_best_stands_out_counts_more_than_one_that_tells_nothing
     found = weights(of_questions(scores))
     assert found["bm25-1"] > found["dense-1"] / 2 > found["bm25-2"]
     assert weights(of_questions(scores), confidence=0)["bm25-1"] == pytest.approx(1)
-    assert found["mention"] == 0.5 and found["title"] == 0
+    assert found["title"] == 0
+
+
+def test_what_texts_name_counts_where_one_document_stands_out_among_those_that_are_named():
+    scores = np.repeat(np.linspace(0, 1, 40)[None, :, None], len(EXPERTS), axis=2)
+    scores[0, :, -1] = [*np.zeros(39), 1]
+    assert weights(of_questions(scores))["mention"] == 2
+    scores[0, :, -1] = [*np.zeros(20), *np.ones(20)]
+    assert weights(of_questions(scores))["mention"] == 0
+    assert weights(of_questions(np.zeros_like(scores)))["mention"] == 0
+
+
+def test_a_tilt_gives_coarse_levels_more_weight_whatever_the_length_of_documents():
+    even = weights(of_questions(ALIKE), tilt=0.5)
+    assert even["bm25-2"] == pytest.approx(np.exp(0.5) * even["bm25-1"])
 
 
 def test_confidence_is_that_of_the_formula_and_0_without_candidates():
@@ -141,22 +156,6 @@ def test_a_word_that_only_one_text_has_comes_first(write_documents, make_project
             assert "zanthorrhizol" in opened.retrieve(question, method="fused", budget=600).passages[0].text, question
 
 
-def known_items(words, documents):
-    """Rows of known items of one question, given BM25 scores and documents of pieces."""
-    candidates = of_questions(np.asarray(words, float)[None, :, None])
-    first = {document: documents.index(document) for document in documents}
-    candidates.place[:, 0] = [row - first[document] for row, document in enumerate(documents)]
-    return candidates.alone.tolist(), candidates.lifted(np.zeros(len(words), np.float32)).argmax()
-
-
-def test_the_best_piece_by_words_comes_first_where_no_other_document_has_half_its_score():
-    assert known_items([1, 9, 5, 4], "aabb") == ([], 0)
-    assert known_items([1, 9, 4, 4], "aabb") == ([1], 1)
-    # Another piece of the same document is no rival.
-    assert known_items([8, 9, 1, 0], "aabb") == ([1], 1)
-    assert known_items([0, 0, 0, 0], "aabb") == ([], 0)
-
-
 @pytest.mark.parametrize("vector", [[1.0, 0.0], [0.0, 1.0]])
 def test_a_trained_router_puts_a_known_item_first_whatever_it_learned(vector):
     scores = ALIKE.copy()
@@ -164,6 +163,7 @@ def test_a_trained_router_puts_a_known_item_first_whatever_it_learned(vector):
     scores[0, :, 1:] = np.linspace(0, 1, 9)[::-1, None]
     scores[0, :, 0] = [0, 0, 0, 0, 0, 0, 0, 0, 1]
     candidates = of_questions(scores)
+    candidates.rare[8] = 1
     random = np.random.default_rng(0)
     layers = {
         "layer0.weight": (4, 2),

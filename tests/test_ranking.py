@@ -99,6 +99,7 @@ def candidates_of(layout, pieces, scores):
         np.asarray(scores, np.float32)[:, None],
         np.zeros((len(pieces), 2, 1), np.float32),
         np.stack(place, axis=1).astype(np.int32),
+        np.zeros(len(pieces), np.int8),
         np.zeros((1, 1, 2), np.float32),
         np.ones(1, np.float32),
     )
@@ -189,7 +190,8 @@ def candidates_of_questions(sizes):
     place = np.stack([piece % 8, np.full(n, 8), draw.integers(50, 200, n), np.zeros(n, int)], axis=1)
     scores, beside = draw.random((n, 2)).astype(np.float32), draw.random((n, 2, 1)).astype(np.float32)
     floors, vocabulary = np.zeros((len(sizes), 2), np.float32), np.ones(len(sizes), np.float32)
-    return Candidates(question, piece, scores, beside, place.astype(np.int32), floors, vocabulary)
+    rare = np.zeros(n, np.int8)
+    return Candidates(question, piece, scores, beside, place.astype(np.int32), rare, floors, vocabulary)
 
 
 def test_features_of_some_questions_are_those_computed_for_all():
@@ -290,6 +292,7 @@ def test_hops_start_with_little_weight_and_count_where_training_says_so():
         scores,
         empty[:, None],
         np.ones((len(row), 4), np.int32),
+        np.zeros(len(row), np.int8),
         np.zeros((questions, 3), np.float32),
         np.ones(questions, np.float32),
     )

@@ -398,7 +398,7 @@ def recipes(settings: Settings) -> list[Recipe]:
                 list(tools.settings.corpora),
                 tools.encoder.identity,
             ],
-            version="7",
+            version="8",
             kinds=("safetensors",),
             pool="gpu",
         ),

@@ -8,6 +8,9 @@ its best. Three things decide the weight of an expert of texts, none of which ne
 - its level: coarse levels count more where documents are short, because there a coarse chunk is most of its document,
   and fine ones where documents are long, because there it does not say where in the document.
 
+An expert of what texts name counts where it is confident: where the best texts name one document and not many, it is
+the next one that a question over several documents needs.
+
 All of it follows from the candidates of the question, so a ranking stays as it is while these do. The constants were
 chosen on eleven collections in four languages with one left out in turn (benchmarks/README.md).
 
@@ -23,12 +26,16 @@ import numpy as np
 
 from mog_assets.ranking.candidates import Candidates
 from mog_assets.ranking.experts import kind
+from mog_assets.ranking.known import lifted
 
 # A vocabulary with this share of the frequent terms of texts knows their language, one with less than `_FOREIGN` does
 # not. Of the embedded encoder: English .59 to .77, German .41, Chinese and Japanese below .05.
 _NATIVE, _FOREIGN = 0.55, 0.45
 # Pieces of a document at which all levels count alike. Half as many are short, twice as many long.
 _PIECES = 32
+# Confidence from which an expert of what texts name counts, and from which it counts in full. Below, where many
+# documents are named, questions about one document would lose.
+_FAINT, _CLEAR = 1.5, 4.0
 _RELATIONS = ("mention", "pagerank")
 
 
@@ -42,16 +49,17 @@ class Blend:
         confidence: Exponent of an expert's confidence; 0 ignores it.
         slope: Change of the logarithm of the weight from a level to the next, in documents of half of `_PIECES` or
             less; as much the other way in those of twice as many or more.
-        mention, pagerank: Weights of the experts of what texts name. They count so little that questions about one
-            document lose nothing.
+        tilt: The same in documents of any length.
+        mention, pagerank: Weights of the experts of what texts name, where they are confident.
     """
 
     vectors: float = 2.0
     foreign: float = 0.5
     confidence: float = 0.2
     slope: float = 0.4
-    mention: float = 0.5
-    pagerank: float = 0.25
+    tilt: float = 0.0
+    mention: float = 2.0
+    pagerank: float = 2.0
 
     def weights(self, candidates: Candidates, experts: Sequence[str]) -> np.ndarray:
         """The weight of every expert for each question, float32 of shape (questions, experts), 0 or more.
@@ -64,21 +72,22 @@ class Blend:
         of_texts = np.isin(kinds, ("bm25", "dense"))
         weights = np.zeros(candidates.floors.shape)
         for name in _RELATIONS:
-            weights[:, kinds == name] = getattr(self, name)
+            clear = (candidates.confidence[:, kinds == name] - _FAINT) / (_CLEAR - _FAINT)
+            weights[:, kinds == name] = getattr(self, name) * np.clip(clear, 0, 1)
         # An expert that tells no candidates apart has no confidence at all.
         sure = np.maximum(candidates.confidence[:, of_texts], 1e-9) ** self.confidence
         sure /= np.maximum(sure.mean(axis=1, keepdims=True), 1e-9)
         levels = np.array([int(name.rpartition("-")[2]) for name in np.asarray(experts)[of_texts]])
         short = np.clip(np.log2(_PIECES / np.maximum(candidates.typical_pieces, 1)), -1, 1)
-        steps = self.slope * short[:, None] * (levels - levels.mean())
+        steps = (self.slope * short[:, None] + self.tilt) * (levels - levels.mean())
         retriever = np.where(kinds[of_texts] == "dense", self._vectors(candidates)[:, None], 1.0)
         weights[:, of_texts] = sure * np.exp(steps) * retriever
         return weights.astype(np.float32)
 
     def scores(self, candidates: Candidates, experts: Sequence[str]) -> np.ndarray:
-        """Score of every candidate, known items first, float32 of shape (n,); arguments as those of `weights`."""
+        """Score of every candidate, known items first, float64 of shape (n,); arguments as those of `weights`."""
         weights = self.weights(candidates, experts)[candidates.question]
-        return candidates.lifted(np.einsum("ij,ij->i", candidates.relative, weights, dtype=np.float32))
+        return lifted(candidates, np.einsum("ij,ij->i", candidates.relative, weights, dtype=np.float32))
 
     def _vectors(self, candidates: Candidates) -> np.ndarray:
         """Weight of vectors for each question."""

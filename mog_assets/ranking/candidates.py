@@ -19,8 +19,6 @@ MORE = 2
 _BLOCK_BYTES = 256 << 20
 # Of the softmax whose entropy says how sure an expert is (Jung and Wang 2026).
 _TEMPERATURE = 0.1
-# A document whose best piece has this share of the best BM25 score is an alternative to it.
-_NEAR = 0.5
 
 
 @dataclass(frozen=True)
@@ -35,6 +33,8 @@ class Candidates:
             document, 0 where there is none.
         place: int32 array of shape (n, 4): number of the piece in its document, pieces of the document, characters of
             the piece, corpus.
+        rare: int8 array of shape (n,): how many pieces have the rarest word of the question that it has, see `known`;
+            0 if it has no rare one.
         floors: float32 array of shape (questions, experts): what a text must score to be among the best of an expert
             that give candidates; 0 if fewer score above 0, and of experts that give none.
         vocabulary: float32 array of shape (questions,): share of the frequent terms of the texts that the encoder's
@@ -46,6 +46,7 @@ class Candidates:
     scores: np.ndarray
     beside: np.ndarray
     place: np.ndarray
+    rare: np.ndarray
     floors: np.ndarray
     vocabulary: np.ndarray
 
@@ -119,30 +120,6 @@ class Candidates:
         medians[filled] = (pieces[low] + pieces[middle[filled]]) / 2
         return medians
 
-    @cached_property
-    def alone(self) -> np.ndarray:
-        """Rows of known items, at most one of each question: the best piece by BM25 where no other document comes near.
-
-        Near is a score of `_NEAR` times that of the best. So a word that only one text has, typed alone or with words
-        that many have, finds this text, whatever else the experts say. BM25 of level 1 must be the first expert.
-        """
-        words, document = self.scores[:, 0], self.piece - self.place[:, 0]
-        order = np.lexsort((self.piece, -words, self.question))
-        best = order[places(self.question[order]) == 0]
-        of_best = np.full(len(self.floors), -1, np.int64)
-        of_best[self.question[best]] = best
-        mine = of_best[self.question]
-        near = (document != document[mine]) & (words >= _NEAR * words[mine])
-        rivals = np.bincount(self.question[near], minlength=len(self.floors))
-        return best[(words[best] > 0) & (rivals[self.question[best]] == 0)]
-
-    def lifted(self, scores: np.ndarray) -> np.ndarray:
-        """Scores of a ranking, shape (n,), those of known items raised above all others of their question."""
-        most, raised = np.full(len(self.floors), -np.inf, scores.dtype), scores.copy()
-        np.maximum.at(most, self.question, scores)
-        raised[self.alone] = np.nextafter(most[self.question[self.alone]], np.inf, dtype=scores.dtype)
-        return raised
-
     def _summed(self, values: np.ndarray) -> np.ndarray:
         """Sums of the rows of each question, float64 of shape (questions, columns)."""
         total = np.zeros((len(self.floors), values.shape[1]))
@@ -166,6 +143,13 @@ COLUMNS = tuple(field.name for field in fields(Candidates) if field.name not in 
 
 Weigh = Callable[[Candidates, Sequence[str]], np.ndarray]
 """Weights of experts, by name, for each question: float32 of shape (questions, experts); see `blend.Blend.weights`."""
+
+
+class Rare(Protocol):
+    """Finds pieces that are candidates whatever the experts say; see `known.RareWords`."""
+
+    def pieces(self, rows: slice) -> tuple[np.ndarray, np.ndarray]:
+        """Of some questions, `arrays.pairs` of question and piece, ascending; and the values of `Candidates.rare`."""
 
 
 class Related(Protocol):
@@ -199,6 +183,7 @@ def find(
     advance: Callable[[int], object] = lambda done: None,
     allowed: np.ndarray | None = None,
     related: Related | None = None,
+    rare: Rare | None = None,
 ) -> Candidates:
     """The candidates of all questions.
 
@@ -213,10 +198,11 @@ def find(
         advance: Called with the number of questions done.
         allowed: Documents that candidates may be of, bool of shape (documents,); None if all.
         related: Further experts, whose scores come after those of `experts`.
+        rare: Finds the pieces with rare words.
     """
     parts = []
     for rows in _blocks(questions, sum(expert.count for expert in experts)):
-        parts.append(_Block(experts, finest, layout, corpora, rows, weigh, vocabulary, allowed, related).found)
+        parts.append(_Block(experts, finest, layout, corpora, rows, weigh, vocabulary, allowed, related, rare).found)
         advance(rows.stop - rows.start)
     return Candidates(*(np.concatenate([getattr(part, field.name) for part in parts]) for field in fields(Candidates)))
 
@@ -256,6 +242,7 @@ class _Block:
     vocabulary: float
     allowed: np.ndarray | None
     related: Related | None
+    rare: Rare | None
 
     @property
     def found(self) -> Candidates:
@@ -275,6 +262,12 @@ class _Block:
     @cached_property
     def _scores(self) -> list[np.ndarray]:
         return [expert.scores(self.rows) for expert in self.experts]
+
+    @cached_property
+    def _rare(self) -> tuple[np.ndarray, np.ndarray]:
+        if self.rare is None:
+            return np.zeros(0, np.int64), np.zeros(0, np.int8)
+        return self.rare.pieces(self.rows)
 
     def _weights(self, found: Candidates) -> np.ndarray:
         return self.weigh(found, [expert.name for expert in self.experts])
@@ -297,6 +290,9 @@ class _Block:
             question, text = np.divmod(np.flatnonzero(chosen), max(own.shape[1], 1))
             first, last = expert.covered(text)
             found.append(pairs(np.repeat(question, last - first), ranges(first, last)))
+        typed, _ = self._rare
+        _, piece = unpaired(typed)
+        found.append(typed if self.allowed is None else typed[self.allowed[self.layout.document_of[piece]]])
         return np.unique(np.concatenate(found)), floors
 
     def _added(self, found: Candidates, question: np.ndarray, document: np.ndarray) -> np.ndarray:
@@ -334,4 +330,9 @@ class _Block:
         place = [piece - layout.offsets[document], np.diff(layout.offsets)[document], sizes, self.corpora[document]]
         places_of = np.stack(place, axis=1).astype(np.int32)
         vocabulary = np.full(len(floors), self.vocabulary, np.float32)
-        return Candidates(question, piece, self._columns(question, piece), beside, places_of, floors, vocabulary)
+        typed, times = self._rare
+        at = np.searchsorted(typed, keys)
+        rare = np.zeros(len(keys), np.int8)
+        known = np.isin(keys, typed)
+        rare[known] = times[at[known]]
+        return Candidates(question, piece, self._columns(question, piece), beside, places_of, rare, floors, vocabulary)

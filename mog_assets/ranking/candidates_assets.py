@@ -128,8 +128,8 @@ def _kept_rows(
         kept[row] = not about(named, corpora, edited)
     rows = np.flatnonzero(kept)
     if len(rows):
-        terms = retrieval.again([asked[held.asked[row]].question for row in rows.tolist()]).terms
-        rows = rows[~fresh.touched(terms, held.vectors[rows], found.floors[rows])]
+        again = retrieval.again([asked[held.asked[row]].question for row in rows.tolist()])
+        rows = rows[~fresh.touched(again.terms, again.rare, held.vectors[rows], found.floors[rows])]
     return held.renumbered(pieces).of(rows) if len(rows) else None
 
 

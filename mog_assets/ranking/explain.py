@@ -10,12 +10,13 @@ import numpy as np
 from mog_assets.ranking import features, mix, places
 from mog_assets.ranking.candidates import Candidates
 from mog_assets.ranking.experts import kind
+from mog_assets.ranking.known import latest
 from mog_assets.ranking.models import Asked, Mix, Router, Rules
 
 # Reasons given for a piece.
 MOST = 3
 # Said of a known item.
-ALONE = "no other document has as many of the rare words"
+KNOWN = "few other texts have a word of it"
 _EXPERT = re.compile(r"(?:score|z|rank in document|rank) (?P<expert>.+)")
 _BESIDE = re.compile(r".+ (?:before|after)")
 _PLACES = ("number in document", "number from the end", "relative place", "pieces of document", "characters", "corpus")
@@ -49,11 +50,11 @@ def reasons(
         parts, groups = found.relative[rows] * model.weights(asked)[found.question[rows]], list(experts)
     distinct = list(dict.fromkeys(groups))
     sums = np.stack([parts[:, [g == group for g in groups]].sum(axis=1) for group in distinct], axis=1)
-    told, alone = [], set(found.alone.tolist())
+    told, known = [], np.isfinite(latest(found))
     for row, own in zip(rows.tolist(), sums, strict=True):
         order = np.argsort(-own, kind="stable")[:MOST]
         said = [_said(distinct[i], found, row, experts) for i in order if own[i] > 0]
-        told.append(", ".join([*([ALONE] if row in alone else []), *said]))
+        told.append(", ".join([*([KNOWN] if known[row] else []), *said]))
     return told
 
 

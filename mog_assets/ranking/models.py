@@ -13,6 +13,7 @@ from mog_assets.ranking import features, mix, mog
 from mog_assets.ranking.blend import Blend
 from mog_assets.ranking.candidates import Candidates
 from mog_assets.ranking.features import Components
+from mog_assets.ranking.known import lifted
 from mog_assets.ranking.places import Places
 from mog_assets.ranking.training import Examples
 from mog_assets.tensors import decode, encode, read
@@ -75,7 +76,7 @@ class Router:
 
     def scores(self, asked: Asked) -> np.ndarray:
         """Score of every candidate, known items first."""
-        return asked.found.lifted(mog.scores(asked.found, self.weights(asked)))
+        return lifted(asked.found, mog.scores(asked.found, self.weights(asked)))
 
 
 @dataclass(frozen=True)
@@ -108,7 +109,7 @@ class Mix:
 
     def scores(self, asked: Asked) -> np.ndarray:
         """Score of every candidate, known items first."""
-        return asked.found.lifted(mix.scores(self.booster, self.features(asked)))
+        return lifted(asked.found, mix.scores(self.booster, self.features(asked)))
 
 
 def _table(asked: Asked, components: Components, places: Places, themselves: bool = False) -> np.ndarray:

@@ -12,10 +12,7 @@ from __future__ import annotations
 import numpy as np
 
 from mog_assets.arrays import pairs, places
-from mog_assets.ranking.blend import Blend
 
-# What texts name counts four times as much as in `fused`: there it must not harm questions about one document.
-BLEND = Blend(mention=2.0, pagerank=1.0)
 # A piece of the second list comes after so many of the first.
 AFTER = 2
 

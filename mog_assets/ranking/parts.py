@@ -14,6 +14,7 @@ from mog_assets.arrays import mixed
 from mog_assets.questions.sets import LEVELS, Question, asked_of
 from mog_assets.ranking.candidates import COLUMNS, OF_QUESTIONS, Candidates
 from mog_assets.ranking.gold import Gold
+from mog_assets.ranking.known import RareWords
 from mog_assets.retrieval.bm25 import Bm25Index
 from mog_assets.retrieval.changes import Documents, chunks_of, multiplied, reached, scored
 from mog_assets.retrieval.corpora import Corpora
@@ -168,15 +169,24 @@ class Fresh:
             found.append((self.corpora.bm25_of(level, chunks), vectors))
         return found
 
-    def touched(self, terms: Sequence[Sequence[str]], vectors: np.ndarray, floors: np.ndarray) -> np.ndarray:
-        """Questions with one of the texts among the best of an expert, or nearly: bool of shape (questions,).
+    def touched(
+        self, terms: Sequence[Sequence[str]], rare: RareWords, vectors: np.ndarray, floors: np.ndarray
+    ) -> np.ndarray:
+        """Questions with one of the texts among the best of an expert, or nearly, or with a rare word in one.
 
         Args:
             terms: Of the questions.
+            rare: Their rare words.
             vectors: Of the questions, shape (questions, size).
             floors: See `Candidates`; experts in the order of `expert_names`.
+
+        Returns:
+            bool array of shape (questions,).
         """
         found = np.zeros(len(terms), bool)
+        if len(self.documents):
+            finest = self._texts[0][0]
+            found |= [any(len(finest.chunks_of(word)) for word in rare.of(row)) for row in range(len(terms))]
         for column, (index, table) in enumerate(self._texts if len(self.documents) else []):
             for rows, scores in scored(index, terms):
                 found[rows] |= reached(scores, floors[rows, column])

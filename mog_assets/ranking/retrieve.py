@@ -23,6 +23,7 @@ from mog_assets.ranking.experts import Bm25Expert, DenseExpert, Expert, Products
 from mog_assets.ranking.explain import reasons
 from mog_assets.ranking.gold import ordered
 from mog_assets.ranking.hops import Hops, Sentence
+from mog_assets.ranking.known import RareWords
 from mog_assets.ranking.models import Asked
 from mog_assets.ranking.passages import fitting, joined
 from mog_assets.ranking.relations import Feedback, Mentioned, PageRank, Relation, Relations, Topics
@@ -40,8 +41,8 @@ FOLLOWED = "the question together with its best passage"
 MENTIONING = {"mention", "pagerank"}
 # Key of the model of each learned ranking.
 MODELS = {"mog": "router", "mogg": "hop_router", "mix": "mix"}
-# What weighs the experts of rankings without a model.
-_BLENDS = {"fused": Blend(), "multihop": multihop.BLEND}
+# Rankings without a model.
+RULES = ("fused", "multihop")
 
 
 def models_of(settings: Settings) -> list[str]:
@@ -145,6 +146,12 @@ class Retrieval(routed.Retrieval):
         return share
 
     @property
+    def rare(self) -> RareWords:
+        """The pieces with rare words of the questions."""
+        corpora = self.corpora
+        return RareWords(corpora.joined_bm25(1), corpora.held().of("level_1"), self.terms)
+
+    @property
     def _relations(self) -> Relations:
         corpora, names = self.corpora, self.corpora.settings.ranking.experts
         made: dict[str, Callable[[], Relation]] = {
@@ -173,6 +180,7 @@ class Retrieval(routed.Retrieval):
             self.vocabulary,
             allowed=self.allowed,
             related=self._relations,
+            rare=self.rare,
         )
         words = np.array([len(terms) for terms in self.terms], np.int64)
         return Asked(found, np.asarray(self.vectors, np.float32), words, best)
@@ -210,8 +218,8 @@ class Retrieval(routed.Retrieval):
 
     def model(self, kind: str) -> models.Rules | models.Router | models.Mix:
         """The model of a ranking: trained, or the rules of `fused` and `multihop`."""
-        if kind in _BLENDS:
-            return models.Rules(_BLENDS[kind], expert_names(self.corpora.settings, kind))
+        if kind in RULES:
+            return models.Rules(Blend(), expert_names(self.corpora.settings, kind))
         if kind not in self.opened:
             settings, stored = self.corpora.settings, self.corpora.read(MODELS[kind], None)
             names, encoder = expert_names(settings, kind), self.encoder()

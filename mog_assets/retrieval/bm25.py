@@ -281,6 +281,14 @@ class Bm25Index:
                 # A chunk occurs once among those of a term.
                 row[chunks[here]] += weights[here]
 
+    def chunks_of(self, term: str) -> np.ndarray:
+        """The chunks that have a term, ascending."""
+        starts, number = self._index.scores["indptr"], self._number.get(term)
+        if number is None:
+            return np.zeros(0, np.int32)
+        chunks: np.ndarray = self._index.scores["indices"][starts[number] : starts[number + 1]]
+        return chunks
+
     def _ids(self, queries: Sequence[Sequence[str]]) -> list[list[int]]:
         return [[self._number[t] for t in query if t in self._number] for query in queries]
 

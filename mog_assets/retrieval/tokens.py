@@ -92,6 +92,11 @@ def tokenise(texts: Sequence[str]) -> tuple[list[list[int]], list[str]]:
     return [[of_word[word] for word in row] for row in rows], list(ids)
 
 
+def is_word(term: str) -> bool:
+    """Whether a term is a word, and no n-gram of a script without blanks."""
+    return _WITHOUT_BLANKS.search(term) is None
+
+
 def query_terms(questions: Sequence[str]) -> list[list[str]]:
     """Terms of each question, in order, repetitions included."""
     ids, terms = tokenise(questions)
