@@ -64,10 +64,10 @@ class RareWords:
                 chunks = self.index.chunks_of(word).astype(np.int64)
                 keys.append(pairs(np.full(len(chunks), number), chunks))
                 times.append(np.full(len(chunks), many, np.int8))
-        joined, many = np.concatenate(keys), np.concatenate(times)
-        order = np.lexsort((many, joined))
+        joined, frequency = np.concatenate(keys), np.concatenate(times)
+        order = np.lexsort((frequency, joined))
         distinct, first = np.unique(joined[order], return_index=True)
-        return distinct, many[order][first]
+        return distinct, frequency[order][first]
 
 
 def latest(found: Candidates) -> np.ndarray:
