@@ -28,7 +28,7 @@ from ranking import examples, merged, recall
 from mog_assets import config, markdown, runner
 from mog_assets.arrays import places, running
 from mog_assets.plan import graph, needed
-from mog_assets.questions.sets import load_questions
+from mog_assets.questions.sets import Question, load_questions
 from mog_assets.ranking.blend import Blend
 from mog_assets.ranking.candidates import Candidates
 from mog_assets.ranking.experts import kind
@@ -105,14 +105,19 @@ def opened(name: str, homes: Path) -> tuple[Tools, Retrieval]:
     return tools, Retrieval.open(tools, tools.store.read, list(tools.settings.corpora), keep=True)
 
 
+def measured_questions(tools: Tools) -> dict[str, list[Question]]:
+    """The questions that a collection is measured on, by question set."""
+    found = {}
+    for name, question_set in tools.settings.question_sets.items():
+        stored = tools.store.read("questions").path(f"{name}.parquet")
+        found[name] = drawn([q for q in load_questions(stored, question_set.test) if q.evidence], MOST)
+    return found
+
+
 def questions_of(name: str, homes: Path) -> Examples:
     """The questions of a collection with their candidates."""
     tools, retrieval = opened(name, homes)
-    parts = []
-    for question_set in tools.settings.question_sets:
-        stored = tools.store.read("questions").path(f"{question_set}.parquet")
-        asked = [q for q in load_questions(stored, tools.settings.question_sets[question_set].test) if q.evidence]
-        parts.append(examples(retrieval, drawn(asked, MOST)))
+    parts = [examples(retrieval, questions) for questions in measured_questions(tools).values()]
     return merged(parts) if len(parts) > 1 else parts[0]
 
 
