@@ -8,8 +8,7 @@ python benchmarks/development.py choose --homes .mog/development       the const
 ER is that of ranked pieces; intervals and p are by document. The best fixed level is chosen on the questions it is
 measured on, which favours it. Beside `fused` and what it was before (one weight for all levels and questions) stand
 what others do: chunks of 1,000 characters by BM25 and vectors fused by ranks (hybrid-2), reciprocal ranks over all
-sizes (RRF), and UMG (Jung and Wang 2026, arXiv 2606.13550: distributions of all retrievers and sizes weighed by one
-minus their normalised entropy, without the paper's reader).
+sizes (RRF), and UMG (Jung and Wang 2026, arXiv 2606.13550); `ranking/rivals.py` says what they leave out.
 """
 
 from __future__ import annotations
@@ -17,7 +16,7 @@ from __future__ import annotations
 import itertools
 import re
 from collections import defaultdict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 import click
@@ -26,9 +25,10 @@ import yaml
 from ranking import examples, merged, recall
 
 from mog_assets import config, markdown, runner
-from mog_assets.arrays import places, running
+from mog_assets.arrays import running
 from mog_assets.plan import graph, needed
-from mog_assets.questions.sets import load_questions
+from mog_assets.questions.sets import Question, load_questions
+from mog_assets.ranking import models, rivals
 from mog_assets.ranking.blend import Blend
 from mog_assets.ranking.candidates import Candidates
 from mog_assets.ranking.experts import kind
@@ -59,8 +59,6 @@ COLLECTIONS = {
 }
 # Questions of each collection, those about a document together.
 MOST = 1500
-CONSTANT = 60
-TEMPERATURE = 0.1
 # The collections whose language the embedded encoder does not know.
 FOREIGN = ("xquad_de", "xquad_zh", "jsquad_ja")
 GRID = {
@@ -105,14 +103,19 @@ def opened(name: str, homes: Path) -> tuple[Tools, Retrieval]:
     return tools, Retrieval.open(tools, tools.store.read, list(tools.settings.corpora), keep=True)
 
 
+def measured_questions(tools: Tools) -> dict[str, list[Question]]:
+    """The questions that a collection is measured on, by question set."""
+    found = {}
+    for name, question_set in tools.settings.question_sets.items():
+        stored = tools.store.read("questions").path(f"{name}.parquet")
+        found[name] = drawn([q for q in load_questions(stored, question_set.test) if q.evidence], MOST)
+    return found
+
+
 def questions_of(name: str, homes: Path) -> Examples:
     """The questions of a collection with their candidates."""
     tools, retrieval = opened(name, homes)
-    parts = []
-    for question_set in tools.settings.question_sets:
-        stored = tools.store.read("questions").path(f"{question_set}.parquet")
-        asked = [q for q in load_questions(stored, tools.settings.question_sets[question_set].test) if q.evidence]
-        parts.append(examples(retrieval, drawn(asked, MOST)))
+    parts = [examples(retrieval, questions) for questions in measured_questions(tools).values()]
     return merged(parts) if len(parts) > 1 else parts[0]
 
 
@@ -122,44 +125,27 @@ def equal(of: Examples) -> np.ndarray:
     return of.found.relative @ np.array([weight.get(kind(name), 0.0) for name in of.experts], np.float32)
 
 
-def of_texts(of: Examples) -> list[int]:
-    """Positions of the experts of texts."""
-    return [i for i, name in enumerate(of.experts) if kind(name) in ("bm25", "dense")]
+def by(weighing: models.Weighing) -> Ranking:
+    """A ranking without training."""
+    return lambda of: weighing.scores(of.found, of.experts)
 
 
-def rrf(of: Examples) -> np.ndarray:
-    """Reciprocal ranks of the chunks of all sizes and both retrievers, summed."""
-    found, total = of.found, np.zeros(len(of.found.question))
-    for column in of_texts(of):
-        order = np.lexsort((found.piece, -found.scores[:, column], found.question))
-        score, question = found.scores[order, column], found.question[order]
-        new = np.concatenate([[True], (np.diff(score) != 0) | (np.diff(question) != 0)])
-        count = np.cumsum(new)
-        first = count[np.flatnonzero(places(question) == 0)]
-        rank = count - np.repeat(first, np.bincount(question)[np.unique(question)])
-        total[order] += np.where(score > 0, 1 / (CONSTANT + 1 + rank), 0)
-    return total
+RANKINGS: dict[str, Ranking] = {
+    "RRF": by(rivals.RRF),
+    "UMG": by(rivals.UMG),
+    "fused before": equal,
+    "fused": by(Blend()),
+}
 
 
-def umg(of: Examples) -> np.ndarray:
-    """Distributions of all experts of texts, weighed by one minus their normalised entropy."""
-    found, columns = of.found, of_texts(of)
-    powers = np.exp((found.relative[:, columns].astype(np.float64) - 1) / TEMPERATURE)
-    total = np.zeros((len(found.floors), len(columns)))
-    np.add.at(total, found.question, powers)
-    chance = powers / total[found.question]
-    entropy = np.zeros_like(total)
-    np.add.at(entropy, found.question, -chance * np.log(np.maximum(chance, 1e-300)))
-    weights = 1 - entropy / np.log(np.maximum(np.diff(found.offsets), 2))[:, None]
-    return np.einsum("ij,ij->i", chance, weights[found.question])
-
-
-def by_rules(of: Examples) -> np.ndarray:
-    """`fused`."""
-    return Blend().scores(of.found, of.experts)
-
-
-RANKINGS: dict[str, Ranking] = {"RRF": rrf, "UMG": umg, "fused before": equal, "fused": by_rules}
+def differences(own: np.ndarray, others: Mapping[str, np.ndarray], documents: Sequence[str]) -> dict[str, str]:
+    """Mean difference from each of some others on the same questions, with its interval and p by document."""
+    totals = by_document(np.stack([own - other for other in others.values()], axis=1), documents)
+    p, (low, high) = holm(permutation_p(totals)), bootstrap_interval(totals)
+    return {
+        name: f"{mean:+.3f} [{a:+.3f}, {b:+.3f}], p {sure:.3f}"
+        for name, mean, a, b, sure in zip(others, totals.mean, low, high, p, strict=True)
+    }
 
 
 def table(names: Sequence[str], homes: Path) -> list[dict[str, str]]:
@@ -171,13 +157,10 @@ def table(names: Sequence[str], homes: Path) -> list[dict[str, str]]:
         best = max(fixed, key=lambda level: fixed[level].mean())
         recalls = {"hybrid-2": fixed["hybrid:fixed-2"], **{n: recall(of, rank(of)) for n, rank in RANKINGS.items()}}
         others = {"best fixed": fixed[best], **{n: own for n, own in recalls.items() if n != "fused"}}
-        totals = by_document(np.stack([recalls["fused"] - own for own in others.values()], axis=1), of.documents)
-        p, (low, high) = holm(permutation_p(totals)), bootstrap_interval(totals)
         row = {"collection": f"{name}, {len(of.words):,} questions, {len(set(of.documents)):,} documents"}
         row["best fixed"] = f"{best.replace(':fixed', '')} {fixed[best].mean():.3f}"
         row |= {n: f"{own.mean():.3f}" for n, own in recalls.items()}
-        for n, mean, a, b, sure in zip(others, totals.mean, low, high, p, strict=True):
-            row[f"fused − {n}"] = f"{mean:+.3f} [{a:+.3f}, {b:+.3f}], p {sure:.3f}"
+        row |= {f"fused − {n}": text for n, text in differences(recalls["fused"], others, of.documents).items()}
         row["vocabulary"] = f"{of.found.vocabulary.mean():.2f}"
         rows.append(row)
         click.echo(f"{name} measured", err=True)
@@ -209,7 +192,7 @@ def known_items(name: str, homes: Path) -> list[dict[str, str]]:
         experts = expert_names(corpora.settings)
         zeros = np.zeros(len(words), np.int64)
         of = Examples(gold, gold, asked.asked.vectors, zeros, words, zeros, zeros.astype(bool), experts, [0])
-        scores = {"BM25, level 1": candidates.scores[:, 0], "fused before": equal(of), "fused": by_rules(of)}
+        scores = {"BM25, level 1": candidates.scores[:, 0], "fused before": equal(of), "fused": RANKINGS["fused"](of)}
         row = {"collection": f"{name}, {len(words)} words", "question": form.format("…")}
         row |= {n: "{:.2f}, {:.2f}".format(*standing(gold, candidates, own)) for n, own in scores.items()}
         rows.append(row)

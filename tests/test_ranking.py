@@ -272,7 +272,7 @@ def test_the_needs_of_methods_are_what_they_read():
     # Few questions use the collection, many the vectors themselves.
     assert keys("dense-1") == base | vectors | collections
     assert keys("fused") == base | bm25 | vectors | {"names", "mentions"}
-    assert keys("multihop") == keys("fused")
+    assert keys("multihop") == keys("rrf") == keys("umg") == keys("fused")
     assert keys("mog") == keys("fused") | {"router"}
     assert keys("mix") == keys("fused") | {"mix"}
     assert keys("mogg") == keys("fused") | {"hop_router", "sentence_graph", "hop_statistics"}

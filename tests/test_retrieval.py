@@ -330,7 +330,7 @@ def test_unknown_method_is_refused_with_the_known_ones(name):
     with pytest.raises(ConfigError) as caught:
         parse(name, SETTINGS)
     assert str(caught.value).startswith(
-        "method: expected one of auto, fused, multihop, mog, mogg, mix, fixed-1..5, fused-paper-1..5, mog-paper, "
+        "method: expected one of auto, fused, multihop, mog, mogg, mix, rrf, umg, fixed-1..5, fused-paper-1..5, "
     )
     assert str(caught.value).endswith(f"got {name!r}")
 

@@ -32,6 +32,8 @@ _KINDS = (
     "mogg",
     "fused",
     "multihop",
+    "rrf",
+    "umg",
     "fixed",
     "mog-paper",
     "mogg-paper",

@@ -28,6 +28,8 @@ _FAMILIES = {
     ("mogg",): "all retrievers, levels and hops, weighted by the router",
     ("multihop",): "what question and best text find together, in turn with fused",
     ("fused",): "all retrievers and levels, without training",
+    ("rrf",): "all retrievers and levels, reciprocal ranks",
+    ("umg",): "all retrievers and levels, weighted by entropy",
     ("mog-paper",): "levels weighted by the router of the paper",
     ("hop", "mogg-paper", "mogg-uniform"): "best of the sentence graph",
 }

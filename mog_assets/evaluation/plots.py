@@ -19,6 +19,8 @@ _LOOKS = {
     "mogg": ("#AA4499", "h", "mogg"),
     "multihop": ("#882255", "d", "multihop"),
     "fused": ("#000000", "p", "fused"),
+    "rrf": ("#999933", "<", "rrf"),
+    "umg": ("#332288", ">", "umg"),
     "fixed": ("#0072B2", "o", "best fixed level"),
     "fused-paper": ("#E69F00", "s", "best fused-paper"),
     "mog-paper": ("#009E73", "D", "mog-paper"),

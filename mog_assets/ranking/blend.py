@@ -60,6 +60,8 @@ class Blend:
     tilt: float = 0.0
     mention: float = 2.0
     pagerank: float = 2.0
+    # Whether known items come first, see `known`.
+    lifts = True
 
     def weights(self, candidates: Candidates, experts: Sequence[str]) -> np.ndarray:
         """The weight of every expert for each question, float32 of shape (questions, experts), 0 or more.
@@ -88,6 +90,16 @@ class Blend:
         """Score of every candidate, known items first, float64 of shape (n,); arguments as those of `weights`."""
         weights = self.weights(candidates, experts)[candidates.question]
         return lifted(candidates, np.einsum("ij,ij->i", candidates.relative, weights, dtype=np.float32))
+
+    def parts(self, candidates: Candidates, experts: Sequence[str], rows: np.ndarray) -> np.ndarray:
+        """What every expert gives to the scores of some candidates, shape (rows, experts).
+
+        Args:
+            candidates: Of the questions.
+            experts: See `weights`.
+            rows: Rows of the candidates.
+        """
+        return candidates.relative[rows] * self.weights(candidates, experts)[candidates.question[rows]]
 
     def _vectors(self, candidates: Candidates) -> np.ndarray:
         """Weight of vectors for each question."""

@@ -98,13 +98,28 @@ class Candidates:
         relative, counts = self.relative.astype(np.float64), np.maximum(np.diff(self.offsets), 1)[:, None]
         mean = self._summed(relative) / counts
         deviation = np.sqrt(np.maximum(self._summed(relative**2) / counts - mean**2, 1e-12))
-        # The best has 1.
-        powers = np.exp((relative - 1) / _TEMPERATURE)
-        total = np.maximum(self._summed(powers), 1e-300)
+        sure = (1 - mean) / deviation * self.certainty
+        return np.where(mean > 0, np.maximum(sure, 0), 0)
+
+    @cached_property
+    def certainty(self) -> np.ndarray:
+        """One minus the normalised entropy of the softmax over each question's candidates by every expert.
+
+        float64 of the shape of `floors`: 1 where one candidate has all, 0 where all have the same score.
+        """
+        relative, counts = self.relative.astype(np.float64), np.maximum(np.diff(self.offsets), 1)[:, None]
+        powers, total = self.powers
         # The entropy of p = power / total is log(total) − mean of log(power).
         entropy = np.log(total) - self._summed(powers * (relative - 1) / _TEMPERATURE) / total
-        sure = (1 - mean) / deviation * (1 - entropy / np.log(np.maximum(counts, 2)))
-        return np.where(mean > 0, np.maximum(sure, 0), 0)
+        found: np.ndarray = 1 - entropy / np.log(np.maximum(counts, 2))
+        return found
+
+    @property
+    def powers(self) -> tuple[np.ndarray, np.ndarray]:
+        """Of the softmax of `relative`: powers of e, float64 of its shape, and their sum by question."""
+        # The best has 1.
+        powers = np.exp((self.relative.astype(np.float64) - 1) / _TEMPERATURE)
+        return powers, np.maximum(self._summed(powers), 1e-300)
 
     @cached_property
     def typical_pieces(self) -> np.ndarray:

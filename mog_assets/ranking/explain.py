@@ -47,10 +47,10 @@ def reasons(
         parts = mix.contributions(model.booster, model.features(asked)[rows])
         groups = [_group(name) for name in names]
     else:
-        parts, groups = found.relative[rows] * model.weights(asked)[found.question[rows]], list(experts)
+        parts, groups = model.parts(asked, rows), list(experts)
     distinct = list(dict.fromkeys(groups))
     sums = np.stack([parts[:, [g == group for g in groups]].sum(axis=1) for group in distinct], axis=1)
-    told, known = [], np.isfinite(latest(found))
+    told, known = [], np.isfinite(latest(found)) & model.lifts
     for row, own in zip(rows.tolist(), sums, strict=True):
         order = np.argsort(-own, kind="stable")[:MOST]
         said = [_said(distinct[i], found, row, experts) for i in order if own[i] > 0]

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 
 from mog_assets.questions.sets import LEVELS
 from mog_assets.ranking import features, mix, mog
-from mog_assets.ranking.blend import Blend
 from mog_assets.ranking.candidates import Candidates
 from mog_assets.ranking.features import Components
 from mog_assets.ranking.known import lifted
@@ -48,20 +47,46 @@ class Asked:
         return cls(examples.found, examples.vectors, examples.words, examples.finest, examples.columns)
 
 
+class Weighing(Protocol):
+    """Puts scores of experts together without training: see `blend.Blend` and `rivals`."""
+
+    @property
+    def lifts(self) -> bool:
+        """Whether known items come first, see `Candidates.alone`."""
+
+    def weights(self, candidates: Candidates, experts: Sequence[str]) -> np.ndarray:
+        """The weight of every expert for each question."""
+
+    def parts(self, candidates: Candidates, experts: Sequence[str], rows: np.ndarray) -> np.ndarray:
+        """What every expert gives to the scores of some candidates, shape (rows, experts)."""
+
+    def scores(self, candidates: Candidates, experts: Sequence[str]) -> np.ndarray:
+        """Score of every candidate."""
+
+
 @dataclass(frozen=True)
 class Rules:
-    """What weighs experts without training: `fused` and `multihop`. `experts` are their names."""
+    """A ranking without training: `fused`, `multihop`, `rrf` and `umg`. `experts` are the names of the experts."""
 
-    blend: Blend
+    weighing: Weighing
     experts: Sequence[str]
+
+    @property
+    def lifts(self) -> bool:
+        """Whether known items come first."""
+        return self.weighing.lifts
 
     def weights(self, asked: Asked) -> np.ndarray:
         """The weight of every expert for each question."""
-        return self.blend.weights(asked.found, self.experts)
+        return self.weighing.weights(asked.found, self.experts)
+
+    def parts(self, asked: Asked, rows: np.ndarray) -> np.ndarray:
+        """What every expert gives to the scores of some candidates, shape (rows, experts)."""
+        return self.weighing.parts(asked.found, self.experts, rows)
 
     def scores(self, asked: Asked) -> np.ndarray:
-        """Score of every candidate, known items first."""
-        return self.blend.scores(asked.found, self.experts)
+        """Score of every candidate."""
+        return self.weighing.scores(asked.found, self.experts)
 
 
 @dataclass(frozen=True)
@@ -69,10 +94,15 @@ class Router:
     """The trained router of `mog` or `mogg`: see `mog.train`."""
 
     arrays: Mapping[str, np.ndarray]
+    lifts = True
 
     def weights(self, asked: Asked) -> np.ndarray:
         """The weight of every expert for each question."""
         return mog.weights(self.arrays, asked.vectors)
+
+    def parts(self, asked: Asked, rows: np.ndarray) -> np.ndarray:
+        """What every expert gives to the scores of some candidates, shape (rows, experts)."""
+        return asked.found.relative[rows] * self.weights(asked)[asked.found.question[rows]]
 
     def scores(self, asked: Asked) -> np.ndarray:
         """Score of every candidate, known items first."""
@@ -86,6 +116,7 @@ class Mix:
     booster: Any
     components: Components
     places: Places
+    lifts = True
 
     def features(self, asked: Asked) -> np.ndarray:
         """See `features.table`."""

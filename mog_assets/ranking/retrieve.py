@@ -16,7 +16,7 @@ from mog_assets import tensors
 from mog_assets.arrays import mixed, places
 from mog_assets.config import Settings
 from mog_assets.mentions.edges import Mentions
-from mog_assets.ranking import hops, models, multihop
+from mog_assets.ranking import hops, models, multihop, rivals
 from mog_assets.ranking.blend import Blend
 from mog_assets.ranking.candidates import Candidates, find
 from mog_assets.ranking.experts import Bm25Expert, DenseExpert, Expert, Products, TitleExpert
@@ -41,8 +41,13 @@ FOLLOWED = "the question together with its best passage"
 MENTIONING = {"mention", "pagerank"}
 # Key of the model of each learned ranking.
 MODELS = {"mog": "router", "mogg": "hop_router", "mix": "mix"}
-# Rankings without a model.
-RULES = ("fused", "multihop")
+# What weighs the experts of rankings without a model.
+_RULES: dict[str, models.Weighing] = {
+    "fused": Blend(),
+    "multihop": Blend(),
+    "rrf": rivals.RRF,
+    "umg": rivals.UMG,
+}
 
 
 def models_of(settings: Settings) -> list[str]:
@@ -217,9 +222,9 @@ class Retrieval(routed.Retrieval):
         return found
 
     def model(self, kind: str) -> models.Rules | models.Router | models.Mix:
-        """The model of a ranking: trained, or the rules of `fused` and `multihop`."""
-        if kind in RULES:
-            return models.Rules(Blend(), expert_names(self.corpora.settings, kind))
+        """The model of a ranking: trained, or the rules of those without training."""
+        if kind in _RULES:
+            return models.Rules(_RULES[kind], expert_names(self.corpora.settings, kind))
         if kind not in self.opened:
             settings, stored = self.corpora.settings, self.corpora.read(MODELS[kind], None)
             names, encoder = expert_names(settings, kind), self.encoder()
