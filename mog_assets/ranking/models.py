@@ -8,7 +8,6 @@ from typing import Any
 
 import numpy as np
 
-from mog_assets.questions.sets import LEVELS
 from mog_assets.ranking import features, mix, mog
 from mog_assets.ranking.blend import Blend
 from mog_assets.ranking.candidates import Candidates
@@ -87,36 +86,16 @@ class Mix:
     places: Places
 
     def features(self, asked: Asked) -> np.ndarray:
-        """See `features.table`."""
-        return _table(asked, self.components, self.places)
-
-    @classmethod
-    def trained(cls, examples: Examples, seed: int) -> Mix:
-        """Trees trained on some questions."""
-        components = Components.of(examples.vectors)
-        # Only places that somebody named say where in documents answers stand.
-        named = examples.taught.only(examples.levels == LEVELS.index("spans"))
-        places = Places.of(named, examples.vectors, examples.documents)
-        table = _table(Asked.of(examples), components, places, themselves=True)
-        names = features.names(examples.experts, [examples.experts[i] for i in examples.finest])
-        known = examples.known
-        sizes = np.bincount(examples.found.question[known], minlength=len(examples.words))
-        # Most often all are known, and the table is large.
-        table = table if known.all() else table[known]
-        booster = mix.train(table, examples.taught.grades[known], sizes, names, seed)
-        return cls(booster, components, places)
+        """The features of every candidate, float32 of shape (n, features), in the order of `features.names`."""
+        columns = asked.columns
+        if columns is None:
+            columns = features.of_candidates(asked.found, asked.finest, asked.words)
+        of_question = self.components.apply(asked.vectors)[asked.found.question]
+        return features.table(columns, of_question, self.places.features(asked.found, asked.vectors))
 
     def scores(self, asked: Asked) -> np.ndarray:
         """Score of every candidate, known items first."""
         return asked.found.lifted(mix.scores(self.booster, self.features(asked)))
-
-
-def _table(asked: Asked, components: Components, places: Places, themselves: bool = False) -> np.ndarray:
-    answered = places.features(asked.found, asked.vectors, themselves)
-    columns = asked.columns
-    if columns is None:
-        columns = features.of_candidates(asked.found, asked.finest, asked.words)
-    return features.table(columns, asked.found.question, asked.finest, components.apply(asked.vectors), answered)
 
 
 def facts(kind: str, encoder: str, experts: Sequence[str], corpora: Sequence[str] = ()) -> dict[str, Any]:
