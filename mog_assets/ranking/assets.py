@@ -13,7 +13,7 @@ import pandas as pd
 from mog_assets.arrays import save_array
 from mog_assets.config import Settings
 from mog_assets.questions.sets import LEVELS
-from mog_assets.ranking import checks, features, mix, models, mog, plots
+from mog_assets.ranking import checks, features, models, mog, plots
 from mog_assets.ranking.candidates_assets import SKETCH, build_candidates, training_examples
 from mog_assets.ranking.choice import ALPHA, UNTRAINED, Choice, choose
 from mog_assets.ranking.crossvalidation import TRAININGS, cross_validated, fused_recalls
@@ -100,7 +100,7 @@ def build_mix(work: Work) -> None:
     if _stays(work):
         return
     examples, names = training_examples(work.input("candidates"), work.settings)
-    with work.progress(TRAININGS * mix.TREES, "trees trained") as advance:
+    with work.progress(TRAININGS * MixTrainer.TREES, "trees trained") as advance:
         trainer = MixTrainer.of(examples, work.settings.seed, advance)
         recalls, trained = cross_validated(trainer.examples, trainer, cores())
     encoder = work.tools.encoder.fingerprint

@@ -1,4 +1,9 @@
-"""`mix`: gradient-boosted trees that order candidates (LambdaMART, Burges 2010), by LightGBM."""
+"""`mix`: gradient-boosted trees that order candidates (LambdaMART, Burges 2010), by LightGBM.
+
+Most candidates of a question are easily told from its evidence, and what a tree costs is to look at all of them. So a
+few quick trees are trained first, and the trees that are kept see the evidence, the candidates that the first ones
+take for it, and some others, without which they would know nothing of those.
+"""
 
 from __future__ import annotations
 
@@ -9,21 +14,25 @@ from typing import Any
 
 import numpy as np
 
-TREES = 200
+TREES, FIRST_TREES = 100, 15
+# Candidates of each question without evidence that trees are trained on: the best by `fused` for the first trees, the
+# best by these for the others, and further ones at random for both.
+BEST_BY_FUSED, BEST_BY_FIRST, OTHERS = 20, 40, 15
 OPTIONS: dict[str, Any] = {
     "objective": "lambdarank",
-    "num_leaves": 31,
-    "learning_rate": 0.06,
+    "num_leaves": 47,
+    "learning_rate": 0.07,
     "bagging_fraction": 0.8,
     "bagging_freq": 1,
     "feature_fraction": 0.7,
     "lambda_l2": 2.0,
-    "lambdarank_truncation_level": 30,
-    "min_data_in_leaf": 20,
+    "lambdarank_truncation_level": 20,
+    "min_data_in_leaf": 40,
     "deterministic": True,
     "force_row_wise": True,
     "verbosity": -1,
 }
+FIRST_OPTIONS: dict[str, Any] = {"learning_rate": 0.15}
 
 
 def lightgbm() -> Any:
@@ -62,6 +71,7 @@ def train(
     sizes: np.ndarray,
     seed: int,
     advance: Callable[[], object],
+    first: bool = False,
 ) -> Any:
     """A booster; in one thread, so that trainings can run side by side and none waits spinning for another's core.
 
@@ -74,13 +84,16 @@ def train(
         sizes: Candidates of every question, in order.
         seed: As for `binned`; also of the samples of rows and columns.
         advance: Called after each tree.
+        first: Whether these are the quick first trees.
     """
     library, options = lightgbm(), _options(seed)
     part = data.subset(rows, params=options).construct()
     part.add_features_from(library.Dataset(further, params=options, feature_name=_written(names)).construct())
     part.set_label(grades)
     part.set_group(sizes)
-    return library.train(options, part, TREES, callbacks=[lambda _: advance()])
+    if first:
+        options |= FIRST_OPTIONS
+    return library.train(options, part, FIRST_TREES if first else TREES, callbacks=[lambda _: advance()])
 
 
 def _options(seed: int) -> dict[str, Any]:

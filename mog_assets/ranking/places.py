@@ -114,15 +114,14 @@ class Places:
         rows = ranges(begin, end)
         weight = np.repeat(near, end - begin) * self.share[rows]
         number, pieces, corpus = self.place[rows].T
-        own = (place[:, 3, None] == corpus) * weight
-        total = own.sum(axis=1) + _LEAST
+        same = place[:, 3, None] == corpus
         apart = (_relative(place[:, 0], place[:, 1])[:, None] - _relative(number, pieces)) / _WIDTH
-        same = (
-            np.exp(-(apart**2)),
-            place[:, 0, None] == number,
-            (place[:, 1] - place[:, 0])[:, None] == pieces - number,
+        near = (
+            np.exp(-(apart * apart)) * same,
+            (place[:, 0, None] == number) & same,
+            ((place[:, 1] - place[:, 0])[:, None] == pieces - number) & same,
         )
-        return np.stack([(own * there).sum(axis=1) / total for there in same], axis=1)
+        return np.stack([shares @ weight for shares in near], axis=1) / (same @ weight + _LEAST)[:, None]
 
 
 def _relative(number: np.ndarray, pieces: np.ndarray) -> np.ndarray:

@@ -4,19 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
+from mog_assets.arrays import places as positions
 from mog_assets.config import Settings
 from mog_assets.questions.sets import LEVELS, load_questions
 from mog_assets.questions.splits import validation_rows
 from mog_assets.ranking import features, mix, mog
 from mog_assets.ranking.crossvalidation import Train
 from mog_assets.ranking.features import Components
+from mog_assets.ranking.gold import ordered
 from mog_assets.ranking.models import Mix, Router
 from mog_assets.ranking.places import NAMES, Places
-from mog_assets.ranking.retrieve import Retrieval, expert_names
+from mog_assets.ranking.retrieve import Retrieval, expert_names, fused
 from mog_assets.ranking.training import Examples
 from mog_assets.routing.retrieve import graph_of_question_sets
 from resources.store import Artefact
@@ -79,7 +81,7 @@ class MixTrainer:
         components: Of the vectors of all questions.
         binned: Result of `mix.binned` for all candidates.
         seed: Of the samples of rows and columns.
-        advance: Called with 1 after each tree, `mix.TREES` times a training.
+        advance: Called with 1 after each tree, `MixTrainer.TREES` times a training.
     """
 
     examples: Examples
@@ -87,6 +89,8 @@ class MixTrainer:
     binned: Any
     seed: int
     advance: Advance
+
+    TREES: ClassVar = mix.FIRST_TREES + mix.TREES
 
     @classmethod
     def of(cls, examples: Examples, seed: int, advance: Advance = _silent) -> MixTrainer:
@@ -106,14 +110,49 @@ class MixTrainer:
         named = part.taught.only(part.levels == LEVELS.index("spans"))
         places = Places.of(named, part.vectors, part.documents)
         answered = places.features(part.found, part.vectors, themselves=True)
-        usable = part.known
-        candidates = np.flatnonzero(np.asarray(rows, bool)[self.examples.found.question])[usable]
-        sizes = np.bincount(part.found.question[usable], minlength=len(part.words))
-        grades = part.taught.grades[usable]
-        booster = mix.train(
-            self.binned, candidates, answered[usable], NAMES, grades, sizes, self.seed, lambda: self.advance(1)
-        )
-        return Mix(booster, self.components, places)
+        at = np.flatnonzero(np.asarray(rows, bool)[self.examples.found.question])
+        question, grades = part.found.question, part.taught.grades
+
+        def trees(scores: np.ndarray, best: int, first: bool) -> Any:
+            kept = hard(part, scores, best, mix.OTHERS, self.seed)
+            sizes = np.bincount(question[kept], minlength=len(part.words))
+            return mix.train(
+                self.binned,
+                at[kept],
+                answered[kept],
+                NAMES,
+                grades[kept],
+                sizes,
+                self.seed,
+                lambda: self.advance(1),
+                first,
+            )
+
+        first = trees(fused(part.found, part.experts), mix.BEST_BY_FUSED, True)
+        assert part.columns is not None
+        table = features.table(part.columns, self.components.apply(part.vectors)[question], answered)
+        return Mix(trees(mix.scores(first, table), mix.BEST_BY_FIRST, False), self.components, places)
+
+
+def hard(examples: Examples, scores: np.ndarray, best: int, others: int, seed: int) -> np.ndarray:
+    """Candidates that are worth training on, bool of shape (n,): none that may be relevant or not.
+
+    Args:
+        examples: Questions with their candidates.
+        scores: Of every candidate, shape (n,).
+        best: How many candidates of each question are taken that have the greatest scores.
+        others: How many of those that are neither among them nor hold evidence are drawn at random, on average.
+        seed: Of the draw.
+    """
+    usable = examples.known
+    question = examples.found.question
+    order = ordered(examples.found, np.where(usable, scores, -np.inf))
+    among = np.zeros(len(order), bool)
+    among[order] = positions(question[order]) < best
+    kept = usable & ((examples.taught.grades > 0) | among)
+    rest = usable & ~kept
+    share = others / np.maximum(np.bincount(question[rest], minlength=len(examples.words)), 1)
+    return kept | (rest & (np.random.default_rng(seed).random(len(order)) < share[question]))
 
 
 def trained_mix(examples: Examples, seed: int) -> Mix:
