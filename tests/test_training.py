@@ -15,7 +15,7 @@ from mog_assets.ranking.crossvalidation import cross_validated, fused_recalls, r
 from mog_assets.ranking.features import COMPONENTS, names
 from mog_assets.ranking.gold import Gold
 from mog_assets.ranking.models import Asked
-from mog_assets.ranking.trainers import MixTrainer
+from mog_assets.ranking.trainers import prepared_mix
 from mog_assets.ranking.training import FOLDS, Examples
 from mog_assets.recipe import materialise
 from mog_assets.tools import Tools
@@ -34,7 +34,9 @@ def examples(moved=()):
     scores = draw.random((n, 2)).astype(np.float32)
     place = np.stack([number, np.full(n, PIECES), np.full(n, 100), np.zeros(n)], axis=1).astype(np.int32)
     beside, floors = np.zeros((n, 2, 2), np.float32), np.zeros((QUESTIONS, 2), np.float32)
-    found = Candidates(question, question // 2 * PIECES + number, scores, beside, place, floors)
+    found = Candidates(
+        question, question // 2 * PIECES + number, scores, beside, place, floors, np.ones(QUESTIONS, np.float32)
+    )
     start, end = np.zeros(QUESTIONS, np.int64), np.full(QUESTIONS, 100)
     gold = Gold(found, end, right, start, end)
     vectors = draw.normal(size=(QUESTIONS, 2 * COMPONENTS)).astype(np.float32)
@@ -47,9 +49,9 @@ def test_trainings_side_by_side_give_what_they_give_one_after_the_other():
     questions = examples()
     outcomes = []
     for threads in (1, 4):
-        trainer = MixTrainer.of(questions, 7)
-        recalls, model = cross_validated(trainer.examples, trainer, threads)
-        few = recalls_of_fewer(trainer.examples, trainer, 50, threads)
+        prepared = prepared_mix(questions, 7)
+        recalls, model = cross_validated(*prepared, threads)
+        few = recalls_of_fewer(*prepared, 50, threads)
         outcomes.append((recalls.tobytes(), few.tobytes(), model.booster.model_to_string()))
     assert outcomes[0] == outcomes[1]
 
@@ -79,19 +81,19 @@ def test_a_model_knows_nothing_of_the_answers_of_its_test_questions():
     tested = examples().folds == 0
     texts = set()
     for moved in ((), np.flatnonzero(tested)):
-        trainer = MixTrainer.of(examples(moved), 0)
-        model = trainer(~tested)
-        part = Asked.of(trainer.examples.of(tested))
+        questions, train = prepared_mix(examples(moved), 0)
+        model = train(~tested)
+        part = Asked.of(questions.of(tested))
         texts.add(model.booster.model_to_string() + str(model.scores(part).tolist()))
     assert len(texts) == 1
 
 
 def test_columns_of_the_trees_are_those_that_are_scored():
-    trainer = MixTrainer.of(examples(), 0)
-    model = trainer(np.ones(QUESTIONS, bool))
+    questions, train = prepared_mix(examples(), 0)
+    model = train(np.ones(QUESTIONS, bool))
     wanted = [name.replace(" ", "_") for name in names(EXPERTS, EXPERTS)]
     assert model.booster.feature_name() == wanted
-    assert model.features(Asked.of(trainer.examples)).shape == (QUESTIONS * PIECES, len(wanted))
+    assert model.features(Asked.of(questions)).shape == (QUESTIONS * PIECES, len(wanted))
 
 
 def test_an_asset_trains_once_for_every_fold_and_once_on_all(copied_project, monkeypatch):

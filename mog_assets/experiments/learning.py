@@ -16,11 +16,10 @@ from mog_assets.ranking import features
 from mog_assets.ranking.candidates_assets import training_examples
 from mog_assets.ranking.crossvalidation import Train, fused_recalls, recalls_of_fewer
 from mog_assets.ranking.retrieve import models_of
-from mog_assets.ranking.trainers import MixTrainer, hops_read, router_trainer, with_hops
+from mog_assets.ranking.trainers import TRAINERS, hops_read, with_hops
 from mog_assets.ranking.training import FOLDS, Examples
 from mog_assets.significance import bootstrap_interval, by_document
 from resources.errors import MogError
-from resources.processes import cores
 
 # Training questions of the first models; the last are trained on all questions of the other folds.
 SIZES = (100, 300, 1000)
@@ -48,11 +47,10 @@ def learning_curve(lab: Lab) -> Findings:
 def _rows(lab: Lab, kind: str, examples: Examples, names: Sequence[str]) -> list[dict[str, Any]]:
     """A row per number of training questions: mean ER over the questions that are measured, and its interval."""
     # Cached cells need none; all others share one.
-    trainer = cache(partial(_trainer, lab, kind, examples, names))
+    prepared = cache(partial(_prepared, lab, kind, examples, names))
 
     def recalls(size: int | None) -> pd.DataFrame:
-        # Routers train in torch, which uses the cores itself.
-        found = recalls_of_fewer(*trainer(), size, cores() if kind == "mix" else 1)
+        found = recalls_of_fewer(*prepared(), size, TRAINERS[kind].threads)
         return pd.DataFrame({"question": names, "ER": found})
 
     rows, measured = [], examples.measured
@@ -78,15 +76,11 @@ def _rows(lab: Lab, kind: str, examples: Examples, names: Sequence[str]) -> list
     return rows
 
 
-def _trainer(lab: Lab, kind: str, examples: Examples, names: Sequence[str]) -> tuple[Examples, Train[Any]]:
-    """The examples of a ranking, and its training."""
-    if kind == "mix":
-        prepared = MixTrainer.of(examples, lab.seed)
-        return prepared.examples, prepared
+def _prepared(lab: Lab, kind: str, examples: Examples, names: Sequence[str]) -> tuple[Examples, Train[Any]]:
+    """See `Trainer.prepared`."""
     if kind == "mogg":
-        questions = lab.read("questions", None)
-        examples = with_hops(examples, names, questions, lab.settings, lab.open_retrieval)
-    return examples, router_trainer(examples, lab.settings)
+        examples = with_hops(examples, names, lab.read("questions", None), lab.settings, lab.open_retrieval)
+    return TRAINERS[kind].prepared(examples, lab.settings, lambda _: None)
 
 
 def _reads(settings: Settings) -> Sequence[str]:

@@ -13,20 +13,19 @@ import pandas as pd
 from mog_assets.arrays import save_array
 from mog_assets.config import Settings
 from mog_assets.questions.sets import LEVELS
-from mog_assets.ranking import checks, features, models, mog, plots
+from mog_assets.ranking import checks, features, models
 from mog_assets.ranking.candidates_assets import SKETCH, build_candidates, training_examples
 from mog_assets.ranking.choice import ALPHA, UNTRAINED, Choice, choose
 from mog_assets.ranking.crossvalidation import TRAININGS, cross_validated, fused_recalls
 from mog_assets.ranking.parts import share_changed
 from mog_assets.ranking.retrieve import CHOSEN, MODELS, Retrieval, models_of, needs
-from mog_assets.ranking.trainers import MixTrainer, hops_read, router_trainer, with_hops
+from mog_assets.ranking.trainers import TRAINERS, hops_read, with_hops
 from mog_assets.ranking.training import Examples, fixed_recalls
 from mog_assets.recipe import Recipe, Work
 from mog_assets.retrieval.methods import parse
 from mog_assets.significance import by_document, permutation_p
 from mog_assets.tensors import decode
 from mog_assets.tools import Tools
-from resources.processes import cores
 from resources.store import Artefact, digest
 
 GROUP = "ranking"
@@ -67,47 +66,22 @@ def _stays(work: Work) -> bool:
     return True
 
 
-def build_router(work: Work) -> None:
-    """Train the router of `mog`, and cross-validate it by document."""
-    _build_router(work, "mog")
-
-
-def build_hop_router(work: Work) -> None:
-    """Train the router of `mogg`, which weighs hops of the sentence graph, too, and cross-validate it by document."""
-    _build_router(work, "mogg")
-
-
-def _build_router(work: Work, kind: str) -> None:
+def build_ranking(kind: str, work: Work) -> None:
+    """Train a ranking, see `trainers.TRAINERS`, and cross-validate it by document."""
     if _stays(work):
         return
-    examples, names = training_examples(work.input("candidates"), work.settings)
+    settings, trainer = work.settings, TRAINERS[kind]
+    examples, names = training_examples(work.input("candidates"), settings)
     if kind == "mogg":
         open_retrieval = partial(Retrieval.open, work.tools, work.input)
         with work.progress(len(names), "questions compared with neighbourhoods") as advance:
-            examples = with_hops(examples, names, work.input("questions"), work.settings, open_retrieval, advance)
-    with work.progress(TRAININGS * mog.EPOCHS, "epochs trained (at most)") as advance:
-        recalls, trained = cross_validated(examples, router_trainer(examples, work.settings, advance))
-    weighed = mog.weights(trained.arrays, examples.vectors)
-    known = models.facts(kind, work.tools.encoder.fingerprint, examples.experts)
-    data = {models.ARRAYS: models.router_bytes(trained.arrays, known)}
-    if _written(work, data, known, examples, names, recalls):
-        work.show_plot("loss", plots.loss_curve(trained.curve))
-        work.show_plot("weights of the experts", plots.weights(examples.experts, weighed))
-
-
-def build_mix(work: Work) -> None:
-    """Train the trees of `mix`, and cross-validate them by document."""
-    if _stays(work):
-        return
-    examples, names = training_examples(work.input("candidates"), work.settings)
-    with work.progress(TRAININGS * MixTrainer.TREES, "trees trained") as advance:
-        trainer = MixTrainer.of(examples, work.settings.seed, advance)
-        recalls, trained = cross_validated(trainer.examples, trainer, cores())
-    encoder = work.tools.encoder.fingerprint
-    known = models.facts("mix", encoder, examples.experts, list(work.settings.corpora))
-    if _written(work, models.mix_bytes(trained, known), known, examples, names, recalls):
-        titles = features.names(examples.experts, [examples.experts[i] for i in examples.finest])
-        work.show_plot("what the trees use", plots.importance(titles, trained.booster.feature_importance("gain")))
+            examples = with_hops(examples, names, work.input("questions"), settings, open_retrieval, advance)
+    with work.progress(TRAININGS * trainer.steps, trainer.unit) as advance:
+        recalls, model = cross_validated(*trainer.prepared(examples, settings, advance), trainer.threads)
+    known = models.facts(kind, work.tools.encoder.fingerprint, examples.experts, list(settings.corpora))
+    if _written(work, model.files(known), known, examples, names, recalls):
+        for title, picture in trainer.pictures(model, examples).items():
+            work.show_plot(title, picture)
 
 
 def _kept(
@@ -272,22 +246,22 @@ def recipes(settings: Settings) -> list[Recipe]:
         ),
         *(
             Recipe(
-                key=key,
-                build=build,
+                key=MODELS[kind],
+                build=partial(build_ranking, kind),
                 description=description,
                 group=GROUP,
                 deps=("candidates", *deps),
                 partitioned=False,
-                settings=partial(_of_models, key == "hop_router"),
-                version="2" if key == "hop_router" else "1",
-                on_demand=key not in [MODELS[kind] for kind in models_of(settings)],
+                settings=partial(_of_models, kind == "mogg"),
+                version="2" if kind == "mogg" else "1",
+                on_demand=kind not in models_of(settings),
                 checks=(checks.NEW_MODEL_IS_USED,),
-                kinds=(kind,),
+                kinds=(library,),
             )
-            for key, build, kind, description, deps in (
-                ("router", build_router, "pytorch", f"{_ROUTER}.", ()),
-                ("hop_router", build_hop_router, "pytorch", f"{_ROUTER}, hops included.", hops_read(settings)),
-                ("mix", build_mix, "lightgbm", _TREES, ()),
+            for kind, library, description, deps in (
+                ("mog", "pytorch", f"{_ROUTER}.", ()),
+                ("mogg", "pytorch", f"{_ROUTER}, hops included.", hops_read(settings)),
+                ("mix", "lightgbm", _TREES, ()),
             )
         ),
     ]

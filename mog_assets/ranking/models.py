@@ -76,6 +76,11 @@ class Router:
         """Score of every candidate, known items first."""
         return asked.found.lifted(mog.scores(asked.found, self.weights(asked)))
 
+    def files(self, known: Mapping[str, Any]) -> dict[str, bytes]:
+        """What `open_router` reads, by the name of the file; `known` are its `facts`."""
+        arrays = {name: np.ascontiguousarray(array, np.float32) for name, array in self.arrays.items()}
+        return {ARRAYS: encode(arrays, known)}
+
 
 @dataclass(frozen=True)
 class Mix:
@@ -97,23 +102,17 @@ class Mix:
         """Score of every candidate, known items first."""
         return asked.found.lifted(mix.scores(self.booster, self.features(asked)))
 
+    def files(self, known: Mapping[str, Any]) -> dict[str, bytes]:
+        """What `open_mix` reads, by the name of the file; `known` are its `facts`."""
+        arrays = {"mean": self.components.mean, "axes": np.ascontiguousarray(self.components.axes)}
+        arrays |= {f"places {name}": array for name, array in self.places.arrays.items()}
+        return {ARRAYS: encode(arrays, known), TREES: self.booster.model_to_string().encode()}
+
 
 def facts(kind: str, encoder: str, experts: Sequence[str], corpora: Sequence[str] = ()) -> dict[str, Any]:
-    """What a model must have been trained for to be used: `mix` knows corpora by their position in the settings."""
+    """What a model must have been trained for to be used; `mix` alone knows corpora, by their position."""
     known = {"model": kind, "encoder": encoder, "experts": list(experts), "features": features.VERSION}
-    return {**known, "corpora": list(corpora)} if corpora else known
-
-
-def router_bytes(arrays: Mapping[str, np.ndarray], known: Mapping[str, Any]) -> bytes:
-    """The file `ARRAYS` of a router."""
-    return encode({name: np.ascontiguousarray(array, np.float32) for name, array in arrays.items()}, known)
-
-
-def mix_bytes(trained: Mix, known: Mapping[str, Any]) -> dict[str, bytes]:
-    """The files of a mix, by name."""
-    arrays = {"mean": trained.components.mean, "axes": np.ascontiguousarray(trained.components.axes)}
-    arrays |= {f"places {name}": array for name, array in trained.places.arrays.items()}
-    return {ARRAYS: encode(arrays, known), TREES: trained.booster.model_to_string().encode()}
+    return {**known, "corpora": list(corpora)} if kind == "mix" else known
 
 
 def open_router(stored: Artefact, encoder: str, experts: Sequence[str], kind: str = "mog") -> Router:

@@ -116,12 +116,12 @@ class Places:
         number, pieces, corpus = self.place[rows].T
         same = place[:, 3, None] == corpus
         apart = (_relative(place[:, 0], place[:, 1])[:, None] - _relative(number, pieces)) / _WIDTH
-        near = (
+        there = (
             np.exp(-(apart * apart)) * same,
             (place[:, 0, None] == number) & same,
             ((place[:, 1] - place[:, 0])[:, None] == pieces - number) & same,
         )
-        return np.stack([shares @ weight for shares in near], axis=1) / (same @ weight + _LEAST)[:, None]
+        return np.stack([shares @ weight for shares in there], axis=1) / (same @ weight + _LEAST)[:, None]
 
 
 def _relative(number: np.ndarray, pieces: np.ndarray) -> np.ndarray:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 
@@ -12,7 +12,7 @@ from mog_assets.arrays import places as positions
 from mog_assets.config import Settings
 from mog_assets.questions.sets import LEVELS, load_questions
 from mog_assets.questions.splits import validation_rows
-from mog_assets.ranking import features, mix, mog
+from mog_assets.ranking import features, mix, mog, plots
 from mog_assets.ranking.crossvalidation import Train
 from mog_assets.ranking.features import Components
 from mog_assets.ranking.gold import ordered
@@ -21,6 +21,7 @@ from mog_assets.ranking.places import NAMES, Places
 from mog_assets.ranking.retrieve import Retrieval, expert_names, fused
 from mog_assets.ranking.training import Examples
 from mog_assets.routing.retrieve import graph_of_question_sets
+from resources.processes import cores
 from resources.store import Artefact
 
 Advance = Callable[[int], object]
@@ -28,6 +29,31 @@ Advance = Callable[[int], object]
 
 def _silent(done: int) -> None:
     """No progress is shown."""
+
+
+@dataclass(frozen=True)
+class Trainer:
+    """How rankings of a kind are trained.
+
+    Attributes:
+        prepared: Given the training questions, the settings and what is called with 1 after each step: the questions
+            with what was computed once for all trainings, and what trains a model on some of them.
+        steps: Most steps of a training.
+        unit: What the steps are, for people.
+        pictures: Given a model and the questions it was trained on: plots by title.
+        one_core: Whether a training takes one core, so that several run side by side.
+    """
+
+    prepared: Callable[[Examples, Settings, Advance], tuple[Examples, Train[Any]]]
+    steps: int
+    unit: str
+    pictures: Callable[[Any, Examples], Mapping[str, bytes]]
+    one_core: bool = False
+
+    @property
+    def threads(self) -> int:
+        """How many trainings run side by side."""
+        return cores() if self.one_core else 1
 
 
 @dataclass(frozen=True)
@@ -41,14 +67,10 @@ class TrainedRouter(Router):
     curve: Sequence[Mapping[str, float]]
 
 
-def router_trainer(examples: Examples, settings: Settings, advance: Advance = _silent) -> Train[TrainedRouter]:
-    """Training of the router of `mog` or `mogg`.
-
-    Args:
-        examples: The training questions.
-        settings: Of the project.
-        advance: Called with 1 after each epoch, at most `mog.EPOCHS` times a training.
-    """
+def prepared_router(
+    examples: Examples, settings: Settings, advance: Advance = _silent
+) -> tuple[Examples, Train[TrainedRouter]]:
+    """See `Trainer.prepared`; a step is an epoch."""
     stopping = validation_rows(examples.documents, settings.ranking.validation, "ranking")
 
     def train(rows: np.ndarray) -> TrainedRouter:
@@ -66,72 +88,48 @@ def router_trainer(examples: Examples, settings: Settings, advance: Advance = _s
         )
         return TrainedRouter(arrays, curve)
 
-    return train
+    return examples, train
 
 
-@dataclass(frozen=True)
-class MixTrainer:
-    """Training of `mix`.
+def prepared_mix(examples: Examples, seed: int, advance: Advance = _silent) -> tuple[Examples, Train[Mix]]:
+    """See `Trainer.prepared`; a step is a tree.
 
     The bins of features and the components of question vectors are those of all questions, whichever train: no label
     enters them. Where answers stood is learned from the questions that train alone.
-
-    Attributes:
-        examples: The training questions, with `columns`.
-        components: Of the vectors of all questions.
-        binned: Result of `mix.binned` for all candidates.
-        seed: Of the samples of rows and columns.
-        advance: Called with 1 after each tree, `MixTrainer.TREES` times a training.
     """
+    columns = features.of_candidates(examples.found, examples.finest, examples.words)
+    components = Components.of(examples.vectors)
+    titles = features.names(examples.experts, [examples.experts[i] for i in examples.finest])
+    table = features.table(columns, components.apply(examples.vectors)[examples.found.question])
+    binned = mix.binned(table, titles[: -len(NAMES)], seed)
+    del table
+    whole = replace(examples, columns=columns)
 
-    examples: Examples
-    components: Components
-    binned: Any
-    seed: int
-    advance: Advance
-
-    TREES: ClassVar = mix.FIRST_TREES + mix.TREES
-
-    @classmethod
-    def of(cls, examples: Examples, seed: int, advance: Advance = _silent) -> MixTrainer:
-        """Prepare the training on some questions."""
-        found, experts = examples.found, examples.experts
-        columns = features.of_candidates(found, examples.finest, examples.words)
-        components = Components.of(examples.vectors)
-        table = features.table(columns, components.apply(examples.vectors)[found.question])
-        names = features.names(experts, [experts[i] for i in examples.finest])
-        binned = mix.binned(table, names[: -len(NAMES)], seed)
-        return cls(replace(examples, columns=columns), components, binned, seed, advance)
-
-    def __call__(self, rows: np.ndarray) -> Mix:
-        """Train on some questions, bool of shape (questions,)."""
-        part = self.examples.of(rows)
+    def train(rows: np.ndarray) -> Mix:
+        part, at = whole.of(rows), np.flatnonzero(np.asarray(rows, bool)[whole.found.question])
         # Only places that somebody named say where in documents answers stand.
         named = part.taught.only(part.levels == LEVELS.index("spans"))
         places = Places.of(named, part.vectors, part.documents)
         answered = places.features(part.found, part.vectors, themselves=True)
-        at = np.flatnonzero(np.asarray(rows, bool)[self.examples.found.question])
         question, grades = part.found.question, part.taught.grades
 
         def trees(scores: np.ndarray, best: int, first: bool) -> Any:
-            kept = hard(part, scores, best, mix.OTHERS, self.seed)
+            kept = hard(part, scores, best, mix.OTHERS, seed)
             sizes = np.bincount(question[kept], minlength=len(part.words))
-            return mix.train(
-                self.binned,
-                at[kept],
-                answered[kept],
-                NAMES,
-                grades[kept],
-                sizes,
-                self.seed,
-                lambda: self.advance(1),
-                first,
-            )
+            own = (binned, at[kept], answered[kept], NAMES, grades[kept], sizes)
+            return mix.train(*own, seed, lambda: advance(1), first)
 
         first = trees(fused(part.found, part.experts), mix.BEST_BY_FUSED, True)
-        assert part.columns is not None
-        table = features.table(part.columns, self.components.apply(part.vectors)[question], answered)
-        return Mix(trees(mix.scores(first, table), mix.BEST_BY_FIRST, False), self.components, places)
+        scores = mix.scores(first, features.table(columns[at], components.apply(part.vectors)[question], answered))
+        return Mix(trees(scores, mix.BEST_BY_FIRST, False), components, places)
+
+    return whole, train
+
+
+def trained_mix(examples: Examples, seed: int) -> Mix:
+    """`mix` trained on all of some questions."""
+    whole, train = prepared_mix(examples, seed)
+    return train(np.ones(len(whole.documents), bool))
 
 
 def hard(examples: Examples, scores: np.ndarray, best: int, others: int, seed: int) -> np.ndarray:
@@ -153,11 +151,6 @@ def hard(examples: Examples, scores: np.ndarray, best: int, others: int, seed: i
     rest = usable & ~kept
     share = others / np.maximum(np.bincount(question[rest], minlength=len(examples.words)), 1)
     return kept | (rest & (np.random.default_rng(seed).random(len(order)) < share[question]))
-
-
-def trained_mix(examples: Examples, seed: int) -> Mix:
-    """`mix` trained on all of some questions."""
-    return MixTrainer.of(examples, seed)(np.ones(len(examples.documents), bool))
 
 
 def hops_read(settings: Settings) -> tuple[str, ...]:
@@ -202,3 +195,28 @@ def with_hops(
     found = replace(examples.found, scores=scores, floors=floors)
     gold, taught = (replace(evidence, found=found) for evidence in (examples.gold, examples.taught))
     return replace(examples, gold=gold, taught=taught, experts=expert_names(settings, "mogg"))
+
+
+def _of_router(model: TrainedRouter, examples: Examples) -> dict[str, bytes]:
+    weighed = mog.weights(model.arrays, examples.vectors)
+    return {"loss": plots.loss_curve(model.curve), "weights of the experts": plots.weights(examples.experts, weighed)}
+
+
+def _of_mix(model: Mix, examples: Examples) -> dict[str, bytes]:
+    titles = features.names(examples.experts, [examples.experts[i] for i in examples.finest])
+    return {"what the trees use": plots.importance(titles, model.booster.feature_importance("gain"))}
+
+
+# Routers train in torch, which uses the cores itself.
+_ROUTER = Trainer(prepared_router, mog.EPOCHS, "epochs trained (at most)", _of_router)
+TRAINERS: Mapping[str, Trainer] = {
+    "mog": _ROUTER,
+    "mogg": _ROUTER,
+    "mix": Trainer(
+        lambda examples, settings, advance: prepared_mix(examples, settings.seed, advance),
+        mix.FIRST_TREES + mix.TREES,
+        "trees trained",
+        _of_mix,
+        one_core=True,
+    ),
+}
