@@ -8,6 +8,7 @@ from click.testing import CliRunner
 
 from mog_assets import plan
 from mog_assets.cli import main
+from mog_assets.experiments import learning
 from mog_assets.questions.sets import LEVELS
 from mog_assets.ranking import mix, mog
 from mog_assets.ranking.candidates import Candidates
@@ -101,7 +102,9 @@ def test_an_asset_trains_once_for_every_fold_and_once_on_all(copied_project, mon
     for module in (mix, mog):
 
         def counted(*arguments, train=module.train, **named):
-            trained.append(train)
+            # The quick first trees of `mix` are part of a training.
+            if arguments[-1] is not True:
+                trained.append(train)
             return train(*arguments, **named)
 
         monkeypatch.setattr(module, "train", counted)
@@ -112,7 +115,8 @@ def test_an_asset_trains_once_for_every_fold_and_once_on_all(copied_project, mon
         assert "learning curve" not in outcome.artefact.manifest.info
 
 
-def test_the_learning_curve_is_an_experiment(copied_project):
+def test_the_learning_curve_is_an_experiment(copied_project, monkeypatch):
+    monkeypatch.setattr(learning, "SIZES", (20,))
     arguments = ["experiment", "learning-curve", "--config", str(copied_project.config)]
     shown = CliRunner().invoke(main, arguments)
     assert shown.exit_code == 0, shown.stderr

@@ -103,7 +103,7 @@ def prepared_mix(examples: Examples, seed: int, advance: Advance = _silent) -> t
     table = features.table(columns, components.apply(examples.vectors)[examples.found.question])
     binned = mix.binned(table, titles[: -len(NAMES)], seed)
     del table
-    whole = replace(examples, columns=columns)
+    whole, untrained = replace(examples, columns=columns), fused(examples.found, examples.experts)
 
     def train(rows: np.ndarray) -> Mix:
         part, at = whole.of(rows), np.flatnonzero(np.asarray(rows, bool)[whole.found.question])
@@ -119,7 +119,7 @@ def prepared_mix(examples: Examples, seed: int, advance: Advance = _silent) -> t
             own = (binned, at[kept], answered[kept], NAMES, grades[kept], sizes)
             return mix.train(*own, seed, lambda: advance(1), first)
 
-        first = trees(fused(part.found, part.experts), mix.BEST_BY_FUSED, True)
+        first = trees(untrained[at], mix.BEST_BY_FUSED, True)
         scores = mix.scores(first, features.table(columns[at], components.apply(part.vectors)[question], answered))
         return Mix(trees(scores, mix.BEST_BY_FIRST, False), components, places)
 
