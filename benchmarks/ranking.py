@@ -15,13 +15,14 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 import click
 import numpy as np
 
 from mog_assets import config, markdown
 from mog_assets.questions.sets import LEVELS, Question, load_questions
-from mog_assets.ranking import features, mix, models, mog, rivals
+from mog_assets.ranking import features, mix, models, mog, places, rivals, trainers
 from mog_assets.ranking.candidates import COLUMNS, OF_QUESTIONS, Candidates
 from mog_assets.ranking.candidates_assets import read_examples
 from mog_assets.ranking.gold import Gold, ordered
@@ -137,7 +138,7 @@ def trained_mix(train: Examples, seed: int = SEED, options: Mapping[str, object]
     kept = dict(mix.OPTIONS)
     mix.OPTIONS.update(options or {})
     try:
-        trained = models.Mix.trained(train, seed)
+        trained = trainers.trained_mix(train, seed)
     finally:
         mix.OPTIONS.clear()
         mix.OPTIONS.update(kept)
@@ -273,27 +274,28 @@ def without(prefix: Sequence[str]) -> Callable[[Examples], Ranking]:
 
     def make(train: Examples) -> Ranking:
         names = features.names(train.experts, [train.experts[i] for i in train.finest])
-        gone = [i for i, name in enumerate(names) if name.startswith(tuple(prefix))]
-        table = features.table
+        gone = np.array([name.startswith(tuple(prefix)) for name in names])
+        table, answered = features.table, places.Places.features
 
-        def blind(*args: object) -> np.ndarray:
-            found = table(*args)
-            found[:, gone] = 0
+        def blind_table(*columns: np.ndarray) -> np.ndarray:
+            found = table(*columns)
+            found[:, gone[: found.shape[1]]] = 0
             return found
 
-        def rank(of: Examples) -> np.ndarray:
-            features.table = blind
-            try:
-                return ranking(of)
-            finally:
-                features.table = table
+        def blind_places(*args: object, **named: object) -> np.ndarray:
+            found = answered(*args, **named)
+            found[:, gone[-found.shape[1] :]] = 0
+            return found
 
-        features.table = blind
-        try:
-            ranking = trained_mix(train)
-        finally:
-            features.table = table
-        return rank
+        def blinded(do: Callable[[], Any]) -> Any:
+            features.table, places.Places.features = blind_table, blind_places
+            try:
+                return do()
+            finally:
+                features.table, places.Places.features = table, answered
+
+        ranking = blinded(lambda: trained_mix(train))
+        return lambda of: blinded(lambda: ranking(of))
 
     return make
 

@@ -24,8 +24,8 @@ from mog_assets import config, markdown
 from mog_assets.questions.sets import load_questions
 from mog_assets.ranking import mog
 from mog_assets.ranking.candidates_assets import read_examples
-from mog_assets.ranking.models import Mix
 from mog_assets.ranking.retrieve import Retrieval, expert_names, finest
+from mog_assets.ranking.trainers import trained_mix
 from mog_assets.retrieval.methods import parse
 from mog_assets.tools import Tools
 
@@ -115,7 +115,7 @@ def main(path: str, name: str, count: int, engine: bool) -> None:
 
     examples, _ = read_examples(tools.store.read("candidates"), expert_names(settings), finest(settings))
     held_out = np.arange(len(examples.words)) % 10 == 0
-    seconds = once(lambda: Mix.trained(examples, 0))
+    seconds = once(lambda: trained_mix(examples, 0))
     click.echo(f"training mix on {len(examples.words):,} questions: {seconds:.1f} s, peak memory {memory()}")
     seconds = once(lambda: mog.train(examples.found, examples.gold.covered, examples.vectors, held_out, 0))
     click.echo(f"training mog: {seconds:.1f} s, peak memory {memory()}")

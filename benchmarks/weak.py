@@ -23,8 +23,9 @@ from mog_assets.questions.sets import LEVELS, Level, Question, Relevant, load_qu
 from mog_assets.ranking import weak
 from mog_assets.ranking.candidates_assets import read_examples
 from mog_assets.ranking.gold import Gold, ordered
-from mog_assets.ranking.models import Asked, Mix
+from mog_assets.ranking.models import Asked
 from mog_assets.ranking.retrieve import Retrieval, expert_names, finest, fused
+from mog_assets.ranking.trainers import trained_mix
 from mog_assets.ranking.training import FOLDS, Examples
 from mog_assets.retrieval.corpora import Corpora
 from mog_assets.significance import bootstrap_interval, by_document, holm, permutation_p
@@ -78,7 +79,7 @@ def measured(train: Examples, truth: Examples, size: int | None) -> np.ndarray:
         if size is not None:
             rows[order[rows[order]][size:]] = False
         tested = truth.of(own)
-        trained = Mix.trained(train.of(rows), SEED)
+        trained = trained_mix(train.of(rows), SEED)
         recalls[own] = tested.gold.recall(ordered(tested.found, trained.scores(Asked.of(tested))))
     return recalls
 

@@ -1,4 +1,4 @@
-"""Child processes that end with their parent, however it ends, and do not receive a terminal's Ctrl-C."""
+"""Child processes that end with their parent, however it ends, and do not receive a terminal's Ctrl-C; and cores."""
 
 from __future__ import annotations
 
@@ -13,6 +13,12 @@ from multiprocessing.synchronize import SemLock
 
 # A forked child would inherit torch's and Dagster's threads in an unknown state.
 SPAWN = multiprocessing.get_context("spawn")
+
+
+def cores() -> int:
+    """Number of processor cores that this process may use."""
+    # macOS and Windows cannot restrict a process to some of them.
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 @contextmanager

@@ -206,7 +206,7 @@ def test_columns_of_features_are_in_the_order_of_their_names():
     found, words = candidates_of_questions([5, 12]), np.array([3, 7])
     components = np.arange(32, dtype=np.float32).reshape(2, 16) + 100
     answered = np.arange(51, dtype=np.float32).reshape(17, 3) + 500
-    of = table(of_candidates(found, [0], words), found.question, [0], components, answered)
+    of = table(of_candidates(found, [0], words), components[found.question], answered)
     columns = dict(zip(names(["bm25-1", "bm25-2"], ["bm25-1"]), of.T, strict=True))
     best = [found.scores[found.question == number, 0].max() for number in range(2)]
     assert columns["words of question"].tolist() == words[found.question].tolist()

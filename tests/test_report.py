@@ -44,8 +44,6 @@ KINDS = {
 }
 # What raised the score of a passage, where that is known.
 WHY = {ATTACK: f"dense level 1 (2nd of 9), {ATTACK}"}
-CURVE = {"training questions": 1000, "ER": 0.7, "low": 0.6, "high": 0.8}
-CURVE |= {"above fused": 0.02, "above fused, low": -0.01, "above fused, high": 0.05}
 STATISTICS = ("difference", "difference_low", "difference_high", "effect", "detectable")
 RUN_COLUMNS = ["question_set", "split", "question", "method", "rank", "corpus", "doc", "start", "end"]
 RUN_COLUMNS += ["tokens", "level", "score", "why"]
@@ -110,7 +108,6 @@ def report(measured):
         main={board: methods},
         groups={board: browse.by_group(per_question, QUESTIONS, methods, ["ER", "MRR"], 0)},
         duels={board: compared(measured)},
-        learning=[{"ranking": name, **CURVE} for name in ("mog", ATTACK)],
         choices=[
             {
                 "question_set": "set",
@@ -210,12 +207,6 @@ def test_the_share_of_the_gap_to_gold_stands_where_a_method_is_above_the_best_fi
     assert shown.pop("mog-paper") == "25%" and set(shown.values()) == {""}
     # Without evidence there is no gap.
     assert set(closed([name for name in KINDS if name != "gold"]).values()) == {""}
-
-
-def test_learning_curves_tell_the_gain_of_every_ranking(report):
-    page = render(report)
-    assert page.count("<td>1,000</td><td>0.700 [0.600, 0.800]</td><td>+0.020 [-0.010, +0.050]</td>") == 2
-    assert "Learning curve" not in render(replace(report, learning=()))
 
 
 def test_tokens_are_shown_whole_and_sorted_from_the_least(report):

@@ -8,8 +8,9 @@ import pytest
 from mog_assets.questions.sets import LEVELS, Question, Relevant, load_questions
 from mog_assets.ranking import weak
 from mog_assets.ranking.gold import Gold, ordered
-from mog_assets.ranking.models import Asked, Mix
+from mog_assets.ranking.models import Asked
 from mog_assets.ranking.retrieve import Retrieval, expert_names, fused
+from mog_assets.ranking.trainers import trained_mix
 from mog_assets.ranking.training import Examples
 from mog_assets.tools import Tools
 
@@ -152,6 +153,6 @@ def test_mix_learns_from_answers_and_from_documents(asked, sample_project):
     chance = truth.gold.recall(np.lexsort((np.arange(len(scores)), truth.found.question))).mean()
     for reduced in (only_documents, only_answer):
         taught = examples(asked, [reduced(q) for q in questions], names)
-        trained = Mix.trained(taught, 0)
+        trained = trained_mix(taught, 0)
         # On the questions it was trained on, with the places it never saw.
         assert truth.gold.recall(ordered(truth.found, trained.scores(Asked.of(truth)))).mean() > chance + 0.2

@@ -25,7 +25,7 @@ from mog_assets.evaluation.runs_assets import build_runs, methods_of, scored_que
 from mog_assets.evaluation.scores import leaderboard, score
 from mog_assets.questions.origins import measures_nothing, origins, said
 from mog_assets.questions.sets import load_questions
-from mog_assets.ranking.retrieve import MODELS, models_of, needs
+from mog_assets.ranking.retrieve import needs
 from mog_assets.recipe import Recipe, Work
 from mog_assets.routing.families import families
 from resources.store import digest
@@ -121,12 +121,6 @@ def build_report(work: Work) -> None:
     table, made_by = pd.read_parquet(past.path("history.parquet")), origins(settings)
     configuration, choices = shown_configuration(settings), _choices(work)
     chosen = work.input("method").manifest.info
-    learning = [
-        {"ranking": name, **row}
-        for name, key in MODELS.items()
-        if key in work.recipe.deps
-        for row in work.input(key).manifest.info["learning curve"]
-    ]
     preflight = answered.manifest.info["preflight"] if answered else []
     facts = [
         *([("scores of", f"{table['time'].max():%Y-%m-%d %H:%M} UTC")] if len(table) else []),
@@ -136,7 +130,7 @@ def build_report(work: Work) -> None:
         *((f"version of {key}", version[:12]) for key, version in inputs.items()),
     ]
     # Choices and preflight are in manifests, so no file version shows that they have changed.
-    path, there = work.file("report.html", inputs, configuration, facts, choices, learning, preflight)
+    path, there = work.file("report.html", inputs, configuration, facts, choices, preflight)
     if not there:
         with work.progress(0, "wins and losses read"):
             main, groups, duels = _browsed(work, scores, list(corpora))
@@ -154,7 +148,6 @@ def build_report(work: Work) -> None:
             main=main,
             groups=groups,
             duels=duels,
-            learning=learning,
             choices=choices,
             answers=pd.read_parquet(answered.path("scores.parquet")) if answered else None,
             preflight=preflight,
@@ -302,13 +295,12 @@ def recipes(settings: Settings) -> list[Recipe]:
                 "documents",
                 "history",
                 "method",
-                *(MODELS[kind] for kind in (models_of(settings) if settings.trains_routers else ())),
                 *(("answer_scores",) if combinations(settings) else ()),
             ),
             partitioned=False,
             settings=lambda tools: shown_configuration(tools.settings),
             repeatable=True,
             kinds=("html",),
-            version="5",
+            version="6",
         ),
     ]

@@ -56,7 +56,6 @@ class Report:
         main: Methods drawn by default, by board.
         groups: Results of `browse.by_group`, by board.
         duels: Results of `browse.duels`, likewise.
-        learning: Learning curves of the trained rankings: dicts with ranking and the columns of `ranking.assets`.
         choices: Levels chosen by routers: dicts with question_set, router, names (of the granularities), training and
             test (numbers of questions by granularity), distance, p, shifted.
         answers: Result of `answers.score_answers`.
@@ -75,7 +74,6 @@ class Report:
     main: Mapping[Board, Sequence[str]] = field(default_factory=dict)
     groups: Mapping[Board, pd.DataFrame] = field(default_factory=dict)
     duels: Mapping[Board, Mapping[str, Any]] = field(default_factory=dict)
-    learning: Sequence[Mapping[str, Any]] = ()
     choices: Sequence[Mapping[str, Any]] = ()
     answers: pd.DataFrame | None = None
     preflight: Sequence[Mapping[str, Any]] = ()
@@ -126,7 +124,6 @@ def render(report: Report) -> str:
         agreement=[] if report.agreement is None else sentences(report.agreement),
         detailed={"effect", "detectable"} <= set(report.scores.columns),
         groups=[_groups(report, board) for board in found if board["key"] in report.groups],
-        learning=[_learnt(row) for row in report.learning],
         choices=[_choice(choice) for choice in report.choices],
         answers=_answer_tables(report),
         notes=list(report.notes),
@@ -377,17 +374,6 @@ def _groups(report: Report, board: Mapping[str, Any]) -> dict[str, Any]:
 def _counts(rows: pd.DataFrame) -> dict[str, int]:
     """Questions and documents."""
     return {name: int(rows[name].max()) for name in ("n", "documents")}
-
-
-def _learnt(row: Mapping[str, Any]) -> dict[str, str]:
-    """A point of a learning curve as text."""
-    gain, low, high = (row[key] for key in ("above fused", "above fused, low", "above fused, high"))
-    return {
-        "ranking": row["ranking"],
-        "questions": f"{row['training questions']:,}",
-        "er": interval(row["ER"], row["low"], row["high"]),
-        "above": interval(gain, low, high, "+.3f"),
-    }
 
 
 def _choice(choice: Mapping[str, Any]) -> dict[str, Any]:

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Sequence
-from dataclasses import replace
+from collections.abc import Sequence
 from functools import partial
 from typing import Any
 
@@ -13,76 +12,27 @@ import pandas as pd
 
 from mog_assets.arrays import save_array
 from mog_assets.config import Settings
-from mog_assets.questions.sets import LEVELS, load_questions
-from mog_assets.questions.splits import validation_rows
-from mog_assets.ranking import checks, features, models, mog, plots
-from mog_assets.ranking.candidates_assets import PART, SKETCH, build_candidates, read_examples
+from mog_assets.questions.sets import LEVELS
+from mog_assets.ranking import checks, features, models
+from mog_assets.ranking.candidates_assets import SKETCH, build_candidates, training_examples
 from mog_assets.ranking.choice import ALPHA, UNTRAINED, Choice, choose
-from mog_assets.ranking.gold import ordered
-from mog_assets.ranking.models import Asked
+from mog_assets.ranking.crossvalidation import TRAININGS, cross_validated, fused_recalls
 from mog_assets.ranking.parts import share_changed
-from mog_assets.ranking.retrieve import CHOSEN, MODELS, Retrieval, expert_names, finest, fused, models_of, needs
-from mog_assets.ranking.training import FOLDS, Examples, fixed_recalls
+from mog_assets.ranking.retrieve import CHOSEN, MODELS, Retrieval, models_of, needs
+from mog_assets.ranking.trainers import TRAINERS, hops_read, with_hops
+from mog_assets.ranking.training import Examples, fixed_recalls
 from mog_assets.recipe import Recipe, Work
 from mog_assets.retrieval.methods import parse
-from mog_assets.routing.retrieve import graph_of_question_sets
-from mog_assets.significance import bootstrap_interval, by_document, permutation_p
+from mog_assets.significance import by_document, permutation_p
 from mog_assets.tensors import decode
 from mog_assets.tools import Tools
-from resources.errors import MogError
 from resources.store import Artefact, digest
 
 GROUP = "ranking"
 # ER of every training question by the model in use, and by the one that was trained last.
 RECALLS, NOW = "recalls.parquet", "now.parquet"
 # Facts about a model that stay with it.
-_TOLD = ("kept", "comparison", "learning curve")
-# Training questions on the learning curve.
-SIZES = (100, 300, 1000)
-
-
-def _examples(work: Work) -> tuple[Examples, list[str]]:
-    stored = work.input("candidates")
-    if not stored.names(PART):
-        raise MogError(
-            "question_sets: expected training questions with a quote, a relevant document or an answer, got none: add "
-            "them to questions of a split that is named under `train`, or set `train: []` and `test: [test]`"
-        )
-    examples, names = read_examples(stored, expert_names(work.settings), finest(work.settings))
-    if len(set(examples.documents)) < 2:
-        raise MogError(
-            "question_sets: expected at least 2 training questions with a quote, a relevant document or an answer that "
-            "passages hold, so that a ranking can be measured on others than it was trained on, got fewer: add some, "
-            "or set `train: []` and `test: [test]`"
-        )
-    return examples, names
-
-
-def _with_hops(work: Work, examples: Examples, names: Sequence[str]) -> Examples:
-    """Examples with the scores of the experts of the sentence graph."""
-    known: dict[str, dict[str, str]] = {}
-    for name, question_set in work.settings.question_sets.items():
-        if question_set.train:
-            loaded = load_questions(work.input("questions").path(f"{name}.parquet"), question_set.train)
-            known[name] = {q.id: q.question for q in loaded}
-    split = [name.partition("/") for name in names]
-    parts = []
-    with work.progress(len(names), "questions compared with neighbourhoods") as advance:
-        # Questions of a set lie together.
-        for name in dict.fromkeys(own for own, _, _ in split):
-            rows = np.array([row for row, (own, _, _) in enumerate(split) if own == name], np.int64)
-            corpora = work.settings.question_sets[name].corpora
-            queries = [known[name][split[row][2]] for row in rows.tolist()]
-            asked = Retrieval.open(work.tools, work.input, corpora, queries)
-            found = examples.found.of(rows)
-            parts.append(asked.hops.with_hops(found, examples.vectors[rows], asked.terms, advance))
-    scores, floors = (np.concatenate([getattr(part, what) for part in parts]) for what in ("scores", "floors"))
-    found = replace(examples.found, scores=scores, floors=floors)
-    gold, taught = (replace(own, found=found) for own in (examples.gold, examples.taught))
-    return replace(examples, gold=gold, taught=taught, experts=expert_names(work.settings, "mogg"))
-
-
-Train = Callable[[np.ndarray], "models.Router | models.Mix"]
+_TOLD = ("kept", "comparison")
 
 
 def _sketches(work: Work) -> dict[str, np.ndarray]:
@@ -116,124 +66,22 @@ def _stays(work: Work) -> bool:
     return True
 
 
-def build_router(work: Work) -> None:
-    """Train the router of `mog`, and cross-validate it by document."""
-    _build_router(work, "mog")
-
-
-def build_hop_router(work: Work) -> None:
-    """Train the router of `mogg`, which weighs hops of the sentence graph, too, and cross-validate it by document."""
-    _build_router(work, "mogg")
-
-
-def _build_router(work: Work, kind: str) -> None:
+def build_ranking(kind: str, work: Work) -> None:
+    """Train a ranking, see `trainers.TRAINERS`, and cross-validate it by document."""
     if _stays(work):
         return
-    examples, names = _examples(work)
+    settings, trainer = work.settings, TRAINERS[kind]
+    examples, names = training_examples(work.input("candidates"), settings)
     if kind == "mogg":
-        examples = _with_hops(work, examples, names)
-    curves: list[list[dict[str, float]]] = []
-    held_out = validation_rows(examples.documents, work.settings.ranking.validation, "ranking")
-    with work.progress(_trainings(examples) * mog.EPOCHS, "epochs trained (at most)") as advance:
-
-        def train(rows: np.ndarray) -> models.Router:
-            own = examples.of(rows)
-            # The documents that decide when to stop are the same with and without a fold.
-            stop = held_out[rows]
-            arrays, curve = mog.train(
-                own.found, own.taught.covered, own.vectors, stop, work.settings.seed, advance, own.known, own.experts
-            )
-            curves.append(curve)
-            return models.Router(arrays)
-
-        recalls, learning = _cross_validated(examples, train)
-        curves.clear()
-        trained = train(np.ones(len(names), bool))
-    weighed = mog.weights(trained.arrays, examples.vectors)
-    known = models.facts(kind, work.tools.encoder.fingerprint, examples.experts)
-    data = {models.ARRAYS: models.router_bytes(trained.arrays, known)}
-    if _written(work, data, known, examples, names, recalls, learning):
-        work.show_plot("loss", plots.loss_curve(curves[-1]))
-        work.show_plot("weights of the experts", plots.weights(examples.experts, weighed))
-
-
-def build_mix(work: Work) -> None:
-    """Train the trees of `mix`, and cross-validate them by document."""
-    if _stays(work):
-        return
-    examples, names = _examples(work)
-    columns = features.of_candidates(examples.found, examples.finest, examples.words)
-    examples = replace(examples, columns=columns)
-    with work.progress(_trainings(examples), "models trained") as advance:
-
-        def train(rows: np.ndarray) -> models.Mix:
-            trained = models.Mix.trained(examples.of(rows), work.settings.seed)
-            advance(1)
-            return trained
-
-        recalls, learning = _cross_validated(examples, train)
-        trained = train(np.ones(len(names), bool))
-    encoder = work.tools.encoder.fingerprint
-    known = models.facts("mix", encoder, examples.experts, list(work.settings.corpora))
-    if _written(work, models.mix_bytes(trained, known), known, examples, names, recalls, learning):
-        titles = features.names(examples.experts, [examples.experts[i] for i in examples.finest])
-        work.show_plot("what the trees use", plots.importance(titles, trained.booster.feature_importance("gain")))
-
-
-def _trainings(examples: Examples) -> int:
-    """How often a model is trained."""
-    return FOLDS * (1 + len(_sizes(examples))) + 1
-
-
-def _sizes(examples: Examples) -> list[int]:
-    """Numbers of training questions on the learning curve, below that of every fold."""
-    fewest = len(examples.documents) - int(np.bincount(examples.folds, minlength=FOLDS).max())
-    return [size for size in SIZES if size < fewest]
-
-
-def _cross_validated(examples: Examples, train: Train) -> tuple[np.ndarray, list[dict[str, Any]]]:
-    """How good a ranking is on documents it was not trained on.
-
-    Returns:
-        ER of every question by a model that was trained on documents of other folds; and the learning curve: a row per
-        number of training questions with the mean of ER and its interval, over the questions that are measured.
-    """
-    fused_recalls, own = _fused_recalls(examples), examples.measured
-    curve, documents = [], np.asarray(examples.documents, str)
-    recalls = fused_recalls
-    for size in [*_sizes(examples), None]:
-        recalls = _by_folds(examples, train, size)
-        if not own.any():
-            continue
-        totals = by_document(np.stack([recalls, recalls - fused_recalls], axis=1)[own], documents[own])
-        (low, gain_low), (high, gain_high) = bootstrap_interval(totals)
-        most = len(documents) - int(np.bincount(examples.folds, minlength=FOLDS).min()) if size is None else size
-        row = {"training questions": most, "ER": float(recalls[own].mean()), "low": low, "high": high}
-        gain = float((recalls - fused_recalls)[own].mean())
-        curve.append({**row, "above fused": gain, "above fused, low": gain_low, "above fused, high": gain_high})
-    return recalls, curve
-
-
-def _fused_recalls(examples: Examples) -> np.ndarray:
-    """ER of every question by `fused`."""
-    return examples.gold.recall(ordered(examples.found, fused(examples.found, examples.experts)))
-
-
-def _by_folds(examples: Examples, train: Train, size: int | None) -> np.ndarray:
-    """ER of every question by a model trained on at most so many questions on documents of other folds."""
-    recalls, order = np.zeros(len(examples.documents)), examples.drawn
-    for fold in range(FOLDS):
-        own = examples.folds == fold
-        if own.any() and not own.all():
-            rows = ~own
-            if size is not None:
-                rows[order[rows[order]][size:]] = False
-            if not examples.taught.covered[rows[examples.found.question]].any():
-                # Nothing to learn from: the ranking finds nothing.
-                continue
-            tested = examples.of(own)
-            recalls[own] = tested.gold.recall(ordered(tested.found, train(rows).scores(Asked.of(tested))))
-    return recalls
+        open_retrieval = partial(Retrieval.open, work.tools, work.input)
+        with work.progress(len(names), "questions compared with neighbourhoods") as advance:
+            examples = with_hops(examples, names, work.input("questions"), settings, open_retrieval, advance)
+    with work.progress(TRAININGS * trainer.steps, trainer.unit) as advance:
+        recalls, model = cross_validated(*trainer.prepared(examples, settings, advance), trainer.threads)
+    known = models.facts(kind, work.tools.encoder.fingerprint, examples.experts, list(settings.corpora))
+    if _written(work, model.files(known), known, examples, names, recalls):
+        for title, picture in trainer.pictures(model, examples).items():
+            work.show_plot(title, picture)
 
 
 def _kept(
@@ -255,7 +103,7 @@ def _kept(
     both = np.array([name in before.index for name in names]) & examples.measured
     if not both.any():
         return None
-    gains = recalls - _fused_recalls(examples)
+    gains = recalls - fused_recalls(examples)
     differences = gains[both] - before.loc[[n for n, there in zip(names, both, strict=True) if there]].to_numpy()
     documents = [d for d, there in zip(examples.documents, both, strict=True) if there]
     p = float(permutation_p(by_document(differences[:, None], np.asarray(documents, str)), seed=work.settings.seed)[0])
@@ -280,13 +128,12 @@ def _written(
     examples: Examples,
     names: Sequence[str],
     recalls: np.ndarray,
-    learning: list[dict[str, Any]],
 ) -> bool:
     """Store a model with its figures; or those of the previous one, if that stays. Returns whether the new is used."""
-    work.info |= {"kept": None, "learning curve": learning}
+    work.info["kept"] = None
     previous = _kept(work, known, examples, names, recalls)
     version = work.input("candidates").manifest.version
-    columns = {"ER": recalls, "fused": _fused_recalls(examples)}
+    columns = {"ER": recalls, "fused": fused_recalls(examples)}
     table = pd.DataFrame({"question": names, "document": examples.documents, **columns})
     files: dict[str, Any] = {NOW: table} if previous else {**data, RECALLS: table, NOW: table}
     files |= _sketches(work)
@@ -305,10 +152,7 @@ def _written(
     work.counts |= {"questions": len(names), "documents": len(set(examples.documents))}
     if examples.measured.any():
         work.counts["ER"] = round(float(recalls[examples.measured].mean()), 4)
-    work.recomputed["models trained"] = _trainings(examples)
-    if learning:
-        work.show_table("learning curve, cross-validated by document", learning)
-        work.show_plot("learning curve", plots.learning_curve(learning))
+    work.recomputed["models trained"] = TRAININGS
     return previous is None
 
 
@@ -323,8 +167,8 @@ def build_method(work: Work) -> None:
     if not settings.trains_routers:
         chosen = Choice(UNTRAINED, "it needs no training, and no question set has a train split", [])
     else:
-        examples, names = _examples(work)
-        recalls = {UNTRAINED: _fused_recalls(examples)}
+        examples, names = training_examples(work.input("candidates"), work.settings)
+        recalls = {UNTRAINED: fused_recalls(examples)}
         recalls |= {parse(name, settings).name: values for name, values in fixed_recalls(examples).items()}
         # Of the models that were trained now: an earlier one that stays in use was not measured on these documents, and
         # did significantly better against `fused`.
@@ -380,8 +224,6 @@ def _of_models(of_graph: bool, tools: Tools) -> list[Any]:
 
 def recipes(settings: Settings) -> list[Recipe]:
     """The recipes of this stage; without training questions nothing is trained."""
-    nodes = ("questions", "documents", "chunks/level_1", "embeddings/level_1", "sentence_graph")
-    of_graph = (*nodes, *graph_of_question_sets(settings))
     trained = [
         Recipe(
             key="candidates",
@@ -404,22 +246,22 @@ def recipes(settings: Settings) -> list[Recipe]:
         ),
         *(
             Recipe(
-                key=key,
-                build=build,
+                key=MODELS[kind],
+                build=partial(build_ranking, kind),
                 description=description,
                 group=GROUP,
                 deps=("candidates", *deps),
                 partitioned=False,
-                settings=partial(_of_models, key == "hop_router"),
-                version="2" if key == "hop_router" else "1",
-                on_demand=key not in [MODELS[kind] for kind in models_of(settings)],
+                settings=partial(_of_models, kind == "mogg"),
+                version="2" if kind == "mogg" else "1",
+                on_demand=kind not in models_of(settings),
                 checks=(checks.NEW_MODEL_IS_USED,),
-                kinds=(kind,),
+                kinds=(library,),
             )
-            for key, build, kind, description, deps in (
-                ("router", build_router, "pytorch", f"{_ROUTER}.", ()),
-                ("hop_router", build_hop_router, "pytorch", f"{_ROUTER}, hops included.", of_graph),
-                ("mix", build_mix, "lightgbm", _TREES, ()),
+            for kind, library, description, deps in (
+                ("mog", "pytorch", f"{_ROUTER}.", ()),
+                ("mogg", "pytorch", f"{_ROUTER}, hops included.", hops_read(settings)),
+                ("mix", "lightgbm", _TREES, ()),
             )
         ),
     ]

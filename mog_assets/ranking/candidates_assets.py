@@ -9,10 +9,11 @@ from typing import Any
 import numpy as np
 
 from mog_assets.arrays import save_array
+from mog_assets.config import Settings
 from mog_assets.questions.sets import TRAINING, Question, asked_of, load_questions
 from mog_assets.ranking.gold import Gold
 from mog_assets.ranking.parts import Fresh, Part, arranged, joined, joined_sketch, sketch
-from mog_assets.ranking.retrieve import Retrieval, expert_names, fused, needs
+from mog_assets.ranking.retrieve import Retrieval, expert_names, finest, fused, needs
 from mog_assets.ranking.training import Examples, drawn, part_of
 from mog_assets.ranking.weak import measured, taught
 from mog_assets.recipe import Work
@@ -20,6 +21,7 @@ from mog_assets.retrieval.assets import hashes_of
 from mog_assets.retrieval.changes import Change, Documents, about
 from mog_assets.retrieval.methods import parse
 from mog_assets.retrieval.tokens import TOKENIZER
+from resources.errors import MogError
 from resources.store import Artefact, digest
 
 # Training questions of a question set are stored in so many files, those about a document in one.
@@ -154,6 +156,27 @@ def _part(retrieval: Retrieval, questions: Sequence[Question]) -> Part:
     usable = np.array([bool(own) for own in guessed], np.int64)
     vectors = asked.vectors.astype(np.float32)
     return Part.of_questions(questions, *golds, vectors=vectors, words=asked.words, usable=usable)
+
+
+def training_examples(stored: Artefact, settings: Settings) -> tuple[Examples, list[str]]:
+    """What rankings of a project are trained on, as `read_examples`.
+
+    Raises:
+        MogError: there are too few training questions.
+    """
+    if not stored.names(PART):
+        raise MogError(
+            "question_sets: expected training questions with a quote, a relevant document or an answer, got none: add "
+            "them to questions of a split that is named under `train`, or set `train: []` and `test: [test]`"
+        )
+    examples, names = read_examples(stored, expert_names(settings), finest(settings))
+    if len(set(examples.documents)) < 2:
+        raise MogError(
+            "question_sets: expected at least 2 training questions with a quote, a relevant document or an answer that "
+            "passages hold, so that a ranking can be measured on others than it was trained on, got fewer: add some, "
+            "or set `train: []` and `test: [test]`"
+        )
+    return examples, names
 
 
 def read_examples(stored: Artefact, experts: Sequence[str], finest: Sequence[int]) -> tuple[Examples, list[str]]:

@@ -12,7 +12,7 @@ from mog_assets.ranking.candidates import Candidates
 from mog_assets.ranking.places import NAMES as PLACES
 
 # A change of what a feature means changes this; models name it.
-VERSION = "3"
+VERSION = "4"
 # Principal components of the questions' vectors.
 COMPONENTS = 16
 # Ranks enter as 1 / (1 + rank / RANKS).
@@ -52,13 +52,13 @@ def names(experts: Sequence[str], finest: Sequence[str]) -> list[str]:
     found = [f"{what} {name}" for what in ("score", "z", "rank", "rank in document") for name in experts]
     found += [f"{name} {side}" for side in ("before", "after") for name in finest]
     found += ["number in document", "number from the end", "relative place", "pieces of document", "characters"]
-    found += ["corpus", *PLACES, "words of question"]
+    found += ["corpus", "words of question"]
     found += [f"{what} {name}" for name in finest for what in ("best", "tenth of best")]
-    return found + [f"component {i}" for i in range(1, COMPONENTS + 1)]
+    return [*found, *(f"component {i}" for i in range(1, COMPONENTS + 1)), *PLACES]
 
 
 def of_candidates(found: Candidates, finest: Sequence[int], words: np.ndarray) -> np.ndarray:
-    """What does not depend on what was trained on, so that cross-validation computes it once.
+    """What does not depend on the training questions: the first columns of `table`.
 
     Args:
         found: The candidates.
@@ -66,8 +66,7 @@ def of_candidates(found: Candidates, finest: Sequence[int], words: np.ndarray) -
         words: Terms of every question, shape (questions,).
 
     Returns:
-        float32 array of shape (n, features − trained): the columns of `table` in its order, without those of
-        `answered` and `components`.
+        float32 array of shape (n, columns).
     """
     question, scores = found.question, found.scores
     number, pieces, characters, corpus = found.place.T.astype(np.float32)
@@ -88,24 +87,13 @@ def of_candidates(found: Candidates, finest: Sequence[int], words: np.ndarray) -
     return np.concatenate(columns, axis=1, dtype=np.float32)
 
 
-def table(
-    known: np.ndarray, question: np.ndarray, finest: Sequence[int], components: np.ndarray, answered: np.ndarray
-) -> np.ndarray:
-    """The features of every candidate.
+def table(*columns: np.ndarray) -> np.ndarray:
+    """The features of every candidate, float32 of shape (n, features).
 
     Args:
-        known: Result of `of_candidates`.
-        question: Position of the question of every candidate.
-        finest: Positions of the experts that score pieces themselves.
-        components: Of every question's vector, see `Components.apply`.
-        answered: See `Places.features`.
-
-    Returns:
-        float32 array of shape (n, features).
+        columns: In the order of `names`: result of `of_candidates`, components of its question's vector, and result of
+            `Places.features`; or only the first of these. Each of shape (n, columns).
     """
-    # The number of words and the best scores of the question come after the places of answers.
-    at = known.shape[1] - 1 - 2 * len(finest)
-    columns = [known[:, :at], answered, known[:, at:], components[question]]
     return np.concatenate(columns, axis=1, dtype=np.float32)
 
 

@@ -1,28 +1,38 @@
-"""`mix`: gradient-boosted trees that order candidates (LambdaMART, Burges 2010), by LightGBM."""
+"""`mix`: gradient-boosted trees that order candidates (LambdaMART, Burges 2010), by LightGBM.
+
+Most candidates of a question are easily told from its evidence, and what a tree costs is to look at all of them. So a
+few quick trees are trained first, and the trees that are kept see the evidence, the candidates that the first ones
+take for it, and some others, without which they would know nothing of those.
+"""
 
 from __future__ import annotations
 
 import importlib
-from collections.abc import Sequence
+import logging
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 
-TREES = 200
+TREES, FIRST_TREES = 100, 15
+# Candidates of each question without evidence that trees are trained on: the best by `fused` for the first trees, the
+# best by these for the others, and further ones at random for both.
+BEST_BY_FUSED, BEST_BY_FIRST, OTHERS = 20, 40, 15
 OPTIONS: dict[str, Any] = {
     "objective": "lambdarank",
-    "num_leaves": 31,
-    "learning_rate": 0.06,
+    "num_leaves": 47,
+    "learning_rate": 0.07,
     "bagging_fraction": 0.8,
     "bagging_freq": 1,
     "feature_fraction": 0.7,
     "lambda_l2": 2.0,
-    "lambdarank_truncation_level": 30,
-    "min_data_in_leaf": 20,
+    "lambdarank_truncation_level": 20,
+    "min_data_in_leaf": 40,
     "deterministic": True,
     "force_row_wise": True,
     "verbosity": -1,
 }
+FIRST_OPTIONS: dict[str, Any] = {"learning_rate": 0.15}
 
 
 def lightgbm() -> Any:
@@ -33,25 +43,66 @@ def lightgbm() -> Any:
     importlib.import_module("torch")
     import lightgbm
 
+    # It warns that features without raw data are put together, which is what is wanted; errors are raised.
+    logger = logging.getLogger("lightgbm")
+    logger.setLevel(logging.ERROR)
+    lightgbm.register_logger(logger)
     return lightgbm
 
 
-def train(
-    features: np.ndarray, grades: np.ndarray, sizes: np.ndarray, names: Sequence[str], seed: int, trees: int = TREES
-) -> Any:
-    """A booster.
+def binned(features: np.ndarray, names: Sequence[str], seed: int) -> Any:
+    """LightGBM's data set of all candidates, from which those of some questions are taken without binning again.
 
     Args:
-        features: float32 of shape (n, features), candidates of a question together.
-        grades: Relevance of every candidate, int of shape (n,).
-        sizes: Candidates of every question, in order.
+        features: float32 of shape (n, features).
         names: Of the features.
-        seed: Of the samples of rows and columns.
-        trees: How many.
+        seed: Of the sample of rows that bins are made with.
     """
     library = lightgbm()
-    data = library.Dataset(features, grades, group=sizes, feature_name=[name.replace(" ", "_") for name in names])
-    return library.train({**OPTIONS, "seed": seed, "num_threads": 0}, data, trees)
+    return library.Dataset(features, params=_options(seed), feature_name=_written(names)).construct()
+
+
+def train(
+    data: Any,
+    rows: np.ndarray,
+    further: np.ndarray,
+    names: Sequence[str],
+    grades: np.ndarray,
+    sizes: np.ndarray,
+    seed: int,
+    advance: Callable[[], object],
+    first: bool = False,
+) -> Any:
+    """A booster; in one thread, so that trainings can run side by side and none waits spinning for another's core.
+
+    Args:
+        data: Result of `binned`.
+        rows: Positions of the candidates to train on, ascending, those of a question together: int64 of shape (n,).
+        further: Features of these candidates that are no others' to know, float32 of shape (n, further).
+        names: Of the further features.
+        grades: Relevance of every candidate, int of shape (n,).
+        sizes: Candidates of every question, in order.
+        seed: As for `binned`; also of the samples of rows and columns.
+        advance: Called after each tree.
+        first: Whether these are the quick first trees.
+    """
+    library, options = lightgbm(), _options(seed)
+    part = data.subset(rows, params=options).construct()
+    part.add_features_from(library.Dataset(further, params=options, feature_name=_written(names)).construct())
+    part.set_label(grades)
+    part.set_group(sizes)
+    if first:
+        options |= FIRST_OPTIONS
+    return library.train(options, part, FIRST_TREES if first else TREES, callbacks=[lambda _: advance()])
+
+
+def _options(seed: int) -> dict[str, Any]:
+    return {**OPTIONS, "seed": seed, "num_threads": 1}
+
+
+def _written(names: Sequence[str]) -> list[str]:
+    """Names of features as LightGBM takes them."""
+    return [name.replace(" ", "_") for name in names]
 
 
 def scores(booster: Any, features: np.ndarray) -> np.ndarray:

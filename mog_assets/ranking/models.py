@@ -8,7 +8,6 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from mog_assets.questions.sets import LEVELS
 from mog_assets.ranking import features, mix, mog
 from mog_assets.ranking.candidates import Candidates
 from mog_assets.ranking.features import Components
@@ -108,6 +107,11 @@ class Router:
         """Score of every candidate, known items first."""
         return lifted(asked.found, mog.scores(asked.found, self.weights(asked)))
 
+    def files(self, known: Mapping[str, Any]) -> dict[str, bytes]:
+        """What `open_router` reads, by the name of the file; `known` are its `facts`."""
+        arrays = {name: np.ascontiguousarray(array, np.float32) for name, array in self.arrays.items()}
+        return {ARRAYS: encode(arrays, known)}
+
 
 @dataclass(frozen=True)
 class Mix:
@@ -119,54 +123,28 @@ class Mix:
     lifts = True
 
     def features(self, asked: Asked) -> np.ndarray:
-        """See `features.table`."""
-        return _table(asked, self.components, self.places)
-
-    @classmethod
-    def trained(cls, examples: Examples, seed: int) -> Mix:
-        """Trees trained on some questions."""
-        components = Components.of(examples.vectors)
-        # Only places that somebody named say where in documents answers stand.
-        named = examples.taught.only(examples.levels == LEVELS.index("spans"))
-        places = Places.of(named, examples.vectors, examples.documents)
-        table = _table(Asked.of(examples), components, places, themselves=True)
-        names = features.names(examples.experts, [examples.experts[i] for i in examples.finest])
-        known = examples.known
-        sizes = np.bincount(examples.found.question[known], minlength=len(examples.words))
-        # Most often all are known, and the table is large.
-        table = table if known.all() else table[known]
-        booster = mix.train(table, examples.taught.grades[known], sizes, names, seed)
-        return cls(booster, components, places)
+        """The features of every candidate, float32 of shape (n, features), in the order of `features.names`."""
+        columns = asked.columns
+        if columns is None:
+            columns = features.of_candidates(asked.found, asked.finest, asked.words)
+        of_question = self.components.apply(asked.vectors)[asked.found.question]
+        return features.table(columns, of_question, self.places.features(asked.found, asked.vectors))
 
     def scores(self, asked: Asked) -> np.ndarray:
         """Score of every candidate, known items first."""
         return lifted(asked.found, mix.scores(self.booster, self.features(asked)))
 
-
-def _table(asked: Asked, components: Components, places: Places, themselves: bool = False) -> np.ndarray:
-    answered = places.features(asked.found, asked.vectors, themselves)
-    columns = asked.columns
-    if columns is None:
-        columns = features.of_candidates(asked.found, asked.finest, asked.words)
-    return features.table(columns, asked.found.question, asked.finest, components.apply(asked.vectors), answered)
+    def files(self, known: Mapping[str, Any]) -> dict[str, bytes]:
+        """What `open_mix` reads, by the name of the file; `known` are its `facts`."""
+        arrays = {"mean": self.components.mean, "axes": np.ascontiguousarray(self.components.axes)}
+        arrays |= {f"places {name}": array for name, array in self.places.arrays.items()}
+        return {ARRAYS: encode(arrays, known), TREES: self.booster.model_to_string().encode()}
 
 
 def facts(kind: str, encoder: str, experts: Sequence[str], corpora: Sequence[str] = ()) -> dict[str, Any]:
-    """What a model must have been trained for to be used: `mix` knows corpora by their position in the settings."""
+    """What a model must have been trained for to be used; `mix` alone knows corpora, by their position."""
     known = {"model": kind, "encoder": encoder, "experts": list(experts), "features": features.VERSION}
-    return {**known, "corpora": list(corpora)} if corpora else known
-
-
-def router_bytes(arrays: Mapping[str, np.ndarray], known: Mapping[str, Any]) -> bytes:
-    """The file `ARRAYS` of a router."""
-    return encode({name: np.ascontiguousarray(array, np.float32) for name, array in arrays.items()}, known)
-
-
-def mix_bytes(trained: Mix, known: Mapping[str, Any]) -> dict[str, bytes]:
-    """The files of a mix, by name."""
-    arrays = {"mean": trained.components.mean, "axes": np.ascontiguousarray(trained.components.axes)}
-    arrays |= {f"places {name}": array for name, array in trained.places.arrays.items()}
-    return {ARRAYS: encode(arrays, known), TREES: trained.booster.model_to_string().encode()}
+    return {**known, "corpora": list(corpora)} if kind == "mix" else known
 
 
 def open_router(stored: Artefact, encoder: str, experts: Sequence[str], kind: str = "mog") -> Router:

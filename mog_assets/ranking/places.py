@@ -12,6 +12,7 @@ from dataclasses import dataclass, fields
 
 import numpy as np
 
+from mog_assets.arrays import ranges
 from mog_assets.ranking.candidates import Candidates
 from mog_assets.ranking.gold import Gold
 
@@ -23,6 +24,8 @@ _PIECES = 12
 _SHARPNESS, _WIDTH = 12.0, 0.12
 # Keeps the share small where hardly any evidence is known.
 _LEAST = 1e-3
+# Training questions that are compared with the others at a time.
+_BLOCK = 256
 NAMES = ("answers near this place", "answers at this number", "answers at this number from the end")
 
 
@@ -91,32 +94,34 @@ class Places:
         """
         result = np.zeros((len(found.question), len(NAMES)), np.float32)
         count = min(NEAREST, len(self.vectors))
-        for asked in range(len(vectors)):
-            like = self.vectors @ np.asarray(vectors[asked], np.float32)
-            if themselves:
-                like[self.document == self.document[asked]] = -np.inf
-            nearest = np.argpartition(-like, count - 1)[:count]
-            nearest = nearest[like[nearest] > -np.inf]
-            if len(nearest):
-                near = np.exp((like[nearest] - like[nearest].max()) * _SHARPNESS)
-                here = slice(*found.offsets[asked : asked + 2])
-                result[here] = self._shares(found.place[here], nearest, near)
+        # A question alone gets the scores that it gets among others, which a product of many gives only nearly.
+        step = _BLOCK if themselves else 1
+        for first in range(0, len(vectors), step):
+            likeness = np.asarray(vectors[first : first + step], np.float32) @ self.vectors.T
+            for asked, like in enumerate(likeness, first):
+                if themselves:
+                    like[self.document == self.document[asked]] = -np.inf
+                nearest = np.argpartition(-like, count - 1)[:count]
+                nearest = nearest[like[nearest] > -np.inf]
+                if len(nearest):
+                    near = np.exp((like[nearest] - like[nearest].max()) * _SHARPNESS)
+                    here = slice(*found.offsets[asked : asked + 2])
+                    result[here] = self._shares(found.place[here], nearest, near)
         return result
 
     def _shares(self, place: np.ndarray, nearest: np.ndarray, near: np.ndarray) -> np.ndarray:
         begin, end = self.offsets[nearest], self.offsets[nearest + 1]
-        rows = np.concatenate([np.arange(a, b) for a, b in zip(begin, end, strict=True)])
+        rows = ranges(begin, end)
         weight = np.repeat(near, end - begin) * self.share[rows]
         number, pieces, corpus = self.place[rows].T
-        own = (place[:, 3, None] == corpus) * weight
-        total = own.sum(axis=1) + _LEAST
+        same = place[:, 3, None] == corpus
         apart = (_relative(place[:, 0], place[:, 1])[:, None] - _relative(number, pieces)) / _WIDTH
-        same = (
-            np.exp(-(apart**2)),
-            place[:, 0, None] == number,
-            (place[:, 1] - place[:, 0])[:, None] == pieces - number,
+        there = (
+            np.exp(-(apart * apart)) * same,
+            (place[:, 0, None] == number) & same,
+            ((place[:, 1] - place[:, 0])[:, None] == pieces - number) & same,
         )
-        return np.stack([(own * there).sum(axis=1) / total for there in same], axis=1)
+        return np.stack([shares @ weight for shares in there], axis=1) / (same @ weight + _LEAST)[:, None]
 
 
 def _relative(number: np.ndarray, pieces: np.ndarray) -> np.ndarray:

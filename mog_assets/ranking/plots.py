@@ -51,21 +51,3 @@ def importance(names: Sequence[str], gains: np.ndarray) -> bytes:
     axes.barh([names[i] for i in order], gains[order] / max(float(gains.sum()), 1e-9), color=_BLUE)
     axes.set(xlabel="share of the gain", title="What the trees use")
     return png(figure)
-
-
-def learning_curve(rows: Sequence[Mapping[str, float]]) -> bytes:
-    """Plot of ER, cross-validated, over the number of training questions, with its interval.
-
-    Args:
-        rows: Dicts with `training questions`, `ER`, `low` and `high`.
-    """
-    figure = new_figure(4.5, 3)
-    axes = figure.subplots()
-    at = [row["training questions"] for row in rows]
-    axes.plot(at, [row["ER"] for row in rows], marker="o", color=_BLUE)
-    axes.fill_between(at, [row["low"] for row in rows], [row["high"] for row in rows], color=_BLUE, alpha=0.15)
-    axes.set_xscale("log")
-    axes.set_xticks(at, [f"{number:,}" for number in at])
-    axes.minorticks_off()
-    axes.set(xlabel="training questions", ylabel="ER (95 % interval)", title="Learning curve")
-    return png(figure)

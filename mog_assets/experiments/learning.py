@@ -1,0 +1,102 @@
+"""How good trained rankings are with fewer training questions."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import cache, partial
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from mog_assets.config import Settings
+from mog_assets.experiments import plots
+from mog_assets.experiments.lab import Experiment, Findings, Lab, NothingToMeasure
+from mog_assets.ranking import features
+from mog_assets.ranking.candidates_assets import training_examples
+from mog_assets.ranking.crossvalidation import Train, fused_recalls, recalls_of_fewer
+from mog_assets.ranking.retrieve import models_of
+from mog_assets.ranking.trainers import TRAINERS, hops_read, with_hops
+from mog_assets.ranking.training import FOLDS, Examples
+from mog_assets.significance import bootstrap_interval, by_document
+from resources.errors import MogError
+
+# Training questions of the first models; the last are trained on all questions of the other folds.
+SIZES = (100, 300, 1000)
+
+
+def learning_curve(lab: Lab) -> Findings:
+    """ER of each trained ranking, cross-validated by document, over the number of training questions."""
+    settings = lab.settings
+    try:
+        examples, names = training_examples(lab.read("candidates", None), settings)
+    except MogError as reason:
+        raise NothingToMeasure(str(reason)) from reason
+    if not examples.measured.any():
+        raise NothingToMeasure("question_sets: expected training questions with a quote or a relevant document")
+    tables, lines = {}, {}
+    for kind in models_of(settings):
+        rows = _rows(lab, kind, examples, names)
+        tables[f"learning curve of {kind}, cross-validated by document"] = rows
+        lines[kind] = pd.DataFrame(rows).rename(columns={"training questions": "x", "ER": "value"})
+    ticks = sorted({int(x) for line in lines.values() for x in line["x"]})
+    picture = plots.curves(lines, "training questions", "ER (95 % interval)", "Learning curve", ticks, log=True)
+    return Findings(tables=tables, plots={"learning curve": picture})
+
+
+def _rows(lab: Lab, kind: str, examples: Examples, names: Sequence[str]) -> list[dict[str, Any]]:
+    """A row per number of training questions: mean ER over the questions that are measured, and its interval."""
+    # Cached cells need none; all others share one.
+    prepared = cache(partial(_prepared, lab, kind, examples, names))
+
+    def recalls(size: int | None) -> pd.DataFrame:
+        found = recalls_of_fewer(*prepared(), size, TRAINERS[kind].threads)
+        return pd.DataFrame({"question": names, "ER": found})
+
+    rows, measured = [], examples.measured
+    by_fold = np.bincount(examples.folds, minlength=FOLDS)
+    sizes = [size for size in SIZES if size < len(names) - by_fold.max()]
+    fused, documents = fused_recalls(examples)[measured], np.asarray(examples.documents, str)[measured]
+    for size in [*sizes, None]:
+        cell = lab.cached(f"{kind} {size or 'all'}", size, partial(recalls, size))
+        found = cell["ER"].to_numpy()[measured]
+        totals = by_document(np.stack([found, found - fused], axis=1), documents)
+        (low, gain_low), (high, gain_high) = bootstrap_interval(totals, seed=lab.seed)
+        rows.append(
+            {
+                "training questions": size or int(len(names) - by_fold.min()),
+                "ER": float(found.mean()),
+                "low": float(low),
+                "high": float(high),
+                "above fused": float((found - fused).mean()),
+                "above fused, low": float(gain_low),
+                "above fused, high": float(gain_high),
+            }
+        )
+    return rows
+
+
+def _prepared(lab: Lab, kind: str, examples: Examples, names: Sequence[str]) -> tuple[Examples, Train[Any]]:
+    """See `Trainer.prepared`."""
+    if kind == "mogg":
+        examples = with_hops(examples, names, lab.read("questions", None), lab.settings, lab.open_retrieval)
+    return TRAINERS[kind].prepared(examples, lab.settings, lambda _: None)
+
+
+def _reads(settings: Settings) -> Sequence[str]:
+    kinds = models_of(settings) if settings.trains_routers else []
+    return ("candidates", *(hops_read(settings) if "mogg" in kinds else ())) if kinds else ()
+
+
+EXPERIMENTS = (
+    Experiment(
+        "learning-curve",
+        "ER over the number of training questions",
+        "Each trained ranking with 100, 300, 1,000 and all training questions, on training questions about documents "
+        "that it was not trained on (ours).",
+        learning_curve,
+        _reads,
+        lambda settings: [settings.ranking.validation, features.VERSION],
+        asks_test_questions=False,
+    ),
+)

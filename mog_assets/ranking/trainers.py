@@ -1,0 +1,222 @@
+"""How each ranking is trained on parts of the same questions: what does not depend on the part is computed once."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from mog_assets.arrays import places as positions
+from mog_assets.config import Settings
+from mog_assets.questions.sets import LEVELS, load_questions
+from mog_assets.questions.splits import validation_rows
+from mog_assets.ranking import features, mix, mog, plots
+from mog_assets.ranking.crossvalidation import Train
+from mog_assets.ranking.features import Components
+from mog_assets.ranking.gold import ordered
+from mog_assets.ranking.models import Mix, Router
+from mog_assets.ranking.places import NAMES, Places
+from mog_assets.ranking.retrieve import Retrieval, expert_names, fused
+from mog_assets.ranking.training import Examples
+from mog_assets.routing.retrieve import graph_of_question_sets
+from resources.processes import cores
+from resources.store import Artefact
+
+Advance = Callable[[int], object]
+
+
+def _silent(done: int) -> None:
+    """No progress is shown."""
+
+
+@dataclass(frozen=True)
+class Trainer:
+    """How rankings of a kind are trained.
+
+    Attributes:
+        prepared: Given the training questions, the settings and what is called with 1 after each step: the questions
+            with what was computed once for all trainings, and what trains a model on some of them.
+        steps: Most steps of a training.
+        unit: What the steps are, for people.
+        pictures: Given a model and the questions it was trained on: plots by title.
+        one_core: Whether a training takes one core, so that several run side by side.
+    """
+
+    prepared: Callable[[Examples, Settings, Advance], tuple[Examples, Train[Any]]]
+    steps: int
+    unit: str
+    pictures: Callable[[Any, Examples], Mapping[str, bytes]]
+    one_core: bool = False
+
+    @property
+    def threads(self) -> int:
+        """How many trainings run side by side."""
+        return cores() if self.one_core else 1
+
+
+@dataclass(frozen=True)
+class TrainedRouter(Router):
+    """A router that was trained now.
+
+    Attributes:
+        curve: A row per epoch, see `mog.train`.
+    """
+
+    curve: Sequence[Mapping[str, float]]
+
+
+def prepared_router(
+    examples: Examples, settings: Settings, advance: Advance = _silent
+) -> tuple[Examples, Train[TrainedRouter]]:
+    """See `Trainer.prepared`; a step is an epoch."""
+    stopping = validation_rows(examples.documents, settings.ranking.validation, "ranking")
+
+    def train(rows: np.ndarray) -> TrainedRouter:
+        part = examples.of(rows)
+        # The documents that decide when to stop are the same with and without a fold.
+        arrays, curve = mog.train(
+            part.found,
+            part.taught.covered,
+            part.vectors,
+            stopping[rows],
+            settings.seed,
+            advance,
+            part.known,
+            part.experts,
+        )
+        return TrainedRouter(arrays, curve)
+
+    return examples, train
+
+
+def prepared_mix(examples: Examples, seed: int, advance: Advance = _silent) -> tuple[Examples, Train[Mix]]:
+    """See `Trainer.prepared`; a step is a tree.
+
+    The bins of features and the components of question vectors are those of all questions, whichever train: no label
+    enters them. Where answers stood is learned from the questions that train alone.
+    """
+    columns = features.of_candidates(examples.found, examples.finest, examples.words)
+    components = Components.of(examples.vectors)
+    titles = features.names(examples.experts, [examples.experts[i] for i in examples.finest])
+    table = features.table(columns, components.apply(examples.vectors)[examples.found.question])
+    binned = mix.binned(table, titles[: -len(NAMES)], seed)
+    del table
+    whole, untrained = replace(examples, columns=columns), fused(examples.found, examples.experts)
+
+    def train(rows: np.ndarray) -> Mix:
+        part, at = whole.of(rows), np.flatnonzero(np.asarray(rows, bool)[whole.found.question])
+        # Only places that somebody named say where in documents answers stand.
+        named = part.taught.only(part.levels == LEVELS.index("spans"))
+        places = Places.of(named, part.vectors, part.documents)
+        answered = places.features(part.found, part.vectors, themselves=True)
+        question, grades = part.found.question, part.taught.grades
+
+        def trees(scores: np.ndarray, best: int, first: bool) -> Any:
+            kept = hard(part, scores, best, mix.OTHERS, seed)
+            sizes = np.bincount(question[kept], minlength=len(part.words))
+            own = (binned, at[kept], answered[kept], NAMES, grades[kept], sizes)
+            return mix.train(*own, seed, lambda: advance(1), first)
+
+        first = trees(untrained[at], mix.BEST_BY_FUSED, True)
+        scores = mix.scores(first, features.table(columns[at], components.apply(part.vectors)[question], answered))
+        return Mix(trees(scores, mix.BEST_BY_FIRST, False), components, places)
+
+    return whole, train
+
+
+def trained_mix(examples: Examples, seed: int) -> Mix:
+    """`mix` trained on all of some questions."""
+    whole, train = prepared_mix(examples, seed)
+    return train(np.ones(len(whole.documents), bool))
+
+
+def hard(examples: Examples, scores: np.ndarray, best: int, others: int, seed: int) -> np.ndarray:
+    """Candidates that are worth training on, bool of shape (n,): none that may be relevant or not.
+
+    Args:
+        examples: Questions with their candidates.
+        scores: Of every candidate, shape (n,).
+        best: How many candidates of each question are taken that have the greatest scores.
+        others: How many of those that are neither among them nor hold evidence are drawn at random, on average.
+        seed: Of the draw.
+    """
+    usable = examples.known
+    question = examples.found.question
+    order = ordered(examples.found, np.where(usable, scores, -np.inf))
+    among = np.zeros(len(order), bool)
+    among[order] = positions(question[order]) < best
+    kept = usable & ((examples.taught.grades > 0) | among)
+    rest = usable & ~kept
+    share = others / np.maximum(np.bincount(question[rest], minlength=len(examples.words)), 1)
+    return kept | (rest & (np.random.default_rng(seed).random(len(order)) < share[question]))
+
+
+def hops_read(settings: Settings) -> tuple[str, ...]:
+    """Keys of the assets that `with_hops` reads."""
+    nodes = ("questions", "documents", "chunks/level_1", "embeddings/level_1", "sentence_graph")
+    return (*nodes, *graph_of_question_sets(settings))
+
+
+def with_hops(
+    examples: Examples,
+    names: Sequence[str],
+    questions: Artefact,
+    settings: Settings,
+    open_retrieval: Callable[[Sequence[str], Sequence[str]], Retrieval],
+    advance: Advance = _silent,
+) -> Examples:
+    """Examples with the scores of the experts of the sentence graph.
+
+    Args:
+        examples: The training questions.
+        names: `question set/id` of each.
+        questions: The asset `questions`.
+        settings: Of the project.
+        open_retrieval: `Retrieval.open` of the project, for names of corpora and questions.
+        advance: Called with numbers of questions, as many as there are in all.
+    """
+    texts: dict[str, dict[str, str]] = {}
+    for name, question_set in settings.question_sets.items():
+        if question_set.train:
+            loaded = load_questions(questions.path(f"{name}.parquet"), question_set.train)
+            texts[name] = {q.id: q.question for q in loaded}
+    split = [name.partition("/") for name in names]
+    parts = []
+    # Questions of a set lie together.
+    for name in dict.fromkeys(question_set for question_set, _, _ in split):
+        rows = np.array([row for row, (question_set, _, _) in enumerate(split) if question_set == name], np.int64)
+        queries = [texts[name][split[row][2]] for row in rows.tolist()]
+        retrieval = open_retrieval(settings.question_sets[name].corpora, queries)
+        found = examples.found.of(rows)
+        parts.append(retrieval.hops.with_hops(found, examples.vectors[rows], retrieval.terms, advance))
+    scores, floors = (np.concatenate([getattr(part, what) for part in parts]) for what in ("scores", "floors"))
+    found = replace(examples.found, scores=scores, floors=floors)
+    gold, taught = (replace(evidence, found=found) for evidence in (examples.gold, examples.taught))
+    return replace(examples, gold=gold, taught=taught, experts=expert_names(settings, "mogg"))
+
+
+def _of_router(model: TrainedRouter, examples: Examples) -> dict[str, bytes]:
+    weighed = mog.weights(model.arrays, examples.vectors)
+    return {"loss": plots.loss_curve(model.curve), "weights of the experts": plots.weights(examples.experts, weighed)}
+
+
+def _of_mix(model: Mix, examples: Examples) -> dict[str, bytes]:
+    titles = features.names(examples.experts, [examples.experts[i] for i in examples.finest])
+    return {"what the trees use": plots.importance(titles, model.booster.feature_importance("gain"))}
+
+
+# Routers train in torch, which uses the cores itself.
+_ROUTER = Trainer(prepared_router, mog.EPOCHS, "epochs trained (at most)", _of_router)
+TRAINERS: Mapping[str, Trainer] = {
+    "mog": _ROUTER,
+    "mogg": _ROUTER,
+    "mix": Trainer(
+        lambda examples, settings, advance: prepared_mix(examples, settings.seed, advance),
+        mix.FIRST_TREES + mix.TREES,
+        "trees trained",
+        _of_mix,
+        one_core=True,
+    ),
+}
