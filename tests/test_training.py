@@ -10,7 +10,7 @@ from mog_assets import plan
 from mog_assets.cli import main
 from mog_assets.experiments import learning
 from mog_assets.questions.sets import LEVELS
-from mog_assets.ranking import mix, mog
+from mog_assets.ranking import mix, mog, tuned
 from mog_assets.ranking.candidates import Candidates
 from mog_assets.ranking.crossvalidation import cross_validated, fused_recalls, recalls_of_fewer
 from mog_assets.ranking.features import COMPONENTS, names
@@ -35,9 +35,8 @@ def examples(moved=()):
     scores = draw.random((n, 2)).astype(np.float32)
     place = np.stack([number, np.full(n, PIECES), np.full(n, 100), np.zeros(n)], axis=1).astype(np.int32)
     beside, floors = np.zeros((n, 2, 2), np.float32), np.zeros((QUESTIONS, 2), np.float32)
-    found = Candidates(
-        question, question // 2 * PIECES + number, scores, beside, place, floors, np.ones(QUESTIONS, np.float32)
-    )
+    piece, rare = question // 2 * PIECES + number, np.zeros(n, np.int8)
+    found = Candidates(question, piece, scores, beside, place, rare, floors, np.ones(QUESTIONS, np.float32))
     start, end = np.zeros(QUESTIONS, np.int64), np.full(QUESTIONS, 100)
     gold = Gold(found, end, right, start, end)
     vectors = draw.normal(size=(QUESTIONS, 2 * COMPONENTS)).astype(np.float32)
@@ -99,7 +98,7 @@ def test_columns_of_the_trees_are_those_that_are_scored():
 
 def test_an_asset_trains_once_for_every_fold_and_once_on_all(copied_project, monkeypatch):
     tools, recipes, trained = Tools(copied_project.settings), plan.graph(copied_project.settings), []
-    for module in (mix, mog):
+    for module in (mix, mog, tuned):
 
         def counted(*arguments, train=module.train, **named):
             # The quick first trees of `mix` are part of a training.
@@ -108,7 +107,7 @@ def test_an_asset_trains_once_for_every_fold_and_once_on_all(copied_project, mon
             return train(*arguments, **named)
 
         monkeypatch.setattr(module, "train", counted)
-    for key in ("mix", "router"):
+    for key in ("mix", "router", "tuned"):
         trained.clear()
         outcome = materialise(recipes[key], None, tools, recipes, force=True)
         assert len(trained) == FOLDS + 1 == outcome.artefact.manifest.info["recomputed"]["models trained"]
@@ -122,7 +121,9 @@ def test_the_learning_curve_is_an_experiment(copied_project, monkeypatch):
     assert shown.exit_code == 0, shown.stderr
     assert "learning curve of mix" in shown.stdout and "training" in shown.stdout
     (told,) = json.loads(CliRunner().invoke(main, [*arguments, "--json"]).stdout)
-    assert set(told["tables"]) == {f"learning curve of {kind}, cross-validated by document" for kind in ("mog", "mix")}
+    assert set(told["tables"]) == {
+        f"learning curve of {kind}, cross-validated by document" for kind in ("tuned", "mog", "mix")
+    }
     for rows in told["tables"].values():
         counts = [row["training questions"] for row in rows]
         assert counts == sorted(counts) and len(counts) > 1

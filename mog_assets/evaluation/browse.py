@@ -30,6 +30,7 @@ _KINDS = (
     "mix",
     "mog",
     "mogg",
+    "tuned",
     "fused",
     "multihop",
     "rrf",

@@ -26,6 +26,7 @@ _FAMILIES = {
     ("mix",): "trees over all retrievers and levels",
     ("mog",): "all retrievers and levels, weighted by the router",
     ("mogg",): "all retrievers, levels and hops, weighted by the router",
+    ("tuned",): "as fused, its weights fitted on few questions",
     ("multihop",): "what question and best text find together, in turn with fused",
     ("fused",): "all retrievers and levels, without training",
     ("rrf",): "all retrievers and levels, reciprocal ranks",

@@ -17,6 +17,7 @@ _LOOKS = {
     "mix": ("#D55E00", "*", "mix"),
     "mog": ("#F0E442", "X", "mog"),
     "mogg": ("#AA4499", "h", "mogg"),
+    "tuned": ("#117733", "8", "tuned"),
     "multihop": ("#882255", "d", "multihop"),
     "fused": ("#000000", "p", "fused"),
     "rrf": ("#999933", "<", "rrf"),

@@ -1,4 +1,4 @@
-"""Assets of the ranking stage: `candidates`, `router`, `hop_router`, `mix` and `method`."""
+"""Assets of the ranking stage: `candidates`, `tuned`, `router`, `hop_router`, `mix` and `method`."""
 
 from __future__ import annotations
 
@@ -211,6 +211,7 @@ def _remark(examples: Examples, names: Sequence[str]) -> str:
 
 
 _ROUTER = "Perceptron from question vector to a weight for every expert"
+_TUNED = "The weights of `fused`, fitted on few questions."
 _TREES = "Trees that order candidates by what the experts say and where they stand."
 
 
@@ -259,6 +260,7 @@ def recipes(settings: Settings) -> list[Recipe]:
                 kinds=(library,),
             )
             for kind, library, description, deps in (
+                ("tuned", "scipy", _TUNED, ()),
                 ("mog", "pytorch", f"{_ROUTER}.", ()),
                 ("mogg", "pytorch", f"{_ROUTER}, hops included.", hops_read(settings)),
                 ("mix", "lightgbm", _TREES, ()),

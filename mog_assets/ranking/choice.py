@@ -77,9 +77,30 @@ def choose(
             f"no trained ranking is significantly better than `{base}` (ER {means[base]:.3f}): `{nearest}` {worse} "
             f"{means[nearest]:.3f} ({_said(p_learned[nearest])}, cross-validated on {many})"
         )
+        if needed := deciding(recalls[nearest] - recalls[base], documents):
+            why += f"; about {needed:,} questions like these would decide"
     else:
         why = f"`{base}` has ER {means[base]:.3f} on {many}, and nothing is trained"
     return Choice(method, why, rows)
+
+
+def deciding(gains: np.ndarray, documents: Sequence[str]) -> int | None:
+    """With how many questions like these the mean gain would be above 0 by 1.96 standard errors, by document.
+
+    Args:
+        gains: Of every question, shape (questions,).
+        documents: What each question is about.
+
+    Returns:
+        More than there are; None if the mean is not above 0, or is already so far above it.
+    """
+    totals = by_document(gains[:, None], np.asarray(documents, str))
+    mean = float(totals.mean[0])
+    if mean <= 0 or len(totals.sizes) < 2:
+        return None
+    error = float(np.sqrt(np.square(totals.sums[:, 0] - mean * totals.sizes).sum())) / totals.questions
+    needed = int(np.ceil(totals.questions * (1.96 * error / mean) ** 2))
+    return needed if totals.questions < needed else None
 
 
 def _p(

@@ -26,7 +26,7 @@ from mog_assets.retrieval.tokens import is_word
 
 # A word is rare that so many level-1 chunks have, or fewer. N-grams of scripts without blanks are no words.
 RARE = 2
-# Where so few candidates have any word of the question, these come first: 6,000 characters.
+# Where so few candidates have any word of the question, these come first.
 FEW = 24
 # At most so many other pieces with a rare word are raised, each behind so many without, the first behind one less.
 MOST, STEP = 8, 3

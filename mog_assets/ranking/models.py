@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass, fields
 from typing import Any, Protocol
 
 import numpy as np
 
 from mog_assets.ranking import features, mix, mog
+from mog_assets.ranking.blend import Blend
 from mog_assets.ranking.candidates import Candidates
 from mog_assets.ranking.features import Components
 from mog_assets.ranking.known import lifted
@@ -51,7 +52,7 @@ class Weighing(Protocol):
 
     @property
     def lifts(self) -> bool:
-        """Whether known items come first, see `Candidates.alone`."""
+        """Whether known items come first, see `known`."""
 
     def weights(self, candidates: Candidates, experts: Sequence[str]) -> np.ndarray:
         """The weight of every expert for each question."""
@@ -86,6 +87,17 @@ class Rules:
     def scores(self, asked: Asked) -> np.ndarray:
         """Score of every candidate."""
         return self.weighing.scores(asked.found, self.experts)
+
+
+@dataclass(frozen=True)
+class Tuned(Rules):
+    """The fitted weights of `tuned`."""
+
+    weighing: Blend
+
+    def files(self, known: Mapping[str, Any]) -> dict[str, bytes]:
+        """What `open_tuned` reads, by the name of the file; `known` are its `facts`."""
+        return {ARRAYS: encode({name: np.array([value]) for name, value in asdict(self.weighing).items()}, known)}
 
 
 @dataclass(frozen=True)
@@ -161,6 +173,19 @@ def open_router(stored: Artefact, encoder: str, experts: Sequence[str], kind: st
     if not finite or {**shapes, **wanted} != shapes or len(shapes.get("layer0.weight", ())) != 2:
         raise MogError(f"router {stored.path(ARRAYS)}: expected the layers of a router, got {shapes}: run `mog run`")
     return Router(arrays)
+
+
+def open_tuned(stored: Artefact, encoder: str, experts: Sequence[str]) -> Tuned:
+    """Load the weights of `tuned`.
+
+    Raises:
+        MogError: as `open_router`.
+    """
+    arrays = _arrays(stored, facts("tuned", encoder, experts), "tuned")
+    names = [field.name for field in fields(Blend)]
+    if sorted(arrays) != sorted(names) or not all(a.shape == (1,) and np.isfinite(a).all() for a in arrays.values()):
+        raise MogError(f"tuned {stored.path(ARRAYS)}: expected a number for each of {', '.join(names)}: run `mog run`")
+    return Tuned(Blend(**{name: float(array[0]) for name, array in arrays.items()}), experts)
 
 
 def open_mix(

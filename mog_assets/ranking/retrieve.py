@@ -40,7 +40,7 @@ FOLLOWED = "the question together with its best passage"
 # Experts that read what texts name.
 MENTIONING = {"mention", "pagerank"}
 # Key of the model of each learned ranking.
-MODELS = {"mog": "router", "mogg": "hop_router", "mix": "mix"}
+MODELS = {"tuned": "tuned", "mog": "router", "mogg": "hop_router", "mix": "mix"}
 # What weighs the experts of rankings without a model.
 _RULES: dict[str, models.Weighing] = {
     "fused": Blend(),
@@ -228,7 +228,9 @@ class Retrieval(routed.Retrieval):
         if kind not in self.opened:
             settings, stored = self.corpora.settings, self.corpora.read(MODELS[kind], None)
             names, encoder = expert_names(settings, kind), self.encoder()
-            if kind != "mix":
+            if kind == "tuned":
+                self.opened[kind] = models.open_tuned(stored, encoder, names)
+            elif kind != "mix":
                 self.opened[kind] = models.open_router(stored, encoder, names, kind)
             else:
                 best = [names[i] for i in finest(settings)]

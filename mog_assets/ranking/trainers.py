@@ -12,11 +12,11 @@ from mog_assets.arrays import places as positions
 from mog_assets.config import Settings
 from mog_assets.questions.sets import LEVELS, load_questions
 from mog_assets.questions.splits import validation_rows
-from mog_assets.ranking import features, mix, mog, plots
+from mog_assets.ranking import features, mix, mog, plots, tuned
 from mog_assets.ranking.crossvalidation import Train
 from mog_assets.ranking.features import Components
 from mog_assets.ranking.gold import ordered
-from mog_assets.ranking.models import Mix, Router
+from mog_assets.ranking.models import Mix, Router, Tuned
 from mog_assets.ranking.places import NAMES, Places
 from mog_assets.ranking.retrieve import Retrieval, expert_names, fused
 from mog_assets.ranking.training import Examples
@@ -87,6 +87,20 @@ def prepared_router(
             part.experts,
         )
         return TrainedRouter(arrays, curve)
+
+    return examples, train
+
+
+def prepared_tuned(examples: Examples, advance: Advance = _silent) -> tuple[Examples, Train[Tuned]]:
+    """See `Trainer.prepared`; a training is a step."""
+
+    def train(rows: np.ndarray) -> Tuned:
+        taught = np.asarray(rows, bool).copy()
+        taught[examples.drawn[taught[examples.drawn]][tuned.QUESTIONS :]] = False
+        part = examples.of(taught)
+        blend = tuned.train(part.found, part.taught.covered, part.experts, part.known)
+        advance(1)
+        return Tuned(blend, examples.experts)
 
     return examples, train
 
@@ -202,6 +216,11 @@ def _of_router(model: TrainedRouter, examples: Examples) -> dict[str, bytes]:
     return {"loss": plots.loss_curve(model.curve), "weights of the experts": plots.weights(examples.experts, weighed)}
 
 
+def _of_tuned(model: Tuned, examples: Examples) -> dict[str, bytes]:
+    weighed = model.weighing.weights(examples.found, model.experts)
+    return {"weights of the experts": plots.weights(examples.experts, weighed)}
+
+
 def _of_mix(model: Mix, examples: Examples) -> dict[str, bytes]:
     titles = features.names(examples.experts, [examples.experts[i] for i in examples.finest])
     return {"what the trees use": plots.importance(titles, model.booster.feature_importance("gain"))}
@@ -210,6 +229,13 @@ def _of_mix(model: Mix, examples: Examples) -> dict[str, bytes]:
 # Routers train in torch, which uses the cores itself.
 _ROUTER = Trainer(prepared_router, mog.EPOCHS, "epochs trained (at most)", _of_router)
 TRAINERS: Mapping[str, Trainer] = {
+    "tuned": Trainer(
+        lambda examples, settings, advance: prepared_tuned(examples, advance),
+        1,
+        "weights fitted",
+        _of_tuned,
+        one_core=True,
+    ),
     "mog": _ROUTER,
     "mogg": _ROUTER,
     "mix": Trainer(

@@ -1,7 +1,7 @@
 """Methods by name, and the passages each of them ranks.
 
-The rankings `fused`, `multihop`, `mog`, `mogg`, `mix`, `rrf` and `umg` order pieces by what all retrievers say of all
-levels (see `mog_assets.ranking`), and `auto` is the method that the asset `method` has chosen. Others are written
+Rankings (`fused`, `multihop`, `tuned`, `mog`, `mogg`, `mix`, `rrf`, `umg`) order pieces by what all retrievers say of
+all levels (see `mog_assets.ranking`), and `auto` is the method that the asset `method` has chosen. Others are written
 `[retriever:]name[+topics]`, e.g. `mog-paper`, `fused-paper-2`, `hybrid:mog-paper`, `mogg-paper+topics`; without a
 retriever, the configured one is used. `medrag` stands for `fixed-2`, `dense-2` for `dense:fixed-2`. `-paper` marks
 rankings exactly as in the paper (Zhong et al. 2024).
@@ -37,8 +37,8 @@ _GRAPH = ("hop", "mogg-paper", "mogg-uniform")
 CONTROLS = ("random", "gold")
 # Rankings over the exact scores of all experts, those that are trained, and those that are compared with others only
 # where `methods` names them: an edit changes them for nearly every question, or they are here to be compared with.
-RANKINGS = ("fused", "multihop", "mog", "mogg", "mix", "rrf", "umg")
-LEARNED = ("mog", "mogg", "mix")
+RANKINGS = ("fused", "multihop", "tuned", "mog", "mogg", "mix", "rrf", "umg")
+LEARNED = ("tuned", "mog", "mogg", "mix")
 NAMED = ("multihop", "mogg", "rrf", "umg")
 # The method that the asset `method` names.
 AUTO = "auto"
