@@ -2,6 +2,8 @@
 
 python benchmarks/development.py build --data ../shared/data --homes .mog/development
 python benchmarks/development.py table --homes .mog/development        rankings, by collection
+python benchmarks/development.py few --homes .mog/development          trained rankings with 10 to all questions
+python benchmarks/development.py hops --homes .mog/development         `multihop` beside `fused`
 python benchmarks/development.py known --homes .mog/development        words that only one document has
 python benchmarks/development.py choose --homes .mog/development       the constants of `fused`, one collection left out
 
@@ -18,6 +20,7 @@ import re
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 import click
 import numpy as np
@@ -26,15 +29,21 @@ from ranking import examples, merged, recall
 
 from mog_assets import config, markdown, runner
 from mog_assets.arrays import running
+from mog_assets.chunking.chunks import Layout
 from mog_assets.plan import graph, needed
 from mog_assets.questions.sets import Question, load_questions
 from mog_assets.ranking import models, rivals
 from mog_assets.ranking.blend import Blend
 from mog_assets.ranking.candidates import Candidates
+from mog_assets.ranking.crossvalidation import Train, fused_recalls
 from mog_assets.ranking.experts import kind
 from mog_assets.ranking.gold import Gold, ordered
+from mog_assets.ranking.models import Asked
 from mog_assets.ranking.retrieve import Retrieval, expert_names
-from mog_assets.ranking.training import Examples, drawn, fixed_recalls
+from mog_assets.ranking.trainers import TRAINERS
+from mog_assets.ranking.training import FOLDS, Examples, drawn, fixed_recalls
+from mog_assets.ranking.weak import measured
+from mog_assets.retrieval.methods import CONTEXTS
 from mog_assets.significance import bootstrap_interval, by_document, holm, permutation_p
 from mog_assets.tools import Tools
 
@@ -67,6 +76,8 @@ GRID = {
     "vectors": (1.5, 2.0, 2.5),
     "foreign": (0.5, 0.75, 1.0),
 }
+# Training questions of trained rankings, and how often they are drawn.
+SIZES, DRAWS = (10, 20, 50, 100, None), 3
 WORDS = 150
 FORMS = ("{}", "What is said about {}?")
 _WORD = re.compile(r"\w[\w-]{2,23}\w")
@@ -167,6 +178,97 @@ def table(names: Sequence[str], homes: Path) -> list[dict[str, str]]:
     return rows
 
 
+def trained(names: Sequence[str], homes: Path, kinds: Sequence[str] = ("tuned", "mog", "mix")) -> list[dict[str, str]]:
+    """How trained rankings compare with `fused`, by number of training questions, cross-validated by document.
+
+    The questions that train are drawn at random from those about other documents, `DRAWS` times; p is of the mean over
+    the draws, by document, Holm-corrected over the numbers of questions, and the worst draw stands beside it.
+    """
+    rows = []
+    for name in names:
+        tools, of = opened(name, homes)[0], questions_of(name, homes)
+        untrained = fused_recalls(of)
+        for ranking in kinds:
+            whole, train = TRAINERS[ranking].prepared(of, tools.settings, lambda _: None)
+            gains = {}
+            for size in SIZES:
+                draws = [_recalls(whole, train, size, seed) for seed in range(DRAWS if size else 1)]
+                if draws[0] is not None:
+                    gains[size] = np.stack([recalls - untrained for recalls in draws if recalls is not None])
+            totals = by_document(np.stack([own.mean(axis=0) for own in gains.values()], axis=1), of.documents)
+            row = {"collection": name, "ranking": ranking}
+            for size, own, p in zip(gains, gains.values(), holm(permutation_p(totals)), strict=True):
+                worst = f" ({own.mean(axis=1).min():+.3f})" if len(own) > 1 else ""
+                row[str(size or "all")] = f"{own.mean():+.3f}{worst}, p {p:.3f}"
+            rows.append(row)
+            click.echo(markdown.table([row], 400), err=True)
+    return rows
+
+
+def _recalls(of: Examples, train: Train[Any], size: int | None, seed: int) -> np.ndarray | None:
+    """ER of every question by models trained on so many questions about documents of other folds; None if too few."""
+    recalls, draw = np.zeros(len(of.words)), np.random.default_rng(seed)
+    for fold in range(FOLDS):
+        tested = of.folds == fold
+        others = np.flatnonzero(~tested)
+        if len(others) < (size or 0):
+            return None
+        rows = np.zeros(len(tested), bool)
+        rows[others if size is None else draw.permutation(others)[:size]] = True
+        if tested.any():
+            part = of.of(tested)
+            recalls[tested] = recall(part, train(rows).scores(Asked.of(part)))
+    return recalls
+
+
+def hops(names: Sequence[str], homes: Path) -> list[dict[str, str]]:
+    """`multihop` beside `fused`: ER, and all documents with evidence within 4,000 characters."""
+    rows = []
+    for name in names:
+        tools, retrieval = opened(name, homes)
+        values: dict[str, list[np.ndarray]] = defaultdict(list)
+        documents: list[str] = []
+        for questions in measured_questions(tools).values():
+            again = retrieval.again([question.question for question in questions])
+            evidence = measured(questions, again.corpora)
+            documents += [question.document for question in questions]
+            for method in ("fused", "multihop"):
+                values[method].append(_of_order(*again._ordered(method)[:2], evidence, again.corpora.layout))
+        both = {method: np.concatenate(parts) for method, parts in values.items()}
+        gain = both["multihop"] - both["fused"]
+        totals = by_document(gain, documents)
+        row = {"collection": f"{name}, {len(documents):,} questions"}
+        for column, measure in enumerate(("ER", "all documents in 4,000 characters")):
+            row[measure] = (
+                f"fused {both['fused'][:, column].mean():.3f}, multihop {both['multihop'][:, column].mean():.3f}"
+            )
+            row[measure] += f", p {permutation_p(totals)[column]:.3f}"
+        rows.append(row)
+        click.echo(f"{name} measured", err=True)
+    return rows
+
+
+def _of_order(question: np.ndarray, piece: np.ndarray, evidence: Sequence[Any], layout: Layout) -> np.ndarray:
+    """Of pieces in order of question and rank: ER, and whether every document with evidence is in 4,000 characters."""
+    spans, of = layout.spans[piece], layout.document_of[piece]
+    length = spans[:, 1] - spans[:, 0]
+    before = running(length, question)
+    values = np.zeros((len(evidence), 2))
+    for number, gold in enumerate(evidence):
+        rows = np.flatnonzero(question == number)
+        characters = sum(end - start for _, start, end in gold)
+        for document, start, end in gold:
+            own = rows[of[rows] == document]
+            for context in CONTEXTS:
+                room = np.clip(context - before[own], 0, length[own])
+                last = np.minimum(np.minimum(end, spans[own, 1]), spans[own, 0] + room)
+                hit = np.clip(last - np.maximum(start, spans[own, 0]), 0, None).sum()
+                values[number, 0] += hit / min(characters, context) / len(CONTEXTS)
+        near = set(of[rows][before[rows] < 4000].tolist())
+        values[number, 1] = {document for document, _, _ in gold} <= near
+    return values
+
+
 def known_items(name: str, homes: Path) -> list[dict[str, str]]:
     """Where the piece stands that has a word which no other document has: first, and within 4,000 characters."""
     _, retrieval = opened(name, homes)
@@ -247,7 +349,7 @@ def chosen(names: Sequence[str], homes: Path) -> list[dict[str, str]]:
 
 
 @click.command()
-@click.argument("what", type=click.Choice(["build", "table", "known", "choose"]))
+@click.argument("what", type=click.Choice(["build", "table", "few", "hops", "known", "choose"]))
 @click.argument("names", nargs=-1, type=click.Choice(list(COLLECTIONS)))
 @click.option("--data", type=click.Path(exists=True, path_type=Path), default=Path("../shared/data"))
 @click.option("--homes", type=click.Path(path_type=Path), default=Path(".mog/development"))
@@ -262,6 +364,8 @@ def main(what: str, names: Sequence[str], data: Path, homes: Path) -> None:
             click.echo(f"{name}: {'; '.join(failures) or 'built'}")
         return
     rows = {
+        "few": lambda: trained(names, homes),
+        "hops": lambda: hops(names, homes),
         "table": lambda: table(names, homes),
         "known": lambda: [row for name in names for row in known_items(name, homes)],
         "choose": lambda: chosen(names, homes),
