@@ -6,7 +6,7 @@ import pytest
 from mog_assets.arrays import unpaired
 from mog_assets.ranking.candidates import Candidates
 from mog_assets.ranking.gold import ordered
-from mog_assets.ranking.known import FEW, MOST, RareWords, latest, lifted
+from mog_assets.ranking.known import FEW, MOST, RareWords, latest, lifted, rare_words
 from mog_assets.retrieval.bm25 import Bm25Index, TermCounts, statistics
 
 MANY = FEW + 6
@@ -87,10 +87,9 @@ def test_rare_words_are_those_of_few_pieces_and_no_n_grams(questions):
         np.ones(9, np.int64),
     )
     whole = statistics([counts])
-    rare = RareWords(
-        Bm25Index(counts, whole, 1.2, 0.75), whole, [["common", "handy", "sole", "機械", "new"]] * questions
-    )
-    assert rare.of(0) == {"handy": 2, "sole": 1, "new": 1}
+    words = ["common", "handy", "sole", "機械", "new"]
+    rare = RareWords(Bm25Index(counts, whole, 1.2, 0.75), whole, [words] * questions)
+    assert rare_words(words, whole) == {"handy": 2, "sole": 1, "new": 1}
     keys, times = rare.pieces(slice(0, questions))
     question, piece = unpaired(keys)
     assert question.tolist() == np.repeat(np.arange(questions), 2).tolist()

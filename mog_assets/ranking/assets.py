@@ -17,6 +17,16 @@ from mog_assets.ranking import checks, features, models
 from mog_assets.ranking.candidates_assets import SKETCH, build_candidates, training_examples
 from mog_assets.ranking.choice import ALPHA, UNTRAINED, Choice, choose
 from mog_assets.ranking.crossvalidation import TRAININGS, cross_validated, fused_recalls
+from mog_assets.ranking.known_items import (
+    ITEMS,
+    KINDS,
+    drawn_items,
+    losing,
+    rankings_of,
+    read_for_items,
+    standing,
+    summary,
+)
 from mog_assets.ranking.parts import share_changed
 from mog_assets.ranking.retrieve import CHOSEN, MODELS, Retrieval, models_of, needs
 from mog_assets.ranking.trainers import TRAINERS, hops_read, with_hops
@@ -156,6 +166,41 @@ def _written(
     return previous is None
 
 
+def build_known_items(work: Work) -> None:
+    """Ask rankings for words, numbers and titles of the corpora; again when words are counted or rankings trained."""
+    settings, rankings = work.settings, rankings_of(work.settings)
+    basis = digest([work.input(key).manifest.version for key in ("statistics", *_trained(settings))], rankings)
+    previous = work.comparable
+    if previous is not None and previous.manifest.info.get("basis") == basis:
+        work.keep(previous)
+        work.counts |= previous.manifest.counts
+        work.info |= {name: previous.manifest.info[name] for name in ("basis", "rows")}
+        work.shown |= previous.shown()
+        return
+    retrieval = Retrieval.open(work.tools, work.input, list(settings.corpora), keep=True)
+    items = drawn_items(retrieval.corpora)
+    path, there = work.file(ITEMS, basis, [repr(item) for item in items])
+    with work.progress(len(items), "known items asked for") as advance:
+        table = standing(retrieval, items, rankings) if items else pd.DataFrame(columns=["form", "ranking"])
+        advance(len(items))
+    rows = summary(table, settings.seed) if items else []
+    if not there:
+        with work.writing(path) as temporary:
+            table.to_parquet(temporary)
+    work.counts |= {"items": len(items), **{kind: sum(i.kind == kind for i in items) for kind in KINDS}}
+    work.info |= {"basis": basis, "rows": rows}
+    work.recomputed["items"] = len(items)
+    if rows:
+        work.show_table("words, numbers and titles that one text has, found by each ranking", rows)
+    else:
+        work.shown["known items"] = "No word, number or title is of one text alone, so none was asked for."
+
+
+def _trained(settings: Settings) -> list[str]:
+    """Keys of the models that `auto` may stand for."""
+    return [MODELS[kind] for kind in models_of(settings)] if settings.trains_routers else []
+
+
 def build_method(work: Work) -> None:
     """Choose the ranking that is used by default."""
     settings, previous = work.settings, work.comparable
@@ -180,7 +225,9 @@ def build_method(work: Work) -> None:
         if own.any():
             documents = [examples.documents[i] for i in np.flatnonzero(own).tolist()]
             measured_on = {name: er[own] for name, er in recalls.items()}
-            chosen = choose(measured_on, models_of(settings), documents, settings.seed, _remark(examples, names))
+            losers = losing(work.input("known_items").manifest.info["rows"])
+            remark = _remark(examples, names)
+            chosen = choose(measured_on, models_of(settings), documents, settings.seed, remark, losers)
             work.show_table("rankings on training questions, cross-validated", chosen.rows)
         else:
             chosen = Choice(UNTRAINED, "training questions with answers alone cannot tell which ranking is better", [])
@@ -267,12 +314,23 @@ def recipes(settings: Settings) -> list[Recipe]:
             )
         ),
     ]
+    known_items = Recipe(
+        key="known_items",
+        build=build_known_items,
+        description="Whether rankings find words, numbers and titles that one text has, beside BM25 at level 1.",
+        group=GROUP,
+        deps=read_for_items(settings),
+        partitioned=False,
+        settings=lambda tools: [tools.settings.seed],
+        kinds=("parquet",),
+        pool="gpu",
+    )
     method = Recipe(
         key="method",
         build=build_method,
         description="The ranking in use: the best on training questions whose documents it was not trained on.",
         group=GROUP,
-        deps=("candidates", *(MODELS[kind] for kind in models_of(settings)))
+        deps=("candidates", "known_items", *(MODELS[kind] for kind in models_of(settings)))
         if settings.trains_routers
         else ("corpus_registry",),
         partitioned=False,
@@ -280,4 +338,4 @@ def recipes(settings: Settings) -> list[Recipe]:
         settings=lambda tools: [tools.settings.seed, tools.settings.retriever],
         kinds=("json",),
     )
-    return [*(trained if settings.trains_routers else []), method]
+    return [*(trained if settings.trains_routers else []), known_items, method]

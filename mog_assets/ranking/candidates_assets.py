@@ -130,8 +130,9 @@ def _kept_rows(
         kept[row] = not about(named, corpora, edited)
     rows = np.flatnonzero(kept)
     if len(rows):
-        again = retrieval.again([asked[held.asked[row]].question for row in rows.tolist()])
-        rows = rows[~fresh.touched(again.terms, again.rare, held.vectors[rows], found.floors[rows])]
+        terms = retrieval.again([asked[held.asked[row]].question for row in rows.tolist()]).terms
+        statistics = corpora.held().of("level_1")
+        rows = rows[~fresh.touched(terms, statistics, held.vectors[rows], found.floors[rows])]
     return held.renumbered(pieces).of(rows) if len(rows) else None
 
 

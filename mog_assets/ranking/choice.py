@@ -35,7 +35,12 @@ class Choice:
 
 
 def choose(
-    recalls: Mapping[str, np.ndarray], learned: Sequence[str], documents: Sequence[str], seed: int, remark: str = ""
+    recalls: Mapping[str, np.ndarray],
+    learned: Sequence[str],
+    documents: Sequence[str],
+    seed: int,
+    remark: str = "",
+    losing: Sequence[str] = (),
 ) -> Choice:
     """Choose a ranking.
 
@@ -49,6 +54,7 @@ def choose(
         documents: What each question is about.
         seed: Of the random signs.
         remark: What else to say of the questions.
+        losing: Learned rankings that find fewer known items than BM25 at level 1: they are not chosen.
     """
     means = {name: float(values.mean()) for name, values in recalls.items()}
     plain = [name for name in recalls if name not in learned]
@@ -56,7 +62,7 @@ def choose(
     best_fixed = max(plain, key=lambda name: means[name])
     base = best_fixed if p_plain.get(best_fixed, 1.0) < ALPHA and means[best_fixed] > means[UNTRAINED] else UNTRAINED
     p_learned = _p(recalls, [name for name in recalls if name in learned], base, documents, seed)
-    better = [name for name, p in p_learned.items() if p < ALPHA and means[name] > means[base]]
+    better = [n for n, p in p_learned.items() if p < ALPHA and means[n] > means[base] and n not in losing]
     method = max(better, key=lambda name: means[name], default=base)
     p = {**p_plain, **p_learned} if base == UNTRAINED else {**_p(recalls, plain, base, documents, seed), **p_learned}
     rows = [
@@ -81,6 +87,9 @@ def choose(
             why += f"; about {needed:,} questions like these would decide"
     else:
         why = f"`{base}` has ER {means[base]:.3f} on {many}, and nothing is trained"
+    if passed := sorted({n for n in losing if p_learned.get(n, 1.0) < ALPHA and means[n] > means[base]}):
+        several = len(passed) > 1
+        why += f"; {', '.join(f'`{n}`' for n in passed)} {'find' if several else 'finds'} fewer known items than BM25"
     return Choice(method, why, rows)
 
 

@@ -32,25 +32,31 @@ FEW = 24
 MOST, STEP = 8, 3
 
 
+def rare_words(terms: Sequence[str], statistics: Statistics) -> dict[str, int]:
+    """The rare words of a question, with how many pieces each has.
+
+    Args:
+        terms: Of the question.
+        statistics: Those that weigh the words of level 1: they are held while few documents change.
+    """
+    words = [term for term in dict.fromkeys(terms) if is_word(term)]
+    times = statistics.frequencies_of(words).astype(int).tolist()
+    return {word: frequency for word, frequency in zip(words, times, strict=True) if frequency <= RARE}
+
+
 @dataclass(frozen=True)
 class RareWords:
     """The pieces that have a rare word of a question.
 
     Attributes:
         index: Of level 1 of all corpora.
-        statistics: Those that weigh the words of level 1: they are held while few documents change.
+        statistics: See `rare_words`.
         terms: Of every question.
     """
 
     index: Bm25Index
     statistics: Statistics
     terms: Sequence[Sequence[str]]
-
-    def of(self, question: int) -> dict[str, int]:
-        """The rare words of a question, with how many pieces each has."""
-        words = [term for term in dict.fromkeys(self.terms[question]) if is_word(term)]
-        times = self.statistics.frequencies_of(words).astype(int).tolist()
-        return {word: many for word, many in zip(words, times, strict=True) if many <= RARE}
 
     def pieces(self, rows: slice) -> tuple[np.ndarray, np.ndarray]:
         """The pieces with rare words of some questions, numbered from 0.
@@ -59,15 +65,15 @@ class RareWords:
             `arrays.pairs` of question and piece, ascending; and how many pieces have the rarest of its words, int8.
         """
         keys, times = [np.zeros(0, np.int64)], [np.zeros(0, np.int8)]
-        for number, question in enumerate(range(rows.start, rows.stop)):
-            for word, many in self.of(question).items():
+        for number, terms in enumerate(self.terms[rows]):
+            for word, frequency in rare_words(terms, self.statistics).items():
                 chunks = self.index.chunks_of(word).astype(np.int64)
                 keys.append(pairs(np.full(len(chunks), number), chunks))
-                times.append(np.full(len(chunks), many, np.int8))
-        joined, frequency = np.concatenate(keys), np.concatenate(times)
-        order = np.lexsort((frequency, joined))
+                times.append(np.full(len(chunks), frequency, np.int8))
+        joined, frequencies = np.concatenate(keys), np.concatenate(times)
+        order = np.lexsort((frequencies, joined))
         distinct, first = np.unique(joined[order], return_index=True)
-        return distinct, frequency[order][first]
+        return distinct, frequencies[order][first]
 
 
 def latest(found: Candidates) -> np.ndarray:

@@ -14,8 +14,8 @@ from mog_assets.arrays import mixed
 from mog_assets.questions.sets import LEVELS, Question, asked_of
 from mog_assets.ranking.candidates import COLUMNS, OF_QUESTIONS, Candidates
 from mog_assets.ranking.gold import Gold
-from mog_assets.ranking.known import RareWords
-from mog_assets.retrieval.bm25 import Bm25Index
+from mog_assets.ranking.known import rare_words
+from mog_assets.retrieval.bm25 import Bm25Index, Statistics
 from mog_assets.retrieval.changes import Documents, chunks_of, multiplied, reached, scored
 from mog_assets.retrieval.corpora import Corpora
 from mog_assets.tensors import decode, encode
@@ -170,13 +170,13 @@ class Fresh:
         return found
 
     def touched(
-        self, terms: Sequence[Sequence[str]], rare: RareWords, vectors: np.ndarray, floors: np.ndarray
+        self, terms: Sequence[Sequence[str]], statistics: Statistics, vectors: np.ndarray, floors: np.ndarray
     ) -> np.ndarray:
         """Questions with one of the texts among the best of an expert, or nearly, or with a rare word in one.
 
         Args:
             terms: Of the questions.
-            rare: Their rare words.
+            statistics: Those that say which words are rare, see `known.rare_words`.
             vectors: Of the questions, shape (questions, size).
             floors: See `Candidates`; experts in the order of `expert_names`.
 
@@ -186,7 +186,7 @@ class Fresh:
         found = np.zeros(len(terms), bool)
         if len(self.documents):
             finest = self._texts[0][0]
-            found |= [any(len(finest.chunks_of(word)) for word in rare.of(row)) for row in range(len(terms))]
+            found |= [any(len(finest.chunks_of(word)) for word in rare_words(own, statistics)) for own in terms]
         for column, (index, table) in enumerate(self._texts if len(self.documents) else []):
             for rows, scores in scored(index, terms):
                 found[rows] |= reached(scores, floors[rows, column])

@@ -27,6 +27,7 @@ from mog_assets.ranking.known import RareWords
 from mog_assets.ranking.models import Asked
 from mog_assets.ranking.passages import fitting, joined
 from mog_assets.ranking.relations import Feedback, Mentioned, PageRank, Relation, Relations, Topics
+from mog_assets.retrieval.bm25 import Bm25Index
 from mog_assets.retrieval.changes import Documents
 from mog_assets.retrieval.methods import AUTO, LEARNED, RETRIEVERS, Method, Passages, compared, parse
 from mog_assets.retrieval.vocabulary import known_share
@@ -109,6 +110,10 @@ class Retrieval(routed.Retrieval):
     @property
     def experts(self) -> list[Expert]:
         """The experts, for these questions."""
+        return self._experts(self.corpora.joined_bm25(1))
+
+    def _experts(self, index: Bm25Index) -> list[Expert]:
+        """The experts, given that of level 1 by BM25."""
         corpora, layout = self.corpora, self.corpora.layout
         levels = corpora.settings.level_range
         finest = Products(corpora.vectors(1), self.vectors)
@@ -118,7 +123,8 @@ class Retrieval(routed.Retrieval):
             own = finest if pooling else Products(corpora.vectors(level), self.vectors)
             dense.append(DenseExpert(level, layout, own, pooling))
         return [
-            *(Bm25Expert(level, layout, corpora.joined_bm25(level), self.terms) for level in levels),
+            Bm25Expert(1, layout, index, self.terms),
+            *(Bm25Expert(level, layout, corpora.joined_bm25(level), self.terms) for level in levels[1:]),
             *dense,
             TitleExpert(layout, corpora.titles, self.terms),
         ]
@@ -151,12 +157,6 @@ class Retrieval(routed.Retrieval):
         return share
 
     @property
-    def rare(self) -> RareWords:
-        """The pieces with rare words of the questions."""
-        corpora = self.corpora
-        return RareWords(corpora.joined_bm25(1), corpora.held().of("level_1"), self.terms)
-
-    @property
     def _relations(self) -> Relations:
         corpora, names = self.corpora, self.corpora.settings.ranking.experts
         made: dict[str, Callable[[], Relation]] = {
@@ -175,8 +175,10 @@ class Retrieval(routed.Retrieval):
         best = finest(self.corpora.settings)
         every = list(self.corpora.settings.corpora)
         numbers = np.array([every.index(name) for name in self.corpora.names], np.int64)[self.corpora.owners]
+        # One index for both: where indexes are not kept open, each would be made anew.
+        index = self.corpora.joined_bm25(1)
         found = find(
-            self.experts,
+            self._experts(index),
             best,
             self.corpora.layout,
             numbers,
@@ -185,7 +187,7 @@ class Retrieval(routed.Retrieval):
             self.vocabulary,
             allowed=self.allowed,
             related=self._relations,
-            rare=self.rare,
+            rare=RareWords(index, self.corpora.held().of("level_1"), self.terms),
         )
         words = np.array([len(terms) for terms in self.terms], np.int64)
         return Asked(found, np.asarray(self.vectors, np.float32), words, best)
