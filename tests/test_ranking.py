@@ -274,9 +274,10 @@ def test_the_needs_of_methods_are_what_they_read():
     assert keys("fused") == base | bm25 | vectors | {"names", "mentions"}
     assert keys("multihop") == keys("rrf") == keys("umg") == keys("fused")
     assert keys("mog") == keys("fused") | {"router"}
+    assert keys("tuned") == keys("fused") | {"tuned"}
     assert keys("mix") == keys("fused") | {"mix"}
     assert keys("mogg") == keys("fused") | {"hop_router", "sentence_graph", "hop_statistics"}
-    assert keys("auto") == keys("mog") | keys("mix") | collections | {"method"}
+    assert keys("auto") == keys("tuned") | keys("mog") | keys("mix") | collections | {"method"}
     assert keys("auto", 0) == keys("fused") | collections | {"method"}
 
 

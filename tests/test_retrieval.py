@@ -330,7 +330,7 @@ def test_unknown_method_is_refused_with_the_known_ones(name):
     with pytest.raises(ConfigError) as caught:
         parse(name, SETTINGS)
     assert str(caught.value).startswith(
-        "method: expected one of auto, fused, multihop, mog, mogg, mix, rrf, umg, fixed-1..5, fused-paper-1..5, "
+        "method: expected one of auto, fused, multihop, tuned, mog, mogg, mix, rrf, umg, fixed-1..5, fused-paper-1..5, "
     )
     assert str(caught.value).endswith(f"got {name!r}")
 
@@ -344,7 +344,7 @@ def test_alias_of_a_level_that_is_not_there_is_refused():
 def test_default_methods_are_canonical_and_distinct(default):
     settings = SETTINGS.model_copy(update={"retriever": default})
     names = default_methods(settings)
-    assert names[:3] == ["fused", "mog", "mix"]
+    assert names[:4] == ["fused", "tuned", "mog", "mix"]
     # Levels under three retrievers, oracle-paper, five hops, both without and with a router, and three within topics.
-    assert len(set(names)) == len(names) == 3 + 12 + 2 * 11 + 5 + 2 + 3
+    assert len(set(names)) == len(names) == 4 + 12 + 2 * 11 + 5 + 2 + 3
     assert [parse(name, settings).name for name in names] == names

@@ -120,7 +120,7 @@ def build_report(work: Work) -> None:
     scores, compared = (pd.read_parquet(stored.path(name)) for name in ("scores.parquet", AGREEMENT))
     table, made_by = pd.read_parquet(past.path("history.parquet")), origins(settings)
     configuration, choices = shown_configuration(settings), _choices(work)
-    chosen = work.input("method").manifest.info
+    chosen, items = work.input("method").manifest.info, work.input("known_items").manifest.info["rows"]
     preflight = answered.manifest.info["preflight"] if answered else []
     facts = [
         *([("scores of", f"{table['time'].max():%Y-%m-%d %H:%M} UTC")] if len(table) else []),
@@ -130,7 +130,7 @@ def build_report(work: Work) -> None:
         *((f"version of {key}", version[:12]) for key, version in inputs.items()),
     ]
     # Choices and preflight are in manifests, so no file version shows that they have changed.
-    path, there = work.file("report.html", inputs, configuration, facts, choices, preflight)
+    path, there = work.file("report.html", inputs, configuration, facts, choices, preflight, items)
     if not there:
         with work.progress(0, "wins and losses read"):
             main, groups, duels = _browsed(work, scores, list(corpora))
@@ -149,6 +149,7 @@ def build_report(work: Work) -> None:
             groups=groups,
             duels=duels,
             choices=choices,
+            known_items=items,
             answers=pd.read_parquet(answered.path("scores.parquet")) if answered else None,
             preflight=preflight,
             history=table,
@@ -295,12 +296,13 @@ def recipes(settings: Settings) -> list[Recipe]:
                 "documents",
                 "history",
                 "method",
+                "known_items",
                 *(("answer_scores",) if combinations(settings) else ()),
             ),
             partitioned=False,
             settings=lambda tools: shown_configuration(tools.settings),
             repeatable=True,
             kinds=("html",),
-            version="6",
+            version="7",
         ),
     ]

@@ -58,6 +58,7 @@ class Report:
         duels: Results of `browse.duels`, likewise.
         choices: Levels chosen by routers: dicts with question_set, router, names (of the granularities), training and
             test (numbers of questions by granularity), distance, p, shifted.
+        known_items: Result of `ranking.known_items.summary`.
         answers: Result of `answers.score_answers`.
         preflight: Result of `answers.preflight_quality`.
         history: Rows of one or more evaluations, from `history.rows`.
@@ -75,6 +76,7 @@ class Report:
     groups: Mapping[Board, pd.DataFrame] = field(default_factory=dict)
     duels: Mapping[Board, Mapping[str, Any]] = field(default_factory=dict)
     choices: Sequence[Mapping[str, Any]] = ()
+    known_items: Sequence[Mapping[str, Any]] = ()
     answers: pd.DataFrame | None = None
     preflight: Sequence[Mapping[str, Any]] = ()
     history: pd.DataFrame | None = None
@@ -125,6 +127,7 @@ def render(report: Report) -> str:
         detailed={"effect", "detectable"} <= set(report.scores.columns),
         groups=[_groups(report, board) for board in found if board["key"] in report.groups],
         choices=[_choice(choice) for choice in report.choices],
+        known_items=[_known_item(row) for row in report.known_items],
         answers=_answer_tables(report),
         notes=list(report.notes),
         facts=list(report.facts),
@@ -134,6 +137,12 @@ def render(report: Report) -> str:
         evaluations=EVALUATIONS,
         data=data,
     )
+
+
+def _known_item(row: Mapping[str, Any]) -> list[str]:
+    """Cells of a row of known items."""
+    asked, ranking, first, near, p = row.values()
+    return [asked, ranking, f"{first:.2f}", f"{near:.2f}", "" if p is None else p_text(p)]
 
 
 def environment() -> list[tuple[str, str]]:

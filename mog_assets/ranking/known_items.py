@@ -130,7 +130,7 @@ def _placed(
 def summary(table: pd.DataFrame, seed: int) -> list[dict[str, Any]]:
     """A row for each form and ranking: shares of items that are first and near, and p of the difference from `LEAST`.
 
-    p is that of near, paired, by document; NaN for `LEAST` itself.
+    p is that of near, paired, by document; None for `LEAST` itself.
     """
     rows = []
     for form, part in table.groupby("form", sort=False):
@@ -138,7 +138,7 @@ def summary(table: pd.DataFrame, seed: int) -> list[dict[str, Any]]:
         near = near.astype(float)
         documents = near.index.get_level_values("document").to_numpy()
         for name, own in part.groupby("ranking", sort=False):
-            p = float("nan")
+            p = None
             if name != LEAST:
                 gains = (near[name] - near[LEAST]).to_numpy()
                 p = float(permutation_p(by_document(gains[:, None], documents), seed=seed)[0])
@@ -155,7 +155,8 @@ def losing(rows: Sequence[Mapping[str, Any]]) -> list[str]:
     """
     column = f"in {NEAR:,} characters"
     least = {row["asked"]: row[column] for row in rows if row["ranking"] == LEAST}
-    return sorted({row["ranking"] for row in rows if row["p"] < ALPHA and row[column] < least[row["asked"]]})
+    fewer = [row for row in rows if row["p"] is not None and row[column] < least[row["asked"]]]
+    return sorted({row["ranking"] for row in fewer if row["p"] < ALPHA})
 
 
 def rankings_of(settings: Settings) -> list[str]:
