@@ -141,8 +141,8 @@ def render(report: Report) -> str:
 
 def _known_item(row: Mapping[str, Any]) -> list[str]:
     """Cells of a row of known items."""
-    asked, ranking, first, near, p = row.values()
-    return [asked, ranking, f"{first:.2f}", f"{near:.2f}", "" if p is None else p_text(p)]
+    shares = [f"{row[name]:.2f}" for name in ("first", "in 4,000 characters")]
+    return [row["asked"], row["ranking"], *shares, "" if row["p"] is None else p_text(row["p"])]
 
 
 def environment() -> list[tuple[str, str]]:
