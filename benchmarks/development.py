@@ -37,7 +37,7 @@ from mog_assets.ranking.blend import Blend
 from mog_assets.ranking.candidates import Candidates
 from mog_assets.ranking.crossvalidation import Train, fused_recalls
 from mog_assets.ranking.experts import kind
-from mog_assets.ranking.gold import Gold, ordered
+from mog_assets.ranking.known_items import FORMS, Item, drawn_items, placed
 from mog_assets.ranking.models import Asked
 from mog_assets.ranking.retrieve import Retrieval, expert_names
 from mog_assets.ranking.trainers import TRAINERS
@@ -79,7 +79,6 @@ GRID = {
 # Training questions of trained rankings, and how often they are drawn.
 SIZES, DRAWS = (10, 20, 50, 100, None), 3
 WORDS = 150
-FORMS = ("{}", "What is said about {}?")
 _WORD = re.compile(r"\w[\w-]{2,23}\w")
 
 Ranking = Callable[[Examples], np.ndarray]
@@ -132,8 +131,12 @@ def questions_of(name: str, homes: Path) -> Examples:
 
 def equal(of: Examples) -> np.ndarray:
     """`fused` as it was: one weight for all levels and questions."""
+    return _equal(of.found, of.experts)
+
+
+def _equal(found: Candidates, experts: Sequence[str]) -> np.ndarray:
     weight = {"bm25": 1.0, "dense": 1.5, "mention": 0.5, "pagerank": 0.25}
-    return of.found.relative @ np.array([weight.get(kind(name), 0.0) for name in of.experts], np.float32)
+    return found.relative @ np.array([weight.get(kind(name), 0.0) for name in experts], np.float32)
 
 
 def by(weighing: models.Weighing) -> Ranking:
@@ -270,8 +273,37 @@ def _of_order(question: np.ndarray, piece: np.ndarray, evidence: Sequence[Any], 
 
 
 def known_items(name: str, homes: Path) -> list[dict[str, str]]:
-    """Where the piece stands that has a word which no other document has: first, and within 4,000 characters."""
-    _, retrieval = opened(name, homes)
+    """Where the piece of a known item stands: first, and within 4,000 characters, by trained rankings, too.
+
+    Items are words, numbers and titles that one text has, as `mog run` asks for them, and words that one document has
+    as they are written, whose stem others may share.
+    """
+    tools, retrieval = opened(name, homes)
+    of = questions_of(name, homes)
+    models = {}
+    for ranking in ("tuned", "mog", "mix"):
+        whole, train = TRAINERS[ranking].prepared(of, tools.settings, lambda _: None)
+        models[ranking] = train(np.ones(len(whole.words), bool))
+    rows = []
+    kinds = {"words as written": _written_words(retrieval), "words, numbers, titles": drawn_items(retrieval.corpora)}
+    for kind_of, items in kinds.items():
+        for form, template in FORMS.items():
+            asked = retrieval.again([template.format(item.text) for item in items])
+            found, experts = asked.asked.found, expert_names(tools.settings)
+            scores = {"BM25, level 1": found.scores[:, 0], "equal weights": _equal(found, experts)}
+            scores["fused"] = Blend().scores(found, experts)
+            scores |= {ranking: model.scores(asked.asked) for ranking, model in models.items()}
+            row = {"collection": name, "items": f"{len(items)} {kind_of}", "asked": form}
+            for ranking, own in scores.items():
+                first, near = placed(found, own, items, retrieval.corpora.layout)
+                row[ranking] = f"{first.mean():.2f}, {near.mean():.2f}"
+            rows.append(row)
+    click.echo(markdown.table(rows, 400), err=True)
+    return rows
+
+
+def _written_words(retrieval: Retrieval) -> list[Item]:
+    """Words that one document has as they are written; of several places in it the first."""
     corpora, layout = retrieval.corpora, retrieval.corpora.layout
     documents: dict[str, set[int]] = defaultdict(set)
     places_of: dict[str, tuple[int, int, int]] = {}
@@ -286,30 +318,10 @@ def known_items(name: str, homes: Path) -> list[dict[str, str]]:
                 documents[match.group().lower()].add(document)
     words = sorted(word for word, own in documents.items() if len(own) == 1 and word in places_of)
     words = [words[i] for i in np.random.default_rng(0).permutation(len(words))[:WORDS]]
-    rows = []
-    for form in FORMS:
-        asked = retrieval.again([form.format(word) for word in words])
-        candidates = asked.asked.found
-        gold = Gold.located(candidates, [[places_of[word]] for word in words], layout)
-        experts = expert_names(corpora.settings)
-        zeros = np.zeros(len(words), np.int64)
-        of = Examples(gold, gold, asked.asked.vectors, zeros, words, zeros, zeros.astype(bool), experts, [0])
-        scores = {"BM25, level 1": candidates.scores[:, 0], "fused before": equal(of), "fused": RANKINGS["fused"](of)}
-        row = {"collection": f"{name}, {len(words)} words", "question": form.format("…")}
-        row |= {n: "{:.2f}, {:.2f}".format(*standing(gold, candidates, own)) for n, own in scores.items()}
-        rows.append(row)
-    return rows
-
-
-def standing(gold: Gold, candidates: Candidates, scores: np.ndarray) -> tuple[float, float]:
-    """Shares of questions whose evidence is in the first piece, and within 4,000 characters."""
-    order = ordered(candidates, scores)
-    before = np.empty(len(order), np.int64)
-    before[order] = running(candidates.place[order, 2].astype(np.int64), candidates.question[order])
-    question, at = candidates.question[gold.row], before[gold.row]
-    questions = len(gold.characters)
-    near = len(set(question[at + gold.end <= 4000].tolist()))
-    return len(set(question[at == 0].tolist())) / questions, near / questions
+    spots = np.array([places_of[word] for word in words], np.int64).reshape(-1, 3)
+    after, _ = layout.pieces(spots[:, 0], spots[:, 1] + 1, spots[:, 2])
+    documents_of = spots[:, 0].tolist()
+    return [Item("word", *own) for own in zip(words, documents_of, (after - 1).tolist(), strict=True)]
 
 
 def chosen(names: Sequence[str], homes: Path) -> list[dict[str, str]]:

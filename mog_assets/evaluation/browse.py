@@ -18,7 +18,7 @@ from mog_assets.significance import bootstrap_interval, by_document
 
 # These use gold evidence or chance: shown next to the methods, but not ranked with them.
 UNPLACED = (*CONTROLS, "oracle-paper")
-MOST_METHODS = 6
+MOST_METHODS = 7
 # Questions on either side of a pair of methods.
 MOST_QUESTIONS = 15
 # Passages of a method shown with or without gold evidence, and maximum number of passages shown.

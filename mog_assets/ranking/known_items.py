@@ -106,14 +106,14 @@ def standing(retrieval: Retrieval, items: Sequence[Item], rankings: Sequence[str
         found = asked.asked.found
         scores = {LEAST: found.scores[:, 0], **{name: asked.scores(name) for name in rankings}}
         for name, own in scores.items():
-            first, near = _placed(found, own, items, retrieval.corpora.layout)
+            first, near = placed(found, own, items, retrieval.corpora.layout)
             rows = [(form, item.kind, item.text, item.document) for item in items]
             part = pd.DataFrame(rows, columns=["form", "kind", "text", "document"])
             parts.append(part.assign(ranking=name, first=first, near=near))
     return pd.concat(parts, ignore_index=True)
 
 
-def _placed(
+def placed(
     found: Candidates, scores: np.ndarray, items: Sequence[Item], layout: Layout
 ) -> tuple[np.ndarray, np.ndarray]:
     """Whether each item is in the first piece, and whether it is near: bool arrays of shape (items,)."""
