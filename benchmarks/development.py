@@ -2,6 +2,8 @@
 
 python benchmarks/development.py build --data ../shared/data --homes .mog/development
 python benchmarks/development.py table --homes .mog/development        rankings, by collection
+python benchmarks/development.py build --set finest_chars=250 --homes .mog/250        with another setting, and
+python benchmarks/development.py pieces --homes .mog/development --other .mog/250     what it does to `fused`
 python benchmarks/development.py few --homes .mog/development          trained rankings with 10 to all questions
 python benchmarks/development.py hops --homes .mog/development         `multihop` beside `fused`
 python benchmarks/development.py known --homes .mog/development        words that only one document has
@@ -84,8 +86,8 @@ _WORD = re.compile(r"\w[\w-]{2,23}\w")
 Ranking = Callable[[Examples], np.ndarray]
 
 
-def written(name: str, data: Path, homes: Path) -> Path:
-    """The settings of a collection, as a file."""
+def written(name: str, data: Path, homes: Path, further: Sequence[str] = ()) -> Path:
+    """The settings of a collection, as a file; `further` ones as `key=value`."""
     corpora, sets, split = COLLECTIONS[name]
     named = {
         corpus: data / folder / "corpora" / f"{corpus}.jsonl.gz" for folder in corpora for corpus in corpora[folder]
@@ -101,6 +103,7 @@ def written(name: str, data: Path, homes: Path) -> Path:
             for folder, path in questions.items()
         },
     }
+    values |= {key: yaml.safe_load(value) for key, _, value in (text.partition("=") for text in further)}
     path = homes / name / "mog.yaml"
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(yaml.safe_dump(values, sort_keys=False), encoding="utf-8")
@@ -324,6 +327,22 @@ def _written_words(retrieval: Retrieval) -> list[Item]:
     return [Item("word", *own) for own in zip(words, documents_of, (after - 1).tolist(), strict=True)]
 
 
+def pieces(names: Sequence[str], homes: Path, others: Sequence[Path]) -> list[dict[str, str]]:
+    """ER of `fused` with other settings of chunks, minus that with those of `homes`, on the same questions."""
+    rows = []
+    for name in names:
+        base, row = questions_of(name, homes), {"collection": name}
+        recalls = recall(base, RANKINGS["fused"](base))
+        row["default"] = f"{recalls.mean():.3f}"
+        for other in others:
+            if (other / name / "home").exists():
+                of = questions_of(name, other)
+                row |= differences(recall(of, RANKINGS["fused"](of)), {other.name: recalls}, of.documents)
+        rows.append(row)
+        click.echo(markdown.table([row], 400), err=True)
+    return rows
+
+
 def chosen(names: Sequence[str], homes: Path) -> list[dict[str, str]]:
     """The constants that are best on all collections, and on all but one, with what they do to that one.
 
@@ -361,15 +380,19 @@ def chosen(names: Sequence[str], homes: Path) -> list[dict[str, str]]:
 
 
 @click.command()
-@click.argument("what", type=click.Choice(["build", "table", "few", "hops", "known", "choose"]))
+@click.argument("what", type=click.Choice(["build", "table", "few", "hops", "pieces", "known", "choose"]))
 @click.argument("names", nargs=-1, type=click.Choice(list(COLLECTIONS)))
 @click.option("--data", type=click.Path(exists=True, path_type=Path), default=Path("../shared/data"))
 @click.option("--homes", type=click.Path(path_type=Path), default=Path(".mog/development"))
-def main(what: str, names: Sequence[str], data: Path, homes: Path) -> None:
+@click.option("--set", "further", multiple=True, help="A setting as KEY=VALUE, for build.")
+@click.option("--other", "others", multiple=True, type=click.Path(exists=True, path_type=Path))
+def main(
+    what: str, names: Sequence[str], data: Path, homes: Path, further: Sequence[str], others: Sequence[Path]
+) -> None:
     names = names or list(COLLECTIONS)
     if what == "build":
         for name in names:
-            settings = config.load(written(name, data, homes))
+            settings = config.load(written(name, data, homes, further))
             indexes = [f"{index}/level_{level}" for index in ("bm25", "embeddings") for level in settings.level_range]
             keys = needed(graph(settings), ["questions", "statistics", "mentions", "names", *indexes])
             failures = runner.run(settings, select=sorted(keys)).failures
@@ -377,6 +400,7 @@ def main(what: str, names: Sequence[str], data: Path, homes: Path) -> None:
         return
     rows = {
         "few": lambda: trained(names, homes),
+        "pieces": lambda: pieces(names, homes, others),
         "hops": lambda: hops(names, homes),
         "table": lambda: table(names, homes),
         "known": lambda: [row for name in names for row in known_items(name, homes)],
