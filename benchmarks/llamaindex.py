@@ -21,14 +21,6 @@ import click
 import numpy as np
 import pandas as pd
 from development import COLLECTIONS, differences, measured_questions, opened, questions_of
-from llama_index.core import Document, StorageContext, VectorStoreIndex
-from llama_index.core.embeddings import BaseEmbedding
-from llama_index.core.llms import MockLLM
-from llama_index.core.node_parser import HierarchicalNodeParser, SentenceSplitter, get_leaf_nodes
-from llama_index.core.retrievers import AutoMergingRetriever, QueryFusionRetriever
-from llama_index.core.vector_stores import SimpleVectorStore, VectorStoreQueryResult
-from llama_index.retrievers.bm25 import BM25Retriever
-from pydantic import PrivateAttr
 from ranking import recall
 
 from mog_assets import markdown
@@ -45,66 +37,72 @@ COLUMNS = ["question_set", "question", "method", "rank", "corpus", "doc", "start
 Made = tuple[Callable[[int], Any], list[Any]]
 
 
-class Embedding(BaseEmbedding):
-    """The project's encoder."""
+def of_tutorials() -> tuple[Callable[..., Any], dict[str, tuple[Callable[..., Made], int]]]:
+    """What makes the project's encoder one of LlamaIndex, and the retrievers, each with the k of its tutorial."""
+    from llama_index.core import StorageContext, VectorStoreIndex
+    from llama_index.core.embeddings import BaseEmbedding
+    from llama_index.core.llms import MockLLM
+    from llama_index.core.node_parser import HierarchicalNodeParser, SentenceSplitter, get_leaf_nodes
+    from llama_index.core.retrievers import AutoMergingRetriever, QueryFusionRetriever
+    from llama_index.core.vector_stores import SimpleVectorStore, VectorStoreQueryResult
+    from llama_index.retrievers.bm25 import BM25Retriever
+    from pydantic import PrivateAttr
 
-    encoder: Any
+    class Embedding(BaseEmbedding):
+        """The project's encoder."""
 
-    def _get_text_embeddings(self, texts: list[str]) -> list[list[float]]:
-        return self.encoder.encode(texts).astype(np.float32).tolist()
+        encoder: Any
 
-    def _get_text_embedding(self, text: str) -> list[float]:
-        return self._get_text_embeddings([text])[0]
+        def _get_text_embeddings(self, texts: list[str]) -> list[list[float]]:
+            return self.encoder.encode(texts).astype(np.float32).tolist()
 
-    _get_query_embedding = _get_text_embedding
+        def _get_text_embedding(self, text: str) -> list[float]:
+            return self._get_text_embeddings([text])[0]
 
-    async def _aget_query_embedding(self, query: str) -> list[float]:
-        return self._get_query_embedding(query)
+        _get_query_embedding = _get_text_embedding
 
+        async def _aget_query_embedding(self, query: str) -> list[float]:
+            return self._get_query_embedding(query)
 
-class Products(SimpleVectorStore):
-    """LlamaIndex's store in memory, whose vectors are compared all at once."""
+    class Products(SimpleVectorStore):
+        """LlamaIndex's store in memory, whose vectors are compared all at once."""
 
-    _table: Any = PrivateAttr(default=None)
+        _table: Any = PrivateAttr(default=None)
 
-    def query(self, query: Any, **_: Any) -> VectorStoreQueryResult:
-        ids = list(self.data.embedding_dict)
-        if self._table is None:
-            self._table = np.array(list(self.data.embedding_dict.values()), np.float32)
-        products = self._table @ np.array(query.query_embedding, np.float32)
-        best = np.argsort(-products, kind="stable")[: query.similarity_top_k]
-        return VectorStoreQueryResult(similarities=products[best].tolist(), ids=[ids[i] for i in best.tolist()])
+        def query(self, query: Any, **_: Any) -> VectorStoreQueryResult:
+            ids = list(self.data.embedding_dict)
+            if self._table is None:
+                self._table = np.array(list(self.data.embedding_dict.values()), np.float32)
+            products = self._table @ np.array(query.query_embedding, np.float32)
+            best = np.argsort(-products, kind="stable")[: query.similarity_top_k]
+            return VectorStoreQueryResult(similarities=products[best].tolist(), ids=[ids[i] for i in best.tolist()])
 
+    def merging(documents: Sequence[Any], embedding: Any) -> Made:
+        """The tutorial "Auto Merging Retriever"."""
+        nodes = HierarchicalNodeParser.from_defaults().get_nodes_from_documents(documents)
+        context = StorageContext.from_defaults(vector_store=Products())
+        context.docstore.add_documents(nodes)
+        index = VectorStoreIndex(get_leaf_nodes(nodes), storage_context=context, embed_model=embedding)
+        return lambda k: AutoMergingRetriever(index.as_retriever(similarity_top_k=k), context), nodes
 
-def merging(documents: Sequence[Document], embedding: Embedding) -> Made:
-    """The tutorial "Auto Merging Retriever"."""
-    nodes = HierarchicalNodeParser.from_defaults().get_nodes_from_documents(documents)
-    context = StorageContext.from_defaults(vector_store=Products())
-    context.docstore.add_documents(nodes)
-    index = VectorStoreIndex(get_leaf_nodes(nodes), storage_context=context, embed_model=embedding)
-    return lambda k: AutoMergingRetriever(index.as_retriever(similarity_top_k=k), context), nodes
+    def fusion(documents: Sequence[Any], embedding: Any) -> Made:
+        """The tutorial "Reciprocal Rerank Fusion Retriever"."""
+        nodes = SentenceSplitter(chunk_size=256).get_nodes_from_documents(documents)
+        context = StorageContext.from_defaults(vector_store=Products())
+        index = VectorStoreIndex(nodes, storage_context=context, embed_model=embedding)
+        words = BM25Retriever.from_defaults(docstore=index.docstore)
 
+        def at(k: int) -> Any:
+            words.similarity_top_k = min(k, len(nodes))
+            both, options = [index.as_retriever(similarity_top_k=k), words], {"num_queries": 1, "use_async": False}
+            return QueryFusionRetriever(both, llm=MockLLM(), similarity_top_k=k, mode="reciprocal_rerank", **options)
 
-def fusion(documents: Sequence[Document], embedding: Embedding) -> Made:
-    """The tutorial "Reciprocal Rerank Fusion Retriever"."""
-    nodes = SentenceSplitter(chunk_size=256).get_nodes_from_documents(documents)
-    context = StorageContext.from_defaults(vector_store=Products())
-    index = VectorStoreIndex(nodes, storage_context=context, embed_model=embedding)
-    words = BM25Retriever.from_defaults(docstore=index.docstore)
+        return at, nodes
 
-    def at(k: int) -> QueryFusionRetriever:
-        words.similarity_top_k = min(k, len(nodes))
-        both, options = [index.as_retriever(similarity_top_k=k), words], {"num_queries": 1, "use_async": False}
-        return QueryFusionRetriever(both, llm=MockLLM(), similarity_top_k=k, mode="reciprocal_rerank", **options)
-
-    return at, nodes
-
-
-# Each with the k of its tutorial.
-RETRIEVERS = {"auto-merging": (merging, 6), "query fusion": (fusion, 2)}
+    return Embedding, {"auto-merging": (merging, 6), "query fusion": (fusion, 2)}
 
 
-def spans_of(documents: Sequence[Document], nodes: Sequence[Any]) -> dict[str, tuple[str, int, int]]:
+def spans_of(documents: Sequence[Any], nodes: Sequence[Any]) -> dict[str, tuple[str, int, int]]:
     """Document, start and end of every node; LlamaIndex does not know them of most nodes that have a parent."""
     texts = {own.id_: own.text for own in [*documents, *nodes]}
     found, after = {own.id_: (own.id_, 0, 0) for own in documents}, {}
@@ -127,6 +125,9 @@ def filled(runs: pd.DataFrame) -> float:
 
 def measured(name: str, homes: Path, cache: Path) -> list[dict[str, str]]:
     """ER of the retrievers, and how `fused` compares."""
+    from llama_index.core import Document
+
+    make_embedding, retrievers = of_tutorials()
     tools, retrieval = opened(name, homes)
     of, sets, corpora = questions_of(name, homes), measured_questions(tools), retrieval.corpora
     asked = [(group, question) for group, questions in sets.items() for question in questions]
@@ -135,10 +136,10 @@ def measured(name: str, homes: Path, cache: Path) -> list[dict[str, str]]:
         Document(id_=str(number), text=text, metadata={"title": title} if title else {})
         for number, (title, text) in corpora.texts(range(len(names))).items()
     ]
-    embedding = Embedding(encoder=Encoder(tools.settings.encoder, cache), embed_batch_size=2048)
+    embedding = make_embedding(encoder=Encoder(tools.settings.encoder, cache), embed_batch_size=2048)
     embedding.get_text_embedding_batch([question.question for _, question in asked])
     recalls = {"hybrid-2": fixed_recalls(of)["hybrid:fixed-2"]}
-    for kind, (make, k) in RETRIEVERS.items():
+    for kind, (make, k) in retrievers.items():
         at, nodes = make(documents, embedding)
         spans = spans_of(documents, nodes)
 

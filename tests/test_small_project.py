@@ -29,7 +29,7 @@ from resources.store import Store, atomic
 MARKER = "zeppelinquark"
 QUESTION = f"Which {MARKER} is planted in October?"
 OPTIONS = {"A": f"garlic {MARKER}", "B": "the moon"}
-NOT_NEEDED = {"sentence_graph", "hop_statistics", "topics/model", "topics/assigned"}
+NOT_NEEDED = {"known_items", "sentence_graph", "hop_statistics", "topics/model", "topics/assigned"}
 
 
 @pytest.fixture(scope="module")
@@ -64,6 +64,7 @@ def test_a_run_builds_nothing_that_no_configured_method_needs(first_run):
 def test_what_a_method_or_a_selection_names_is_built_with_its_inputs(first_run):
     of_graph = first_run.settings.model_copy(update={"methods": ["fused", "hop-1"]})
     assert {key for key, recipe in graph(of_graph).items() if recipe.on_demand} & NOT_NEEDED == {
+        "known_items",
         "topics/model",
         "topics/assigned",
     }

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -177,7 +178,9 @@ def build_known_items(work: Work) -> None:
         work.info |= {name: previous.manifest.info[name] for name in ("basis", "rows")}
         work.shown |= previous.shown()
         return
-    retrieval = Retrieval.open(work.tools, work.input, list(settings.corpora), keep=True)
+    opened = Retrieval.open(work.tools, work.input, list(settings.corpora), keep=True)
+    # Nobody asks these questions again, so their vectors are not kept.
+    retrieval = replace(opened, encode=partial(work.tools.encoder.encode, keep=False))
     items = drawn_items(retrieval.corpora)
     path, there = work.file(ITEMS, basis, [repr(item) for item in items])
     with work.progress(len(items), "known items asked for") as advance:
