@@ -44,6 +44,7 @@ def of_questions(scores, pieces=32, vocabulary=1.0):
         np.zeros((questions * n, 2, 2), np.float32),
         place,
         np.zeros(questions * n, np.int8),
+        np.zeros(questions * n, np.int8),
         np.zeros((questions, experts), np.float32),
         np.full(questions, vocabulary, np.float32),
     )

@@ -6,14 +6,14 @@ import pytest
 from mog_assets.arrays import unpaired
 from mog_assets.ranking.candidates import Candidates
 from mog_assets.ranking.gold import ordered
-from mog_assets.ranking.known import FEW, MOST, RareWords, latest, lifted, rare_words
-from mog_assets.retrieval.bm25 import Bm25Index, TermCounts, statistics
+from mog_assets.ranking.known import FEW, MOST, OTHER, SOLE, Typed, latest, lifted, rare_words
+from mog_assets.retrieval.bm25 import Bm25Index, Statistics, TermCounts, statistics
 
-MANY = FEW + 6
+MANY = 30
 
 
-def asked(words, rare, documents=None):
-    """Candidates of one question, given BM25 scores of level 1, `rare`, and the document of each."""
+def asked(words, rare, documents=None, title=0):
+    """Candidates of one question, given BM25 scores of level 1, `rare`, the document of each, and `title`."""
     n = len(words)
     documents = list(range(n)) if documents is None else list(documents)
     place = np.zeros((n, 4), np.int32)
@@ -25,6 +25,7 @@ def asked(words, rare, documents=None):
         np.zeros((n, 2, 1), np.float32),
         place,
         np.asarray(rare, np.int8),
+        np.broadcast_to(np.asarray(title, np.int8), n),
         np.zeros((1, 1), np.float32),
         np.ones(1, np.float32),
     )
@@ -51,7 +52,7 @@ def test_pieces_with_rare_words_of_several_documents_come_between_the_others():
     assert by_score(asked(words, rare), best)[:7] == [0, 1, 25, 2, 3, 4, 5]
     # Not more than some, however many have one.
     rare[:] = 2
-    assert np.isfinite(latest(asked(words, rare))).sum() == MOST
+    assert np.isfinite(latest(asked(words, rare), np.zeros(MANY))).sum() == MOST
 
 
 def test_where_few_pieces_have_any_word_of_the_question_these_come_first_as_bm25_has_them():
@@ -75,22 +76,55 @@ def test_equal_scores_do_not_undo_a_place():
     assert by_score(found, np.zeros(MANY)) == [7, *(row for row in range(MANY) if row != 7)]
 
 
-@pytest.mark.parametrize("questions", [1, 3])
-def test_rare_words_are_those_of_few_pieces_and_no_n_grams(questions):
-    terms = ["common", "handy", "sole", "機械"]
-    columns = [range(9), [1, 4], [4], [2]]
+def test_in_a_long_question_of_a_small_collection_no_word_is_rare_and_in_a_large_one_none_comes_first():
+    words = ["sole", "handy", "one", "two", "three"]
+    small, large = (Statistics(n, 9.0, {"sole": 1, "handy": 2, "one": 90, "two": 90, "three": 90}) for n in (400, 4000))
+    assert rare_words(words, small) == {} and rare_words(words, large) == {"sole": OTHER, "handy": OTHER}
+    assert rare_words(words[:4], small) == {"sole": SOLE, "handy": OTHER}
+
+
+def test_the_best_piece_of_a_document_whose_title_is_in_the_question_comes_first():
+    title, best = np.zeros(MANY, int), -np.arange(MANY)
+    title[[20, 21]] = 2
+    documents = [*range(20), 20, 20, *range(21, MANY - 1)]
+    found = asked(np.ones(MANY), np.zeros(MANY), documents, title)
+    assert by_score(found, best) == [20, *range(20), *range(21, MANY)]
+    assert by_score(found, -best)[:2] == [21, MANY - 1]
+    # Of two titles that with more words; of two with as many none.
+    title[5] = 3
+    assert by_score(asked(np.ones(MANY), np.zeros(MANY), documents, title), best)[0] == 5
+    title[20:22] = 3
+    assert by_score(asked(np.ones(MANY), np.zeros(MANY), documents, title), best) == list(range(MANY))
+
+
+def index(columns, chunks):
+    """An index of texts, given those that have each term."""
     counts = TermCounts(
-        terms,
-        np.cumsum([0, *map(len, columns)]),
-        np.concatenate([list(own) for own in columns]),
-        np.ones(13, np.int64),
-        np.ones(9, np.int64),
+        list(columns),
+        np.cumsum([0, *(len(own) for own in columns.values())]),
+        np.concatenate([list(own) for own in columns.values()]),
+        np.ones(sum(map(len, columns.values())), np.int64),
+        np.ones(chunks, np.int64),
     )
     whole = statistics([counts])
-    words = ["common", "handy", "sole", "機械", "new"]
-    rare = RareWords(Bm25Index(counts, whole, 1.2, 0.75), whole, [words] * questions)
-    assert rare_words(words, whole) == {"handy": 2, "sole": 1, "new": 1}
-    keys, times = rare.pieces(slice(0, questions))
+    return Bm25Index(counts, whole, 1.2, 0.75), whole
+
+
+@pytest.mark.parametrize("questions", [1, 3])
+def test_rare_words_are_those_of_few_pieces_and_no_n_grams(questions):
+    pieces, whole = index({"common": range(9), "handy": [1, 4], "sole": [4], "機械": [2]}, 9)
+    assert rare_words(["handy", "sole", "機械", "new"], whole) == {"handy": OTHER, "sole": SOLE, "new": SOLE}
+    typed = Typed(pieces, pieces, whole, [["common", "handy", "sole", "new"]] * questions)
+    keys, values = typed.pieces(slice(0, questions))
     question, piece = unpaired(keys)
     assert question.tolist() == np.repeat(np.arange(questions), 2).tolist()
-    assert piece.tolist() == [1, 4] * questions and times.tolist() == [2, 1] * questions
+    assert piece.tolist() == [1, 4] * questions and values.tolist() == [OTHER, SOLE] * questions
+
+
+def test_documents_are_named_by_titles_of_two_words_that_the_question_has_whole():
+    titles, whole = index({"red": [0, 1, 3], "kite": [0, 1], "large": [1], "owl": [2]}, 4)
+    typed = Typed(titles, titles, whole, [["red", "kite", "owl"], ["kite", "large", "red", "red"], ["blue"]])
+    # A title of one word is in too many questions by chance.
+    assert [own.tolist() for own in typed.named(0)] == [[0], [2]]
+    assert [own.tolist() for own in typed.named(1)] == [[0, 1], [2, 3]]
+    assert [own.tolist() for own in typed.named(2)] == [[], []]

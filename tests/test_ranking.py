@@ -100,6 +100,7 @@ def candidates_of(layout, pieces, scores):
         np.zeros((len(pieces), 2, 1), np.float32),
         np.stack(place, axis=1).astype(np.int32),
         np.zeros(len(pieces), np.int8),
+        np.zeros(len(pieces), np.int8),
         np.zeros((1, 1, 2), np.float32),
         np.ones(1, np.float32),
     )
@@ -191,7 +192,7 @@ def candidates_of_questions(sizes):
     scores, beside = draw.random((n, 2)).astype(np.float32), draw.random((n, 2, 1)).astype(np.float32)
     floors, vocabulary = np.zeros((len(sizes), 2), np.float32), np.ones(len(sizes), np.float32)
     rare = np.zeros(n, np.int8)
-    return Candidates(question, piece, scores, beside, place.astype(np.int32), rare, floors, vocabulary)
+    return Candidates(question, piece, scores, beside, place.astype(np.int32), rare, rare, floors, vocabulary)
 
 
 def test_features_of_some_questions_are_those_computed_for_all():
@@ -293,6 +294,7 @@ def test_hops_start_with_little_weight_and_count_where_training_says_so():
         scores,
         empty[:, None],
         np.ones((len(row), 4), np.int32),
+        np.zeros(len(row), np.int8),
         np.zeros(len(row), np.int8),
         np.zeros((questions, 3), np.float32),
         np.ones(questions, np.float32),

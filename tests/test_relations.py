@@ -42,7 +42,9 @@ def asked(layout, rows):
     place[:, 0] = piece - layout.offsets[document]
     scores, beside = np.zeros((n, 1), np.float32), np.zeros((n, 2, 1), np.float32)
     floors = np.zeros((questions, 1), np.float32)
-    return Candidates(question, piece, scores, beside, place, np.zeros(n, np.int8), floors, np.ones(questions))
+    return Candidates(
+        question, piece, scores, beside, place, np.zeros(n, np.int8), np.zeros(n, np.int8), floors, np.ones(questions)
+    )
 
 
 def test_a_document_that_the_best_candidates_name_scores_in_all_its_pieces():

@@ -111,7 +111,7 @@ def known_item():
 @pytest.mark.parametrize("rival", BOTH)
 def test_known_items_do_not_come_first_and_are_not_said_to(rival):
     candidates = known_item()
-    assert np.isfinite(latest(candidates))[3]
+    assert np.isfinite(latest(candidates, np.zeros(4)))[3]
     told = reasons(Rules(rival, TWO), asked_of(candidates), np.array([3]), TWO, TWO)
     assert KNOWN not in told[0] and "bm25 level 1 (1st of 4)" in told[0]
     assert KNOWN in reasons(Rules(Blend(), TWO), asked_of(candidates), np.array([3]), TWO, TWO)[0]

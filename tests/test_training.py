@@ -36,7 +36,7 @@ def examples(moved=()):
     place = np.stack([number, np.full(n, PIECES), np.full(n, 100), np.zeros(n)], axis=1).astype(np.int32)
     beside, floors = np.zeros((n, 2, 2), np.float32), np.zeros((QUESTIONS, 2), np.float32)
     piece, rare = question // 2 * PIECES + number, np.zeros(n, np.int8)
-    found = Candidates(question, piece, scores, beside, place, rare, floors, np.ones(QUESTIONS, np.float32))
+    found = Candidates(question, piece, scores, beside, place, rare, rare, floors, np.ones(QUESTIONS, np.float32))
     start, end = np.zeros(QUESTIONS, np.int64), np.full(QUESTIONS, 100)
     gold = Gold(found, end, right, start, end)
     vectors = draw.normal(size=(QUESTIONS, 2 * COMPONENTS)).astype(np.float32)

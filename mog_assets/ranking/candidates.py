@@ -33,8 +33,10 @@ class Candidates:
             document, 0 where there is none.
         place: int32 array of shape (n, 4): number of the piece in its document, pieces of the document, characters of
             the piece, corpus.
-        rare: int8 array of shape (n,): how many pieces have the rarest word of the question that it has, see `known`;
-            0 if it has no rare one.
+        rare: int8 array of shape (n,): whether it has a rare word of the question, `known.SOLE` or `known.OTHER`; 0 if
+            it has none.
+        title: int8 array of shape (n,): words of the title of its document if these are two or more and the question
+            has them all, else 0.
         floors: float32 array of shape (questions, experts): what a text must score to be among the best of an expert
             that give candidates; 0 if fewer score above 0, and of experts that give none.
         vocabulary: float32 array of shape (questions,): share of the frequent terms of the texts that the encoder's
@@ -47,6 +49,7 @@ class Candidates:
     beside: np.ndarray
     place: np.ndarray
     rare: np.ndarray
+    title: np.ndarray
     floors: np.ndarray
     vocabulary: np.ndarray
 
@@ -160,11 +163,14 @@ Weigh = Callable[[Candidates, Sequence[str]], np.ndarray]
 """Weights of experts, by name, for each question: float32 of shape (questions, experts); see `blend.Blend.weights`."""
 
 
-class Rare(Protocol):
-    """Finds pieces that are candidates whatever the experts say; see `known.RareWords`."""
+class Exact(Protocol):
+    """Finds what of questions stands exactly in few texts; see `known.Typed`."""
 
     def pieces(self, rows: slice) -> tuple[np.ndarray, np.ndarray]:
         """Of some questions, `arrays.pairs` of question and piece, ascending; and the values of `Candidates.rare`."""
+
+    def named(self, question: int) -> tuple[np.ndarray, np.ndarray]:
+        """Documents whose title a question has all words of, ascending, and how many words."""
 
 
 class Related(Protocol):
@@ -198,7 +204,7 @@ def find(
     advance: Callable[[int], object] = lambda done: None,
     allowed: np.ndarray | None = None,
     related: Related | None = None,
-    rare: Rare | None = None,
+    exact: Exact | None = None,
 ) -> Candidates:
     """The candidates of all questions.
 
@@ -213,11 +219,11 @@ def find(
         advance: Called with the number of questions done.
         allowed: Documents that candidates may be of, bool of shape (documents,); None if all.
         related: Further experts, whose scores come after those of `experts`.
-        rare: Finds the pieces with rare words.
+        exact: Finds what is typed exactly; pieces with rare words are candidates whatever the experts say.
     """
     parts = []
     for rows in _blocks(questions, sum(expert.count for expert in experts)):
-        parts.append(_Block(experts, finest, layout, corpora, rows, weigh, vocabulary, allowed, related, rare).found)
+        parts.append(_Block(experts, finest, layout, corpora, rows, weigh, vocabulary, allowed, related, exact).found)
         advance(rows.stop - rows.start)
     return Candidates(*(np.concatenate([getattr(part, field.name) for part in parts]) for field in fields(Candidates)))
 
@@ -257,7 +263,7 @@ class _Block:
     vocabulary: float
     allowed: np.ndarray | None
     related: Related | None
-    rare: Rare | None
+    exact: Exact | None
 
     @property
     def found(self) -> Candidates:
@@ -280,9 +286,19 @@ class _Block:
 
     @cached_property
     def _rare(self) -> tuple[np.ndarray, np.ndarray]:
-        if self.rare is None:
+        if self.exact is None:
             return np.zeros(0, np.int64), np.zeros(0, np.int8)
-        return self.rare.pieces(self.rows)
+        return self.exact.pieces(self.rows)
+
+    @cached_property
+    def _named(self) -> tuple[np.ndarray, np.ndarray]:
+        """Question and document as `arrays.pairs`, ascending, and the words of the title; see `Exact.named`."""
+        keys, words = [np.zeros(0, np.int64)], [np.zeros(0, np.int8)]
+        for number, question in enumerate(range(self.rows.start, self.rows.stop) if self.exact else ()):
+            documents, many = self.exact.named(question) if self.exact else ((), ())
+            keys.append(pairs(np.full(len(documents), number), np.asarray(documents, np.int64)))
+            words.append(np.minimum(many, np.iinfo(np.int8).max).astype(np.int8))
+        return np.concatenate(keys), np.concatenate(words)
 
     def _weights(self, found: Candidates) -> np.ndarray:
         return self.weigh(found, [expert.name for expert in self.experts])
@@ -345,9 +361,16 @@ class _Block:
         place = [piece - layout.offsets[document], np.diff(layout.offsets)[document], sizes, self.corpora[document]]
         places_of = np.stack(place, axis=1).astype(np.int32)
         vocabulary = np.full(len(floors), self.vocabulary, np.float32)
-        typed, times = self._rare
-        at = np.searchsorted(typed, keys)
-        rare = np.zeros(len(keys), np.int8)
-        known = np.isin(keys, typed)
-        rare[known] = times[at[known]]
-        return Candidates(question, piece, self._columns(question, piece), beside, places_of, rare, floors, vocabulary)
+        rare = _looked_up(keys, *self._rare)
+        title = _looked_up(pairs(question, document), *self._named)
+        return Candidates(
+            question, piece, self._columns(question, piece), beside, places_of, rare, title, floors, vocabulary
+        )
+
+
+def _looked_up(wanted: np.ndarray, keys: np.ndarray, values: np.ndarray) -> np.ndarray:
+    """The value of each wanted key, 0 where there is none; keys are ascending."""
+    found = np.zeros(len(wanted), values.dtype)
+    there = np.isin(wanted, keys)
+    found[there] = values[np.searchsorted(keys, wanted[there])]
+    return found

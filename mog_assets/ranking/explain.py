@@ -16,7 +16,7 @@ from mog_assets.ranking.models import Asked, Mix, Router, Rules
 # Reasons given for a piece.
 MOST = 3
 # Said of a known item.
-KNOWN = "few other texts have a word of it"
+KNOWN = "few others have these words"
 _EXPERT = re.compile(r"(?:score|z|rank in document|rank) (?P<expert>.+)")
 _BESIDE = re.compile(r".+ (?:before|after)")
 _PLACES = ("number in document", "number from the end", "relative place", "pieces of document", "characters", "corpus")
@@ -50,7 +50,7 @@ def reasons(
         parts, groups = model.parts(asked, rows), list(experts)
     distinct = list(dict.fromkeys(groups))
     sums = np.stack([parts[:, [g == group for g in groups]].sum(axis=1) for group in distinct], axis=1)
-    told, known = [], np.isfinite(latest(found)) & model.lifts
+    told, known = [], np.isfinite(latest(found, model.scores(asked))) & model.lifts
     for row, own in zip(rows.tolist(), sums, strict=True):
         order = np.argsort(-own, kind="stable")[:MOST]
         said = [_said(distinct[i], found, row, experts) for i in order if own[i] > 0]

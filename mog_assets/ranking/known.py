@@ -2,11 +2,15 @@
 
 Vectors do not know a name that their encoder never read, coarse levels dilute it, and a trained ranking has learned
 from questions that contain none. People try a search with just such a word. So whatever orders the candidates, those
-that have a rare word of the question stand at a certain place at the latest. In the order of BM25 of level 1:
+that have what is typed stand at a certain place at the latest, in the order of BM25 of level 1:
 
 - where few candidates have any word of the question, these come first;
-- where one document alone has words that no other piece has, the pieces with them come first;
+- where a short question has words that one piece alone has, and these pieces are of one document, they come first;
+- where the question has all words of a document's title, two or more, the best piece of the document comes first: that
+  of the title with most words, if there is one;
 - other pieces with a rare word come after two that have none, after three more, and so on.
+
+In long questions and small collections rare words are often there by chance, so a word must be rarer there.
 
 What this costs and gains was measured on eleven collections (benchmarks/README.md).
 """
@@ -15,6 +19,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 
@@ -24,16 +29,19 @@ from mog_assets.ranking.gold import ordered
 from mog_assets.retrieval.bm25 import Bm25Index, Statistics
 from mog_assets.retrieval.tokens import is_word
 
-# A word is rare that so many level-1 chunks have, or fewer. N-grams of scripts without blanks are no words.
-RARE = 2
+# A word is rare that so many level-1 chunks have, or fewer; in a question of more than `SHORT` terms also no more than
+# this share of them. N-grams of scripts without blanks are no words.
+RARE, SHORT, SHARE = 2, 4, 1 / 500
+# Values of `Candidates.rare`: a word of one piece alone in a short question, and another rare word.
+SOLE, OTHER = 1, 2
 # Where so few candidates have any word of the question, these come first.
-FEW = 24
+FEW = 12
 # At most so many other pieces with a rare word are raised, each behind so many without, the first behind one less.
 MOST, STEP = 8, 3
 
 
 def rare_words(terms: Sequence[str], statistics: Statistics) -> dict[str, int]:
-    """The rare words of a question, with how many pieces each has.
+    """The rare words of a question, each with its value of `Candidates.rare`.
 
     Args:
         terms: Of the question.
@@ -41,43 +49,65 @@ def rare_words(terms: Sequence[str], statistics: Statistics) -> dict[str, int]:
     """
     words = [term for term in dict.fromkeys(terms) if is_word(term)]
     times = statistics.frequencies_of(words).astype(int).tolist()
-    return {word: frequency for word, frequency in zip(words, times, strict=True) if frequency <= RARE}
+    short = len(terms) <= SHORT
+    limit = RARE if short else min(RARE, SHARE * statistics.chunks)
+    rare = {word: frequency for word, frequency in zip(words, times, strict=True) if frequency <= limit}
+    return {word: SOLE if short and frequency == 1 else OTHER for word, frequency in rare.items()}
 
 
 @dataclass(frozen=True)
-class RareWords:
-    """The pieces that have a rare word of a question.
+class Typed:
+    """What of questions stands exactly in few texts.
 
     Attributes:
         index: Of level 1 of all corpora.
+        titles: Of the titles of all documents.
         statistics: See `rare_words`.
         terms: Of every question.
     """
 
     index: Bm25Index
+    titles: Bm25Index
     statistics: Statistics
     terms: Sequence[Sequence[str]]
 
+    @cached_property
+    def _sizes(self) -> np.ndarray:
+        """Different words of each title."""
+        return np.bincount(self.titles.arrays["indices"], minlength=self.titles.chunks)
+
+    def named(self, question: int) -> tuple[np.ndarray, np.ndarray]:
+        """Documents with a title of two words or more that a question has all of, ascending, and how many words."""
+        parts = [self.titles.chunks_of(term) for term in set(self.terms[question])]
+        documents, shared = np.unique(np.concatenate([np.zeros(0, np.int64), *parts]), return_counts=True)
+        whole = (shared > 1) & (shared == self._sizes[documents])
+        return documents[whole].astype(np.int64), shared[whole]
+
     def pieces(self, rows: slice) -> tuple[np.ndarray, np.ndarray]:
-        """The pieces with rare words of some questions, numbered from 0.
+        """The pieces with rare words of some questions, which are numbered from 0.
 
         Returns:
-            `arrays.pairs` of question and piece, ascending; and how many pieces have the rarest of its words, int8.
+            `arrays.pairs` of question and piece, ascending; and the least of `Candidates.rare` by its words: int8.
         """
-        keys, times = [np.zeros(0, np.int64)], [np.zeros(0, np.int8)]
+        keys, values = [np.zeros(0, np.int64)], [np.zeros(0, np.int8)]
         for number, terms in enumerate(self.terms[rows]):
-            for word, frequency in rare_words(terms, self.statistics).items():
+            for word, value in rare_words(terms, self.statistics).items():
                 chunks = self.index.chunks_of(word).astype(np.int64)
                 keys.append(pairs(np.full(len(chunks), number), chunks))
-                times.append(np.full(len(chunks), frequency, np.int8))
-        joined, frequencies = np.concatenate(keys), np.concatenate(times)
-        order = np.lexsort((frequencies, joined))
+                values.append(np.full(len(chunks), value, np.int8))
+        joined, least = np.concatenate(keys), np.concatenate(values)
+        order = np.lexsort((least, joined))
         distinct, first = np.unique(joined[order], return_index=True)
-        return distinct, frequencies[order][first]
+        return distinct, least[order][first]
 
 
-def latest(found: Candidates) -> np.ndarray:
-    """The place at which each candidate stands at the latest, from 0: float64 of shape (n,), infinite for most."""
+def latest(found: Candidates, scores: np.ndarray) -> np.ndarray:
+    """The place at which each candidate stands at the latest, from 0: float64 of shape (n,), infinite for most.
+
+    Args:
+        found: The candidates.
+        scores: Of the ranking, shape (n,).
+    """
     question, words = found.question, found.scores[:, 0]
     document = found.piece - found.place[:, 0]
     last = np.full(len(question), np.inf)
@@ -89,17 +119,32 @@ def latest(found: Candidates) -> np.ndarray:
     # Half a place before the piece that stands there by its score.
     last[order[kept]] = STEP * (place[kept] + 1) - 1.5
 
-    alone = np.flatnonzero(found.rare == 1)
+    alone = np.flatnonzero(found.rare == SOLE)
     of_question, _ = unpaired(np.unique(pairs(question[alone], document[alone])))
     documents = np.bincount(of_question, minlength=len(found.floors))
     matching = np.bincount(question, words > 0, len(found.floors))
     few = (words > 0) & (matching <= FEW)[question]
-    first = few | ((found.rare == 1) & (documents == 1)[question] & ~(matching <= FEW)[question])
+    first = few | ((found.rare == SOLE) & (documents == 1)[question] & ~(matching <= FEW)[question])
     rows = np.flatnonzero(first)
     order = rows[np.lexsort((found.piece[rows], -words[rows], question[rows]))]
     # Before all that have a place by their score.
     last[order] = places(question[order]) - float(len(question))
+    best = _of_titles(found, scores)
+    last[best] = np.minimum(last[best], -1)
     return last
+
+
+def _of_titles(found: Candidates, scores: np.ndarray) -> np.ndarray:
+    """Rows of the best pieces of documents whose title a question has, at most one of each question."""
+    document = found.piece - found.place[:, 0]
+    most = np.zeros(len(found.floors), np.int8)
+    np.maximum.at(most, found.question, found.title)
+    rows = np.flatnonzero((found.title > 0) & (found.title == most[found.question]))
+    of_question, _ = unpaired(np.unique(pairs(found.question[rows], document[rows])))
+    rows = rows[(np.bincount(of_question, minlength=len(most)) == 1)[found.question[rows]]]
+    order = rows[np.lexsort((found.piece[rows], -scores[rows], found.question[rows]))]
+    best: np.ndarray = order[places(found.question[order]) == 0]
+    return best
 
 
 def lifted(found: Candidates, scores: np.ndarray) -> np.ndarray:
@@ -111,7 +156,7 @@ def lifted(found: Candidates, scores: np.ndarray) -> np.ndarray:
         found: The candidates.
         scores: Of the ranking, shape (n,).
     """
-    raised, last = np.asarray(scores, np.float64).copy(), latest(found)
+    raised, last = np.asarray(scores, np.float64).copy(), latest(found, scores)
     moved = np.zeros(len(found.floors), bool)
     moved[found.question[np.isfinite(last)]] = True
     rows = np.flatnonzero(moved[found.question])

@@ -23,7 +23,7 @@ from mog_assets.ranking.experts import Bm25Expert, DenseExpert, Expert, Products
 from mog_assets.ranking.explain import reasons
 from mog_assets.ranking.gold import ordered
 from mog_assets.ranking.hops import Hops, Sentence
-from mog_assets.ranking.known import RareWords
+from mog_assets.ranking.known import Typed
 from mog_assets.ranking.models import Asked
 from mog_assets.ranking.passages import fitting, joined
 from mog_assets.ranking.relations import Feedback, Mentioned, PageRank, Relation, Relations, Topics
@@ -187,7 +187,7 @@ class Retrieval(routed.Retrieval):
             self.vocabulary,
             allowed=self.allowed,
             related=self._relations,
-            rare=RareWords(index, self.corpora.held().of("level_1"), self.terms),
+            exact=Typed(index, self.corpora.titles, self.corpora.held().of("level_1"), self.terms),
         )
         words = np.array([len(terms) for terms in self.terms], np.int64)
         return Asked(found, np.asarray(self.vectors, np.float32), words, best)
