@@ -18,7 +18,7 @@ from mog_assets import plan
 from mog_assets.arrays import places
 from mog_assets.chunking.plots import length_histogram
 from mog_assets.evaluation import assets as evaluation_assets
-from mog_assets.evaluation import history, plots
+from mog_assets.evaluation import history, plots, shares
 from mog_assets.evaluation.configuration import configuration
 from mog_assets.evaluation.measures import boards as of_boards
 from mog_assets.evaluation.measures import evaluate, headline_measures, measure_names
@@ -253,6 +253,7 @@ def test_plots_are_small_pngs(drawn):
             [("a $b$: training", np.array([3, 0, 4])), ("a $b$: test", np.array([0, 0, 0]))], ["a", "b", "$c$"]
         ),
         plots.levels_chosen([], []),
+        plots.shares(shares.of_one(shares.table([("mix", "", "a $b$", 5, 0.5, 0.25, 0.25)], 1), "mix")),
         plots.er_over_time(dated(table), "a $strange$ <set>"),
         plots.er_over_time(dated(table), "absent"),
     ]

@@ -14,7 +14,7 @@ import pandas as pd
 import pytest
 from browser import watch_errors
 
-from mog_assets.evaluation import browse, history
+from mog_assets.evaluation import browse, history, shares
 from mog_assets.evaluation.agreement import agreement, sentences
 from mog_assets.evaluation.measures import Board, evaluate, headline_measures
 from mog_assets.evaluation.report import Report, environment, render
@@ -159,6 +159,7 @@ def test_page_without_anything_says_what_is_missing():
     page = render(Report(pd.DataFrame(columns=list(COLUMNS))))
     for sentence in (
         "No question with evidence was scored.",
+        "No ranking that weighs levels and retrievers has run on as many as 5 test questions.",
         "No method with a router has run.",
         "No question was answered",
         "There is no history of evaluations.",
@@ -290,6 +291,51 @@ def test_few_questions_say_which_difference_they_could_show(measured):
     _, scores, origins = three_sets(measured)
     page = render(Report(scores, origins=origins))
     assert page.count("With 12 questions on 12 documents, a difference in ER from `fixed-1` shows if it is at") == 2
+
+
+EXPERTS = ["bm25-1", "bm25-2", "dense-1", "dense-2", "title", "mention"]
+# Of short documents, of long ones.
+SHORT, LONG = [0, 0.4, 0, 0.4, 0.1, 0.1], [0.3, 0, 0.5, 0, 0.2, 0]
+
+
+def counted(method="fused", chosen="fused"):
+    """Shares of six questions about short documents, six about long ones, four of them of a kind."""
+    places = [Evidence("short" if i < 6 else ATTACK, "d", 0, 1) for i in range(12)]
+    asked = [Question(f"q{i}", "?", "rare" if i < 4 else "", "test", evidence=(own,)) for i, own in enumerate(places)]
+    own = shares.parts(np.array([SHORT] * 6 + [LONG] * 6), EXPERTS, 2)
+    return shares.of_one(shares.table(shares.mean_shares(method, asked, own), 2), chosen)
+
+
+def test_shares_are_means_over_all_questions_and_over_those_of_each_corpus_and_large_kind():
+    table = counted()
+    assert table[["by", "group", "n"]].to_numpy().tolist() == [
+        ["", shares.EVERY, 12],
+        ["corpus", ATTACK, 6],
+        ["corpus", "short", 6],
+    ]
+    names = ["BM25 level 1", "BM25 level 2", "vectors level 1", "vectors level 2", "others"]
+    assert list(table.columns[3:]) == names
+    every, long, short = table[names].to_numpy()
+    assert long == pytest.approx([0.3, 0, 0.5, 0, 0.2]) and short == pytest.approx([0, 0.4, 0, 0.4, 0.2])
+    assert every == pytest.approx((long + short) / 2)
+
+
+def test_shares_are_those_of_the_ranking_in_use_or_of_fused():
+    both = pd.concat([counted(name, name).assign(method=name) for name in ("mog", "tuned", "fused")])
+    chosen = {name: shares.of_one(both, name).attrs["method"] for name in ("mog", "mix", "dense:fixed-1")}
+    assert chosen == {"mog": "mog", "mix": "fused", "dense:fixed-1": "fused"}
+    assert shares.of_one(both[both["method"] == "tuned"], "mix").attrs["method"] == "tuned"
+
+
+def test_shares_stand_as_a_picture_and_as_figures(report):
+    page = render(replace(report, shares=counted()))
+    part = page[page.index('<h2 id="shares">') : page.index('<h2 id="router">')]
+    assert "<code>fused</code>" in part and "No ranking" not in part and html.escape(ATTACK, quote=False)[:20] in part
+    bars = re.findall(r'<svg class="counted".*?</svg>', part, re.S)
+    widths = [[float(width) for width in re.findall(r' width="([\d.]+)"', bar)] for bar in bars]
+    assert [sum(own) for own in widths] == pytest.approx([100] * 3)
+    assert widths[1] != widths[2]
+    assert part.count("<td>40.0%</td>") == 2 and "<title>BM25 level 2: 40.0%</title>" in part
 
 
 def test_environment_names_versions_and_machine():
@@ -606,6 +652,20 @@ def test_page_fits_a_phone_in_either_scheme(visit, stored, scheme):
     assert (sum(paper) < sum(ink)) == (scheme == "dark")
     drawn = page.locator("[data-chart=curves] svg.key ~ svg, [data-chart=curves] .plot svg").first
     assert drawn.bounding_box()["width"] <= 375
+
+
+def test_levels_and_retrievers_that_counted_are_seen_without_a_script(visit, stored):
+    page = visit(stored, java_script_enabled=False)
+    rows = page.locator("#shares ~ .scroll").first.locator("tbody tr")
+    groups = rows.locator("th").all_text_contents()
+    assert groups[0] == shares.EVERY and {"garden", "workshop", "sky"} & set(groups)
+    assert rows.locator("svg.counted").count() == len(groups)
+    assert rows.first.locator("svg.counted").bounding_box()["width"] > 200
+    for row in rows.all():
+        figures = [
+            float(cell.removesuffix("%")) for cell in row.locator("td").all_text_contents() if cell.endswith("%")
+        ]
+        assert sum(figures) == pytest.approx(100, abs=1)
 
 
 def test_contents_lead_to_every_section(visit, stored):

@@ -23,6 +23,7 @@ from mog_assets.evaluation.report import Report, environment, render
 from mog_assets.evaluation.runs import RUNS, read_runs
 from mog_assets.evaluation.runs_assets import build_runs, methods_of, scored_questions
 from mog_assets.evaluation.scores import leaderboard, score
+from mog_assets.evaluation.shares import SHARES, of_one
 from mog_assets.questions.origins import measures_nothing, origins, said
 from mog_assets.questions.sets import load_questions
 from mog_assets.ranking.retrieve import needs
@@ -121,6 +122,7 @@ def build_report(work: Work) -> None:
     table, made_by = pd.read_parquet(past.path("history.parquet")), origins(settings)
     configuration, choices = shown_configuration(settings), _choices(work)
     chosen, items = work.input("method").manifest.info, work.input("known_items").manifest.info["rows"]
+    counted = of_one(pd.read_parquet(work.input("runs").path(SHARES)), chosen["method"])
     preflight = answered.manifest.info["preflight"] if answered else []
     facts = [
         *([("scores of", f"{table['time'].max():%Y-%m-%d %H:%M} UTC")] if len(table) else []),
@@ -148,6 +150,7 @@ def build_report(work: Work) -> None:
             main=main,
             groups=groups,
             duels=duels,
+            shares=counted,
             choices=choices,
             known_items=items,
             answers=pd.read_parquet(answered.path("scores.parquet")) if answered else None,
@@ -168,6 +171,8 @@ def build_report(work: Work) -> None:
         work.show_table(title, leaderboard(own, headline_measures(settings.k)))
         if not measures_nothing(board.question_set, made_by):
             work.show_plot(f"all methods: {board.name}", plots.leaderboard_bars(own, board.question_set))
+    if len(counted):
+        work.show_plot(f"levels and retrievers that counted: {counted.attrs['method']}", plots.shares(counted))
 
 
 def _browsed(
@@ -235,7 +240,7 @@ def recipes(settings: Settings) -> list[Recipe]:
             settings=lambda tools: [identity, tools.encoder.identity],
             repeatable=True,
             checks=(checks.SAME_AGAIN, *((checks.LEVELS_AS_IN_TRAINING,) if any(m.routed for m in methods) else ())),
-            version="6",
+            version="7",
             kinds=("parquet",),
             pool="gpu",
         ),

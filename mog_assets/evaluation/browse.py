@@ -72,6 +72,12 @@ def main_methods(scores: pd.DataFrame, most: int = MOST_METHODS) -> list[str]:
     return sorted((name for name in leading["method"] if name in chosen), key=lambda name: name in fixed)
 
 
+def groups_of(question: Question) -> list[tuple[str, str]]:
+    """`kind` and `corpus` with the question's own; it may have evidence in several corpora."""
+    corpora = dict.fromkeys(corpus for (corpus, _), grade in question.grades.items() if grade > 0)
+    return [("kind", question.kind), *(("corpus", corpus) for corpus in corpora)]
+
+
 def by_group(
     per_question: pd.DataFrame,
     questions: Iterable[Question],
@@ -98,9 +104,8 @@ def by_group(
     cells = here.set_index(["question", "method"])[list(measures)].unstack("method")
     members: dict[tuple[str, str], list[int]] = {}
     for row, identity in enumerate(cells.index):
-        members.setdefault(("kind", known[identity].kind), []).append(row)
-        for corpus in dict.fromkeys(corpus for (corpus, _), grade in known[identity].grades.items() if grade > 0):
-            members.setdefault(("corpus", corpus), []).append(row)
+        for own_group in groups_of(known[identity]):
+            members.setdefault(own_group, []).append(row)
     columns = [(measure, method) for measure in measures for method in methods]
     values = np.stack([cells[column].to_numpy(np.float64) for column in columns], axis=1) if len(cells) else None
     documents = here.drop_duplicates("question").set_index("question")["document"].loc[cells.index].to_numpy(str)

@@ -30,6 +30,9 @@ _LOOKS = {
     "mogg-paper": ("#CC79A7", "P", "mogg-paper"),
 }
 
+# Retrievers, from the same colours.
+_BM25, _VECTORS = "#D55E00", "#0072B2"
+
 
 def er_against_cost(scores: pd.DataFrame, question_set: str) -> bytes:
     """Evidence recall over context length, one panel for all retrievers together and one for each.
@@ -151,20 +154,50 @@ def levels_chosen(rows: Sequence[tuple[str, np.ndarray]], names: Sequence[str]) 
         rows: Name of the questions, and number of questions for which each granularity was chosen, finest first.
         names: Names of the granularities.
     """
-    figure = new_figure(6.5, 1.3 + 0.3 * max(len(rows), 1))
+    shares = [(name, counts / max(counts.sum(), 1)) for name, counts in rows]
+    # From light to dark, as levels go from fine to coarse.
+    greys = [str(0.92 - 0.75 * level / len(names)) for level, _ in enumerate(names, start=1)]
+    return _stacked(shares, names, greys, "share of questions", "Chosen by the router")
+
+
+def shares(rows: pd.DataFrame) -> bytes:
+    """How much each level and retriever counted, one bar per group of questions.
+
+    Args:
+        rows: Result of `shares.of_one`.
+    """
+    names = list(rows.columns[3:])
+    levels = len(names) // 2
+    # As bright as their levels are fine.
+    tones = [0.2 + 0.8 * level / levels for level in range(1, levels + 1)]
+    colours = [_mixed(colour, tone) for colour in (_BM25, _VECTORS) for tone in tones]
+    bars = [(f"{group} ({n:,})", np.array(own)) for _, group, n, *own in rows.itertuples(index=False, name=None)]
+    title = f"Which levels and retrievers counted: {rows.attrs['method']}"
+    return _stacked(bars, names, [*colours, "#999999"], "mean share of the weights", title)
+
+
+def _stacked(
+    rows: Sequence[tuple[str, np.ndarray]], names: Sequence[str], colours: Sequence[Any], xlabel: str, title: str
+) -> bytes:
+    """Shares that add up to 1 as bars: name and shares of each row; name and colour of each share."""
+    figure = new_figure(6.5, 1.3 + max(0.3 * max(len(rows), 1), 0.16 * len(names)))
     axes = figure.subplots()
-    shares = np.array([counts / max(counts.sum(), 1) for _, counts in rows]).reshape(len(rows), -1 if rows else 0)
+    widths = np.array([own for _, own in rows]).reshape(len(rows), len(names))
     at = np.arange(len(rows))[::-1]
     start = np.zeros(len(rows))
-    for level, (name, share) in enumerate(zip(names, shares.T, strict=True), start=1):
-        # From light to dark, as levels go from fine to coarse.
-        axes.barh(at, share, left=start, color=str(0.92 - 0.75 * level / shares.shape[1]), label=name)
+    for name, colour, share in zip(names, colours, widths.T, strict=True):
+        axes.barh(at, share, left=start, color=colour, label=plain(name), edgecolor="white", linewidth=0.5)
         start += share
     axes.set_yticks(at, [plain(name) for name, _ in rows], fontsize=8)
-    axes.set(xlabel="share of questions", xlim=(0, 1), title="Chosen by the router")
+    axes.set(xlabel=xlabel, xlim=(0, 1), title=plain(title))
     if rows:
         axes.legend(frameon=False, fontsize=8, loc="center left", bbox_to_anchor=(1, 0.5))
     return png(figure)
+
+
+def _mixed(colour: str, tone: float) -> tuple[float, ...]:
+    """So much of a colour, the rest white."""
+    return tuple(1 - tone + tone * int(colour[i : i + 2], 16) / 255 for i in (1, 3, 5))
 
 
 def agreement(row: Mapping[str, Any], methods: pd.DataFrame) -> bytes:

@@ -17,9 +17,10 @@ from mog_assets import tensors
 from mog_assets.evaluation import reach
 from mog_assets.evaluation.reach import FAMILIES, Family, Reach, family_of
 from mog_assets.evaluation.runs import RUNS, arranged, ranked, table_of
+from mog_assets.evaluation.shares import part_names, parts
 from mog_assets.graph.changes import Hops, Nodes
 from mog_assets.questions.sets import Question, asked_of
-from mog_assets.ranking.retrieve import Retrieval
+from mog_assets.ranking.retrieve import Retrieval, expert_names
 from mog_assets.recipe import Work
 from mog_assets.retrieval.changes import Change, Chunks, Documents, Texts
 from mog_assets.retrieval.corpora import Encode
@@ -28,6 +29,8 @@ from resources.store import Artefact, digest
 
 # If a greater share of texts is new, nearly every question finds one of them: all are ranked again.
 _MOST = 0.2
+# What the names of arrays with shares begin with.
+_SHARES = "shares of "
 
 
 @dataclass
@@ -84,14 +87,14 @@ class RankedSet:
         for method in self.methods:
             group = next((g for g in self._groups.values() if method in g.methods), None)
             if group is None:
-                asked, missing, parts = self.retrieval, np.arange(len(self.questions)), []
+                asked, missing, tables = self.retrieval, np.arange(len(self.questions)), []
             else:
-                asked, missing, parts = group.asked, group.missing, self._kept_rows(method, group)
+                asked, missing, tables = group.asked, group.missing, self._kept_rows(method, group)
             if len(missing):
                 questions = [self.questions[i] for i in missing.tolist()]
                 weights = self._weights_of(missing)
                 found = ranked(questions, method, asked, weights, self.work.settings.k)
-                parts.append(table_of(self.name, questions, method, found, asked))
+                tables.append(table_of(self.name, questions, method, found, asked))
                 if group is not None:
                     count = np.zeros(len(missing), np.int64)
                     np.maximum.at(count, found.question, found.rank + 1)
@@ -99,23 +102,26 @@ class RankedSet:
                 if method.topics:
                     back = asked.fell_back(method, self.work.settings.k, weights.get(method.kind))
                     self.fell_back[method.name][missing] = back
+                if method.name in self._weighing:
+                    kind, settings = self._weighing[method.name], self.work.settings
+                    own = asked.shares(kind)
+                    assert own is not None
+                    self.shares[method.name][missing] = parts(own, expert_names(settings, kind), settings.levels)
                 self.made += len(missing)
-            yield arranged(parts, self.questions)
+            yield arranged(tables, self.questions)
 
     @cached_property
     def fell_back(self) -> dict[str, np.ndarray]:
         """By method within topics, the questions that got passages of all topics: bool of shape (questions,)."""
         names = [method.name for method in self.methods if method.topics]
-        if self.written:
-            arrays, _ = tensors.decode(self._files[f"questions_{self.name}.safetensors"][0].read_bytes())
-            return {name: arrays[name].astype(bool) for name in names}
-        found = {name: np.zeros(len(self.questions), bool) for name in names}
-        if self._before is not None:
-            for i, question in enumerate(self.questions):
-                row = self._before.rows.get(asked_of(question))
-                for name, own in found.items():
-                    own[i] = row is not None and self._before.arrays[name][row]
-        return found
+        return self._filled({name: np.zeros(len(self.questions), bool) for name in names})
+
+    @cached_property
+    def shares(self) -> dict[str, np.ndarray]:
+        """Result of `shares.parts` by method, of those that weigh levels and retrievers."""
+        shape = len(self.questions), len(part_names(self.work.settings.levels))
+        found = self._filled({f"{_SHARES}{name}": np.zeros(shape, np.float32) for name in self._weighing})
+        return {name.removeprefix(_SHARES): own for name, own in found.items()}
 
     def write(self) -> None:
         """Write what is needed to keep rankings next time; call it when `tables` has ended."""
@@ -131,6 +137,7 @@ class RankedSet:
             with self.work.writing(numbers) as first, self.work.writing(texts) as second:
                 whole.write(first, second)
         arrays = {name: own.astype(np.uint8) for name, own in self.fell_back.items()}
+        arrays |= {f"{_SHARES}{name}": own for name, own in self.shares.items()}
         if self._uses_vectors:
             arrays["vectors"] = np.asarray(self.retrieval.vectors, np.float32)
         facts = {"asked": [asked_of(q) for q in self.questions]}
@@ -149,6 +156,13 @@ class RankedSet:
             vars(self).pop(name, None)
 
     # What is there today
+
+    @cached_property
+    def _weighing(self) -> dict[str, str]:
+        """By method that weighs levels and retrievers, the kind of its ranking."""
+        found = {method.name: self.retrieval.resolved(method) for method in self.methods}
+        # The trees of `mix` have no weights.
+        return {name: own.kind for name, own in found.items() if own.ranking and own.kind != "mix"}
 
     @property
     def _uses_vectors(self) -> bool:
@@ -205,6 +219,21 @@ class RankedSet:
             return None
         arrays, facts = tensors.decode(self._previous.path(f"questions_{self.name}.safetensors").read_bytes())
         return _Before(arrays, {own: row for row, own in enumerate(facts["asked"])})
+
+    def _filled(self, found: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
+        """Arrays with a row for each question, those that were there before filled in."""
+        if self.written:
+            arrays, _ = tensors.decode(self._files[f"questions_{self.name}.safetensors"][0].read_bytes())
+            return {name: arrays[name].astype(own.dtype) for name, own in found.items()}
+        before = self._before or _Before({}, {})
+        for i, question in enumerate(self.questions):
+            row = before.rows.get(asked_of(question))
+            for name, own in found.items() if row is not None else ():
+                known = before.arrays.get(name)
+                # Of another number of levels, nothing is kept.
+                if known is not None and known.shape[1:] == own.shape[1:]:
+                    own[i] = known[row]
+        return found
 
     @cached_property
     def _groups(self) -> dict[Family, _Group]:

@@ -23,6 +23,7 @@ from mog_assets.evaluation.history import ALPHA
 from mog_assets.evaluation.leaderboard import differences_shown
 from mog_assets.evaluation.measures import CONTEXTS, LEADS, LOWER_IS_BETTER, Board, boards, leading_measure
 from mog_assets.evaluation.scores import gap_closed, interval, on_documents, p_text
+from mog_assets.evaluation.shares import FEWEST
 from mog_assets.questions.origins import NO_MEASURE, Origins, measures_nothing, said
 
 TEMPLATE = "report.html.j2"
@@ -56,6 +57,7 @@ class Report:
         main: Methods drawn by default, by board.
         groups: Results of `browse.by_group`, by board.
         duels: Results of `browse.duels`, likewise.
+        shares: Result of `shares.of_one`.
         choices: Levels chosen by routers: dicts with question_set, router, names (of the granularities), training and
             test (numbers of questions by granularity), distance, p, shifted.
         known_items: Result of `ranking.known_items.summary`.
@@ -75,6 +77,7 @@ class Report:
     main: Mapping[Board, Sequence[str]] = field(default_factory=dict)
     groups: Mapping[Board, pd.DataFrame] = field(default_factory=dict)
     duels: Mapping[Board, Mapping[str, Any]] = field(default_factory=dict)
+    shares: pd.DataFrame | None = None
     choices: Sequence[Mapping[str, Any]] = ()
     known_items: Sequence[Mapping[str, Any]] = ()
     answers: pd.DataFrame | None = None
@@ -126,6 +129,7 @@ def render(report: Report) -> str:
         agreement=[] if report.agreement is None else sentences(report.agreement),
         detailed={"effect", "detectable"} <= set(report.scores.columns),
         groups=[_groups(report, board) for board in found if board["key"] in report.groups],
+        shares=_shares(report.shares),
         choices=[_choice(choice) for choice in report.choices],
         known_items=[_known_item(row) for row in report.known_items],
         answers=_answer_tables(report),
@@ -133,6 +137,7 @@ def render(report: Report) -> str:
         facts=list(report.facts),
         configuration=dict(report.configuration),
         shown={"first": FIRST_PASSAGES, "most": MOST_PASSAGES, "gold": GOLD_CHARS, "other": OTHER_CHARS},
+        fewest=FEWEST,
         alpha=ALPHA,
         evaluations=EVALUATIONS,
         data=data,
@@ -383,6 +388,22 @@ def _groups(report: Report, board: Mapping[str, Any]) -> dict[str, Any]:
 def _counts(rows: pd.DataFrame) -> dict[str, int]:
     """Questions and documents."""
     return {name: int(rows[name].max()) for name in ("n", "documents")}
+
+
+def _shares(shares: pd.DataFrame | None) -> dict[str, Any] | None:
+    """How much each level and retriever counted: names with colour and tone, and a row with widths for each group."""
+    if shares is None or shares.empty:
+        return None
+    names = list(shares.columns[3:])
+    levels = len(names) // 2
+    tones = [round(20 + 80 * level / levels) for level in range(1, levels + 1)]
+    looks = [*((colour, tone) for colour in ("c1", "c0") for tone in tones), ("c6", 100)]
+    rows = []
+    for by, group, n, *own in shares.itertuples(index=False, name=None):
+        starts = np.cumsum([0, *own[:-1]])
+        rows.append({"by": by, "group": group, "n": n, "parts": list(zip(starts.tolist(), own, strict=True))})
+    parts = [{"name": name, "colour": colour, "tone": tone} for name, (colour, tone) in zip(names, looks, strict=True)]
+    return {"method": shares.attrs["method"], "parts": parts, "rows": rows}
 
 
 def _choice(choice: Mapping[str, Any]) -> dict[str, Any]:

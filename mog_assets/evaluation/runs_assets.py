@@ -14,6 +14,7 @@ from mog_assets.evaluation.ranked_set import RankedSet
 from mog_assets.evaluation.reach import FAMILIES, family_of
 from mog_assets.evaluation.reach import Family as Searched
 from mog_assets.evaluation.runs import RUNS, read_runs, write_runs
+from mog_assets.evaluation.shares import SHARES, mean_shares, table
 from mog_assets.questions.origins import measures_nothing, origins
 from mog_assets.questions.sets import MEASURED, Question, load_questions
 from mog_assets.ranking.retrieve import needs
@@ -64,6 +65,10 @@ def build_runs(work: Work) -> None:
     if not there or not all(ranked.written for ranked in sets.values()):
         with work.progress(len(asked) * len(methods), "methods ranked") as advance, work.writing(path) as temporary:
             write_runs(_tables(sets.values()), temporary, advance)
+    path_of_shares, there = work.file(SHARES, told)
+    if not there:
+        with work.writing(path_of_shares) as temporary:
+            _shares(work, sets).to_parquet(temporary)
     work.recomputed["rankings"] = sum(ranked.made for ranked in sets.values())
     passages = read_runs(path)
     work.counts |= {"passages": len(passages), **{f"{name}: questions": len(own) for name, own in asked.items()}}
@@ -77,6 +82,17 @@ def _tables(sets: Iterable[RankedSet]) -> Iterator[pa.Table]:
     for ranked in sets:
         yield from ranked.tables()
         ranked.write()
+
+
+def _shares(work: Work, sets: Mapping[str, RankedSet]) -> pd.DataFrame:
+    """How much each level and retriever counted for the questions of all sets, by method."""
+    # Nobody asks as keyword questions do.
+    asked = [own for name, own in sets.items() if not measures_nothing(name, origins(work.settings))]
+    questions = [question for own in asked for question in own.questions]
+    rows = []
+    for method in asked[0].shares if asked else ():
+        rows += mean_shares(method, questions, np.concatenate([own.shares[method] for own in asked]))
+    return table(rows, work.settings.levels)
 
 
 def _versions(work: Work, methods: Sequence[Method]) -> list[str]:
