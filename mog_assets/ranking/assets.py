@@ -291,7 +291,7 @@ def recipes(settings: Settings) -> list[Recipe]:
                 list(tools.settings.corpora),
                 tools.encoder.identity,
             ],
-            version="8",
+            version="9",
             kinds=("safetensors",),
             pool="gpu",
         ),
