@@ -112,16 +112,16 @@ def known_item():
 def test_known_items_do_not_come_first_and_are_not_said_to(rival):
     candidates = known_item()
     assert np.isfinite(latest(candidates, np.zeros(4)))[3]
-    told = reasons(Rules(rival, TWO), asked_of(candidates), np.array([3]), TWO, TWO)
+    told = reasons(Rules(rival, TWO), asked_of(candidates), np.zeros(4), np.array([3]), TWO, TWO)
     assert KNOWN not in told[0] and "bm25 level 1 (1st of 4)" in told[0]
-    assert KNOWN in reasons(Rules(Blend(), TWO), asked_of(candidates), np.array([3]), TWO, TWO)[0]
+    assert KNOWN in reasons(Rules(Blend(), TWO), asked_of(candidates), np.zeros(4), np.array([3]), TWO, TWO)[0]
     assert Blend(vectors=50.0).scores(candidates, TWO).argmax() == 3
     assert rivals.RRF.scores(candidates, TWO).argmax() == 1
 
 
 def test_reasons_are_in_the_order_of_what_experts_give():
     candidates = of_questions([[[2.0, 0.9], [3.0, 0.8], [4.0, 0.7]]])
-    told = reasons(Rules(rivals.RRF, TWO), asked_of(candidates), np.array([0, 2]), TWO, TWO)
+    told = reasons(Rules(rivals.RRF, TWO), asked_of(candidates), np.zeros(4), np.array([0, 2]), TWO, TWO)
     assert told == [
         "dense level 1 (1st of 3), bm25 level 1 (3rd of 3)",
         "bm25 level 1 (1st of 3), dense level 1 (3rd of 3)",

@@ -25,6 +25,7 @@ _PLACES = ("number in document", "number from the end", "relative place", "piece
 def reasons(
     model: Rules | Router | Mix,
     asked: Asked,
+    scores: np.ndarray,
     rows: np.ndarray,
     experts: Sequence[str],
     finest: Sequence[str],
@@ -34,7 +35,8 @@ def reasons(
     Args:
         model: That of the ranking.
         asked: The questions.
-        rows: Rows of their candidates.
+        scores: Of their candidates, by the model.
+        rows: Those whose reasons are wanted.
         experts: Names of the experts.
         finest: Those that score pieces themselves.
 
@@ -50,7 +52,7 @@ def reasons(
         parts, groups = model.parts(asked, rows), list(experts)
     distinct = list(dict.fromkeys(groups))
     sums = np.stack([parts[:, [g == group for g in groups]].sum(axis=1) for group in distinct], axis=1)
-    told, known = [], np.isfinite(latest(found, model.scores(asked))) & model.lifts
+    told, known = [], np.isfinite(latest(found, scores)) & model.lifts
     for row, own in zip(rows.tolist(), sums, strict=True):
         order = np.argsort(-own, kind="stable")[:MOST]
         said = [_said(distinct[i], found, row, experts) for i in order if own[i] > 0]

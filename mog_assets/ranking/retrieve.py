@@ -300,7 +300,7 @@ class Retrieval(routed.Retrieval):
         names = expert_names(settings, method.kind)
         model = self.model(method.kind)
         there, best = np.array(rows, np.int64), [names[i] for i in finest(settings)]
-        why = iter(reasons(model, self.asked_by(method.kind), there[there >= 0], names, best))
+        why = iter(reasons(model, self.asked_by(method.kind), scores, there[there >= 0], names, best))
         return [next(why) if row >= 0 else FOLLOWED for row in rows]
 
     def rank(self, method: Method, k: int, weights: np.ndarray | None = None) -> Passages:
