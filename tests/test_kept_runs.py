@@ -18,6 +18,7 @@ from mog_assets import plan
 from mog_assets.evaluation import reach
 from mog_assets.evaluation.reach import Reach, Search
 from mog_assets.evaluation.runs import read_runs
+from mog_assets.ranking import experts
 from mog_assets.recipe import materialise
 from mog_assets.topics.model import MODEL, TopicModel, encoded
 
@@ -170,6 +171,22 @@ def test_a_question_that_changed_is_ranked_again(folder, encoder):  # noqa: F811
     after = ranked(project).manifest
     # Candidates and labels of training questions are others, but no text changed.
     assert after.info["recomputed"]["rankings"] == 8 * 2 + len(METHODS)
+    assert_those_of_ranking_again(project)
+
+
+def test_a_new_text_with_a_rare_word_of_a_question_is_ranked_whatever_it_scores(folder, encoder, monkeypatch):  # noqa: F811
+    monkeypatch.setattr(experts, "DEPTHS", (1, 1, 1))
+    project = project_of(folder, encoder, methods=["fused"])
+    path = folder / "questions.jsonl"
+    asked = "How long does the heron of the pond rest?"
+    path.write_text(path.read_text(encoding="utf-8").replace(asked, "heron grebe otter zander"), encoding="utf-8")
+    # The best text by words and by meaning.
+    project.put("file", "d97", "The heron, the grebe and the otter. Heron, grebe, otter.")
+    ranked(project)
+    project.put("file", "d99", "Nails are made of iron wire. " * 12 + "The word zander is one of many here.")
+    after = ranked(project)
+    first = rows_of(after).query("question == '0' and rank < 3")
+    assert "d99" in first["doc"].tolist()
     assert_those_of_ranking_again(project)
 
 

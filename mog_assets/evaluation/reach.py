@@ -12,6 +12,7 @@ import numpy as np
 from mog_assets import tensors
 from mog_assets.arrays import pairs, places, unpaired
 from mog_assets.graph.packed import differences, load_columns, save_columns, sums
+from mog_assets.ranking.known import rare_words
 from mog_assets.ranking.retrieve import Retrieval
 from mog_assets.retrieval.changes import SLACK, Texts, multiplied, scored
 from mog_assets.retrieval.methods import AUTO, DEPTH, NAMED, Method
@@ -98,7 +99,13 @@ class Reach:
             terms = [asked.terms[row] for row in rows.tolist()]
             if search.retriever == "bm25":
                 distinct = sorted({term for query in terms for term in query})
-                blocks = scored(texts.index(search.granularity, fresh, distinct), terms)
+                index = texts.index(search.granularity, fresh, distinct)
+                blocks = scored(index, terms)
+                if search == Search("bm25", 1) and not graph:
+                    # Rankings have such pieces whatever they score.
+                    held = asked.corpora.held().of("level_1")
+                    rare = [any(len(index.chunks_of(word)) for word in rare_words(query, held)) for query in terms]
+                    found[rows] |= np.array(rare, bool)
             else:
                 table = asked.corpora.vectors(search.granularity).rows(fresh).astype(np.float32)
                 blocks = multiplied(asked.vectors[rows], table)
