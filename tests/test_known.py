@@ -114,7 +114,7 @@ def index(columns, chunks):
 def test_rare_words_are_those_of_few_pieces_and_no_n_grams(questions):
     pieces, whole = index({"common": range(9), "handy": [1, 4], "sole": [4], "機械": [2]}, 9)
     assert rare_words(["handy", "sole", "機械", "new"], whole) == {"handy": OTHER, "sole": SOLE, "new": SOLE}
-    typed = Typed(pieces, pieces, whole, [["common", "handy", "sole", "new"]] * questions)
+    typed = Typed(pieces, pieces, np.ones(9, np.int64), whole, [["common", "handy", "sole", "new"]] * questions)
     keys, values = typed.pieces(slice(0, questions))
     question, piece = unpaired(keys)
     assert question.tolist() == np.repeat(np.arange(questions), 2).tolist()
@@ -123,7 +123,13 @@ def test_rare_words_are_those_of_few_pieces_and_no_n_grams(questions):
 
 def test_documents_are_named_by_titles_of_two_words_that_the_question_has_whole():
     titles, whole = index({"red": [0, 1, 3], "kite": [0, 1], "large": [1], "owl": [2]}, 4)
-    typed = Typed(titles, titles, whole, [["red", "kite", "owl"], ["kite", "large", "red", "red"], ["blue"]])
+    typed = Typed(
+        titles,
+        titles,
+        np.array([2, 3, 1, 1]),
+        whole,
+        [["red", "kite", "owl"], ["kite", "large", "red", "red"], ["blue"]],
+    )
     # A title of one word is in too many questions by chance.
     assert [own.tolist() for own in typed.named(0)] == [[0], [2]]
     assert [own.tolist() for own in typed.named(1)] == [[0, 1], [2, 3]]

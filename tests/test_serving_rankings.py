@@ -31,7 +31,7 @@ REASON = (
     r"|the text before or after it|the kind of question|answers to such questions stand at this place"
     r"|its place \(piece \d+ of \d+ of its document\)|named by one of the best texts"
     r"|what the best texts name leads to it|the question together with its best passage"
-    r"|few others have these words"
+    r"|few others have these words|its title is in the question"
 )
 # The router of `mogg` is trained only where it is named.
 ASKED = [name for name in RANKINGS if name != "mogg"]

@@ -254,7 +254,7 @@ class RankedSet:
         held, lost = held.moved(texts)
         positions = np.array([at[own] for own in held.digests], np.int64)
         asked = self.retrieval.again([self.questions[i].question for i in positions.tolist()])
-        stays = np.flatnonzero(~(held.reached(asked, texts, family == "graph", lost)))
+        stays = np.flatnonzero(~(held.reached(asked, texts, family, lost)))
         missing = np.setdiff1d(everything, positions[stays])
         again = self.retrieval
         if len(missing) < len(everything):

@@ -79,13 +79,13 @@ class Reach:
             moved[granularity] = np.sort(pairs(question, np.maximum(now, 0)))
         return replace(self, texts=moved), lost
 
-    def reached(self, asked: Retrieval, texts: Texts, graph: bool, lost: np.ndarray) -> np.ndarray:
+    def reached(self, asked: Retrieval, texts: Texts, family: Family, lost: np.ndarray) -> np.ndarray:
         """Questions whose rankings may change: those that lost a text, or that a new one reaches.
 
         Args:
             asked: Retrieval for them.
             texts: What changed.
-            graph: Whether granularities are hops of the sentence graph, not levels.
+            family: Of the methods.
             lost: See `moved`.
 
         Returns:
@@ -101,7 +101,7 @@ class Reach:
                 distinct = sorted({term for query in terms for term in query})
                 index = texts.index(search.granularity, fresh, distinct)
                 blocks = scored(index, terms)
-                if search == Search("bm25", 1) and not graph:
+                if family == "rankings" and search == Search("bm25", 1):
                     # Rankings have such pieces whatever they score.
                     held = asked.corpora.held().of("level_1")
                     rare = [any(len(index.chunks_of(word)) for word in rare_words(query, held)) for query in terms]
@@ -111,7 +111,7 @@ class Reach:
                 blocks = multiplied(asked.vectors[rows], table)
             starts = texts.starts(search.granularity)
             bounds = [0, len(fresh)] if floors.shape[1] == 1 else [*np.searchsorted(fresh, starts), len(fresh)]
-            topics = asked.topics_of(search.granularity, graph)[fresh] if search.topics else None
+            topics = asked.topics_of(search.granularity, family == "graph")[fresh] if search.topics else None
             for part, scores in blocks:
                 own = rows[part]
                 if topics is not None:

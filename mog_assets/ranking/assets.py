@@ -207,9 +207,11 @@ def _trained(settings: Settings) -> list[str]:
 def build_method(work: Work) -> None:
     """Choose the ranking that is used by default."""
     settings, previous = work.settings, work.comparable
-    if previous is not None and settings.trains_routers and _same_models(work, previous):
+    losers = losing(work.input("known_items").manifest.info["rows"]) if settings.trains_routers else []
+    same = previous is not None and previous.manifest.info.get("losing") == losers
+    if previous is not None and same and settings.trains_routers and _same_models(work, previous):
         work.keep(previous)
-        work.info |= {name: previous.manifest.info[name] for name in ("method", "why", "content")}
+        work.info |= {name: previous.manifest.info[name] for name in ("method", "why", "content", "losing")}
         work.shown |= previous.shown()
         return
     if not settings.trains_routers:
@@ -228,7 +230,6 @@ def build_method(work: Work) -> None:
         if own.any():
             documents = [examples.documents[i] for i in np.flatnonzero(own).tolist()]
             measured_on = {name: er[own] for name, er in recalls.items()}
-            losers = losing(work.input("known_items").manifest.info["rows"])
             remark = _remark(examples, names)
             chosen = choose(measured_on, models_of(settings), documents, settings.seed, remark, losers)
             work.show_table("rankings on training questions, cross-validated", chosen.rows)
@@ -239,6 +240,7 @@ def build_method(work: Work) -> None:
         with work.writing(path) as temporary:
             temporary.write_text(json.dumps({"method": chosen.method, "why": chosen.why}, indent=1), encoding="utf-8")
     work.info |= {"method": chosen.method, "why": chosen.why, "content": digest(chosen.method, chosen.why)}
+    work.info["losing"] = losers
     work.shown["in use"] = f"**`{chosen.method}`**: {chosen.why}."
 
 
@@ -324,7 +326,12 @@ def recipes(settings: Settings) -> list[Recipe]:
         group=GROUP,
         deps=read_for_items(settings),
         partitioned=False,
-        settings=lambda tools: [tools.settings.seed],
+        settings=lambda tools: [
+            tools.settings.seed,
+            tools.settings.ranking.experts,
+            tools.settings.bm25.model_dump(),
+            tools.encoder.identity,
+        ],
         kinds=("parquet",),
         pool="gpu",
     )

@@ -62,7 +62,8 @@ def choose(
     best_fixed = max(plain, key=lambda name: means[name])
     base = best_fixed if p_plain.get(best_fixed, 1.0) < ALPHA and means[best_fixed] > means[UNTRAINED] else UNTRAINED
     p_learned = _p(recalls, [name for name in recalls if name in learned], base, documents, seed)
-    better = [n for n, p in p_learned.items() if p < ALPHA and means[n] > means[base] and n not in losing]
+    usable = {name: p for name, p in p_learned.items() if name not in losing}
+    better = [name for name, p in usable.items() if p < ALPHA and means[name] > means[base]]
     method = max(better, key=lambda name: means[name], default=base)
     p = {**p_plain, **p_learned} if base == UNTRAINED else {**_p(recalls, plain, base, documents, seed), **p_learned}
     rows = [
@@ -75,8 +76,8 @@ def choose(
             f"`{method}` has ER {means[method]:.3f} on questions of documents it was not trained on, `{base}` "
             f"{means[base]:.3f} ({_said(p_learned[method])}, cross-validated on {many})"
         )
-    elif learned and p_learned:
-        nearest = max(p_learned, key=lambda name: means[name])
+    elif usable:
+        nearest = max(usable, key=lambda name: means[name])
         # A small p without a word would read as if it were better.
         worse = "is worse with" if means[nearest] < means[base] and p_learned[nearest] < ALPHA else "has"
         why = (
@@ -86,10 +87,10 @@ def choose(
         if needed := deciding(recalls[nearest] - recalls[base], documents):
             why += f"; about {needed:,} questions like these would decide"
     else:
-        why = f"`{base}` has ER {means[base]:.3f} on {many}, and nothing is trained"
+        why = f"`{base}` has ER {means[base]:.3f} on {many}" + ("" if p_learned else ", and nothing is trained")
     if passed := sorted({n for n in losing if p_learned.get(n, 1.0) < ALPHA and means[n] > means[base]}):
-        several = len(passed) > 1
-        why += f"; {', '.join(f'`{n}`' for n in passed)} {'find' if several else 'finds'} fewer known items than BM25"
+        said = ", ".join(f"`{name}`, ER {means[name]:.3f}," for name in passed)
+        why += f"; {said} {'find' if len(passed) > 1 else 'finds'} fewer known items than BM25"
     return Choice(method, why, rows)
 
 

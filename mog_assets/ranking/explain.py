@@ -16,7 +16,7 @@ from mog_assets.ranking.models import Asked, Mix, Router, Rules
 # Reasons given for a piece.
 MOST = 3
 # Said of a known item.
-KNOWN = "few others have these words"
+KNOWN, TITLED = "few others have these words", "its title is in the question"
 _EXPERT = re.compile(r"(?:score|z|rank in document|rank) (?P<expert>.+)")
 _BESIDE = re.compile(r".+ (?:before|after)")
 _PLACES = ("number in document", "number from the end", "relative place", "pieces of document", "characters", "corpus")
@@ -56,7 +56,9 @@ def reasons(
     for row, own in zip(rows.tolist(), sums, strict=True):
         order = np.argsort(-own, kind="stable")[:MOST]
         said = [_said(distinct[i], found, row, experts) for i in order if own[i] > 0]
-        told.append(", ".join([*([KNOWN] if known[row] else []), *said]))
+        told.append(
+            ", ".join([*([KNOWN if found.rare[row] or not found.title[row] else TITLED] if known[row] else []), *said])
+        )
     return told
 
 

@@ -19,7 +19,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cached_property
 
 import numpy as np
 
@@ -62,26 +61,23 @@ class Typed:
     Attributes:
         index: Of level 1 of all corpora.
         titles: Of the titles of all documents.
+        sizes: Different words of each title, int64 of shape (documents,).
         statistics: See `rare_words`.
         terms: Of every question.
     """
 
     index: Bm25Index
     titles: Bm25Index
+    sizes: np.ndarray
     statistics: Statistics
     terms: Sequence[Sequence[str]]
-
-    @cached_property
-    def _sizes(self) -> np.ndarray:
-        """Different words of each title."""
-        return np.bincount(self.titles.arrays["indices"], minlength=self.titles.chunks)
 
     def named(self, question: int) -> tuple[np.ndarray, np.ndarray]:
         """Documents with a title of two words or more that a question has all of, ascending, and how many words."""
         parts = [self.titles.chunks_of(term) for term in set(self.terms[question])]
-        documents, shared = np.unique(np.concatenate([np.zeros(0, np.int64), *parts]), return_counts=True)
-        whole = (shared > 1) & (shared == self._sizes[documents])
-        return documents[whole].astype(np.int64), shared[whole]
+        shared = np.bincount(np.concatenate([np.zeros(0, np.int64), *parts]), minlength=len(self.sizes))
+        documents = np.flatnonzero((shared > 1) & (shared == self.sizes))
+        return documents, shared[documents]
 
     def pieces(self, rows: slice) -> tuple[np.ndarray, np.ndarray]:
         """The pieces with rare words of some questions, which are numbered from 0.

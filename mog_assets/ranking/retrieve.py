@@ -176,7 +176,8 @@ class Retrieval(routed.Retrieval):
         every = list(self.corpora.settings.corpora)
         numbers = np.array([every.index(name) for name in self.corpora.names], np.int64)[self.corpora.owners]
         # One index for both: where indexes are not kept open, each would be made anew.
-        index = self.corpora.joined_bm25(1)
+        corpora = self.corpora
+        index = corpora.joined_bm25(1)
         found = find(
             self._experts(index),
             best,
@@ -187,7 +188,7 @@ class Retrieval(routed.Retrieval):
             self.vocabulary,
             allowed=self.allowed,
             related=self._relations,
-            exact=Typed(index, self.corpora.titles, self.corpora.held().of("level_1"), self.terms),
+            exact=Typed(index, corpora.titles, corpora.title_sizes, corpora.held().of("level_1"), self.terms),
         )
         words = np.array([len(terms) for terms in self.terms], np.int64)
         return Asked(found, np.asarray(self.vectors, np.float32), words, best)

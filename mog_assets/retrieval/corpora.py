@@ -153,6 +153,11 @@ class Corpora:
             found.append(Bm25Index.of(part.terms, repeated, part.indices, part.indptr, len(part.lengths)))
         return joined(found)
 
+    @cached_property
+    def title_sizes(self) -> np.ndarray:
+        """Different words of the title of every document, int64 of shape (documents,)."""
+        return np.bincount(self.titles.arrays["indices"], minlength=self.titles.chunks)
+
     def _once(self, key: Any, make: Callable[[], Any]) -> Any:
         if self.kept is None:
             return make()
