@@ -231,7 +231,7 @@ def test_held_statistics_are_off_by_no_more_than_their_bound(folder, encoder):  
 def trained(project):
     """Build the rankings and the choice; what each recomputed, and why."""
     recipes, found = plan.graph(project.settings), {}
-    for key in ("router", "mix", "method", "router_paper"):
+    for key in ("tuned", "router", "mix", "known_items", "method", "router_paper"):
         outcome = materialise(recipes[key], None, project.tools, recipes)
         found[key] = (outcome.artefact.manifest.version, outcome.artefact.manifest.info["recomputed"])
     return found
