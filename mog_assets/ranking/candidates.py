@@ -294,10 +294,11 @@ class _Block:
     def _named(self) -> tuple[np.ndarray, np.ndarray]:
         """Question and document as `arrays.pairs`, ascending, and the words of the title; see `Exact.named`."""
         keys, words = [np.zeros(0, np.int64)], [np.zeros(0, np.int8)]
-        for number, question in enumerate(range(self.rows.start, self.rows.stop) if self.exact else ()):
-            documents, many = self.exact.named(question) if self.exact else ((), ())
-            keys.append(pairs(np.full(len(documents), number), np.asarray(documents, np.int64)))
-            words.append(np.minimum(many, np.iinfo(np.int8).max).astype(np.int8))
+        if self.exact is not None:
+            for number, question in enumerate(range(self.rows.start, self.rows.stop)):
+                documents, many = self.exact.named(question)
+                keys.append(pairs(np.full(len(documents), number), documents))
+                words.append(np.minimum(many, np.iinfo(np.int8).max).astype(np.int8))
         return np.concatenate(keys), np.concatenate(words)
 
     def _weights(self, found: Candidates) -> np.ndarray:
@@ -361,14 +362,14 @@ class _Block:
         place = [piece - layout.offsets[document], np.diff(layout.offsets)[document], sizes, self.corpora[document]]
         places_of = np.stack(place, axis=1).astype(np.int32)
         vocabulary = np.full(len(floors), self.vocabulary, np.float32)
-        rare = _looked_up(keys, *self._rare)
-        title = _looked_up(pairs(question, document), *self._named)
+        rare = looked_up(keys, *self._rare)
+        title = looked_up(pairs(question, document), *self._named)
         return Candidates(
             question, piece, self._columns(question, piece), beside, places_of, rare, title, floors, vocabulary
         )
 
 
-def _looked_up(wanted: np.ndarray, keys: np.ndarray, values: np.ndarray) -> np.ndarray:
+def looked_up(wanted: np.ndarray, keys: np.ndarray, values: np.ndarray) -> np.ndarray:
     """The value of each wanted key, 0 where there is none; keys are ascending."""
     found = np.zeros(len(wanted), values.dtype)
     there = np.isin(wanted, keys)

@@ -19,7 +19,7 @@ from scipy import sparse
 
 from mog_assets.arrays import pairs, places, unpaired
 from mog_assets.chunking.chunks import Layout
-from mog_assets.ranking.candidates import Candidates
+from mog_assets.ranking.candidates import Candidates, looked_up
 from mog_assets.retrieval.vectors import VectorTable
 from mog_assets.topics.model import TopicModel
 
@@ -102,7 +102,8 @@ class Mentioned:
     ) -> np.ndarray:
         """See `Relation.scores`."""
         keys, strength = self.named(found, value)
-        return _looked_up(keys, strength, pairs(found.question, self.layout.document_of[found.piece]))
+        wanted = pairs(found.question, self.layout.document_of[found.piece])
+        return looked_up(wanted, keys, strength.astype(np.float32))
 
     def more(self, found: Candidates, value: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Questions and documents whose pieces are to be candidates: those named most strongly."""
@@ -208,14 +209,6 @@ class Topics:
         own = self.model.distribution(self.table.rows(pieces).astype(np.float32))
         asked = self.model.distribution(np.asarray(vectors, np.float32))
         return np.einsum("ij,ij->i", own[at], asked[found.question]).astype(np.float32)
-
-
-def _looked_up(keys: np.ndarray, values: np.ndarray, wanted: np.ndarray) -> np.ndarray:
-    """The value of each wanted key, 0 where there is none: float32; keys are ascending."""
-    if not len(keys):
-        return np.zeros(len(wanted), np.float32)
-    at = np.minimum(np.searchsorted(keys, wanted), len(keys) - 1)
-    return np.where(keys[at] == wanted, values[at], 0).astype(np.float32)
 
 
 @dataclass(frozen=True)
