@@ -25,7 +25,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from mog_assets.ranking.candidates import Candidates
-from mog_assets.ranking.experts import kind
+from mog_assets.ranking.experts import kind, of_texts
 from mog_assets.ranking.known import lifted
 
 # A vocabulary with this share of the frequent terms of texts knows their language, one with less than `_FOREIGN` does
@@ -71,19 +71,19 @@ class Blend:
             experts: Names of the experts, by column of the scores; those of other kinds than here weigh nothing.
         """
         kinds = np.array([kind(name) for name in experts])
-        of_texts = np.isin(kinds, ("bm25", "dense"))
+        texts = of_texts(experts)
         weights = np.zeros(candidates.floors.shape)
         for name in _RELATIONS:
             clear = (candidates.confidence[:, kinds == name] - _FAINT) / (_CLEAR - _FAINT)
             weights[:, kinds == name] = getattr(self, name) * np.clip(clear, 0, 1)
         # An expert that tells no candidates apart has no confidence at all.
-        sure = np.maximum(candidates.confidence[:, of_texts], 1e-9) ** self.confidence
+        sure = np.maximum(candidates.confidence[:, texts], 1e-9) ** self.confidence
         sure /= np.maximum(sure.mean(axis=1, keepdims=True), 1e-9)
-        levels = np.array([int(name.rpartition("-")[2]) for name in np.asarray(experts)[of_texts]])
+        levels = np.array([int(name.rpartition("-")[2]) for name in np.asarray(experts)[texts]])
         short = np.clip(np.log2(_PIECES / np.maximum(candidates.typical_pieces, 1)), -1, 1)
         steps = (self.slope * short[:, None] + self.tilt) * (levels - levels.mean())
-        retriever = np.where(kinds[of_texts] == "dense", self._vectors(candidates)[:, None], 1.0)
-        weights[:, of_texts] = sure * np.exp(steps) * retriever
+        retriever = np.where(kinds[texts] == "dense", self._vectors(candidates)[:, None], 1.0)
+        weights[:, texts] = sure * np.exp(steps) * retriever
         return weights.astype(np.float32)
 
     def scores(self, candidates: Candidates, experts: Sequence[str]) -> np.ndarray:

@@ -26,6 +26,11 @@ def kind(name: str) -> str:
     return name.partition("-")[0]
 
 
+def of_texts(experts: Sequence[str]) -> np.ndarray:
+    """Which experts are a retriever at a level, bool of shape (experts,)."""
+    return np.array([kind(name) in ("bm25", "dense") for name in experts], bool)
+
+
 class Expert(Protocol):
     """Scores the texts of one kind for questions: chunks of a level, or documents.
 

@@ -22,12 +22,7 @@ import numpy as np
 
 from mog_assets.arrays import places
 from mog_assets.ranking.candidates import Candidates
-from mog_assets.ranking.experts import kind
-
-
-def of_texts(experts: Sequence[str]) -> np.ndarray:
-    """Which experts are a retriever at a level, bool of shape (experts,)."""
-    return np.array([kind(name) in ("bm25", "dense") for name in experts], bool)
+from mog_assets.ranking.experts import of_texts
 
 
 @dataclass(frozen=True)
