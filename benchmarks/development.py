@@ -37,6 +37,7 @@ from mog_assets.questions.sets import Question, load_questions
 from mog_assets.ranking import models, rivals
 from mog_assets.ranking.blend import Blend
 from mog_assets.ranking.candidates import Candidates
+from mog_assets.ranking.choice import ALPHA, UNTRAINED, choose
 from mog_assets.ranking.crossvalidation import Train, fused_recalls
 from mog_assets.ranking.experts import kind
 from mog_assets.ranking.known_items import FORMS, Item, drawn_items, placed
@@ -283,24 +284,35 @@ def known_items(name: str, homes: Path) -> list[dict[str, str]]:
     """
     tools, retrieval = opened(name, homes)
     of = questions_of(name, homes)
-    models = {}
+    trained_models, recalls = {}, {UNTRAINED: fused_recalls(of), **fixed_recalls(of)}
     for ranking in ("tuned", "mog", "mix"):
         whole, train = TRAINERS[ranking].prepared(of, tools.settings, lambda _: None)
-        models[ranking] = train(np.ones(len(whole.words), bool))
-    rows = []
+        trained_models[ranking] = train(np.ones(len(whole.words), bool))
+        recalls[ranking] = _recalls(whole, train, None, 0)
+    rows, losing = [], set()
     kinds = {"words as written": _written_words(retrieval), "words, numbers, titles": drawn_items(retrieval.corpora)}
     for kind_of, items in kinds.items():
+        documents = [str(item.document) for item in items]
         for form, template in FORMS.items():
             asked = retrieval.again([template.format(item.text) for item in items])
-            found, experts = asked.asked.found, expert_names(tools.settings)
-            scores = {"BM25, level 1": found.scores[:, 0], "equal weights": _equal(found, experts)}
-            scores["fused"] = Blend().scores(found, experts)
-            scores |= {ranking: model.scores(asked.asked) for ranking, model in models.items()}
+            candidates, experts = asked.asked.found, expert_names(tools.settings)
+            scores = {"BM25, level 1": candidates.scores[:, 0], "equal weights": _equal(candidates, experts)}
+            scores["fused"] = Blend().scores(candidates, experts)
+            scores |= {ranking: model.scores(asked.asked) for ranking, model in trained_models.items()}
             row = {"collection": name, "items": f"{len(items)} {kind_of}", "asked": form}
-            for ranking, own in scores.items():
-                first, near = placed(found, own, items, retrieval.corpora.layout)
+            least = None
+            for ranking, values in scores.items():
+                first, near = placed(candidates, values, items, retrieval.corpora.layout)
                 row[ranking] = f"{first.mean():.2f}, {near.mean():.2f}"
+                gains = near.astype(float) - (near if least is None else least)
+                least = near if least is None else least
+                # `auto` is told of the items that `mog run` asks for, not of words as they are written.
+                if kind_of != "words as written" and gains.mean() < 0:
+                    losing |= {ranking} if permutation_p(by_document(gains[:, None], documents))[0] < ALPHA else set()
             rows.append(row)
+    method = choose(recalls, list(trained_models), of.documents, 0, losing=sorted(losing)).method
+    # A fixed level has no column of its own.
+    rows = [{**row, "`auto`": f"`{method}`: {row.get(method, '')}".removesuffix(": ")} for row in rows]
     click.echo(markdown.table(rows, 400), err=True)
     return rows
 

@@ -55,10 +55,7 @@ class Item:
 
 def drawn_items(corpora: Corpora) -> list[Item]:
     """At most `MOST` items of each kind, by a hash of their text, so that an edit changes few of them."""
-    layout, titles = (
-        corpora.layout,
-        [title for table in corpora.tables(["title"]) for title in table["title"].to_pylist()],
-    )
+    titles = [title for table in corpora.tables(["title"]) for title in table["title"].to_pylist()]
     layout, items = corpora.layout, _terms(corpora)
     keys = [" ".join(terms) for terms in query_terms(titles)]
     times = Counter(keys)
