@@ -25,7 +25,7 @@ from mog_assets.chunking.learned import Scorer, Shape, network, stored
 from mog_assets.chunking.sentences import units
 from mog_assets.config import EncoderSettings
 from mog_assets.corpus.documents import read_corpus
-from resources.encoder import Encoder
+from mog_assets.resources.encoder import Encoder
 
 REPEATS = 3
 # Text that chunkers with a model are timed on.

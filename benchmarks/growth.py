@@ -39,8 +39,8 @@ import yaml
 
 from mog_assets import config, markdown, tools
 from mog_assets.config import Settings
+from mog_assets.resources.encoder import Encoder
 from mog_assets.tools import Tools
-from resources.encoder import Encoder
 
 SIZES = (10_000, 30_000, 100_000, 300_000, 1_000_000)
 # Groups of assets, by the first part of their keys.

@@ -30,7 +30,7 @@ from mog_assets.chunking.sentences import sentence_ends
 from mog_assets.config import Settings
 from mog_assets.corpus.documents import read_corpus
 from mog_assets.plan import graph
-from resources.store import Store
+from mog_assets.resources.store import Store
 
 # What is counted of a run, by the asset that reports it.
 COUNTERS = [

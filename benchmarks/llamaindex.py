@@ -27,8 +27,8 @@ from mog_assets import markdown
 from mog_assets.evaluation.measures import evaluate
 from mog_assets.ranking.retrieve import fused
 from mog_assets.ranking.training import fixed_recalls
+from mog_assets.resources.encoder import Encoder
 from mog_assets.retrieval.methods import CONTEXT_CHARS
-from resources.encoder import Encoder
 
 # Questions that the k which fills is chosen with, and the share of them that must be filled.
 FIRST, FILLED = 100, 0.95

@@ -29,9 +29,9 @@ from mog_assets import markdown
 from mog_assets.chunking.sentences import units
 from mog_assets.questions.marks import f1
 from mog_assets.reader.calibration import RIGHT
+from mog_assets.resources.errors import MogError
 from mog_assets.retrieval.tokens import query_terms
 from mog_assets.serving.project import Project
-from resources.errors import MogError
 
 PACKAGES = {"sqlite3": "sqlite3-doc", "git-doc": "git-doc"}
 DOC = Path("/usr/share/doc")

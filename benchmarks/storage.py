@@ -22,9 +22,9 @@ import pyarrow.parquet as pq
 
 from mog_assets import config
 from mog_assets.questions.sets import load_questions
+from mog_assets.resources.qdrant_embedded import EmbeddedQdrant
 from mog_assets.retrieval.vectors import vector_buckets
 from mog_assets.tools import Tools
-from resources.qdrant_embedded import EmbeddedQdrant
 
 DEPTHS = (10, 40)
 OVERSAMPLED = (1, 2)

@@ -15,8 +15,8 @@ import click
 from reader import measured_questions
 
 from mog_assets import config
+from mog_assets.resources.store import atomic
 from mog_assets.tools import Tools
-from resources.store import atomic
 
 
 @click.command()

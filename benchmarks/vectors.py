@@ -17,9 +17,9 @@ from mog_assets.corpus.documents import read_corpus
 from mog_assets.evaluation.measures import CONTEXTS, evaluate
 from mog_assets.questions.reading import KnownDocument, read_questions
 from mog_assets.questions.sets import Question
+from mog_assets.resources.encoder import Encoder
 from mog_assets.retrieval.vectors import chunk_text, pool
 from mog_assets.significance import by_document, permutation_p
-from resources.encoder import Encoder
 
 DEPTH = 50
 

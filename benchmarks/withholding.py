@@ -31,8 +31,8 @@ from mog_assets.reader.assets import held_out
 from mog_assets.reader.calibration import Calibration, features
 from mog_assets.reader.model import SHIPPED, encoded, source
 from mog_assets.reader.spans import SpanReader
+from mog_assets.resources.store import atomic
 from mog_assets.retrieval.tokens import tokenise
-from resources.store import atomic
 
 COLLECTIONS = ("policyqa", "cuad", "lihua_world", "squad")
 # The reader was trained on the other articles of it.

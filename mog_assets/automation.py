@@ -23,12 +23,12 @@ from mog_assets.names import Names
 from mog_assets.plan import REGISTRY, graph
 from mog_assets.recipe import FORCE, Materialised, Recipe, materialise
 from mog_assets.records import end_killed
+from mog_assets.resources.errors import ConfigError, MogError
+from mog_assets.resources.store import digest, label
 from mog_assets.serving.generations import places
 from mog_assets.serving.snapshot import keeping
 from mog_assets.tools import Tools
 from mog_assets.topics import assets as topics_assets
-from resources.errors import ConfigError, MogError
-from resources.store import digest, label
 
 EXECUTOR_VARIABLE = "MOG_EXECUTOR"
 # Module and name of the executor for each value of MOG_EXECUTOR.

@@ -16,7 +16,7 @@ from pydantic import BaseModel, ConfigDict
 from mog_assets.config import Settings, parse
 from mog_assets.config_file import shown
 from mog_assets.names import Names
-from resources.errors import ConfigError
+from mog_assets.resources.errors import ConfigError
 
 _PREFIXES = {
     "key_prefix": {

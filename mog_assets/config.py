@@ -19,12 +19,12 @@ from pydantic import AfterValidator, BeforeValidator, Field, ValidationError, mo
 
 from mog_assets import config_file
 from mog_assets.config_file import check_home, encoder_source, resolved, shown
-from resources.chat import LlmSettings
-from resources.encoder import EncoderSettings
-from resources.errors import ConfigError
-from resources.jobs import EngineSettings
-from resources.settings import MOST, Count, NamedSettings, SettingsModel
-from resources.vector_store import VectorStoreSettings
+from mog_assets.resources.chat import LlmSettings
+from mog_assets.resources.encoder import EncoderSettings
+from mog_assets.resources.errors import ConfigError
+from mog_assets.resources.jobs import EngineSettings
+from mog_assets.resources.settings import MOST, Count, NamedSettings, SettingsModel
+from mog_assets.resources.vector_store import VectorStoreSettings
 
 CONFIG_VARIABLE = "MOG_CONFIG"
 DEFAULT_CONFIG = "mog.yaml"

@@ -13,7 +13,7 @@ from typing import Any
 import yaml
 from yaml.constructor import SafeConstructor
 
-from resources.errors import ConfigError
+from mog_assets.resources.errors import ConfigError
 
 MOST_BYTES = 1_000_000
 MOST_DEEP = 50

@@ -8,7 +8,7 @@ from typing import Any
 
 import yaml
 
-from resources.errors import ConfigError
+from mog_assets.resources.errors import ConfigError
 
 Entry = Mapping[str, str | Sequence[str] | Mapping[str, str]]
 _STEP = "  "

@@ -4,7 +4,7 @@ import logging
 
 from mog_assets import config
 from mog_assets.automation import build
-from resources.terminal import EscapedRecord
+from mog_assets.resources.terminal import EscapedRecord
 
 # What Dagster writes to the terminal of `mog ui` passes here.
 logging.setLogRecordFactory(EscapedRecord)

@@ -9,7 +9,7 @@ from functools import cached_property
 
 import dagster as dg
 
-from resources.errors import ConfigError
+from mog_assets.resources.errors import ConfigError
 
 _PART = re.compile(r"[A-Za-z0-9_]+")
 

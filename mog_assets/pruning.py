@@ -15,12 +15,12 @@ from mog_assets.chunking.layouts import bucket_layout
 from mog_assets.config import Settings
 from mog_assets.plan import graph, up_to_date
 from mog_assets.questions.sets import load_questions
+from mog_assets.resources.encoder import Encoder
+from mog_assets.resources.errors import MogError
+from mog_assets.resources.sqlite import connect
+from mog_assets.resources.store import Store
 from mog_assets.retrieval.vectors import bucket_texts
 from mog_assets.tools import Tools
-from resources.encoder import Encoder
-from resources.errors import MogError
-from resources.sqlite import connect
-from resources.store import Store
 
 
 @dataclass(frozen=True)

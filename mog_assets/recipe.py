@@ -17,11 +17,11 @@ from typing import Any
 
 from mog_assets import markdown
 from mog_assets.config import Settings
+from mog_assets.resources.errors import MissingArtefact, MogError
+from mog_assets.resources.files import make_way
+from mog_assets.resources.progress import Advance, Log, duration, stage, track
+from mog_assets.resources.store import Artefact, Draft, Replacing, atomic, digest, file_digest, label
 from mog_assets.tools import Tools
-from resources.errors import MissingArtefact, MogError
-from resources.files import make_way
-from resources.progress import Advance, Log, duration, stage, track
-from resources.store import Artefact, Draft, Replacing, atomic, digest, file_digest, label
 
 # Tag of a run that builds repeatable assets even if they are up to date: their keys separated by commas, or `true`
 # for all of them.

@@ -18,14 +18,14 @@ from mog_assets.config import Settings
 from mog_assets.plan import REGISTRY, default, graph, in_order, needed, phases, stale, waits
 from mog_assets.recipe import FORCE, Recipe
 from mog_assets.records import cancel, end_killed, opened_instance, process_tags, readable_errors, sleep_in_claims
+from mog_assets.resources.errors import ConfigError, MogError
+from mog_assets.resources.files import make_home
+from mog_assets.resources.progress import duration, note, tell
+from mog_assets.resources.store import atomic, file_digest, label, sweep_orphans
 from mog_assets.serving.generations import places
 from mog_assets.serving.snapshot import settle
 from mog_assets.stopping import on_stop
 from mog_assets.tools import Tools
-from resources.errors import ConfigError, MogError
-from resources.files import make_home
-from resources.progress import duration, note, tell
-from resources.store import atomic, file_digest, label, sweep_orphans
 
 # SHA-256 of the `dagster.yaml` files that earlier versions wrote; the last is of an empty file.
 _EARLIER_DEFAULTS = {

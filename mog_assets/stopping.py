@@ -19,7 +19,7 @@ from pathlib import Path
 from queue import Empty, SimpleQueue
 from types import FrameType
 
-from resources.processes import kill_children
+from mog_assets.resources.processes import kill_children
 
 SIGNALS = (signal.SIGINT, signal.SIGTERM)
 # Total seconds for the functions registered with `on_stop`.

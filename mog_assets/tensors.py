@@ -11,8 +11,8 @@ import numpy as np
 from safetensors import SafetensorError
 from safetensors.numpy import load, save
 
-from resources.errors import MogError
-from resources.store import Artefact
+from mog_assets.resources.errors import MogError
+from mog_assets.resources.store import Artefact
 
 # safetensors writes metadata keys in any order, so equal contents could have different bytes: all facts are one key.
 _FACTS = "mog"

@@ -6,13 +6,13 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from mog_assets.config import Settings
-from resources.encoder import Encoder
-from resources.engine import Engine
-from resources.files import make_home
-from resources.llm import OpenAIModel
-from resources.qdrant import connect
-from resources.store import Store
-from resources.vector_store import VectorStore
+from mog_assets.resources.encoder import Encoder
+from mog_assets.resources.engine import Engine
+from mog_assets.resources.files import make_home
+from mog_assets.resources.llm import OpenAIModel
+from mog_assets.resources.qdrant import connect
+from mog_assets.resources.store import Store
+from mog_assets.resources.vector_store import VectorStore
 
 
 @dataclass(frozen=True)

@@ -5,10 +5,10 @@ from __future__ import annotations
 from mog_assets.config import Settings
 from mog_assets.corpus.assets import leftovers
 from mog_assets.plan import graph
+from mog_assets.resources.errors import MogError
+from mog_assets.resources.store import label
 from mog_assets.retrieval.checks import collection_fault
 from mog_assets.tools import Tools
-from resources.errors import MogError
-from resources.store import label
 
 
 def verify(settings: Settings) -> tuple[int, list[str]]:

@@ -27,13 +27,13 @@ from dagster._utils.log import configure_loggers
 from dagster_webserver.app import create_app_from_workspace_process_context
 from starlette.types import ASGIApp
 
+from mog_assets.resources.errors import MogError
 from mog_assets.serving import access, descriptors, server
 from mog_assets.serving.connections import Connections
 from mog_assets.serving.guards import Body
 from mog_assets.serving.limits import Options
 from mog_assets.serving.observed import Metrics
 from mog_assets.serving.ui_guard import Changes, UiGuard
-from resources.errors import MogError
 
 _POLL_MS = 2000
 _STATEMENT_MS, _RECYCLE_SECONDS, _POOL_OVERFLOW = 15_000, 3600, 20

@@ -8,8 +8,8 @@ from typing import Annotated, Any, Literal, Protocol, TypedDict
 
 from pydantic import BeforeValidator, Field, model_validator
 
-from resources.errors import MogError
-from resources.settings import Count, SettingsModel
+from mog_assets.resources.errors import MogError
+from mog_assets.resources.settings import Count, SettingsModel
 
 MOST_THREADS = 1024
 

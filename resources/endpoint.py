@@ -14,9 +14,9 @@ from urllib.parse import urlsplit
 
 from pydantic import BaseModel, NonNegativeInt, ValidationError
 
-from resources.chat import Completion, LlmSettings, Message, RequestFailed
-from resources.chat_parameters import refused
-from resources.errors import MogError
+from mog_assets.resources.chat import Completion, LlmSettings, Message, RequestFailed
+from mog_assets.resources.chat_parameters import refused
+from mog_assets.resources.errors import MogError
 
 _DEFAULT_URL = "https://api.openai.com/v1"
 # In any language that models write, a token has at most this many characters, except runs of white space.

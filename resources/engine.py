@@ -13,8 +13,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from resources.jobs import EngineSettings, Kept, call
-from resources.processes import SPAWN, deaf_children, end_with_parent
+from mog_assets.resources.jobs import EngineSettings, Kept, call
+from mog_assets.resources.processes import SPAWN, deaf_children, end_with_parent
 
 
 class Engine:
@@ -93,7 +93,7 @@ class Engine:
 
     def _cluster(self) -> Any:
         # Here, because it imports Ray.
-        from resources.ray_engine import cluster
+        from mog_assets.resources.ray_engine import cluster
 
         if self.home is None:
             raise ValueError("expected a home folder for the engine `ray`, got None")

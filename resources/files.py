@@ -8,7 +8,7 @@ import stat
 from contextlib import suppress
 from pathlib import Path
 
-from resources.errors import MogError
+from mog_assets.resources.errors import MogError
 
 _log = logging.getLogger(__name__)
 # Between the name of a file that was moved aside and a number.

@@ -9,8 +9,8 @@ from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, Field
 
-from resources.settings import Count, SettingsModel
-from resources.store import atomic
+from mog_assets.resources.settings import Count, SettingsModel
+from mog_assets.resources.store import atomic
 
 # `Engine.map`, or the same in processes that stay.
 Kept = Callable[[str, list[dict[str, Any]]], Iterator[Any]]

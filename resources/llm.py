@@ -21,13 +21,22 @@ from typing import Any
 
 import tenacity
 
-from resources.chat import Completion, Failure, Form, LlmSettings, Message, NoResponse, RequestFailed, SpendCapReached
-from resources.chat_cache import ChatCache
-from resources.chat_parameters import FORMAT, Parameters
-from resources.endpoint import Again, Endpoint, ParameterRefused
-from resources.errors import MogError
-from resources.progress import Advance
-from resources.store import digest
+from mog_assets.resources.chat import (
+    Completion,
+    Failure,
+    Form,
+    LlmSettings,
+    Message,
+    NoResponse,
+    RequestFailed,
+    SpendCapReached,
+)
+from mog_assets.resources.chat_cache import ChatCache
+from mog_assets.resources.chat_parameters import FORMAT, Parameters
+from mog_assets.resources.endpoint import Again, Endpoint, ParameterRefused
+from mog_assets.resources.errors import MogError
+from mog_assets.resources.progress import Advance
+from mog_assets.resources.store import digest
 
 _log = logging.getLogger(__name__)
 

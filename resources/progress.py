@@ -13,7 +13,7 @@ from itertools import chain, repeat
 from threading import Event, Thread
 from typing import Any
 
-from resources.terminal import escaped
+from mog_assets.resources.terminal import escaped
 
 Advance = Callable[[int], None]
 Log = Callable[[str], Any]
@@ -61,7 +61,7 @@ def displayed() -> Iterator[None]:
         TimeRemainingColumn,
     )
 
-    from resources.console import EscapedConsole
+    from mog_assets.resources.console import EscapedConsole
 
     global _console, _lines
     console = EscapedConsole(stderr=True)

@@ -9,9 +9,9 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from resources.qdrant_embedded import EmbeddedQdrant
-from resources.qdrant_server import QdrantServer
-from resources.vector_store import VectorStore, VectorStoreSettings
+from mog_assets.resources.qdrant_embedded import EmbeddedQdrant
+from mog_assets.resources.qdrant_server import QdrantServer
+from mog_assets.resources.vector_store import VectorStore, VectorStoreSettings
 
 
 def connect(home: Path, settings: VectorStoreSettings | None = None) -> VectorStore:

@@ -14,11 +14,11 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from resources.errors import MogError
-from resources.files import make_folder
-from resources.points import reach
-from resources.store import FULL, atomic, disk_full, hold
-from resources.vector_store import (
+from mog_assets.resources.errors import MogError
+from mog_assets.resources.files import make_folder
+from mog_assets.resources.points import reach
+from mog_assets.resources.store import FULL, atomic, disk_full, hold
+from mog_assets.resources.vector_store import (
     SCROLL_PAGE,
     SEARCH_BATCH,
     TOPIC,

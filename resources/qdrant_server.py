@@ -9,9 +9,9 @@ from typing import Any
 
 import numpy as np
 
-from resources.errors import MogError
-from resources.points import reach
-from resources.vector_store import (
+from mog_assets.resources.errors import MogError
+from mog_assets.resources.points import reach
+from mog_assets.resources.vector_store import (
     SCROLL_PAGE,
     SEARCH_BATCH,
     TOPIC,

@@ -20,10 +20,10 @@ from pathlib import Path
 from typing import Any
 from uuid import uuid4
 
-from resources.errors import MogError
-from resources.files import make_folder
-from resources.jobs import EngineSettings, Kept
-from resources.store import alive
+from mog_assets.resources.errors import MogError
+from mog_assets.resources.files import make_folder
+from mog_assets.resources.jobs import EngineSettings, Kept
+from mog_assets.resources.store import alive
 
 try:
     import ray
@@ -34,7 +34,7 @@ except ImportError as error:
         f"engine.kind: `ray` needs the extra `ray` ({error}): run `pip install 'mog-assets[ray]'`"
     ) from error
 
-from resources.ray_node import Keeper, Terms, versions, work_on
+from mog_assets.resources.ray_node import Keeper, Terms, versions, work_on
 
 _log = logging.getLogger(__name__)
 # A Ray that is started here holds no artefacts; Ray asks for at least 75 MiB.
@@ -99,7 +99,7 @@ class Cluster:
                 there = NodeAffinitySchedulingStrategy(node["NodeID"], soft=False)
                 job = {"out": str(self.scratch / node["NodeID"])}
                 remote = self._task.options(scheduling_strategy=there, num_cpus=0)
-                asked[remote.remote(self.terms, "resources.ray_node:greet", job)] = (node, job)
+                asked[remote.remote(self.terms, "mog_assets.resources.ray_node:greet", job)] = (node, job)
         if not asked:
             raise MogError("engine.address: expected a cluster with nodes, got one without")
         done, waiting = ray.wait(list(asked), num_returns=len(asked), timeout=self.settings.wait_seconds)
@@ -111,7 +111,7 @@ class Cluster:
                 "/tmp/ray/session_latest/logs, or raise it"
             )
         for ref in done:
-            self.finish(ref, "resources.ray_node:greet", asked[ref][1])
+            self.finish(ref, "mog_assets.resources.ray_node:greet", asked[ref][1])
 
     def map(self, target: str, jobs: Sequence[dict[str, Any]]) -> Iterator[Any]:
         """As `Engine.map`: a bounded number of tasks is pending at a time."""

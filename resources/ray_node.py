@@ -7,6 +7,7 @@ import importlib.util
 import socket
 from dataclasses import dataclass
 from functools import lru_cache
+from glob import glob
 from importlib import metadata
 from pathlib import Path
 from typing import Any
@@ -14,11 +15,11 @@ from typing import Any
 import ray
 from packaging.requirements import Requirement
 
-from resources.errors import MogError
-from resources.jobs import call
+from mog_assets.resources.errors import MogError
+from mog_assets.resources.jobs import call
 
 _DISTRIBUTION = "mog-assets"
-_PACKAGES = ("mog_assets", "resources")
+_PACKAGE = "mog_assets"
 
 
 @dataclass(frozen=True)
@@ -48,11 +49,11 @@ def versions() -> tuple[tuple[str, str], ...]:
             except metadata.PackageNotFoundError:
                 found[requirement.name] = "missing"
     code = hashlib.sha256()
-    for package in _PACKAGES:
-        spec = importlib.util.find_spec(package)
-        for folder in (spec.submodule_search_locations or ()) if spec else ():
-            for path in sorted(Path(folder).rglob("*.py")):
-                code.update(path.relative_to(folder).as_posix().encode() + b"\0" + path.read_bytes())
+    spec = importlib.util.find_spec(_PACKAGE)
+    for folder in (spec.submodule_search_locations or ()) if spec else ():
+        # `glob` follows links: in a checkout `resources` is one.
+        for path in sorted(glob("**/*.py", root_dir=folder, recursive=True)):
+            code.update(Path(path).as_posix().encode() + b"\0" + (Path(folder) / path).read_bytes())
     return (*sorted(found.items()), ("code of mog-assets", code.hexdigest()[:12]))
 
 

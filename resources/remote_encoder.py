@@ -11,9 +11,9 @@ from uuid import uuid4
 
 import numpy as np
 
-from resources.encoder import Encoder, EncoderSettings, Hashed
-from resources.engine import Engine
-from resources.jobs import Kept
+from mog_assets.resources.encoder import Encoder, EncoderSettings, Hashed
+from mog_assets.resources.engine import Engine
+from mog_assets.resources.jobs import Kept
 
 # Texts in a file: seconds of work for a CPU, one of the least for a GPU.
 _TEXTS = 512
@@ -97,7 +97,7 @@ def _through(kept: Kept, folder: Path, encoder: Encoder, items: Hashed) -> Gener
             parts[str(path)] = part
             jobs.append({"texts": str(path), "settings": settings, "fingerprint": encoder.fingerprint})
             jobs[-1]["out"] = str(path.with_suffix(".npy"))
-        for done in kept("resources.remote_encoder:encode_file", jobs):
+        for done in kept("mog_assets.resources.remote_encoder:encode_file", jobs):
             vectors = np.load(Path(done).with_suffix(".npy"), allow_pickle=False)
             yield [(key, row.tobytes()) for (key, _), row in zip(parts.pop(done), vectors, strict=True)]
             Path(done).with_suffix(".npy").unlink()

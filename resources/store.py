@@ -23,10 +23,10 @@ from typing import Any
 
 from filelock import FileLock, Timeout
 
-from resources.errors import MissingArtefact, MogError
-from resources.files import is_aside, make_folder, make_way, not_writable, set_aside
-from resources.manifest import MANIFEST, Manifest, decode, describe, digest, encode, label
-from resources.points import reach
+from mog_assets.resources.errors import MissingArtefact, MogError
+from mog_assets.resources.files import is_aside, make_folder, make_way, not_writable, set_aside
+from mog_assets.resources.manifest import MANIFEST, Manifest, decode, describe, digest, encode, label
+from mog_assets.resources.points import reach
 
 Replacing = Callable[[bool], AbstractContextManager[object]]
 
@@ -106,7 +106,7 @@ def atomic(
 
     Args:
         path: The file to write; an existing file stays until the new one is complete.
-        what: Names the points (`resources.points`) that the write reaches.
+        what: Names the points (`mog_assets.resources.points`) that the write reaches.
         wanted: How many bytes will be written, if known.
         maker: Part of the temporary name, for writers on several machines, whose process ids may be equal.
         private: Whether its owner alone can read the file: it may be a copy of one that others cannot.

@@ -12,9 +12,9 @@ from typing import TypeVar
 
 import numpy as np
 
-from resources.errors import MogError
-from resources.sqlite import connect
-from resources.store import disk_full
+from mog_assets.resources.errors import MogError
+from mog_assets.resources.sqlite import connect
+from mog_assets.resources.store import disk_full
 
 _log = logging.getLogger(__name__)
 # SQLite errors for a file that is not a database, was overwritten, or is truncated.

@@ -8,8 +8,8 @@ from typing import Any, Literal, Protocol
 
 import numpy as np
 
-from resources.errors import MissingArtefact, MogError
-from resources.settings import SettingsModel
+from mog_assets.resources.errors import MissingArtefact, MogError
+from mog_assets.resources.settings import SettingsModel
 
 
 class VectorStoreSettings(SettingsModel):

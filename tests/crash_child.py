@@ -45,8 +45,8 @@ def build(path: Path) -> None:
 
     from mog_assets import config, plan
     from mog_assets.recipe import materialise
+    from mog_assets.resources.store import sweep_orphans
     from mog_assets.tools import Tools
-    from resources.store import sweep_orphans
 
     settings = config.load(path)
     tools, recipes = Tools(settings), plan.graph(settings)
@@ -61,7 +61,7 @@ def build(path: Path) -> None:
 def child(order: dict, reached_by: int) -> None:
     """Be `mog` until the end, or until the point."""
     from mog_assets import cli
-    from resources.points import interrupt_with
+    from mog_assets.resources.points import interrupt_with
 
     reached: Counter[str] = Counter()
 

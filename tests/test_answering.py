@@ -19,8 +19,8 @@ from mog_assets.answering.roles import USEFULNESS, Asked, Judgement, Passage
 from mog_assets.answering.rows import AnswerRow
 from mog_assets.config import EncoderSettings
 from mog_assets.questions.sets import Question
-from resources.encoder import EMBEDDED, Encoder
-from resources.errors import MogError
+from mog_assets.resources.encoder import EMBEDDED, Encoder
+from mog_assets.resources.errors import MogError
 
 OPTIONS = {"A": "insulin", "B": "glucagon", "C": "cortisol", "D": "aldosterone"}
 CHOICE = Asked("c", "Which hormone lowers blood glucose?", OPTIONS, "choice")

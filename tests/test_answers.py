@@ -32,8 +32,8 @@ from mog_assets.evaluation.answers import (
 )
 from mog_assets.questions.marks import exact_match, f1, normalised
 from mog_assets.questions.sets import Evidence, Question, load_questions
+from mog_assets.resources.errors import ConfigError
 from mog_assets.tools import Tools
-from resources.errors import ConfigError
 
 SETTINGS = Settings.model_validate({"corpora": {"c": {"path": "x"}}})
 QUESTION = "What makes the bottom of my tomatoes go dark and sunken?"

@@ -8,7 +8,7 @@ from click.testing import CliRunner
 
 from mog_assets.answering.assets import read_answers
 from mog_assets.cli import main
-from resources.store import Store
+from mog_assets.resources.store import Store
 
 QUESTIONS = 4
 

@@ -16,9 +16,9 @@ from click.testing import CliRunner
 from conftest import copy_folder, quiet_instance
 
 from mog_assets import automation, cli, config, plan, runner
+from mog_assets.resources import points
+from mog_assets.resources.errors import ConfigError
 from mog_assets.tools import Tools
-from resources import points
-from resources.errors import ConfigError
 
 BIRDS = {"heron": "The grey heron waits for a fish. Then it strikes.", "owl": "The owl hunts mice at night."}
 FISH = {"pike": "The pike lurks between reeds. It eats frogs.", "tench": "The tench feeds on the bottom of ponds."}

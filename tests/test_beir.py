@@ -16,7 +16,7 @@ from ir_measures import RR, R, nDCG
 
 from mog_assets.evaluation.export import file_names
 from mog_assets.questions.sets import load_questions
-from resources.store import Store
+from mog_assets.resources.store import Store
 
 # One project is imported, built and exported for all.
 pytestmark = pytest.mark.full

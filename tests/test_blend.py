@@ -6,11 +6,11 @@ import pytest
 from mog_assets.ranking.blend import Blend
 from mog_assets.ranking.candidates import Candidates
 from mog_assets.ranking.models import Asked, Router
+from mog_assets.resources.encoder import Encoder, EncoderSettings
 from mog_assets.retrieval.bm25 import Statistics
 from mog_assets.retrieval.tokens import query_terms
 from mog_assets.retrieval.vocabulary import known_share
 from mog_assets.serving import project as serving
-from resources.encoder import Encoder, EncoderSettings
 
 EXPERTS = ("bm25-1", "bm25-2", "dense-1", "dense-2", "title", "mention")
 GERMAN = (

@@ -263,7 +263,7 @@ def test_command_compare_names_documents_and_refuses_scores_that_know_none(tmp_p
     monkeypatch.setattr(
         "mog_assets.cli.measure.config.load", lambda path: SimpleNamespace(home=path, seed=0, tests=True)
     )
-    monkeypatch.setattr("resources.store.Store", Store)
+    monkeypatch.setattr("mog_assets.resources.store.Store", Store)
     shown = CliRunner().invoke(cli.main, ["compare", "a", "b", "--measure", "ER"])
     assert shown.exit_code == 0 and "90 questions on 9 documents" in shown.stdout, shown.output
     refused = CliRunner().invoke(cli.main, ["compare", "a", "old", "--measure", "ER"])

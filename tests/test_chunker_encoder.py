@@ -18,9 +18,9 @@ from mog_assets.chunking.learned import Shape, joined, network, opened, scores, 
 from mog_assets.chunking.sentences import units
 from mog_assets.config import ChunkerSettings, ChunkerTraining
 from mog_assets.recipe import materialise
+from mog_assets.resources.errors import MogError
+from mog_assets.resources.store import Store
 from mog_assets.tools import Tools
-from resources.errors import MogError
-from resources.store import Store
 
 FINEST = 110
 SUBJECTS = ("The heron", "A newt", "The otter", "An eel", "The pike")

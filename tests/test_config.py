@@ -4,8 +4,8 @@ import pytest
 
 from mog_assets import config
 from mog_assets.config import load
-from resources.encoder import EncoderSettings
-from resources.errors import ConfigError
+from mog_assets.resources.encoder import EncoderSettings
+from mog_assets.resources.errors import ConfigError
 
 CORPORA = "corpora: {garden: {path: garden.jsonl}}\n"
 

@@ -29,9 +29,9 @@ from mog_assets.corpus.documents import (
 from mog_assets.questions.reading import KnownDocument, read_questions
 from mog_assets.questions.sets import Evidence, load_questions, write_questions
 from mog_assets.recipe import materialise
+from mog_assets.resources import points
+from mog_assets.resources.errors import MogError
 from mog_assets.tools import Tools
-from resources import points
-from resources.errors import MogError
 
 LIMIT = 1_000_000
 PROSE = st.text(st.sampled_from("aB. \n?!'\")。é\u0301\U0001f600"), max_size=300)

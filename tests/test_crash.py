@@ -28,9 +28,9 @@ from conftest import VARIABLES, copy_folder
 import mog_assets
 from mog_assets import config
 from mog_assets.cli import main
+from mog_assets.resources.points import POINTS
 from mog_assets.tools import Tools
 from mog_assets.verification import verify
-from resources.points import POINTS
 
 ROOT = Path(__file__).parent.parent
 LEVELS = 2

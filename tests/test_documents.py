@@ -28,7 +28,7 @@ from mog_assets.corpus.markup import read_text
 from mog_assets.corpus.memory import load_memory
 from mog_assets.corpus.worker import Limits
 from mog_assets.questions.reading import KnownDocument, read_questions
-from resources.errors import ConfigError, MogError
+from mog_assets.resources.errors import ConfigError, MogError
 
 LIMIT = 20_000_000
 

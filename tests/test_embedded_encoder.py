@@ -6,8 +6,8 @@ import pytest
 import torch
 import transformers
 
-from resources.bert import Bert, WordPieces
-from resources.encoder import Encoder, EncoderSettings
+from mog_assets.resources.bert import Bert, WordPieces
+from mog_assets.resources.encoder import Encoder, EncoderSettings
 
 TEXTS = [
     "The cat sleeps on the sofa.",

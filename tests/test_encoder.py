@@ -12,9 +12,9 @@ import numpy as np
 import pytest
 
 from mog_assets.config import EncoderSettings, load
-from resources.encoder import Encoder, _groups
-from resources.errors import ConfigError, MogError
-from resources.store import digest
+from mog_assets.resources.encoder import Encoder, _groups
+from mog_assets.resources.errors import ConfigError, MogError
+from mog_assets.resources.store import digest
 
 TEXTS = [
     "The cat sleeps on the sofa.",
@@ -95,8 +95,8 @@ LIMITED = """
 import resource, sys
 from pathlib import Path
 from mog_assets.config import EncoderSettings
-from resources.errors import MogError
-from resources.encoder import Encoder
+from mog_assets.resources.errors import MogError
+from mog_assets.resources.encoder import Encoder
 encoder = Encoder(EncoderSettings(device="cpu"), Path(sys.argv[1]))
 encoder.encode(["one"])
 resource.setrlimit(resource.RLIMIT_FSIZE, (20_000, resource.RLIM_INFINITY))
@@ -156,7 +156,7 @@ def test_groups_of_a_gpu_have_the_same_shape_whatever_is_in_them():
 def test_padding_of_a_group_hardly_changes_a_vector(tiny, monkeypatch, pooling):
     settings = EncoderSettings(model=str(tiny["article"]), device="cpu", dtype="float32", pooling=pooling)
     exact = Encoder(settings).encode(TEXTS)
-    monkeypatch.setattr("resources.encoder._groups", lambda lengths, _: _groups(lengths, "cuda"))
+    monkeypatch.setattr("mog_assets.resources.encoder._groups", lambda lengths, _: _groups(lengths, "cuda"))
     np.testing.assert_allclose(Encoder(settings).encode(TEXTS), exact, atol=2e-3)
 
 
@@ -249,7 +249,7 @@ def test_fingerprint_and_identity_change_with_pooling_and_with_how_vectors_are_c
 
     before = names()
     assert len(set(before)) == 4
-    monkeypatch.setattr("resources.encoder._COMPUTATION", "otherwise")
+    monkeypatch.setattr("mog_assets.resources.encoder._COMPUTATION", "otherwise")
     assert not set(before) & set(names())
 
 

@@ -27,6 +27,7 @@ from mog_assets.evaluation.scores import COLUMNS, leaderboard, score
 from mog_assets.plots import MAX_BYTES
 from mog_assets.questions.sets import Evidence, Question
 from mog_assets.recipe import Recipe, materialise
+from mog_assets.resources.errors import ConfigError
 from mog_assets.retrieval.corpora import Corpora
 from mog_assets.retrieval.methods import CONTROLS, default_methods
 from mog_assets.routing import router
@@ -34,7 +35,6 @@ from mog_assets.routing.plots import loss_curve, weights_by_kind
 from mog_assets.serving import project as serving
 from mog_assets.significance import bootstrap_interval, by_document, holm, permutation_p, shift
 from mog_assets.tools import Tools
-from resources.errors import ConfigError
 
 RUN_COLUMNS = ["question_set", "split", "question", "method", "rank", "corpus", "doc", "start", "end"]
 RUN_COLUMNS += ["tokens", "level", "score"]

@@ -14,8 +14,8 @@ from mog_assets.experiments.assets import PREFIX, build_experiment, findings, of
 from mog_assets.experiments.lab import Claim, Findings, NothingToMeasure, alike, greater
 from mog_assets.names import Names
 from mog_assets.recipe import materialise
+from mog_assets.resources.store import Store
 from mog_assets.tools import Tools
-from resources.store import Store
 
 KEY = f"{PREFIX}k_r"
 

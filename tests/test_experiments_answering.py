@@ -30,11 +30,11 @@ from mog_assets.experiments.lab import Lab
 from mog_assets.questions.marks import exact_match
 from mog_assets.questions.sets import Question, load_questions
 from mog_assets.ranking.retrieve import Retrieval
+from mog_assets.resources.errors import MogError
+from mog_assets.resources.llm import Tally
 from mog_assets.retrieval.corpora import Corpora
 from mog_assets.tools import Tools
 from mog_assets.topics.assign import read_topics
-from resources.errors import MogError
-from resources.llm import Tally
 
 NAMES = ("key-position", "conflicts", "documents", "distractors", "preflight", "at-rag", "flips", "cost")
 POSITIONS, TOP_K, DOCUMENTS = [0, 50, 100], [4, 8], [1, 2, 4, 8]

@@ -21,13 +21,13 @@ from mog_assets.experiments import catalogue, granularity, labels, retrievers
 from mog_assets.experiments.assets import recipes
 from mog_assets.experiments.conclusions import denied, over_sets, turned
 from mog_assets.experiments.lab import NothingToMeasure, Verdict, alike, greater
+from mog_assets.resources.encoder import Encoder
+from mog_assets.resources.errors import MogError
+from mog_assets.resources.store import Store, digest
 from mog_assets.retrieval.corpora import Corpora
 from mog_assets.retrieval.methods import LevelChunks
 from mog_assets.significance import by_document, ends, resampled_means
 from mog_assets.tools import Tools
-from resources.encoder import Encoder
-from resources.errors import MogError
-from resources.store import Store, digest
 
 # Every experiment is run for all.
 pytestmark = pytest.mark.full

@@ -18,8 +18,8 @@ from mog_assets.evaluation.export import file_names, retrieval_files, trec_qrels
 from mog_assets.evaluation.measures import evaluate
 from mog_assets.evaluation.runs import read_runs
 from mog_assets.questions.sets import Evidence, Question
+from mog_assets.resources.errors import MogError
 from mog_assets.tools import Tools
-from resources.errors import MogError
 
 WINDOWS = set('<>:"/\\|?*') | set(map(chr, range(32)))
 

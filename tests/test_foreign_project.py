@@ -20,8 +20,8 @@ import mog_assets
 from mog_assets import config, plan
 from mog_assets.component import MogAssets, MogAttributes
 from mog_assets.names import Names
-from resources.errors import ConfigError
-from resources.store import Store
+from mog_assets.resources.errors import ConfigError
+from mog_assets.resources.store import Store
 
 BIRDS = {"heron": "The grey heron waits for a fish. Then it strikes.", "owl": "The owl hunts mice at night."}
 FISH = {"pike": "The pike lurks between reeds. It eats frogs."}
@@ -463,8 +463,7 @@ def test_the_component_is_registered_for_dagster_tools():
 def test_dg_lists_scaffolds_and_checks_the_component_in_a_project_of_create_dagster(tmp_path):
     # As it is installed from the index: the registry reads the metadata of distributions.
     source, installed = tmp_path / "source", tmp_path / "installed"
-    for name in ("mog_assets", "resources"):
-        shutil.copytree(ROOT / name, source / name, ignore=shutil.ignore_patterns("__pycache__"))
+    shutil.copytree(ROOT / "mog_assets", source / "mog_assets", ignore=shutil.ignore_patterns("__pycache__"))
     shutil.copy(ROOT / "pyproject.toml", source)
     build = [sys.executable, "-m", "pip", "install", "-q", "--no-deps", "--no-build-isolation", "-t", installed, source]
     subprocess.run(build, check=True, capture_output=True, text=True)

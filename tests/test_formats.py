@@ -11,7 +11,7 @@ import pytest
 
 from mog_assets.questions import formats
 from mog_assets.questions.formats import MOST, read_records, used_columns
-from resources.errors import MogError
+from mog_assets.resources.errors import MogError
 
 
 @pytest.fixture

@@ -32,10 +32,10 @@ from mog_assets.graph.sentence_graph import (
     search_block,
 )
 from mog_assets.recipe import is_fresh, materialise
+from mog_assets.resources.errors import ConfigError
 from mog_assets.retrieval.bm25 import load_terms
 from mog_assets.retrieval.tokens import tokenise
 from mog_assets.tools import Tools
-from resources.errors import ConfigError
 
 K1, B = 1.5, 0.75
 

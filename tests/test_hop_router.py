@@ -12,8 +12,8 @@ from mog_assets import plan
 from mog_assets.ranking import models
 from mog_assets.ranking.retrieve import expert_names
 from mog_assets.recipe import is_fresh, materialise
-from resources.errors import MogError
-from resources.store import digest
+from mog_assets.resources.errors import MogError
+from mog_assets.resources.store import digest
 
 
 @pytest.fixture

@@ -22,7 +22,7 @@ from mog_assets.corpus.contents import source_state
 from mog_assets.corpus.documents import read_corpus, write_documents, write_skipped
 from mog_assets.corpus.folders import SUFFIXES, opened
 from mog_assets.corpus.memory import load_memory
-from resources.errors import MogError
+from mog_assets.resources.errors import MogError
 
 LIMIT = 1_000_000
 FRENCH = (

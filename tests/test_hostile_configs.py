@@ -6,7 +6,7 @@ from hostile_configs import CASES, CHEAPEST, called, complaint, made
 
 from mog_assets import config
 from mog_assets.cli import main
-from resources.errors import ConfigError
+from mog_assets.resources.errors import ConfigError
 
 # Their making is what takes long; tests of the encoder have it.
 LONG = ("encoder of garbage",)

@@ -20,7 +20,7 @@ from mog_assets.config_text import with_entry
 from mog_assets.corpus.documents import read_corpus
 from mog_assets.questions.foreign import LONGEST, Ids, Notes, write_documents
 from mog_assets.questions.foreign_beir import Beir
-from resources.errors import ConfigError
+from mog_assets.resources.errors import ConfigError
 
 CORPUS = [
     {"_id": "MED-1", "title": "Statins", "text": "Statins lower cholesterol.", "metadata": {"url": "http://x/1"}},
@@ -581,7 +581,7 @@ def test_files_and_entries_of_others_are_not_replaced(project, tmp_path):
 _CHILD = """
 import os, signal, sys, time
 from mog_assets import cli
-from resources.points import interrupt_with
+from mog_assets.resources.points import interrupt_with
 left = int(sys.argv[1])
 def interrupt(point):
     global left

@@ -22,12 +22,12 @@ from mog_assets.chunking import plots
 from mog_assets.chunking.chunks import split_bucket
 from mog_assets.corpus.documents import into_buckets, read_corpus, write_documents
 from mog_assets.recipe import is_fresh, materialise
+from mog_assets.resources import qdrant_embedded as qdrant
+from mog_assets.resources.encoder import Encoder
+from mog_assets.resources.points import POINTS, interrupt_with
 from mog_assets.retrieval.corpora import Corpora
 from mog_assets.retrieval.tokens import count_bucket, query_terms
 from mog_assets.tools import Tools
-from resources import qdrant_embedded as qdrant
-from resources.encoder import Encoder
-from resources.points import POINTS, interrupt_with
 
 HERON = "The grey heron stands still in shallow water. It waits for a fish. Then it strikes with its bill. "
 OTTER = "The otter swims at dusk. It eats fish and crayfish. Its holt is under a bank of the river. "

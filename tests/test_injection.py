@@ -11,7 +11,7 @@ from mog_assets.answering import prompted
 from mog_assets.answering.answerers import Means, Retrieved, at_rag, briefcontext, one_step
 from mog_assets.answering.prompted import Prompted, build, load_prompt, neutral, nonce
 from mog_assets.answering.roles import Asked, Passage
-from resources.errors import MogError
+from mog_assets.resources.errors import MogError
 
 OPTIONS = {"A": "insulin", "B": "glucagon", "C": "cortisol"}
 QUESTION = "Which hormone lowers blood glucose?"

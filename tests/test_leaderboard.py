@@ -11,7 +11,7 @@ from mog_assets.cli import main
 from mog_assets.evaluation.leaderboard import MOST_ROWS, leaderboards
 from mog_assets.evaluation.measures import measure_names
 from mog_assets.evaluation.scores import score
-from resources.store import Store
+from mog_assets.resources.store import Store
 
 K = 2
 KINDS = {

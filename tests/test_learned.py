@@ -17,11 +17,11 @@ from mog_assets.chunking.sentences import units
 from mog_assets.chunking.tokens_to_answer import chunk_costs, distractors, tokens_to_answer
 from mog_assets.config import ChunkerTraining, EncoderSettings
 from mog_assets.questions.sets import Evidence, Question
+from mog_assets.resources.encoder import Encoder
+from mog_assets.resources.errors import MogError
+from mog_assets.resources.points import interrupt_with
+from mog_assets.resources.store import Store
 from mog_assets.serving import project as serving
-from resources.encoder import Encoder
-from resources.errors import MogError
-from resources.points import interrupt_with
-from resources.store import Store
 
 FINEST = 120
 QUICK = ChunkerTraining(width=16, layers=1, epochs=3, patience=3, batch_size=16)

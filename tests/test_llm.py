@@ -36,10 +36,10 @@ from chat_server import (
 
 from mog_assets import config
 from mog_assets.config import LlmSettings
-from resources.chat import Completion, Failure, RequestFailed, SpendCapReached
-from resources.endpoint import retry_after
-from resources.errors import ConfigError, MogError
-from resources.llm import OpenAIModel
+from mog_assets.resources.chat import Completion, Failure, RequestFailed, SpendCapReached
+from mog_assets.resources.endpoint import retry_after
+from mog_assets.resources.errors import ConfigError, MogError
+from mog_assets.resources.llm import OpenAIModel
 
 ROOT = Path(__file__).resolve().parent.parent
 KEY = "sk-loopback-0123456789"
@@ -484,8 +484,8 @@ LIMITED = """
 import resource, sys
 from pathlib import Path
 from mog_assets.config import LlmSettings
-from resources.errors import MogError
-from resources.llm import OpenAIModel
+from mog_assets.resources.errors import MogError
+from mog_assets.resources.llm import OpenAIModel
 
 llm = OpenAIModel(LlmSettings(max_tokens=50_000), 0, Path(sys.argv[1]))
 llm.complete([{"role": "user", "content": "short"}])
@@ -511,7 +511,7 @@ CHILD = """
 import json, sys
 from pathlib import Path
 from mog_assets.config import LlmSettings
-from resources.llm import OpenAIModel
+from mog_assets.resources.llm import OpenAIModel
 
 order = json.loads(sys.argv[1])
 settings = LlmSettings(max_tokens=50, concurrency=order["concurrency"])

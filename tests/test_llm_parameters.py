@@ -5,9 +5,9 @@ import json
 import pytest
 from chat_server import REASONING, ChatServer, extra_input, refused_parameter, status
 
-from resources.chat import LlmSettings, RequestFailed
-from resources.chat_parameters import FILE, refused
-from resources.llm import OpenAIModel
+from mog_assets.resources.chat import LlmSettings, RequestFailed
+from mog_assets.resources.chat_parameters import FILE, refused
+from mog_assets.resources.llm import OpenAIModel
 
 
 def ask(text):

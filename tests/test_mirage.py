@@ -8,7 +8,7 @@ from click.testing import CliRunner
 
 from mog_assets import cli
 from mog_assets.evaluation.mirage import choice, read_outputs, score
-from resources.errors import MogError
+from mog_assets.resources.errors import MogError
 
 
 @pytest.mark.parametrize(

@@ -15,7 +15,7 @@ from pdf_file import pdf_of
 
 from mog_assets import config
 from mog_assets.questions.sets import load_questions
-from resources.store import Store
+from mog_assets.resources.store import Store
 
 # What other tests try one by one is done here in a row.
 pytestmark = pytest.mark.full

@@ -9,10 +9,10 @@ from test_incremental import HERON, NEWT, OTTER, Project, nothing_is_drawn  # no
 
 from mog_assets import config
 from mog_assets.chunking.layouts import bucket_layout
+from mog_assets.resources import points
+from mog_assets.resources.encoder import Encoder
+from mog_assets.resources.vector_cache import VectorCache, text_hashes
 from mog_assets.retrieval.vectors import bucket_texts
-from resources import points
-from resources.encoder import Encoder
-from resources.vector_cache import VectorCache, text_hashes
 
 
 @pytest.fixture

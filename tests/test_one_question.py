@@ -8,8 +8,8 @@ import pytest
 from test_incremental import IN_MEMORY, two_corpora
 
 from mog_assets.ranking.retrieve import Retrieval
+from mog_assets.resources.encoder import Encoder, EncoderSettings
 from mog_assets.retrieval.methods import Method
-from resources.encoder import Encoder, EncoderSettings
 
 QUESTIONS = [
     "How does the heron fish?",

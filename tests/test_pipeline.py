@@ -14,11 +14,11 @@ from mog_assets import plan, runner, verification
 from mog_assets.corpus.documents import bucket_of
 from mog_assets.evaluation.measures import RANGES, measure_names
 from mog_assets.recipe import materialise
+from mog_assets.resources.errors import ConfigError
 from mog_assets.retrieval.methods import CONTROLS, default_methods
 from mog_assets.retrieval.vectors import VectorTable
 from mog_assets.serving import project as serving
 from mog_assets.tools import Tools
-from resources.errors import ConfigError
 
 EDITED = "tomato"
 TWO_DOCUMENTS = [

@@ -18,8 +18,8 @@ from test_crash import CORPORA, artefacts, forking, temporary, write_project
 
 from mog_assets import config
 from mog_assets.cli import doctor, main
+from mog_assets.resources.store import Store
 from mog_assets.verification import verify
-from resources.store import Store
 
 NEW = {"id": "quince", "title": "Quince", "text": "Quinces ripen late. Pick them in October and keep them cool."}
 

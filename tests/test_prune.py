@@ -11,10 +11,10 @@ from click.testing import CliRunner
 from test_damage import copied, moor, versions  # noqa: F401 (fixtures)
 
 from mog_assets.cli import main
+from mog_assets.resources.encoder import Encoder
 from mog_assets.runner import instance
 from mog_assets.tools import Tools
 from mog_assets.verification import verify
-from resources.encoder import Encoder
 
 
 def prune(project, *options):
@@ -67,7 +67,7 @@ def test_what_nothing_needs_goes_and_nothing_is_built_again(littered, moor, mate
 
 
 def test_nothing_goes_while_a_run_writes(littered):
-    code = "from pathlib import Path; from resources.store import Store; import sys\n"
+    code = "from pathlib import Path; from mog_assets.resources.store import Store; import sys\n"
     code += "with Store(Path(sys.argv[1])).lock('runs'): print('held', flush=True); input()"
     command = [sys.executable, "-c", code, str(littered.settings.home)]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:

@@ -16,12 +16,12 @@ from test_docs import blocks
 import mog_assets
 from mog_assets import plan
 from mog_assets.recipe import materialise
+from mog_assets.resources.errors import ConfigError, MissingArtefact, MogError, NotFound
+from mog_assets.resources.store import Store
 from mog_assets.serving import generations
 from mog_assets.serving.generations import places
 from mog_assets.serving.snapshot import settle
 from mog_assets.tools import Tools
-from resources.errors import ConfigError, MissingArtefact, MogError, NotFound
-from resources.store import Store
 
 QUESTION = "How deep are potatoes planted?"
 QUESTIONS = [QUESTION, "Why is the sky blue?", "How is a joint glued?", "When are beans sown?", "What is a comet?"]

@@ -11,9 +11,9 @@ import numpy as np
 import pytest
 from qdrant_client import QdrantClient
 
-from resources.errors import MissingArtefact, MogError
-from resources.payload import storable
-from resources.qdrant import EmbeddedQdrant, QdrantServer, connect
+from mog_assets.resources.errors import MissingArtefact, MogError
+from mog_assets.resources.payload import storable
+from mog_assets.resources.qdrant import EmbeddedQdrant, QdrantServer, connect
 
 SIZE = 16
 ROOT = Path(__file__).parent.parent
@@ -368,7 +368,7 @@ import os, signal, sys, numpy as np
 from pathlib import Path
 sys.path.insert(0, "tests")
 from test_qdrant import SIZE, points
-from resources.qdrant import EmbeddedQdrant
+from mog_assets.resources.qdrant import EmbeddedQdrant
 with EmbeddedQdrant(Path(sys.argv[1])).open("level_1", SIZE) as collection:
     collection.upsert(*points(5, "flushed"))
 with EmbeddedQdrant(Path(sys.argv[1])).open("level_1", SIZE) as collection:

@@ -17,8 +17,8 @@ from mog_assets.questions.sets import Evidence, Question, Relevant, load_questio
 from mog_assets.questions.splits import SHARE, TEST, TRAIN, divided, sharing_evidence
 from mog_assets.questions.use import log_path, note_used, quoted
 from mog_assets.recipe import materialise
+from mog_assets.resources.errors import ConfigError, MogError
 from mog_assets.tools import Tools
-from resources.errors import ConfigError, MogError
 
 TEXTS = {
     ("garden", "soap.md"): "Soap must cure. It takes four weeks in a dry room, and longer in winter.",

@@ -11,7 +11,7 @@ from click.testing import CliRunner
 from conftest import quiet_instance
 
 from mog_assets.cli import main
-from resources.store import Store
+from mog_assets.resources.store import Store
 
 THINGS = {
     "fox": "voles and the eggs of larks", "otter": "crayfish below the weir", "owl": "mice in the old barn",

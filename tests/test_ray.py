@@ -19,12 +19,12 @@ ray = pytest.importorskip("ray", reason="the extra `ray` is not installed")
 from ray.cluster_utils import Cluster  # noqa: E402
 
 from mog_assets import config  # noqa: E402
+from mog_assets.resources import ray_engine  # noqa: E402
+from mog_assets.resources.engine import Engine  # noqa: E402
+from mog_assets.resources.errors import MogError  # noqa: E402
+from mog_assets.resources.jobs import EngineSettings  # noqa: E402
+from mog_assets.resources.store import alive  # noqa: E402
 from mog_assets.tools import Tools  # noqa: E402
-from resources import ray_engine  # noqa: E402
-from resources.engine import Engine  # noqa: E402
-from resources.errors import MogError  # noqa: E402
-from resources.jobs import EngineSettings  # noqa: E402
-from resources.store import alive  # noqa: E402
 
 # Every node may take so much of /dev/shm; nothing of size travels through it.
 NODE = {"num_cpus": 1, "object_store_memory": 80 << 20, "include_dashboard": False}
@@ -144,7 +144,7 @@ def alone(tmp_path_factory):
 
 @pytest.mark.full
 def test_two_nodes_make_the_same_bytes_as_one_process(two_nodes, alone, tmp_path, left, monkeypatch):
-    monkeypatch.setattr("resources.remote_encoder._TEXTS", 16)
+    monkeypatch.setattr("mog_assets.resources.remote_encoder._TEXTS", 16)
     values = {"kind": "ray", "address": two_nodes.address}
     settings = settings_of(tmp_path / "project", engine=values)
     made = built(settings)
@@ -301,7 +301,8 @@ def test_no_cluster_at_the_address_is_said(tmp_path):
 
 def test_another_server_at_the_address_is_not_waited_for_long(tmp_path):
     script = (
-        "import sys; from pathlib import Path; from resources.engine import *; from resources.jobs import *\n"
+        "import sys; from pathlib import Path\n"
+        "from mog_assets.resources.engine import *; from mog_assets.resources.jobs import *\n"
         "chosen = EngineSettings(kind='ray', address=sys.argv[1], wait_seconds=2)\n"
         "try: Engine(chosen, Path(sys.argv[2])).describe()\n"
         "except Exception as error: print(error)"
@@ -327,8 +328,8 @@ def test_other_addresses_are_refused(tmp_path, address, said):
 LOCAL = """
 import sys, time
 from pathlib import Path
-from resources.engine import Engine
-from resources.jobs import EngineSettings
+from mog_assets.resources.engine import Engine
+from mog_assets.resources.jobs import EngineSettings
 engine = Engine(EngineSettings(kind="ray"), Path(sys.argv[1]))
 work = [{"number": n, "out": f"{sys.argv[1]}/{n}.txt"} for n in range(3)]
 import ray
@@ -361,7 +362,7 @@ def test_a_ray_that_is_started_here_ends_with_its_process_even_if_that_is_killed
 def test_without_the_package_the_extra_is_named(tmp_path):
     script = (
         "import sys; sys.modules['ray'] = None\n"
-        "from pathlib import Path; from resources.engine import *; from resources.jobs import *\n"
+        "from pathlib import Path; from mog_assets.resources.engine import *; from mog_assets.resources.jobs import *\n"
         "try: Engine(EngineSettings(kind='ray'), Path(sys.argv[1])).describe()\n"
         "except Exception as error: print(type(error).__name__, error)"
     )

@@ -31,8 +31,8 @@ from mog_assets.reader.lessons import places, teaches, without
 from mog_assets.reader.model import SHIPPED, Reader, encoded, shipped, source
 from mog_assets.reader.spans import LONGEST, Span, SpanReader, pointed
 from mog_assets.reader.windows import QUESTION, TITLE, WINDOW, Tokens, Window, WordPieces, parts, room, sentences
-from resources.errors import ConfigError, MogError
-from resources.store import Store
+from mog_assets.resources.errors import ConfigError, MogError
+from mog_assets.resources.store import Store
 
 HOSTILE = ["", "\0", "\n\n\n", "[CLS] [SEP] [MASK]", "漢字" * 120, "a" * 600, "…—’", "e\u0301\u200b", "§ 1. " * 100]
 

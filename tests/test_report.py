@@ -20,8 +20,8 @@ from mog_assets.evaluation.measures import Board, evaluate, headline_measures
 from mog_assets.evaluation.report import Report, environment, render
 from mog_assets.evaluation.scores import COLUMNS, score
 from mog_assets.questions.sets import Evidence, Question
+from mog_assets.resources.store import Store
 from mog_assets.retrieval.methods import RANKINGS
-from resources.store import Store
 
 ATTACK = "</script><img src=x onerror=\"document.title='owned'\">"
 # Two halves of a surrogate pair each in a browser, one character here.

@@ -12,6 +12,7 @@ from mog_assets.chunking.chunks import Layout, split_bucket
 from mog_assets.chunking.layouts import bucket_layout, join_layouts
 from mog_assets.config import Settings
 from mog_assets.corpus.documents import into_buckets, read_corpus, write_documents
+from mog_assets.resources.errors import ConfigError
 from mog_assets.retrieval.bm25 import Bm25Index, joined, load_counts, save_counts, statistics
 from mog_assets.retrieval.fusion import reciprocal_rank_fusion
 from mog_assets.retrieval.methods import LevelChunks, Passages, cut, default_methods, parse
@@ -19,7 +20,6 @@ from mog_assets.retrieval.mix import candidates, emission_levels, emit, ranked
 from mog_assets.retrieval.search import Hits, merge
 from mog_assets.retrieval.tokens import assemble, count_bucket, level_counts, query_terms, tokenise
 from mog_assets.retrieval.vectors import bucket_texts
-from resources.errors import ConfigError
 
 SETTINGS = Settings.model_validate({"corpora": {"c": {"path": "x"}}})
 SAMPLES = Path(__file__).parent.parent / "mog_assets" / "samples"

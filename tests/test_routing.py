@@ -21,6 +21,7 @@ from mog_assets.config import RouterSettings
 from mog_assets.questions.sets import Evidence, Question
 from mog_assets.questions.splits import validation_rows
 from mog_assets.recipe import Recipe, is_fresh, materialise
+from mog_assets.resources.errors import MogError
 from mog_assets.retrieval.bm25 import Bm25Index, TermCounts, statistics
 from mog_assets.retrieval.search import Bm25Searcher
 from mog_assets.retrieval.tokens import query_terms
@@ -29,7 +30,6 @@ from mog_assets.routing import assets as routing_assets
 from mog_assets.routing import checks, router
 from mog_assets.routing import labels as soft
 from mog_assets.tools import Tools
-from resources.errors import MogError
 
 # Chunks by level and corpus; a chunk of level 2 is two of level 1.
 FINEST = [

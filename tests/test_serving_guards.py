@@ -12,6 +12,7 @@ pytest.importorskip("fastapi")
 import uvicorn
 from starlette.testclient import TestClient
 
+from mog_assets.resources.errors import MogError
 from mog_assets.serving import http
 from mog_assets.serving.compatible import Condition, Conditions, dify_where, openai_where
 from mog_assets.serving.connections import Connections, protocol
@@ -22,7 +23,6 @@ from mog_assets.serving.observed import Metrics
 from mog_assets.serving.problems import Problem
 from mog_assets.serving.results import Answer, Document, Retrieved
 from mog_assets.serving.server import listen
-from resources.errors import MogError
 
 KEY = "a-key-of-many-letters"
 EARLY_SECONDS = 5

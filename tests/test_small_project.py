@@ -19,11 +19,11 @@ from mog_assets import config
 from mog_assets.cli import main
 from mog_assets.plan import graph, phases
 from mog_assets.questions.use import log_path, note_used
+from mog_assets.resources import progress
+from mog_assets.resources.files import make_home
+from mog_assets.resources.sqlite import connect
+from mog_assets.resources.store import Store, atomic
 from mog_assets.runner import selected
-from resources import progress
-from resources.files import make_home
-from resources.sqlite import connect
-from resources.store import Store, atomic
 
 # In no document: wherever it stands in the home, a question brought it there.
 MARKER = "zeppelinquark"

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from resources.errors import MissingArtefact, MogError
-from resources.store import Store, atomic, digest, sweep_orphans
+from mog_assets.resources.errors import MissingArtefact, MogError
+from mog_assets.resources.store import Store, atomic, digest, sweep_orphans
 
 ROOT = Path(__file__).parent.parent
 
@@ -151,7 +151,7 @@ def test_unknown_file_of_an_artefact_is_named(store):
 HOLDER = """
 import sys
 from pathlib import Path
-from resources.store import Store, atomic
+from mog_assets.resources.store import Store, atomic
 store = Store(Path(sys.argv[1]))
 with store.lock("asset", "garden"):
     if sys.argv[2] == "commit":
@@ -211,7 +211,7 @@ def test_holder_that_is_not_known_is_not_named(store, text):
 RUNS = """
 import sys, time
 from pathlib import Path
-from resources.store import Store, atomic
+from mog_assets.resources.store import Store, atomic
 store = Store(Path(sys.argv[1]))
 for n in range(40):
     with store.lock("asset"):
@@ -243,8 +243,8 @@ import numpy as np, pandas as pd
 from scipy import sparse
 from safetensors.numpy import save_file
 from mog_assets.arrays import save_array
-from resources.errors import MogError
-from resources.store import Store, atomic
+from mog_assets.resources.errors import MogError
+from mog_assets.resources.store import Store, atomic
 store = Store(Path(sys.argv[1]))
 draft = store.draft("asset")
 resource.setrlimit(resource.RLIMIT_FSIZE, (int(sys.argv[3]), resource.RLIM_INFINITY))

@@ -23,6 +23,8 @@ from mog_assets.config import GenerationSettings
 from mog_assets.questions.sets import load_questions
 from mog_assets.recipe import is_fresh, materialise
 from mog_assets.replies import MAX_CHARS, Unparsable
+from mog_assets.resources.encoder import Encoder
+from mog_assets.resources.errors import ConfigError, MogError
 from mog_assets.retrieval.corpora import Corpora
 from mog_assets.retrieval.tokens import query_terms
 from mog_assets.synthesis import filters
@@ -31,8 +33,6 @@ from mog_assets.synthesis.leads import leads_back
 from mog_assets.synthesis.model import NothingToAsk, Written, request, written
 from mog_assets.synthesis.windows import BREADTHS, Window, drawn, windows
 from mog_assets.tools import Tools
-from resources.encoder import Encoder
-from resources.errors import ConfigError, MogError
 
 KEY = "generated_questions"
 FOODS = {
@@ -319,7 +319,7 @@ sys.path.insert(0, "tests")
 from pathlib import Path
 from test_synthesis import Project
 from mog_assets import config
-from resources.encoder import Encoder
+from mog_assets.resources.encoder import Encoder
 folder = Path(sys.argv[1])
 Project(folder, Encoder(config.EncoderSettings(), folder / "home/cache")).build()
 """

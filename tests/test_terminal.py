@@ -10,7 +10,7 @@ import pytest
 from click.testing import CliRunner
 
 from mog_assets.cli import main
-from resources import progress
+from mog_assets.resources import progress
 
 # Clears the screen, sets its title, hides text, turns it around, ends the line twice.
 BAD = "\x1b[2J\x1b]0;owned\x07\x9b8m\u202e\u2066\u200f\u061c\u2028\u2029\x7f"

@@ -24,6 +24,9 @@ from mog_assets.config import EncoderSettings, TopicSettings
 from mog_assets.corpus import assets as corpus_assets
 from mog_assets.recipe import is_fresh, materialise
 from mog_assets.replies import Unparsable
+from mog_assets.resources import qdrant_embedded as qdrant
+from mog_assets.resources.encoder import Encoder
+from mog_assets.resources.errors import MissingArtefact, MogError
 from mog_assets.retrieval import assets as retrieval_assets
 from mog_assets.retrieval.corpora import Corpora
 from mog_assets.retrieval.vectors import vector_buckets
@@ -34,9 +37,6 @@ from mog_assets.topics import assets, checks, model, naming, plots
 from mog_assets.topics.assign import document_topics, read_topics
 from mog_assets.topics.model import OUTLIER, TopicModel, open_model
 from mog_assets.topics.terms import topic_terms
-from resources import qdrant_embedded as qdrant
-from resources.encoder import Encoder
-from resources.errors import MissingArtefact, MogError
 
 WORDS = {
     "sky": "telescope galaxy planet comet orbit nebula asteroid moon star eclipse meteor astronomer",

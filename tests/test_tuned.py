@@ -13,9 +13,9 @@ from mog_assets.ranking.blend import Blend
 from mog_assets.ranking.choice import choose, deciding
 from mog_assets.ranking.models import ARRAYS, Tuned, facts, open_tuned
 from mog_assets.ranking.retrieve import expert_names
+from mog_assets.resources.errors import MogError
+from mog_assets.resources.store import Artefact
 from mog_assets.tools import Tools
-from resources.errors import MogError
-from resources.store import Artefact
 
 EXPERTS = ("bm25-1", "bm25-2", "bm25-3", "dense-1", "dense-2", "dense-3", "mention")
 PIECES = 20

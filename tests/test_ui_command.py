@@ -26,9 +26,9 @@ from conftest import VARIABLES
 from starlette.testclient import TestClient
 
 from mog_assets import config, runner
+from mog_assets.resources.store import Store
 from mog_assets.serving.limits import Options
 from mog_assets.serving.ui_guard import UiGuard
-from resources.store import Store
 
 ROOT = Path(__file__).resolve().parent.parent
 START_SECONDS, END_SECONDS, CALL_SECONDS = 240, 30, 60
@@ -387,12 +387,12 @@ def test_home_keeps_what_somebody_changed(settings):
 
 
 def test_wheel_holds_what_it_serves(tmp_path):
-    for name in ("mog_assets", "resources"):
-        shutil.copytree(ROOT / name, tmp_path / "source" / name, ignore=shutil.ignore_patterns("__pycache__"))
-    shutil.copy(ROOT / "pyproject.toml", tmp_path / "source")
+    source = tmp_path / "source"
+    shutil.copytree(ROOT / "mog_assets", source / "mog_assets", ignore=shutil.ignore_patterns("__pycache__"))
+    shutil.copy(ROOT / "pyproject.toml", source)
     subprocess.run(
         [sys.executable, "-m", "pip", "wheel", "-q", "--no-deps", "--no-build-isolation", "-w", str(tmp_path), "."],
-        cwd=tmp_path / "source",
+        cwd=source,
         check=True,
     )
     (wheel,) = tmp_path.glob("*.whl")

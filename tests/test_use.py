@@ -26,9 +26,9 @@ import mog_assets
 from mog_assets.cli import main
 from mog_assets.questions import use
 from mog_assets.questions.use import Asked, expire, forget, log_path, note_used, quoted, state, use_records, withdraw
+from mog_assets.resources.errors import ConfigError, MogError, NotFound
 from mog_assets.serving.noting import Noting
 from mog_assets.serving.results import Span
-from resources.errors import ConfigError, MogError, NotFound
 
 QUESTION = "How deep should garlic cloves be planted?"
 SECRET = "Does aunt Philippa's zeppelin leak?"

@@ -8,10 +8,10 @@ from click.testing import CliRunner
 
 import mog_assets
 from mog_assets.cli import main
+from mog_assets.resources.errors import ConfigError, MissingArtefact
 from mog_assets.retrieval.corpora import Corpora
 from mog_assets.retrieval.where import TOPICS, Fields, Items, parse
 from mog_assets.tools import Tools
-from resources.errors import ConfigError, MissingArtefact
 
 DOCUMENTS = {
     "reports/2023/a.md": ("---\nyear: 2023\ntags: [pond, bird]\n---\n", "The heron waits for a fish in the pond."),

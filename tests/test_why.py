@@ -8,8 +8,8 @@ import pytest
 from mog_assets import plan
 from mog_assets.cli.build import _print_steps
 from mog_assets.recipe import materialise
+from mog_assets.resources.store import Store
 from mog_assets.tools import Tools
-from resources.store import Store
 
 KEYS = ("documents", "chunks/level_1", "tokens", "bm25/level_1")
 

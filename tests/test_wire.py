@@ -12,12 +12,12 @@ from mog_assets.answering.parsing import choice, extraction, text_answer
 from mog_assets.answering.prompted import Prompted
 from mog_assets.answering.roles import Asked, Judgement, Passage
 from mog_assets.replies import MAX_CHARS, Unparsable, only, shown, whole
+from mog_assets.resources.chat import LlmSettings, RequestFailed
+from mog_assets.resources.errors import MogError
+from mog_assets.resources.llm import OpenAIModel
 from mog_assets.synthesis import asking
 from mog_assets.synthesis.candidates import Dropped
 from mog_assets.synthesis.windows import Window
-from resources.chat import LlmSettings, RequestFailed
-from resources.errors import MogError
-from resources.llm import OpenAIModel
 
 OPTIONS = {"A": "insulin", "B": "glucagon", "C": "cortisol", "D": "aldosterone"}
 CHOICE = Asked("c", "Which hormone lowers blood glucose?", OPTIONS, "choice")

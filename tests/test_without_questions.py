@@ -10,9 +10,9 @@ from conftest import complaints
 
 from mog_assets.cli import main
 from mog_assets.config import Settings
+from mog_assets.resources.store import Store
 from mog_assets.retrieval.methods import parse
 from mog_assets.serving.reading import nothing
-from resources.store import Store
 
 QUESTION = "What makes dough rise?"
 

@@ -23,11 +23,11 @@ from mog_assets.answering.watching import Told, watched
 from mog_assets.questions.sets import Question
 from mog_assets.ranking.retrieve import Retrieval
 from mog_assets.reader.model import own, shipped
+from mog_assets.resources.chat import RequestFailed
+from mog_assets.resources.errors import MogError
+from mog_assets.resources.store import digest
 from mog_assets.retrieval.controls import gold_passages, random_passages
 from mog_assets.tools import Tools
-from resources.chat import RequestFailed
-from resources.errors import MogError
-from resources.store import digest
 
 # About 80 MB for vectors of size 384.
 _REMEMBERED = 100_000

@@ -18,9 +18,9 @@ from mog_assets.config import Settings
 from mog_assets.questions.sets import Question, load_questions
 from mog_assets.ranking.retrieve import Retrieval, needs
 from mog_assets.recipe import Recipe, Work
+from mog_assets.resources.errors import MogError
+from mog_assets.resources.store import Artefact
 from mog_assets.tools import Tools
-from resources.errors import MogError
-from resources.store import Artefact
 
 GROUP = "answering"
 # Number of questions that advance together.

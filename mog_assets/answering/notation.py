@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 from mog_assets.answering.answerers import METHODS
 from mog_assets.config import Settings
+from mog_assets.resources.errors import ConfigError
 from mog_assets.retrieval.methods import AUTO, CONTROLS, Method, check_trained, parse
-from resources.errors import ConfigError
 
 ARROW = " → "
 

@@ -31,8 +31,8 @@ from mog_assets.answering.roles import (
 )
 from mog_assets.prompting import Piece, Prompt, fenced, fill, marks, neutral, nonce, prompt_of
 from mog_assets.replies import MAX_CHARS, VERSION, Unparsable, ended, failure, printable, whole
-from resources.chat import Form, Message
-from resources.errors import MogError
+from mog_assets.resources.chat import Form, Message
+from mog_assets.resources.errors import MogError
 
 T = TypeVar("T")
 

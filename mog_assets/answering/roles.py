@@ -8,8 +8,8 @@ from dataclasses import dataclass, field
 from typing import Generic, Literal, Protocol, TypeVar
 
 from mog_assets.questions.sets import Question
-from resources.chat import Completion, Form, Message
-from resources.errors import MogError
+from mog_assets.resources.chat import Completion, Form, Message
+from mog_assets.resources.errors import MogError
 
 T = TypeVar("T")
 

@@ -25,9 +25,9 @@ from mog_assets.corpus.documents import READER
 from mog_assets.questions.sets import load_questions
 from mog_assets.questions.splits import validation_rows
 from mog_assets.recipe import Recipe, Work
-from resources.encoder import Encoder
-from resources.errors import MogError
-from resources.store import Artefact, digest
+from mog_assets.resources.encoder import Encoder
+from mog_assets.resources.errors import MogError
+from mog_assets.resources.store import Artefact, digest
 
 GROUP = "chunking"
 

@@ -7,7 +7,7 @@ from typing import Any
 
 from mog_assets.arrays import save_array
 from mog_assets.recipe import Work
-from resources.remote_encoder import encoded_by
+from mog_assets.resources.remote_encoder import encoded_by
 
 # Texts that are in memory at a time while a corpus is encoded.
 _TEXTS_AT_ONCE = 20_000

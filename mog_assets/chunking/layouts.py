@@ -10,8 +10,8 @@ from threading import Lock
 import numpy as np
 
 from mog_assets.chunking.chunks import Layout
+from mog_assets.resources.store import Artefact
 from mog_assets.tables import numbers, read_table
-from resources.store import Artefact
 
 # Cache size: the layouts of two million chunks.
 _KEPT_BYTES = 64 << 20

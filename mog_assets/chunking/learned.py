@@ -26,8 +26,8 @@ from mog_assets.chunking.cuts import WINDOW, Spans, candidates, least, opening, 
 from mog_assets.chunking.sentences import units
 from mog_assets.chunking.text_encoder import joint, tokens_of
 from mog_assets.chunking.text_encoder import opened as opened_encoder
+from mog_assets.resources.errors import MogError
 from mog_assets.tensors import decode, encode
-from resources.errors import MogError
 
 # The scorer also sees the unit before the start and the unit after the window.
 _SEEN = WINDOW + 2

@@ -18,7 +18,7 @@ from typing import Any
 
 import numpy as np
 
-from resources.errors import MogError
+from mog_assets.resources.errors import MogError
 
 FILES = ("config.json", "tokenizer.json")
 # Tokens of a window if neither the model nor its tokenizer has a limit.

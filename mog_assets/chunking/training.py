@@ -32,7 +32,7 @@ from mog_assets.chunking.preferences import bonus_for, preferences
 from mog_assets.chunking.text_encoder import joint
 from mog_assets.chunking.tokens_to_answer import Distractors, chunk_costs, distractors, tokens_to_answer
 from mog_assets.config import ChunkerTraining
-from resources.errors import MogError
+from mog_assets.resources.errors import MogError
 
 # Cap on the tokens to answer of a question, for curves and early stopping: the tail would dominate every mean.
 LOST = 2000

@@ -21,7 +21,7 @@ from mog_assets.cli import (
     serve,
     use,
 )
-from resources.terminal import EscapedRecord, escaped
+from mog_assets.resources.terminal import EscapedRecord, escaped
 
 
 class Commands(click.Group):

@@ -38,8 +38,8 @@ def run(
 def _run(
     settings: config.Settings, corpora: Sequence[str], select: Sequence[str], force: Sequence[str], as_json: bool
 ) -> None:
-    from resources import progress
-    from resources.store import label
+    from mog_assets.resources import progress
+    from mog_assets.resources.store import label
 
     started = time.monotonic()
     with progress.displayed(), on_stop(progress.clear):
@@ -96,7 +96,7 @@ def _peak_memory() -> int:
 def _print_steps(steps: list[dict[str, Any]], seconds: float) -> None:
     from rich.table import Table
 
-    from resources.console import EscapedConsole
+    from mog_assets.resources.console import EscapedConsole
 
     console = EscapedConsole(160)
     if not steps:
@@ -120,7 +120,7 @@ def _print_steps(steps: list[dict[str, Any]], seconds: float) -> None:
 
 def _print_unused_splits(settings: config.Settings) -> None:
     """Print which questions of the project are not used."""
-    from resources.store import Store
+    from mog_assets.resources.store import Store
 
     artefact = Store(settings.home).find("questions") if settings.question_sets else None
     if artefact is not None and (fault := artefact.manifest.info["faults"].get("every_split_is_used")):
@@ -129,7 +129,7 @@ def _print_unused_splits(settings: config.Settings) -> None:
 
 def _print_open_requests(settings: config.Settings, corpora: Sequence[str]) -> None:
     """Print how many questions that a model should make from documents are missing, and why."""
-    from resources.store import Store
+    from mog_assets.resources.store import Store
 
     for corpus in (corpora or settings.corpora) if settings.generation else ():
         artefact = Store(settings.home).find("generated_questions", corpus)

@@ -12,8 +12,8 @@ from typing import Any
 import click
 
 from mog_assets import config
-from resources.errors import ConfigError, MogError
-from resources.terminal import escaped
+from mog_assets.resources.errors import ConfigError, MogError
+from mog_assets.resources.terminal import escaped
 
 FAILED, BAD_USAGE = 1, 2
 
@@ -87,7 +87,7 @@ def print_table(title: str, rows: Sequence[dict[str, Any]]) -> None:
     """Print rows as a table."""
     from rich.table import Table
 
-    from resources.console import EscapedConsole
+    from mog_assets.resources.console import EscapedConsole
 
     table = Table(*rows[0], title=title)
     for row in rows:

@@ -25,8 +25,8 @@ import yaml
 from mog_assets import config
 from mog_assets.cli.common import FAILED, config_option, echo, guarded
 from mog_assets.config import AnsweringSettings, Settings
+from mog_assets.resources.errors import ConfigError, MogError
 from mog_assets.serving import descriptors
-from resources.errors import ConfigError, MogError
 
 if TYPE_CHECKING:
     from sqlalchemy import URL
@@ -186,7 +186,7 @@ def torch_build(settings: Settings | None) -> Iterator[Finding]:
 
 def encoder(settings: Settings | None) -> Iterator[Finding]:
     """Check that the sentence encoder loads, without downloading it."""
-    from resources.encoder import EMBEDDED, Encoder, EncoderSettings
+    from mog_assets.resources.encoder import EMBEDDED, Encoder, EncoderSettings
 
     chosen = settings.encoder if settings is not None else EncoderSettings()
     if chosen.model != EMBEDDED and not Path(chosen.model).expanduser().is_dir():
@@ -268,14 +268,14 @@ def _gib(size: float) -> str:
 
 def engine(settings: Settings) -> Iterator[Finding]:
     """Connect to the Ray cluster and have every node read and write the home folder."""
-    from resources.engine import Engine
+    from mog_assets.resources.engine import Engine
 
     yield Finding("engine", OK, Engine(settings.engine, settings.home).describe())
 
 
 def qdrant() -> Iterator[Finding]:
     """Check the vector store selected by the environment."""
-    from resources.qdrant_embedded import EmbeddedQdrant
+    from mog_assets.resources.qdrant_embedded import EmbeddedQdrant
 
     url, key = os.environ.get("QDRANT_URL"), os.environ.get("QDRANT_API_KEY")
     if not url:
@@ -307,7 +307,7 @@ def qdrant() -> Iterator[Finding]:
 
 def model(settings: Settings | None) -> Iterator[Finding]:
     """Check that the language model's endpoint answers and accepts the key, with requests that cost nothing."""
-    from resources.llm import LlmSettings, OpenAIModel
+    from mog_assets.resources.llm import LlmSettings, OpenAIModel
 
     wanted = settings is not None and settings.asks_a_model
     key = os.environ.get("OPENAI_API_KEY")

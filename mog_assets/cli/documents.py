@@ -11,7 +11,7 @@ import click
 from mog_assets.cli.common import config_option, echo, guarded, print_table, settings_of
 from mog_assets.config import Settings
 from mog_assets.config_file import shown
-from resources.errors import ConfigError
+from mog_assets.resources.errors import ConfigError
 
 
 @click.command()
@@ -46,15 +46,15 @@ def skipped_rows(settings: Settings, corpus: str) -> list[dict[str, str]]:
     """
     import pyarrow.parquet as pq
 
-    from resources.store import Store
+    from mog_assets.resources.store import Store
 
     stored = Store(settings.home).read("documents", corpus)
     return [{"corpus": corpus, **row} for row in pq.read_table(stored.path("skipped.parquet")).to_pylist()]
 
 
 def _summary(settings: Settings, corpus: str) -> dict[str, Any]:
+    from mog_assets.resources.store import Store
     from mog_assets.retrieval.vectors import told_of_documents
-    from resources.store import Store
 
     stored = Store(settings.home).read("documents", corpus)
     left_out = sum(
@@ -66,7 +66,7 @@ def _summary(settings: Settings, corpus: str) -> dict[str, Any]:
 
 def print_skipped(settings: Settings, corpora: Sequence[str]) -> None:
     """Print how many documents of each corpus were skipped, and why the first one was."""
-    from resources.store import Store
+    from mog_assets.resources.store import Store
 
     for corpus in corpora or settings.corpora:
         artefact = Store(settings.home).find("documents", corpus)

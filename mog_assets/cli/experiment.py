@@ -13,8 +13,8 @@ import click
 
 from mog_assets import config
 from mog_assets.cli.common import FAILED, check_measured, config_option, echo, guarded, settings_of
+from mog_assets.resources.errors import ConfigError, MogError
 from mog_assets.stopping import on_stop, stoppable
-from resources.errors import ConfigError, MogError
 
 
 @click.command()
@@ -44,9 +44,9 @@ def experiment(names: tuple[str, ...], path: str | None, every: bool, as_json: b
 def _experiment(settings: config.Settings, wanted: Sequence[str], as_json: bool) -> None:
     from mog_assets.experiments.assets import PREFIX, findings
     from mog_assets.plan import up_to_date
+    from mog_assets.resources import progress
+    from mog_assets.resources.store import Store
     from mog_assets.runner import experiment as do
-    from resources import progress
-    from resources.store import Store
 
     with progress.displayed(), on_stop(progress.clear):
         report = do(settings, [f"{PREFIX}{name}" for name in wanted])
@@ -68,7 +68,7 @@ def _list_experiments(settings: config.Settings, there: Sequence[Any], as_json: 
 
     from mog_assets.experiments.assets import PREFIX
     from mog_assets.plan import up_to_date
-    from resources.console import EscapedConsole
+    from mog_assets.resources.console import EscapedConsole
 
     states = up_to_date(settings, [f"{PREFIX}{found.name}" for found in there])
     rows = [{"name": e.name, "title": e.title, "asks": e.asks, "state": states[f"{PREFIX}{e.name}"]} for e in there]
@@ -84,7 +84,7 @@ def _list_experiments(settings: config.Settings, there: Sequence[Any], as_json: 
 def _print_found(found: Sequence[Any]) -> None:
     from rich.table import Table
 
-    from resources.console import EscapedConsole
+    from mog_assets.resources.console import EscapedConsole
 
     console = EscapedConsole()
     for told in found:
@@ -112,7 +112,7 @@ def results(configs: tuple[str, ...], to: Path | None) -> None:
     from mog_assets.experiments.assets import PREFIX, offered, project
     from mog_assets.experiments.results import markdown
     from mog_assets.plan import up_to_date
-    from resources.store import atomic
+    from mog_assets.resources.store import atomic
 
     projects = []
     for path in configs or (config.file(),):

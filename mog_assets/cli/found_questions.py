@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from itertools import islice
 from pathlib import Path
 
-from resources.errors import ConfigError, MogError
+from mog_assets.resources.errors import ConfigError, MogError
 
 # Lines read from a file to tell questions from documents.
 _PEEKED = 20

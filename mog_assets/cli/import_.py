@@ -14,8 +14,8 @@ import click
 from mog_assets.cli.common import config_option, echo, guarded
 from mog_assets.cli.import_target import Target, in_order
 from mog_assets.cli.project import name_of, write_configuration
+from mog_assets.resources.errors import ConfigError, MogError
 from mog_assets.stopping import on_stop, stoppable
-from resources.errors import ConfigError, MogError
 
 if TYPE_CHECKING:
     from mog_assets.questions.foreign import Dataset, Notes, Written
@@ -118,7 +118,7 @@ def _import(target: Target, read: Callable[[Notes], Dataset]) -> None:
 
 def _work(target: Target, read: Callable[[Notes], Dataset]) -> None:
     from mog_assets.questions.foreign import Notes
-    from resources import progress
+    from mog_assets.resources import progress
 
     notes = Notes()
     with progress.displayed(), on_stop(lambda: _sweep(target)), on_stop(progress.clear):
@@ -131,7 +131,7 @@ def _work(target: Target, read: Callable[[Notes], Dataset]) -> None:
 
 def _sweep(target: Target) -> None:
     """Delete what an import that was killed left half-written."""
-    from resources.store import sweep_halves
+    from mog_assets.resources.store import sweep_halves
 
     for path in (target.documents, target.questions, target.file):
         sweep_halves(path)
@@ -141,7 +141,7 @@ def _write(target: Target, data: Dataset, notes: Notes) -> Written:
     """Write the files of a data set; none is there before all are complete."""
     from mog_assets.questions.foreign import Ids, write_documents, write_questions
     from mog_assets.questions.foreign_trec import ids_of_corpus
-    from resources.progress import followed, track
+    from mog_assets.resources.progress import followed, track
 
     known, count = Ids(), 0
     with ExitStack() as files:
@@ -166,7 +166,7 @@ def _write(target: Target, data: Dataset, notes: Notes) -> Written:
 @contextmanager
 def _packed(path: Path) -> Iterator[BinaryIO]:
     """A gzip file to write; it is there when it is complete. The same content gives the same bytes."""
-    from resources.store import atomic
+    from mog_assets.resources.store import atomic
 
     try:
         path.parent.mkdir(parents=True, exist_ok=True)

@@ -11,7 +11,7 @@ from mog_assets import config, config_file
 from mog_assets.cli.found_questions import Questions
 from mog_assets.cli.project import Documents, corpus_entry, questions_entry, written
 from mog_assets.config_text import Entry, with_entry
-from resources.errors import ConfigError
+from mog_assets.resources.errors import ConfigError
 
 FOLDER = "corpora"
 # Splits to measure on, the first that exists.

@@ -13,7 +13,7 @@ import click
 from mog_assets import config
 from mog_assets.cli.common import UNMEASURED, check_measured, config_option, echo, guarded, print_table, settings_of
 from mog_assets.cli.questions import print_question_sets
-from resources.errors import ConfigError, MogError
+from mog_assets.resources.errors import ConfigError, MogError
 
 
 @click.command()
@@ -24,7 +24,7 @@ from resources.errors import ConfigError, MogError
 @guarded
 def scores(path: str | None, every: bool, as_json: bool, answers: bool) -> None:
     """Print which method to use, and the latest scores of the most important methods."""
-    from resources.store import Store
+    from mog_assets.resources.store import Store
 
     settings = settings_of(path)
     if not settings.tests:
@@ -55,8 +55,8 @@ def print_leaderboard(settings: config.Settings, every: bool = False) -> None:
     from mog_assets.evaluation.measures import boards, headline_measures
     from mog_assets.evaluation.scores import leaderboard, on_documents
     from mog_assets.questions.origins import origins, said
+    from mog_assets.resources.store import Store
     from mog_assets.retrieval.methods import KINDS
-    from resources.store import Store
 
     store = Store(settings.home)
     if (stored := store.find("scores")) is not None:
@@ -116,7 +116,7 @@ def compare(base: str, other: str, measures: tuple[str, ...], to: Path | None, a
 
     from mog_assets import markdown
     from mog_assets.evaluation.scores import on_documents, side_by_side
-    from resources.store import Store, atomic
+    from mog_assets.resources.store import Store, atomic
 
     wanted = list(dict.fromkeys(measures or ("ER", "nDCG@10", "tokens_to_answer")))
     both = [config.load(path) for path in (base, other)]
@@ -177,7 +177,7 @@ def export(path: str | None, folder: Path | None) -> None:
     In TREC files and file names, characters that are not safe there are percent-encoded. In CSV, a text that a
     spreadsheet would read as a formula starts with an apostrophe.
     """
-    from resources.store import atomic
+    from mog_assets.resources.store import atomic
 
     settings = settings_of(path)
     used = Path(os.environ.get(config.CONFIG_VARIABLE) or config.DEFAULT_CONFIG).resolve()
@@ -208,7 +208,7 @@ def _exported(settings: config.Settings) -> dict[str, Callable[[Path], object]]:
     from mog_assets.answering.rows import read_answers
     from mog_assets.evaluation.export import answer_files, retrieval_files
     from mog_assets.questions.sets import load_questions
-    from resources.store import Store
+    from mog_assets.resources.store import Store
 
     store = Store(settings.home)
     runs, scores, stored = (store.read(key) for key in ("runs", "scores", "questions"))

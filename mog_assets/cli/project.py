@@ -26,7 +26,7 @@ from mog_assets.cli.found_questions import (
     unnamed_questions,
 )
 from mog_assets.config_text import Entry, block, scalar
-from resources.errors import ConfigError, MogError
+from mog_assets.resources.errors import ConfigError, MogError
 
 _LIMIT = config.CorpusSettings.model_fields["max_document_mb"].default * 1_000_000
 _SAMPLES = ("garden.jsonl", "workshop", "sky", "questions.jsonl")
@@ -274,7 +274,7 @@ def write_configuration(target: Path, text: str) -> None:
         ConfigError: it is not valid.
         MogError: the path cannot be written.
     """
-    from resources.store import atomic
+    from mog_assets.resources.store import atomic
 
     try:
         target.parent.mkdir(parents=True, exist_ok=True)

@@ -11,7 +11,7 @@ import click
 from mog_assets.cli.common import config_option, echo, guarded, print_table, settings_of
 from mog_assets.config import QuestionSetSettings, Settings
 from mog_assets.config_file import shown
-from resources.errors import ConfigError
+from mog_assets.resources.errors import ConfigError
 
 # Characters of a question or a reason in a table.
 _WIDEST = 70
@@ -26,7 +26,7 @@ _WIDEST = 70
 def questions(path: str | None, only: str | None, lost: bool, as_json: bool) -> None:
     """Print what was found of each question, how, and what was not."""
     from mog_assets.questions.told import told_rows
-    from resources.store import Store
+    from mog_assets.resources.store import Store
 
     settings = settings_of(path)
     if not settings.question_sets:
@@ -69,7 +69,7 @@ def _cut(text: str) -> str:
 
 def print_question_sets(settings: Settings) -> None:
     """Print what is worth knowing of how each question set was read; nothing if all was given."""
-    from resources.store import Store
+    from mog_assets.resources.store import Store
 
     artefact = Store(settings.home).find("questions") if settings.question_sets else None
     if artefact is None:

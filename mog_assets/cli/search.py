@@ -11,7 +11,7 @@ import click
 
 from mog_assets import config
 from mog_assets.cli.common import FAILED, QuestionCommand, config_option, echo, guarded, settings_of
-from resources.errors import ConfigError
+from mog_assets.resources.errors import ConfigError
 
 if TYPE_CHECKING:
     from mog_assets.serving.results import Answer, Likeliest, Passage

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from mog_assets.cli.common import config_option, echo, guarded, settings_of
+from mog_assets.resources.errors import MogError
 from mog_assets.serving import access
-from resources.errors import MogError
 
 if TYPE_CHECKING:
     from mog_assets.serving.limits import Options
@@ -157,7 +157,7 @@ def _extra(name: str) -> Iterator[None]:
     try:
         yield
     except ModuleNotFoundError as error:
-        if (error.name or "").split(".")[0] in ("mog_assets", "resources"):
+        if (error.name or "").split(".")[0] == "mog_assets":
             raise
         raise MogError(f"`mog {name}` needs {error.name}: pip install 'mog-assets[{name}]'") from error
 

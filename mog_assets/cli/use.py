@@ -11,7 +11,7 @@ import click
 from mog_assets.cli.common import config_option, echo, guarded, settings_of
 from mog_assets.config import Settings
 from mog_assets.config_file import shown
-from resources.errors import ConfigError
+from mog_assets.resources.errors import ConfigError
 
 
 @click.group()
@@ -85,7 +85,7 @@ def export(file: Path, path: str | None, asked: bool) -> None:
     FILE can be read by you alone. Nothing deletes its lines when the log forgets them.
     """
     from mog_assets.questions.use import log_path, use_records
-    from resources.store import atomic
+    from mog_assets.resources.store import atomic
 
     settings = settings_of(path)
     _expire(settings)

@@ -27,7 +27,7 @@ from mog_assets.corpus.documents import (
 from mog_assets.corpus.memory import load_memory
 from mog_assets.corpus.worker import Limits
 from mog_assets.recipe import Recipe, Work
-from resources.store import Store, digest
+from mog_assets.resources.store import Store, digest
 
 GROUP = "corpus"
 # The result of reading also depends on these.

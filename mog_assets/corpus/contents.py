@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import Any
 
 from mog_assets.corpus.folders import Found, Stamp, opened, scan
-from resources.errors import MogError
-from resources.store import atomic
+from mog_assets.resources.errors import MogError
+from mog_assets.resources.store import atomic
 
 # Bytes that are in memory at a time.
 _PIECE = 1 << 20

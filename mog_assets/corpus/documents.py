@@ -36,8 +36,8 @@ from mog_assets.corpus.memory import Journal, Memory, Outcome
 from mog_assets.corpus.spool import Spool
 from mog_assets.corpus.tables import Wrong, read_rows, record_of
 from mog_assets.corpus.worker import PARSED, Limits, Parser, Unsettled, check_reader
-from resources.errors import MogError
-from resources.payload import levels
+from mog_assets.resources.errors import MogError
+from mog_assets.resources.payload import levels
 
 # Raised when the same bytes give another document.
 READER = "4"

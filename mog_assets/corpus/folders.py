@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import BinaryIO, NamedTuple
 
-from resources.errors import MogError
+from mog_assets.resources.errors import MogError
 
 LINES = (".jsonl", ".jsonl.gz")
 ROWS = (".csv", ".tsv", ".csv.gz", ".tsv.gz")

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from itertools import accumulate
 from pathlib import Path
 
-from resources.scratch import Scratch
+from mog_assets.resources.scratch import Scratch
 
 # Characters buffered in memory: a small corpus is never written to disk.
 _WAITING = 32_000_000

@@ -20,7 +20,7 @@ from types import TracebackType
 from typing import Any, NamedTuple, get_args
 
 from mog_assets.corpus.marks import MOST_MARKS, Kind, Mark, Parsed
-from resources.errors import MogError
+from mog_assets.resources.errors import MogError
 
 # Kinds of files that are parsed here.
 PARSED = (".pdf", ".docx", ".pptx", ".epub")

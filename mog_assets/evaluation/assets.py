@@ -28,8 +28,8 @@ from mog_assets.questions.origins import measures_nothing, origins, said
 from mog_assets.questions.sets import load_questions
 from mog_assets.ranking.retrieve import needs
 from mog_assets.recipe import Recipe, Work
+from mog_assets.resources.store import digest
 from mog_assets.routing.families import families
-from resources.store import digest
 
 GROUP = "evaluation"
 # Hashes of what the measures in `per_question.parquet` follow from.

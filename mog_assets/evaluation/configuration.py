@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from mog_assets.config import Settings
-from resources.store import digest
+from mog_assets.resources.store import digest
 
 # Settings that say when and where something runs.
 _NO_MATTER = {"automation": ("interval_seconds", "nightly", "timezone"), "encoder": ("device",)}

@@ -17,7 +17,7 @@ import pandas as pd
 
 from mog_assets.evaluation.runs import read_runs
 from mog_assets.questions.sets import Question
-from resources.errors import MogError
+from mog_assets.resources.errors import MogError
 
 # Writes a file at a path.
 Writer = Callable[[Path], object]

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from mog_assets.corpus.documents import read_lines
-from resources.errors import MogError
+from mog_assets.resources.errors import MogError
 
 LETTERS = frozenset("ABCD")
 _MARK = '"answer_choice": "'

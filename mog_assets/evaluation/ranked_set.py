@@ -22,10 +22,10 @@ from mog_assets.graph.changes import Hops, Nodes
 from mog_assets.questions.sets import Question, asked_of
 from mog_assets.ranking.retrieve import Retrieval, expert_names
 from mog_assets.recipe import Work
+from mog_assets.resources.store import Artefact, digest
 from mog_assets.retrieval.changes import Change, Chunks, Documents, Texts
 from mog_assets.retrieval.corpora import Encode
 from mog_assets.retrieval.methods import Method
-from resources.store import Artefact, digest
 
 # If a greater share of texts is new, nearly every question finds one of them: all are ranked again.
 _MOST = 0.2

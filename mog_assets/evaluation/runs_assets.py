@@ -19,13 +19,13 @@ from mog_assets.questions.origins import measures_nothing, origins
 from mog_assets.questions.sets import MEASURED, Question, load_questions
 from mog_assets.ranking.retrieve import needs
 from mog_assets.recipe import Work
+from mog_assets.resources.store import digest
 from mog_assets.retrieval.assets import hashes_of
 from mog_assets.retrieval.methods import Method, check_trained, default_methods, parse
 from mog_assets.retrieval.tokens import TOKENIZER
 from mog_assets.routing import router
 from mog_assets.routing.families import Family, families
 from mog_assets.significance import by_document, shift
-from resources.store import digest
 
 # The levels chosen for test questions differ from those in training if this share of questions would have to change
 # level (a population stability index of about .2 for two levels) and the p-value is below ALPHA.

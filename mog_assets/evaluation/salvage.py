@@ -15,7 +15,7 @@ from typing import Any
 
 import pandas as pd
 
-from resources.manifest import decode, digest
+from mog_assets.resources.manifest import decode, digest
 
 TABLE, LINES, ACCEPTED = "history.parquet", "history.jsonl", "accepted.parquet"
 

@@ -18,11 +18,11 @@ from mog_assets.experiments.lab import STATISTICS, Experiment, Findings, Lab, No
 from mog_assets.experiments.results import Project, Told, verdicts
 from mog_assets.ranking.retrieve import Retrieval
 from mog_assets.recipe import Recipe, Work
+from mog_assets.resources.encoder import Encoder
+from mog_assets.resources.errors import MogError
+from mog_assets.resources.store import Store, digest
 from mog_assets.retrieval.corpora import Encode
 from mog_assets.tools import Tools
-from resources.encoder import Encoder
-from resources.errors import MogError
-from resources.store import Store, digest
 
 GROUP = "experiments"
 PREFIX = "experiments/"

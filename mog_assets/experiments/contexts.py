@@ -24,9 +24,9 @@ from mog_assets.experiments.lab import Lab, about
 from mog_assets.questions.sets import Question
 from mog_assets.ranking.retrieve import needs
 from mog_assets.reader.model import shipped
+from mog_assets.resources.errors import MogError
 from mog_assets.retrieval.corpora import Corpora
 from mog_assets.retrieval.methods import Method, Passages, parse
-from resources.errors import MogError
 
 # Number of questions that advance together.
 _BATCH = 256

@@ -19,10 +19,10 @@ from mog_assets.experiments import plots
 from mog_assets.experiments.conclusions import untestable
 from mog_assets.experiments.lab import Claim, Experiment, Findings, Lab
 from mog_assets.ranking.retrieve import needs
+from mog_assets.resources.store import Artefact
 from mog_assets.retrieval.methods import parse
 from mog_assets.routing import router
 from mog_assets.routing.retrieve import ROUTERS, graph_of_question_sets
-from resources.store import Artefact
 
 _PAPER_STORAGE = 2.7
 

@@ -22,10 +22,10 @@ from mog_assets.evaluation.runs import run_table
 from mog_assets.evaluation.scores import compare, interval, on_documents, p_said, p_text
 from mog_assets.questions.sets import Question, load_questions
 from mog_assets.ranking.retrieve import Retrieval
+from mog_assets.resources.errors import MogError
 from mog_assets.retrieval.corpora import Encode, Read
 from mog_assets.retrieval.methods import Passages, cut
 from mog_assets.significance import least_p
-from resources.errors import MogError
 
 Verdict = Literal["seen", "not seen", "undecided", "not testable here"]
 # Level of the two-sided tests, Holm-corrected over the cells of a table, that decide whether a claim is seen.

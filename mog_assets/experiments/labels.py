@@ -32,12 +32,12 @@ from mog_assets.experiments.lab import (
 )
 from mog_assets.questions.sets import Question
 from mog_assets.ranking.retrieve import needs
+from mog_assets.resources.errors import MogError
 from mog_assets.retrieval.methods import Passages, parse
 from mog_assets.routing import labels, router
 from mog_assets.routing.plots import weights_by_kind
 from mog_assets.routing.retrieve import ROUTERS
 from mog_assets.significance import Totals, by_document, holm, permutation_p, shift
-from resources.errors import MogError
 
 ALL = "all"
 # Minimum number of questions about a corpus to train a router that is compared with one of all questions.

@@ -18,8 +18,8 @@ from mog_assets.ranking.crossvalidation import Train, fused_recalls, recalls_of_
 from mog_assets.ranking.retrieve import models_of
 from mog_assets.ranking.trainers import TRAINERS, hops_read, with_hops
 from mog_assets.ranking.training import FOLDS, Examples
+from mog_assets.resources.errors import MogError
 from mog_assets.significance import bootstrap_interval, by_document
-from resources.errors import MogError
 
 # Training questions of the first models; the last are trained on all questions of the other folds.
 SIZES = (100, 300, 1000)

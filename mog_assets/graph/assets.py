@@ -21,13 +21,13 @@ from mog_assets.graph.search import Neighbourhoods
 from mog_assets.graph.sentence_graph import concatenate
 from mog_assets.graph.statistics import document_keys
 from mog_assets.recipe import Recipe, Work
+from mog_assets.resources.errors import ConfigError
 from mog_assets.retrieval.assets import held_with, hold_statistics
 from mog_assets.retrieval.bm25 import load_terms, save_terms
 from mog_assets.retrieval.corpora import Corpora
 from mog_assets.retrieval.statistics import Counted
 from mog_assets.retrieval.tokens import TOKENIZER, assemble
 from mog_assets.tools import Tools
-from resources.errors import ConfigError
 
 GROUP = "graph"
 

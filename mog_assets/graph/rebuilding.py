@@ -45,8 +45,8 @@ from mog_assets.graph.statistics import (
     take_statistics,
 )
 from mog_assets.recipe import Work
-from resources.manifest import digest
-from resources.store import Artefact
+from mog_assets.resources.manifest import digest
+from mog_assets.resources.store import Artefact
 
 STATISTICS = ("statistics.parquet", "counted.npy")
 NODES = ("documents.parquet", "prints.parquet")

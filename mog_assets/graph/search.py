@@ -21,14 +21,14 @@ from mog_assets.chunking.layouts import join_layouts, open_layout
 from mog_assets.graph.neighbourhoods import Around, load_neighbourhoods
 from mog_assets.graph.packed import load_matrix
 from mog_assets.graph.sentence_graph import Graph, open_graph
+from mog_assets.resources.errors import ConfigError
+from mog_assets.resources.store import Artefact
 from mog_assets.retrieval.bm25 import Bm25Index, IndexOnDisk, Statistics, TermCounts, joined, load_terms, statistics
 from mog_assets.retrieval.corpora import Corpora
 from mog_assets.retrieval.methods import DEPTH, Passages, seen
 from mog_assets.retrieval.search import Hits
 from mog_assets.retrieval.statistics import Counted
 from mog_assets.retrieval.vectors import VectorTable
-from resources.errors import ConfigError
-from resources.store import Artefact
 
 # Term counts of neighbourhoods in memory at a time while they are weighted: 60 bytes each.
 _ENTRIES = 8_000_000

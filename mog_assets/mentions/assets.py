@@ -16,7 +16,7 @@ from mog_assets.mentions.edges import names_file
 from mog_assets.mentions.matching import read_names
 from mog_assets.mentions.names import Name, names_of
 from mog_assets.recipe import Recipe, Work
-from resources.store import Artefact
+from mog_assets.resources.store import Artefact
 
 GROUP = "mentions"
 # Files: every name once; of `mentions`, the digests of the names that texts were searched for.

@@ -24,7 +24,7 @@ from mog_assets.questions.splits import TEST, TRAIN, check_splits, divided, shar
 from mog_assets.questions.told import TOLD
 from mog_assets.questions.use import log_path, state, use_records
 from mog_assets.recipe import Recipe, Work
-from resources.errors import MogError
+from mog_assets.resources.errors import MogError
 
 GROUP = "questions"
 _SHARED = "training question that asks for what a test question asks for: training data is never scored"

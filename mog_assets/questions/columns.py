@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from mog_assets.corpus.folders import printable
-from resources.errors import MogError
+from mog_assets.resources.errors import MogError
 
 # Fields that hold one text, and those that do not.
 TEXTS = ("id", "question", "split", "kind", "answer", "long_answer", "quote", "prefix", "suffix", "doc", "corpus")

@@ -22,7 +22,7 @@ from mog_assets.questions.foreign import (
     texts_of_lines,
 )
 from mog_assets.questions.streams import Advance, lines_of
-from resources.errors import MogError
+from mog_assets.resources.errors import MogError
 
 
 class Beir:

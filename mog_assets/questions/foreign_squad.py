@@ -14,7 +14,7 @@ from typing import Any
 from mog_assets.corpus.formats import parse_line
 from mog_assets.questions.foreign import Found, Ids, Notes
 from mog_assets.questions.streams import Advance, whole
-from resources.errors import MogError
+from mog_assets.resources.errors import MogError
 
 # Bytes of a file, which is read at once; the public ones have 42,000,000.
 _MOST = 500_000_000

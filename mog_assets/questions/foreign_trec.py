@@ -29,7 +29,7 @@ from mog_assets.questions.foreign import (
     texts_of_lines,
 )
 from mog_assets.questions.streams import Advance, lines_of, unpacked, whole
-from resources.errors import MogError
+from mog_assets.resources.errors import MogError
 
 Part = Literal["title", "description"]
 SPLIT = "test"

@@ -17,7 +17,7 @@ from mog_assets.corpus.tables import Row, Wrong, read_rows
 from mog_assets.questions.columns import Columns, check_fields, match_columns
 from mog_assets.questions.rows import Joined, made_id
 from mog_assets.questions.streams import lines_of, unpacked
-from resources.errors import MogError
+from mog_assets.resources.errors import MogError
 
 # Bytes of a line or of a row of Parquet, characters of a row of another table.
 MOST = 10_000_000

@@ -16,7 +16,7 @@ from mog_assets.questions.locate import Located, Quote, locate
 from mog_assets.questions.naming import Named, Names
 from mog_assets.questions.sets import Evidence, Question, Relevant
 from mog_assets.questions.splits import TEST, TRAIN, divided
-from resources.errors import MogError
+from mog_assets.resources.errors import MogError
 
 # Names of splits appear in table columns and messages.
 _LONGEST_SPLIT = 64

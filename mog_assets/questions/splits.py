@@ -9,7 +9,7 @@ from dataclasses import replace
 import numpy as np
 
 from mog_assets.questions.sets import Question
-from resources.errors import MogError
+from mog_assets.resources.errors import MogError
 
 # Names of the splits of questions that name none.
 TRAIN, TEST = "train", "test"

@@ -12,7 +12,7 @@ from typing import BinaryIO, cast
 
 from mog_assets.corpus.folders import opened
 from mog_assets.corpus.formats import other_encoding, split_lines
-from resources.errors import MogError
+from mog_assets.resources.errors import MogError
 
 Advance = Callable[[int], object]
 

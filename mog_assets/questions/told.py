@@ -7,7 +7,7 @@ from typing import Any
 
 import pyarrow.parquet as pq
 
-from resources.store import Artefact
+from mog_assets.resources.store import Artefact
 
 # A row per question: how its evidence was found, and what was not. No question set has a name like this.
 TOLD = "_evidence.parquet"

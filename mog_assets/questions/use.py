@@ -19,8 +19,8 @@ from pathlib import Path
 from typing import Any
 
 from mog_assets.questions.use_file import connected, explained
-from resources.errors import MogError
-from resources.sqlite import exists
+from mog_assets.resources.errors import MogError
+from mog_assets.resources.sqlite import exists
 
 _DAY = 86_400
 # Seconds to wait for other processes.

@@ -8,8 +8,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from resources.errors import MogError
-from resources.sqlite import connect
+from mog_assets.resources.errors import MogError
+from mog_assets.resources.sqlite import connect
 
 _FORMAT = 1
 # `dirty`: bytes of deleted rows may still be in the file or beside it.
@@ -37,7 +37,7 @@ def connected(path: Path, seconds: float, synchronous: str = "NORMAL", threads: 
         path: Of the log.
         seconds: How long to wait for other processes.
         synchronous: `FULL` if what is written must survive a power cut.
-        threads: See `resources.sqlite.connect`.
+        threads: See `mog_assets.resources.sqlite.connect`.
 
     Raises:
         MogError: another version of the package wrote the file.

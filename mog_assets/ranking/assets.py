@@ -33,11 +33,11 @@ from mog_assets.ranking.retrieve import CHOSEN, MODELS, Retrieval, models_of, ne
 from mog_assets.ranking.trainers import TRAINERS, hops_read, with_hops
 from mog_assets.ranking.training import Examples, fixed_recalls
 from mog_assets.recipe import Recipe, Work
+from mog_assets.resources.store import Artefact, digest
 from mog_assets.retrieval.methods import parse
 from mog_assets.significance import by_document, permutation_p
 from mog_assets.tensors import decode
 from mog_assets.tools import Tools
-from resources.store import Artefact, digest
 
 GROUP = "ranking"
 # ER of every training question by the model in use, and by the one that was trained last.

@@ -17,12 +17,12 @@ from mog_assets.ranking.retrieve import Retrieval, expert_names, finest, fused, 
 from mog_assets.ranking.training import Examples, drawn, part_of
 from mog_assets.ranking.weak import measured, taught
 from mog_assets.recipe import Work
+from mog_assets.resources.errors import MogError
+from mog_assets.resources.store import Artefact, digest
 from mog_assets.retrieval.assets import hashes_of
 from mog_assets.retrieval.changes import Change, Documents, about
 from mog_assets.retrieval.methods import parse
 from mog_assets.retrieval.tokens import TOKENIZER
-from resources.errors import MogError
-from resources.store import Artefact, digest
 
 # Training questions of a question set are stored in so many files, those about a document in one.
 PARTS = 16

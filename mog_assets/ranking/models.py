@@ -15,9 +15,9 @@ from mog_assets.ranking.features import Components
 from mog_assets.ranking.known import lifted
 from mog_assets.ranking.places import Places
 from mog_assets.ranking.training import Examples
+from mog_assets.resources.errors import MogError
+from mog_assets.resources.store import Artefact
 from mog_assets.tensors import decode, encode, read
-from resources.errors import MogError
-from resources.store import Artefact
 
 ARRAYS = "arrays.safetensors"
 TREES = "trees.txt"

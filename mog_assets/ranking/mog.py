@@ -19,7 +19,7 @@ import numpy as np
 
 from mog_assets.ranking.candidates import Candidates
 from mog_assets.ranking.experts import kind
-from resources.errors import MogError
+from mog_assets.resources.errors import MogError
 
 HIDDEN = 64
 DROPOUT = 0.2

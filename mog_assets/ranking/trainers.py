@@ -20,9 +20,9 @@ from mog_assets.ranking.models import Mix, Router, Tuned
 from mog_assets.ranking.places import NAMES, Places
 from mog_assets.ranking.retrieve import Retrieval, expert_names, fused
 from mog_assets.ranking.training import Examples
+from mog_assets.resources.processes import cores
+from mog_assets.resources.store import Artefact
 from mog_assets.routing.retrieve import graph_of_question_sets
-from resources.processes import cores
-from resources.store import Artefact
 
 Advance = Callable[[int], object]
 

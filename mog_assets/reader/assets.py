@@ -22,10 +22,10 @@ from mog_assets.reader.lessons import FOUND_BY, answers, lessons, teaches
 from mog_assets.reader.model import FILE, VERSION, Reader, encoded, source
 from mog_assets.reader.windows import WordPieces
 from mog_assets.recipe import Recipe, Work
+from mog_assets.resources.errors import MogError
+from mog_assets.resources.store import digest
 from mog_assets.retrieval.methods import parse
 from mog_assets.significance import bootstrap_interval, by_document
-from resources.errors import MogError
-from resources.store import digest
 
 GROUP = "answering"
 # Share of the documents whose questions measure and calibrate, and how many documents it must give, up to half of all:

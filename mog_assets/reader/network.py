@@ -19,7 +19,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as f
 
-from resources.bert import Bert
+from mog_assets.resources.bert import Bert
 
 # Inner size of the adapters.
 RANK = 8

@@ -13,8 +13,8 @@ from torch.nn import functional as f
 from mog_assets.reader import network
 from mog_assets.reader.examples import Document, Lesson, Shown, shown
 from mog_assets.reader.windows import Window, WordPieces
-from resources.bert import Bert
-from resources.errors import MogError
+from mog_assets.resources.bert import Bert
+from mog_assets.resources.errors import MogError
 
 EPOCHS = 4
 BATCH = 16

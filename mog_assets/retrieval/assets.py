@@ -20,6 +20,8 @@ from mog_assets.chunking.encoding import encode_buckets
 from mog_assets.chunking.layouts import bucket_layout, open_layout
 from mog_assets.config import Settings
 from mog_assets.recipe import Recipe, Work
+from mog_assets.resources.store import digest
+from mog_assets.resources.vector_store import UPSERT_BATCH
 from mog_assets.retrieval import checks
 from mog_assets.retrieval.bm25 import load_terms
 from mog_assets.retrieval.one_copy import one_copy
@@ -54,8 +56,6 @@ from mog_assets.retrieval.vectors import (
 )
 from mog_assets.tables import numbers, read_table
 from mog_assets.tools import Tools
-from resources.store import digest
-from resources.vector_store import UPSERT_BATCH
 
 GROUP = "retrieval"
 

@@ -18,8 +18,8 @@ import pyarrow.parquet as pq
 from safetensors.numpy import load_file, save_file
 
 from mog_assets.compiled import keep
+from mog_assets.resources.scratch import Scratch
 from mog_assets.tables import read_table
-from resources.scratch import Scratch
 
 # Extra results, among which ties at the last place are decided by chunk number.
 _SLACK = 8

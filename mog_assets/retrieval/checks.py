@@ -7,11 +7,11 @@ from itertools import chain
 from pathlib import Path
 
 from mog_assets.recipe import Check, Work
+from mog_assets.resources.errors import MogError
+from mog_assets.resources.store import Artefact
+from mog_assets.resources.vector_store import VectorStore
 from mog_assets.retrieval.vectors import IdSet, packed_ids, stored_ids
 from mog_assets.tools import Tools
-from resources.errors import MogError
-from resources.store import Artefact
-from resources.vector_store import VectorStore
 
 
 def collection_fault(store: VectorStore, level: int, size: int, corpus: str, ids: Path) -> str | None:

@@ -22,9 +22,9 @@ import numpy as np
 from mog_assets.arrays import first_of_each, places, ranges, running
 from mog_assets.chunking.chunks import Layout
 from mog_assets.config import RetrieverName, Settings
+from mog_assets.resources.errors import ConfigError
 from mog_assets.retrieval.mix import Candidates, Granularities, candidates, emission_levels, emit, ranked
 from mog_assets.retrieval.search import Hits, Searcher
-from resources.errors import ConfigError
 
 RETRIEVERS: tuple[RetrieverName, ...] = ("bm25", "dense", "hybrid")
 _PATTERN = re.compile(

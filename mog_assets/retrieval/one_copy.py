@@ -11,8 +11,8 @@ import numpy as np
 
 from mog_assets.arrays import save_array
 from mog_assets.recipe import Work
-from resources.store import Artefact, file_digest
-from resources.vector_cache import VectorCache, prefixes, text_hashes
+from mog_assets.resources.store import Artefact, file_digest
+from mog_assets.resources.vector_cache import VectorCache, prefixes, text_hashes
 
 # Logical names of the files with the hashes of the texts of a bucket begin with this.
 TEXTS = "texts-"

@@ -18,9 +18,9 @@ from safetensors import safe_open
 from scipy import sparse
 
 from mog_assets.chunking.layouts import bucket_layout
+from mog_assets.resources.store import Artefact
 from mog_assets.retrieval.bm25 import TermCounts, load_counts, load_terms, save_counts
 from mog_assets.retrieval.tokens import assemble, level_counts
-from resources.store import Artefact
 
 # More than the number of any bucket; a power of two.
 _BUCKETS = 4096

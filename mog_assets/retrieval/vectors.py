@@ -20,8 +20,8 @@ from mog_assets.chunking.chunks import Layout, chunk_text
 from mog_assets.chunking.layouts import bucket_layout
 from mog_assets.config import Settings
 from mog_assets.corpus.marks import Mark, headings_at, page_at
-from resources.payload import storable
-from resources.store import Artefact
+from mog_assets.resources.payload import storable
+from mog_assets.resources.store import Artefact
 
 # Files of vectors that are smaller are joined in memory, up to this many bytes: a product with each costs a call.
 _BLOCK_BYTES = 64 << 20

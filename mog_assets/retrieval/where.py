@@ -22,8 +22,8 @@ from typing import Any
 
 import numpy as np
 
+from mog_assets.resources.errors import ConfigError, MissingArtefact
 from mog_assets.retrieval.corpora import Corpora
-from resources.errors import ConfigError, MissingArtefact
 
 # Names that every document has.
 OWN = ("corpus", "id", "title", "path", "modified")

@@ -15,6 +15,8 @@ from mog_assets.config import Settings
 from mog_assets.graph.changes import Hops, Nodes
 from mog_assets.questions.sets import Question, asked_of, load_questions
 from mog_assets.recipe import Recipe, Work
+from mog_assets.resources.errors import MogError
+from mog_assets.resources.store import digest
 from mog_assets.retrieval.assets import hashes_of
 from mog_assets.retrieval.changes import Change, Chunks, Documents, Texts
 from mog_assets.retrieval.tokens import TOKENIZER
@@ -22,8 +24,6 @@ from mog_assets.routing import checks, labels, router
 from mog_assets.routing.families import Family, families
 from mog_assets.routing.plots import loss_curve, weights_by_kind
 from mog_assets.routing.retrieve import Retrieval, graph_of_question_sets
-from resources.errors import MogError
-from resources.store import digest
 
 GROUP = "routing"
 # Facts about a router that stay with it.

@@ -80,7 +80,7 @@ class Retrieval:
         queries: The questions, without their options.
         encode: Texts to vectors; called only if vectors are needed.
         encoder: Gives the fingerprint of the encoder; called only if vectors are needed.
-        is_token: Which words the encoder has as one token, see `resources.encoder.Encoder.is_token`.
+        is_token: Which words the encoder has as one token, see `mog_assets.resources.encoder.Encoder.is_token`.
         vector_store: Holds the collections; without one, all vectors are compared.
         opened: Data that does not depend on the questions: the graph, the topic model.
         allowed: Documents that passages may be of, bool of shape (documents,); None if all.

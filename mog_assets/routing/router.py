@@ -18,9 +18,9 @@ from scipy.special import expit
 
 from mog_assets.config import RouterSettings
 from mog_assets.questions.splits import validation_rows
+from mog_assets.resources.errors import MogError
+from mog_assets.resources.store import Artefact
 from mog_assets.tensors import decode, encode, read
-from resources.errors import MogError
-from resources.store import Artefact
 
 if TYPE_CHECKING:
     import pandas as pd

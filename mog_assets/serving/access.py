@@ -5,7 +5,7 @@ from __future__ import annotations
 import ipaddress
 import os
 
-from resources.errors import ConfigError
+from mog_assets.resources.errors import ConfigError
 
 KEY_VARIABLE = "MOG_API_KEY"
 _KEY_CHARS = 16

@@ -12,12 +12,12 @@ from fastapi import FastAPI, Request
 from fastapi.responses import JSONResponse
 from pydantic import BaseModel, ConfigDict, Field, StrictBool
 
+from mog_assets.resources.errors import NotFound
 from mog_assets.serving.limits import NAME_CHARS
 from mog_assets.serving.normal import shares
 from mog_assets.serving.problems import DIFY_PATH, OPENAI_PATH, Problem
 from mog_assets.serving.results import Passage
 from mog_assets.serving.state import Serving
-from resources.errors import NotFound
 
 ALL = "all"
 Where = dict[str, Any]

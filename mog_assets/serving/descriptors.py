@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import resource
 
-from resources.errors import MogError
+from mog_assets.resources.errors import MogError
 
 # Most connections, unless an option says otherwise.
 CONNECTIONS = 1000

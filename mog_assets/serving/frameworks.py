@@ -8,10 +8,10 @@ from threading import Lock
 from typing import Any
 from urllib.parse import quote
 
+from mog_assets.resources.errors import ConfigError
 from mog_assets.serving import project as opening
 from mog_assets.serving.project import Project
 from mog_assets.serving.results import Passage
-from resources.errors import ConfigError
 
 
 class Retriever:

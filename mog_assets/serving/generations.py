@@ -14,6 +14,8 @@ from typing import Any
 from mog_assets.answering.notation import combinations
 from mog_assets.config import Settings
 from mog_assets.ranking.retrieve import MODELS, Retrieval, needs
+from mog_assets.resources.errors import MogError
+from mog_assets.resources.store import label
 from mog_assets.retrieval.corpora import Read
 from mog_assets.retrieval.methods import AUTO, default_methods, parse
 from mog_assets.retrieval.where import Fields
@@ -21,8 +23,6 @@ from mog_assets.serving import reading
 from mog_assets.serving.snapshot import Place, Snapshot, Unsettled, is_torn, read_matching, stamps, take
 from mog_assets.tools import Tools
 from mog_assets.topics.assign import document_topics
-from resources.errors import MogError
-from resources.store import label
 
 _log = logging.getLogger(__name__)
 # What is opened again when artefacts of all corpora alone have changed; the rest stays.

@@ -15,6 +15,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from starlette.exceptions import HTTPException
 from starlette.middleware.cors import CORSMiddleware
 
+from mog_assets.resources.errors import MogError
 from mog_assets.serving import files, openapi_page
 from mog_assets.serving.compatible import add_dify, add_openai
 from mog_assets.serving.events import Stream
@@ -24,7 +25,6 @@ from mog_assets.serving.observed import Observed
 from mog_assets.serving.problems import Problem, problem_of
 from mog_assets.serving.state import Serving
 from mog_assets.serving.used import add_used
-from resources.errors import MogError
 
 Name = Annotated[str, Field(max_length=NAME_CHARS)]
 Letter = Annotated[str, Field(pattern=r"^[A-Za-z0-9]{1,8}$")]

@@ -11,9 +11,9 @@ from dataclasses import dataclass
 from threading import Event, Lock
 from typing import Any, TypeVar
 
+from mog_assets.resources.errors import MogError
 from mog_assets.serving.descriptors import CONNECTIONS
 from mog_assets.serving.problems import Problem, log
-from resources.errors import MogError
 
 T = TypeVar("T")
 

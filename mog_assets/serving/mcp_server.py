@@ -23,10 +23,10 @@ from pydantic import BaseModel, Field, ValidationError
 from starlette.routing import Route
 from starlette.types import ASGIApp, Receive, Scope, Send
 
+from mog_assets.resources.errors import NotFound
 from mog_assets.serving.limits import Options, Work
 from mog_assets.serving.problems import problem_of
 from mog_assets.serving.results import Document, Likeliest, Passage
-from resources.errors import NotFound
 
 T = TypeVar("T")
 

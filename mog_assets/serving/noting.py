@@ -9,8 +9,8 @@ from threading import Event, Lock, Thread
 
 from mog_assets.config import UseSettings
 from mog_assets.questions import use
+from mog_assets.resources.errors import ConfigError, MogError
 from mog_assets.serving.results import Span
-from resources.errors import ConfigError, MogError
 
 _log = logging.getLogger(__name__)
 _DAY_SECONDS = 86_400.0

@@ -11,7 +11,7 @@ from typing import Any
 
 from starlette.responses import JSONResponse
 
-from resources import errors
+from mog_assets.resources import errors
 
 PROBLEM_TYPE = "application/problem+json"
 DIFY_PATH, OPENAI_PATH = "/retrieval", "/v1/vector_stores/"

@@ -18,6 +18,7 @@ from mog_assets.chunking.sentences import sentence_ends
 from mog_assets.config import Settings
 from mog_assets.questions.sets import Question
 from mog_assets.ranking.retrieve import needs
+from mog_assets.resources.errors import ConfigError, MissingArtefact, MogError, NotFound
 from mog_assets.retrieval.methods import AUTO, RANKINGS, Method, check_trained, default_methods, parse
 from mog_assets.retrieval.where import Where
 from mog_assets.serving import reading
@@ -25,7 +26,6 @@ from mog_assets.serving.generations import ELSEWHERE, Generation, Generations
 from mog_assets.serving.noting import Noting, quote_of
 from mog_assets.serving.results import Answer, CorpusInfo, Document, Passage, Retrieved, Span
 from mog_assets.tools import Tools
-from resources.errors import ConfigError, MissingArtefact, MogError, NotFound
 
 # Characters of a question; a longer one is a document.
 LONGEST_QUESTION = 10_000

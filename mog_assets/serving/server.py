@@ -15,11 +15,11 @@ from typing import Any, Protocol, TextIO
 import uvicorn
 from starlette.types import ASGIApp
 
+from mog_assets.resources.errors import ConfigError, MogError
 from mog_assets.serving.connections import Connections, protocol
 from mog_assets.serving.descriptors import BATCH
 from mog_assets.serving.limits import HEAD_BYTES, Options
 from mog_assets.serving.problems import log
-from resources.errors import ConfigError, MogError
 
 # Connections that the system keeps until they are accepted.
 _BACKLOG = 1024

@@ -20,10 +20,10 @@ from uuid import uuid4
 
 from filelock import FileLock, Timeout
 
-from resources.errors import MissingArtefact, MogError
-from resources.files import make_folder
-from resources.manifest import MANIFEST, digest
-from resources.store import Artefact, Store, hold, label
+from mog_assets.resources.errors import MissingArtefact, MogError
+from mog_assets.resources.files import make_folder
+from mog_assets.resources.manifest import MANIFEST, digest
+from mog_assets.resources.store import Artefact, Store, hold, label
 
 Place = tuple[str, str | None]
 """An asset and a corpus, None for an asset of all corpora."""

@@ -6,14 +6,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from mog_assets.replies import MAX_CHARS, Unparsable, failure, printable
+from mog_assets.resources.chat import Completion, Failure, Message, SpendCapReached
+from mog_assets.resources.llm import OpenAIModel
+from mog_assets.resources.progress import Advance
+from mog_assets.resources.store import digest
 from mog_assets.synthesis import filters
 from mog_assets.synthesis.candidates import ANSWERED, OPEN, REFUSED, Asked, Candidate, Dropped
 from mog_assets.synthesis.model import FORM, NothingToAsk, request, written
 from mog_assets.synthesis.windows import Window
-from resources.chat import Completion, Failure, Message, SpendCapReached
-from resources.llm import OpenAIModel
-from resources.progress import Advance
-from resources.store import digest
 
 ORIGIN = "generated"
 # Requests after which it is seen whether there is anybody who answers.

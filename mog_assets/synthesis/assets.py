@@ -16,6 +16,7 @@ from mog_assets.corpus.documents import bucket_of
 from mog_assets.questions.likeness import repetitions
 from mog_assets.questions.sets import Question, write_questions
 from mog_assets.recipe import Recipe, Work
+from mog_assets.resources.store import Artefact, digest
 from mog_assets.retrieval.bm25 import statistics
 from mog_assets.retrieval.corpora import Corpora
 from mog_assets.retrieval.tokens import query_terms
@@ -26,7 +27,6 @@ from mog_assets.synthesis.leads import RETRIEVERS, leads_back
 from mog_assets.synthesis.model import prompts_fingerprint
 from mog_assets.synthesis.windows import Window, drawn, windows
 from mog_assets.tools import Tools
-from resources.store import Artefact, digest
 
 KEY = "generated_questions"
 GROUP = "synthesis"

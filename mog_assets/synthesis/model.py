@@ -8,8 +8,8 @@ from functools import cache
 
 from mog_assets.prompting import fenced, fill, marks, neutral, nonce, prompt_of
 from mog_assets.replies import VERSION, Unparsable, agreed, decode, said, shown, worded
+from mog_assets.resources.chat import Form, Message
 from mog_assets.synthesis.windows import BREADTHS, Window
-from resources.chat import Form, Message
 
 _PACKAGE = "mog_assets.synthesis"
 _PROMPTS = ("data", "question")

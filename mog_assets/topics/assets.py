@@ -12,6 +12,8 @@ import numpy as np
 
 from mog_assets.config import Settings
 from mog_assets.recipe import Recipe, Work
+from mog_assets.resources.errors import MogError
+from mog_assets.resources.store import Artefact, digest
 from mog_assets.retrieval.vectors import vector_buckets, vector_keys
 from mog_assets.tools import Tools
 from mog_assets.topics import checks, naming
@@ -33,8 +35,6 @@ from mog_assets.topics.model import (
     vector_hashes,
 )
 from mog_assets.topics.plots import topics_by_corpus
-from resources.errors import MogError
-from resources.store import Artefact, digest
 
 GROUP = "topics"
 NAMES = "topics/names"

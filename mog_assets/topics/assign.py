@@ -9,12 +9,12 @@ from typing import Any
 import numpy as np
 
 from mog_assets.arrays import save_array
+from mog_assets.resources.errors import MissingArtefact
+from mog_assets.resources.store import Artefact, label
 from mog_assets.retrieval.corpora import Corpora
 from mog_assets.retrieval.vectors import VectorBucket
 from mog_assets.retrieval.where import TOPICS, Items
 from mog_assets.topics.model import OUTLIER_LABEL, decoded
-from resources.errors import MissingArtefact
-from resources.store import Artefact, label
 
 Assigned = np.ndarray  # of _ROW, shape (n,): `topic` and `probability`, see `TopicModel.assign`
 

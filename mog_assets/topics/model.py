@@ -22,12 +22,12 @@ import pyarrow.parquet as pq
 from mog_assets.chunking.layouts import bucket_layout
 from mog_assets.compiled import hidden, keep
 from mog_assets.config import TopicSettings
+from mog_assets.resources.errors import MogError
+from mog_assets.resources.processes import SPAWN, deaf_children, end_with_parent
+from mog_assets.resources.store import Artefact
 from mog_assets.retrieval.vectors import VectorBucket, bucket_texts
 from mog_assets.tensors import decode, encode, read
 from mog_assets.topics.terms import topic_terms
-from resources.errors import MogError
-from resources.processes import SPAWN, deaf_children, end_with_parent
-from resources.store import Artefact
 
 # Logical name of the model among its artefact's files.
 MODEL = "model.safetensors"

@@ -9,11 +9,11 @@ from functools import cache
 
 from mog_assets.prompting import fenced, fill, marks, neutral, nonce, prompt_of
 from mog_assets.replies import VERSION, Unparsable, failure, only, printable, worded
-from resources.chat import Completion, Failure, Form, Message
-from resources.errors import MogError
-from resources.llm import OpenAIModel
-from resources.progress import Advance
-from resources.store import digest
+from mog_assets.resources.chat import Completion, Failure, Form, Message
+from mog_assets.resources.errors import MogError
+from mog_assets.resources.llm import OpenAIModel
+from mog_assets.resources.progress import Advance
+from mog_assets.resources.store import digest
 
 MOST_WORDS, MOST_CHARS = 6, 60
 FORM = Form("name", {"name": {"type": "string"}})
