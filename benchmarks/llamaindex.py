@@ -108,8 +108,9 @@ def spans_of(documents: Sequence[Any], nodes: Sequence[Any]) -> dict[str, tuple[
     found, after = {own.id_: (own.id_, 0, 0) for own in documents}, {}
     for node in nodes:
         parent = node.parent_node.node_id if node.parent_node else node.ref_doc_id
-        # Neighbours overlap, but each begins after the one before it.
+        # Neighbours overlap, but each begins after the one before it, unless a long title leaves hardly any tokens.
         at = texts[parent].find(node.text, after.get(parent, 0))
+        at = at if at >= 0 else texts[parent].find(node.text)
         assert at >= 0, f"a node is no text of its document: {node.text[:80]!r}"
         after[parent] = at + 1
         document, start, _ = found[parent]

@@ -323,12 +323,14 @@ class AnsweringSettings(SettingsModel):
     `reader` is `extractive` (rules) or `neural` (a small network that comes with mog), which need no key, `trained`
     (the same network, trained on your own questions by the asset `reader`), or `openai`: the endpoint and model of
     `llm`. A method is an answering method (`cot`, `one-step`, `briefcontext`, `at-rag`, `adaptive`), preceded by a
-    retrieval method and an arrow if it is not `auto`: `fixed-2+topics → at-rag`. At most `questions` of each question
-    set are answered. With `judge`, the reader also grades answers to open questions against the reference answer.
+    retrieval method and an arrow if it is not `auto`: `fixed-2+topics → at-rag`. Every run measures those that
+    `methods` names; if it is left out, all are measured when `answers` is asked for. At most `questions` of each
+    question set are answered. With `judge`, the reader also grades answers to open questions against the reference
+    answer.
     """
 
     reader: Literal["extractive", "neural", "trained", "openai"] = "neural"
-    methods: list[str] = ["cot", "one-step", "briefcontext", "at-rag", "adaptive"]
+    methods: list[str] | None = None
     questions: Count | None = None
     judge: bool = False
 
@@ -449,7 +451,7 @@ class Settings(SettingsModel):
     engine: EngineSettings = EngineSettings()
     automation: AutomationSettings = AutomationSettings()
     use: UseSettings = UseSettings()
-    # None: `default_methods` of retrieval/methods.py.
+    # None: the group `default` of retrieval/methods.py.
     methods: list[str] | None = None
     seed: Annotated[int, Field(ge=0, le=2**32 - 1)] = 0
 

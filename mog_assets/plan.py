@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Collection, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from mog_assets.answering import assets as answering_assets
 from mog_assets.answering.notation import combinations
@@ -19,9 +19,10 @@ from mog_assets.questions import assets as questions_assets
 from mog_assets.ranking import assets as ranking_assets
 from mog_assets.ranking.retrieve import needs
 from mog_assets.reader import assets as reader_assets
-from mog_assets.recipe import Recipe, is_fresh
+from mog_assets.recipe import Find, Recipe, is_fresh, reason_now
+from mog_assets.resources.errors import ConfigError
 from mog_assets.retrieval import assets as retrieval_assets
-from mog_assets.retrieval.methods import AUTO, default_methods, parse
+from mog_assets.retrieval.methods import AUTO, named_methods, parse
 from mog_assets.routing import assets as routing_assets
 from mog_assets.synthesis import assets as synthesis_assets
 from mog_assets.tools import Tools
@@ -58,8 +59,9 @@ def graph(settings: Settings) -> dict[str, Recipe]:
     """
     recipes = _ordered({recipe.key: recipe for stage in _STAGES for recipe in stage.recipes(settings)})
     every_search = needs([parse(AUTO, settings)], settings)
-    named = [parse(name, settings) for name in settings.methods or default_methods(settings)]
-    named += [how.retrieval for how in combinations(settings) if how.retrieval is not None]
+    named = named_methods(settings)
+    if settings.answering.methods:
+        named += [how.retrieval for how in combinations(settings) if how.retrieval is not None]
     results = [*_RESULTS, *(key for key in _MODELS if key in recipes and not recipes[key].on_demand)]
     wanted = needed(recipes, [*results, *every_search.keys, *needs(named, settings).keys])
     # Searches of open projects map the vectors, and use the models of before until there are new ones.
@@ -115,12 +117,12 @@ def default(recipes: dict[str, Recipe]) -> set[str]:
 
 
 def stale(
-    tools: Tools, recipes: dict[str, Recipe], keys: set[str], corpora: Sequence[str]
+    tools: Tools, recipes: dict[str, Recipe], keys: set[str], corpora: Sequence[str], find: Find | None = None
 ) -> dict[str | None, list[str]]:
     """Assets to materialise, by corpus (None: assets of all corpora): stale ones and everything downstream of them."""
     plan: dict[str | None, list[str]] = {}
     # Many others read the same artefact; look it up only once.
-    find = functools.cache(tools.store.sound)
+    find = find or functools.cache(tools.store.sound)
     doubtful: set[tuple[str, str | None]] = set()
     for recipe in recipes.values():
         for corpus in corpora if recipe.partitioned else [None]:
@@ -135,6 +137,63 @@ def stale(
                 if recipe.key in keys:
                     plan.setdefault(corpus, []).append(recipe.key)
     return plan
+
+
+@dataclass(frozen=True)
+class Planned:
+    """An artefact that a run would look at.
+
+    Attributes:
+        asset: Its key.
+        corpus: Its corpus; None if it is of all corpora.
+        why: Why it is built, or after which inputs it may be.
+        seconds: How long it took last time; 0 if it was never built.
+    """
+
+    asset: str
+    corpus: str | None
+    why: str
+    seconds: float
+
+
+def planned(settings: Settings, keys: Collection[str], corpora: Sequence[str]) -> list[Planned]:
+    """What a run would build of some assets, in build order.
+
+    Args:
+        settings: Of the project.
+        keys: The assets.
+        corpora: Names of the corpora.
+    """
+    recipes, tools = graph(settings), Tools(settings)
+    find = functools.cache(tools.store.sound)
+    plan = stale(tools, recipes, set(recipes), corpora, find)
+    rows = []
+    for key in in_order(recipes, keys):
+        for corpus in (corpus for corpus, stale_keys in plan.items() if key in stale_keys):
+            parts = plan.values() if corpus is None else (plan[corpus], plan.get(None, []))
+            above = [dep for dep in recipes[key].deps if any(dep in part for part in parts)]
+            artefact, damage = find(key, corpus), tools.store.damage(key, corpus)
+            if damage:
+                reason = f"damaged: {damage}"
+            elif artefact is None:
+                reason = "new"
+            elif above:
+                reason = f"where these change: {', '.join(above)}"
+            else:
+                reason = reason_now(recipes[key], corpus, tools, recipes, artefact, find)
+            rows.append(Planned(key, corpus, reason, artefact.manifest.seconds if artefact else 0.0))
+    return rows
+
+
+def check_corpora(settings: Settings, names: Sequence[str]) -> None:
+    """Reject what is no corpus of the project.
+
+    Raises:
+        ConfigError: names the first one.
+    """
+    unknown = [name for name in names if name not in settings.corpora]
+    if unknown:
+        raise ConfigError(f"--corpus: expected one of {', '.join(settings.corpora)}, got {unknown[0]!r}")
 
 
 def phases(recipes: dict[str, Recipe]) -> dict[str, int]:

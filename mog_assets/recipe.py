@@ -294,6 +294,18 @@ def is_fresh(
         return False
 
 
+def reason_now(
+    recipe: Recipe, partition: str | None, tools: Tools, recipes: dict[str, Recipe], previous: Artefact, find: Find
+) -> str:
+    """Why an artefact whose inputs are up to date would be built again; arguments as for `is_fresh`."""
+    inputs = input_versions(recipe, partition, tools, recipes, find) or {}
+    try:
+        wanted = fingerprint(recipe, partition, tools, inputs)
+        return why(previous, inputs, recipe.made_of(partition, tools), wanted, False)
+    except MogError as error:
+        return str(error)
+
+
 def _is_intact(recipe: Recipe, tools: Tools, artefact: Artefact) -> bool:
     try:
         return recipe.intact(tools, artefact)

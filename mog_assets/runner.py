@@ -15,7 +15,7 @@ import dagster as dg
 
 from mog_assets.automation import build
 from mog_assets.config import Settings
-from mog_assets.plan import REGISTRY, default, graph, in_order, needed, phases, stale, waits
+from mog_assets.plan import REGISTRY, check_corpora, default, graph, in_order, needed, phases, stale, waits
 from mog_assets.recipe import FORCE, Recipe
 from mog_assets.records import cancel, end_killed, opened_instance, process_tags, readable_errors, sleep_in_claims
 from mog_assets.resources.errors import ConfigError, MogError
@@ -123,9 +123,7 @@ def run(
         select: Only these assets or asset selections.
         force: Assets to rebuild even if they are up to date.
     """
-    unknown = [name for name in corpora if name not in settings.corpora]
-    if unknown:
-        raise ConfigError(f"--corpus: expected one of {', '.join(settings.corpora)}, got {unknown[0]!r}")
+    check_corpora(settings, corpora)
     recipes, tools, report = graph(settings), Tools(settings), RunReport()
     keys, named = selected(settings, recipes, select), list(corpora or settings.corpora)
     repeatable = [key for key, recipe in recipes.items() if recipe.repeatable]

@@ -284,6 +284,7 @@ def made_samples(folder):
                     "test": ["dev"],
                 }
             },
+            "methods": ["default", "papers"],
             "answering": {
                 "methods": ["cot", "one-step", "briefcontext", "mogg-paper+topics → at-rag"],
                 "questions": ANSWERED,

@@ -12,7 +12,8 @@ from conftest import complaints
 
 from mog_assets.cli import main
 from mog_assets.evaluation.measures import measure_names
-from mog_assets.retrieval.methods import CONTROLS, default_methods
+from mog_assets.plan import graph
+from mog_assets.retrieval.methods import CONTROLS, named_methods
 
 QUESTION = "Why does bread dough rise?"
 
@@ -97,7 +98,7 @@ def test_scores_print_every_measure_of_every_method_as_json(sample_project):
     assert result.exit_code == 0
     rows = json.loads(result.stdout)
     settings = sample_project.settings
-    assert len(rows) == len([*default_methods(settings), *CONTROLS]) * len(measure_names(settings.k))
+    assert len(rows) == len([*named_methods(settings), *CONTROLS]) * len(measure_names(settings.k))
     wanted = ["question_set", "split", "method", "measure", "value", "low", "high", "n", "coverage", "p_vs_best_fixed"]
     for row in rows:
         assert set(wanted) <= set(row)
@@ -122,6 +123,32 @@ def test_verify_of_a_home_with_nothing_in_it_exits_with_one(project):
 def test_a_run_with_nothing_to_do_says_so(sample_project):
     result = called("run", "--config", sample_project.config)
     assert result.exit_code == 0 and "nothing was recomputed" in result.stdout
+
+
+def test_plan_says_what_a_run_would_build_and_why_and_builds_nothing(project, write_documents):
+    plan = ("plan", "--json", "--config", project.config)
+    first = {row["asset"]: row["why"] for row in json.loads(called(*plan).stdout)}
+    assert set(first.values()) == {"new"}
+    assert {"documents", "statistics", "collections/level_2"} <= set(first)
+    assert called("run", "--config", project.config).exit_code == 0
+    assert "nothing" in called("plan", "--config", project.config).stdout
+    write_documents(project.folder / "notes.jsonl", [("b", "Rye bread keeps for a week.")])
+    rows = json.loads(called(*plan).stdout)
+    edited = {(row["asset"], row["corpus"]): row["why"] for row in rows}
+    assert edited[("documents", "notes")] == "changed: files"
+    assert edited[("bm25/level_1", "notes")].startswith("where these change: chunks/level_1")
+    assert all(row["seconds"] > 0 for row in rows)
+    assert json.loads(called(*plan).stdout) == rows
+    assert [row["asset"] for row in json.loads(called(*plan, "--select", "documents").stdout)] == ["documents"]
+    assert called("plan", "--corpus", "nots", "--config", project.config).exit_code == 2
+
+
+def test_all_is_every_asset_and_no_selection(project):
+    rows = json.loads(called("plan", "--all", "--json", "--config", project.config).stdout)
+    assert {row["asset"] for row in rows} == set(graph(project.settings))
+    assert {"sentence_graph", "topics/model"} <= {row["asset"] for row in rows}
+    result = called("run", "--all", "--select", "documents", "--config", project.config)
+    assert result.exit_code == 2 and "--all: expected without --select" in one_line(result.stderr)
 
 
 def test_a_run_says_first_how_much_it_builds_and_how_long_that_took_last_time(project, write_documents):

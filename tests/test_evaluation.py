@@ -29,7 +29,7 @@ from mog_assets.questions.sets import Evidence, Question
 from mog_assets.recipe import Recipe, materialise
 from mog_assets.resources.errors import ConfigError
 from mog_assets.retrieval.corpora import Corpora
-from mog_assets.retrieval.methods import CONTROLS, default_methods
+from mog_assets.retrieval.methods import CONTROLS, named_methods
 from mog_assets.routing import router
 from mog_assets.routing.plots import loss_curve, weights_by_kind
 from mog_assets.serving import project as serving
@@ -658,7 +658,7 @@ def test_gold_leads_every_leaderboard_and_random_ends_it(sample_project):
     assert set(found) == set(sample_project.settings.question_sets)
     for name, rows in found.items():
         values = scores[scores["question_set"] == name].pivot(index="method", columns="measure", values="value")
-        assert len(rows) == len(default_methods(sample_project.settings)) + 2
+        assert len(rows) == len(named_methods(sample_project.settings)) + 2
         assert (list(rows)[0], list(rows)[-1]) == ("gold", "random")
         for measure in ("ER", "ER@1000", "ER@8000", "hit@2", "nDCG@10"):
             assert rows["gold"][measure] == "1.000 [1.000, 1.000]"

@@ -15,13 +15,16 @@ from mog_assets.corpus.documents import into_buckets, read_corpus, write_documen
 from mog_assets.resources.errors import ConfigError
 from mog_assets.retrieval.bm25 import Bm25Index, joined, load_counts, save_counts, statistics
 from mog_assets.retrieval.fusion import reciprocal_rank_fusion
-from mog_assets.retrieval.methods import LevelChunks, Passages, cut, default_methods, parse
+from mog_assets.retrieval.methods import RETRIEVERS, LevelChunks, Passages, cut, named_methods, parse
 from mog_assets.retrieval.mix import candidates, emission_levels, emit, ranked
 from mog_assets.retrieval.search import Hits, merge
 from mog_assets.retrieval.tokens import assemble, count_bucket, level_counts, query_terms, tokenise
 from mog_assets.retrieval.vectors import bucket_texts
 
 SETTINGS = Settings.model_validate({"corpora": {"c": {"path": "x"}}})
+TRAINED = Settings.model_validate(
+    {"corpora": {"c": {"path": "x"}}, "question_sets": {"q": {"path": "q.csv", "corpora": ["c"], "train": ["train"]}}}
+)
 SAMPLES = Path(__file__).parent.parent / "mog_assets" / "samples"
 
 
@@ -341,10 +344,24 @@ def test_alias_of_a_level_that_is_not_there_is_refused():
 
 
 @pytest.mark.parametrize("default", ["bm25", "dense", "hybrid"])
-def test_default_methods_are_canonical_and_distinct(default):
-    settings = SETTINGS.model_copy(update={"retriever": default})
-    names = default_methods(settings)
+def test_methods_of_groups_are_canonical_and_distinct(default):
+    settings = TRAINED.model_copy(update={"retriever": default, "methods": ["default", "papers", "fused"]})
+    names = [method.name for method in named_methods(settings)]
     assert names[:4] == ["fused", "tuned", "mog", "mix"]
     # Levels under three retrievers, oracle-paper, five hops, both without and with a router, and three within topics.
     assert len(set(names)) == len(names) == 4 + 12 + 2 * 11 + 5 + 2 + 3
     assert [parse(name, settings).name for name in names] == names
+
+
+def test_without_methods_rankings_and_levels_are_compared():
+    plain = {f"{retriever}:fixed-{level}" for retriever in RETRIEVERS for level in range(1, 6)}
+    plain = {parse(name, SETTINGS).name for name in plain}
+    assert {method.name for method in named_methods(SETTINGS)} == {"fused", *plain}
+    assert {method.name for method in named_methods(TRAINED)} == {"fused", "tuned", "mog", "mix", *plain}
+
+
+def test_groups_leave_out_what_cannot_be_trained_and_names_do_not():
+    group = named_methods(SETTINGS.model_copy(update={"methods": ["papers"]}))
+    assert group and not any(method.trained for method in group)
+    with pytest.raises(ConfigError, match="methods: 'mog-paper' needs training"):
+        named_methods(SETTINGS.model_copy(update={"methods": ["mog-paper"]}))

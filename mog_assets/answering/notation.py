@@ -52,15 +52,16 @@ def combination(text: str, settings: Settings) -> Combination:
 
 
 def combinations(settings: Settings) -> list[Combination]:
-    """The configured answering methods, in order, each once.
+    """The configured answering methods, in order, each once; all with `auto` if none is configured.
 
     Raises:
         ConfigError: one is unknown, or needs a router that this project cannot train.
     """
-    found = [combination(text, settings) for text in settings.answering.methods]
-    for how in found:
+    named = settings.answering.methods
+    hows = [combination(text, settings) for text in (METHODS if named is None else named)]
+    for how in hows:
         check_combination("answering.methods", how, settings)
-    return list({how.name: how for how in found}.values())
+    return list({how.name: how for how in hows}.values())
 
 
 def check_combination(key: str, how: Combination, settings: Settings) -> None:

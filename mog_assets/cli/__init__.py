@@ -47,6 +47,7 @@ for command in (
     import_.import_,
     doctor.doctor,
     build.run,
+    build.plan,
     documents.documents,
     search.retrieve,
     search.ask,

@@ -1,12 +1,14 @@
-"""Commands that build and check the artefacts of the graph: `run`, `verify`, `ui`."""
+"""Commands that build and check the artefacts of the graph: `run`, `plan`, `verify`, `ui`."""
 
 from __future__ import annotations
 
+import functools
+import itertools
 import json
 import os
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -17,22 +19,94 @@ from mog_assets.cli.common import FAILED, config_option, echo, guarded, settings
 from mog_assets.cli.documents import print_skipped
 from mog_assets.cli.measure import print_leaderboard
 from mog_assets.cli.questions import print_question_sets
+from mog_assets.resources.errors import ConfigError
 from mog_assets.stopping import on_stop, stoppable
+
+
+def _selection(command: Callable[..., None]) -> Callable[..., None]:
+    """What `run` and `plan` are limited to."""
+    options = (
+        click.option("--corpus", "corpora", multiple=True, help="Only this corpus; may be given several times."),
+        click.option(
+            "--select", multiple=True, help="Only this asset or asset selection (`sentence_graph`, `group:corpus`)."
+        ),
+        click.option("--all", "every", is_flag=True, help="Every asset, also those that no configured method needs."),
+    )
+    return functools.reduce(lambda done, option: option(done), reversed(options), command)
+
+
+def _selected(settings: config.Settings, select: Sequence[str], every: bool) -> Sequence[str]:
+    if not every:
+        return select
+    if select:
+        raise ConfigError("--all: expected without --select, which names what to build")
+    from mog_assets.plan import graph
+
+    return list(graph(settings))
 
 
 @click.command()
 @config_option
-@click.option("--corpus", "corpora", multiple=True, help="Only this corpus; may be given several times.")
-@click.option("--select", multiple=True, help="Only this asset or asset selection (`+router_paper`, `group:corpus`).")
+@_selection
 @click.option("--force", multiple=True, help="Rebuild this asset even if it is up to date: `topics/model`, `runs`.")
 @click.option("--json", "as_json", is_flag=True, help="Print the steps as JSON.")
 @guarded
 def run(
-    path: str | None, corpora: tuple[str, ...], select: tuple[str, ...], force: tuple[str, ...], as_json: bool
+    path: str | None,
+    corpora: tuple[str, ...],
+    select: tuple[str, ...],
+    every: bool,
+    force: tuple[str, ...],
+    as_json: bool,
 ) -> None:
-    """Materialise what is stale and print the leaderboard."""
+    """Materialise what is stale and print the leaderboard.
+
+    Without --select or --all: what the results and the configured methods need.
+    """
     settings = settings_of(path)
-    stoppable(lambda: _run(settings, corpora, select, force, as_json), settings.home, "mog run")
+    chosen = _selected(settings, select, every)
+    stoppable(lambda: _run(settings, corpora, chosen, force, as_json), settings.home, "mog run")
+
+
+@click.command()
+@config_option
+@_selection
+@click.option("--json", "as_json", is_flag=True, help="Print the assets as JSON.")
+@guarded
+def plan(path: str | None, corpora: tuple[str, ...], select: tuple[str, ...], every: bool, as_json: bool) -> None:
+    """Print what `mog run` would build and why, and change nothing.
+
+    An asset whose inputs are built before it is built again only if one of them changes.
+    """
+    from rich.table import Table
+
+    from mog_assets.plan import check_corpora, default, graph, planned
+    from mog_assets.resources.console import EscapedConsole
+    from mog_assets.resources.progress import duration
+
+    settings = settings_of(path)
+    chosen = _selected(settings, select, every)
+    keys = default(graph(settings))
+    if chosen:
+        from mog_assets.runner import selected
+
+        keys = selected(settings, graph(settings), chosen)
+    check_corpora(settings, corpora)
+    rows = planned(settings, keys, list(corpora or settings.corpora))
+    if as_json:
+        echo(json.dumps([vars(row) for row in rows], indent=1))
+        return
+    if not rows:
+        echo("Everything is up to date: `mog run` would build nothing.")
+        return
+    table = Table("asset", "corpora", "why", "took last time")
+    for asset, steps in itertools.groupby(rows, key=lambda row: row.asset):
+        parts = list(steps)
+        seconds = sum(row.seconds for row in parts)
+        reasons = "; ".join(dict.fromkeys(row.why for row in parts))
+        many = sum(row.corpus is not None for row in parts)
+        table.add_row(asset, str(many or ""), reasons, duration(seconds) if seconds else "")
+    EscapedConsole(160).print(table)
 
 
 def _run(

@@ -31,7 +31,7 @@ def scores(path: str | None, every: bool, as_json: bool, answers: bool) -> None:
         # Not an error: a project without questions can be searched.
         echo("[]" if as_json else f"{UNMEASURED[0].upper()}{UNMEASURED[1:]}.")
         return
-    if answers and not settings.answering.methods:
+    if answers and settings.answering.methods == []:
         raise ConfigError("--answers: answering.methods of this project is empty: name an answering method there")
     stored = Store(settings.home).read("answer_scores" if answers else "scores")
     if as_json:

@@ -112,7 +112,7 @@ def build_answer_scores(work: Work) -> None:
 def build_report(work: Work) -> None:
     """Write all measurements as one page."""
     settings, stored, past = work.settings, work.input("scores"), work.input("history")
-    answered = work.input("answer_scores") if combinations(settings) else None
+    answered = work.input("answer_scores") if settings.answering.methods else None
     inputs = {key: work.input(key).manifest.version for key in work.recipe.deps if key != "documents"}
     corpora = dict.fromkeys(
         corpus for name in scored_questions(work) for corpus in settings.question_sets[name].corpora
@@ -302,7 +302,7 @@ def recipes(settings: Settings) -> list[Recipe]:
                 "history",
                 "method",
                 "known_items",
-                *(("answer_scores",) if combinations(settings) else ()),
+                *(("answer_scores",) if settings.answering.methods else ()),
             ),
             partitioned=False,
             settings=lambda tools: shown_configuration(tools.settings),

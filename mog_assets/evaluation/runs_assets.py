@@ -21,7 +21,7 @@ from mog_assets.ranking.retrieve import needs
 from mog_assets.recipe import Work
 from mog_assets.resources.store import digest
 from mog_assets.retrieval.assets import hashes_of
-from mog_assets.retrieval.methods import Method, check_trained, default_methods, parse
+from mog_assets.retrieval.methods import Method, named_methods, parse
 from mog_assets.retrieval.tokens import TOKENIZER
 from mog_assets.routing import router
 from mog_assets.routing.families import Family, families
@@ -34,19 +34,12 @@ ALPHA = 0.05
 
 
 def methods_of(settings: Settings) -> list[Method]:
-    """The methods that are compared, in order; a method named twice counts once.
+    """The methods that are compared, in order.
 
     The controls are always included, at the two ends: tables show methods with equal means in this order.
     """
-    if settings.methods:
-        methods = [parse(name, settings) for name in settings.methods]
-        for method in methods:
-            check_trained("methods", method, settings)
-    else:
-        found = [parse(name, settings) for name in default_methods(settings)]
-        methods = [m for m in found if settings.trains_routers or not m.trained]
-    searching = {method.name: method for method in methods if not method.control}
-    return [parse("gold", settings), *searching.values(), parse("random", settings)]
+    searching = [method for method in named_methods(settings) if not method.control]
+    return [parse("gold", settings), *searching, parse("random", settings)]
 
 
 def build_runs(work: Work) -> None:

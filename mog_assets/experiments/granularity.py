@@ -28,7 +28,7 @@ from mog_assets.experiments.lab import (
     told,
 )
 from mog_assets.ranking.retrieve import Retrieval, needs
-from mog_assets.retrieval.methods import Passages, default_methods, parse
+from mog_assets.retrieval.methods import Passages, named_methods, parse
 from mog_assets.significance import RESAMPLES, by_document, ends, resampled_means
 
 
@@ -181,7 +181,7 @@ def of_mog(settings: Settings) -> Sequence[str]:
 
 def _with(*methods: str, settings: Settings) -> Sequence[str]:
     """The asset `scores`, if it has all of these methods."""
-    there = {parse(name, settings).name for name in settings.methods or default_methods(settings)}
+    there = {method.name for method in named_methods(settings)}
     return ("scores",) if settings.trains_routers and there.issuperset(methods) else ()
 
 

@@ -166,21 +166,51 @@ def check_trained(key: str, method: Method, settings: Settings) -> None:
 
 def compared(settings: Settings) -> list[str]:
     """The rankings that are compared and, if they learn, trained."""
-    named = {parse(name, settings).kind for name in settings.methods or ()}
+    named = {parse(name, settings).kind for name in settings.methods or () if name not in GROUPS}
     return [kind for kind in RANKINGS if kind not in NAMED or kind in named]
 
 
-def default_methods(settings: Settings) -> list[str]:
-    """All with the default retriever; fixed, fused-paper and mog-paper with the others; some within topics."""
-    level_names = [f"{kind}-{level}" for kind in ("fixed", "fused-paper") for level in settings.level_range]
-    rankings = [name for name in RANKINGS if name not in NAMED]
-    names = [*rankings, *level_names, "mog-paper", "oracle-paper"]
-    for retriever in RETRIEVERS:
-        if retriever != settings.retriever:
-            names += [f"{retriever}:{name}" for name in [*level_names, "mog-paper"]]
-    names += [*(f"hop-{hop}" for hop in range(settings.graph.hops + 1)), "mogg-uniform", "mogg-paper"]
-    names += [f"{name}+topics" for name in (f"fixed-{min(2, settings.levels)}", "mog-paper", "mogg-paper")]
-    return [parse(name, settings).name for name in names]
+def _default(settings: Settings) -> list[str]:
+    """Rankings and, of every retriever, the levels they are compared with."""
+    levels = [f"{retriever}:fixed-{level}" for retriever in RETRIEVERS for level in settings.level_range]
+    return [*(name for name in RANKINGS if name not in NAMED), *levels]
+
+
+def _papers(settings: Settings) -> list[str]:
+    """What Mix-of-Granularity and AT-RAG compare: levels with equal or learned weights, hops, filters by topic."""
+    names = [*(f"fused-paper-{level}" for level in settings.level_range), "mog-paper"]
+    hops = [*(f"hop-{hop}" for hop in range(settings.graph.hops + 1)), "mogg-uniform", "mogg-paper"]
+    topics = [f"{name}+topics" for name in (f"fixed-{min(2, settings.levels)}", "mog-paper", "mogg-paper")]
+    return [*(f"{retriever}:{name}" for retriever in RETRIEVERS for name in names), "oracle-paper", *hops, *topics]
+
+
+# What a name in `methods` may stand for. Those that need training are left out where nothing can be trained.
+GROUPS: dict[str, Callable[[Settings], list[str]]] = {"default": _default, "papers": _papers}
+
+
+def named_methods(settings: Settings) -> list[Method]:
+    """The methods that `methods` names, in order; a method named twice counts once.
+
+    Raises:
+        ConfigError: one is unknown, or needs training in a project that has no questions for it.
+    """
+    methods: dict[str, Method] = {}
+    for name in settings.methods or ("default",):
+        if name in GROUPS:
+            group = [parse(member, settings) for member in GROUPS[name](settings)]
+            methods |= {method.name: method for method in group if settings.trains_routers or not method.trained}
+        else:
+            method = parse(name, settings)
+            check_trained("methods", method, settings)
+            methods.setdefault(method.name, method)
+    return list(methods.values())
+
+
+def all_methods(settings: Settings) -> list[Method]:
+    """Every method of a group or of the settings, whether it can be trained or not."""
+    names = [name for group in GROUPS.values() for name in group(settings)]
+    named = [name for name in settings.methods or () if name not in GROUPS]
+    return list({method.name: method for method in (parse(name, settings) for name in [*names, *named])}.values())
 
 
 @dataclass(frozen=True)

@@ -17,7 +17,7 @@ from mog_assets.ranking.retrieve import MODELS, Retrieval, needs
 from mog_assets.resources.errors import MogError
 from mog_assets.resources.store import label
 from mog_assets.retrieval.corpora import Read
-from mog_assets.retrieval.methods import AUTO, default_methods, parse
+from mog_assets.retrieval.methods import AUTO, all_methods, parse
 from mog_assets.retrieval.where import Fields
 from mog_assets.serving import reading
 from mog_assets.serving.snapshot import Place, Snapshot, Unsettled, is_torn, read_matching, stamps, take
@@ -218,9 +218,9 @@ class Generations:
 
 def places(settings: Settings, names: Sequence[str]) -> tuple[list[Place], list[Place]]:
     """What questions need of some corpora in any case, and what else they may ask for."""
-    methods = [parse(name, settings) for name in default_methods(settings)]
     ways = [how.retrieval for how in combinations(settings) if how.retrieval is not None]
-    optional = [method for method in (*methods, *ways) if method.kind != AUTO and not method.evaluation_only]
+    methods = [*all_methods(settings), *ways]
+    optional = [method for method in methods if method.kind != AUTO and not method.evaluation_only]
     auto, all_of_them = needs([parse(AUTO, settings)], settings), needs(optional, settings)
     models = [*MODELS.values()] if settings.trains_routers else []
     required = [*_of(names, auto.per_corpus), ("method", None)]

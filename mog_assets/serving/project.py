@@ -19,7 +19,7 @@ from mog_assets.config import Settings
 from mog_assets.questions.sets import Question
 from mog_assets.ranking.retrieve import needs
 from mog_assets.resources.errors import ConfigError, MissingArtefact, MogError, NotFound
-from mog_assets.retrieval.methods import AUTO, RANKINGS, Method, check_trained, default_methods, parse
+from mog_assets.retrieval.methods import AUTO, RANKINGS, Method, all_methods, check_trained, parse
 from mog_assets.retrieval.where import Where
 from mog_assets.serving import reading
 from mog_assets.serving.generations import ELSEWHERE, Generation, Generations
@@ -116,7 +116,7 @@ class Project:
     @property
     def methods(self) -> list[str]:
         """Methods that can be asked for: what they need has been materialised."""
-        known = [parse(name, self.settings) for name in (AUTO, *default_methods(self.settings))]
+        known = [parse(AUTO, self.settings), *all_methods(self.settings)]
         with self._generations.using() as now:
             return [m.name for m in known if not m.evaluation_only and self._has(now, m)]
 
