@@ -136,7 +136,7 @@ def test_plan_says_what_a_run_would_build_and_why_and_builds_nothing(project, wr
     rows = json.loads(called(*plan).stdout)
     edited = {(row["asset"], row["corpus"]): row["why"] for row in rows}
     assert edited[("documents", "notes")] == "changed: files"
-    assert edited[("bm25/level_1", "notes")].startswith("where these change: chunks/level_1")
+    assert edited[("bm25/level_1", "notes")] == "where these change: documents, chunks/level_1, tokens"
     assert all(row["seconds"] > 0 for row in rows)
     assert json.loads(called(*plan).stdout) == rows
     assert [row["asset"] for row in json.loads(called(*plan, "--select", "documents").stdout)] == ["documents"]

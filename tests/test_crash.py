@@ -97,6 +97,7 @@ def write_project(folder, corpora, **values):
         "buckets": 4,
         "finest_chars": 50,
         "encoder": {"device": "cpu"},
+        "methods": ["default", "papers"],
         **values,
     }
     (folder / "mog.yaml").write_text(yaml.safe_dump(settings), encoding="utf-8")

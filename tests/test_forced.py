@@ -52,6 +52,7 @@ def forced(tmp_path_factory, make_project, write_documents, materialise_project)
             "corpora": {"one": {"path": "one.jsonl"}},
             "levels": 2,
             "buckets": 4,
+            "methods": ["default", "papers"],
             "topics": {"min_topic_size": 4, "refit_share": 1.0},
         },
     )

@@ -224,7 +224,7 @@ def test_vectors_of_an_updated_corpus_equal_those_of_one_built_from_nothing(edit
 def small(make_project, write_documents, folder, other):
     good = write_documents(folder / "good.jsonl", TWO_DOCUMENTS)
     corpora = {"bad": {"path": str(other)}, "good": {"path": str(good)}}
-    return make_project(folder, {"corpora": corpora, "levels": 2})
+    return make_project(folder, {"corpora": corpora, "levels": 2, "methods": ["default", "papers"]})
 
 
 def assert_only_good_is_built(project):
@@ -309,7 +309,8 @@ def test_a_failed_check_is_reported_by_the_run_and_stops_what_follows(
     from mog_assets.chunking.chunkers import CHUNKERS, Chunker, sentences
 
     source = write_documents(tmp_path / "birds.jsonl", TWO_DOCUMENTS)
-    project = make_project(tmp_path, {"corpora": {"birds": {"path": str(source)}}, "levels": 2})
+    values = {"corpora": {"birds": {"path": str(source)}}, "levels": 2, "methods": ["default", "papers"]}
+    project = make_project(tmp_path, values)
     shifted = Chunker(lambda options: lambda text, _: sentences(text, options.finest_chars) + 1)
     monkeypatch.setitem(CHUNKERS, "sentences", shifted)
     report = materialise_project(project.settings)

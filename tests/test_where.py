@@ -33,7 +33,13 @@ def ponds(tmp_path_factory, materialise_project, make_project):
     lines += [{"id": "l2", "text": "A perch is a fish.", "metadata": {"year": None}}]
     (folder / "lines.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines), encoding="utf-8")
     project = make_project(
-        folder, {"corpora": {"files": {"path": "files"}, "lines": {"path": "lines.jsonl"}}, "levels": 2, "buckets": 2}
+        folder,
+        {
+            "corpora": {"files": {"path": "files"}, "lines": {"path": "lines.jsonl"}},
+            "levels": 2,
+            "buckets": 2,
+            "methods": ["default", "papers"],
+        },
     )
     assert materialise_project(project.settings).failures == []
     with mog_assets.open(project.config, refresh=None) as opened:
