@@ -17,7 +17,7 @@ from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from pydantic import AfterValidator, BeforeValidator, Field, ValidationError, model_validator
 
-from mog_assets import config_file
+from mog_assets import config_file, registry
 from mog_assets.config_file import check_home, encoder_source, resolved, shown
 from mog_assets.resources.chat import LlmSettings
 from mog_assets.resources.encoder import EncoderSettings
@@ -171,14 +171,14 @@ class ChunkerTraining(SettingsModel):
 
 
 class ChunkerSettings(NamedSettings):
-    """How texts are split into level-1 chunks: by a chunker of chunking/chunkers.py, with target length `finest_chars`.
+    """How texts are split into level-1 chunks: by a registered chunker, with target length `finest_chars`.
 
     `fixed` counts `tokens` (words and punctuation marks) instead of characters if that is set.
     """
 
     main: ClassVar[str] = "name"
 
-    name: Literal["sentences", "fixed", "recursive", "paragraphs", "semantic", "learned"] = "sentences"
+    name: Annotated[str, AfterValidator(registry.CHUNKERS.check)] = "sentences"
     tokens: Count | None = None
     training: ChunkerTraining = ChunkerTraining()
 
@@ -296,7 +296,7 @@ class RankingSettings(SettingsModel):
     (likeness to question and best piece). Only the first two count in `fused`.
     """
 
-    experts: list[Literal["mention", "pagerank", "sentence", "topics", "feedback"]] = ["mention", "pagerank"]
+    experts: list[Annotated[str, AfterValidator(registry.EXPERTS.check)]] = ["mention", "pagerank"]
     questions: Count = 4000
     validation: float = Field(0.1, gt=0, lt=1)
 

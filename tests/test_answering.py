@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from mog_assets.answering import parsing
-from mog_assets.answering.answerers import METHODS, Means, Retrieved, adaptive, at_rag, briefcontext, cot, one_step
+from mog_assets.answering.answerers import WAYS, Means, Retrieved, adaptive, at_rag, briefcontext, cot, one_step
 from mog_assets.answering.extractive import Extractive
 from mog_assets.answering.parsing import Unparsable
 from mog_assets.answering.preflight import Confusion, bm25_scores, by_bm25, by_vectors, overlap
@@ -359,7 +359,7 @@ def test_error_that_concerns_every_request_is_raised():
         one_step([CHOICE], Means(reader, Library()))
 
 
-@pytest.mark.parametrize("method", list(METHODS))
+@pytest.mark.parametrize("method", list(WAYS))
 def test_calls_side_by_side_give_the_same_rows(method):
     def each(work, items):
         with ThreadPoolExecutor(4) as pool:
@@ -367,22 +367,22 @@ def test_calls_side_by_side_give_the_same_rows(method):
 
     questions = [Asked(str(i), f"Question {i}?", OPTIONS, "choice") for i in range(6)]
     outputs = {"support": [UNSUPPORTED], "classify": ['{"verdict": "iterative"}']}
-    one, other = (METHODS[method](questions, means(Scripted(**outputs), **more)) for more in ({}, {"each": each}))
+    one, other = (WAYS[method].answer(questions, means(Scripted(**outputs), **more)) for more in ({}, {"each": each}))
     assert one == other
     assert [row.question for row in one] == [q.id for q in questions]
     assert all(row.answer for row in one)
 
 
-@pytest.mark.parametrize("method", list(METHODS))
+@pytest.mark.parametrize("method", list(WAYS))
 def test_rows_survive_json(method):
-    rows = METHODS[method]([CHOICE], means(Scripted(support=[UNSUPPORTED, "no json"])))
+    rows = WAYS[method].answer([CHOICE], means(Scripted(support=[UNSUPPORTED, "no json"])))
     assert [AnswerRow(**json.loads(json.dumps(row.to_json()))) for row in rows] == rows
     assert rows[0].reader == f"scripted@prompts-{prompts_fingerprint()}"
 
 
-@pytest.mark.parametrize("method", list(METHODS))
+@pytest.mark.parametrize("method", list(WAYS))
 def test_no_question_is_no_work(method):
-    assert METHODS[method]([], means(None)) == []
+    assert WAYS[method].answer([], means(None)) == []
 
 
 # Parsing
@@ -606,8 +606,10 @@ def test_every_method_answers_without_a_model_and_the_same_way_twice(embedded):
         Asked("y", "Does insulin lower blood glucose?", YES_NO, "yesno"),
         Asked("o", "What is insulin?"),
     ]
-    for name, method in METHODS.items():
-        first, second = (method(questions, Means(embedded, Library(), lambda f, xs: [f(x) for x in xs])) for _ in "12")
+    for name, way in WAYS.items():
+        first, second = (
+            way.answer(questions, Means(embedded, Library(), lambda f, xs: [f(x) for x in xs])) for _ in "12"
+        )
         for one, other in zip(first, second, strict=True):
             assert one.reader == f"extractive-2@{EMBEDDED}"
             assert (one.cost, one.token_unit) == (0, "words")

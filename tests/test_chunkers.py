@@ -109,11 +109,6 @@ def test_settings_know_every_chunker(name):
     assert ChunkerSettings.model_validate(name) == ChunkerSettings(name=name)
 
 
-def test_settings_know_no_other_chunker():
-    annotation = ChunkerSettings.model_fields["name"].annotation
-    assert sorted(annotation.__args__) == ANY_CHUNKER
-
-
 # Sentences
 
 

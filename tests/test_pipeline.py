@@ -312,7 +312,7 @@ def test_a_failed_check_is_reported_by_the_run_and_stops_what_follows(
     values = {"corpora": {"birds": {"path": str(source)}}, "levels": 2, "methods": ["default", "papers"]}
     project = make_project(tmp_path, values)
     shifted = Chunker(lambda options: lambda text, _: sentences(text, options.finest_chars) + 1)
-    monkeypatch.setitem(CHUNKERS, "sentences", shifted)
+    monkeypatch.setitem(CHUNKERS._values, "sentences", shifted)
     report = materialise_project(project.settings)
     assert len(report.failures) == 1
     assert "chunks/level_1 of corpus birds" in report.failures[0] and "do not tile" in report.failures[0]

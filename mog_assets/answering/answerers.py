@@ -11,9 +11,11 @@ from dataclasses import asdict, dataclass, field, replace
 from itertools import pairwise
 from typing import Any, Protocol, TypeVar
 
+from mog_assets import registry
 from mog_assets.answering.preflight import THRESHOLD, TOP, Rerank, by_bm25, overlap
 from mog_assets.answering.roles import AnswerSpan, Asked, Passage, Reply, Roles, Route, Usage
 from mog_assets.answering.rows import AnswerRow
+from mog_assets.registry import Registry
 
 S = TypeVar("S")
 R = TypeVar("R")
@@ -335,14 +337,33 @@ def _routed(p: _Progress, route: Route | None, row: AnswerRow | None, roles: Rol
     )
 
 
-# Answering methods by the names used in notation, settings and scores.
-METHODS: dict[str, Callable[..., list[AnswerRow]]] = {
-    "cot": cot,
-    "one-step": one_step,
-    "briefcontext": briefcontext,
-    "at-rag": at_rag,
-    "adaptive": adaptive,
-}
+@dataclass(frozen=True)
+class Way:
+    """A way of answering.
+
+    Attributes:
+        answer: Answers questions: called with them, `Means`, and, if it retrieves, `topics`.
+        description: What it does, in one line.
+        retrieves: Whether it reads passages.
+        reranks: Whether it is also given a second ranking of passages, as `rerank`.
+        version: Raised when it gives other answers to the same.
+    """
+
+    answer: Callable[..., list[AnswerRow]]
+    description: str
+    retrieves: bool = True
+    reranks: bool = False
+    version: str = "1"
+
+
+WAYS: Registry[Way] = registry.WAYS
+"""Ways of answering by the names used in notation, settings and scores."""
+
+WAYS.register("cot", Way(cot, "answers without passages", retrieves=False))
+WAYS.register("one-step", Way(one_step, "one answer from the best passages"))
+WAYS.register("briefcontext", Way(briefcontext, "map-reduce over many passages where rankings disagree", reranks=True))
+WAYS.register("at-rag", Way(at_rag, "retrieves, reasons, answers, grades and rewrites the query, in rounds"))
+WAYS.register("adaptive", Way(adaptive, "a classifier chooses one of the others"))
 
 
 def _start(questions: Sequence[Asked]) -> list[_Progress]:

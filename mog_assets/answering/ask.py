@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 import numpy as np
 
 from mog_assets.answering import extractive, neural
-from mog_assets.answering.answerers import METHODS, ONE_STEP_K, Each, Means, Retrieve, Retrieved, serial
+from mog_assets.answering.answerers import ONE_STEP_K, WAYS, Each, Means, Retrieve, Retrieved, serial
 from mog_assets.answering.extractive import Extractive
 from mog_assets.answering.neural import Neural
 from mog_assets.answering.notation import Combination
@@ -140,10 +140,11 @@ def answer(
     if how.retrieval is not None:
         retrieve = retrieve_by(how.retrieval, retrieval)
         options["topics"] = how.retrieval.topics
-    if how.way == "briefcontext" and how.retrieval is not None:
+    way = WAYS[how.way]
+    if way.reranks and how.retrieval is not None:
         options["rerank"] = another(retrieval.resolved(how.retrieval).retriever, encode)
     means = Means(reader(tools), retrieve, side_by_side(tools))
-    return METHODS[how.way](asked, means if told is None else watched(means, told), **options)
+    return way.answer(asked, means if told is None else watched(means, told), **options)
 
 
 def control(
@@ -166,7 +167,7 @@ def control(
         found = random_passages(questions, retrieval.corpora)
         found = found.at(found.rank < ONE_STEP_K)
     retrieve = given(texts(retrieval.corpora, found, len(questions)))
-    return METHODS[how.way](asked, Means(reader(tools), retrieve, side_by_side(tools)))
+    return WAYS[how.way].answer(asked, Means(reader(tools), retrieve, side_by_side(tools)))
 
 
 def _nothing(queries: Sequence[str], k: int, topics: bool, read: Sequence[Sequence[Passage]] = ()) -> list[Retrieved]:

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from mog_assets.answering.answerers import WAYS
 from mog_assets.answering.ask import answer, control, reader, reader_name, side_by_side
 from mog_assets.answering.notation import Combination, combinations, controls, is_control
 from mog_assets.answering.roles import Asked, Usage
@@ -168,7 +169,7 @@ def _key(work: Work, name: str, how: Combination) -> list[Any]:
     before = work.draft.previous
     again = before.manifest.created if before and not _kept(before) else None
     drawn = [work.settings.seed] if is_control(how.name) else []
-    return [how.name, *_options(work.tools), *drawn, name, inputs, again]
+    return [how.name, WAYS[how.way].version, *_options(work.tools), *drawn, name, inputs, again]
 
 
 def _kept(stored: Artefact) -> bool:

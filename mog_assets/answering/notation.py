@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-from mog_assets.answering.answerers import METHODS
+from mog_assets.answering.answerers import WAYS
 from mog_assets.config import Settings
 from mog_assets.resources.errors import ConfigError
 from mog_assets.retrieval.methods import AUTO, CONTROLS, Method, check_trained, parse
@@ -19,7 +19,7 @@ class Combination:
 
     Attributes:
         name: Canonical name, with both parts unless there is no retrieval.
-        way: One of `answerers.METHODS`.
+        way: One of `answerers.WAYS`.
         retrieval: None if nothing is retrieved.
     """
 
@@ -36,15 +36,15 @@ def combination(text: str, settings: Settings) -> Combination:
     """
     first, *rest = (part.strip() for part in re.split(r"→|->", text))
     way, retrieval = (rest[0], first) if len(rest) == 1 else (first, None)
-    if len(rest) > 1 or way not in METHODS:
+    if len(rest) > 1 or way not in WAYS:
         raise ConfigError(
-            f"answering method: expected one of {', '.join(METHODS)}, alone or after a retrieval and an arrow "
+            f"answering method: expected one of {', '.join(WAYS)}, alone or after a retrieval and an arrow "
             f"(mog-paper{ARROW}one-step), got {text!r}"
         )
-    if way == "cot":
+    if not WAYS[way].retrieves:
         if retrieval is not None:
-            raise ConfigError(f"answering method: expected `cot` without a retrieval, got {text!r}")
-        return Combination("cot", "cot", None)
+            raise ConfigError(f"answering method: expected `{way}` without a retrieval, got {text!r}")
+        return Combination(way, way, None)
     method = parse(AUTO if retrieval is None else retrieval, settings)
     if method.evaluation_only:
         raise ConfigError(f"answering method: expected a retrieval that searches, without gold evidence, got {text!r}")
@@ -58,7 +58,7 @@ def combinations(settings: Settings) -> list[Combination]:
         ConfigError: one is unknown, or needs a router that this project cannot train.
     """
     named = settings.answering.methods
-    hows = [combination(text, settings) for text in (METHODS if named is None else named)]
+    hows = [combination(text, settings) for text in (WAYS if named is None else named)]
     for how in hows:
         check_combination("answering.methods", how, settings)
     return list({how.name: how for how in hows}.values())

@@ -14,9 +14,11 @@ from pathlib import Path
 
 import numpy as np
 
+from mog_assets import registry
 from mog_assets.chunking.cuts import WINDOW, Spans, candidates, least, opening, spans_to, unit_chars
 from mog_assets.chunking.sentences import cut, sentence_ends, token_starts, units
 from mog_assets.config import ChunkerSettings
+from mog_assets.registry import Registry
 
 Split = Callable[[str, np.ndarray | None], Spans]
 """Maps a text, and unit vectors of its units (shape (units, size)) or None if not used, to its spans."""
@@ -232,15 +234,15 @@ def _make_learned(options: Options) -> Split:
     return split
 
 
-CHUNKERS: dict[str, Chunker] = {
-    "sentences": Chunker(lambda options: lambda text, _: sentences(text, options.finest_chars)),
-    "fixed": Chunker(lambda options: lambda text, _: fixed(text, options.finest_chars, options.tokens)),
-    "recursive": Chunker(lambda options: lambda text, _: recursive(text, options.finest_chars)),
-    "paragraphs": Chunker(lambda options: lambda text, _: paragraphs(text, options.finest_chars)),
-    "semantic": Chunker(_make_semantic, sentence_vectors=True),
-    "learned": Chunker(_make_learned, sentence_vectors=True, trained=True),
-}
+CHUNKERS: Registry[Chunker] = registry.CHUNKERS
 """All chunkers by their name in `mog.yaml`."""
+
+CHUNKERS.register("sentences", Chunker(lambda options: lambda text, _: sentences(text, options.finest_chars)))
+CHUNKERS.register("fixed", Chunker(lambda options: lambda text, _: fixed(text, options.finest_chars, options.tokens)))
+CHUNKERS.register("recursive", Chunker(lambda options: lambda text, _: recursive(text, options.finest_chars)))
+CHUNKERS.register("paragraphs", Chunker(lambda options: lambda text, _: paragraphs(text, options.finest_chars)))
+CHUNKERS.register("semantic", Chunker(_make_semantic, sentence_vectors=True))
+CHUNKERS.register("learned", Chunker(_make_learned, sentence_vectors=True, trained=True))
 
 
 def takes_vectors(settings: ChunkerSettings) -> bool:

@@ -29,6 +29,7 @@ from mog_assets.ranking.known_items import (
     summary,
 )
 from mog_assets.ranking.parts import share_changed
+from mog_assets.ranking.relations import versions
 from mog_assets.ranking.retrieve import CHOSEN, MODELS, Retrieval, models_of, needs
 from mog_assets.ranking.trainers import TRAINERS, hops_read, with_hops
 from mog_assets.ranking.training import Examples, fixed_recalls
@@ -287,7 +288,7 @@ def recipes(settings: Settings) -> list[Recipe]:
             partitioned=False,
             settings=lambda tools: [
                 tools.settings.ranking.questions,
-                tools.settings.ranking.experts,
+                versions(tools.settings.ranking.experts),
                 tools.settings.bm25.model_dump(),
                 {name: [q.corpora, q.train] for name, q in tools.settings.question_sets.items()},
                 list(tools.settings.corpora),
@@ -328,7 +329,7 @@ def recipes(settings: Settings) -> list[Recipe]:
         partitioned=False,
         settings=lambda tools: [
             tools.settings.seed,
-            tools.settings.ranking.experts,
+            versions(tools.settings.ranking.experts),
             tools.settings.bm25.model_dump(),
             tools.encoder.identity,
         ],

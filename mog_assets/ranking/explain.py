@@ -12,6 +12,7 @@ from mog_assets.ranking.candidates import Candidates
 from mog_assets.ranking.experts import kind
 from mog_assets.ranking.known import latest
 from mog_assets.ranking.models import Asked, Mix, Router, Rules
+from mog_assets.ranking.relations import EXPERTS
 
 # Reasons given for a piece.
 MOST = 3
@@ -80,10 +81,8 @@ def _said(group: str, found: Candidates, row: int, experts: Sequence[str]) -> st
     if group == "place":
         number, pieces = found.place[row, :2].tolist()
         return f"its place (piece {number + 1} of {pieces} of its document)"
-    if group == "mention":
-        return "named by one of the best texts"
-    if group == "pagerank":
-        return "what the best texts name leads to it"
+    if group in EXPERTS and EXPERTS[group].said:
+        return EXPERTS[group].said
     own = found.scores[found.offsets[found.question[row]] : found.offsets[found.question[row] + 1]]
     column = own[:, experts.index(group)]
     rank = 1 + int((column > found.scores[row, experts.index(group)]).sum())

@@ -22,8 +22,10 @@ from scipy import sparse
 from mog_assets.arrays import pairs, ranges
 from mog_assets.graph.search import Neighbourhoods
 from mog_assets.ranking.candidates import Candidates
+from mog_assets.ranking.relations import EXPERTS, FurtherExpert
 from mog_assets.retrieval.statistics import idf
 from mog_assets.retrieval.vectors import VectorTable
+from mog_assets.routing.retrieve import graph_of_question_sets
 
 # From this share of its own score on, a node is a copy of another.
 COPY = 0.8
@@ -214,3 +216,14 @@ def names(hops: int) -> list[str]:
 def _products(weights: Any, asked: Any, question: np.ndarray) -> np.ndarray:
     """Score of every text for its question: float32 of shape (texts,)."""
     return np.asarray(weights.multiply(asked[question]).sum(axis=1), np.float32).ravel()
+
+
+EXPERTS.register(
+    "sentence",
+    FurtherExpert(
+        lambda opened: Sentence(opened.neighbourhoods),
+        "BM25 of the best sentence of a piece",
+        per_corpus=("sentence_graph",),
+        shared=lambda settings: tuple(graph_of_question_sets(settings)),
+    ),
+)

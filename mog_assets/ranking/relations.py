@@ -10,16 +10,22 @@ References: for personalised PageRank over what texts name, Gutiérrez et al. 20
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
 import numpy as np
 from scipy import sparse
 
+from mog_assets import registry
 from mog_assets.arrays import pairs, places, unpaired
 from mog_assets.chunking.chunks import Layout
+from mog_assets.config import Settings
+from mog_assets.graph.search import Neighbourhoods
+from mog_assets.mentions.edges import Mentions
 from mog_assets.ranking.candidates import Candidates, looked_up
+from mog_assets.registry import Registry
+from mog_assets.retrieval.corpora import Corpora
 from mog_assets.retrieval.vectors import VectorTable
 from mog_assets.topics.model import TopicModel
 
@@ -63,6 +69,61 @@ def best(found: Candidates, value: np.ndarray, count: int) -> np.ndarray:
     order = np.lexsort((-value, found.question))
     chosen: np.ndarray = order[places(found.question[order]) < count]
     return chosen
+
+
+class Opened(Protocol):
+    """What relations are made of, see `retrieve.Retrieval`; each is opened when it is read."""
+
+    @property
+    def corpora(self) -> Corpora:
+        """The corpora that are searched."""
+
+    @property
+    def edges(self) -> Mentions:
+        """What documents name; of an expert that needs `mentions`."""
+
+    @property
+    def neighbourhoods(self) -> Neighbourhoods:
+        """The sentence graphs; of an expert that needs `sentence_graph`."""
+
+    @property
+    def topic_model(self) -> TopicModel:
+        """The topics; of an expert that needs `topics/model`."""
+
+
+@dataclass(frozen=True)
+class FurtherExpert:
+    """An expert that `ranking.experts` may name.
+
+    Attributes:
+        make: Makes it for the questions of a retrieval.
+        description: What it knows, in one line.
+        per_corpus: Assets of every corpus that it reads, besides chunks, BM25 and vectors.
+        shared: Given the settings: the assets of all corpora that it reads.
+        said: What `--explain` says of a passage that it raised; if empty, its place by this expert.
+        version: Raised when it gives other scores for the same.
+    """
+
+    make: Callable[[Opened], Relation]
+    description: str
+    per_corpus: tuple[str, ...] = ()
+    shared: Callable[[Settings], tuple[str, ...]] = lambda settings: ()
+    said: str = ""
+    version: str = "1"
+
+
+EXPERTS: Registry[FurtherExpert] = registry.EXPERTS
+"""The experts that `ranking.experts` may name."""
+
+
+def versions(names: Sequence[str]) -> list[list[str]]:
+    """Names of experts with their versions: what scores depend on."""
+    return [[name, EXPERTS[name].version] for name in names]
+
+
+def reads_mentions(names: Sequence[str]) -> bool:
+    """Whether one of some experts reads what texts name."""
+    return any("mentions" in EXPERTS[name].per_corpus for name in names)
 
 
 @dataclass(frozen=True)
@@ -248,3 +309,37 @@ class Relations:
 def _ranges_of(first: np.ndarray, count: np.ndarray) -> np.ndarray:
     """The numbers `count` from each of `first` on, one range after the other."""
     return np.repeat(first - (np.cumsum(count) - count), count) + np.arange(int(count.sum()))
+
+
+EXPERTS.register(
+    "mention",
+    FurtherExpert(
+        lambda opened: Mentioned(opened.edges, opened.corpora.layout),
+        "documents that the best texts name",
+        ("mentions",),
+        lambda settings: ("names",),
+        "named by one of the best texts",
+    ),
+)
+EXPERTS.register(
+    "pagerank",
+    FurtherExpert(
+        lambda opened: PageRank(opened.edges, opened.corpora.layout),
+        "walks from the best texts along what they name",
+        ("mentions",),
+        lambda settings: ("names",),
+        "what the best texts name leads to it",
+    ),
+)
+EXPERTS.register(
+    "topics",
+    FurtherExpert(
+        lambda opened: Topics(opened.topic_model, opened.corpora.vectors(1)),
+        "topics of question and piece",
+        shared=lambda settings: ("topics/model",),
+    ),
+)
+EXPERTS.register(
+    "feedback",
+    FurtherExpert(lambda opened: Feedback(opened.corpora.vectors(1)), "likeness to question and best piece"),
+)

@@ -6,7 +6,7 @@ Everything that asks for passages goes through `Retrieval.open`: commands, asset
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 
@@ -22,11 +22,11 @@ from mog_assets.ranking.candidates import Candidates, find
 from mog_assets.ranking.experts import Bm25Expert, DenseExpert, Expert, Products, TitleExpert
 from mog_assets.ranking.explain import reasons
 from mog_assets.ranking.gold import ordered
-from mog_assets.ranking.hops import Hops, Sentence
+from mog_assets.ranking.hops import Hops
 from mog_assets.ranking.known import Typed
 from mog_assets.ranking.models import Asked
 from mog_assets.ranking.passages import fitting, joined
-from mog_assets.ranking.relations import Feedback, Mentioned, PageRank, Relation, Relations, Topics
+from mog_assets.ranking.relations import EXPERTS, Mentioned, Relations, reads_mentions
 from mog_assets.retrieval.bm25 import Bm25Index
 from mog_assets.retrieval.changes import Documents
 from mog_assets.retrieval.methods import AUTO, LEARNED, RETRIEVERS, Method, Passages, compared, parse
@@ -38,8 +38,6 @@ from mog_assets.routing.retrieve import Needs
 CHOSEN = "method.json"
 # Why a passage is there that a question finds only together with its best piece.
 FOLLOWED = "the question together with its best passage"
-# Experts that read what texts name.
-MENTIONING = {"mention", "pagerank"}
 # Key of the model of each learned ranking.
 MODELS = {"tuned": "tuned", "mog": "router", "mogg": "hop_router", "mix": "mix"}
 # What weighs the experts of rankings without a model.
@@ -91,13 +89,12 @@ def needs(methods: Sequence[Method], settings: Settings) -> Needs:
     if not rankings:
         return others
     indexes = [f"{kind}/level_{level}" for kind in ("bm25", "embeddings") for level in settings.level_range]
-    experts = set(settings.ranking.experts)
-    named = ["mentions"] if experts & MENTIONING else []
-    per_corpus = dict.fromkeys(("documents", "chunks/level_1", "tokens", *named, *indexes, *others.per_corpus))
+    experts = [EXPERTS[name] for name in settings.ranking.experts]
+    further = [key for expert in experts for key in expert.per_corpus]
+    per_corpus = dict.fromkeys(("documents", "chunks/level_1", "tokens", *further, *indexes, *others.per_corpus))
     shared = ["statistics", *(MODELS[kind] for kind in rankings if kind in MODELS)]
-    shared += ["names"] if named else []
-    shared += ["topics/model"] if "topics" in experts else []
-    if "mogg" in rankings or "sentence" in experts:
+    shared += [key for expert in experts for key in expert.shared(settings)]
+    if "mogg" in rankings:
         per_corpus |= dict.fromkeys(["sentence_graph"])
         shared += routed.graph_of_question_sets(settings)
     return Needs(tuple(per_corpus), tuple(dict.fromkeys((*others.shared, *shared))))
@@ -144,7 +141,7 @@ class Retrieval(routed.Retrieval):
             hashes: Of the documents of each corpus, see `statistics.document_hashes`.
         """
         found = Documents.of(self.corpora, hashes)
-        if not set(self.corpora.settings.ranking.experts) & MENTIONING:
+        if not reads_mentions(self.corpora.settings.ranking.experts):
             return found
         return replace(found, hashes=mixed(found.hashes ^ self.edges.signature()))
 
@@ -159,15 +156,9 @@ class Retrieval(routed.Retrieval):
     @property
     def _relations(self) -> Relations:
         corpora, names = self.corpora, self.corpora.settings.ranking.experts
-        made: dict[str, Callable[[], Relation]] = {
-            "mention": lambda: Mentioned(self.edges, corpora.layout),
-            "pagerank": lambda: PageRank(self.edges, corpora.layout),
-            "sentence": lambda: Sentence(self.neighbourhoods),
-            "topics": lambda: Topics(self.topic_model, corpora.vectors(1)),
-            "feedback": lambda: Feedback(corpora.vectors(1)),
-        }
-        mentioned = Mentioned(self.edges, corpora.layout) if set(names) & MENTIONING else None
-        return Relations([made[name]() for name in names], np.asarray(self.vectors, np.float32), self.terms, mentioned)
+        mentioned = Mentioned(self.edges, corpora.layout) if reads_mentions(names) else None
+        each = [EXPERTS[name].make(self) for name in names]
+        return Relations(each, np.asarray(self.vectors, np.float32), self.terms, mentioned)
 
     @cached_property
     def asked(self) -> Asked:

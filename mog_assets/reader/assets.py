@@ -15,6 +15,7 @@ from mog_assets.config import Settings
 from mog_assets.questions.marks import exact_match, f1
 from mog_assets.questions.sets import Question, load_questions
 from mog_assets.questions.splits import fraction
+from mog_assets.ranking.relations import versions
 from mog_assets.ranking.retrieve import Retrieval, needs
 from mog_assets.reader import calibration
 from mog_assets.reader.examples import Document, Lesson
@@ -254,7 +255,7 @@ def recipes(settings: Settings) -> list[Recipe]:
             settings=lambda tools: [
                 tools.settings.seed,
                 tools.settings.budget,
-                tools.settings.ranking.experts,
+                versions(tools.settings.ranking.experts),
                 tools.settings.bm25.model_dump(),
                 {name: [q.corpora, q.train] for name, q in tools.settings.question_sets.items()},
                 tools.encoder.identity,

@@ -1,0 +1,105 @@
+"""What can be added: chunkers, experts and ways of answering, each one value, registered where it is defined.
+
+The modules of this package that register values are named here. Another package registers its own when a module of it
+is imported, which it names as an entry point:
+
+    [project.entry-points."mog_assets.plugins"]
+    theirs = "their_package.plugin"
+
+and in that module, for example, `registry.CHUNKERS.register("verses", Chunker(...))`.
+"""
+
+from __future__ import annotations
+
+import importlib
+import threading
+from collections.abc import Iterator, Mapping
+from functools import cache
+from importlib.metadata import entry_points
+from typing import Any, Generic, TypeVar
+
+from mog_assets.resources.errors import ConfigError
+
+PLUGINS = "mog_assets.plugins"
+
+Value = TypeVar("Value")
+
+
+class Registry(Mapping[str, Value], Generic[Value]):
+    """Values of one kind by name, in the order in which they were registered; filled when it is first read.
+
+    Args:
+        kind: What the values are, for people.
+        modules: Those of this package that register values.
+    """
+
+    def __init__(self, kind: str, *modules: str) -> None:
+        self.kind, self._modules = kind, modules
+        self._values: dict[str, Value] = {}
+        self._lock, self._full = threading.RLock(), False
+
+    def register(self, name: str, value: Value) -> Value:
+        """Add a value; registering the same again changes nothing.
+
+        Raises:
+            ConfigError: another value has the name.
+        """
+        if self._values.setdefault(name, value) != value:
+            raise ConfigError(f"{self.kind}: expected a name that no other has, got {name!r} twice: rename one of them")
+        return value
+
+    def check(self, name: str) -> str:
+        """The name of a value.
+
+        Raises:
+            ValueError: there is none; the message is what is expected.
+        """
+        if name not in self:
+            *others, last = map(repr, self)
+            raise ValueError(f"{', '.join(others)} or {last}" if others else last)
+        return name
+
+    def __getitem__(self, name: str) -> Value:
+        return self._filled()[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._filled())
+
+    def __len__(self) -> int:
+        return len(self._filled())
+
+    def _filled(self) -> dict[str, Value]:
+        with self._lock:
+            if not self._full:
+                # A module that reads the registry while it is imported sees what there is so far.
+                self._full = True
+                try:
+                    for module in self._modules:
+                        importlib.import_module(module)
+                    _plugins()
+                except BaseException:
+                    self._full = False
+                    raise
+        return self._values
+
+
+@cache
+def _plugins() -> None:
+    """Import the modules that other packages name.
+
+    Raises:
+        ConfigError: one of them cannot be imported.
+    """
+    for plugin in entry_points(group=PLUGINS):
+        try:
+            plugin.load()
+        except Exception as error:
+            raise ConfigError(
+                f"plugin {plugin.name!r}: expected {plugin.value} to be imported, got {type(error).__name__}: {error}: "
+                "mend or uninstall the package that names it"
+            ) from error
+
+
+CHUNKERS: Registry[Any] = Registry("chunker", "mog_assets.chunking.chunkers")
+EXPERTS: Registry[Any] = Registry("expert", "mog_assets.ranking.relations", "mog_assets.ranking.hops")
+WAYS: Registry[Any] = Registry("way of answering", "mog_assets.answering.answerers")

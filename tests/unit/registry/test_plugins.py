@@ -1,0 +1,132 @@
+"""What another package registers works as what comes with mog, without a change in the package."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pandas as pd
+import pytest
+import yaml
+
+from mog_assets import config
+from mog_assets.registry import Registry
+from mog_assets.resources.errors import ConfigError
+from mog_assets.resources.store import Store
+
+BIRDS = ("heron", "kite", "wren", "owl", "swift", "robin", "crane", "gull", "tern", "dove", "lark", "rook")
+PLACES = (
+    "reeds",
+    "cliffs",
+    "hedges",
+    "barns",
+    "towers",
+    "gardens",
+    "marshes",
+    "harbours",
+    "beaches",
+    "lofts",
+    "fields",
+)
+
+
+def installed(folder, module, code):
+    """A folder for PYTHONPATH with a package that names its module as a plugin."""
+    folder.mkdir()
+    (folder / f"{module}.py").write_text(code, encoding="utf-8")
+    info = folder / f"{module}-1.0.dist-info"
+    info.mkdir()
+    (info / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {module}\nVersion: 1.0\n", encoding="utf-8")
+    (info / "entry_points.txt").write_text(f"[mog_assets.plugins]\n{module} = {module}\n", encoding="utf-8")
+    return folder
+
+
+def mog(folder, plugins, *arguments):
+    environment = {**os.environ, "PYTHONPATH": str(plugins)}
+    command = [sys.executable, "-m", "mog_assets.cli", *map(str, arguments)]
+    return subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, timeout=300)
+
+
+@pytest.fixture(scope="module")
+def project(tmp_path_factory):
+    """A project whose settings name what the toy package registers, built with it; and the folder of the package."""
+    folder = tmp_path_factory.mktemp("project")
+    plugins = installed(folder / "site", "toy", (Path(__file__).parent / "toy.py").read_text(encoding="utf-8"))
+    documents, questions = [], []
+    for number, bird in enumerate(BIRDS):
+        lines = [f"The {bird} nests in {PLACES[(number + i) % len(PLACES)]} in year {i}.\n" for i in range(4)]
+        documents.append({"id": bird, "title": bird, "text": "".join(lines)})
+        for i in range(4):
+            evidence = [{"corpus": "birds", "doc": bird, "start": 0, "end": len(lines[0])}]
+            asked = {"id": f"{bird}-{i}", "question": f"Where does the {bird} nest in year {i}?", "answer": "reeds"}
+            questions.append({**asked, "split": "test" if number % 4 == 3 else "train", "evidence": evidence})
+    for name, rows in (("birds", documents), ("questions", questions)):
+        (folder / f"{name}.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
+    values = {
+        "home": "home",
+        "corpora": {"birds": {"path": "birds.jsonl"}},
+        "question_sets": {"q": {"path": "questions.jsonl", "corpora": ["birds"], "train": ["train"], "test": ["test"]}},
+        "chunker": "verses",
+        "levels": 2,
+        "ranking": {"experts": ["mention", "length"]},
+        "methods": ["fused", "mog"],
+        "answering": {"reader": "extractive", "methods": ["fused → shout"]},
+    }
+    (folder / "mog.yaml").write_text(yaml.safe_dump(values), encoding="utf-8")
+    done = mog(folder, plugins, "run")
+    assert done.returncode == 0, done.stdout + done.stderr
+    return folder, plugins
+
+
+def test_a_chunker_of_another_package_cuts(project):
+    folder, _ = project
+    stored = Store(folder / "home").read("chunks/level_1", "birds")
+    spans = pd.concat(pd.read_parquet(stored.path(name)) for name in stored.manifest.files if name.endswith(".parquet"))
+    assert len(spans) == 4 * len(BIRDS)
+
+
+def test_an_expert_of_another_package_is_trained_with_and_explained(project):
+    folder, plugins = project
+    question = "Where does the heron nest?"
+    result = mog(folder, plugins, "retrieve", question, "--method", "mog", "--explain", "--json")
+    assert result.returncode == 0, result.stderr
+    assert any("it is long" in passage["why"] for passage in json.loads(result.stdout))
+
+
+def test_a_way_of_answering_of_another_package_is_measured_and_asked(project):
+    folder, plugins = project
+    rows = json.loads(mog(folder, plugins, "scores", "--answers", "--json").stdout)
+    assert "fused → shout" in {row["method"] for row in rows}
+    asked = mog(folder, plugins, "ask", "Where does the wren nest in year 0?", "--method", "shout", "--json")
+    assert asked.returncode == 0, asked.stderr
+    assert json.loads(asked.stdout)["answer"].isupper()
+
+
+def test_without_the_package_its_names_are_unknown_and_those_there_are_listed(project, tmp_path):
+    folder, _ = project
+    done = mog(folder, tmp_path, "plan")
+    assert done.returncode == 2
+    assert "chunker.name: expected 'sentences'" in done.stderr and "got 'verses'" in done.stderr
+
+
+def test_a_package_that_cannot_be_imported_is_named(project, tmp_path):
+    folder, _ = project
+    done = mog(folder, installed(tmp_path / "site", "broken", "import nothing_of_the_kind\n"), "plan")
+    assert done.returncode == 2
+    assert "plugin 'broken'" in done.stderr and "nothing_of_the_kind" in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_a_name_that_another_value_has_is_refused():
+    names = Registry[int]("number")
+    assert names.register("one", 1) == names.register("one", 1) == names["one"] == 1
+    with pytest.raises(ConfigError, match="number: expected a name that no other has, got 'one' twice"):
+        names.register("one", 2)
+
+
+def test_settings_say_which_names_there_are(tmp_path):
+    path = tmp_path / "mog.yaml"
+    path.write_text("corpora: {c: {path: c.jsonl}}\nranking: {experts: [mention, rank]}\n", encoding="utf-8")
+    with pytest.raises(ConfigError, match=r"ranking.experts.1: expected 'mention', .* or 'sentence', got 'rank'"):
+        config.load(path)
