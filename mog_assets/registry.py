@@ -1,4 +1,4 @@
-"""What can be added: chunkers, experts and ways of answering, each one value, registered where it is defined.
+"""What can be added: formats, chunkers, experts, ways of answering; each one value, registered where it is defined.
 
 The modules of this package that register values are named here. Another package registers its own when a module of it
 is imported, which it names as an entry point:
@@ -101,5 +101,6 @@ def _plugins() -> None:
 
 
 CHUNKERS: Registry[Any] = Registry("chunker", "mog_assets.chunking.chunkers")
+FORMATS: Registry[Any] = Registry("format", "mog_assets.corpus.formats")
 EXPERTS: Registry[Any] = Registry("expert", "mog_assets.ranking.relations", "mog_assets.ranking.hops")
 WAYS: Registry[Any] = Registry("way of answering", "mog_assets.answering.answerers")

@@ -24,7 +24,7 @@ from mog_assets import config
 from mog_assets.corpus import layout, worker
 from mog_assets.corpus.documents import load_documents, make_document, read_corpus, shifted, write_documents
 from mog_assets.corpus.marks import Mark, headings_at, page_at
-from mog_assets.corpus.markup import read_text
+from mog_assets.corpus.markup import read_markdown, read_page
 from mog_assets.corpus.memory import load_memory
 from mog_assets.corpus.worker import Limits
 from mog_assets.questions.reading import KnownDocument, read_questions
@@ -280,7 +280,7 @@ def test_html_headings(folder):
     ],
 )
 def test_the_text_of_a_page_breaks_where_a_browser_breaks_it(body, text):
-    assert read_text("a.html", f"<title>T</title><body>\n{body}\n</body>").text == text
+    assert read_page("a.html", f"<title>T</title><body>\n{body}\n</body>").text == text
 
 
 MENU = "<ul><li><a href=/>Home</a> <li><a href=/menu>Menu</a><li><a href=/about>About</a></ul>"
@@ -314,7 +314,7 @@ MENU = "<ul><li><a href=/>Home</a> <li><a href=/menu>Menu</a><li><a href=/about>
     ],
 )
 def test_menus_are_no_part_of_the_text_of_a_page(body, text):
-    assert read_text("a.html", body).text == text
+    assert read_page("a.html", body).text == text
 
 
 @pytest.mark.parametrize("pages", ["/usr/share/doc/sqlite3", "/usr/share/doc/git/html"])
@@ -326,7 +326,7 @@ def test_manuals_lose_no_code_table_or_definition(pages):
         pytest.skip(f"{pages} is not installed")
     for file in files:
         page = file.read_text(encoding="utf-8", errors="replace")
-        text = " ".join(read_text(file.name, page).text.split())
+        text = " ".join(read_page(file.name, page).text.split())
         for element in bs4.BeautifulSoup(page, "html.parser")(["pre", "td", "dt", "dd", "p"]):
             if not element(["p", "div", "li", "dl", "table", "script", "td", "pre", "br", "button"]):
                 assert " ".join(element.get_text().split()) in text, file
@@ -361,9 +361,9 @@ def test_line_ends_of_every_text_format_are_line_feeds(folder, end):
 
 def test_headings_nested_without_end_take_linear_time():
     started = time.monotonic()
-    read_text("a.html", "<h1>" * 20_000 + "deep")
-    read_text("a.md", "# " + " " * 1_000_000 + "x" + "#" * 100_000)
-    read_text("a.md", "---\n" + "a: " * 1_000_000)
+    read_page("a.html", "<h1>" * 20_000 + "deep")
+    read_markdown("a.md", "# " + " " * 1_000_000 + "x" + "#" * 100_000)
+    read_markdown("a.md", "---\n" + "a: " * 1_000_000)
     assert time.monotonic() - started < 20
 
 

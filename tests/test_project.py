@@ -18,7 +18,7 @@ from mog_assets.cli.found_questions import find_questions, holds_questions
 from mog_assets.cli.project import find_documents, written
 from mog_assets.corpus.contents import source_state
 from mog_assets.corpus.documents import read_corpus
-from mog_assets.corpus.folders import SUFFIXES
+from mog_assets.corpus.folders import suffixes
 
 ROOT = Path(__file__).parent.parent
 
@@ -135,7 +135,7 @@ def test_questions_among_the_documents_are_said(folder):
         ([], "expected a folder of documents (here: `mog init docs`), or --samples"),
         (["nowhere"], "nowhere: expected a file"),
         (["docs/a.txt"], "expected a folder, or a file that ends in .jsonl"),
-        (["only"], f"expected documents ({', '.join(SUFFIXES)}) in only, found none; the first: x.odt"),
+        (["only"], f"expected documents ({', '.join(suffixes())}) in only, found none; the first: x.odt"),
         (["docs", "--questions", "docs/b.md"], "b.md: expected a file that ends in .jsonl"),
         (["docs", "--questions", "docs/a.csv"], "a.csv: expected a readable table, got: No such file"),
         (["docs", "--column", "question=Frage"], "--column: expected a file of questions (--questions FILE), got none"),

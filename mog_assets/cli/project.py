@@ -109,7 +109,7 @@ def find_documents(path: Path, name: str, questions: Sequence[Path] = ()) -> Doc
     Raises:
         ConfigError: no file can be read.
     """
-    from mog_assets.corpus.folders import SUFFIXES, scan, suffix_of
+    from mog_assets.corpus.folders import scan, suffix_of, suffixes
 
     try:
         asked = {os.path.realpath(file) for file in questions}
@@ -121,7 +121,7 @@ def find_documents(path: Path, name: str, questions: Sequence[Path] = ()) -> Doc
     if not readable:
         first = f"; the first: {refused[0]}" if refused else ""
         raise ConfigError(
-            f"FOLDERS: expected documents ({', '.join(SUFFIXES)}) in {path}, found none{first}: convert them to text"
+            f"FOLDERS: expected documents ({', '.join(suffixes())}) in {path}, found none{first}: convert them to text"
         )
     return Documents(name, path, dict(readable.most_common()), refused)
 
@@ -320,12 +320,14 @@ def _remedied(seen: Unnamed, corpora: Sequence[Documents], config_path: str | No
 
 def _which_folder(base: Path) -> str:
     """The error message if no folder is named, with the folders to choose from."""
-    from mog_assets.corpus.folders import SUFFIXES
+    from mog_assets.corpus.folders import suffixes
 
     there = [
         entry.name
         for entry in sorted(base.iterdir())
-        if entry.is_dir() and not entry.name.startswith(".") and any(f.name.endswith(SUFFIXES) for f in entry.iterdir())
+        if entry.is_dir()
+        and not entry.name.startswith(".")
+        and any(f.name.endswith(suffixes()) for f in entry.iterdir())
     ]
     known = f" (here: {', '.join(f'`mog init {name}`' for name in there[:5])})" if there else ""
     return f"FOLDERS: expected a folder of documents{known}, or --samples for sample documents, got neither"

@@ -13,6 +13,7 @@ from typing import Any
 import pyarrow.parquet as pq
 
 from mog_assets.config import CorpusSettings, Settings
+from mog_assets.corpus import formats
 from mog_assets.corpus.contents import source_state
 from mog_assets.corpus.documents import (
     READER,
@@ -42,6 +43,7 @@ def _source(settings: Settings, corpus: str | None) -> object:
         source_state(source.path, source.max_document_bytes, _questions(settings), _contents(settings, corpus)),
         source.max_document_bytes,
         *_limits(source),
+        *formats.versions(),
     ]
 
 
@@ -65,7 +67,7 @@ def build_documents(work: Work) -> None:
     source = work.settings.corpora[work.corpus]
     remembered = work.settings.home / "cache" / f"reading-{work.corpus}.parquet"
     limits = _limits(source)
-    signature = digest(READER, source.max_document_bytes, *limits, *_LIBRARIES)
+    signature = digest(READER, source.max_document_bytes, *limits, *_LIBRARIES, *formats.versions())
     memory = load_memory(remembered, signature)
     while True:
         reading = read_corpus(

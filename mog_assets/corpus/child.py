@@ -1,4 +1,4 @@
-"""The process that parses files of office formats. It imports a format's library with the first file of that format."""
+"""The process that parses files of office formats. It imports a format's library with the first such file."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ import warnings
 from pathlib import PurePosixPath
 from typing import Any, BinaryIO
 
+from mog_assets.corpus.formats import format_of
 from mog_assets.corpus.marks import MOST_MARKS, Parsed
 
 # Seconds after its time limit that a process ends by itself, if nobody is left to stop it.
@@ -25,28 +26,7 @@ def read(name: str, content: bytes, limits: dict[str, Any]) -> Parsed:
     Raises:
         ValueError: it cannot be used; the message is the reason.
     """
-    file = PurePosixPath(name)
-    suffix, most = file.suffix.lower(), limits["text_bytes"]
-    parts = {}
-    if suffix != ".pdf":
-        from mog_assets.corpus.archives import unpack
-
-        parts = unpack(content, suffix, limits["unpacked_bytes"])
-    if limits["reader"] == "docling" and suffix != ".epub":
-        from mog_assets.corpus.layout import read_docling
-
-        return read_docling(content, file.name, file.stem, most)
-    if suffix == ".pdf":
-        from mog_assets.corpus.pdf import read_pdf
-
-        return read_pdf(content, file.stem, most)
-    if suffix == ".epub":
-        from mog_assets.corpus.epub import read_epub
-
-        return read_epub(parts, file.stem, most)
-    from mog_assets.corpus.office import read_docx, read_pptx
-
-    return (read_docx if suffix == ".docx" else read_pptx)(parts, file.stem, most)
+    return format_of(name).read(name, content, limits)
 
 
 def _answer(name: str, content: bytes, limits: dict[str, Any]) -> tuple[dict[str, Any], bytes]:

@@ -28,14 +28,14 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from mog_assets.corpus.archives import unpack_text
-from mog_assets.corpus.folders import GZIP, Found, Stamp, opened, printable, scan, too_long
-from mog_assets.corpus.formats import decode, hidden_characters, other_encoding, parse_line, split_lines
+from mog_assets.corpus.decoding import decode, hidden_characters, other_encoding, parse_line, split_lines
+from mog_assets.corpus.folders import Found, Stamp, opened, printable, scan, too_long
+from mog_assets.corpus.formats import GZIP, format_of
 from mog_assets.corpus.marks import MOST_MARKS, Mark
-from mog_assets.corpus.markup import read_text
 from mog_assets.corpus.memory import Journal, Memory, Outcome
 from mog_assets.corpus.spool import Spool
 from mog_assets.corpus.tables import Wrong, read_rows, record_of
-from mog_assets.corpus.worker import PARSED, Limits, Parser, Unsettled, check_reader
+from mog_assets.corpus.worker import Limits, Parser, Unsettled, check_reader
 from mog_assets.resources.errors import MogError
 from mog_assets.resources.payload import levels
 
@@ -276,12 +276,13 @@ def _read_whole(found: Found, stream: BinaryIO, context: _Context) -> Iterator[_
         yield _Record(0, raw, context.memory.outcomes[raw])
         return
     try:
-        if found.name.lower().endswith(PARSED):
+        form = format_of(found.name)
+        if not form.text:
             parsed = context.parser.parse(found.place, content)
         else:
             packed = found.name.lower().endswith(GZIP)
             text, encoding = decode(unpack_text(content, context.limit) if packed else content)
-            parsed = read_text(found.place[: -len(GZIP)] if packed else found.place, text)
+            parsed = form.read(found.place[: -len(GZIP)] if packed else found.place, text)
             notes |= {} if encoding == "utf-8" else {"encoding": encoding}
         notes |= parsed.notes
         document = make_document(

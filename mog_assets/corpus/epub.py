@@ -10,7 +10,7 @@ from urllib.parse import unquote
 from lxml import etree
 
 from mog_assets.corpus.archives import ENCRYPTED
-from mog_assets.corpus.formats import decode
+from mog_assets.corpus.decoding import decode
 from mog_assets.corpus.html_page import read_html
 from mog_assets.corpus.marks import Draft, Parsed, clean
 

@@ -14,20 +14,17 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import BinaryIO, NamedTuple
 
+from mog_assets.corpus import formats
+from mog_assets.corpus.formats import GZIP
 from mog_assets.resources.errors import MogError
 
 LINES = (".jsonl", ".jsonl.gz")
 ROWS = (".csv", ".tsv", ".csv.gz", ".tsv.gz")
-GZIP = ".gz"
 # Files of many documents.
 _MANY = (*ROWS, *LINES)
-_TEXTS = (".txt", ".md", ".html")
-_PACKED = tuple(suffix + GZIP for suffix in _TEXTS)
-SUFFIXES = (*_TEXTS, *_PACKED, ".pdf", ".docx", ".pptx", ".epub", *_MANY)
 
 # Its words would be found instead of those that answer.
 _QUESTIONS = "a file of questions of `question_sets`: its lines are no documents"
-_KNOWN = ", ".join(SUFFIXES)
 _KINDS = {
     stat.S_IFIFO: "FIFO",
     stat.S_IFSOCK: "socket",
@@ -50,6 +47,11 @@ def printable(text: str) -> str:
     return _UNPRINTABLE.sub(lambda m: m[0].encode("unicode_escape").decode("ascii"), text)
 
 
+def suffixes() -> tuple[str, ...]:
+    """Those of all files that are read, in lower case."""
+    return (*formats.suffixes(), *_MANY)
+
+
 def suffix_of(name: str) -> str:
     """The suffix that says how a file is read, in lower case; empty if it is not read.
 
@@ -57,7 +59,7 @@ def suffix_of(name: str) -> str:
     """
     file = name.lower().rpartition("/")[2]
     bare = GZIP if file.endswith(GZIP) and file.count(".") == 1 else ""
-    return next((suffix for suffix in SUFFIXES if file.endswith(suffix)), bare)
+    return next((suffix for suffix in suffixes() if file.endswith(suffix)), bare)
 
 
 class Stamp(NamedTuple):
@@ -128,7 +130,9 @@ def scan(path: Path, limit: int, questions: Collection[str] = ()) -> list[Found]
         status = path.stat()
     except OSError as error:
         what = "nothing" if isinstance(error, FileNotFoundError) else error.strerror
-        raise MogError(f"{path}: expected a file ({_KNOWN}) or a folder of such files, found {what}") from error
+        raise MogError(
+            f"{path}: expected a file ({', '.join(suffixes())}) or a folder of such files, found {what}"
+        ) from error
     if stat.S_ISDIR(status.st_mode):
         found = _scan_folder(os.path.realpath(path), limit)
         return [
@@ -206,7 +210,7 @@ def _unknown(strangers: dict[str, list[str]]) -> list[Found]:
 def _stranger(what: str, names: list[str]) -> Found:
     first = min(names, key=lambda name: name.split("/"))
     more = f" this and {len(names) - 1} more" if len(names) > 1 else ""
-    return Found(first, refusal=f"{what}:{more} not opened; expected {_KNOWN}")
+    return Found(first, refusal=f"{what}:{more} not opened; expected {', '.join(suffixes())}")
 
 
 @contextmanager

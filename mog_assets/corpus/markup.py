@@ -24,32 +24,36 @@ _LONGEST_FRONT = 20_000
 _MOST_BRACKETS = 500
 
 
-def read_text(name: str, text: str) -> Parsed:
-    """Read a file that is one document.
-
-    The title is that of the page or of the front matter, the first heading, a first line of at most 120 characters, or
-    else the file's name.
+def read_page(name: str, text: str) -> Parsed:
+    """Read a HTML page; its title is that of the page, its first heading, or the file's name.
 
     Raises:
-        ValueError: the HTML cannot be parsed.
+        ValueError: it cannot be parsed.
     """
-    file = PurePosixPath(name)
-    if file.suffix.lower() == ".html":
-        return read_html(text, file.stem)
+    return read_html(text, PurePosixPath(name).stem)
+
+
+def read_markdown(name: str, text: str) -> Parsed:
+    """Read Markdown; see `read_plain`. A title in the front matter comes first."""
     # Offsets stay: line ends of two characters are made one with them, later.
     text = _OLD_MAC.sub("\n", text)
-    metadata: dict[str, Any] = {}
-    marks: tuple[Mark, ...] = ()
-    removed = 0
-    if file.suffix.lower() == ".md":
-        metadata, removed = front_matter(text)
-        text = text[removed:]
-        marks = tuple(markdown_headings(text))
+    metadata, removed = front_matter(text)
+    text = text[removed:]
     title = metadata.get("title")
     if not (isinstance(title, str) and title.strip()):
-        found = re.match(r"\s*#\s+(.+)", text)
-        title = (found[1] if found else first_line(text)) or file.stem
-    return Parsed(title.strip(), text, marks, metadata, removed=removed)
+        title = _title(name, text)
+    return Parsed(title.strip(), text, tuple(markdown_headings(text)), metadata, removed=removed)
+
+
+def read_plain(name: str, text: str) -> Parsed:
+    """Read text; its title is its first heading, a first line of at most 120 characters, or the file's name."""
+    text = _OLD_MAC.sub("\n", text)
+    return Parsed(_title(name, text), text)
+
+
+def _title(name: str, text: str) -> str:
+    heading = re.match(r"\s*#\s+(.+)", text)
+    return ((heading[1] if heading else first_line(text)) or PurePosixPath(name).stem).strip()
 
 
 def front_matter(text: str) -> tuple[dict[str, Any], int]:

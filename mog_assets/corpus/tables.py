@@ -9,7 +9,7 @@ from collections.abc import Generator, Iterator
 from itertools import zip_longest
 from typing import Any, BinaryIO, NamedTuple
 
-from mog_assets.corpus.formats import decode, other_encoding
+from mog_assets.corpus.decoding import decode, other_encoding
 
 _DELIMITERS = ",;\t|"
 # Of a file: what its encoding and delimiter are told by.

@@ -22,9 +22,6 @@ from typing import Any, NamedTuple, get_args
 from mog_assets.corpus.marks import MOST_MARKS, Kind, Mark, Parsed
 from mog_assets.resources.errors import MogError
 
-# Kinds of files that are parsed here.
-PARSED = (".pdf", ".docx", ".pptx", ".epub")
-
 _CODE = "import sys; sys.path[:] = sys.argv[2:]; from mog_assets.corpus.child import main; main(sys.argv[1])"
 _SECRET = re.compile("KEY|TOKEN|SECRET|PASSW|CREDENTIAL")
 # Bytes of an answer apart from the text: title, metadata and marks.

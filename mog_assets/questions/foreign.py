@@ -14,9 +14,9 @@ from pathlib import Path
 from typing import Any, BinaryIO, Protocol
 
 from mog_assets.config import CorpusSettings
+from mog_assets.corpus.decoding import parse_line
 from mog_assets.corpus.documents import make_document
 from mog_assets.corpus.folders import printable
-from mog_assets.corpus.formats import parse_line
 from mog_assets.questions.streams import Advance, lines_of
 
 # Bytes of a document; the reader of corpora skips a longer line.

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
-from mog_assets.corpus.formats import parse_line
+from mog_assets.corpus.decoding import parse_line
 from mog_assets.questions.foreign import Found, Ids, Notes
 from mog_assets.questions.streams import Advance, whole
 from mog_assets.resources.errors import MogError

@@ -15,8 +15,8 @@ from typing import Any, Literal
 
 from lxml import etree
 
+from mog_assets.corpus.decoding import parse_line, split_lines
 from mog_assets.corpus.folders import LINES, scan
-from mog_assets.corpus.formats import parse_line, split_lines
 from mog_assets.corpus.tables import Row, read_rows, record_of
 from mog_assets.questions.foreign import (
     LONGEST,

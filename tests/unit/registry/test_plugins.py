@@ -63,9 +63,12 @@ def project(tmp_path_factory):
             questions.append({**asked, "split": "test" if number % 4 == 3 else "train", "evidence": evidence})
     for name, rows in (("birds", documents), ("questions", questions)):
         (folder / f"{name}.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
+    (folder / "poems").mkdir()
+    (folder / "poems" / "owl.rtl").write_text("lwo ehT\n.thgin yb stnuh lwo ehT\n", encoding="utf-8")
+    (folder / "poems" / "none.rtl").touch()
     values = {
         "home": "home",
-        "corpora": {"birds": {"path": "birds.jsonl"}},
+        "corpora": {"birds": {"path": "birds.jsonl"}, "poems": {"path": "poems"}},
         "question_sets": {"q": {"path": "questions.jsonl", "corpora": ["birds"], "train": ["train"], "test": ["test"]}},
         "chunker": "verses",
         "levels": 2,
@@ -77,6 +80,19 @@ def project(tmp_path_factory):
     done = mog(folder, plugins, "run")
     assert done.returncode == 0, done.stdout + done.stderr
     return folder, plugins
+
+
+def test_a_format_of_another_package_is_read_and_its_refusals_are_recorded(project):
+    folder, plugins = project
+    opened = mog(folder, plugins, "retrieve", "What hunts by night?", "--method", "fused", "--json", "--k", 1)
+    passage = json.loads(opened.stdout)[0]
+    assert (passage["doc"], passage["title"], passage["text"].strip()) == (
+        "owl.rtl",
+        "The owl",
+        "The owl hunts by night.",
+    )
+    skipped = json.loads(mog(folder, plugins, "documents", "--skipped", "--json").stdout)
+    assert [(row["place"], row["reason"]) for row in skipped] == [("none.rtl", "expected lines, got an empty file")]
 
 
 def test_a_chunker_of_another_package_cuts(project):

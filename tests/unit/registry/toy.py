@@ -1,4 +1,4 @@
-"""What another package adds: a chunker, an expert and a way of answering, each registered where it is defined."""
+"""What another package adds, registered where it is defined: a format, a chunker, an expert, a way of answering."""
 
 from dataclasses import dataclass, replace
 
@@ -7,7 +7,17 @@ import numpy as np
 from mog_assets import registry
 from mog_assets.answering.answerers import Way, one_step
 from mog_assets.chunking.chunkers import Chunker
+from mog_assets.corpus.formats import Format
+from mog_assets.corpus.marks import Parsed
 from mog_assets.ranking.relations import FurtherExpert
+
+
+def backwards(name, content, limits):
+    """A file whose lines are written from right to left; the first one is the title."""
+    if not content:
+        raise ValueError("expected lines, got an empty file")
+    title, _, text = "".join(line[::-1] + "\n" for line in content.decode().splitlines()).partition("\n")
+    return Parsed(title, text)
 
 
 def verses(text, _):
@@ -32,6 +42,7 @@ def shout(questions, means, topics=False):
     return [replace(row, method="shout", answer=row.answer and row.answer.upper()) for row in rows]
 
 
+registry.FORMATS.register(".rtl", Format(backwards))
 registry.CHUNKERS.register("verses", Chunker(lambda options: verses))
 registry.EXPERTS.register("length", FurtherExpert(lambda opened: Length(), "how long a piece is", said="it is long"))
 registry.WAYS.register("shout", Way(shout, "one answer, in capitals"))
