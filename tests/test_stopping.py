@@ -152,7 +152,10 @@ def test_stopped_in_a_write_it_says_so_in_one_line_and_the_next_run_equals_an_un
     [
         pytest.param({"engine": {"kind": "processes"}}, True, id="Ctrl-C in a terminal while a pool works"),
         pytest.param(
-            {"topics": {"min_topic_size": 2}}, False, id="SIGTERM while topics are fitted", marks=pytest.mark.full
+            {"topics": {"min_topic_size": 2}, "methods": ["fixed-1+topics"]},
+            False,
+            id="SIGTERM while topics are fitted",
+            marks=pytest.mark.full,
         ),
     ],
 )
