@@ -416,7 +416,8 @@ def test_rows_of_other_vectors_are_not_reused(tmp_path):
 def test_any_chunker_works_with_every_part_of_the_graph(tmp_path, make_project, write_documents, materialise_project):
     texts = {"pond": " ".join(POND), "bank": " ".join(BANK), "both": " ".join(POND[:2] + BANK[:2]), "heron": HERON}
     source = write_documents(tmp_path / "texts.jsonl", texts.items())
-    values = {"corpora": {"texts": {"path": str(source)}}, "levels": 2, "finest_chars": 100}
+    groups = ["default", "papers"]
+    values = {"corpora": {"texts": {"path": str(source)}}, "levels": 2, "finest_chars": 100, "methods": groups}
     question = "Why did the bank raise its interest rate?"
     for chunker in ("semantic", "recursive"):
         project = make_project(tmp_path, {**values, "chunker": chunker})
