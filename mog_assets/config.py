@@ -656,3 +656,14 @@ def _model_at(location: Sequence[str | int]) -> list[str]:
 
 def _is_model(kind: Any) -> bool:
     return isinstance(kind, type) and issubclass(kind, SettingsModel)
+
+
+def check_corpora(settings: Settings, names: Sequence[str]) -> None:
+    """Reject what is no corpus of the project.
+
+    Raises:
+        ConfigError: names the first one.
+    """
+    unknown = [name for name in names if name not in settings.corpora]
+    if unknown:
+        raise ConfigError(f"--corpus: expected one of {', '.join(settings.corpora)}, got {shown(unknown[0])!r}")

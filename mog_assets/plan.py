@@ -20,7 +20,6 @@ from mog_assets.ranking import assets as ranking_assets
 from mog_assets.ranking.retrieve import needs
 from mog_assets.reader import assets as reader_assets
 from mog_assets.recipe import Find, Recipe, is_fresh, reason_now
-from mog_assets.resources.errors import ConfigError
 from mog_assets.retrieval import assets as retrieval_assets
 from mog_assets.retrieval.methods import AUTO, named_methods, parse
 from mog_assets.routing import assets as routing_assets
@@ -183,17 +182,6 @@ def planned(settings: Settings, keys: Collection[str], corpora: Sequence[str]) -
                 reason = reason_now(recipes[key], corpus, tools, recipes, artefact, find)
             rows.append(Planned(key, corpus, reason, artefact.manifest.seconds if artefact else 0.0))
     return rows
-
-
-def check_corpora(settings: Settings, names: Sequence[str]) -> None:
-    """Reject what is no corpus of the project.
-
-    Raises:
-        ConfigError: names the first one.
-    """
-    unknown = [name for name in names if name not in settings.corpora]
-    if unknown:
-        raise ConfigError(f"--corpus: expected one of {', '.join(settings.corpora)}, got {unknown[0]!r}")
 
 
 def phases(recipes: dict[str, Recipe]) -> dict[str, int]:

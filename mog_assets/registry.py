@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import importlib
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from functools import cache
 from importlib.metadata import entry_points
 from typing import Any, Generic, TypeVar
@@ -31,10 +31,11 @@ class Registry(Mapping[str, Value], Generic[Value]):
     Args:
         kind: What the values are, for people.
         modules: Those of this package that register values.
+        reserved: What no name may begin with, alone or before a hyphen.
     """
 
-    def __init__(self, kind: str, *modules: str) -> None:
-        self.kind, self._modules = kind, modules
+    def __init__(self, kind: str, *modules: str, reserved: Collection[str] = ()) -> None:
+        self.kind, self._modules, self._reserved = kind, modules, reserved
         self._values: dict[str, Value] = {}
         self._lock, self._full = threading.RLock(), False
 
@@ -42,8 +43,12 @@ class Registry(Mapping[str, Value], Generic[Value]):
         """Add a value; registering the same again changes nothing.
 
         Raises:
-            ConfigError: another value has the name.
+            ConfigError: another value has the name, or it is reserved.
         """
+        if name.partition("-")[0] in self._reserved:
+            raise ConfigError(
+                f"{self.kind}: expected a name without {', '.join(self._reserved)}, got {name!r}: rename it"
+            )
         if self._values.setdefault(name, value) != value:
             raise ConfigError(f"{self.kind}: expected a name that no other has, got {name!r} twice: rename one of them")
         return value
@@ -102,5 +107,9 @@ def _plugins() -> None:
 
 CHUNKERS: Registry[Any] = Registry("chunker", "mog_assets.chunking.chunkers")
 FORMATS: Registry[Any] = Registry("format", "mog_assets.corpus.formats")
-EXPERTS: Registry[Any] = Registry("expert", "mog_assets.ranking.relations", "mog_assets.ranking.hops")
+# The others are those of retrievers and levels, such as `bm25-1`.
+_RETRIEVERS = ("bm25", "dense", "title", "hop")
+EXPERTS: Registry[Any] = Registry(
+    "expert", "mog_assets.ranking.relations", "mog_assets.ranking.hops", reserved=_RETRIEVERS
+)
 WAYS: Registry[Any] = Registry("way of answering", "mog_assets.answering.answerers")

@@ -14,8 +14,8 @@ from typing import Any
 import dagster as dg
 
 from mog_assets.automation import build
-from mog_assets.config import Settings
-from mog_assets.plan import REGISTRY, check_corpora, default, graph, in_order, needed, phases, stale, waits
+from mog_assets.config import Settings, check_corpora
+from mog_assets.plan import REGISTRY, default, graph, in_order, needed, phases, stale, waits
 from mog_assets.recipe import FORCE, Recipe
 from mog_assets.records import cancel, end_killed, opened_instance, process_tags, readable_errors, sleep_in_claims
 from mog_assets.resources.errors import ConfigError, MogError

@@ -343,14 +343,12 @@ class Way:
 
     Attributes:
         answer: Answers questions: called with them, `Means`, and, if it retrieves, `topics`.
-        description: What it does, in one line.
         retrieves: Whether it reads passages.
         reranks: Whether it is also given a second ranking of passages, as `rerank`.
         version: Raised when it gives other answers to the same.
     """
 
     answer: Callable[..., list[AnswerRow]]
-    description: str
     retrieves: bool = True
     reranks: bool = False
     version: str = "1"
@@ -359,11 +357,11 @@ class Way:
 WAYS: Registry[Way] = registry.WAYS
 """Ways of answering by the names used in notation, settings and scores."""
 
-WAYS.register("cot", Way(cot, "answers without passages", retrieves=False))
-WAYS.register("one-step", Way(one_step, "one answer from the best passages"))
-WAYS.register("briefcontext", Way(briefcontext, "map-reduce over many passages where rankings disagree", reranks=True))
-WAYS.register("at-rag", Way(at_rag, "retrieves, reasons, answers, grades and rewrites the query, in rounds"))
-WAYS.register("adaptive", Way(adaptive, "a classifier chooses one of the others"))
+WAYS.register("cot", Way(cot, retrieves=False))
+WAYS.register("one-step", Way(one_step))
+WAYS.register("briefcontext", Way(briefcontext, reranks=True))
+WAYS.register("at-rag", Way(at_rag))
+WAYS.register("adaptive", Way(adaptive))
 
 
 def _start(questions: Sequence[Asked]) -> list[_Progress]:

@@ -17,6 +17,7 @@ from mog_assets.answering.roles import Asked, Usage
 from mog_assets.answering.rows import AnswerRow, answer_table, read_answers
 from mog_assets.config import Settings
 from mog_assets.questions.sets import Question, load_questions
+from mog_assets.ranking.relations import versions
 from mog_assets.ranking.retrieve import Retrieval, needs
 from mog_assets.recipe import Recipe, Work
 from mog_assets.resources.errors import MogError
@@ -181,7 +182,7 @@ def _kept(stored: Artefact) -> bool:
 def _options(tools: Tools) -> list[Any]:
     settings = tools.settings
     options = [settings.bm25.model_dump(), settings.k_r, settings.budget, settings.answering.judge]
-    return [reader_name(tools), tools.encoder.identity, *options]
+    return [reader_name(tools), tools.encoder.identity, *options, versions(settings.ranking.experts)]
 
 
 def recipes(settings: Settings) -> list[Recipe]:
@@ -201,7 +202,7 @@ def recipes(settings: Settings) -> list[Recipe]:
             deps=("questions", *read, *needs(methods, settings).keys),
             partitioned=False,
             settings=lambda tools: [
-                [how.name for how in hows],
+                [[how.name, WAYS[how.way].version] for how in hows],
                 tools.settings.seed,
                 tools.settings.answering.questions,
                 tested,

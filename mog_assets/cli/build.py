@@ -74,13 +74,13 @@ def run(
 @click.option("--json", "as_json", is_flag=True, help="Print the assets as JSON.")
 @guarded
 def plan(path: str | None, corpora: tuple[str, ...], select: tuple[str, ...], every: bool, as_json: bool) -> None:
-    """Print what `mog run` would build and why, and change nothing.
+    """Print what `mog run` would build and why, and build nothing.
 
     An asset whose inputs are built before it is built again only if one of them changes.
     """
     from rich.table import Table
 
-    from mog_assets.plan import check_corpora, default, graph, planned
+    from mog_assets.plan import default, graph, planned
     from mog_assets.resources.console import EscapedConsole
     from mog_assets.resources.progress import duration
 
@@ -91,7 +91,7 @@ def plan(path: str | None, corpora: tuple[str, ...], select: tuple[str, ...], ev
         from mog_assets.runner import selected
 
         keys = selected(settings, graph(settings), chosen)
-    check_corpora(settings, corpora)
+    config.check_corpora(settings, corpora)
     rows = planned(settings, keys, list(corpora or settings.corpora))
     if as_json:
         echo(json.dumps([vars(row) for row in rows], indent=1))

@@ -9,9 +9,7 @@ from typing import Any
 import click
 
 from mog_assets.cli.common import config_option, echo, guarded, print_table, settings_of
-from mog_assets.config import Settings
-from mog_assets.config_file import shown
-from mog_assets.resources.errors import ConfigError
+from mog_assets.config import Settings, check_corpora
 
 
 @click.command()
@@ -23,8 +21,7 @@ from mog_assets.resources.errors import ConfigError
 def documents(path: str | None, corpora: tuple[str, ...], skipped: bool, as_json: bool) -> None:
     """Print how many documents every corpus has, and which were skipped."""
     settings = settings_of(path)
-    if unknown := [name for name in corpora if name not in settings.corpora]:
-        raise ConfigError(f"--corpus: expected a corpus ({', '.join(settings.corpora)}), got {shown(unknown[0])!r}")
+    check_corpora(settings, corpora)
     chosen = corpora or tuple(settings.corpora)
     if skipped:
         rows = [row for corpus in chosen for row in skipped_rows(settings, corpus)]

@@ -60,22 +60,14 @@ def _pdf(name: str, content: bytes, limits: Mapping[str, Any]) -> Parsed:
     return read_pdf(content, PurePosixPath(name).stem, limits["text_bytes"])
 
 
-def _docx(name: str, content: bytes, limits: Mapping[str, Any]) -> Parsed:
+def _office(name: str, content: bytes, limits: Mapping[str, Any]) -> Parsed:
     parts = _unpacked(name, content, limits)
     if limits["reader"] == "docling":
         return _with_layout(name, content, limits)
-    from mog_assets.corpus.office import read_docx
+    from mog_assets.corpus.office import read_docx, read_pptx
 
-    return read_docx(parts, PurePosixPath(name).stem, limits["text_bytes"])
-
-
-def _pptx(name: str, content: bytes, limits: Mapping[str, Any]) -> Parsed:
-    parts = _unpacked(name, content, limits)
-    if limits["reader"] == "docling":
-        return _with_layout(name, content, limits)
-    from mog_assets.corpus.office import read_pptx
-
-    return read_pptx(parts, PurePosixPath(name).stem, limits["text_bytes"])
+    read = read_docx if name.lower().endswith(".docx") else read_pptx
+    return read(parts, PurePosixPath(name).stem, limits["text_bytes"])
 
 
 def _epub(name: str, content: bytes, limits: Mapping[str, Any]) -> Parsed:
@@ -104,6 +96,6 @@ FORMATS.register(".txt", Format(markup.read_plain, text=True))
 FORMATS.register(".md", Format(markup.read_markdown, text=True))
 FORMATS.register(".html", Format(markup.read_page, text=True))
 FORMATS.register(".pdf", Format(_pdf))
-FORMATS.register(".docx", Format(_docx))
-FORMATS.register(".pptx", Format(_pptx))
+FORMATS.register(".docx", Format(_office))
+FORMATS.register(".pptx", Format(_office))
 FORMATS.register(".epub", Format(_epub))

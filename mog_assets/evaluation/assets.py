@@ -26,6 +26,7 @@ from mog_assets.evaluation.scores import leaderboard, score
 from mog_assets.evaluation.shares import SHARES, of_one
 from mog_assets.questions.origins import measures_nothing, origins, said
 from mog_assets.questions.sets import load_questions
+from mog_assets.ranking.relations import versions
 from mog_assets.ranking.retrieve import needs
 from mog_assets.recipe import Recipe, Work
 from mog_assets.resources.store import digest
@@ -228,7 +229,7 @@ def recipes(settings: Settings) -> list[Recipe]:
         [[m.name, m.retriever] for m in methods],
         scored,
     ]
-    identity = digest(options)
+    identity = digest(options, versions(settings.ranking.experts))
     return [
         Recipe(
             key="runs",

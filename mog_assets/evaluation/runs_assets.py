@@ -17,6 +17,7 @@ from mog_assets.evaluation.runs import RUNS, read_runs, write_runs
 from mog_assets.evaluation.shares import SHARES, mean_shares, table
 from mog_assets.questions.origins import measures_nothing, origins
 from mog_assets.questions.sets import MEASURED, Question, load_questions
+from mog_assets.ranking.relations import versions
 from mog_assets.ranking.retrieve import needs
 from mog_assets.recipe import Work
 from mog_assets.resources.store import digest
@@ -104,7 +105,8 @@ def _basis(work: Work, family: Searched, methods: Sequence[Method]) -> str:
     # Topics follow from vectors.
     vectors = [f"embeddings/level_{level}" for level in settings.level_range if "topics/assigned" in needed.per_corpus]
     made = work.made_by([*needed.per_corpus, *vectors])
-    return digest(shared, made, settings.finest_chars, settings.buckets, settings.graph.model_dump(), TOKENIZER)
+    options = [settings.finest_chars, settings.buckets, settings.graph.model_dump(), TOKENIZER]
+    return digest(shared, made, *options, versions(settings.ranking.experts))
 
 
 def _show_levels(work: Work, sets: Mapping[str, RankedSet], kinds: Collection[str]) -> None:

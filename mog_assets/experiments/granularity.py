@@ -181,8 +181,8 @@ def of_mog(settings: Settings) -> Sequence[str]:
 
 def _with(*methods: str, settings: Settings) -> Sequence[str]:
     """The asset `scores`, if it has all of these methods."""
-    there = {method.name for method in named_methods(settings)}
-    return ("scores",) if settings.trains_routers and there.issuperset(methods) else ()
+    compared = {method.name for method in named_methods(settings)}
+    return ("scores",) if settings.trains_routers and compared.issuperset(methods) else ()
 
 
 def _with_either(settings: Settings) -> Sequence[str]:

@@ -222,7 +222,6 @@ EXPERTS.register(
     "sentence",
     FurtherExpert(
         lambda opened: Sentence(opened.neighbourhoods),
-        "BM25 of the best sentence of a piece",
         per_corpus=("sentence_graph",),
         shared=lambda settings: tuple(graph_of_question_sets(settings)),
     ),

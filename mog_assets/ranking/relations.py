@@ -97,7 +97,6 @@ class FurtherExpert:
 
     Attributes:
         make: Makes it for the questions of a retrieval.
-        description: What it knows, in one line.
         per_corpus: Assets of every corpus that it reads, besides chunks, BM25 and vectors.
         shared: Given the settings: the assets of all corpora that it reads.
         said: What `--explain` says of a passage that it raised; if empty, its place by this expert.
@@ -105,7 +104,6 @@ class FurtherExpert:
     """
 
     make: Callable[[Opened], Relation]
-    description: str
     per_corpus: tuple[str, ...] = ()
     shared: Callable[[Settings], tuple[str, ...]] = lambda settings: ()
     said: str = ""
@@ -315,7 +313,6 @@ EXPERTS.register(
     "mention",
     FurtherExpert(
         lambda opened: Mentioned(opened.edges, opened.corpora.layout),
-        "documents that the best texts name",
         ("mentions",),
         lambda settings: ("names",),
         "named by one of the best texts",
@@ -325,7 +322,6 @@ EXPERTS.register(
     "pagerank",
     FurtherExpert(
         lambda opened: PageRank(opened.edges, opened.corpora.layout),
-        "walks from the best texts along what they name",
         ("mentions",),
         lambda settings: ("names",),
         "what the best texts name leads to it",
@@ -335,11 +331,10 @@ EXPERTS.register(
     "topics",
     FurtherExpert(
         lambda opened: Topics(opened.topic_model, opened.corpora.vectors(1)),
-        "topics of question and piece",
         shared=lambda settings: ("topics/model",),
     ),
 )
 EXPERTS.register(
     "feedback",
-    FurtherExpert(lambda opened: Feedback(opened.corpora.vectors(1)), "likeness to question and best piece"),
+    FurtherExpert(lambda opened: Feedback(opened.corpora.vectors(1))),
 )

@@ -116,9 +116,9 @@ class Project:
     @property
     def methods(self) -> list[str]:
         """Methods that can be asked for: what they need has been materialised."""
-        known = [parse(AUTO, self.settings), *all_methods(self.settings)]
+        methods = [parse(AUTO, self.settings), *all_methods(self.settings)]
         with self._generations.using() as now:
-            return [m.name for m in known if not m.evaluation_only and self._has(now, m)]
+            return [m.name for m in methods if not m.evaluation_only and self._has(now, m)]
 
     def _has(self, now: Generation, method: Method) -> bool:
         if method.trained and not self.settings.trains_routers:

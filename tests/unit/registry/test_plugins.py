@@ -141,6 +141,14 @@ def test_a_name_that_another_value_has_is_refused():
         names.register("one", 2)
 
 
+def test_a_name_that_is_reserved_is_refused():
+    names = Registry[int]("number", reserved=("zero",))
+    for name in ("zero", "zero-1"):
+        with pytest.raises(ConfigError, match=f"number: expected a name without zero, got '{name}'"):
+            names.register(name, 0)
+    assert names.register("zeros", 0) == names["zeros"] == 0
+
+
 def test_settings_say_which_names_there_are(tmp_path):
     path = tmp_path / "mog.yaml"
     path.write_text("corpora: {c: {path: c.jsonl}}\nranking: {experts: [mention, rank]}\n", encoding="utf-8")

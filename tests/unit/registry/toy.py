@@ -44,5 +44,5 @@ def shout(questions, means, topics=False):
 
 registry.FORMATS.register(".rtl", Format(backwards))
 registry.CHUNKERS.register("verses", Chunker(lambda options: verses))
-registry.EXPERTS.register("length", FurtherExpert(lambda opened: Length(), "how long a piece is", said="it is long"))
-registry.WAYS.register("shout", Way(shout, "one answer, in capitals"))
+registry.EXPERTS.register("length", FurtherExpert(lambda opened: Length(), said="it is long"))
+registry.WAYS.register("shout", Way(shout))
