@@ -27,6 +27,7 @@ from mog_assets.answering.retrieve import PASSAGES, texts
 from mog_assets.answering.roles import Asked, Passage, Roles, Usage
 from mog_assets.questions.marks import f1
 from mog_assets.questions.sets import Question
+from mog_assets.ranking.rankings import Rankings, expert_names
 from mog_assets.ranking.retrieve import Retrieval
 from mog_assets.reader.lessons import answers
 from mog_assets.retrieval.methods import parse
@@ -71,11 +72,13 @@ def signals(
     tools: Tools, roles: Roles, retrieval: Retrieval, method: str, passages: list[list[Passage]]
 ) -> dict[str, np.ndarray]:
     """What could decide, by name: float array of shape (questions,), higher for map-reduce."""
-    asked, count = retrieval.asked.found, len(passages)
+    asked, count = retrieval.once(Rankings).asked.found, len(passages)
     how = retrieval.resolved(parse(method, tools.settings))
     found, rerank = retrieval.rank(how, TOP), another(how.retriever, tools.encoder.encode)
     words, meaning = (
-        next(i for i, expert in enumerate(retrieval.experts) if expert.name == name) for name in ("bm25-1", "dense-1")
+        expert_names(retrieval.corpora.settings).index(name)
+        for name in ("bm25-1", "dense-1")
+        for name in ("bm25-1", "dense-1")
     )
     told: dict[str, list[float]] = {name: [] for name in ("two rankings (the paper's)", "margin", "agreement")}
     for number in range(count):

@@ -42,11 +42,12 @@ from mog_assets.ranking.crossvalidation import Train, fused_recalls
 from mog_assets.ranking.experts import kind
 from mog_assets.ranking.known_items import FORMS, Item, drawn_items, placed
 from mog_assets.ranking.models import Asked
-from mog_assets.ranking.retrieve import Retrieval, expert_names
-from mog_assets.ranking.trainers import TRAINERS
+from mog_assets.ranking.rankings import Rankings, expert_names
+from mog_assets.ranking.retrieve import Retrieval
 from mog_assets.ranking.training import FOLDS, Examples, drawn, fixed_recalls
 from mog_assets.ranking.weak import measured
-from mog_assets.retrieval.methods import CONTEXTS
+from mog_assets.retrieval.methods import METHODS
+from mog_assets.retrieval.passages import CONTEXTS
 from mog_assets.significance import bootstrap_interval, by_document, holm, permutation_p
 from mog_assets.tools import Tools
 
@@ -196,7 +197,7 @@ def trained(names: Sequence[str], homes: Path, kinds: Sequence[str] = ("tuned", 
         tools, of = opened(name, homes)[0], questions_of(name, homes)
         untrained = fused_recalls(of)
         for ranking in kinds:
-            whole, train = TRAINERS[ranking].prepared(of, tools.settings, lambda _: None)
+            whole, train = METHODS[ranking].ranking.trainer.prepared(of, tools.settings, lambda _: None)
             gains = {}
             for size in SIZES:
                 draws = [_recalls(whole, train, size, seed) for seed in range(DRAWS if size else 1)]
@@ -286,7 +287,7 @@ def known_items(name: str, homes: Path) -> list[dict[str, str]]:
     of = questions_of(name, homes)
     trained_models, recalls = {}, {UNTRAINED: fused_recalls(of), **fixed_recalls(of)}
     for ranking in ("tuned", "mog", "mix"):
-        whole, train = TRAINERS[ranking].prepared(of, tools.settings, lambda _: None)
+        whole, train = METHODS[ranking].ranking.trainer.prepared(of, tools.settings, lambda _: None)
         trained_models[ranking] = train(np.ones(len(whole.words), bool))
         recalls[ranking] = _recalls(whole, train, None, 0)
     rows, losing = [], set()
@@ -295,10 +296,10 @@ def known_items(name: str, homes: Path) -> list[dict[str, str]]:
         documents = [str(item.document) for item in items]
         for form, template in FORMS.items():
             asked = retrieval.again([template.format(item.text) for item in items])
-            candidates, experts = asked.asked.found, expert_names(tools.settings)
+            candidates, experts = asked.once(Rankings).asked.found, expert_names(tools.settings)
             scores = {"BM25, level 1": candidates.scores[:, 0], "equal weights": _equal(candidates, experts)}
             scores["fused"] = Blend().scores(candidates, experts)
-            scores |= {ranking: model.scores(asked.asked) for ranking, model in trained_models.items()}
+            scores |= {ranking: model.scores(asked.once(Rankings).asked) for ranking, model in trained_models.items()}
             row = {"collection": name, "items": f"{len(items)} {kind_of}", "asked": form}
             least = None
             for ranking, values in scores.items():

@@ -24,9 +24,17 @@ from scipy import sparse
 
 from mog_assets import config
 from mog_assets.corpus.documents import read_corpus
-from mog_assets.graph.neighbourhoods import neighbourhoods
-from mog_assets.graph.nodes import node_spans
-from mog_assets.graph.sentence_graph import found_in, index_of, link, neighbours, query_count, save_index, search_block
+from mog_assets.papers.mix_of_granularity.graph.neighbourhoods import neighbourhoods
+from mog_assets.papers.mix_of_granularity.graph.nodes import node_spans
+from mog_assets.papers.mix_of_granularity.graph.sentence_graph import (
+    found_in,
+    index_of,
+    link,
+    neighbours,
+    query_count,
+    save_index,
+    search_block,
+)
 from mog_assets.retrieval.bm25 import open_bm25s
 from mog_assets.retrieval.tokens import tokenise
 

@@ -19,7 +19,7 @@ import pandas as pd
 
 from mog_assets import config
 from mog_assets.corpus import assets as corpus_assets
-from mog_assets.graph import assets as graph_assets
+from mog_assets.papers.mix_of_granularity.graph import assets as graph_assets
 from mog_assets.recipe import materialise
 from mog_assets.tools import Tools
 

@@ -25,10 +25,10 @@ from ranking import recall
 
 from mog_assets import markdown
 from mog_assets.evaluation.measures import evaluate
-from mog_assets.ranking.retrieve import fused
+from mog_assets.ranking.rankings import fused
 from mog_assets.ranking.training import fixed_recalls
 from mog_assets.resources.encoder import Encoder
-from mog_assets.retrieval.methods import CONTEXT_CHARS
+from mog_assets.retrieval.passages import CONTEXT_CHARS
 
 # Questions that the k which fills is chosen with, and the share of them that must be filled.
 FIRST, FILLED = 100, 0.95

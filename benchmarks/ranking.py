@@ -27,7 +27,8 @@ from mog_assets.ranking.candidates import COLUMNS, OF_QUESTIONS, Candidates
 from mog_assets.ranking.candidates_assets import read_examples
 from mog_assets.ranking.gold import Gold, ordered
 from mog_assets.ranking.models import Asked
-from mog_assets.ranking.retrieve import Retrieval, expert_names, finest, fused
+from mog_assets.ranking.rankings import Rankings, expert_names, finest, fused
+from mog_assets.ranking.retrieve import Retrieval
 from mog_assets.ranking.training import FOLDS, Examples, fixed_recalls
 from mog_assets.ranking.weak import measured
 from mog_assets.significance import bootstrap_interval, by_document, holm, permutation_p
@@ -88,7 +89,7 @@ def fewer(collection: Collection, questions: int | None) -> Collection:
 def examples(retrieval: Retrieval, questions: Sequence[Question]) -> Examples:
     """Questions with their candidates."""
     asked = retrieval.again([q.question for q in questions])
-    found, corpora = asked.asked, asked.corpora
+    found, corpora = asked.once(Rankings).asked, asked.corpora
     names = expert_names(corpora.settings)
     gold = Gold.located(found.found, measured(questions, corpora), corpora.layout)
     levels = np.array([LEVELS.index(q.level) for q in questions])
@@ -129,7 +130,7 @@ def merged(parts: Sequence[Examples]) -> Examples:
 def trained_mog(train: Examples, seed: int = SEED) -> Ranking:
     """`mog` trained on some questions."""
     held_out = np.array([part == 0 for part in _tenths(train.documents)])
-    arrays, _ = mog.train(train.found, train.taught.covered, train.vectors, held_out, seed, experts=train.experts)
+    arrays, _ = mog.train(train.found, train.taught.covered, train.vectors, held_out, seed)
     return lambda of: models.Router(arrays).scores(Asked.of(of))
 
 

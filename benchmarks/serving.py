@@ -24,7 +24,8 @@ from mog_assets import config, markdown
 from mog_assets.questions.sets import load_questions
 from mog_assets.ranking import mog
 from mog_assets.ranking.candidates_assets import read_examples
-from mog_assets.ranking.retrieve import Retrieval, expert_names, finest
+from mog_assets.ranking.rankings import expert_names, finest
+from mog_assets.ranking.retrieve import Retrieval
 from mog_assets.ranking.trainers import trained_mix
 from mog_assets.retrieval.methods import parse
 from mog_assets.tools import Tools

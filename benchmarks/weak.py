@@ -24,7 +24,8 @@ from mog_assets.ranking import weak
 from mog_assets.ranking.candidates_assets import read_examples
 from mog_assets.ranking.gold import Gold, ordered
 from mog_assets.ranking.models import Asked
-from mog_assets.ranking.retrieve import Retrieval, expert_names, finest, fused
+from mog_assets.ranking.rankings import expert_names, finest, fused
+from mog_assets.ranking.retrieve import Retrieval
 from mog_assets.ranking.trainers import trained_mix
 from mog_assets.ranking.training import FOLDS, Examples
 from mog_assets.retrieval.corpora import Corpora

@@ -291,9 +291,8 @@ class RankingSettings(SettingsModel):
     """What rankings know and are trained on: at most `questions` training questions of each question set.
 
     A share `validation` of the documents decides when the training of `mog` stops. `experts` are what rankings use
-    besides BM25, vectors and titles: `mention` (what the best texts name), `pagerank` (walks along it), `sentence`
-    (BM25 of a piece's best sentence alone), `topics` (whether question and piece are of the same topics), `feedback`
-    (likeness to question and best piece). Only the first two count in `fused`.
+    besides BM25, vectors and titles: `mention` (what the best texts name), `pagerank` (walks along it), or experts of
+    other packages, which count in trained rankings only.
     """
 
     experts: list[Annotated[str, AfterValidator(registry.EXPERTS.check)]] = ["mention", "pagerank"]

@@ -13,16 +13,14 @@ from mog_assets.config import Settings
 from mog_assets.corpus import assets as corpus_assets
 from mog_assets.evaluation import assets as evaluation_assets
 from mog_assets.experiments import assets as experiments_assets
-from mog_assets.graph import assets as graph_assets
 from mog_assets.mentions import assets as mentions_assets
 from mog_assets.questions import assets as questions_assets
 from mog_assets.ranking import assets as ranking_assets
-from mog_assets.ranking.retrieve import needs
 from mog_assets.reader import assets as reader_assets
 from mog_assets.recipe import Find, Recipe, is_fresh, reason_now
+from mog_assets.registry import RECIPES
 from mog_assets.retrieval import assets as retrieval_assets
-from mog_assets.retrieval.methods import AUTO, named_methods, parse
-from mog_assets.routing import assets as routing_assets
+from mog_assets.retrieval.methods import AUTO, named_methods, needs, parse
 from mog_assets.synthesis import assets as synthesis_assets
 from mog_assets.tools import Tools
 from mog_assets.topics import assets as topics_assets
@@ -39,10 +37,8 @@ _STAGES = (
     chunking_assets,
     retrieval_assets,
     synthesis_assets,
-    graph_assets,
     mentions_assets,
     topics_assets,
-    routing_assets,
     ranking_assets,
     reader_assets,
     answering_assets,
@@ -56,7 +52,8 @@ def graph(settings: Settings) -> dict[str, Recipe]:
 
     What no configured method and no result needs is built on demand. What every search needs is built first.
     """
-    recipes = _ordered({recipe.key: recipe for stage in _STAGES for recipe in stage.recipes(settings)})
+    stages = [*(stage.recipes for stage in _STAGES), *RECIPES.values()]
+    recipes = _ordered({recipe.key: recipe for recipes_of in stages for recipe in recipes_of(settings)})
     every_search = needs([parse(AUTO, settings)], settings)
     named = named_methods(settings)
     if settings.answering.methods:

@@ -108,8 +108,20 @@ def _plugins() -> None:
 CHUNKERS: Registry[Any] = Registry("chunker", "mog_assets.chunking.chunkers")
 FORMATS: Registry[Any] = Registry("format", "mog_assets.corpus.formats")
 # The others are those of retrievers and levels, such as `bm25-1`.
-_RETRIEVERS = ("bm25", "dense", "title", "hop")
-EXPERTS: Registry[Any] = Registry(
-    "expert", "mog_assets.ranking.relations", "mog_assets.ranking.hops", reserved=_RETRIEVERS
+_RETRIEVERS = ("bm25", "dense", "title")
+EXPERTS: Registry[Any] = Registry("expert", "mog_assets.ranking.relations", reserved=_RETRIEVERS)
+_METHODS = ("mog_assets.ranking.methods", "mog_assets.papers.mix_of_granularity.methods")
+METHODS: Registry[Any] = Registry("kind of method", *_METHODS)
+GROUPS: Registry[Any] = Registry("group of methods", *_METHODS)
+# Recipes of the papers' assets, given the settings; those of the product are in `plan`.
+RECIPES: Registry[Any] = Registry(
+    "stage", "mog_assets.papers.mix_of_granularity.assets", "mog_assets.papers.mix_of_granularity.chosen"
+)
+_EXPERIMENTS = "mog_assets.papers.mix_of_granularity.experiments"
+EXPERIMENTS: Registry[Any] = Registry(
+    "experiment",
+    *(f"{_EXPERIMENTS}.{name}" for name in ("granularity", "retrievers", "labels", "cost")),
+    *(f"mog_assets.experiments.{name}" for name in ("learning", "chunking", "briefcontext")),
+    *(f"mog_assets.experiments.{name}" for name in ("conflicts", "preflight", "loop", "answers")),
 )
 WAYS: Registry[Any] = Registry("way of answering", "mog_assets.answering.answerers")

@@ -72,10 +72,7 @@ def test_a_combination_by_any_of_its_names(name, canonical, way, retrieval):
         ("mog-paper → cot", "`cot` without a retrieval"),
         ("oracle-paper → one-step", "without gold evidence"),
         ("random → one-step", "without gold evidence"),
-        (
-            "fixed-9 → one-step",
-            "method: expected one of auto, fused, multihop, tuned, mog, mogg, mix, rrf, umg, fixed-1..5",
-        ),
+        ("fixed-9 → one-step", "method: expected one of auto, .*, fixed-1..5, "),
         ("mog-paper → one-step → cot", "expected one of cot"),
     ],
 )

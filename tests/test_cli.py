@@ -13,7 +13,7 @@ from conftest import complaints
 from mog_assets.cli import main
 from mog_assets.evaluation.measures import measure_names
 from mog_assets.plan import graph
-from mog_assets.retrieval.methods import CONTROLS, named_methods
+from mog_assets.retrieval.methods import controls, named_methods
 
 QUESTION = "Why does bread dough rise?"
 
@@ -98,7 +98,7 @@ def test_scores_print_every_measure_of_every_method_as_json(sample_project):
     assert result.exit_code == 0
     rows = json.loads(result.stdout)
     settings = sample_project.settings
-    assert len(rows) == len([*named_methods(settings), *CONTROLS]) * len(measure_names(settings.k))
+    assert len(rows) == len([*named_methods(settings), *controls()]) * len(measure_names(settings.k))
     wanted = ["question_set", "split", "method", "measure", "value", "low", "high", "n", "coverage", "p_vs_best_fixed"]
     for row in rows:
         assert set(wanted) <= set(row)

@@ -281,7 +281,7 @@ def with_questions(tmp_path):
     values = {
         "question_sets": {"q": {"path": "q.jsonl", "corpora": list(corpora), "train": ["train"], "test": ["test"]}},
         "router": {"epochs": 3, "hidden": [8]},
-        "methods": ["fixed-1", "mog-paper", "mix", "mogg"],
+        "methods": ["fixed-1", "mog-paper", "mix"],
         "answering": {"methods": []},
     }
     for row in rows:
@@ -292,7 +292,7 @@ def with_questions(tmp_path):
     return folder
 
 
-RANKINGS = ("candidates", "router", "hop_router", "mix", "method")
+RANKINGS = ("candidates", "router", "mix", "method")
 
 
 @pytest.mark.full

@@ -22,16 +22,17 @@ from mog_assets.evaluation import history, plots, shares
 from mog_assets.evaluation.configuration import configuration
 from mog_assets.evaluation.measures import boards as of_boards
 from mog_assets.evaluation.measures import evaluate, headline_measures, measure_names
-from mog_assets.evaluation.runs import gold_passages, random_passages, read_runs
+from mog_assets.evaluation.runs import read_runs
 from mog_assets.evaluation.scores import COLUMNS, leaderboard, score
+from mog_assets.papers.mix_of_granularity import router
+from mog_assets.papers.mix_of_granularity.plots import loss_curve, weights_by_kind
 from mog_assets.plots import MAX_BYTES
 from mog_assets.questions.sets import Evidence, Question
 from mog_assets.recipe import Recipe, materialise
 from mog_assets.resources.errors import ConfigError
+from mog_assets.retrieval.controls import gold_passages, random_passages
 from mog_assets.retrieval.corpora import Corpora
-from mog_assets.retrieval.methods import CONTROLS, named_methods
-from mog_assets.routing import router
-from mog_assets.routing.plots import loss_curve, weights_by_kind
+from mog_assets.retrieval.methods import controls, named_methods
 from mog_assets.serving import project as serving
 from mog_assets.significance import bootstrap_interval, by_document, holm, permutation_p, shift
 from mog_assets.tools import Tools
@@ -249,10 +250,6 @@ def test_plots_are_small_pngs(drawn):
         plots.leaderboard_bars(table, "a $strange$ <set>"),
         plots.er_against_cost(table, "absent"),
         plots.leaderboard_bars(table, "absent"),
-        plots.levels_chosen(
-            [("a $b$: training", np.array([3, 0, 4])), ("a $b$: test", np.array([0, 0, 0]))], ["a", "b", "$c$"]
-        ),
-        plots.levels_chosen([], []),
         plots.shares(shares.of_one(shares.table([("mix", "", "a $b$", 5, 0.5, 0.25, 0.25)], 1), "mix")),
         plots.er_over_time(dated(table), "a $strange$ <set>"),
         plots.er_over_time(dated(table), "absent"),
@@ -342,7 +339,6 @@ def test_evaluations_of_an_earlier_version_have_todays_names():
         "oracle-paper",
         "fused-paper-1",
         "hybrid:mog-paper",
-        "mogg",
         "mogg-paper",
     ]
     today = evaluation(dict.fromkeys(now, 0.5), 1)
@@ -540,7 +536,7 @@ def bring_up_to_date(settings, force=(), **replaced):
     return {
         key: materialise(recipe, "moor" if recipe.partitioned else None, tools, recipes, force=key in force)
         for key, recipe in recipes.items()
-        if not recipe.on_demand
+        if not recipe.on_demand or key in force
     }
 
 
@@ -630,14 +626,14 @@ def test_levels_chosen_otherwise_than_in_training_are_flagged_with_both_distribu
         work.info["router"] = made.facts
 
     stand_in = replace(plan.graph(copied)["router_paper"], build=build, version="stand-in", checks=())
-    outcome = bring_up_to_date(copied, router_paper=stand_in)["runs"]
+    outcome = bring_up_to_date(copied, ["router_paper_chosen"], router_paper=stand_in)["router_paper_chosen"]
     assert list(outcome.faults) == ["levels_as_in_training"]
     said = outcome.faults["levels_as_in_training"]
-    assert "animals, mog-paper: 0% / 100% of 6 test questions against 94% / 6% of 18 training" in said
+    assert "animals: 0% / 100% of 6 test questions against 94% / 6% of 18 training" in said
     assert "(distance 0.94" in said
     shown = outcome.artefact.shown()
     assert any("data:image/png" in text for text in shown.values())
-    assert "| animals | mog-paper | level 2 | 1 | 6 |" in shown["levels chosen"]
+    assert "| animals | level 2 | 1 | 6 |" in shown["chosen"]
 
 
 # Controls
@@ -670,10 +666,10 @@ def test_gold_leads_every_leaderboard_and_random_ends_it(sample_project):
 
 def test_no_control_is_tested_or_a_baseline(sample_project):
     scores, _ = boards(sample_project)
-    controls = scores["method"].isin(CONTROLS)
-    assert scores.loc[controls, "p_vs_best_fixed"].isna().all() and (scores.loc[controls, "baseline"] == "").all()
-    assert not scores["baseline"].isin(CONTROLS).any()
-    assert scores.loc[~controls, "p_vs_best_fixed"].notna().any()
+    control = scores["method"].isin(controls())
+    assert scores.loc[control, "p_vs_best_fixed"].isna().all() and (scores.loc[control, "baseline"] == "").all()
+    assert not scores["baseline"].isin(controls()).any()
+    assert scores.loc[~control, "p_vs_best_fixed"].notna().any()
 
 
 @pytest.mark.parametrize("named", [None, ["fused-paper-1"], ["random", "fused-paper-1", "gold", "gold"]])
@@ -683,7 +679,7 @@ def test_controls_are_compared_whatever_methods_are_named(nights, named):
     assert (names[0], names[-1], len(names)) == ("gold", "random", len(set(names)))
 
 
-@pytest.mark.parametrize("control", CONTROLS)
+@pytest.mark.parametrize("control", controls())
 def test_no_control_answers_what_people_ask(nights, control):
     with pytest.raises(ConfigError, match=f"method: expected a method that searches .* got '{control}'"):
         serving.open(nights.settings, ["c"], keep=False).retrieve("Where do otters sleep?", method=control, k=2)

@@ -59,7 +59,7 @@ def test_a_further_value_costs_one_cell_and_a_repeated_one_none(copied_project, 
 
 @pytest.mark.full
 def test_cells_of_an_interrupted_experiment_are_kept(copied_project, materialise_project, monkeypatch):
-    from mog_assets.retrieval.methods import Ranker
+    from mog_assets.papers.mix_of_granularity.ranker import Ranker
 
     rank, asked = Ranker.rank, []
 

@@ -17,15 +17,16 @@ from test_encoder import tiny_encoder
 from mog_assets import config, plan
 from mog_assets.cli import main
 from mog_assets.evaluation.measures import headline_measures
-from mog_assets.experiments import catalogue, granularity, labels, retrievers
 from mog_assets.experiments.assets import recipes
 from mog_assets.experiments.conclusions import denied, over_sets, turned
 from mog_assets.experiments.lab import NothingToMeasure, Verdict, alike, greater
+from mog_assets.papers.mix_of_granularity.experiments import granularity, labels, retrievers
+from mog_assets.papers.mix_of_granularity.ranker import LevelChunks
+from mog_assets.registry import EXPERIMENTS
 from mog_assets.resources.encoder import Encoder
 from mog_assets.resources.errors import MogError
 from mog_assets.resources.store import Store, digest
 from mog_assets.retrieval.corpora import Corpora
-from mog_assets.retrieval.methods import LevelChunks
 from mog_assets.significance import by_document, ends, resampled_means
 from mog_assets.tools import Tools
 
@@ -478,7 +479,7 @@ def test_best_level_is_chosen_anew_in_every_resample(scores_of):
     "name", ["k_r", "retrievers", "soft-labels", "label-values", "training-corpus", "router-weights"]
 )
 def test_experiment_without_questions_that_have_evidence_says_so(name):
-    (experiment,) = [e for e in catalogue.EXPERIMENTS if e.name == name]
+    experiment = EXPERIMENTS[name]
     with pytest.raises(NothingToMeasure, match="has evidence"):
         experiment.run(SimpleNamespace(tested=dict))
 

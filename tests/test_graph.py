@@ -12,15 +12,15 @@ from mog_assets.chunking import assets as chunking_assets
 from mog_assets.chunking.layouts import open_layout
 from mog_assets.chunking.sentences import sentence_ends
 from mog_assets.corpus import assets as corpus_assets
-from mog_assets.graph import assets as graph_assets
-from mog_assets.graph import neighbourhoods as hops_module
-from mog_assets.graph import rebuilding
-from mog_assets.graph import sentence_graph as edges_module
-from mog_assets.graph.checks import graph_fault, neighbourhoods_fault
-from mog_assets.graph.neighbourhoods import neighbourhoods, open_neighbourhoods
-from mog_assets.graph.nodes import node_spans
-from mog_assets.graph.packed import load_matrix
-from mog_assets.graph.sentence_graph import (
+from mog_assets.papers.mix_of_granularity.graph import assets as graph_assets
+from mog_assets.papers.mix_of_granularity.graph import neighbourhoods as hops_module
+from mog_assets.papers.mix_of_granularity.graph import rebuilding
+from mog_assets.papers.mix_of_granularity.graph import sentence_graph as edges_module
+from mog_assets.papers.mix_of_granularity.graph.checks import graph_fault, neighbourhoods_fault
+from mog_assets.papers.mix_of_granularity.graph.neighbourhoods import neighbourhoods, open_neighbourhoods
+from mog_assets.papers.mix_of_granularity.graph.nodes import node_spans
+from mog_assets.papers.mix_of_granularity.graph.packed import load_matrix
+from mog_assets.papers.mix_of_granularity.graph.sentence_graph import (
     Graph,
     found_in,
     index_of,

@@ -13,11 +13,17 @@ from hypothesis import strategies as st
 from mog_assets.chunking import assets as chunking_assets
 from mog_assets.config import Settings
 from mog_assets.corpus import assets as corpus_assets
-from mog_assets.graph import assets as graph_assets
-from mog_assets.graph import rebuilding
-from mog_assets.graph import sentence_graph as edges_module
-from mog_assets.graph.nearest import FILES, load_nearest
-from mog_assets.graph.statistics import NodeStatistics, document_keys, load_statistics, renewal, save_statistics
+from mog_assets.papers.mix_of_granularity.graph import assets as graph_assets
+from mog_assets.papers.mix_of_granularity.graph import rebuilding
+from mog_assets.papers.mix_of_granularity.graph import sentence_graph as edges_module
+from mog_assets.papers.mix_of_granularity.graph.nearest import FILES, load_nearest
+from mog_assets.papers.mix_of_granularity.graph.statistics import (
+    NodeStatistics,
+    document_keys,
+    load_statistics,
+    renewal,
+    save_statistics,
+)
 from mog_assets.recipe import materialise
 from mog_assets.tools import Tools
 

@@ -153,14 +153,6 @@ def test_scores_prints_the_advice_and_the_rows_that_matter_or_all(sample_project
     assert "oracle-paper" in every and "hop-3" in every
 
 
-def test_scores_under_the_names_of_an_earlier_version_ask_for_a_run(sample_project, monkeypatch):
-    read = pd.read_parquet
-    monkeypatch.setattr(pd, "read_parquet", lambda path: read(path).replace("oracle-paper", "oracle"))
-    result = CliRunner().invoke(main, ["scores", "--config", str(sample_project.config)])
-    assert result.exit_code == 1 and result.stdout == ""
-    assert "earlier version" in result.stderr and "'oracle': run `mog run`" in result.stderr
-
-
 # Who made the questions, and how many there are
 
 

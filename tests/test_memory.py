@@ -18,8 +18,8 @@ from mog_assets.chunking.layouts import bucket_layout
 from mog_assets.chunking.tokens_to_answer import tokens_to_answer
 from mog_assets.config import Settings
 from mog_assets.corpus.documents import bucket_of, make_document, write_documents
-from mog_assets.graph.neighbourhoods import Around, save_neighbourhoods
-from mog_assets.graph.search import Neighbourhoods
+from mog_assets.papers.mix_of_granularity.graph.neighbourhoods import Around, save_neighbourhoods
+from mog_assets.papers.mix_of_granularity.graph.search import Neighbourhoods
 from mog_assets.recipe import materialise
 from mog_assets.retrieval.bm25 import Bm25Index, TermCounts, save_terms, statistics
 from mog_assets.retrieval.corpora import Corpora
@@ -158,7 +158,7 @@ def pond_of_nodes(folder, nodes, terms, members):
 
 
 def test_terms_of_questions_are_not_in_memory_together_for_all_neighbourhoods(tmp_path, monkeypatch):
-    monkeypatch.setattr("mog_assets.graph.search._ENTRIES", 50_000)
+    monkeypatch.setattr("mog_assets.papers.mix_of_granularity.graph.search._ENTRIES", 50_000)
     nodes, members = 2000, 4
     around = pond_of_nodes(tmp_path / "pond", nodes, 800, members)
     names = sorted(f"t{i}" for i in range(800))
@@ -176,7 +176,7 @@ def test_an_index_made_in_blocks_of_terms_is_that_made_at_once(tmp_path, monkeyp
     queries = [[names[i], names[-i], names[2 * i], names[i]] for i in range(1, 100)]
     found = []
     for entries in (1 << 30, 1000):
-        monkeypatch.setattr("mog_assets.graph.search._ENTRIES", entries)
+        monkeypatch.setattr("mog_assets.papers.mix_of_granularity.graph.search._ENTRIES", entries)
         (index,) = around.bm25(1, names)
         found.append(index.search(queries, 20))
     for whole, blocks in zip(*found, strict=True):

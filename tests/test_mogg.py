@@ -13,14 +13,14 @@ from scipy import sparse
 
 from mog_assets.config import Settings
 from mog_assets.evaluation.measures import evaluate
-from mog_assets.graph.neighbourhoods import open_neighbourhoods
-from mog_assets.graph.search import Neighbourhoods
+from mog_assets.papers.mix_of_granularity.graph.neighbourhoods import open_neighbourhoods
+from mog_assets.papers.mix_of_granularity.graph.search import Neighbourhoods
+from mog_assets.papers.mix_of_granularity.mixing import candidates, emit, ranked
 from mog_assets.questions.sets import Evidence, Question
-from mog_assets.ranking.retrieve import Retrieval
+from mog_assets.ranking.retrieve import Retrieval, topic_groups
 from mog_assets.retrieval.bm25 import Bm25Index, TermCounts, statistics
 from mog_assets.retrieval.corpora import Corpora
 from mog_assets.retrieval.methods import parse
-from mog_assets.retrieval.mix import candidates, emit, ranked
 from mog_assets.retrieval.search import Hits
 from mog_assets.retrieval.tokens import query_terms
 from mog_assets.serving import project as serving
@@ -260,12 +260,12 @@ def test_passages_are_of_the_questions_topic_or_of_all_where_it_has_too_few(samp
     method = parse(name, tools.settings)
     found, plain = retrieval.rank(method, 2), retrieval.rank(method.within(False), 2)
     back = retrieval.fell_back(method, 2)
-    topics, _ = retrieval.topics
+    topics, _ = retrieval.topics.assigned
     # Both branches are taken.
     assert back.any() and not back.all()
     assert back[topics == -1].all()
     # Of every passage, the topic of the chunk that it was found by.
-    of_topic = retrieval.ranker(method.retriever, method.graph, topics=True).rank(method, weights_of(retrieval, method))
+    of_topic = method.of.rank(retrieval, method, retrieval.once(topic_groups))
     for question in range(len(questions)):
         here, same = found.at(found.question == question), plain.at(plain.question == question)
         expected = same if back[question] else of_topic.at(of_topic.question == question)
@@ -273,17 +273,13 @@ def test_passages_are_of_the_questions_topic_or_of_all_where_it_has_too_few(samp
         np.testing.assert_array_equal(here.start, expected.start)
 
 
-def weights_of(retrieval, method):
-    return retrieval.weights(method.kind) if method.routed else None
-
-
 def test_dense_and_bm25_search_only_chunks_of_the_topic(tools, corpora):
     questions = list(SAMPLE_QUESTIONS)
     retrieval = asked(tools, corpora, *questions)
-    topics, _ = retrieval.topics
-    of_chunks = np.concatenate(retrieval._chunk_topics(2))
+    topics, _ = retrieval.topics.assigned
+    of_chunks = np.concatenate(retrieval.topics.chunks(2))
     for retriever in ("bm25", "dense", "hybrid"):
-        hits = retrieval.ranker(retriever, topics=True).searcher.search(2, 50)
+        hits = retrieval.searcher(retriever, retrieval.once(topic_groups)).search(2, 50)
         assert len(hits.chunk)
         np.testing.assert_array_equal(of_chunks[hits.chunk], topics[hits.question])
 

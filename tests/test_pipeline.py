@@ -15,7 +15,7 @@ from mog_assets.corpus.documents import bucket_of
 from mog_assets.evaluation.measures import RANGES, measure_names
 from mog_assets.recipe import materialise
 from mog_assets.resources.errors import ConfigError
-from mog_assets.retrieval.methods import CONTROLS, named_methods
+from mog_assets.retrieval.methods import controls, named_methods
 from mog_assets.retrieval.vectors import VectorTable
 from mog_assets.serving import project as serving
 from mog_assets.tools import Tools
@@ -88,7 +88,7 @@ def test_unknown_corpora_and_selections_are_refused(sample_project, materialise_
 def test_scores_have_every_default_method_with_every_measure(sample_project):
     settings = sample_project.settings
     scores = pd.read_parquet(stored(sample_project, "scores").path("scores.parquet"))
-    methods = [*(method.name for method in named_methods(settings)), *CONTROLS]
+    methods = [*(method.name for method in named_methods(settings)), *controls()]
     assert set(zip(scores["method"], scores["measure"], strict=True)) == {
         (method, measure) for method in methods for measure in measure_names(settings.k)
     }

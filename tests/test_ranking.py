@@ -11,16 +11,15 @@ from mog_assets.config import Settings
 from mog_assets.evaluation.measures import evaluate
 from mog_assets.questions.sets import Evidence, Question
 from mog_assets.questions.splits import validation_rows
-from mog_assets.ranking import mog
 from mog_assets.ranking.candidates import Candidates, best
 from mog_assets.ranking.choice import choose
 from mog_assets.ranking.features import Components, _ranks, names, of_candidates, table
 from mog_assets.ranking.gold import Gold, fixed_order, ordered
 from mog_assets.ranking.passages import fitting, joined
-from mog_assets.ranking.retrieve import needs
 from mog_assets.ranking.training import drawn
 from mog_assets.retrieval.controls import pieces as disjoint
-from mog_assets.retrieval.methods import Passages, parse
+from mog_assets.retrieval.methods import needs, parse
+from mog_assets.retrieval.passages import Passages
 
 
 def layout_of(sizes):
@@ -277,43 +276,5 @@ def test_the_needs_of_methods_are_what_they_read():
     assert keys("mog") == keys("fused") | {"router"}
     assert keys("tuned") == keys("fused") | {"tuned"}
     assert keys("mix") == keys("fused") | {"mix"}
-    assert keys("mogg") == keys("fused") | {"hop_router", "sentence_graph", "hop_statistics"}
     assert keys("auto") == keys("tuned") | keys("mog") | keys("mix") | collections | {"method"}
     assert keys("auto", 0) == keys("fused") | collections | {"method"}
-
-
-def test_hops_start_with_little_weight_and_count_where_training_says_so():
-    random = np.random.default_rng(0)
-    names, questions, pieces = ["bm25-1", "dense-1", "hop-bm25-1"], 40, 6
-    row = np.repeat(np.arange(questions), pieces)
-    scores = random.random((len(row), 3), np.float32)
-    empty = np.zeros((len(row), 1), np.float32)
-    found = Candidates(
-        row,
-        np.tile(np.arange(pieces), questions),
-        scores,
-        empty[:, None],
-        np.ones((len(row), 4), np.int32),
-        np.zeros(len(row), np.int8),
-        np.zeros(len(row), np.int8),
-        np.zeros((questions, 3), np.float32),
-        np.ones(questions, np.float32),
-    )
-    vectors = random.normal(size=(questions, 8)).astype(np.float32)
-    held_out = np.arange(questions) % 4 == 0
-
-    def weighed(covered, epochs, rate):
-        with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(mog, "EPOCHS", epochs)
-            patch.setattr(mog, "LEARNING_RATE", rate)
-            arrays, _ = mog.train(found, covered, vectors, held_out, 0, experts=names)
-        return mog.weights(arrays, vectors).mean(0)
-
-    by_words, by_hops = (
-        (scores[:, column] == np.maximum.reduceat(scores[:, column], np.arange(0, len(row), pieces))[row]).astype(int)
-        for column in (0, 2)
-    )
-    first = weighed(by_words, 1, 1e-4)
-    assert first[2] == pytest.approx(mog.QUIET, rel=0.05) and first[:2].min() > 0.4
-    last = weighed(by_hops, 30, 0.05)
-    assert last[2] > 2 * last[:2].max()

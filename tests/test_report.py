@@ -21,7 +21,7 @@ from mog_assets.evaluation.report import Report, environment, render
 from mog_assets.evaluation.scores import COLUMNS, score
 from mog_assets.questions.sets import Evidence, Question
 from mog_assets.resources.store import Store
-from mog_assets.retrieval.methods import RANKINGS
+from mog_assets.retrieval.methods import rankings
 
 ATTACK = "</script><img src=x onerror=\"document.title='owned'\">"
 # Two halves of a surrogate pair each in a browser, one character here.
@@ -108,18 +108,6 @@ def report(measured):
         main={board: methods},
         groups={board: browse.by_group(per_question, QUESTIONS, methods, ["ER", "MRR"], 0)},
         duels={board: compared(measured)},
-        choices=[
-            {
-                "question_set": "set",
-                "router": "mog-paper",
-                "names": ["level 1", "level 2"],
-                "training": [3, 1],
-                "test": [1, 3],
-                "distance": 0.5,
-                "p": 0.02,
-                "shifted": True,
-            }
-        ],
         history=dated(scores),
         facts=[("encoder", ATTACK)],
         configuration={"seed": 0, "corpora": {"moor": {"path": ATTACK}}},
@@ -160,7 +148,6 @@ def test_page_without_anything_says_what_is_missing():
     for sentence in (
         "No question with evidence was scored.",
         "No ranking that weighs levels and retrievers has run on as many as 5 test questions.",
-        "No method with a router has run.",
         "No question was answered",
         "There is no history of evaluations.",
         "No question with evidence was scored by two methods.",
@@ -329,7 +316,7 @@ def test_shares_are_those_of_the_ranking_in_use_or_of_fused():
 
 def test_shares_stand_as_a_picture_and_as_figures(report):
     page = render(replace(report, shares=counted()))
-    part = page[page.index('<h2 id="shares">') : page.index('<h2 id="router">')]
+    part = page[page.index('<h2 id="shares">') : page.index('<h2 id="answers">')]
     assert "<code>fused</code>" in part and "No ranking" not in part and html.escape(ATTACK, quote=False)[:20] in part
     bars = re.findall(r'<svg class="counted".*?</svg>', part, re.S)
     widths = [[float(width) for width in re.findall(r' width="([\d.]+)"', bar)] for bar in bars]
@@ -618,7 +605,7 @@ def test_wins_open_to_passages_side_by_side_with_the_evidence_marked(visit, stor
     assert marked and (marked[:40] in gold or gold[:40] in marked)
     place = sides.nth(0).locator(".place").first.text_content()
     told = re.search(r"^1\. (level \d|\d hops) · .+(garden|workshop|sky)/.+, [\d,]+–[\d,]+(why: .+)?$", place)
-    assert told and (told[3] is not None) == (first in RANKINGS)
+    assert told and (told[3] is not None) == (first in rankings())
 
     text = question.locator("summary").text_content()
     duel.get_by_role("button", name="swap A and B").click()

@@ -10,7 +10,7 @@ from mog_assets.ranking.blend import Blend
 from mog_assets.ranking.explain import KNOWN, reasons
 from mog_assets.ranking.known import latest
 from mog_assets.ranking.models import Asked, Rules
-from mog_assets.retrieval.methods import NAMED, compared, named_methods
+from mog_assets.retrieval.methods import named_methods, rankings
 
 BOTH = [rivals.RRF, rivals.UMG]
 TWO = ("bm25-1", "dense-1")
@@ -130,7 +130,7 @@ def test_reasons_are_in_the_order_of_what_experts_give():
 
 def test_they_are_compared_only_where_methods_names_them():
     settings = Settings.model_validate({"corpora": {"c": {"path": "x"}}})
-    assert {"rrf", "umg"} <= set(NAMED)
-    assert not {"rrf", "umg"} & {*compared(settings), *(method.name for method in named_methods(settings))}
+    assert {"rrf", "umg"} <= set(rankings())
+    assert not {"rrf", "umg"} & {method.name for method in named_methods(settings)}
     named = settings.model_copy(update={"methods": ["fused", "umg", "rrf"]})
-    assert {"rrf", "umg"} <= set(compared(named))
+    assert {"rrf", "umg"} <= {method.name for method in named_methods(named)}

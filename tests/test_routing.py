@@ -18,6 +18,9 @@ from scipy import sparse
 from mog_assets.chunking.chunks import Layout
 from mog_assets.chunking.layouts import join_layouts
 from mog_assets.config import RouterSettings
+from mog_assets.papers.mix_of_granularity import assets as routing_assets
+from mog_assets.papers.mix_of_granularity import checks, router
+from mog_assets.papers.mix_of_granularity import labels as soft
 from mog_assets.questions.sets import Evidence, Question
 from mog_assets.questions.splits import validation_rows
 from mog_assets.recipe import Recipe, is_fresh, materialise
@@ -26,9 +29,6 @@ from mog_assets.retrieval.bm25 import Bm25Index, TermCounts, statistics
 from mog_assets.retrieval.search import Bm25Searcher
 from mog_assets.retrieval.tokens import query_terms
 from mog_assets.retrieval.vectors import VectorTable
-from mog_assets.routing import assets as routing_assets
-from mog_assets.routing import checks, router
-from mog_assets.routing import labels as soft
 from mog_assets.tools import Tools
 
 # Chunks by level and corpus; a chunk of level 2 is two of level 1.

@@ -18,9 +18,10 @@ from mog_assets.ranking.assets import NOW, RECALLS
 from mog_assets.ranking.blend import Blend
 from mog_assets.ranking.explain import KNOWN
 from mog_assets.ranking.models import ARRAYS, TREES
-from mog_assets.ranking.retrieve import CHOSEN, Retrieval, expert_names, fused
+from mog_assets.ranking.rankings import Rankings, expert_names, fused
+from mog_assets.ranking.retrieve import CHOSEN, Retrieval
 from mog_assets.recipe import materialise
-from mog_assets.retrieval.methods import RANKINGS, parse
+from mog_assets.retrieval.methods import parse, rankings
 from mog_assets.tools import Tools
 
 QUESTION = "What makes the bottom of my tomatoes go dark and sunken?"
@@ -33,8 +34,6 @@ REASON = (
     r"|what the best texts name leads to it|the question together with its best passage"
     r"|few others have these words|its title is in the question"
 )
-# The router of `mogg` is trained only where it is named.
-ASKED = [name for name in RANKINGS if name != "mogg"]
 
 
 def called(project, *arguments):
@@ -83,14 +82,14 @@ def assert_joined(passages, documents):
 # A budget of characters, and k passages
 
 
-@pytest.mark.parametrize("method", [*ASKED, "fixed-2", "dense-3", "hybrid:mog-paper"])
+@pytest.mark.parametrize("method", [*rankings(), "fixed-2", "dense-3", "hybrid:mog-paper"])
 @pytest.mark.parametrize("budget", [900, 3000])
 def test_passages_of_a_budget_are_joined_and_fill_it(sample_project, documents, method, budget):
     passages = retrieved(sample_project, "--method", method, "--budget", budget)
     assert_joined(passages, documents)
     used = sum(len(passage["text"]) for passage in passages)
     pieces = Retrieval.open(*opened(sample_project)).corpora.layout.spans
-    if method in RANKINGS:
+    if method in rankings():
         # The next piece did not fit; other methods may have no more.
         assert budget - np.diff(pieces, axis=1).max() < used
     assert 0 < used <= budget
@@ -119,7 +118,7 @@ def test_without_a_budget_that_of_the_settings_is_kept(sample_project, copied_pr
     assert 0 < sum(len(p["text"]) for p in fewer) <= 700
 
 
-@pytest.mark.parametrize("method", [*ASKED, "auto"])
+@pytest.mark.parametrize("method", [*rankings(), "auto"])
 def test_k_passages_are_joined_and_a_budget_with_them_is_kept_too(sample_project, documents, method):
     passages = retrieved(sample_project, "--method", method, "--k", 3)
     assert len(passages) == 3
@@ -150,7 +149,7 @@ def test_a_budget_and_k_are_at_least_one(sample_project, option):
 # Why a passage is there
 
 
-@pytest.mark.parametrize("method", ASKED)
+@pytest.mark.parametrize("method", rankings())
 def test_passages_of_a_ranking_say_why_they_are_there(sample_project, method):
     passages = retrieved(sample_project, "--method", method, "--explain")
     plain = retrieved(sample_project, "--method", method)
@@ -179,14 +178,14 @@ def test_trees_weigh_no_retriever_as_a_whole(sample_project):
 def test_what_orders_by_one_score_cannot_be_explained(sample_project, method):
     result = called(sample_project, "retrieve", QUESTION, "--method", method, "--explain")
     assert (result.exit_code, result.stdout) == (2, "")
-    assert f"explain: expected a ranking ({', '.join(RANKINGS)}), which {method} is not" in one_line(result.stderr)
+    assert f"explain: expected a ranking ({', '.join(rankings())}), which {method} is not" in one_line(result.stderr)
 
 
 def test_what_raised_the_best_piece_of_fused_is_what_gives_it_most(sample_project):
     retrieval = Retrieval.open(*opened(sample_project)).again([QUESTION])
     found = retrieval.passages(parse("fused", sample_project.settings), k=1)
     (why,) = retrieval.reasons(parse("fused", sample_project.settings), found)
-    candidates, names = retrieval.asked.found, expert_names(sample_project.settings)
+    candidates, names = retrieval.once(Rankings).asked.found, expert_names(sample_project.settings)
     best = int(np.argmax(fused(candidates, names)))
     given = dict(zip(names, candidates.relative[best] * Blend().weights(candidates, names)[0], strict=True))
     # A title counts nothing, so it is no reason.
@@ -214,7 +213,7 @@ def choose(project, **stored):
 
 def test_auto_is_what_the_asset_says(sample_project, copied_project):
     said = json.loads(Tools(sample_project.settings).store.read("method").path(CHOSEN).read_bytes())
-    assert said["method"] in RANKINGS or "fixed" in said["method"]
+    assert said["method"] in rankings() or "fixed" in said["method"]
     result = called(sample_project, "retrieve", QUESTION, "--json")
     assert result.stderr.strip() == f"ranked by {said['method']}"
     explained = called(sample_project, "retrieve", QUESTION, "--json", "--explain")
@@ -427,7 +426,7 @@ def test_what_only_the_second_search_finds_is_explained_by_it_and_the_rest_by_ex
     method = parse("multihop", sample_project.settings)
     found = retrieval.rank(method, 1)
     pieces, _ = retrieval.corpora.layout.pieces(found.document, found.start, found.end)
-    by_itself = set(retrieval.asked.found.piece.tolist())
+    by_itself = set(retrieval.once(Rankings).asked.found.piece.tolist())
     followed = [piece not in by_itself for piece in pieces.tolist()]
     assert any(followed) and not all(followed)
     why = retrieval.reasons(method, found)

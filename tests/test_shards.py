@@ -12,6 +12,7 @@ from scipy import sparse
 from mog_assets import plan
 from mog_assets.arrays import save_array
 from mog_assets.config import Settings
+from mog_assets.papers.mix_of_granularity.labels import similarities_hitrate, similarities_tfidf
 from mog_assets.recipe import materialise
 from mog_assets.retrieval import vectors
 from mog_assets.retrieval.bm25 import Bm25Index, TermCounts, load_counts, save_counts, statistics
@@ -20,7 +21,6 @@ from mog_assets.retrieval.search import Bm25Searcher, keep_best
 from mog_assets.retrieval.shards import shards
 from mog_assets.retrieval.tokens import query_terms
 from mog_assets.retrieval.vectors import VectorTable
-from mog_assets.routing.labels import similarities_hitrate, similarities_tfidf
 from mog_assets.tools import Tools
 
 SAMPLES = Path(__file__).parent.parent / "mog_assets" / "samples"

@@ -8,7 +8,7 @@ from scipy import stats
 from mog_assets.evaluation import scores as scores_module
 from mog_assets.evaluation.measures import LOWER_IS_BETTER, measure_names
 from mog_assets.evaluation.scores import compare, leaderboard, score, side_by_side
-from mog_assets.retrieval.methods import CONTROLS
+from mog_assets.retrieval.methods import controls
 from mog_assets.significance import (
     bootstrap_interval,
     by_document,
@@ -211,14 +211,14 @@ def measured(methods, n=60):
 
 
 def test_controls_are_measured_and_take_no_part_in_any_test():
-    assert {"random", "gold"} == set(CONTROLS)
+    assert {"random", "gold"} == set(controls())
     with_controls = score(measured(KINDS), 2, 0, KINDS)
     without = score(measured(["fixed-1", "fixed-2", "mog-paper"]), 2, 0, KINDS)
-    controls = with_controls[with_controls["kind"].isin(CONTROLS)]
-    assert (controls["baseline"] == "").all()
+    control = with_controls[with_controls["kind"].isin(controls())]
+    assert (control["baseline"] == "").all()
     columns = ["difference", "difference_low", "difference_high", "effect", "p_vs_best_fixed", "detectable"]
-    assert controls[columns].isna().all(axis=None) and controls["value"].notna().all()
-    rest = with_controls[~with_controls["kind"].isin(CONTROLS)].reset_index(drop=True)
+    assert control[columns].isna().all(axis=None) and control["value"].notna().all()
+    rest = with_controls[~with_controls["kind"].isin(controls())].reset_index(drop=True)
     pd.testing.assert_frame_equal(rest, without)
     tested = without[without["p_vs_best_fixed"].notna() & ~without["measure"].isin(LOWER_IS_BETTER)]
     assert set(tested["method"]) == {"fixed-1", "mog-paper"} and tested[columns].notna().all(axis=None)

@@ -11,8 +11,8 @@ from test_blend import of_questions
 from mog_assets.ranking import tuned
 from mog_assets.ranking.blend import Blend
 from mog_assets.ranking.choice import choose, deciding
-from mog_assets.ranking.models import ARRAYS, Tuned, facts, open_tuned
-from mog_assets.ranking.retrieve import expert_names
+from mog_assets.ranking.models import ARRAYS, Opening, Tuned, facts, open_tuned
+from mog_assets.ranking.rankings import expert_names
 from mog_assets.resources.errors import MogError
 from mog_assets.resources.store import Artefact
 from mog_assets.tools import Tools
@@ -83,11 +83,12 @@ def test_a_stored_model_is_read_as_it_was_and_a_foreign_or_broken_one_is_refused
     tools = Tools(sample_project.settings)
     artefact, encoder = tools.store.read("tuned"), tools.encoder.fingerprint
     names = expert_names(sample_project.settings)
-    model = open_tuned(artefact, encoder, names)
+    opening = Opening(encoder, names, [], [])
+    model = open_tuned(artefact, opening)
     assert isinstance(model, Tuned) and model.weighing != Blend()
-    assert model.files(facts("tuned", encoder, names))[ARRAYS] == artefact.path(ARRAYS).read_bytes()
+    assert model.files(facts("tuned", opening))[ARRAYS] == artefact.path(ARRAYS).read_bytes()
     with pytest.raises(MogError, match="tuned .* was trained for encoder"):
-        open_tuned(artefact, "other", names)
+        open_tuned(artefact, replace(opening, encoder="other"))
 
 
 def test_a_choice_says_with_how_many_questions_it_would_decide():
@@ -105,7 +106,8 @@ def test_a_choice_says_with_how_many_questions_it_would_decide():
 
 
 def test_weights_that_are_no_numbers_are_refused(tmp_path):
-    known = facts("tuned", "e", EXPERTS)
+    opening = Opening("e", EXPERTS, [], [])
+    known = facts("tuned", opening)
     for blend in (replace(Blend(), vectors=float("nan")), replace(Blend(), tilt=float("inf"))):
         with pytest.raises(MogError, match="expected a number for each of vectors, foreign"):
-            open_tuned(stored(tmp_path, Tuned(blend, EXPERTS).files(known)), "e", EXPERTS)
+            open_tuned(stored(tmp_path, Tuned(blend, EXPERTS).files(known)), opening)

@@ -9,7 +9,8 @@ from mog_assets.questions.sets import LEVELS, Question, Relevant, load_questions
 from mog_assets.ranking import weak
 from mog_assets.ranking.gold import Gold, ordered
 from mog_assets.ranking.models import Asked
-from mog_assets.ranking.retrieve import Retrieval, expert_names, fused
+from mog_assets.ranking.rankings import Rankings, expert_names, fused
+from mog_assets.ranking.retrieve import Retrieval
 from mog_assets.ranking.trainers import trained_mix
 from mog_assets.ranking.training import Examples
 from mog_assets.tools import Tools
@@ -23,7 +24,7 @@ def asked(sample_project):
     stored = tools.store.read("questions").path(f"{name}.parquet")
     questions = [q for q in load_questions(stored, question_set.train) if q.evidence][:40]
     retrieval = Retrieval.open(tools, tools.store.read, question_set.corpora, [q.question for q in questions])
-    return retrieval, questions, fused(retrieval.asked.found, names)
+    return retrieval, questions, fused(retrieval.once(Rankings).asked.found, names)
 
 
 def texts_of(retrieval, spans):
@@ -46,7 +47,7 @@ def test_named_places_train_and_measure_as_they_are(asked):
     expected = [[(position[e.corpus, e.doc], e.start, e.end) for e in q.evidence] for q in questions]
     for found in (
         weak.measured(questions, retrieval.corpora),
-        weak.taught(questions, retrieval.asked.found, scores, retrieval.corpora),
+        weak.taught(questions, retrieval.once(Rankings).asked.found, scores, retrieval.corpora),
     ):
         assert [sorted(own) for own in found] == [sorted(own) for own in expected]
 
@@ -56,7 +57,7 @@ def test_relevant_documents_measure_whole_and_train_by_their_best_passages(asked
     reduced, corpora = [only_documents(q) for q in questions], retrieval.corpora
     assert {q.level for q in reduced} == {"documents"}
     whole = weak.measured(reduced, corpora)
-    found, layout = retrieval.asked.found, corpora.layout
+    found, layout = retrieval.once(Rankings).asked.found, corpora.layout
     for question, spans in zip(reduced, whole, strict=True):
         lengths = {
             corpora.position[d]: len(texts_of(retrieval, [(corpora.position[d], 0, 10**9)])[0]) for d in question.grades
@@ -74,7 +75,7 @@ def test_passages_train_that_hold_the_answer_word_for_word(asked):
     retrieval, questions, scores = asked
     reduced = [replace(only_answer(q), answer="four weeks", aliases=("one month",)) for q in questions]
     assert not any(weak.measured(reduced, retrieval.corpora))
-    found = weak.taught(reduced, retrieval.asked.found, scores, retrieval.corpora)
+    found = weak.taught(reduced, retrieval.once(Rankings).asked.found, scores, retrieval.corpora)
     held = [text.casefold() for spans in found for text in texts_of(retrieval, spans)]
     assert held and all("four weeks" in text or "one month" in text for text in held)
 
@@ -87,7 +88,7 @@ def test_of_a_long_answer_those_train_that_hold_most_of_its_words(asked):
     words = text.split()
     assert len(words) > weak.SHORT
     mixed = replace(only_answer(first), answer=" ".join(words[::-1]))
-    found = weak.taught([mixed, *questions[1:]], retrieval.asked.found, scores, corpora)[0]
+    found = weak.taught([mixed, *questions[1:]], retrieval.once(Rankings).asked.found, scores, corpora)[0]
     assert any(document == spans[0][0] and start < spans[0][2] and spans[0][1] < end for document, start, end in found)
 
 
@@ -95,7 +96,7 @@ def test_of_a_long_answer_those_train_that_hold_most_of_its_words(asked):
 def test_an_answer_that_says_nothing_trains_nothing(asked, answer):
     retrieval, questions, scores = asked
     reduced = [replace(only_answer(q), answer=answer, aliases=(), long_answer="") for q in questions]
-    assert not any(weak.taught(reduced, retrieval.asked.found, scores, retrieval.corpora))
+    assert not any(weak.taught(reduced, retrieval.once(Rankings).asked.found, scores, retrieval.corpora))
 
 
 def test_the_text_of_an_option_is_the_answer_and_the_long_one_stands_in_for_a_yes():
@@ -107,13 +108,13 @@ def test_the_text_of_an_option_is_the_answer_and_the_long_one_stands_in_for_a_ye
 
 def examples(asked, questions, names):
     retrieval, _, scores = asked
-    found, corpora = retrieval.asked.found, retrieval.corpora
+    found, corpora = retrieval.once(Rankings).asked.found, retrieval.corpora
     gold = Gold.located(found, weak.measured(questions, corpora), corpora.layout)
     taught = Gold.located(found, weak.taught(questions, found, scores, corpora), corpora.layout)
     levels = np.array([LEVELS.index(q.level) for q in questions])
     documents = [q.document for q in questions]
     made = np.array([q.origin != "given" for q in questions])
-    own = retrieval.asked
+    own = retrieval.once(Rankings).asked
     return Examples(gold, taught, own.vectors, own.words, documents, levels, made, names, own.finest)
 
 

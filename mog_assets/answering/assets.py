@@ -18,10 +18,11 @@ from mog_assets.answering.rows import AnswerRow, answer_table, read_answers
 from mog_assets.config import Settings
 from mog_assets.questions.sets import Question, load_questions
 from mog_assets.ranking.relations import versions
-from mog_assets.ranking.retrieve import Retrieval, needs
+from mog_assets.ranking.retrieve import Retrieval
 from mog_assets.recipe import Recipe, Work
 from mog_assets.resources.errors import MogError
 from mog_assets.resources.store import Artefact
+from mog_assets.retrieval.methods import needs
 from mog_assets.tools import Tools
 
 GROUP = "answering"

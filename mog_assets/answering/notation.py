@@ -8,7 +8,8 @@ from dataclasses import dataclass
 from mog_assets.answering.answerers import WAYS
 from mog_assets.config import Settings
 from mog_assets.resources.errors import ConfigError
-from mog_assets.retrieval.methods import AUTO, CONTROLS, Method, check_trained, parse
+from mog_assets.retrieval.methods import AUTO, Method, check_trained, parse
+from mog_assets.retrieval.methods import controls as method_controls
 
 ARROW = " → "
 
@@ -74,9 +75,9 @@ def controls(settings: Settings) -> list[Combination]:
     """Answers from random and from gold passages, as lower and upper reference; none without answering methods."""
     if not combinations(settings):
         return []
-    return [Combination(f"{name}{ARROW}one-step", "one-step", parse(name, settings)) for name in CONTROLS]
+    return [Combination(f"{name}{ARROW}one-step", "one-step", parse(name, settings)) for name in method_controls()]
 
 
 def is_control(name: str) -> bool:
     """Whether a canonical name is that of one of `controls`."""
-    return name.split(ARROW)[0] in CONTROLS
+    return name.split(ARROW)[0] in method_controls()

@@ -10,9 +10,11 @@ import numpy as np
 from mog_assets.answering.answerers import Retrieve, Retrieved
 from mog_assets.answering.roles import Passage
 from mog_assets.arrays import ranges
+from mog_assets.ranking.rankings import Rankings
 from mog_assets.ranking.retrieve import Retrieval
 from mog_assets.retrieval.corpora import Corpora
-from mog_assets.retrieval.methods import Method, Passages
+from mog_assets.retrieval.methods import Method
+from mog_assets.retrieval.passages import Passages
 
 # Separates the spans of one passage.
 _GAP = " … "
@@ -38,7 +40,7 @@ def retrieve_by(method: Method, opened: Retrieval) -> Retrieve:
         retrieval = opened.again(queries)
         used = retrieval.resolved(method.within(topics))
         if used.ranking and any(read):
-            found = retrieval.passages_after(*_pieces(opened.corpora, read), budget * k // PASSAGES)
+            found = retrieval.once(Rankings).passages_after(*_pieces(opened.corpora, read), budget * k // PASSAGES)
         elif used.ranking:
             found = retrieval.passages(used, budget=budget * k // PASSAGES)
         else:
@@ -47,8 +49,8 @@ def retrieve_by(method: Method, opened: Retrieval) -> Retrieve:
         passages = texts(retrieval.corpora, found, len(queries))
         if not topics:
             return [Retrieved(own) for own in passages]
-        labels, back = retrieval.topic_labels, retrieval.fell_back(used, k)
-        numbers = retrieval.topics[0].tolist()
+        labels, back = retrieval.topics.labels, retrieval.fell_back(used, k)
+        numbers = retrieval.topics.assigned[0].tolist()
         return [
             Retrieved(own, topic, labels[topic], bool(fell))
             for own, topic, fell in zip(passages, numbers, back, strict=True)

@@ -56,18 +56,11 @@ def print_leaderboard(settings: config.Settings, every: bool = False) -> None:
     from mog_assets.evaluation.scores import leaderboard, on_documents
     from mog_assets.questions.origins import origins, said
     from mog_assets.resources.store import Store
-    from mog_assets.retrieval.methods import KINDS
 
     store = Store(settings.home)
     if (stored := store.find("scores")) is not None:
         scores, asked = (pd.read_parquet(stored.path(f"{name}.parquet")) for name in ("scores", "per_question"))
         _current(scores, "documents", "scores")
-        others = scores.loc[~scores["kind"].isin([*KINDS, *(f"{kind}+topics" for kind in KINDS)]), "method"]
-        if len(others):
-            raise MogError(
-                "scores: these scores are of an earlier version, with other names of methods, such as "
-                f"{others.iloc[0]!r}: run `mog run`"
-            )
         chosen = store.find("method")
         default = str(chosen.manifest.info["method"]) if chosen else None
         if chosen:

@@ -11,13 +11,12 @@ import pandas as pd
 from mog_assets.evaluation.measures import KNOWN_BY, LEADS, Board, boards
 from mog_assets.evaluation.scores import on_documents
 from mog_assets.questions.origins import KEYWORDS, REAL, Origins
-from mog_assets.retrieval.methods import CONTROLS
+from mog_assets.retrieval.methods import unplaced
 from mog_assets.significance import RESAMPLES, Totals, by_document, ends, resampled_means
 
 # The file of the asset `scores`.
 AGREEMENT = "agreement.parquet"
 # Uses gold evidence, so that it is no method to choose.
-_ORACLE = "oracle-paper"
 # Means that differ by rounding only are equal, so that ties do not depend on the order of additions.
 _DECIMALS = 9
 _BLOCK = 250
@@ -130,7 +129,7 @@ def _values(part: pd.DataFrame, measure: str, kinds: Mapping[str, tuple[str, str
 
 
 def _counts(kind: str) -> bool:
-    return kind.removesuffix("+topics") not in (*CONTROLS, _ORACLE)
+    return kind.removesuffix("+topics") not in unplaced()
 
 
 def _totals(values: pd.DataFrame) -> Totals:

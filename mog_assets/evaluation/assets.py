@@ -27,10 +27,9 @@ from mog_assets.evaluation.shares import SHARES, of_one
 from mog_assets.questions.origins import measures_nothing, origins, said
 from mog_assets.questions.sets import load_questions
 from mog_assets.ranking.relations import versions
-from mog_assets.ranking.retrieve import needs
 from mog_assets.recipe import Recipe, Work
 from mog_assets.resources.store import digest
-from mog_assets.routing.families import families
+from mog_assets.retrieval.methods import needs
 
 GROUP = "evaluation"
 # Hashes of what the measures in `per_question.parquet` follow from.
@@ -121,7 +120,7 @@ def build_report(work: Work) -> None:
     inputs |= {f"documents of {name}": work.input("documents", name).manifest.version for name in corpora}
     scores, compared = (pd.read_parquet(stored.path(name)) for name in ("scores.parquet", AGREEMENT))
     table, made_by = pd.read_parquet(past.path("history.parquet")), origins(settings)
-    configuration, choices = shown_configuration(settings), _choices(work)
+    configuration = shown_configuration(settings)
     chosen, items = work.input("method").manifest.info, work.input("known_items").manifest.info["rows"]
     counted = of_one(pd.read_parquet(work.input("runs").path(SHARES)), chosen["method"])
     preflight = answered.manifest.info["preflight"] if answered else []
@@ -132,8 +131,8 @@ def build_report(work: Work) -> None:
         *environment(),
         *((f"version of {key}", version[:12]) for key, version in inputs.items()),
     ]
-    # Choices and preflight are in manifests, so no file version shows that they have changed.
-    path, there = work.file("report.html", inputs, configuration, facts, choices, preflight, items)
+    # The preflight is in a manifest, so no file version shows that it has changed.
+    path, there = work.file("report.html", inputs, configuration, facts, preflight, items)
     if not there:
         with work.progress(0, "wins and losses read"):
             main, groups, duels = _browsed(work, scores, list(corpora))
@@ -152,7 +151,6 @@ def build_report(work: Work) -> None:
             groups=groups,
             duels=duels,
             shares=counted,
-            choices=choices,
             known_items=items,
             answers=pd.read_parquet(answered.path("scores.parquet")) if answered else None,
             preflight=preflight,
@@ -202,17 +200,6 @@ def _browsed(
     return main, groups, duels
 
 
-def _choices(work: Work) -> list[dict[str, Any]]:
-    """The levels chosen by routers, compared with their training, from `runs`."""
-    chosen = work.input("runs").manifest.info["levels chosen"]
-    return [
-        {"question_set": name, "router": family.kind, "names": list(family.names), **chosen[f"{name}, {family.kind}"]}
-        for name in work.settings.question_sets
-        for family in families(work.settings)
-        if f"{name}, {family.kind}" in chosen
-    ]
-
-
 def recipes(settings: Settings) -> list[Recipe]:
     """The recipes of this stage; none without test questions."""
     if not settings.tests:
@@ -240,8 +227,8 @@ def recipes(settings: Settings) -> list[Recipe]:
             partitioned=False,
             settings=lambda tools: [identity, tools.encoder.identity],
             repeatable=True,
-            checks=(checks.SAME_AGAIN, *((checks.LEVELS_AS_IN_TRAINING,) if any(m.routed for m in methods) else ())),
-            version="7",
+            checks=(checks.SAME_AGAIN,),
+            version="8",
             kinds=("parquet",),
             pool="gpu",
         ),

@@ -13,11 +13,9 @@ import pyarrow.parquet as pq
 
 from mog_assets.evaluation.measures import CONTEXTS, leading_measure
 from mog_assets.questions.sets import Question
-from mog_assets.retrieval.methods import CONTROLS
+from mog_assets.retrieval.methods import METHODS, unplaced
 from mog_assets.significance import bootstrap_interval, by_document
 
-# These use gold evidence or chance: shown next to the methods, but not ranked with them.
-UNPLACED = (*CONTROLS, "oracle-paper")
 MOST_METHODS = 7
 # Questions on either side of a pair of methods.
 MOST_QUESTIONS = 15
@@ -25,24 +23,6 @@ MOST_QUESTIONS = 15
 FIRST_PASSAGES, MOST_PASSAGES = 3, 8
 # Characters kept of a text with gold evidence, and of one without.
 GOLD_CHARS, OTHER_CHARS = 700, 300
-# Kinds of methods in order of preference.
-_KINDS = (
-    "mix",
-    "mog",
-    "mogg",
-    "tuned",
-    "fused",
-    "multihop",
-    "rrf",
-    "umg",
-    "fixed",
-    "mog-paper",
-    "mogg-paper",
-    "fused-paper",
-    "hop",
-    "mogg-uniform",
-)
-
 Document = tuple[str, str]
 """Corpus and id."""
 
@@ -62,10 +42,10 @@ def main_methods(scores: pd.DataFrame, most: int = MOST_METHODS) -> list[str]:
         gold evidence.
     """
     measure = leading_measure(set(scores["measure"]))
-    leading = scores[(scores["measure"] == measure) & ~scores["kind"].str.removesuffix("+topics").isin(UNPLACED)]
+    leading = scores[(scores["measure"] == measure) & ~scores["kind"].str.removesuffix("+topics").isin(unplaced())]
     leading = leading.sort_values("value", ascending=False, kind="stable")
     best = leading.drop_duplicates("kind")
-    place = {kind: i for i, kind in enumerate(_KINDS)}
+    place = {kind: i for i, kind in enumerate(METHODS)}
     wanted = best.assign(place=best["kind"].map(lambda kind: place.get(kind, len(place))))
     fixed = best.loc[best["kind"] == "fixed", "method"].tolist()
     chosen = set([*fixed, *(m for m in wanted.sort_values("place", kind="stable")["method"] if m not in fixed)][:most])

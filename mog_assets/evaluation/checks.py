@@ -8,7 +8,7 @@ import pandas as pd
 from mog_assets.evaluation.measures import RANGES
 from mog_assets.evaluation.runs import read_runs
 from mog_assets.recipe import Check, Work
-from mog_assets.retrieval.methods import CONTROLS
+from mog_assets.retrieval.methods import controls
 
 # Scores that differ by less, absolutely or relatively, are the same.
 _ROUNDING = 1e-5
@@ -36,29 +36,6 @@ MEASURES_IN_RANGE = Check(
 )
 
 
-def _levels_as_in_training(work: Work) -> str | None:
-    shifted = [
-        f"{name}: {_shares(found['test'])} of {sum(found['test'])} test questions against "
-        f"{_shares(found['training'])} of {sum(found['training'])} training questions (distance "
-        f"{found['distance']:.2f}, p = {found['p']:.4f})"
-        for name, found in work.info["levels chosen"].items()
-        if found["shifted"]
-    ]
-    return f"levels chosen, finest first: {'; '.join(shifted)}" if shifted else None
-
-
-def _shares(counts: list[int]) -> str:
-    return " / ".join(f"{count / max(sum(counts), 1):.0%}" for count in counts)
-
-
-LEVELS_AS_IN_TRAINING = Check(
-    "levels_as_in_training",
-    "The router chooses each level about as often for test questions as for its training questions.",
-    _levels_as_in_training,
-    blocking=False,
-)
-
-
 def _same_again(work: Work) -> str | None:
     before = work.repeats
     if before is None:
@@ -80,7 +57,7 @@ def _difference(before: pd.DataFrame, now: pd.DataFrame) -> str | None:
     other = pd.concat([both[name] != both[f"{name}_now"] for name in [*names, "start", "end"]], axis=1).any(axis=1)
     # The last bits of a score depend on the questions that are asked with it, and with them the order of equal ones.
     rescored = ~np.isclose(both["score"], both["score_now"], rtol=_ROUNDING, atol=_ROUNDING)
-    moved = other & (rescored | both["method"].isin(CONTROLS))
+    moved = other & (rescored | both["method"].isin(controls()))
     rankings = both[place[:3]].assign(moved=moved, rescored=rescored & ~moved)
     found = rankings.groupby(place[:3])[["moved", "rescored"]].any()
     if not found.any(axis=None):

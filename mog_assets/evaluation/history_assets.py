@@ -13,7 +13,7 @@ from mog_assets.evaluation.configuration import configuration
 from mog_assets.evaluation.measures import headline_measures
 from mog_assets.questions.origins import measures_nothing, origins
 from mog_assets.recipe import Work
-from mog_assets.retrieval.methods import CONTROLS
+from mog_assets.retrieval.methods import controls
 
 
 def build_history(work: Work) -> None:
@@ -29,7 +29,7 @@ def build_history(work: Work) -> None:
     past.table, past.accepted = (None if t is None else history.renamed(t) for t in (past.table, past.accepted))
     measured = pd.read_parquet(stored.path("per_question.parquet"))
     # Random and gold controls say nothing about the system.
-    said = ~measured["method"].isin(CONTROLS)
+    said = ~measured["method"].isin(controls())
     # Nor do questions that nobody asks.
     made_by = origins(settings)
     said &= ~measured["question_set"].map(lambda name: measures_nothing(name, made_by)).astype(bool)

@@ -18,7 +18,7 @@ from mog_assets.arrays import pairs as join
 from mog_assets.questions.origins import Origins, place
 from mog_assets.questions.sets import MEASURED, Level, Question, asked_of
 from mog_assets.retrieval.controls import pieces
-from mog_assets.retrieval.methods import CONTEXTS
+from mog_assets.retrieval.passages import CONTEXTS
 
 # The longest context in tokens, at four characters each; `tokens_to_answer` counts no further.
 TOKENS = 2000

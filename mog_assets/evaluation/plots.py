@@ -10,25 +10,10 @@ import pandas as pd
 
 from mog_assets.evaluation.measures import CONTEXTS, leading_measure
 from mog_assets.plots import new_figure, plain, png
-from mog_assets.retrieval.methods import RANKINGS
+from mog_assets.retrieval.methods import METHODS, rankings
 
-# Colours that colour-blind readers can distinguish (Okabe and Ito 2008), with one marker each for print.
-_LOOKS = {
-    "mix": ("#D55E00", "*", "mix"),
-    "mog": ("#F0E442", "X", "mog"),
-    "mogg": ("#AA4499", "h", "mogg"),
-    "tuned": ("#117733", "8", "tuned"),
-    "multihop": ("#882255", "d", "multihop"),
-    "fused": ("#000000", "p", "fused"),
-    "rrf": ("#999933", "<", "rrf"),
-    "umg": ("#332288", ">", "umg"),
-    "fixed": ("#0072B2", "o", "best fixed level"),
-    "fused-paper": ("#E69F00", "s", "best fused-paper"),
-    "mog-paper": ("#009E73", "D", "mog-paper"),
-    "oracle-paper": ("#555555", "^", "oracle-paper"),
-    "hop": ("#56B4E9", "v", "best hop"),
-    "mogg-paper": ("#CC79A7", "P", "mogg-paper"),
-}
+# The look of what has none of its own: methods of other packages, and controls.
+_GREY = ("#999999", "o")
 
 # Retrievers, from the same colours.
 _BM25, _VECTORS = "#D55E00", "#0072B2"
@@ -48,12 +33,12 @@ def er_against_cost(scores: pd.DataFrame, question_set: str) -> bytes:
     here = scores[scores["question_set"] == question_set]
     retrievers = list(dict.fromkeys(name for name in here["retriever"] if name))
     own = {name: here[here["retriever"] == name] for name in retrievers}
-    if (ranked := here["kind"].isin(RANKINGS)).any():
+    if (ranked := here["kind"].isin(rankings())).any():
         own = {"all retrievers": here[ranked | (here["kind"] == "fixed")], **own}
     figure = new_figure(1 + 3.1 * max(len(own), 1), 4.4)
     panels = figure.subplots(1, max(len(own), 1), sharey=True, squeeze=False)[0]
     for axes, (retriever, part) in zip(panels, own.items(), strict=False):
-        for kind, (colour, marker, label) in _LOOKS.items():
+        for kind, (colour, marker) in ((name, kind.look) for name, kind in METHODS.items() if kind.look):
             found = part[part["kind"] == kind]
             means = found[found["measure"] == "ER"].set_index("method")["value"]
             if means.empty:
@@ -61,7 +46,8 @@ def er_against_cost(scores: pd.DataFrame, question_set: str) -> bytes:
             best = str(means.idxmax())
             rows = found[found["method"] == best].drop_duplicates("measure").set_index("measure")
             line = rows.loc[[f"ER@{c}" for c in CONTEXTS]]
-            text = f"{label}: {plain(best)}" if kind in ("fixed", "fused-paper", "hop") else label
+            numbered = METHODS[kind].numbers is not None
+            text = f"best {'fixed level' if kind == 'fixed' else kind}: {plain(best)}" if numbered else kind
             low, high = line["low"].to_numpy(float), line["high"].to_numpy(float)
             axes.plot(CONTEXTS, line["value"].to_numpy(float), color=colour, marker=marker, markersize=4, label=text)
             axes.fill_between(CONTEXTS, low, high, color=colour, alpha=0.12, linewidth=0)
@@ -75,6 +61,11 @@ def er_against_cost(scores: pd.DataFrame, question_set: str) -> bytes:
     panels[0].set_ylabel("evidence recall")
     figure.suptitle(f"Evidence recall at equal context cost: {plain(question_set)}")
     return png(figure)
+
+
+def _look(kind: str) -> tuple[str, str]:
+    """Colour and marker of a kind of method."""
+    return (METHODS[kind].look if kind in METHODS else None) or _GREY
 
 
 def leaderboard_bars(scores: pd.DataFrame, question_set: str) -> bytes:
@@ -93,7 +84,7 @@ def leaderboard_bars(scores: pd.DataFrame, question_set: str) -> bytes:
     at = np.arange(len(here))
     for kind in dict.fromkeys(here["kind"]):
         rows = (here["kind"] == kind).to_numpy()
-        colour, _, _ = _LOOKS.get(kind, ("#999999", "", ""))
+        colour, _ = _look(kind)
         axes.barh(at[rows], value[rows], color=colour, alpha=0.85, label=plain(kind) or "other")
     # The mean of a skewed sample may lie outside its percentile interval; error bars cannot have negative length.
     axes.errorbar(
@@ -147,19 +138,6 @@ def er_over_time(history: pd.DataFrame, question_set: str, best: int = 5) -> byt
     return png(figure)
 
 
-def levels_chosen(rows: Sequence[tuple[str, np.ndarray]], names: Sequence[str]) -> bytes:
-    """Shares of the granularities that a router chose, one bar per row.
-
-    Args:
-        rows: Name of the questions, and number of questions for which each granularity was chosen, finest first.
-        names: Names of the granularities.
-    """
-    shares = [(name, counts / max(counts.sum(), 1)) for name, counts in rows]
-    # From light to dark, as levels go from fine to coarse.
-    greys = [str(0.92 - 0.75 * level / len(names)) for level, _ in enumerate(names, start=1)]
-    return _stacked(shares, names, greys, "share of questions", "Chosen by the router")
-
-
 def shares(rows: pd.DataFrame) -> bytes:
     """How much each level and retriever counted, one bar per group of questions.
 
@@ -173,10 +151,10 @@ def shares(rows: pd.DataFrame) -> bytes:
     colours = [_mixed(colour, tone) for colour in (_BM25, _VECTORS) for tone in tones]
     bars = [(f"{group} ({n:,})", np.array(own)) for _, group, n, *own in rows.itertuples(index=False, name=None)]
     title = f"Which levels and retrievers counted: {rows.attrs['method']}"
-    return _stacked(bars, names, [*colours, "#999999"], "mean share of the weights", title)
+    return stacked(bars, names, [*colours, "#999999"], "mean share of the weights", title)
 
 
-def _stacked(
+def stacked(
     rows: Sequence[tuple[str, np.ndarray]], names: Sequence[str], colours: Sequence[Any], xlabel: str, title: str
 ) -> bytes:
     """Shares that add up to 1 as bars: name and shares of each row; name and colour of each share."""
@@ -210,7 +188,7 @@ def agreement(row: Mapping[str, Any], methods: pd.DataFrame) -> bytes:
     figure = new_figure(5.5, 4.2)
     axes = figure.subplots()
     for kind, part in methods.groupby(methods["kind"].str.removesuffix("+topics"), sort=False):
-        colour, marker, _ = _LOOKS.get(str(kind), ("#999999", "o", ""))
+        colour, marker = _look(str(kind))
         axes.scatter(part["made"], part["value"], color=colour, marker=marker, s=28, label=plain(str(kind)))
     axes.set(
         xlabel=plain(f"{row['measure']} on {row['made_question_set']}, {row['made_split']}"),
@@ -232,7 +210,7 @@ def accuracy_against_cost(scores: pd.DataFrame, question_set: str) -> bytes:
     here = scores[(scores["question_set"] == question_set) & (scores["measure"] == "exact match")]
     figure = new_figure(6.5, 3.6)
     axes = figure.subplots()
-    colours = [colour for colour, *_ in _LOOKS.values()]
+    colours = [kind.look[0] for kind in METHODS.values() if kind.look]
     for i, row in enumerate(here.to_dict("records")):
         # Rounding may put an end on the wrong side of the mean; lengths must not be below 0.
         spread = np.maximum([[row["value"] - row["low"]], [row["high"] - row["value"]]], 0)

@@ -18,13 +18,14 @@ import pandas as pd
 from mog_assets.evaluation.agreement import points, sentences
 from mog_assets.evaluation.answers import MEASURES as ANSWER_MEASURES
 from mog_assets.evaluation.answers import answer_board
-from mog_assets.evaluation.browse import CONTROLS, FIRST_PASSAGES, GOLD_CHARS, MOST_PASSAGES, OTHER_CHARS, UNPLACED
+from mog_assets.evaluation.browse import FIRST_PASSAGES, GOLD_CHARS, MOST_PASSAGES, OTHER_CHARS
 from mog_assets.evaluation.history import ALPHA
 from mog_assets.evaluation.leaderboard import differences_shown
 from mog_assets.evaluation.measures import CONTEXTS, LEADS, LOWER_IS_BETTER, Board, boards, leading_measure
 from mog_assets.evaluation.scores import gap_closed, interval, on_documents, p_text
 from mog_assets.evaluation.shares import FEWEST
 from mog_assets.questions.origins import NO_MEASURE, Origins, measures_nothing, said
+from mog_assets.retrieval.methods import controls, unplaced
 
 TEMPLATE = "report.html.j2"
 # Maximum number of evaluations in the history charts.
@@ -58,8 +59,6 @@ class Report:
         groups: Results of `browse.by_group`, by board.
         duels: Results of `browse.duels`, likewise.
         shares: Result of `shares.of_one`.
-        choices: Levels chosen by routers: dicts with question_set, router, names (of the granularities), training and
-            test (numbers of questions by granularity), distance, p, shifted.
         known_items: Result of `ranking.known_items.summary`.
         answers: Result of `answers.score_answers`.
         preflight: Result of `answers.preflight_quality`.
@@ -78,7 +77,6 @@ class Report:
     groups: Mapping[Board, pd.DataFrame] = field(default_factory=dict)
     duels: Mapping[Board, Mapping[str, Any]] = field(default_factory=dict)
     shares: pd.DataFrame | None = None
-    choices: Sequence[Mapping[str, Any]] = ()
     known_items: Sequence[Mapping[str, Any]] = ()
     answers: pd.DataFrame | None = None
     preflight: Sequence[Mapping[str, Any]] = ()
@@ -130,7 +128,6 @@ def render(report: Report) -> str:
         detailed={"effect", "detectable"} <= set(report.scores.columns),
         groups=[_groups(report, board) for board in found if board["key"] in report.groups],
         shares=_shares(report.shares),
-        choices=[_choice(choice) for choice in report.choices],
         known_items=[_known_item(row) for row in report.known_items],
         answers=_answer_tables(report),
         notes=list(report.notes),
@@ -224,8 +221,8 @@ def _row(own: pd.DataFrame, measures: Sequence[str]) -> dict[str, Any]:
         "retriever": own["retriever"].iloc[0],
         "kind": kind,
         "topics": bool(topics),
-        "unplaced": kind in UNPLACED,
-        "badge": "control" if kind in CONTROLS else "sees gold evidence",
+        "unplaced": kind in unplaced(),
+        "badge": "control" if kind in controls() else "sees gold evidence",
         "cells": cells,
         "coverage": float(own["coverage"].iloc[0]),
         "order": float(values[leading_measure(values.index)]),
@@ -404,16 +401,6 @@ def _shares(shares: pd.DataFrame | None) -> dict[str, Any] | None:
         rows.append({"by": by, "group": group, "n": n, "parts": list(zip(starts.tolist(), own, strict=True))})
     parts = [{"name": name, "colour": colour, "tone": tone} for name, (colour, tone) in zip(names, looks, strict=True)]
     return {"method": shares.attrs["method"], "parts": parts, "rows": rows}
-
-
-def _choice(choice: Mapping[str, Any]) -> dict[str, Any]:
-    """Shares of the levels that a router chose in training and test."""
-    rows = []
-    for when in ("training", "test"):
-        counts = np.asarray(choice[when], float)
-        shares = counts / max(counts.sum(), 1)
-        rows.append({"when": when, "n": int(counts.sum()), "shares": [round(float(share), 4) for share in shares]})
-    return {**choice, "rows": rows, "p": p_text(choice["p"])}
 
 
 def _answer_points(answers: pd.DataFrame | None) -> list[dict[str, Any]]:

@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 import numpy as np
 import pandas as pd
 import pyarrow as pa
-import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from mog_assets.questions.sets import Question
 from mog_assets.ranking.retrieve import Retrieval
-from mog_assets.retrieval.controls import gold_passages, random_passages
 from mog_assets.retrieval.corpora import Corpora
-from mog_assets.retrieval.methods import Method, Passages, cut
+from mog_assets.retrieval.methods import Method
+from mog_assets.retrieval.passages import Passages, cut
 
 RUNS = "runs.parquet"
 # Best passages of a question with the reason why they are there.
@@ -38,30 +37,17 @@ SCHEMA = pa.schema(
         ("why", _TEXT),
     ]
 )
-# The same with texts that are not coded, which a table can have any of.
-_PLAIN = pa.schema([(own.name, pa.string() if own.type == _TEXT else own.type) for own in SCHEMA])
 
 
-def ranked(
-    questions: Sequence[Question], method: Method, retrieval: Retrieval, weights: Mapping[str, np.ndarray], k: int
-) -> Passages:
+def ranked(method: Method, retrieval: Retrieval, k: int) -> Passages:
     """The passages of every question that measures use.
 
     Args:
-        questions: The questions.
         method: The method.
-        retrieval: Retrieval for these questions.
-        weights: By kind of method, if it does not compute its own (`oracle-paper`): float array of shape (questions,
-            levels).
+        retrieval: Retrieval for measured questions.
         k: Number of passages per question.
     """
-    if method.kind == "random":
-        found = random_passages(questions, retrieval.corpora)
-    elif method.kind == "gold":
-        found = gold_passages(questions, retrieval.corpora)
-    else:
-        found = retrieval.rank(method, k, weights.get(method.kind))
-    return cut(found, k)
+    return cut(retrieval.rank(method, k), k)
 
 
 def table_of(
@@ -70,7 +56,7 @@ def table_of(
     """A run of one method: its passages with the reasons of the first of each question; see `run_table`."""
     told = np.full(len(found.question), "", object)
     first = found.rank < FIRST
-    told[first] = retrieval.reasons(method, found.at(first)) if not method.control else ""
+    told[first] = retrieval.reasons(method, found.at(first))
     return run_table(name, questions, method.name, found, retrieval.corpora, told)
 
 
@@ -111,14 +97,6 @@ def run_table(
         "why": list(why) if len(why) else [""] * len(found.question),
     }
     return pa.table([pa.array(columns[f.name]).cast(f.type) for f in SCHEMA], schema=SCHEMA)
-
-
-def arranged(parts: Sequence[pa.Table], questions: Sequence[Question]) -> pa.Table:
-    """Rows of several tables in the order of the questions; equal rows give equal bytes, whatever they were part of."""
-    whole = pa.concat_tables([SCHEMA.empty_table(), *parts]).cast(_PLAIN)
-    place = pc.index_in(whole["question"], pa.array([question.id for question in questions], pa.string()))
-    order = np.argsort(place.to_numpy(), kind="stable")
-    return whole.take(pa.array(order)).cast(SCHEMA)
 
 
 def _coded(numbers: np.ndarray, values: pa.Array) -> pa.Array:

@@ -21,7 +21,7 @@ from mog_assets.evaluation.measures import (
     measure_names,
     named,
 )
-from mog_assets.retrieval.methods import CONTROLS
+from mog_assets.retrieval.methods import controls
 from mog_assets.significance import compare_cells
 
 # Columns that a comparison with a baseline adds to a mean.
@@ -101,7 +101,7 @@ def side_by_side(
     ours, theirs = named(ours), named(theirs)
     keys = [*Board._fields, "method", "question"]
     both = ours[[*keys, "document", *measures]].merge(theirs[[*keys, *measures]], on=keys, suffixes=("", " theirs"))
-    both = both[~both["method"].isin(CONTROLS)]
+    both = both[~both["method"].isin(controls())]
     found = {}
     for board, part in boards(both):
         measures = [name for name in measures if part[[name, f"{name} theirs"]].notna().all(axis=None)]
@@ -181,14 +181,14 @@ def score(per_question: pd.DataFrame, k: int, seed: int, kinds: Mapping[str, tup
         per_question: Result of `measures.evaluate` with the same `k`.
         k: Number of passages per question.
         seed: Seed of the resamples.
-        kinds: Retriever and kind of each method; kind `fixed` marks a fixed level, those of `CONTROLS` a method
+        kinds: Retriever and kind of each method; kind `fixed` marks a fixed level, those of `controls` a method
             without a comparison.
 
     Returns:
         A row per board (see `measures.Board`), method and measure, with columns `COLUMNS`: value with its 95 %
         bootstrap interval low … high, n questions, number of documents, coverage (the share of questions with any
         passage), baseline (the fixed level with the best mean, whatever its retriever: the lowest if less is better;
-        empty if none ran, and for `CONTROLS`) and the comparison with it as in `compare`, p_vs_best_fixed being p,
+        empty if none ran, and for `controls`) and the comparison with it as in `compare`, p_vs_best_fixed being p,
         Holm-corrected over the methods of the question set; NaN for the baseline itself.
     """
     tables = []
@@ -222,7 +222,7 @@ def _best_levels(
     of = [kinds.get(method, ("", ""))[1] for method in methods]
     fixed = [j for j, kind in enumerate(of) if kind == "fixed"]
     if fixed:
-        compared = [i for i, kind in enumerate(of) if kind not in CONTROLS]
+        compared = [i for i, kind in enumerate(of) if kind not in controls()]
         baselines[compared] = np.array(fixed)[goodness[fixed].argmax(axis=0)]
     return baselines
 

@@ -9,7 +9,7 @@ import pandas as pd
 
 from mog_assets.evaluation.browse import groups_of
 from mog_assets.questions.sets import Question
-from mog_assets.retrieval.methods import AUTO, RANKINGS
+from mog_assets.retrieval.methods import AUTO, rankings
 
 SHARES = "shares.parquet"
 # The mean of fewer questions says little.
@@ -79,7 +79,7 @@ def of_one(shares: pd.DataFrame, chosen: str) -> pd.DataFrame:
         Rows of one ranking, `attrs["method"]`; of any that there is if both were not run.
     """
     there = set(shares["method"])
-    method = next((name for name in (chosen, AUTO, *RANKINGS) if name in there), "")
+    method = next((name for name in (chosen, AUTO, "fused", *rankings()) if name in there), "")
     own = shares[shares["method"] == method].drop(columns="method").reset_index(drop=True)
     own.attrs["method"] = method
     return own

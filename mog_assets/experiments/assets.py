@@ -13,11 +13,11 @@ import pandas as pd
 
 from mog_assets.answering.ask import all_answered, reader, reader_name, side_by_side
 from mog_assets.config import EncoderSettings, QuestionSetSettings, Settings
-from mog_assets.experiments.catalogue import EXPERIMENTS
 from mog_assets.experiments.lab import STATISTICS, Experiment, Findings, Lab, NothingToMeasure
 from mog_assets.experiments.results import Project, Told, verdicts
 from mog_assets.ranking.retrieve import Retrieval
 from mog_assets.recipe import Recipe, Work
+from mog_assets.registry import EXPERIMENTS
 from mog_assets.resources.encoder import Encoder
 from mog_assets.resources.errors import MogError
 from mog_assets.resources.store import Store, digest
@@ -32,7 +32,7 @@ _PACKAGES = ("mog-assets", "dagster", "torch", "transformers", "bm25s", "qdrant-
 
 def offered(settings: Settings) -> list[Experiment]:
     """The experiments that a project supports."""
-    return [e for e in EXPERIMENTS if e.reads(settings) and (settings.tests or not e.asks_test_questions)]
+    return [e for e in EXPERIMENTS.values() if e.reads(settings) and (settings.tests or not e.asks_test_questions)]
 
 
 def build_experiment(experiment: Experiment, work: Work) -> None:

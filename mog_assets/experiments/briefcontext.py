@@ -28,6 +28,7 @@ from mog_assets.experiments.contexts import (
 from mog_assets.experiments.lab import Claim, Experiment, Findings, Lab, difference_text, greater, score_rows, told
 from mog_assets.experiments.plots import curves
 from mog_assets.questions.sets import Question
+from mog_assets.registry import EXPERIMENTS
 
 ONE, BOTH = "one prompt", "map-reduce"
 _WAYS: Mapping[str, Way] = {ONE: one_step, BOTH: partial(briefcontext, preflight=False)}
@@ -262,7 +263,7 @@ def by_position(settings: Settings) -> list[Any]:
     return [*options(settings), settings.experiments.top_k, settings.experiments.positions]
 
 
-EXPERIMENTS = (
+for _experiment in (
     Experiment(
         POSITIONS,
         "Position of the key document",
@@ -293,4 +294,5 @@ EXPERIMENTS = (
         lambda settings: [*options(settings), settings.experiments.top_k],
         version="3",
     ),
-)
+):
+    EXPERIMENTS.register(_experiment.name, _experiment)

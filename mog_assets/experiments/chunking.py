@@ -37,8 +37,9 @@ from mog_assets.experiments.lab import (
 )
 from mog_assets.questions.sets import Evidence, Question
 from mog_assets.questions.splits import validation_rows
+from mog_assets.registry import EXPERIMENTS
 from mog_assets.retrieval.corpora import Corpora
-from mog_assets.retrieval.methods import DEPTH
+from mog_assets.retrieval.passages import DEPTH
 from mog_assets.significance import by_document, permutation_p
 
 _PAPER = "Learned Chunking, initial results and observations"
@@ -454,7 +455,7 @@ def _reads(settings: Settings) -> Sequence[str]:
     return ("documents", "chunks/level_1", "questions") if settings.trains_routers else ()
 
 
-EXPERIMENTS = (
+for _experiment in (
     Experiment(
         "chunkers",
         "Chunkers at equal chunk size",
@@ -467,4 +468,5 @@ EXPERIMENTS = (
         lambda settings: [settings.chunker.training.model_dump(), settings.finest_chars],
         asks_test_questions=False,
     ),
-)
+):
+    EXPERIMENTS.register(_experiment.name, _experiment)

@@ -19,6 +19,7 @@ from mog_assets.experiments.lab import ALPHA, MARGIN, Claim, Experiment, Finding
 from mog_assets.questions.marks import f1, normalised
 from mog_assets.questions.sets import Question
 from mog_assets.reader.calibration import RIGHT
+from mog_assets.registry import EXPERIMENTS
 from mog_assets.significance import bootstrap_interval, by_document, detectable, holm, permutation_p
 
 # Share of resolved conflicts (BriefContext, section 1).
@@ -221,7 +222,7 @@ def conflict_rows(found: pd.DataFrame, seed: int) -> list[dict[str, Any]]:
     return rows
 
 
-EXPERIMENTS = (
+for _experiment in (
     Experiment(
         "conflicts",
         "Conflicts between partitions",
@@ -233,4 +234,5 @@ EXPERIMENTS = (
         by_position,
         version="5",
     ),
-)
+):
+    EXPERIMENTS.register(_experiment.name, _experiment)

@@ -22,11 +22,11 @@ from mog_assets.config import Settings
 from mog_assets.evaluation.answers import mark
 from mog_assets.experiments.lab import Lab, about
 from mog_assets.questions.sets import Question
-from mog_assets.ranking.retrieve import needs
 from mog_assets.reader.model import shipped
 from mog_assets.resources.errors import MogError
 from mog_assets.retrieval.corpora import Corpora
-from mog_assets.retrieval.methods import Method, Passages, parse
+from mog_assets.retrieval.methods import Method, needs, parse
+from mog_assets.retrieval.passages import Passages
 
 # Number of questions that advance together.
 _BATCH = 256

@@ -24,7 +24,7 @@ from mog_assets.questions.sets import Question, load_questions
 from mog_assets.ranking.retrieve import Retrieval
 from mog_assets.resources.errors import MogError
 from mog_assets.retrieval.corpora import Encode, Read
-from mog_assets.retrieval.methods import Passages, cut
+from mog_assets.retrieval.passages import Passages, cut
 from mog_assets.significance import least_p
 
 Verdict = Literal["seen", "not seen", "undecided", "not testable here"]

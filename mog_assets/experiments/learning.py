@@ -15,10 +15,11 @@ from mog_assets.experiments.lab import Experiment, Findings, Lab, NothingToMeasu
 from mog_assets.ranking import features
 from mog_assets.ranking.candidates_assets import training_examples
 from mog_assets.ranking.crossvalidation import Train, fused_recalls, recalls_of_fewer
-from mog_assets.ranking.retrieve import models_of
-from mog_assets.ranking.trainers import TRAINERS, hops_read, with_hops
+from mog_assets.ranking.rankings import models_of
 from mog_assets.ranking.training import FOLDS, Examples
+from mog_assets.registry import EXPERIMENTS
 from mog_assets.resources.errors import MogError
+from mog_assets.retrieval.methods import METHODS
 from mog_assets.significance import bootstrap_interval, by_document
 
 # Training questions of the first models; the last are trained on all questions of the other folds.
@@ -47,10 +48,10 @@ def learning_curve(lab: Lab) -> Findings:
 def _rows(lab: Lab, kind: str, examples: Examples, names: Sequence[str]) -> list[dict[str, Any]]:
     """A row per number of training questions: mean ER over the questions that are measured, and its interval."""
     # Cached cells need none; all others share one.
-    prepared = cache(partial(_prepared, lab, kind, examples, names))
+    prepared = cache(partial(_prepared, lab, kind, examples))
 
     def recalls(size: int | None) -> pd.DataFrame:
-        found = recalls_of_fewer(*prepared(), size, TRAINERS[kind].threads)
+        found = recalls_of_fewer(*prepared(), size, METHODS[kind].ranking.trainer.threads)
         return pd.DataFrame({"question": names, "ER": found})
 
     rows, measured = [], examples.measured
@@ -76,19 +77,19 @@ def _rows(lab: Lab, kind: str, examples: Examples, names: Sequence[str]) -> list
     return rows
 
 
-def _prepared(lab: Lab, kind: str, examples: Examples, names: Sequence[str]) -> tuple[Examples, Train[Any]]:
+def _prepared(lab: Lab, kind: str, examples: Examples) -> tuple[Examples, Train[Any]]:
     """See `Trainer.prepared`."""
-    if kind == "mogg":
-        examples = with_hops(examples, names, lab.read("questions", None), lab.settings, lab.open_retrieval)
-    return TRAINERS[kind].prepared(examples, lab.settings, lambda _: None)
+    prepared: tuple[Examples, Train[Any]] = METHODS[kind].ranking.trainer.prepared(
+        examples, lab.settings, lambda _: None
+    )
+    return prepared
 
 
 def _reads(settings: Settings) -> Sequence[str]:
-    kinds = models_of(settings) if settings.trains_routers else []
-    return ("candidates", *(hops_read(settings) if "mogg" in kinds else ())) if kinds else ()
+    return ("candidates",) if settings.trains_routers else ()
 
 
-EXPERIMENTS = (
+for _experiment in (
     Experiment(
         "learning-curve",
         "ER over the number of training questions",
@@ -99,4 +100,5 @@ EXPERIMENTS = (
         lambda settings: [settings.ranking.validation, features.VERSION],
         asks_test_questions=False,
     ),
-)
+):
+    EXPERIMENTS.register(_experiment.name, _experiment)

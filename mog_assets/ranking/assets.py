@@ -1,4 +1,4 @@
-"""Assets of the ranking stage: `candidates`, `tuned`, `router`, `hop_router`, `mix` and `method`."""
+"""Assets of the ranking stage: `candidates`, a model for each learned ranking, `known_items` and `method`."""
 
 from __future__ import annotations
 
@@ -29,13 +29,13 @@ from mog_assets.ranking.known_items import (
     summary,
 )
 from mog_assets.ranking.parts import share_changed
+from mog_assets.ranking.rankings import models_of
 from mog_assets.ranking.relations import versions
-from mog_assets.ranking.retrieve import CHOSEN, MODELS, Retrieval, models_of, needs
-from mog_assets.ranking.trainers import TRAINERS, hops_read, with_hops
+from mog_assets.ranking.retrieve import CHOSEN, Retrieval
 from mog_assets.ranking.training import Examples, fixed_recalls
 from mog_assets.recipe import Recipe, Work
 from mog_assets.resources.store import Artefact, digest
-from mog_assets.retrieval.methods import parse
+from mog_assets.retrieval.methods import METHODS, needs, parse
 from mog_assets.significance import by_document, permutation_p
 from mog_assets.tensors import decode
 from mog_assets.tools import Tools
@@ -79,18 +79,16 @@ def _stays(work: Work) -> bool:
 
 
 def build_ranking(kind: str, work: Work) -> None:
-    """Train a ranking, see `trainers.TRAINERS`, and cross-validate it by document."""
+    """Train a ranking, see `trainers`, and cross-validate it by document."""
     if _stays(work):
         return
-    settings, trainer = work.settings, TRAINERS[kind]
+    settings, trainer = work.settings, METHODS[kind].ranking.trainer
     examples, names = training_examples(work.input("candidates"), settings)
-    if kind == "mogg":
-        open_retrieval = partial(Retrieval.open, work.tools, work.input)
-        with work.progress(len(names), "questions compared with neighbourhoods") as advance:
-            examples = with_hops(examples, names, work.input("questions"), settings, open_retrieval, advance)
     with work.progress(TRAININGS * trainer.steps, trainer.unit) as advance:
-        recalls, model = cross_validated(*trainer.prepared(examples, settings, advance), trainer.threads)
-    known = models.facts(kind, work.tools.encoder.fingerprint, examples.experts, list(settings.corpora))
+        whole, train = trainer.prepared(examples, settings, advance)
+        recalls, model = cross_validated(whole, train, trainer.threads)
+    opening = models.Opening(work.tools.encoder.fingerprint, examples.experts, [], list(settings.corpora))
+    known = models.facts(kind, opening)
     if _written(work, model.files(known), known, examples, names, recalls):
         for title, picture in trainer.pictures(model, examples).items():
             work.show_plot(title, picture)
@@ -202,7 +200,7 @@ def build_known_items(work: Work) -> None:
 
 def _trained(settings: Settings) -> list[str]:
     """Keys of the models that `auto` may stand for."""
-    return [MODELS[kind] for kind in models_of(settings)] if settings.trains_routers else []
+    return list(models_of(settings).values()) if settings.trains_routers else []
 
 
 def build_method(work: Work) -> None:
@@ -223,8 +221,8 @@ def build_method(work: Work) -> None:
         recalls |= {parse(name, settings).name: values for name, values in fixed_recalls(examples).items()}
         # Of the models that were trained now: an earlier one that stays in use was not measured on these documents, and
         # did significantly better against `fused`.
-        for name in models_of(settings):
-            found = pd.read_parquet(work.input(MODELS[name]).path(NOW)).set_index("question")["ER"].reindex(names)
+        for name, key in models_of(settings).items():
+            found = pd.read_parquet(work.input(key).path(NOW)).set_index("question")["ER"].reindex(names)
             recalls[name] = found.to_numpy()
         # A model that stays was not measured on questions that came since.
         own = examples.measured & ~np.isnan(np.stack(list(recalls.values()))).any(axis=0)
@@ -232,7 +230,7 @@ def build_method(work: Work) -> None:
             documents = [examples.documents[i] for i in np.flatnonzero(own).tolist()]
             measured_on = {name: er[own] for name, er in recalls.items()}
             remark = _remark(examples, names)
-            chosen = choose(measured_on, models_of(settings), documents, settings.seed, remark, losers)
+            chosen = choose(measured_on, list(models_of(settings)), documents, settings.seed, remark, losers)
             work.show_table("rankings on training questions, cross-validated", chosen.rows)
         else:
             chosen = Choice(UNTRAINED, "training questions with answers alone cannot tell which ranking is better", [])
@@ -247,7 +245,7 @@ def build_method(work: Work) -> None:
 
 def _same_models(work: Work, previous: Artefact) -> bool:
     """Whether the choice was made between the models in use, which few changed candidates do not change."""
-    made_of, keys = previous.manifest.inputs, [MODELS[kind] for kind in models_of(work.settings)]
+    made_of, keys = previous.manifest.inputs, models_of(work.settings).values()
     return all(made_of.get(key) == work.input(key).manifest.version for key in keys)
 
 
@@ -263,17 +261,11 @@ def _remark(examples: Examples, names: Sequence[str]) -> str:
     return remark
 
 
-_ROUTER = "Perceptron from question vector to a weight for every expert"
-_TUNED = "The weights of `fused`, fitted on few questions."
-_TREES = "Trees that order candidates by what the experts say and where they stand."
-
-
-def _of_models(of_graph: bool, tools: Tools) -> list[Any]:
+def _of_models(tools: Tools) -> list[Any]:
     """Settings that a trained ranking depends on."""
     settings = tools.settings
-    same = [settings.ranking.validation, settings.seed, tools.encoder.identity, features.VERSION]
-    # With another graph few candidates change, but a router of other hops cannot be used.
-    return [*same, list(settings.corpora), *([settings.graph.model_dump()] if of_graph else [])]
+    model = [settings.ranking.validation, settings.seed, tools.encoder.identity, features.VERSION]
+    return [*model, list(settings.corpora)]
 
 
 def recipes(settings: Settings) -> list[Recipe]:
@@ -300,24 +292,17 @@ def recipes(settings: Settings) -> list[Recipe]:
         ),
         *(
             Recipe(
-                key=MODELS[kind],
+                key=key,
                 build=partial(build_ranking, kind),
-                description=description,
+                description=METHODS[kind].ranking.said,
                 group=GROUP,
-                deps=("candidates", *deps),
+                deps=("candidates",),
                 partitioned=False,
-                settings=partial(_of_models, kind == "mogg"),
-                version="2" if kind == "mogg" else "1",
-                on_demand=kind not in models_of(settings),
+                settings=_of_models,
                 checks=(checks.NEW_MODEL_IS_USED,),
-                kinds=(library,),
+                kinds=(METHODS[kind].ranking.library,),
             )
-            for kind, library, description, deps in (
-                ("tuned", "scipy", _TUNED, ()),
-                ("mog", "pytorch", f"{_ROUTER}.", ()),
-                ("mogg", "pytorch", f"{_ROUTER}, hops included.", hops_read(settings)),
-                ("mix", "lightgbm", _TREES, ()),
-            )
+            for kind, key in models_of(settings).items()
         ),
     ]
     known_items = Recipe(
@@ -341,7 +326,7 @@ def recipes(settings: Settings) -> list[Recipe]:
         build=build_method,
         description="The ranking in use: the best on training questions whose documents it was not trained on.",
         group=GROUP,
-        deps=("candidates", "known_items", *(MODELS[kind] for kind in models_of(settings)))
+        deps=("candidates", "known_items", *models_of(settings).values())
         if settings.trains_routers
         else ("corpus_registry",),
         partitioned=False,

@@ -13,7 +13,8 @@ from mog_assets.config import Settings
 from mog_assets.questions.sets import TRAINING, Question, asked_of, load_questions
 from mog_assets.ranking.gold import Gold
 from mog_assets.ranking.parts import Fresh, Part, arranged, joined, joined_sketch, sketch
-from mog_assets.ranking.retrieve import Retrieval, expert_names, finest, fused, needs
+from mog_assets.ranking.rankings import Rankings, documents_of, expert_names, finest, fused
+from mog_assets.ranking.retrieve import Retrieval
 from mog_assets.ranking.training import Examples, drawn, part_of
 from mog_assets.ranking.weak import measured, taught
 from mog_assets.recipe import Work
@@ -21,7 +22,7 @@ from mog_assets.resources.errors import MogError
 from mog_assets.resources.store import Artefact, digest
 from mog_assets.retrieval.assets import hashes_of
 from mog_assets.retrieval.changes import Change, Documents, about
-from mog_assets.retrieval.methods import parse
+from mog_assets.retrieval.methods import needs, parse
 from mog_assets.retrieval.tokens import TOKENIZER
 
 # Training questions of a question set are stored in so many files, those about a document in one.
@@ -52,7 +53,7 @@ def build_candidates(work: Work) -> None:
         if not questions:
             continue
         retrieval = Retrieval.open(work.tools, work.input, question_set.corpora, keep=True)
-        now = retrieval.documents(hashes)
+        now = documents_of(retrieval, hashes)
         _candidates_of(work, name, questions, retrieval, now, previous)
         levels = Counter(q.level for q in questions)
         known: dict[str, Any] = {level: levels[level] for level in TRAINING}
@@ -151,7 +152,7 @@ def _renewed(questions: Sequence[Question], held: Part | None, retrieval: Retrie
 
 def _part(retrieval: Retrieval, questions: Sequence[Question]) -> Part:
     """Candidates and evidence of some questions."""
-    corpora, asked = retrieval.corpora, retrieval.asked
+    corpora, asked = retrieval.corpora, retrieval.once(Rankings).asked
     guessed = taught(questions, asked.found, fused(asked.found, expert_names(corpora.settings)), corpora)
     golds = [Gold.located(asked.found, own, corpora.layout) for own in (measured(questions, corpora), guessed)]
     usable = np.array([bool(own) for own in guessed], np.int64)

@@ -10,7 +10,7 @@ import numpy as np
 
 from mog_assets.ranking.gold import ordered
 from mog_assets.ranking.models import Asked
-from mog_assets.ranking.retrieve import fused
+from mog_assets.ranking.rankings import fused
 from mog_assets.ranking.training import FOLDS, Examples
 
 # Of each fold but one, and of all questions.

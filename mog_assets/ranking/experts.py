@@ -22,7 +22,7 @@ DEPTHS = (40, 24, 16, 10, 8)
 
 
 def kind(name: str) -> str:
-    """The kind of an expert by its name: `bm25` of `bm25-1`, `hop` of `hop-dense-2`."""
+    """The kind of an expert by its name: `bm25` of `bm25-1`."""
     return name.partition("-")[0]
 
 

@@ -9,7 +9,6 @@ import numpy as np
 
 from mog_assets.ranking import features, mix, places
 from mog_assets.ranking.candidates import Candidates
-from mog_assets.ranking.experts import kind
 from mog_assets.ranking.known import latest
 from mog_assets.ranking.models import Asked, Mix, Router, Rules
 from mog_assets.ranking.relations import EXPERTS
@@ -87,9 +86,6 @@ def _said(group: str, found: Candidates, row: int, experts: Sequence[str]) -> st
     column = own[:, experts.index(group)]
     rank = 1 + int((column > found.scores[row, experts.index(group)]).sum())
     name = "title of its document" if group == "title" else group.replace("-", " level ")
-    if kind(group) == "hop":
-        _, retriever, hops = group.split("-")
-        name = f"{retriever} of the sentences {hops} hops around"
     return f"{name} ({_ordinal(rank)} of {len(column)})"
 
 

@@ -11,7 +11,7 @@ import numpy as np
 from mog_assets.arrays import places, running
 from mog_assets.chunking.chunks import Layout
 from mog_assets.ranking.candidates import Candidates
-from mog_assets.retrieval.methods import CONTEXTS
+from mog_assets.retrieval.passages import CONTEXTS
 
 # Grades of relevance: 0, and shares of evidence up to 1/4, 1/2, 3/4 and 1.
 GRADES = 4

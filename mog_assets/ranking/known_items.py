@@ -18,9 +18,10 @@ from mog_assets.config import Settings
 from mog_assets.ranking.candidates import Candidates
 from mog_assets.ranking.choice import ALPHA, UNTRAINED
 from mog_assets.ranking.gold import ordered
-from mog_assets.ranking.retrieve import Retrieval, models_of, needs
+from mog_assets.ranking.rankings import Rankings, models_of
+from mog_assets.ranking.retrieve import Retrieval
 from mog_assets.retrieval.corpora import Corpora
-from mog_assets.retrieval.methods import parse
+from mog_assets.retrieval.methods import needs, parse
 from mog_assets.retrieval.tokens import is_word, query_terms
 from mog_assets.significance import by_document, permutation_p
 
@@ -100,8 +101,9 @@ def standing(retrieval: Retrieval, items: Sequence[Item], rankings: Sequence[str
     parts = []
     for form, template in FORMS.items():
         asked = retrieval.again([template.format(item.text) for item in items])
-        found = asked.asked.found
-        scores = {LEAST: found.scores[:, 0], **{name: asked.scores(name) for name in rankings}}
+        asking = asked.once(Rankings)
+        found = asking.asked.found
+        scores = {LEAST: found.scores[:, 0], **{name: asking.scores(name) for name in rankings}}
         for name, own in scores.items():
             first, near = placed(found, own, items, retrieval.corpora.layout)
             rows = [(form, item.kind, item.text, item.document) for item in items]

@@ -102,7 +102,7 @@ class Tuned(Rules):
 
 @dataclass(frozen=True)
 class Router:
-    """The trained router of `mog` or `mogg`: see `mog.train`."""
+    """The trained router of `mog`: see `mog.train`."""
 
     arrays: Mapping[str, np.ndarray]
     lifts = True
@@ -153,21 +153,38 @@ class Mix:
         return {ARRAYS: encode(arrays, known), TREES: self.booster.model_to_string().encode()}
 
 
-def facts(kind: str, encoder: str, experts: Sequence[str], corpora: Sequence[str] = ()) -> dict[str, Any]:
+@dataclass(frozen=True)
+class Opening:
+    """What a model must have been trained for, and is opened with.
+
+    Attributes:
+        encoder: Fingerprint of the encoder.
+        experts: Names of the experts, in the order of their scores.
+        finest: Those that score pieces themselves.
+        corpora: Names of all corpora.
+    """
+
+    encoder: str
+    experts: Sequence[str]
+    finest: Sequence[str]
+    corpora: Sequence[str]
+
+
+def facts(kind: str, opening: Opening) -> dict[str, Any]:
     """What a model must have been trained for to be used; `mix` alone knows corpora, by their position."""
-    known = {"model": kind, "encoder": encoder, "experts": list(experts), "features": features.VERSION}
-    return {**known, "corpora": list(corpora)} if kind == "mix" else known
+    known = {"model": kind, "encoder": opening.encoder, "experts": list(opening.experts), "features": features.VERSION}
+    return {**known, "corpora": list(opening.corpora)} if kind == "mix" else known
 
 
-def open_router(stored: Artefact, encoder: str, experts: Sequence[str], kind: str = "mog") -> Router:
-    """Load the router of `mog` or `mogg`.
+def open_router(stored: Artefact, opening: Opening) -> Router:
+    """Load the router of `mog`.
 
     Raises:
         MogError: a byte of it has changed, or it was trained for another encoder, other experts or other features.
     """
-    arrays = _arrays(stored, facts(kind, encoder, experts), "router")
+    arrays = _arrays(stored, facts("mog", opening), "router")
     shapes = {name: array.shape for name, array in arrays.items()}
-    hidden, outputs = shapes.get("layer0.bias", (0,))[0], len(experts)
+    hidden, outputs = shapes.get("layer0.bias", (0,))[0], len(opening.experts)
     wanted = {"layer0.bias": (hidden,), "layer1.weight": (outputs, hidden), "layer1.bias": (outputs,)}
     finite = all(np.isfinite(array).all() for array in arrays.values())
     if not finite or {**shapes, **wanted} != shapes or len(shapes.get("layer0.weight", ())) != 2:
@@ -175,34 +192,32 @@ def open_router(stored: Artefact, encoder: str, experts: Sequence[str], kind: st
     return Router(arrays)
 
 
-def open_tuned(stored: Artefact, encoder: str, experts: Sequence[str]) -> Tuned:
+def open_tuned(stored: Artefact, opening: Opening) -> Tuned:
     """Load the weights of `tuned`.
 
     Raises:
         MogError: as `open_router`.
     """
-    arrays = _arrays(stored, facts("tuned", encoder, experts), "tuned")
+    arrays = _arrays(stored, facts("tuned", opening), "tuned")
     names = [field.name for field in fields(Blend)]
     if sorted(arrays) != sorted(names) or not all(a.shape == (1,) and np.isfinite(a).all() for a in arrays.values()):
         raise MogError(f"tuned {stored.path(ARRAYS)}: expected a number for each of {', '.join(names)}: run `mog run`")
-    return Tuned(Blend(**{name: float(array[0]) for name, array in arrays.items()}), experts)
+    return Tuned(Blend(**{name: float(array[0]) for name, array in arrays.items()}), opening.experts)
 
 
-def open_mix(
-    stored: Artefact, encoder: str, experts: Sequence[str], finest: Sequence[str], corpora: Sequence[str]
-) -> Mix:
+def open_mix(stored: Artefact, opening: Opening) -> Mix:
     """Load the trees of `mix`.
 
     Raises:
         MogError: as `open_router`, or it is not a model of LightGBM.
     """
-    arrays = _arrays(stored, facts("mix", encoder, experts, corpora), "mix")
+    arrays = _arrays(stored, facts("mix", opening), "mix")
     library, text = mix.lightgbm(), read(stored, TREES, "mix").decode()
     try:
         booster = library.Booster(model_str=text)
     except library.basic.LightGBMError as error:
         raise MogError(f"mix {stored.path(TREES)}: expected a model of LightGBM ({error}): run `mog run`") from error
-    names = [name.replace(" ", "_") for name in features.names(experts, finest)]
+    names = [name.replace(" ", "_") for name in features.names(opening.experts, opening.finest)]
     if booster.feature_name() != names:
         raise MogError(f"mix {stored.path(TREES)}: was trained on other features than these: run `mog run`")
     places = {name.removeprefix("places "): array for name, array in arrays.items() if name.startswith("places ")}

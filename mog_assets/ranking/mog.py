@@ -10,15 +10,13 @@ References: Zhong et al. 2024 (Mix-of-Granularity), section 3.2, for the percept
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from itertools import pairwise
 from typing import Any
 
 import numpy as np
 
 from mog_assets.ranking.candidates import Candidates
-from mog_assets.ranking.experts import kind
 from mog_assets.resources.errors import MogError
 
 HIDDEN = 64
@@ -27,9 +25,6 @@ LEARNING_RATE = 3e-3
 EPOCHS = 60
 PATIENCE = 12
 BATCH = 64
-# The weight of hops when training starts, where that of other experts is about .7: questions unlike those that are
-# trained on stay ranked by texts.
-QUIET = 0.05
 # A smaller fall of the loss is none.
 _LEAST = 1e-4
 
@@ -58,7 +53,6 @@ def train(
     seed: int,
     advance: Callable[[int], object] = lambda done: None,
     usable: np.ndarray | None = None,
-    experts: Sequence[str] = (),
 ) -> tuple[dict[str, np.ndarray], list[dict[str, float]]]:
     """Train the router.
 
@@ -70,7 +64,6 @@ def train(
         seed: Of initial weights, order and dropout.
         advance: Called with 1 after each epoch.
         usable: Candidates that say something, bool of shape (n,), all with evidence among them; None for all.
-        experts: Names of the experts, by column of `found.scores`: hops start with the weight `QUIET`.
 
     Raises:
         MogError: no candidate has any evidence.
@@ -84,7 +77,6 @@ def train(
 
     generator = torch.Generator().manual_seed(seed)
     layers = _initial([vectors.shape[1], HIDDEN, found.scores.shape[1]], generator)
-    _quieten(layers[1], [kind(name) == "hop" for name in experts])
     scale = torch.zeros(1, requires_grad=True)
     known = np.bincount(found.question, covered, len(held_out)) > 0
     if not known.any():
@@ -158,18 +150,6 @@ def _initial(sizes: list[int], generator: Any) -> list[tuple[Any, Any]]:
             )
         )
     return layers  # type: ignore[return-value]
-
-
-def _quieten(layer: tuple[Any, Any], quiet: Sequence[bool]) -> None:
-    """Give some experts the weight `QUIET` for every question."""
-    import torch
-
-    weight, bias = layer
-    with torch.no_grad():
-        for expert in np.flatnonzero(quiet).tolist():
-            weight[expert] = 0
-            # The inverse of softplus.
-            bias[expert] = math.log(math.expm1(QUIET))
 
 
 def _arrays(layers: list[tuple[Any, Any]]) -> dict[str, np.ndarray]:

@@ -8,7 +8,7 @@ import numpy as np
 
 from mog_assets.arrays import ranges, running
 from mog_assets.chunking.chunks import Layout
-from mog_assets.retrieval.methods import Passages
+from mog_assets.retrieval.passages import Passages
 
 
 def joined(found: Passages, layout: Layout, budget: int | None = None, k: int | None = None) -> Passages:

@@ -18,16 +18,13 @@ import numpy as np
 from scipy import sparse
 
 from mog_assets import registry
-from mog_assets.arrays import pairs, places, unpaired
+from mog_assets.arrays import pairs, places, ranges, unpaired
 from mog_assets.chunking.chunks import Layout
 from mog_assets.config import Settings
-from mog_assets.graph.search import Neighbourhoods
 from mog_assets.mentions.edges import Mentions
 from mog_assets.ranking.candidates import Candidates, looked_up
+from mog_assets.ranking.retrieve import Retrieval
 from mog_assets.registry import Registry
-from mog_assets.retrieval.corpora import Corpora
-from mog_assets.retrieval.vectors import VectorTable
-from mog_assets.topics.model import TopicModel
 
 # The best candidates of a question that are read for names, and that a walk begins at.
 NAMING, SEEDS = 4, 10
@@ -71,26 +68,6 @@ def best(found: Candidates, value: np.ndarray, count: int) -> np.ndarray:
     return chosen
 
 
-class Opened(Protocol):
-    """What relations are made of, see `retrieve.Retrieval`; each is opened when it is read."""
-
-    @property
-    def corpora(self) -> Corpora:
-        """The corpora that are searched."""
-
-    @property
-    def edges(self) -> Mentions:
-        """What documents name; of an expert that needs `mentions`."""
-
-    @property
-    def neighbourhoods(self) -> Neighbourhoods:
-        """The sentence graphs; of an expert that needs `sentence_graph`."""
-
-    @property
-    def topic_model(self) -> TopicModel:
-        """The topics; of an expert that needs `topics/model`."""
-
-
 @dataclass(frozen=True)
 class FurtherExpert:
     """An expert that `ranking.experts` may name.
@@ -103,7 +80,7 @@ class FurtherExpert:
         version: Raised when it gives other scores for the same.
     """
 
-    make: Callable[[Opened], Relation]
+    make: Callable[[Retrieval], Relation]
     per_corpus: tuple[str, ...] = ()
     shared: Callable[[Settings], tuple[str, ...]] = lambda settings: ()
     said: str = ""
@@ -198,7 +175,7 @@ class PageRank:
         count = np.bincount(row, minlength=len(pieces))
         first = np.cumsum(count) - count
         # Every candidate with the edges of its piece.
-        edge = _ranges_of(first[at], count[at])
+        edge = ranges(first[at], first[at] + count[at])
         source = np.repeat(np.arange(len(at)), count[at])
         keys = pairs(found.question[source], document[edge])
         target = np.minimum(np.searchsorted(nodes, keys), max(len(nodes) - 1, 0))
@@ -220,54 +197,6 @@ class PageRank:
             mass = (1 - RESTART) * (moved + lost[question] * start) + RESTART * start
         # What arrives by a link: that a walk begins at a document is known already.
         return (links @ mass)[node_of].astype(np.float32)
-
-
-@dataclass(frozen=True)
-class Feedback:
-    """`feedback`: likeness to the question together with its best candidate.
-
-    Attributes:
-        table: Vectors of the pieces of all corpora.
-    """
-
-    table: VectorTable
-    name: str = "feedback"
-
-    def scores(
-        self, found: Candidates, value: np.ndarray, vectors: np.ndarray, terms: Sequence[Sequence[str]]
-    ) -> np.ndarray:
-        """See `Relation.scores`."""
-        pieces, at = np.unique(found.piece, return_inverse=True)
-        own, top = self.table.rows(pieces).astype(np.float32), best(found, value, 1)
-        asked = np.zeros((len(found.floors), own.shape[1]), np.float32)
-        asked[found.question[top]] = own[at[top]]
-        asked += np.asarray(vectors, np.float32)
-        asked /= np.maximum(np.linalg.norm(asked, axis=1, keepdims=True), 1e-12)
-        scores = np.einsum("ij,ij->i", own[at], asked[found.question])
-        return np.maximum(scores, 0).astype(np.float32)
-
-
-@dataclass(frozen=True)
-class Topics:
-    """`topics`: the chance that a topic drawn for the question and one drawn for the piece are the same.
-
-    Attributes:
-        model: The topic model.
-        table: Vectors of the pieces of all corpora.
-    """
-
-    model: TopicModel
-    table: VectorTable
-    name: str = "topics"
-
-    def scores(
-        self, found: Candidates, value: np.ndarray, vectors: np.ndarray, terms: Sequence[Sequence[str]]
-    ) -> np.ndarray:
-        """See `Relation.scores`."""
-        pieces, at = np.unique(found.piece, return_inverse=True)
-        own = self.model.distribution(self.table.rows(pieces).astype(np.float32))
-        asked = self.model.distribution(np.asarray(vectors, np.float32))
-        return np.einsum("ij,ij->i", own[at], asked[found.question]).astype(np.float32)
 
 
 @dataclass(frozen=True)
@@ -304,15 +233,15 @@ class Relations:
         return np.concatenate([np.zeros((len(found.question), 0), np.float32), *columns], axis=1)
 
 
-def _ranges_of(first: np.ndarray, count: np.ndarray) -> np.ndarray:
-    """The numbers `count` from each of `first` on, one range after the other."""
-    return np.repeat(first - (np.cumsum(count) - count), count) + np.arange(int(count.sum()))
+def mentions(retrieval: Retrieval) -> Mentions:
+    """What the documents of the corpora name."""
+    return Mentions.open(retrieval.corpora)
 
 
 EXPERTS.register(
     "mention",
     FurtherExpert(
-        lambda opened: Mentioned(opened.edges, opened.corpora.layout),
+        lambda retrieval: Mentioned(retrieval.shared(mentions), retrieval.corpora.layout),
         ("mentions",),
         lambda settings: ("names",),
         "named by one of the best texts",
@@ -321,20 +250,9 @@ EXPERTS.register(
 EXPERTS.register(
     "pagerank",
     FurtherExpert(
-        lambda opened: PageRank(opened.edges, opened.corpora.layout),
+        lambda retrieval: PageRank(retrieval.shared(mentions), retrieval.corpora.layout),
         ("mentions",),
         lambda settings: ("names",),
         "what the best texts name leads to it",
     ),
-)
-EXPERTS.register(
-    "topics",
-    FurtherExpert(
-        lambda opened: Topics(opened.topic_model, opened.corpora.vectors(1)),
-        shared=lambda settings: ("topics/model",),
-    ),
-)
-EXPERTS.register(
-    "feedback",
-    FurtherExpert(lambda opened: Feedback(opened.corpora.vectors(1))),
 )

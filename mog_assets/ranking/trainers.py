@@ -10,7 +10,7 @@ import numpy as np
 
 from mog_assets.arrays import places as positions
 from mog_assets.config import Settings
-from mog_assets.questions.sets import LEVELS, load_questions
+from mog_assets.questions.sets import LEVELS
 from mog_assets.questions.splits import validation_rows
 from mog_assets.ranking import features, mix, mog, plots, tuned
 from mog_assets.ranking.crossvalidation import Train
@@ -18,11 +18,9 @@ from mog_assets.ranking.features import Components
 from mog_assets.ranking.gold import ordered
 from mog_assets.ranking.models import Mix, Router, Tuned
 from mog_assets.ranking.places import NAMES, Places
-from mog_assets.ranking.retrieve import Retrieval, expert_names, fused
+from mog_assets.ranking.rankings import fused
 from mog_assets.ranking.training import Examples
 from mog_assets.resources.processes import cores
-from mog_assets.resources.store import Artefact
-from mog_assets.routing.retrieve import graph_of_question_sets
 
 Advance = Callable[[int], object]
 
@@ -84,7 +82,6 @@ def prepared_router(
             settings.seed,
             advance,
             part.known,
-            part.experts,
         )
         return TrainedRouter(arrays, curve)
 
@@ -167,50 +164,6 @@ def hard(examples: Examples, scores: np.ndarray, best: int, others: int, seed: i
     return kept | (rest & (np.random.default_rng(seed).random(len(order)) < share[question]))
 
 
-def hops_read(settings: Settings) -> tuple[str, ...]:
-    """Keys of the assets that `with_hops` reads."""
-    nodes = ("questions", "documents", "chunks/level_1", "embeddings/level_1", "sentence_graph")
-    return (*nodes, *graph_of_question_sets(settings))
-
-
-def with_hops(
-    examples: Examples,
-    names: Sequence[str],
-    questions: Artefact,
-    settings: Settings,
-    open_retrieval: Callable[[Sequence[str], Sequence[str]], Retrieval],
-    advance: Advance = _silent,
-) -> Examples:
-    """Examples with the scores of the experts of the sentence graph.
-
-    Args:
-        examples: The training questions.
-        names: `question set/id` of each.
-        questions: The asset `questions`.
-        settings: Of the project.
-        open_retrieval: `Retrieval.open` of the project, for names of corpora and questions.
-        advance: Called with numbers of questions, as many as there are in all.
-    """
-    texts: dict[str, dict[str, str]] = {}
-    for name, question_set in settings.question_sets.items():
-        if question_set.train:
-            loaded = load_questions(questions.path(f"{name}.parquet"), question_set.train)
-            texts[name] = {q.id: q.question for q in loaded}
-    split = [name.partition("/") for name in names]
-    parts = []
-    # Questions of a set lie together.
-    for name in dict.fromkeys(question_set for question_set, _, _ in split):
-        rows = np.array([row for row, (question_set, _, _) in enumerate(split) if question_set == name], np.int64)
-        queries = [texts[name][split[row][2]] for row in rows.tolist()]
-        retrieval = open_retrieval(settings.question_sets[name].corpora, queries)
-        found = examples.found.of(rows)
-        parts.append(retrieval.hops.with_hops(found, examples.vectors[rows], retrieval.terms, advance))
-    scores, floors = (np.concatenate([getattr(part, what) for part in parts]) for what in ("scores", "floors"))
-    found = replace(examples.found, scores=scores, floors=floors)
-    gold, taught = (replace(evidence, found=found) for evidence in (examples.gold, examples.taught))
-    return replace(examples, gold=gold, taught=taught, experts=expert_names(settings, "mogg"))
-
-
 def _of_router(model: TrainedRouter, examples: Examples) -> dict[str, bytes]:
     weighed = mog.weights(model.arrays, examples.vectors)
     return {"loss": plots.loss_curve(model.curve), "weights of the experts": plots.weights(examples.experts, weighed)}
@@ -226,23 +179,15 @@ def _of_mix(model: Mix, examples: Examples) -> dict[str, bytes]:
     return {"what the trees use": plots.importance(titles, model.booster.feature_importance("gain"))}
 
 
+MIX = Trainer(
+    lambda examples, settings, advance: prepared_mix(examples, settings.seed, advance),
+    mix.FIRST_TREES + mix.TREES,
+    "trees trained",
+    _of_mix,
+    one_core=True,
+)
 # Routers train in torch, which uses the cores itself.
-_ROUTER = Trainer(prepared_router, mog.EPOCHS, "epochs trained (at most)", _of_router)
-TRAINERS: Mapping[str, Trainer] = {
-    "tuned": Trainer(
-        lambda examples, settings, advance: prepared_tuned(examples, advance),
-        1,
-        "weights fitted",
-        _of_tuned,
-        one_core=True,
-    ),
-    "mog": _ROUTER,
-    "mogg": _ROUTER,
-    "mix": Trainer(
-        lambda examples, settings, advance: prepared_mix(examples, settings.seed, advance),
-        mix.FIRST_TREES + mix.TREES,
-        "trees trained",
-        _of_mix,
-        one_core=True,
-    ),
-}
+MOG = Trainer(prepared_router, mog.EPOCHS, "epochs trained (at most)", _of_router)
+TUNED = Trainer(
+    lambda examples, settings, advance: prepared_tuned(examples, advance), 1, "weights fitted", _of_tuned, one_core=True
+)

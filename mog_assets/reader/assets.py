@@ -16,7 +16,7 @@ from mog_assets.questions.marks import exact_match, f1
 from mog_assets.questions.sets import Question, load_questions
 from mog_assets.questions.splits import fraction
 from mog_assets.ranking.relations import versions
-from mog_assets.ranking.retrieve import Retrieval, needs
+from mog_assets.ranking.retrieve import Retrieval
 from mog_assets.reader import calibration
 from mog_assets.reader.examples import Document, Lesson
 from mog_assets.reader.lessons import FOUND_BY, answers, lessons, teaches
@@ -25,7 +25,7 @@ from mog_assets.reader.windows import WordPieces
 from mog_assets.recipe import Recipe, Work
 from mog_assets.resources.errors import MogError
 from mog_assets.resources.store import digest
-from mog_assets.retrieval.methods import parse
+from mog_assets.retrieval.methods import needs, parse
 from mog_assets.significance import bootstrap_interval, by_document
 
 GROUP = "answering"

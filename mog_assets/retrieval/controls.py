@@ -10,7 +10,7 @@ import numpy as np
 from mog_assets.arrays import places
 from mog_assets.questions.sets import Question
 from mog_assets.retrieval.corpora import Corpora
-from mog_assets.retrieval.methods import DEPTH, Passages
+from mog_assets.retrieval.passages import DEPTH, Passages
 
 
 def random_passages(questions: Sequence[Question], corpora: Corpora) -> Passages:

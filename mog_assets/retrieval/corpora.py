@@ -360,14 +360,18 @@ class Corpora:
         return found
 
     def nearest(
-        self, vector_store: Vectors, vectors: np.ndarray, level: int, k: int, topics: np.ndarray | None = None
+        self,
+        vector_store: Vectors,
+        vectors: np.ndarray,
+        level: int,
+        k: int,
+        where: Sequence[dict[str, int]] | None = None,
     ) -> list[tuple[np.ndarray, np.ndarray]]:
-        """The k nearest chunks of each corpus, only of each question's topic if `topics` are given; see `merge`.
+        """The k nearest chunks of each corpus, only those whose payload a question's `where` gives; see `merge`.
 
         The vector store may hold rounded vectors: it is asked for more chunks, which are then compared exactly.
         """
         found, table = [], self.vectors(level)
-        where = None if topics is None else [{"topic": int(topic)} for topic in topics]
         with vector_store.open(f"level_{level}", vectors.shape[1]) as collection:
             for name, number, start in zip(self.names, self.point_numbers(level), self.starts(level), strict=True):
                 chunks = np.full((len(vectors), k), -1, np.int64)

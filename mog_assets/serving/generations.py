@@ -13,11 +13,12 @@ from typing import Any
 
 from mog_assets.answering.notation import combinations
 from mog_assets.config import Settings
-from mog_assets.ranking.retrieve import MODELS, Retrieval, needs
+from mog_assets.ranking.rankings import models_of
+from mog_assets.ranking.retrieve import Retrieval
 from mog_assets.resources.errors import MogError
 from mog_assets.resources.store import label
 from mog_assets.retrieval.corpora import Read
-from mog_assets.retrieval.methods import AUTO, all_methods, parse
+from mog_assets.retrieval.methods import AUTO, all_methods, needs, parse
 from mog_assets.retrieval.where import Fields
 from mog_assets.serving import reading
 from mog_assets.serving.snapshot import Place, Snapshot, Unsettled, is_torn, read_matching, stamps, take
@@ -222,7 +223,7 @@ def places(settings: Settings, names: Sequence[str]) -> tuple[list[Place], list[
     methods = [*all_methods(settings), *ways]
     optional = [method for method in methods if method.kind != AUTO and not method.evaluation_only]
     auto, all_of_them = needs([parse(AUTO, settings)], settings), needs(optional, settings)
-    models = [*MODELS.values()] if settings.trains_routers else []
+    models = models_of(settings).values() if settings.trains_routers else []
     required = [*_of(names, auto.per_corpus), ("method", None)]
     shared = dict.fromkeys((*models, *all_of_them.shared))
     others = [*_of(names, all_of_them.per_corpus), *((key, None) for key in shared)]

@@ -17,9 +17,8 @@ from mog_assets.answering.rows import AnswerRow
 from mog_assets.chunking.sentences import sentence_ends
 from mog_assets.config import Settings
 from mog_assets.questions.sets import Question
-from mog_assets.ranking.retrieve import needs
 from mog_assets.resources.errors import ConfigError, MissingArtefact, MogError, NotFound
-from mog_assets.retrieval.methods import AUTO, RANKINGS, Method, all_methods, check_trained, parse
+from mog_assets.retrieval.methods import AUTO, Method, all_methods, check_trained, needs, parse, rankings
 from mog_assets.retrieval.where import Where
 from mog_assets.serving import reading
 from mog_assets.serving.generations import ELSEWHERE, Generation, Generations
@@ -200,14 +199,14 @@ class Project:
         _check(questions, budget=budget, k=k)
         asked, because = self._method(method), ""
         if explain and not asked.ranking and asked.kind != AUTO:
-            raise ConfigError(f"explain: expected a ranking ({', '.join(RANKINGS)}), which {asked.name} is not")
+            raise ConfigError(f"explain: expected a ranking ({', '.join(rankings())}), which {asked.name} is not")
         with self._generations.using() as now:
             retrieval = now.retrieval.among(self._allowed(now, corpora, where)).again(list(questions))
             if asked.kind == AUTO:
                 asked, because = retrieval.chosen
             limit = self.settings.budget if k is None and budget is None else budget
             found = retrieval.passages(asked, k, limit)
-            weights = reading.weights(retrieval, asked, explain)
+            weights = asked.of.weights(retrieval, asked, explain)
             topics = reading.topics(retrieval, asked, k or self.settings.k)
             why = retrieval.reasons(asked, found) if explain else None
             told = [
@@ -275,8 +274,8 @@ class Project:
             if how.retrieval is not None:
                 auto = retrieval.chosen[0].name if how.retrieval.kind == AUTO else None
                 # The router gave no weights if the classifier chose to answer without retrieval.
-                if how.retrieval.routed and row.passages:
-                    (weights,) = reading.weights(retrieval.again([question]), how.retrieval, False)
+                if row.passages:
+                    (weights,) = how.retrieval.of.weights(retrieval.again([question]), how.retrieval, False)
             given = [roles.Passage(**{**p, "spans": tuple(tuple(span) for span in p["spans"])}) for p in row.passages]
             passages = reading.with_documents(retrieval, given)
             likeliest = reading.likeliest(retrieval, passages, row.span)

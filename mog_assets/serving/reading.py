@@ -12,12 +12,12 @@ import numpy as np
 from mog_assets.answering import roles
 from mog_assets.answering.retrieve import texts
 from mog_assets.corpus.marks import Mark, headings_at, page_at
-from mog_assets.ranking.retrieve import Retrieval, expert_names
+from mog_assets.ranking.retrieve import Retrieval
 from mog_assets.reader.calibration import sentence_at
 from mog_assets.retrieval.corpora import Corpora
-from mog_assets.retrieval.methods import Method, Passages
+from mog_assets.retrieval.methods import Method
+from mog_assets.retrieval.passages import Passages
 from mog_assets.retrieval.where import noted
-from mog_assets.routing.families import families
 from mog_assets.serving.results import Likeliest, Passage, Span
 
 
@@ -116,34 +116,19 @@ def nothing(method: Method, given: dict[str, float] | None, filtered: bool) -> s
     """The reason why a method found no passage."""
     if filtered:
         return "No passage of the corpora and documents that were asked for."
-    if given is not None and not any(given.values()):
-        return f"No passage: the router gives every {'hop' if method.graph else 'level'} weight 0."
+    if reason := method.of.nothing(given):
+        return reason
     if method.retriever == "bm25":
         return "No passage has a word in common with the question."
     return "No passage: there are no vectors to compare the question with."
-
-
-def weights(retrieval: Retrieval, method: Method, explain: bool) -> list[dict[str, float] | None]:
-    """The weight of each granularity by name, per question; None if no router weighs them.
-
-    With `explain`, also the share of each expert in a ranking that weighs them.
-    """
-    if method.ranking and explain and (shares := retrieval.shares(method.kind)) is not None:
-        names = expert_names(retrieval.corpora.settings, method.kind)
-        return [{name: float(own) for name, own in zip(names, row, strict=True) if own > 0} for row in shares]
-    if not method.routed:
-        return [None] * len(retrieval.queries)
-    (family,) = (family for family in families(retrieval.corpora.settings) if family.kind == method.kind)
-    outputs = retrieval.weights(method.kind)
-    return [{name: float(weight) for name, weight in zip(family.names, row, strict=True)} for row in outputs]
 
 
 def topics(retrieval: Retrieval, method: Method, k: int) -> list[dict[str, Any] | None]:
     """The topic of each question, see `Retrieved.topic`; None if the method does not use topics."""
     if not method.topics:
         return [None] * len(retrieval.queries)
-    labels, fell_back = retrieval.topic_labels, retrieval.fell_back(method, k)
+    labels, fell_back = retrieval.topics.labels, retrieval.fell_back(method, k)
     return [
         {"topic": int(topic), "label": labels[int(topic)], "probability": float(p), "all topics": bool(fell)}
-        for topic, p, fell in zip(*retrieval.topics, fell_back, strict=True)
+        for topic, p, fell in zip(*retrieval.topics.assigned, fell_back, strict=True)
     ]

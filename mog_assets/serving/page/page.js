@@ -171,7 +171,7 @@ const LONG = 1600;
 const count = (number, one, many = `${one}s`) => `${number.toLocaleString("en")} ${number === 1 ? one : many}`;
 
 // The methods that can say why a passage is there.
-const EXPLAINED = /^(auto|fused|multihop|tuned|mog|mogg|mix|rrf|umg)$/;
+const EXPLAINED = /^(auto|fused|multihop|tuned|mog|mix|rrf|umg)$/;
 const GROUPS = [
   [/\+topics$/, "passages of the question's topic"],
   [EXPLAINED, "rankings"],

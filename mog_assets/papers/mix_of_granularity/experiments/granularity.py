@@ -27,8 +27,11 @@ from mog_assets.experiments.lab import (
     score_rows,
     told,
 )
-from mog_assets.ranking.retrieve import Retrieval, needs
-from mog_assets.retrieval.methods import Passages, named_methods, parse
+from mog_assets.papers.mix_of_granularity.ranker import level_ranker, router_weights
+from mog_assets.ranking.retrieve import Retrieval
+from mog_assets.registry import EXPERIMENTS
+from mog_assets.retrieval.methods import named_methods, needs, parse
+from mog_assets.retrieval.passages import Passages
 from mog_assets.significance import RESAMPLES, by_document, ends, resampled_means
 
 
@@ -44,8 +47,8 @@ def k_r(lab: Lab) -> Findings:
         retrieval = lab.retrieval(name)
 
         def find(value: int, retrieval: Retrieval = retrieval) -> Passages:
-            ranker = replace(retrieval.ranker(method.retriever), k_r=value)
-            return ranker.rank(method, retrieval.weights("mog-paper"))
+            ranker = replace(retrieval.once(level_ranker, method.retriever, None), k_r=value)
+            return ranker.weighted(retrieval.once(router_weights, "mog-paper"))
 
         cells = [lab.measured(name, f"k_r = {value}", value, partial(find, value)) for value in values]
         tables.append(score_rows(name, cells, headline_measures(settings.k), f"k_r = {values[0]}", lab.seed))
@@ -189,7 +192,7 @@ def _with_either(settings: Settings) -> Sequence[str]:
     return _with("mog-paper", settings=settings) or _with("mogg-paper", settings=settings)
 
 
-EXPERIMENTS = (
+for _experiment in (
     Experiment(
         "k_r",
         "Chunks in the mix",
@@ -217,4 +220,5 @@ EXPERIMENTS = (
         lambda settings: _with("mog-paper", "oracle-paper", settings=settings),
         version="2",
     ),
-)
+):
+    EXPERIMENTS.register(_experiment.name, _experiment)

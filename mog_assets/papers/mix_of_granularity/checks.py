@@ -6,8 +6,8 @@ import numpy as np
 import pandas as pd
 from safetensors.numpy import load_file
 
+from mog_assets.papers.mix_of_granularity import router
 from mog_assets.recipe import Check, Work
-from mog_assets.routing import router
 
 
 def soft_label_values(granularities: int) -> Check:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from mog_assets.config import Settings
-from mog_assets.routing.retrieve import ROUTERS
+from mog_assets.papers.mix_of_granularity.ranker import ROUTERS
 
 
 @dataclass(frozen=True)

@@ -18,6 +18,7 @@ from scipy import sparse
 from mog_assets import tensors
 from mog_assets.arrays import places, ranges
 from mog_assets.chunking.chunks import Layout
+from mog_assets.papers.mix_of_granularity.ranker import Ranker, Retrieval, hop_ranker, level_ranker, neighbourhoods
 from mog_assets.questions.sets import Question, asked_of
 from mog_assets.retrieval.bm25 import TermCounts, statistics
 from mog_assets.retrieval.changes import Texts, about, reached, scored
@@ -25,7 +26,6 @@ from mog_assets.retrieval.corpora import Corpora, Encode
 from mog_assets.retrieval.search import Searcher
 from mog_assets.retrieval.tokens import query_terms
 from mog_assets.retrieval.vectors import VectorTable
-from mog_assets.routing.retrieve import Retrieval
 
 COLUMNS = ("question_set", "question", "kind", "split", "train", "group", "text", "label")
 
@@ -106,10 +106,15 @@ class Labelled:
 
 def labelled(asked: Retrieval, questions: Sequence[Question], method: str, graph: bool, encode: Encode) -> Labelled:
     """Compare questions with their best chunks; arguments as those of `similarities`."""
-    ranker = asked.ranker("bm25", graph)
+    ranker = _ranker(asked, graph)
     best, scores = best_chunks(ranker.searcher, range(1, ranker.chunks.count + 1), len(questions))
     found = similarities(asked, questions, method, graph, encode)
     return Labelled(best, scores, found, [asked_of(q) for q in questions])
+
+
+def _ranker(retrieval: Retrieval, graph: bool) -> Ranker:
+    """BM25 over neighbourhoods, or over levels."""
+    return retrieval.once(hop_ranker, None) if graph else retrieval.once(level_ranker, "bm25", None)
 
 
 def similarities(
@@ -129,13 +134,13 @@ def similarities(
 
     References: Zhong et al. 2024, section 3.2.
     """
-    corpora, ranker = asked.corpora, asked.ranker("bm25", graph)
+    corpora, ranker = asked.corpora, _ranker(asked, graph)
     granularities = range(1, ranker.chunks.count + 1)
     best, _ = best_chunks(ranker.searcher, granularities, len(questions))
     if method == "embedding":
         finest = corpora.vectors(1)
         tables: dict[int, Rows] = {
-            g: asked.neighbourhoods.vectors(g, finest) if graph else corpora.vectors(g) for g in granularities
+            g: asked.shared(neighbourhoods).vectors(g, finest) if graph else corpora.vectors(g) for g in granularities
         }
         vectors = evidence_vectors(questions, corpora.position, corpora.layout, finest)
         without = [i for i, question in enumerate(questions) if not question.evidence]
@@ -146,7 +151,7 @@ def similarities(
     found = corpora.texts(wanted.values())
     documents = {key: found[position][1] for key, position in wanted.items()}
     texts = [label_text(question, documents) for question in questions]
-    counts = {g: asked.neighbourhoods.counts(g) if graph else corpora.counts(g) for g in granularities}
+    counts = {g: asked.shared(neighbourhoods).counts(g) if graph else corpora.counts(g) for g in granularities}
     measure = similarities_tfidf if method == "tfidf" else similarities_hitrate
     return measure(query_terms(texts), counts, best)
 

@@ -14,10 +14,18 @@ from typing import Any
 import numpy as np
 
 from mog_assets.arrays import save_array
-from mog_assets.graph.nearest import FILES as NEAREST
-from mog_assets.graph.nearest import Nearest, Nodes, carry_over, load_nearest, matched, nothing_known, save_nearest
-from mog_assets.graph.neighbourhoods import FILES as NEIGHBOURHOODS
-from mog_assets.graph.neighbourhoods import (
+from mog_assets.papers.mix_of_granularity.graph.nearest import FILES as NEAREST
+from mog_assets.papers.mix_of_granularity.graph.nearest import (
+    Nearest,
+    Nodes,
+    carry_over,
+    load_nearest,
+    matched,
+    nothing_known,
+    save_nearest,
+)
+from mog_assets.papers.mix_of_granularity.graph.neighbourhoods import FILES as NEIGHBOURHOODS
+from mog_assets.papers.mix_of_granularity.graph.neighbourhoods import (
     Around,
     joined,
     load_neighbourhoods,
@@ -25,8 +33,8 @@ from mog_assets.graph.neighbourhoods import (
     save_neighbourhoods,
     unaffected,
 )
-from mog_assets.graph.packed import load_columns, save_columns
-from mog_assets.graph.sentence_graph import (
+from mog_assets.papers.mix_of_granularity.graph.packed import load_columns, save_columns
+from mog_assets.papers.mix_of_granularity.graph.sentence_graph import (
     FILE,
     Graph,
     found_in,
@@ -37,7 +45,7 @@ from mog_assets.graph.sentence_graph import (
     save_graph,
     save_index,
 )
-from mog_assets.graph.statistics import (
+from mog_assets.papers.mix_of_granularity.graph.statistics import (
     NodeStatistics,
     load_statistics,
     renewal,
@@ -199,7 +207,9 @@ def _search(
         name = f"{prefix}found_{first:010d}.safetensors"
         jobs[name] = {"index": str(part), "first": first, "last": min(first + _BLOCK, len(wanted)), "k": k}
         keys[name] = [key, _BLOCK]
-    work.map("mog_assets.graph.sentence_graph:search_block", jobs, keys, "blocks of nodes searched")
+    work.map(
+        "mog_assets.papers.mix_of_granularity.graph.sentence_graph:search_block", jobs, keys, "blocks of nodes searched"
+    )
     lists.nodes[wanted], lists.scores[wanted] = found_in([work.draft.path(name) for name in jobs], k)
     # Not part of the artefact: they are deleted once it is complete.
     for name in (f"{prefix}index.safetensors", *jobs):

@@ -23,9 +23,12 @@ from mog_assets.experiments.lab import (
     difference_text,
     score_rows,
 )
-from mog_assets.ranking.retrieve import Retrieval, needs
+from mog_assets.papers.mix_of_granularity.ranker import LevelChunks, Ranker, router_weights
+from mog_assets.ranking.retrieve import Retrieval
+from mog_assets.registry import EXPERIMENTS
 from mog_assets.retrieval.corpora import Corpora, Encode
-from mog_assets.retrieval.methods import LevelChunks, Method, Passages, Ranker, parse
+from mog_assets.retrieval.methods import Method, needs, parse
+from mog_assets.retrieval.passages import Passages
 from mog_assets.retrieval.search import DenseSearcher, Hits, HybridSearcher, Remembering, Searcher
 from mog_assets.retrieval.vectors import bucket_texts, pool
 
@@ -176,10 +179,10 @@ def _searchers(
     """Searchers by name, and the names of their components."""
     settings, corpora = lab.settings, retrieval.corpora
     own = settings.encoder.model
-    bm25 = retrieval.ranker("bm25").searcher
+    bm25 = retrieval.searcher("bm25")
     # A name that differs from those of the encoders of the experiments.
     own = f"{own} (the graph's)" if own in opened else own
-    found: dict[str, Searcher] = {"BM25": bm25, own: retrieval.ranker("dense").searcher}
+    found: dict[str, Searcher] = {"BM25": bm25, own: retrieval.searcher("dense")}
     for name, (encode, ask, _) in opened.items():
         vectors = OtherVectors(corpora, settings.experiments.encoders[name], encode, lab)
         found[name] = Remembering(_Late(ask, retrieval.queries, vectors))
@@ -213,7 +216,9 @@ def _ranked(retrieval: Retrieval, searcher: Searcher, method: Method) -> Passage
     ranker = Ranker(
         searcher, LevelChunks(corpora.layout, corpora.settings.levels, corpora.starts), corpora.settings.k_r
     )
-    return ranker.rank(method, retrieval.weights("mog-paper") if method.routed else None)
+    if method.kind == "mog-paper":
+        return ranker.weighted(retrieval.once(router_weights, method.kind))
+    return ranker.of_one(method.level or 1)
 
 
 def _reads(settings: Settings) -> Sequence[str]:
@@ -221,7 +226,7 @@ def _reads(settings: Settings) -> Sequence[str]:
     return ("questions", *needs([parse(name, settings) for name in methods], settings).keys)
 
 
-EXPERIMENTS = (
+for _experiment in (
     Experiment(
         "retrievers",
         "Retrievers",
@@ -235,4 +240,5 @@ EXPERIMENTS = (
         lambda settings: list(settings.experiments.encoders.items()),
         version="2",
     ),
-)
+):
+    EXPERIMENTS.register(_experiment.name, _experiment)

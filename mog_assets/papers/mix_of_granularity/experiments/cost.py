@@ -18,11 +18,11 @@ from mog_assets.config import RetrieverName, Settings
 from mog_assets.experiments import plots
 from mog_assets.experiments.conclusions import untestable
 from mog_assets.experiments.lab import Claim, Experiment, Findings, Lab
-from mog_assets.ranking.retrieve import needs
+from mog_assets.papers.mix_of_granularity import router
+from mog_assets.papers.mix_of_granularity.ranker import ROUTERS, graph_of_question_sets, level_ranker, router_weights
+from mog_assets.registry import EXPERIMENTS
 from mog_assets.resources.store import Artefact
-from mog_assets.retrieval.methods import parse
-from mog_assets.routing import router
-from mog_assets.routing.retrieve import ROUTERS, graph_of_question_sets
+from mog_assets.retrieval.methods import needs, parse
 
 _PAPER_STORAGE = 2.7
 
@@ -82,7 +82,7 @@ def _timed(lab: Lab, name: str) -> pd.DataFrame:
     settings, known = lab.settings, lab.retrieval(name)
     count, repeats = len(known.queries), settings.experiments.repeats
     opened = router.open_router(lab.read(ROUTERS["mog-paper"], None), lab.encoder, settings.levels)
-    vectors, weights = known.vectors, known.weights("mog-paper")
+    vectors, weights = known.vectors, known.once(router_weights, "mog-paper")
     steps = 2 * (len(settings.level_range) + 1) * (repeats + 1)
     with lab.progress(steps, "timed") as advance:
 
@@ -100,9 +100,12 @@ def _timed(lab: Lab, name: str) -> pd.DataFrame:
                 method = replace(parse("mog-paper" if levels else "fixed-1", few), retriever=retriever)
                 own = np.ascontiguousarray(weights[:, :levels]) if levels else None
 
-                def rank(corpora=corpora, method=method, own=own) -> None:  # type: ignore[no-untyped-def]
-                    asked = replace(known, corpora=corpora, encode=lambda _: vectors, opened={}, _known={})
-                    asked.rank(method, settings.k, own)
+                def rank(corpora=corpora, method=method, own=own, retriever=retriever) -> None:  # type: ignore[no-untyped-def]
+                    asked = replace(known, corpora=corpora, encode=lambda _: vectors, _shared={}, _once={})
+                    if own is None:
+                        asked.rank(method, settings.k)
+                    else:
+                        level_ranker(asked, retriever).weighted(own)
 
                 spent = each(rank)
                 advance(repeats + 1)
@@ -212,7 +215,7 @@ def _timed_assets(settings: Settings) -> Sequence[str]:
     return ("questions", *needs(methods, settings).keys)
 
 
-EXPERIMENTS = (
+for _experiment in (
     Experiment(
         "time",
         "Time against number of levels",
@@ -229,4 +232,5 @@ EXPERIMENTS = (
         storage,
         lambda settings: (*_per_corpus(settings), *graph_of_question_sets(settings)),
     ),
-)
+):
+    EXPERIMENTS.register(_experiment.name, _experiment)

@@ -11,8 +11,8 @@ from scipy import sparse
 
 from mog_assets.chunking.chunks import Layout
 from mog_assets.chunking.layouts import bucket_layout, join_layouts
-from mog_assets.graph.neighbourhoods import Membership, load_neighbourhoods
-from mog_assets.graph.sentence_graph import Graph, open_graph
+from mog_assets.papers.mix_of_granularity.graph.neighbourhoods import Membership, load_neighbourhoods
+from mog_assets.papers.mix_of_granularity.graph.sentence_graph import Graph, open_graph
 from mog_assets.recipe import Check, Work
 
 

@@ -16,7 +16,7 @@ import numpy as np
 from scipy import sparse
 
 from mog_assets.arrays import places, ranges
-from mog_assets.graph.packed import differences, load_columns, save_columns, sums
+from mog_assets.papers.mix_of_granularity.graph.packed import differences, load_columns, save_columns, sums
 
 FILES = ("nearest.parquet", "asks.parquet")
 

@@ -16,8 +16,8 @@ import numpy as np
 
 from mog_assets.arrays import pairs, ranges
 from mog_assets.compiled import keep
-from mog_assets.graph.packed import differences, load_columns, save_columns, sums
-from mog_assets.graph.sentence_graph import Graph
+from mog_assets.papers.mix_of_granularity.graph.packed import differences, load_columns, save_columns, sums
+from mog_assets.papers.mix_of_granularity.graph.sentence_graph import Graph
 
 # Up to this many centres, compiling the search takes longer than it saves.
 _FEW = 500

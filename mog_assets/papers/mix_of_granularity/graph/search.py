@@ -18,14 +18,14 @@ from scipy import sparse
 from mog_assets.arrays import pairs, places, ranges
 from mog_assets.chunking.chunks import Layout
 from mog_assets.chunking.layouts import join_layouts, open_layout
-from mog_assets.graph.neighbourhoods import Around, load_neighbourhoods
-from mog_assets.graph.packed import load_matrix
-from mog_assets.graph.sentence_graph import Graph, open_graph
+from mog_assets.papers.mix_of_granularity.graph.neighbourhoods import Around, load_neighbourhoods
+from mog_assets.papers.mix_of_granularity.graph.packed import load_matrix
+from mog_assets.papers.mix_of_granularity.graph.sentence_graph import Graph, open_graph
 from mog_assets.resources.errors import ConfigError
 from mog_assets.resources.store import Artefact
 from mog_assets.retrieval.bm25 import Bm25Index, IndexOnDisk, Statistics, TermCounts, joined, load_terms, statistics
 from mog_assets.retrieval.corpora import Corpora
-from mog_assets.retrieval.methods import DEPTH, Passages, seen
+from mog_assets.retrieval.passages import DEPTH, Passages, seen
 from mog_assets.retrieval.search import Hits
 from mog_assets.retrieval.statistics import Counted
 from mog_assets.retrieval.vectors import VectorTable

@@ -12,14 +12,14 @@ from mog_assets.chunking.checks import SPANS_TILE
 from mog_assets.chunking.chunks import Layout
 from mog_assets.chunking.layouts import bucket_layout
 from mog_assets.config import Settings
-from mog_assets.graph import checks, plots
-from mog_assets.graph.nearest import Nodes, node_prints
-from mog_assets.graph.neighbourhoods import Around
-from mog_assets.graph.packed import load_matrix, save_matrix
-from mog_assets.graph.rebuilding import Made, rebuild
-from mog_assets.graph.search import Neighbourhoods
-from mog_assets.graph.sentence_graph import concatenate
-from mog_assets.graph.statistics import document_keys
+from mog_assets.papers.mix_of_granularity.graph import checks, plots
+from mog_assets.papers.mix_of_granularity.graph.nearest import Nodes, node_prints
+from mog_assets.papers.mix_of_granularity.graph.neighbourhoods import Around
+from mog_assets.papers.mix_of_granularity.graph.packed import load_matrix, save_matrix
+from mog_assets.papers.mix_of_granularity.graph.rebuilding import Made, rebuild
+from mog_assets.papers.mix_of_granularity.graph.search import Neighbourhoods
+from mog_assets.papers.mix_of_granularity.graph.sentence_graph import concatenate
+from mog_assets.papers.mix_of_granularity.graph.statistics import document_keys
 from mog_assets.recipe import Recipe, Work
 from mog_assets.resources.errors import ConfigError
 from mog_assets.retrieval.assets import held_with, hold_statistics
@@ -120,7 +120,11 @@ def _nodes(work: Work) -> tuple[list[str], Any]:
     options = {"sentences": work.settings.graph.sentences, "longest": work.settings.finest_chars}
     jobs: dict[str, dict[str, Any]] = {name: {"documents": str(documents.path(name)), **options} for name in names}
     keys = {name: [texts[name], options] for name in names}
-    split = sum(work.map("mog_assets.graph.nodes:split_nodes", jobs, keys, "buckets split", reuse=True))
+    split = sum(
+        work.map(
+            "mog_assets.papers.mix_of_granularity.graph.nodes:split_nodes", jobs, keys, "buckets split", reuse=True
+        )
+    )
     total = sum(len(bucket) for bucket in texts.values())
     counted = {name: name.replace("bucket", "counts") for name in names}
     jobs = {counted[n]: {"documents": str(documents.path(n)), "spans": str(work.draft.path(n))} for n in names}

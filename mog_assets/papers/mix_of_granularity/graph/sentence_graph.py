@@ -28,7 +28,7 @@ from safetensors.numpy import load_file, save_file
 from scipy import sparse
 
 from mog_assets.arrays import pairs, ranges
-from mog_assets.graph.packed import differences, load_columns, save_columns, sums
+from mog_assets.papers.mix_of_granularity.graph.packed import differences, load_columns, save_columns, sums
 from mog_assets.retrieval.bm25 import keep_kernel, open_bm25s, term_weights
 
 # Extra results: most ties at the last place end there; the others are decided with all scores.

@@ -12,18 +12,20 @@ import numpy as np
 import pandas as pd
 
 from mog_assets.config import Settings
-from mog_assets.graph.changes import Hops, Nodes
+from mog_assets.papers.mix_of_granularity import checks, labels, router
+from mog_assets.papers.mix_of_granularity.families import Family, families
+from mog_assets.papers.mix_of_granularity.graph import assets as graph_assets
+from mog_assets.papers.mix_of_granularity.graph.changes import Hops, Nodes
+from mog_assets.papers.mix_of_granularity.plots import loss_curve, weights_by_kind
+from mog_assets.papers.mix_of_granularity.ranker import Retrieval, graph_of_question_sets, neighbourhoods
 from mog_assets.questions.sets import Question, asked_of, load_questions
 from mog_assets.recipe import Recipe, Work
+from mog_assets.registry import RECIPES
 from mog_assets.resources.errors import MogError
 from mog_assets.resources.store import digest
 from mog_assets.retrieval.assets import hashes_of
 from mog_assets.retrieval.changes import Change, Chunks, Documents, Texts
 from mog_assets.retrieval.tokens import TOKENIZER
-from mog_assets.routing import checks, labels, router
-from mog_assets.routing.families import Family, families
-from mog_assets.routing.plots import loss_curve, weights_by_kind
-from mog_assets.routing.retrieve import Retrieval, graph_of_question_sets
 
 GROUP = "routing"
 # Facts about a router that stay with it.
@@ -80,7 +82,7 @@ def _labelled(
     asked = Retrieval.open(work.tools, work.input, work.settings.question_sets[name].corpora)
     corpora = asked.corpora
     now = Documents.of(corpora, hashes)
-    state: Documents | Nodes = Nodes.of(asked.neighbourhoods, now.hashes) if of_graph else now
+    state: Documents | Nodes = Nodes.of(asked.shared(neighbourhoods), now.hashes) if of_graph else now
     files = [f"{what}_{name}.safetensors" for what in ("documents", "labelled")]
     told = [
         basis,
@@ -105,7 +107,10 @@ def _labelled(
         texts: Texts
         if isinstance(state, Nodes):
             earlier = Nodes.read(before)
-            change, texts = Change(earlier.documents, state.documents), Hops(asked.neighbourhoods, earlier, state)
+            change, texts = (
+                Change(earlier.documents, state.documents),
+                Hops(asked.shared(neighbourhoods), earlier, state),
+            )
         else:
             change = Change(Documents.read(before), now)
             texts = Chunks(corpora, change)
@@ -376,3 +381,7 @@ def recipes(settings: Settings) -> list[Recipe]:
                 )
             )
     return found
+
+
+RECIPES.register("graph", graph_assets.recipes)
+RECIPES.register("routing", recipes)

@@ -15,7 +15,6 @@ from mog_assets.config import Settings
 from mog_assets.evaluation.measures import headline_measures
 from mog_assets.evaluation.scores import p_said, p_text
 from mog_assets.experiments.conclusions import denied, every, joined, over_sets, turned, untestable
-from mog_assets.experiments.granularity import of_mog
 from mog_assets.experiments.lab import (
     ALPHA,
     Claim,
@@ -30,13 +29,15 @@ from mog_assets.experiments.lab import (
     greater,
     score_rows,
 )
+from mog_assets.papers.mix_of_granularity import labels, ranker, router
+from mog_assets.papers.mix_of_granularity.experiments.granularity import of_mog
+from mog_assets.papers.mix_of_granularity.plots import weights_by_kind
+from mog_assets.papers.mix_of_granularity.ranker import ROUTERS, level_ranker
 from mog_assets.questions.sets import Question
-from mog_assets.ranking.retrieve import needs
+from mog_assets.registry import EXPERIMENTS
 from mog_assets.resources.errors import MogError
-from mog_assets.retrieval.methods import Passages, parse
-from mog_assets.routing import labels, router
-from mog_assets.routing.plots import weights_by_kind
-from mog_assets.routing.retrieve import ROUTERS
+from mog_assets.retrieval.methods import needs, parse
+from mog_assets.retrieval.passages import Passages
 from mog_assets.significance import Totals, by_document, holm, permutation_p, shift
 
 ALL = "all"
@@ -199,7 +200,7 @@ def router_weights(lab: Lab) -> Findings:
     spread: dict[str, tuple[Verdict, str]] = {}
     finest: dict[str, tuple[Verdict, str]] = {}
     for name, questions in lab.tested().items():
-        weights = lab.retrieval(name).weights("mog-paper").astype(np.float64)
+        weights = lab.retrieval(name).once(ranker.router_weights, "mog-paper").astype(np.float64)
         documents = np.array([q.document for q in questions])
         parts = {name: np.ones(len(questions), bool)}
         there = Counter(q.kind for q in questions)
@@ -332,7 +333,7 @@ def _ranked(lab: Lab, name: str, routers: Mapping[str, Mapping[str, np.ndarray]]
     method = parse("mog-paper", lab.settings)
 
     def find(weights: np.ndarray) -> Passages:
-        return lab.retrieval(name).ranker(method.retriever).rank(method, weights)
+        return lab.retrieval(name).once(level_ranker, method.retriever, None).weighted(weights)
 
     return [
         lab.measured(name, cell, _training(lab.settings), partial(find, said[name])) for cell, said in routers.items()
@@ -473,7 +474,7 @@ def _training(settings: Settings) -> list[Any]:
     return [settings.soft_labels.model_dump(mode="json"), settings.router.model_dump(mode="json"), settings.seed]
 
 
-EXPERIMENTS = (
+for _experiment in (
     Experiment(
         "soft-labels",
         "How soft labels are made",
@@ -513,4 +514,5 @@ EXPERIMENTS = (
         of_mog,
         version="2",
     ),
-)
+):
+    EXPERIMENTS.register(_experiment.name, _experiment)

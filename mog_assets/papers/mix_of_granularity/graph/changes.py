@@ -11,7 +11,7 @@ import numpy as np
 from safetensors.numpy import load_file, save
 
 from mog_assets.arrays import mixed, places
-from mog_assets.graph.search import Neighbourhoods
+from mog_assets.papers.mix_of_granularity.graph.search import Neighbourhoods
 from mog_assets.retrieval.bm25 import Bm25Index
 from mog_assets.retrieval.changes import Change, Documents
 

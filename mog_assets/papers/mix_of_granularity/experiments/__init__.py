@@ -1,0 +1,1 @@
+"""Experiments of the paper (Zhong et al. 2024)."""

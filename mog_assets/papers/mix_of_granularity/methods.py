@@ -1,0 +1,138 @@
+"""The methods of the paper, and of its graph variant."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+
+from mog_assets.config import Settings
+from mog_assets.papers.mix_of_granularity.families import families
+from mog_assets.papers.mix_of_granularity.ranker import (
+    ROUTERS,
+    graph_of_question_sets,
+    hop_ranker,
+    label_weights,
+    level_ranker,
+    router_weights,
+)
+from mog_assets.ranking.methods import searched
+from mog_assets.ranking.retrieve import Groups, Retrieval
+from mog_assets.retrieval.methods import GROUPS, METHODS, RETRIEVERS, Kind, Method, Needs
+from mog_assets.retrieval.passages import Passages
+
+Weights = Callable[[Retrieval, str], np.ndarray]
+
+
+def _levels(settings: Settings) -> range:
+    return range(1, settings.levels + 1)
+
+
+def _hops(settings: Settings) -> range:
+    return range(settings.graph.hops + 1)
+
+
+def _fused(retrieval: Retrieval, method: Method, groups: Groups | None) -> Passages:
+    """Equal weights; passages are of the level of the name."""
+    return retrieval.once(level_ranker, method.retriever, groups).equally(method.level or 1)
+
+
+def _routed(retrieval: Retrieval, method: Method, groups: Groups | None) -> Passages:
+    weights = retrieval.once(router_weights, method.kind)
+    return retrieval.once(level_ranker, method.retriever, groups).weighted(weights)
+
+
+def _labelled(retrieval: Retrieval, method: Method, groups: Groups | None) -> Passages:
+    return retrieval.once(level_ranker, method.retriever, groups).weighted(retrieval.once(label_weights))
+
+
+def _hop(retrieval: Retrieval, method: Method, groups: Groups | None) -> Passages:
+    return retrieval.once(hop_ranker, groups).of_one(method.level or 1)
+
+
+def _uniform(retrieval: Retrieval, method: Method, groups: Groups | None) -> Passages:
+    return retrieval.once(hop_ranker, groups).equally()
+
+
+def _hops_routed(retrieval: Retrieval, method: Method, groups: Groups | None) -> Passages:
+    return retrieval.once(hop_ranker, groups).weighted(retrieval.once(router_weights, method.kind))
+
+
+def _with(*shared: str) -> Callable[[Method, Settings], Needs]:
+    """What a retriever searches, and some assets of all corpora."""
+    return lambda method, settings: searched(method, settings) | Needs((), shared)
+
+
+def _of_graph(*shared: str) -> Callable[[Method, Settings], Needs]:
+    per_corpus = ("documents", "chunks/level_1", "tokens", "sentence_graph")
+    return lambda method, settings: Needs(per_corpus, (*graph_of_question_sets(settings), *shared))
+
+
+def _weights(retrieval: Retrieval, method: Method, explain: bool) -> list[dict[str, float] | None]:
+    """What the router gives each granularity, by its name."""
+    (family,) = (family for family in families(retrieval.corpora.settings) if family.kind == method.kind)
+    rows = retrieval.once(router_weights, method.kind)
+    return [{name: float(weight) for name, weight in zip(family.names, row, strict=True)} for row in rows]
+
+
+def _nothing(what: str) -> Callable[[dict[str, float] | None], str | None]:
+    reason = f"No passage: the router gives every {what} weight 0."
+    return lambda weights: reason if weights is not None and not any(weights.values()) else None
+
+
+def _papers(settings: Settings) -> list[str]:
+    """What Mix-of-Granularity and AT-RAG compare: levels with equal or learned weights, hops, filters by topic."""
+    names = [*(f"fused-paper-{level}" for level in settings.level_range), "mog-paper"]
+    hops = [*(f"hop-{hop}" for hop in _hops(settings)), "mogg-uniform", "mogg-paper"]
+    topics = [f"{name}+topics" for name in (f"fixed-{min(2, settings.levels)}", "mog-paper", "mogg-paper")]
+    return [*(f"{retriever}:{name}" for retriever in RETRIEVERS for name in names), "oracle-paper", *hops, *topics]
+
+
+_GRAPH = "best of the sentence graph"
+
+METHODS.register(
+    "mog-paper",
+    Kind(
+        _routed,
+        _with(ROUTERS["mog-paper"]),
+        "levels weighted by the router of the paper",
+        ("#009E73", "D"),
+        retrievers=RETRIEVERS,
+        trained=True,
+        weights=_weights,
+        nothing=_nothing("level"),
+    ),
+)
+METHODS.register(
+    "mogg-paper",
+    Kind(
+        _hops_routed,
+        _of_graph(ROUTERS["mogg-paper"]),
+        _GRAPH,
+        ("#CC79A7", "P"),
+        retrievers=("bm25",),
+        trained=True,
+        instead="mogg-uniform",
+        joined=False,
+        weights=_weights,
+        nothing=_nothing("hop"),
+    ),
+)
+METHODS.register(
+    "fused-paper",
+    Kind(_fused, searched, "levels with equal weights", ("#E69F00", "s"), _levels, retrievers=RETRIEVERS),
+)
+METHODS.register("hop", Kind(_hop, _of_graph(), _GRAPH, ("#56B4E9", "v"), _hops, retrievers=("bm25",), joined=False))
+METHODS.register("mogg-uniform", Kind(_uniform, _of_graph(), _GRAPH, retrievers=("bm25",), joined=False))
+METHODS.register(
+    "oracle-paper",
+    Kind(
+        _labelled,
+        _with("soft_labels"),
+        "levels weighted by the soft labels: an upper bound",
+        ("#555555", "^"),
+        retrievers=RETRIEVERS,
+        gold=True,
+    ),
+)
+GROUPS.register("papers", _papers)

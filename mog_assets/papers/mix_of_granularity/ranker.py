@@ -1,0 +1,205 @@
+"""Passages as the paper has them: levels or hops with equal weights, those of a router, or those of the soft labels.
+
+Chunks of several granularities give scores to the pieces that they hold; a piece's score is their weighted sum, and
+the passage that is emitted is the chunk of one granularity around it (Zhong et al. 2024, section 3.2).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cached_property, partial
+from typing import Protocol
+
+import numpy as np
+import pandas as pd
+
+from mog_assets.arrays import pairs, ranges
+from mog_assets.chunking.chunks import Layout
+from mog_assets.config import RetrieverName, Settings
+from mog_assets.papers.mix_of_granularity import router
+from mog_assets.papers.mix_of_granularity.graph.search import Neighbourhoods
+from mog_assets.papers.mix_of_granularity.mixing import (
+    Candidates,
+    Granularities,
+    candidates,
+    emission_levels,
+    emit,
+    ranked,
+)
+from mog_assets.ranking.retrieve import Groups, Retrieval, limited
+from mog_assets.retrieval.levels import level_passages
+from mog_assets.retrieval.passages import DEPTH, Passages
+from mog_assets.retrieval.search import Bm25Searcher, Hits, Remembering, Searcher
+
+# Key of the router of each kind of method.
+ROUTERS = {"mog-paper": "router_paper", "mogg-paper": "hop_router_paper"}
+
+
+def graph_of_question_sets(settings: Settings) -> list[str]:
+    """The keys of what the graph needs for all corpora: the graph of a question set, or else held statistics."""
+    return ["question_set_graph" if settings.graph.across == "question_set" else "hop_statistics"]
+
+
+@dataclass(frozen=True)
+class LevelChunks:
+    """Chunks of the levels of a layout, made of level-1 chunks.
+
+    The last chunk of a short document is promoted to every coarser level and counts at each (Zhong et al. 2024).
+
+    Attributes:
+        layout: Of all corpora.
+        count: Number of levels.
+        first: First chunk of each corpus at a level.
+    """
+
+    layout: Layout
+    count: int
+    first: Callable[[int], np.ndarray]
+
+    def starts(self, granularity: int) -> np.ndarray:
+        """See `Granularities`."""
+        return self.first(granularity)
+
+    def spread(self, hits: Hits, granularity: int) -> tuple[np.ndarray, np.ndarray]:
+        """See `Granularities`."""
+        first, last = self.layout.covered(hits.chunk, granularity)
+        return np.repeat(np.arange(len(first)), last - first), ranges(first, last)
+
+    def containing(self, pieces: np.ndarray, granularity: int) -> np.ndarray:
+        """See `Granularities`."""
+        return self.layout.containing(pieces, granularity)
+
+    def passages(self, hits: Hits, granularities: np.ndarray) -> Passages:
+        """One span each: see `Chunks`."""
+        return level_passages(self.layout, hits, granularities)
+
+
+class Chunks(Granularities, Protocol):
+    """Chunks that can be converted to passages."""
+
+    def passages(self, hits: Hits, granularities: np.ndarray) -> Passages:
+        """Documents and spans of hits, given the granularity of each."""
+
+
+@dataclass(frozen=True)
+class Ranker:
+    """Ranks passages by every method of one retriever; shared work is done once.
+
+    Attributes:
+        searcher: The retriever.
+        chunks: The chunks that it finds.
+        k_r: Chunks per granularity and corpus that enter the mix.
+    """
+
+    searcher: Searcher
+    chunks: Chunks
+    k_r: int
+
+    @cached_property
+    def _candidates(self) -> Candidates:
+        hits = [
+            self.searcher.search(granularity, DEPTH).best_per_corpus(self.k_r, self.chunks.starts(granularity))
+            for granularity in range(1, self.chunks.count + 1)
+        ]
+        return candidates(hits, self.chunks)
+
+    @cached_property
+    def _equally(self) -> tuple[np.ndarray, np.ndarray]:
+        return ranked(self._candidates, np.ones((self._questions, self.chunks.count)))
+
+    @property
+    def _questions(self) -> int:
+        return int(self._candidates.question.max(initial=-1)) + 1
+
+    def of_one(self, granularity: int) -> Passages:
+        """The best chunks of a granularity for every question."""
+        hits = self.searcher.search(granularity, DEPTH)
+        return self.chunks.passages(hits, np.full(len(hits.chunk), granularity))
+
+    def equally(self, granularity: int = 1) -> Passages:
+        """The passages of every question with equal weights: chunks of a granularity."""
+        return self._emitted(*self._equally, np.full(self._questions, granularity))
+
+    def weighted(self, weights: np.ndarray) -> Passages:
+        """The passages of every question: chunks of the granularity that its weights choose.
+
+        Args:
+            weights: float array of shape (questions, granularities); a row of zeros gives no passage.
+        """
+        return self._emitted(*ranked(self._candidates, weights), emission_levels(weights))
+
+    def _emitted(self, order: np.ndarray, scores: np.ndarray, granularities: np.ndarray) -> Passages:
+        return self.chunks.passages(*emit(self._candidates, order, scores, granularities, self.chunks))
+
+
+def level_ranker(retrieval: Retrieval, retriever: RetrieverName, groups: Groups | None = None) -> Ranker:
+    """The ranker of a retriever over levels."""
+    corpora = retrieval.corpora
+    chunks = LevelChunks(corpora.layout, corpora.settings.levels, corpora.starts)
+    return Ranker(retrieval.searcher(retriever, groups), chunks, corpora.settings.k_r)
+
+
+def hop_ranker(retrieval: Retrieval, groups: Groups | None = None) -> Ranker:
+    """The ranker of BM25 over neighbourhoods of the sentence graph."""
+    around = retrieval.shared(neighbourhoods)
+    distinct = sorted({term for query in retrieval.terms for term in query})
+    limits = groups
+    if groups is None and retrieval.allowed is not None:
+        limits = Groups(np.zeros(len(retrieval.queries), np.int64), lambda level: [])
+    of_nodes = partial(_node_groups, retrieval, around, groups)
+    searcher = Bm25Searcher(
+        retrieval.terms,
+        lambda hop: around.bm25(hop, distinct),
+        around.starts,
+        None if limits is None else limits.questions,
+        None if limits is None else lambda hop: of_nodes(),
+    )
+    return Ranker(Remembering(searcher), around, retrieval.corpora.settings.k_r)
+
+
+def _node_groups(retrieval: Retrieval, around: Neighbourhoods, groups: Groups | None) -> list[np.ndarray]:
+    """Groups of nodes per corpus: those of the level-1 chunks in which they begin, also for neighbourhoods."""
+    if groups is None:
+        parts = [np.zeros(layout.count(1), np.int64) for layout in around.layouts]
+    else:
+        parts = []
+        for chunks, nodes, own in zip(retrieval.corpora.layouts, around.layouts, groups.chunks(1), strict=True):
+            # The spans of a document are in ascending order.
+            starts, begin = (pairs(layout.document_of, layout.spans[:, 0]) for layout in (chunks, nodes))
+            parts.append(own[np.searchsorted(starts, begin, side="right") - 1])
+    return limited(around.layouts, 1, parts, retrieval.allowed)
+
+
+def neighbourhoods(retrieval: Retrieval) -> Neighbourhoods:
+    """The sentence graphs of the corpora: `retrieval.shared(neighbourhoods)`."""
+    return Neighbourhoods.open(retrieval.corpora)
+
+
+def router_weights(retrieval: Retrieval, kind: str) -> np.ndarray:
+    """Weights that a router gives each question: `retrieval.once(router_weights, kind)`.
+
+    Args:
+        retrieval: The questions.
+        kind: `mog-paper` or `mogg-paper`.
+
+    Returns:
+        float array of shape (questions, granularities).
+
+    Raises:
+        MogError: the router is damaged, or belongs to another encoder or other granularities.
+    """
+    settings = retrieval.corpora.settings
+    count = settings.levels if kind == "mog-paper" else settings.graph.hops + 1
+    opened = router.open_router(retrieval.corpora.read(ROUTERS[kind], None), retrieval.encoder(), count)
+    return router.predict(opened.weights, retrieval.vectors)
+
+
+def label_weights(retrieval: Retrieval) -> np.ndarray:
+    """The soft labels of measured questions, float array of shape (questions, levels); 0 for those without."""
+    table = pd.read_parquet(retrieval.corpora.read("soft_labels", None).path("labels.parquet"))
+    table = table[table["question_set"] == retrieval.question_set]
+    labels = dict(zip(table["question"], table["label"], strict=True))
+    none = np.zeros(retrieval.corpora.settings.levels)
+    weights = [np.asarray(labels.get(question.id, none), float) for question in retrieval.measured]
+    return np.array(weights).reshape(-1, len(none))

@@ -1,0 +1,136 @@
+"""The methods that come with the package: rankings of pieces, fixed levels of a retriever, controls, and `auto`."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from mog_assets.config import Settings
+from mog_assets.ranking import models, rivals, trainers
+from mog_assets.ranking.blend import Blend
+from mog_assets.ranking.rankings import LEARNED, Ranking, models_of, ranked_by
+from mog_assets.ranking.retrieve import Groups, Retrieval
+from mog_assets.retrieval.controls import gold_passages, random_passages
+from mog_assets.retrieval.levels import level_passages
+from mog_assets.retrieval.methods import AUTO, GROUPS, METHODS, RETRIEVERS, Kind, Method, Needs, needs, parse
+from mog_assets.retrieval.passages import DEPTH, Passages
+
+_ROUTER = "Perceptron from question vector to a weight for every expert, cross-validated."
+
+
+def _auto(method: Method, settings: Settings) -> Needs:
+    """What any method needs that it may stand for."""
+    names = ["fused", *models_of(settings), *(f"{retriever}:fixed-1" for retriever in RETRIEVERS)]
+    possible = [own for own in (parse(name, settings) for name in names) if settings.trains_routers or not own.trained]
+    return needs(possible, settings) | Needs((), ("method",))
+
+
+def _nothing(method: Method, settings: Settings) -> Needs:
+    return Needs()
+
+
+def _resolved(retrieval: Retrieval, method: Method, groups: Groups | None) -> Passages:
+    chosen = retrieval.resolved(method)
+    return chosen.of.rank(retrieval, chosen, groups)
+
+
+def searched(method: Method, settings: Settings) -> Needs:
+    """What a retriever searches."""
+    per_corpus, shared = ["documents", "chunks/level_1", "tokens"], []
+    if method.retriever in ("bm25", "hybrid"):
+        per_corpus += [f"bm25/level_{level}" for level in settings.level_range]
+        shared.append("statistics")
+    if method.retriever in ("dense", "hybrid"):
+        kinds = ("collections", "embeddings")
+        per_corpus += [f"{kind}/level_{level}" for level in settings.level_range for kind in kinds]
+    return Needs(tuple(per_corpus), tuple(shared))
+
+
+def _fixed(retrieval: Retrieval, method: Method, groups: Groups | None) -> Passages:
+    """The best chunks of a level."""
+    assert method.retriever is not None and method.level is not None
+    hits = retrieval.searcher(method.retriever, groups).search(method.level, DEPTH)
+    return level_passages(retrieval.corpora.layout, hits, np.full(len(hits.chunk), method.level))
+
+
+def _levels(settings: Settings) -> range:
+    return range(1, settings.levels + 1)
+
+
+def _default(settings: Settings) -> list[str]:
+    """Rankings and, of every retriever, the levels they are compared with."""
+    return ["fused", *LEARNED, *(f"{name}:fixed-{level}" for name in RETRIEVERS for level in settings.level_range)]
+
+
+METHODS.register(AUTO, Kind(_resolved, _auto, "the one that the project's own questions say is best"))
+METHODS.register(
+    "mix",
+    ranked_by(
+        Ranking(
+            asset="mix",
+            opened=models.open_mix,
+            trainer=trainers.MIX,
+            library="lightgbm",
+            said="Trees that order candidates by what the experts say and where they stand.",
+        ),
+        "trees over all retrievers and levels",
+        ("#D55E00", "*"),
+    ),
+)
+METHODS.register(
+    "mog",
+    ranked_by(
+        Ranking(asset="router", opened=models.open_router, trainer=trainers.MOG, library="pytorch", said=_ROUTER),
+        "all retrievers and levels, weighted by the router",
+        ("#F0E442", "X"),
+    ),
+)
+METHODS.register(
+    "tuned",
+    ranked_by(
+        Ranking(
+            asset="tuned",
+            opened=models.open_tuned,
+            trainer=trainers.TUNED,
+            said="The weights of `fused`, fitted on few questions.",
+        ),
+        "as fused, its weights fitted on few questions",
+        ("#117733", "8"),
+    ),
+)
+METHODS.register("fused", ranked_by(Ranking(Blend()), "all retrievers and levels, without training", ("#000000", "p")))
+METHODS.register(
+    "multihop",
+    ranked_by(
+        Ranking(Blend(), again=True),
+        "what question and best text find together, in turn with fused",
+        ("#882255", "d"),
+    ),
+)
+METHODS.register("rrf", ranked_by(Ranking(rivals.RRF), "all retrievers and levels, reciprocal ranks", ("#999933", "<")))
+METHODS.register(
+    "umg", ranked_by(Ranking(rivals.UMG), "all retrievers and levels, weighted by entropy", ("#332288", ">"))
+)
+METHODS.register(
+    "fixed", Kind(_fixed, searched, "one level of a retriever", ("#0072B2", "o"), _levels, retrievers=RETRIEVERS)
+)
+METHODS.register(
+    "gold",
+    Kind(
+        lambda retrieval, method, groups: gold_passages(retrieval.measured, retrieval.corpora),
+        _nothing,
+        "control: the evidence itself",
+        gold=True,
+        control=True,
+    ),
+)
+METHODS.register(
+    "random",
+    Kind(
+        lambda retrieval, method, groups: random_passages(retrieval.measured, retrieval.corpora),
+        _nothing,
+        "control: drawn at random",
+        gold=True,
+        control=True,
+    ),
+)
+GROUPS.register("default", _default)

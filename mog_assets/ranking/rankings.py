@@ -1,0 +1,304 @@
+"""Rankings of pieces: orders of a question's candidates by what all experts say of them.
+
+A `Ranking` makes a kind of method by `ranked_by`; see `methods`. Those without training weigh the experts by a rule
+(`blend.Blend`, `rivals`); trained ones read the model that an asset of their own holds, see `trainers`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from mog_assets.arrays import mixed, places
+from mog_assets.config import Settings
+from mog_assets.mentions.edges import Mentions
+from mog_assets.ranking import models, multihop
+from mog_assets.ranking.blend import Blend
+from mog_assets.ranking.candidates import Candidates, find
+from mog_assets.ranking.experts import Bm25Expert, DenseExpert, Expert, Products, TitleExpert
+from mog_assets.ranking.explain import reasons
+from mog_assets.ranking.gold import ordered
+from mog_assets.ranking.known import Typed
+from mog_assets.ranking.models import Asked, Opening
+from mog_assets.ranking.passages import joined
+from mog_assets.ranking.relations import EXPERTS, Mentioned, Relations, mentions, reads_mentions
+from mog_assets.ranking.retrieve import Retrieval
+from mog_assets.resources.store import Artefact
+from mog_assets.retrieval.bm25 import Bm25Index
+from mog_assets.retrieval.changes import Documents
+from mog_assets.retrieval.methods import METHODS, Kind, Method, Needs, named_methods
+from mog_assets.retrieval.passages import Passages
+from mog_assets.retrieval.vocabulary import known_share
+
+# Why a passage is there that a question finds only together with its best piece.
+FOLLOWED = "the question together with its best passage"
+
+
+@dataclass(frozen=True)
+class Ranking:
+    """How candidates are ordered.
+
+    Attributes:
+        rule: What weighs the experts without training; None if a model is trained.
+        asset: Key of the trained model.
+        opened: Loads the model, given it and what it must have been trained for.
+        trainer: How the model is trained, see `trainers.Trainer`.
+        library: What trains it, as a kind of Dagster's.
+        said: Description of the asset.
+        again: Whether questions are asked again together with their best pieces, see `multihop`.
+    """
+
+    rule: models.Weighing | None = None
+    asset: str = ""
+    opened: Callable[[Artefact, Opening], Any] | None = None
+    trainer: Any = None
+    library: str = "python"
+    said: str = ""
+    again: bool = False
+
+
+def ranked_by(ranking: Ranking, description: str, look: tuple[str, str]) -> Kind:
+    """A ranking as a kind of method."""
+    return Kind(
+        lambda retrieval, method, groups: retrieval.once(Rankings).passages(method.kind),
+        lambda method, settings: _needs(ranking, settings),
+        description,
+        look,
+        trained=ranking.rule is None,
+        ranking=ranking,
+        reasons=lambda retrieval, method, passages: retrieval.once(Rankings).reasons(method.kind, passages),
+        weights=_weights,
+    )
+
+
+def _needs(ranking: Ranking, settings: Settings) -> Needs:
+    experts = [EXPERTS[name] for name in settings.ranking.experts]
+    indexes = [f"{kind}/level_{level}" for kind in ("bm25", "embeddings") for level in settings.level_range]
+    per_corpus = ["documents", "chunks/level_1", "tokens", *(key for own in experts for key in own.per_corpus)]
+    shared = ["statistics", *([ranking.asset] if ranking.asset else [])]
+    shared += [key for expert in experts for key in expert.shared(settings)]
+    return Needs(tuple(dict.fromkeys([*per_corpus, *indexes])), tuple(dict.fromkeys(shared)))
+
+
+def _weights(retrieval: Retrieval, method: Method, explain: bool) -> list[dict[str, float] | None]:
+    """With `explain`, the share of each expert in the weight of all, if the ranking weighs them."""
+    shares = retrieval.once(Rankings).shares(method.kind) if explain else None
+    if shares is None:
+        return [None] * len(retrieval.queries)
+    names = expert_names(retrieval.corpora.settings)
+    return [{name: float(share) for name, share in zip(names, row, strict=True) if share > 0} for row in shares]
+
+
+def models_of(settings: Settings) -> dict[str, str]:
+    """The learned rankings that `auto` may stand for, with the keys of their models."""
+    # Those of the group `default` are trained whatever is compared.
+    named = {method.kind for method in named_methods(settings)} | set(LEARNED)
+    rankings = {name: kind.ranking for name, kind in METHODS.items() if kind.ranking is not None}
+    return {name: ranking.asset for name, ranking in rankings.items() if ranking.asset and name in named}
+
+
+# What is trained where there are training questions.
+LEARNED = ("tuned", "mog", "mix")
+
+
+def expert_names(settings: Settings) -> list[str]:
+    """Names of the experts, in the order of their scores."""
+    levels = settings.level_range
+    of_texts = [*(f"bm25-{level}" for level in levels), *(f"dense-{level}" for level in levels), "title"]
+    return [*of_texts, *settings.ranking.experts]
+
+
+def finest(settings: Settings) -> list[int]:
+    """Positions of the experts that score pieces themselves."""
+    return [0, settings.levels]
+
+
+def fused(candidates: Candidates, experts: Sequence[str]) -> np.ndarray:
+    """Score of every candidate by `fused`; `experts` are the names of the experts."""
+    return Blend().scores(candidates, experts)
+
+
+def documents_of(retrieval: Retrieval, hashes: Mapping[str, np.ndarray]) -> Documents:
+    """What rankings of pieces know of documents: their texts and what they name.
+
+    Args:
+        retrieval: The corpora.
+        hashes: Of the documents of each corpus, see `statistics.document_hashes`.
+    """
+    documents = Documents.of(retrieval.corpora, hashes)
+    if not reads_mentions(retrieval.corpora.settings.ranking.experts):
+        return documents
+    edges: Mentions = retrieval.shared(mentions)
+    return replace(documents, hashes=mixed(documents.hashes ^ edges.signature()))
+
+
+def vocabulary(retrieval: Retrieval) -> float:
+    """See `vocabulary.known_share`, of the level-1 chunks of all corpora."""
+    return known_share(retrieval.corpora.held().of("level_1"), retrieval.is_token)
+
+
+def experts_of(retrieval: Retrieval, index: Bm25Index) -> list[Expert]:
+    """The experts of texts for some questions, given that of level 1 by BM25."""
+    corpora, layout = retrieval.corpora, retrieval.corpora.layout
+    levels = corpora.settings.level_range
+    pieces = Products(corpora.vectors(1), retrieval.vectors)
+    dense = [DenseExpert(1, layout, pieces)]
+    for level in levels[1:]:
+        pooling = corpora.pooling(level)
+        products = pieces if pooling else Products(corpora.vectors(level), retrieval.vectors)
+        dense.append(DenseExpert(level, layout, products, pooling))
+    return [
+        Bm25Expert(1, layout, index, retrieval.terms),
+        *(Bm25Expert(level, layout, corpora.joined_bm25(level), retrieval.terms) for level in levels[1:]),
+        *dense,
+        TitleExpert(layout, corpora.titles, retrieval.terms),
+    ]
+
+
+def opened(ranking: Ranking, retrieval: Retrieval) -> Any:
+    """The model of a ranking: trained, or the rule of one without training."""
+    settings = retrieval.corpora.settings
+    names = expert_names(settings)
+    if ranking.opened is None:
+        assert ranking.rule is not None
+        return models.Rules(ranking.rule, names)
+    best = [names[i] for i in finest(settings)]
+    opening = Opening(retrieval.encoder(), names, best, list(settings.corpora))
+    return ranking.opened(retrieval.corpora.read(ranking.asset, None), opening)
+
+
+def _models(retrieval: Retrieval) -> dict[str, Any]:
+    """Models by ranking, as they are opened."""
+    return {}
+
+
+@dataclass(frozen=True)
+class Rankings:
+    """Rankings of pieces for some questions: `retrieval.once(Rankings)`."""
+
+    retrieval: Retrieval
+    _scores: dict[str, np.ndarray] = field(default_factory=dict, repr=False)
+
+    @cached_property
+    def asked(self) -> Asked:
+        """The candidates of every question."""
+        retrieval, corpora = self.retrieval, self.retrieval.corpora
+        settings, best = corpora.settings, finest(corpora.settings)
+        every = list(settings.corpora)
+        numbers = np.array([every.index(name) for name in corpora.names], np.int64)[corpora.owners]
+        # One index for both: where indexes are not kept open, each would be made anew.
+        index, vectors = corpora.joined_bm25(1), np.asarray(retrieval.vectors, np.float32)
+        names = settings.ranking.experts
+        mentioned = Mentioned(retrieval.shared(mentions), corpora.layout) if reads_mentions(names) else None
+        candidates = find(
+            experts_of(retrieval, index),
+            best,
+            corpora.layout,
+            numbers,
+            len(retrieval.queries),
+            Blend().weights,
+            retrieval.shared(vocabulary),
+            allowed=retrieval.allowed,
+            related=Relations([EXPERTS[name].make(retrieval) for name in names], vectors, retrieval.terms, mentioned),
+            exact=Typed(index, corpora.titles, corpora.title_sizes, corpora.held().of("level_1"), retrieval.terms),
+        )
+        words = np.array([len(terms) for terms in retrieval.terms], np.int64)
+        return Asked(candidates, vectors, words, best)
+
+    def scores(self, kind: str) -> np.ndarray:
+        """Score of every candidate by a ranking; by `multihop`, what it has for the question alone.
+
+        Raises:
+            MogError: its model is damaged, or was trained for another encoder or other experts.
+        """
+        if kind not in self._scores:
+            self._scores[kind] = self.model(kind).scores(self.asked)
+        return self._scores[kind]
+
+    def model(self, kind: str) -> Any:
+        """The model of a ranking: trained, or the rule of one without training."""
+        models = self.retrieval.shared(_models)
+        if kind not in models:
+            models[kind] = opened(METHODS[kind].ranking, self.retrieval)
+        return models[kind]
+
+    def shares(self, kind: str) -> np.ndarray | None:
+        """Share of each expert in the weight of all, float of shape (questions, experts); None if it weighs none."""
+        model = self.model(kind)
+        if not hasattr(model, "weights"):
+            return None
+        weights = model.weights(self.asked)
+        return np.asarray(weights / np.maximum(weights.sum(axis=1, keepdims=True), 1e-9))
+
+    def passages(self, kind: str) -> Passages:
+        """The best pieces for every question, one passage each."""
+        question, piece, scores = self._by_score(kind)
+        if METHODS[kind].ranking.again:
+            again = self._following(question, piece)._by_score(kind)
+            question, piece, scores = multihop.merged((question, piece), again[:2])
+        return self._passages(question, piece, scores)
+
+    def passages_after(self, question: np.ndarray, piece: np.ndarray, budget: int) -> Passages:
+        """Passages once some pieces were read: these, in turn with what the questions find together with the best.
+
+        Args:
+            question: Positions of the questions of what was read, by question, best first.
+            piece: What was read.
+            budget: Most characters.
+        """
+        again = self._following(question, piece)._by_score("multihop")
+        merged = multihop.merged((question, piece), again[:2], 1)
+        return joined(self._passages(*merged), self.retrieval.corpora.layout, budget)
+
+    def reasons(self, kind: str, passages: Passages) -> list[str]:
+        """What raised the score of the best piece of each passage most."""
+        candidates, scores, rows = self.asked.found, self.scores(kind), []
+        layout, settings = self.retrieval.corpora.layout, self.retrieval.corpora.settings
+        first, last = layout.pieces(passages.document, passages.start, passages.end)
+        for question, begin, end in zip(passages.question.tolist(), first.tolist(), last.tolist(), strict=True):
+            start, stop = candidates.offsets[question : question + 2]
+            low, high = start + np.searchsorted(candidates.piece[start:stop], [begin, end])
+            # `multihop` also returns what the question alone does not find.
+            rows.append(low + int(np.argmax(scores[low:high])) if low < high else -1)
+        names, positions = expert_names(settings), np.array(rows, np.int64)
+        best = [names[i] for i in finest(settings)]
+        scored = positions[positions >= 0]
+        why = iter(reasons(self.model(kind), self.asked, scores, scored, names, best))
+        return [next(why) if row >= 0 else FOLLOWED for row in rows]
+
+    def _passages(self, question: np.ndarray, piece: np.ndarray, scores: np.ndarray) -> Passages:
+        """Pieces as passages, one each."""
+        layout = self.retrieval.corpora.layout
+        spans, level = layout.spans[piece], np.ones(len(piece), np.int64)
+        return Passages(question, places(question), layout.document_of[piece], spans[:, 0], spans[:, 1], level, scores)
+
+    def _by_score(self, kind: str) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """Question, piece and score by question, best first."""
+        candidates, scores = self.asked.found, np.asarray(self.scores(kind), np.float64)
+        order = ordered(candidates, scores)
+        return candidates.question[order], candidates.piece[order], scores[order]
+
+    def _following(self, question: np.ndarray, piece: np.ndarray) -> Rankings:
+        """The same for questions together with their best pieces; nothing is encoded for that.
+
+        Args:
+            question: Positions of the questions of some pieces, by question, best first.
+            piece: The pieces.
+        """
+        retrieval, layout = self.retrieval, self.retrieval.corpora.layout
+        first = np.flatnonzero(places(question) == 0)
+        best = np.zeros((len(retrieval.queries), retrieval.vectors.shape[1]), np.float32)
+        best[question[first]] = retrieval.corpora.vectors(1).rows(piece[first])
+        vectors = multihop.following(retrieval.vectors, best)
+        documents = layout.document_of[piece[first]].tolist()
+        texts, queries = retrieval.corpora.texts(documents), list(retrieval.queries)
+        for number, document, (start, end) in zip(
+            question[first].tolist(), documents, layout.spans[piece[first]].tolist(), strict=True
+        ):
+            title, text = texts[document]
+            queries[number] = f"{queries[number]} {title} {text[start:end]}"
+        return replace(retrieval.again(queries), encode=lambda _: vectors).once(Rankings)

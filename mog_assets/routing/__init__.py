@@ -1,1 +1,0 @@
-"""Soft labels and the router trained on them."""
