@@ -19,12 +19,12 @@ import numpy as np
 from reader import measured_questions
 
 from mog_assets import config, markdown
-from mog_assets.answering.answerers import BRIEF_K, PARTITIONS, split
 from mog_assets.answering.ask import reader
 from mog_assets.answering.neural import Neural
 from mog_assets.answering.preflight import THRESHOLD, TOP, another, overlap
 from mog_assets.answering.retrieve import PASSAGES, texts
 from mog_assets.answering.roles import Asked, Passage, Roles, Usage
+from mog_assets.papers.briefcontext.answerer import BRIEF_K, PARTITIONS, split
 from mog_assets.questions.marks import f1
 from mog_assets.questions.sets import Question
 from mog_assets.ranking.rankings import Rankings, expert_names

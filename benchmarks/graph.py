@@ -27,13 +27,13 @@ from mog_assets.corpus.documents import read_corpus
 from mog_assets.papers.mix_of_granularity.graph.neighbourhoods import neighbourhoods
 from mog_assets.papers.mix_of_granularity.graph.nodes import node_spans
 from mog_assets.papers.mix_of_granularity.graph.sentence_graph import (
-    found_in,
     index_of,
     link,
     neighbours,
     query_count,
     save_index,
     search_block,
+    searched,
 )
 from mog_assets.retrieval.bm25 import open_bm25s
 from mog_assets.retrieval.tokens import tokenise
@@ -90,7 +90,7 @@ def ours(index: Path, k: int, rows: np.ndarray) -> Found:
         blocks.append(index.with_name(f"found_{first}"))
         search_block(str(index), str(blocks[-1]), first, min(first + BLOCK, query_count(index)), k)
     arrays = load_file(index)
-    return neighbours(*found_in(blocks, k), arrays["asks"], arrays["self"])
+    return neighbours(*searched(blocks, k), arrays["asks"], arrays["self"])
 
 
 def queries_of(arrays: dict[str, np.ndarray], rows: np.ndarray) -> list[list[int]]:

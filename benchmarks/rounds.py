@@ -16,11 +16,12 @@ import click
 import numpy as np
 
 from mog_assets import config, markdown
-from mog_assets.answering.answerers import Means, at_rag, one_step
+from mog_assets.answering.answerers import Means, one_step
 from mog_assets.answering.ask import reader, side_by_side
 from mog_assets.answering.retrieve import retrieve_by
 from mog_assets.answering.roles import Asked
 from mog_assets.answering.rows import AnswerRow
+from mog_assets.papers.at_rag.answerer import at_rag
 from mog_assets.questions.marks import exact_match, f1
 from mog_assets.questions.sets import Question, load_questions
 from mog_assets.ranking.retrieve import Retrieval

@@ -105,7 +105,9 @@ def _plugins() -> None:
             ) from error
 
 
-CHUNKERS: Registry[Any] = Registry("chunker", "mog_assets.chunking.chunkers")
+CHUNKERS: Registry[Any] = Registry(
+    "chunker", "mog_assets.chunking.chunkers", "mog_assets.papers.learned_chunking.chunker"
+)
 FORMATS: Registry[Any] = Registry("format", "mog_assets.corpus.formats")
 # The others are those of retrievers and levels, such as `bm25-1`.
 _RETRIEVERS = ("bm25", "dense", "title")
@@ -115,13 +117,24 @@ METHODS: Registry[Any] = Registry("kind of method", *_METHODS)
 GROUPS: Registry[Any] = Registry("group of methods", *_METHODS)
 # Recipes of the papers' assets, given the settings; those of the product are in `plan`.
 RECIPES: Registry[Any] = Registry(
-    "stage", "mog_assets.papers.mix_of_granularity.assets", "mog_assets.papers.mix_of_granularity.chosen"
+    "stage",
+    "mog_assets.papers.mix_of_granularity.assets",
+    "mog_assets.papers.mix_of_granularity.chosen",
+    "mog_assets.papers.learned_chunking.assets",
 )
 _EXPERIMENTS = "mog_assets.papers.mix_of_granularity.experiments"
 EXPERIMENTS: Registry[Any] = Registry(
     "experiment",
     *(f"{_EXPERIMENTS}.{name}" for name in ("granularity", "retrievers", "labels", "cost")),
-    *(f"mog_assets.experiments.{name}" for name in ("learning", "chunking", "briefcontext")),
-    *(f"mog_assets.experiments.{name}" for name in ("conflicts", "preflight", "loop", "answers")),
+    "mog_assets.experiments.learning",
+    "mog_assets.papers.learned_chunking.experiments",
+    *(f"mog_assets.papers.briefcontext.experiments.{name}" for name in ("briefcontext", "conflicts", "preflight")),
+    "mog_assets.papers.at_rag.experiments",
+    "mog_assets.experiments.answers",
 )
-WAYS: Registry[Any] = Registry("way of answering", "mog_assets.answering.answerers")
+WAYS: Registry[Any] = Registry(
+    "way of answering",
+    "mog_assets.answering.answerers",
+    "mog_assets.papers.briefcontext.answerer",
+    "mog_assets.papers.at_rag.answerer",
+)

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from mog_assets.answering import parsing
-from mog_assets.answering.answerers import WAYS, Means, Retrieved, adaptive, at_rag, briefcontext, cot, one_step
+from mog_assets.answering.answerers import WAYS, Means, Retrieved, cot, one_step
 from mog_assets.answering.extractive import Extractive
 from mog_assets.answering.parsing import Unparsable
 from mog_assets.answering.preflight import Confusion, bm25_scores, by_bm25, by_vectors, overlap
@@ -18,6 +18,8 @@ from mog_assets.answering.prompted import Prompted, prompts_fingerprint
 from mog_assets.answering.roles import USEFULNESS, Asked, Judgement, Passage
 from mog_assets.answering.rows import AnswerRow
 from mog_assets.config import EncoderSettings
+from mog_assets.papers.at_rag.answerer import adaptive, at_rag
+from mog_assets.papers.briefcontext.answerer import briefcontext
 from mog_assets.questions.sets import Question
 from mog_assets.resources.encoder import EMBEDDED, Encoder
 from mog_assets.resources.errors import MogError
@@ -233,7 +235,7 @@ def test_overlap_is_of_the_first_three():
 
 def test_rankings_that_agree_make_one_prompt():
     model = Scripted()
-    row = briefcontext([CHOICE], means(model, Library(sixteen())), rerank=same_ranking)[0]
+    row = briefcontext([CHOICE], means(model, Library(sixteen()), rerank=same_ranking))[0]
     assert row.preflight == {"iou": 1.0, "map_reduce": False}
     assert (row.answer, row.extractions, row.calls) == ("A", None, 1)
     assert len(row.passages) == 16
@@ -245,7 +247,7 @@ def test_map_reduce_runs_over_contiguous_partitions_in_the_order_of_retrieval(pa
     extracts = [f"piece {i}" for i in range(partitions)]
     model = Scripted(extract=extracts)
     library = Library(sixteen())
-    row = briefcontext([CHOICE], means(model, library), partitions=partitions, rerank=reversed_ranking)[0]
+    row = briefcontext([CHOICE], means(model, library, rerank=reversed_ranking), partitions=partitions)[0]
     assert library.asked == [([CHOICE.question], 16, False)]
     assert row.preflight == {"iou": 0.0, "map_reduce": True}
     assert (row.answer, row.extractions, row.calls) == ("B", extracts, partitions + 1)
@@ -262,7 +264,7 @@ def test_map_reduce_runs_over_contiguous_partitions_in_the_order_of_retrieval(pa
 
 def test_empty_extractions_are_dropped_before_the_reduce():
     model = Scripted(extract=["first", "No relevant information.", " no relevant information ", "last"])
-    row = briefcontext([CHOICE], means(model, Library(sixteen())), rerank=reversed_ranking)[0]
+    row = briefcontext([CHOICE], means(model, Library(sixteen()), rerank=reversed_ranking))[0]
     assert row.extractions == ["first", "", "", "last"]
     assert "extraction 2 of 2" in model.asked["reduce"][0]
     assert "relevant information\n" not in model.asked["reduce"][0]
@@ -270,7 +272,7 @@ def test_empty_extractions_are_dropped_before_the_reduce():
 
 def test_reader_answers_from_none_where_all_partitions_are_empty():
     model = Scripted(extract=["no relevant information"])
-    row = briefcontext([CHOICE], means(model, Library(sixteen())), rerank=reversed_ranking)[0]
+    row = briefcontext([CHOICE], means(model, Library(sixteen()), rerank=reversed_ranking))[0]
     assert (row.answer, row.extractions, row.failures) == ("B", [""] * 4, [])
     assert "Extracted information:\nnone\n" in model.asked["reduce"][0]
 
@@ -278,12 +280,12 @@ def test_reader_answers_from_none_where_all_partitions_are_empty():
 def test_extractions_that_fail_are_noted_and_cost_the_answer_only_where_all_do():
     down = MogError("llm: did not answer")
     row = briefcontext(
-        [CHOICE], means(Scripted(extract=["first", down, "third", down]), Library(sixteen())), rerank=reversed_ranking
+        [CHOICE], means(Scripted(extract=["first", down, "third", down]), Library(sixteen()), rerank=reversed_ranking)
     )[0]
     assert (row.answer, row.extractions) == ("B", ["first", "third"])
     assert [f["role"] for f in row.failures] == ["extract", "extract"]
     model = Scripted(extract=[down])
-    row = briefcontext([CHOICE], means(model, Library(sixteen())), rerank=reversed_ranking)[0]
+    row = briefcontext([CHOICE], means(model, Library(sixteen()), rerank=reversed_ranking))[0]
     assert (row.answer, row.failure) == (None, "extract: no partition could be read: llm: did not answer")
     assert not model.asked["reduce"]
 

@@ -10,13 +10,23 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from mog_assets import plan, tensors
-from mog_assets.chunking import text_encoder, training
-from mog_assets.chunking.articles import Source, encode_articles
 from mog_assets.chunking.chunkers import CHUNKERS, Options, takes_vectors
 from mog_assets.chunking.cuts import candidates, unit_chars
-from mog_assets.chunking.learned import Shape, joined, network, opened, scores, set_weights, spans_of, stored, windows
 from mog_assets.chunking.sentences import units
 from mog_assets.config import ChunkerSettings, ChunkerTraining
+from mog_assets.papers.learned_chunking import text_encoder, training
+from mog_assets.papers.learned_chunking.articles import Source, encode_articles
+from mog_assets.papers.learned_chunking.learned import (
+    Shape,
+    joined,
+    network,
+    opened,
+    scores,
+    set_weights,
+    spans_of,
+    stored,
+    windows,
+)
 from mog_assets.recipe import materialise
 from mog_assets.resources.errors import MogError
 from mog_assets.resources.store import Store

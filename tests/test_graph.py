@@ -13,8 +13,8 @@ from mog_assets.chunking.layouts import open_layout
 from mog_assets.chunking.sentences import sentence_ends
 from mog_assets.corpus import assets as corpus_assets
 from mog_assets.papers.mix_of_granularity.graph import assets as graph_assets
+from mog_assets.papers.mix_of_granularity.graph import building
 from mog_assets.papers.mix_of_granularity.graph import neighbourhoods as hops_module
-from mog_assets.papers.mix_of_granularity.graph import rebuilding
 from mog_assets.papers.mix_of_granularity.graph import sentence_graph as edges_module
 from mog_assets.papers.mix_of_granularity.graph.checks import graph_fault, neighbourhoods_fault
 from mog_assets.papers.mix_of_granularity.graph.neighbourhoods import neighbourhoods, open_neighbourhoods
@@ -22,7 +22,6 @@ from mog_assets.papers.mix_of_granularity.graph.nodes import node_spans
 from mog_assets.papers.mix_of_granularity.graph.packed import load_matrix
 from mog_assets.papers.mix_of_granularity.graph.sentence_graph import (
     Graph,
-    found_in,
     index_of,
     link,
     neighbours,
@@ -30,6 +29,7 @@ from mog_assets.papers.mix_of_granularity.graph.sentence_graph import (
     query_count,
     save_index,
     search_block,
+    searched,
 )
 from mog_assets.recipe import is_fresh, materialise
 from mog_assets.resources.errors import ConfigError
@@ -93,7 +93,7 @@ def found_by_blocks(nodes, k, folder, block=7):
     for first in range(0, query_count(index), block):
         paths.append(folder / f"found_{first}")
         search_block(str(index), str(paths[-1]), first, min(first + block, query_count(index)), k)
-    return neighbours(*found_in(paths, k), arrays["asks"], arrays["self"])
+    return neighbours(*searched(paths, k), arrays["asks"], arrays["self"])
 
 
 def found_by_formula(nodes, k):
@@ -523,9 +523,9 @@ def test_a_faulty_graph_does_not_replace_the_previous_one(build_graph, monkeypat
     first, *_ = build_graph(TEXTS)
     if check == "graph_holds":
         weak = graph_with({(0, 1): 0.01}, int(first.artefact.manifest.counts["nodes"]))
-        monkeypatch.setattr(rebuilding, "link", lambda *_: weak)
+        monkeypatch.setattr(building, "link", lambda *_: weak)
     else:
-        monkeypatch.setattr(rebuilding, "neighbourhoods", lambda *given: neighbourhoods(*given[:3], 10**6))
+        monkeypatch.setattr(building, "neighbourhoods", lambda *given: neighbourhoods(*given[:3], 10**6))
     refused, _, tools = build_graph(TEXTS, k=2, max_chars=150)
     assert list(refused.faults) == [check]
     assert refused.artefact.manifest == first.artefact.manifest

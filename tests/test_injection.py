@@ -8,9 +8,11 @@ from dataclasses import dataclass
 import pytest
 
 from mog_assets.answering import prompted
-from mog_assets.answering.answerers import Means, Retrieved, at_rag, briefcontext, one_step
+from mog_assets.answering.answerers import Means, Retrieved, one_step
 from mog_assets.answering.prompted import Prompted, build, load_prompt, neutral, nonce
 from mog_assets.answering.roles import Asked, Passage
+from mog_assets.papers.at_rag.answerer import at_rag
+from mog_assets.papers.briefcontext.answerer import briefcontext
 from mog_assets.resources.errors import MogError
 
 OPTIONS = {"A": "insulin", "B": "glucagon", "C": "cortisol"}

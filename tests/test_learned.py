@@ -6,16 +6,25 @@ import numpy as np
 import pytest
 
 from mog_assets import plan
-from mog_assets.chunking import training
-from mog_assets.chunking.articles import Source, encode_articles, packed, within
-from mog_assets.chunking.articles import sources as usable_sources
 from mog_assets.chunking.chunkers import paragraphs
 from mog_assets.chunking.cuts import WINDOW, candidates, least, unit_chars
-from mog_assets.chunking.learned import Shape, costs, network, opened, penalty_for, scores, spans_of, stored
-from mog_assets.chunking.preferences import preferences
 from mog_assets.chunking.sentences import units
-from mog_assets.chunking.tokens_to_answer import chunk_costs, distractors, tokens_to_answer
 from mog_assets.config import ChunkerTraining, EncoderSettings
+from mog_assets.papers.learned_chunking import training
+from mog_assets.papers.learned_chunking.articles import Source, encode_articles, packed, within
+from mog_assets.papers.learned_chunking.articles import sources as usable_sources
+from mog_assets.papers.learned_chunking.learned import (
+    Shape,
+    costs,
+    network,
+    opened,
+    penalty_for,
+    scores,
+    spans_of,
+    stored,
+)
+from mog_assets.papers.learned_chunking.preferences import preferences
+from mog_assets.papers.learned_chunking.tokens_to_answer import chunk_costs, distractors, tokens_to_answer
 from mog_assets.questions.sets import Evidence, Question
 from mog_assets.resources.encoder import Encoder
 from mog_assets.resources.errors import MogError

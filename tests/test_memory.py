@@ -11,13 +11,13 @@ import pyarrow.parquet as pq
 from scipy import sparse
 
 from mog_assets import config, plan
-from mog_assets.chunking.articles import Source, encode_articles, packed
 from mog_assets.chunking.chunks import Layout
 from mog_assets.chunking.cuts import unit_chars
 from mog_assets.chunking.layouts import bucket_layout
-from mog_assets.chunking.tokens_to_answer import tokens_to_answer
 from mog_assets.config import Settings
 from mog_assets.corpus.documents import bucket_of, make_document, write_documents
+from mog_assets.papers.learned_chunking.articles import Source, encode_articles, packed
+from mog_assets.papers.learned_chunking.tokens_to_answer import tokens_to_answer
 from mog_assets.papers.mix_of_granularity.graph.neighbourhoods import Around, save_neighbourhoods
 from mog_assets.papers.mix_of_granularity.graph.search import Neighbourhoods
 from mog_assets.recipe import materialise
@@ -200,7 +200,7 @@ def made_up_articles(count):
 
 
 def test_the_chunks_of_all_articles_are_not_copied_to_count_tokens_to_answer(monkeypatch):
-    monkeypatch.setattr("mog_assets.chunking.tokens_to_answer._BLOCK", 20_000)
+    monkeypatch.setattr("mog_assets.papers.learned_chunking.tokens_to_answer._BLOCK", 20_000)
     articles = made_up_articles(200)
     cuts = [packed(article, 100) for article in articles]
     for article in articles:

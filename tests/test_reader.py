@@ -20,9 +20,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mog_assets import config, tensors
-from mog_assets.answering.answerers import Means, Retrieved, at_rag
+from mog_assets.answering.answerers import Means, Retrieved
 from mog_assets.answering.neural import Neural
 from mog_assets.answering.roles import Asked, Passage
+from mog_assets.papers.at_rag.answerer import at_rag
 from mog_assets.plan import default, graph
 from mog_assets.questions.sets import Evidence, Question
 from mog_assets.reader import assets, calibration, network, training

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import Any, TypeVar
 
 import numpy as np
@@ -134,17 +135,15 @@ def answer(
         asked: The questions.
         told: Called with every step while it works; see `watching.watched`.
     """
-    encode = tools.encoder.encode
     options: dict[str, Any] = {}
     retrieve: Retrieve = _nothing
     if how.retrieval is not None:
         retrieve = retrieve_by(how.retrieval, retrieval)
         options["topics"] = how.retrieval.topics
-    way = WAYS[how.way]
-    if way.reranks and how.retrieval is not None:
-        options["rerank"] = another(retrieval.resolved(how.retrieval).retriever, encode)
     means = Means(reader(tools), retrieve, side_by_side(tools))
-    return way.answer(asked, means if told is None else watched(means, told), **options)
+    if how.retrieval is not None:
+        means = replace(means, rerank=another(retrieval.resolved(how.retrieval).retriever, tools.encoder.encode))
+    return WAYS[how.way].answer(asked, means if told is None else watched(means, told), **options)
 
 
 def control(

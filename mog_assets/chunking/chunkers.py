@@ -49,12 +49,14 @@ class Chunker:
         make: Makes the cutting function from its options. Slow work, such as reading weights, is done here, once.
         sentence_vectors: Whether it uses vectors, of the units of at most `unit_chars` characters.
         trained: Whether it uses the weights of a trained model.
+        files: Names of the files of the asset `chunker` that it reads, given the settings: the weights first.
         version: Raised when it gives other spans for the same text.
     """
 
     make: Callable[[Options], Split]
     sentence_vectors: bool = False
     trained: bool = False
+    files: Callable[[ChunkerSettings], Sequence[str]] = lambda settings: ()
     version: str = "1"
 
 
@@ -221,19 +223,6 @@ def _make_semantic(options: Options) -> Split:
     return split
 
 
-def _make_learned(options: Options) -> Split:
-    # Other chunkers do not need torch.
-    from mog_assets.chunking.learned import opened, spans_of
-
-    assert options.weights is not None
-    scorer, model = opened(options.weights, options.encoder)
-
-    def split(text: str, vectors: np.ndarray | None) -> Spans:
-        return spans_of(text, options.finest_chars, vectors, scorer, model)
-
-    return split
-
-
 CHUNKERS: Registry[Chunker] = registry.CHUNKERS
 """All chunkers by their name in `mog.yaml`."""
 
@@ -242,7 +231,6 @@ CHUNKERS.register("fixed", Chunker(lambda options: lambda text, _: fixed(text, o
 CHUNKERS.register("recursive", Chunker(lambda options: lambda text, _: recursive(text, options.finest_chars)))
 CHUNKERS.register("paragraphs", Chunker(lambda options: lambda text, _: paragraphs(text, options.finest_chars)))
 CHUNKERS.register("semantic", Chunker(_make_semantic, sentence_vectors=True))
-CHUNKERS.register("learned", Chunker(_make_learned, sentence_vectors=True, trained=True))
 
 
 def takes_vectors(settings: ChunkerSettings) -> bool:

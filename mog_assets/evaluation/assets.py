@@ -6,12 +6,10 @@ from collections.abc import Sequence
 from functools import partial
 from typing import Any
 
-import numpy as np
 import pandas as pd
 
 from mog_assets.answering.notation import combinations
 from mog_assets.answering.rows import read_answers
-from mog_assets.arrays import save_array
 from mog_assets.config import Settings
 from mog_assets.evaluation import browse, checks, plots
 from mog_assets.evaluation.agreement import AGREEMENT, agreement, points, sentences
@@ -32,24 +30,15 @@ from mog_assets.resources.store import digest
 from mog_assets.retrieval.methods import needs
 
 GROUP = "evaluation"
-# Hashes of what the measures in `per_question.parquet` follow from.
-_KEYS = "keys.npy"
 
 
 def build_scores(work: Work) -> None:
-    """Measure every run, with intervals and tests against the best fixed level.
-
-    Measures of a question are kept while its passages and what is known of it stay the same.
-    """
-    settings, known = work.settings, None
-    if (before := work.comparable) is not None and _KEYS in before.manifest.files:
-        known = pd.read_parquet(before.path("per_question.parquet")).assign(key=np.load(before.path(_KEYS)))
-    runs = work.input("runs")
+    """Measure every run, with intervals and tests against the best fixed level."""
+    settings, runs = work.settings, work.input("runs")
     table = read_runs(runs.path(RUNS))
     methods = methods_of(settings)
     with work.progress(len(methods), "methods measured") as advance:
-        measured = evaluate(table, scored_questions(work), settings.k, advance, known)
-    keys = measured.pop("key").to_numpy(np.uint64)
+        measured = evaluate(table, scored_questions(work), settings.k, advance)
     # The baselines are fixed levels without topics.
     kinds = {m.name: (m.retriever or "", f"{m.kind}+topics" if m.topics else m.kind) for m in methods}
     with work.progress(0, "significance tested"):
@@ -58,17 +47,12 @@ def build_scores(work: Work) -> None:
         compared = agreement(measured, kinds, made_by, corpora, settings.seed)
     # Evidence may change while the runs do not.
     told = [runs.manifest.version, work.input("questions").manifest.version, work.recipe.settings(work.tools)]
-    path, there = work.file(_KEYS, *told)
-    if not there:
-        with work.writing(path) as temporary:
-            save_array(temporary, keys)
     for name, frame in (("per_question.parquet", measured), ("scores.parquet", scores), (AGREEMENT, compared)):
         path, there = work.file(name, *told)
         if not there:
             with work.writing(path) as temporary:
                 frame.to_parquet(temporary)
-    old = np.zeros(0, np.uint64) if known is None else known["key"].to_numpy(np.uint64)
-    work.recomputed["rankings measured"] = int((~np.isin(keys, old)).sum())
+    work.recomputed["rankings measured"] = len(measured)
     work.counts |= {"methods": len(methods), "measures": len(measure_names(settings.k)), "rows": len(scores)}
     for name in sorted(set(scores["question_set"])):
         work.counts[f"{name}: questions"] = int(scores[scores["question_set"] == name]["n"].max())
@@ -242,7 +226,7 @@ def recipes(settings: Settings) -> list[Recipe]:
             settings=lambda tools: [settings.k, settings.seed, options[-2], scored, origins(settings)],
             repeatable=True,
             checks=(checks.MEASURES_IN_RANGE,),
-            version="6",
+            version="7",
             kinds=("parquet",),
         ),
         *(

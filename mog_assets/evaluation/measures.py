@@ -13,10 +13,9 @@ from typing import NamedTuple
 import numpy as np
 import pandas as pd
 
-from mog_assets.arrays import mixed, places
 from mog_assets.arrays import pairs as join
 from mog_assets.questions.origins import Origins, place
-from mog_assets.questions.sets import MEASURED, Level, Question, asked_of
+from mog_assets.questions.sets import MEASURED, Level, Question
 from mog_assets.retrieval.controls import pieces
 from mog_assets.retrieval.passages import CONTEXTS
 
@@ -118,7 +117,6 @@ class _Gold:
         keys: (question set, question) to number; numbers run from 0.
         splits: Split of each question.
         levels: What is known of each question: `spans` or `documents`.
-        asked: `questions.sets.asked_of` of each as a number, uint64.
         documents: The document of each question, from `Question.document`.
         characters: Number of gold characters of each question, shape (questions,); 0 if only documents are known.
         spans: Columns query, corpus, doc, start, end; `_codes` adds document.
@@ -128,7 +126,6 @@ class _Gold:
     keys: dict[tuple[str, str], int]
     splits: list[str]
     levels: list[Level]
-    asked: np.ndarray
     documents: list[str]
     characters: np.ndarray
     spans: pd.DataFrame
@@ -140,7 +137,6 @@ def evaluate(
     questions: Mapping[str, Sequence[Question]],
     k: int,
     advance: Callable[[int], object] | None = None,
-    known: pd.DataFrame | None = None,
 ) -> pd.DataFrame:
     """Every measure of every question under every method.
 
@@ -164,12 +160,10 @@ def evaluate(
         questions: The questions to score, by question set; those without evidence and relevant documents are left out.
         k: Number of passages per question.
         advance: Called with 1 after each method.
-        known: An earlier result for the same k, whose rows are kept where nothing that they were measured on changed.
 
     Returns:
         Columns question_set, split, evidence (`spans` or `documents`), method, question, document (see
-        `Question.document`), each measure in [0, 1] (or in its `RANGES`; NaN where it is none), answered, and key: a
-        hash of what the measures follow from. A
+        `Question.document`), each measure in [0, 1] (or in its `RANGES`; NaN where it is none), and answered. A
         question has a row for every method that ranked anything in its question set; if that method ranked nothing for
         the question, answered is False and every measure has its worst value (0, and `TOKENS` for tokens_to_answer), so
         that failures cannot improve a mean.
@@ -179,36 +173,22 @@ def evaluate(
     table, passages = _groups(runs, gold)
     if table.empty:
         return pd.DataFrame({**{key: pd.Series(dtype=object) for key in KEYS}, **dict.fromkeys(names, 0.0)}).assign(
-            answered=pd.Series(dtype=bool), key=pd.Series(dtype=np.uint64)
+            answered=pd.Series(dtype=bool)
         )
     answered = np.zeros(len(table), bool)
     answered[passages["group"].to_numpy()] = True
-    held, kept = _kept(table["key"].to_numpy(), known)
-    passages = passages[~kept[passages["group"].to_numpy()]].reset_index(drop=True)
     found = _character_measures(passages, gold, table["query"].to_numpy(), k)
     found |= _document_measures(passages, gold, table, k, advance)
     precise = table["evidence"].to_numpy() == "spans"
     for name in names:
         table[name] = found[name] if name in document_measures(k) else np.where(precise, found[name], np.nan)
-        if known is not None:
-            table.loc[kept, name] = known[name].to_numpy()[held[kept]]
     table["answered"] = answered
-    return table[[*KEYS, *names, "answered", "key"]]
-
-
-def _kept(keys: np.ndarray, known: pd.DataFrame | None) -> tuple[np.ndarray, np.ndarray]:
-    """Row of the known measures with each key, and whether there is one."""
-    if known is None or known.empty:
-        return np.zeros(len(keys), np.int64), np.zeros(len(keys), bool)
-    before = known["key"].to_numpy(np.uint64)
-    order = np.argsort(before)
-    at = order[np.minimum(np.searchsorted(before, keys, sorter=order), len(order) - 1)]
-    return at, before[at] == keys
+    return table[[*KEYS, *names, "answered"]]
 
 
 def _gold(questions: Mapping[str, Sequence[Question]]) -> _Gold:
     keys: dict[tuple[str, str], int] = {}
-    splits, levels, asked, documents, characters, rows, judged = [], [], [], [], [], [], []
+    splits, levels, documents, characters, rows, judged = [], [], [], [], [], []
     for question_set, members in questions.items():
         for question in members:
             merged = pieces(question)
@@ -216,22 +196,20 @@ def _gold(questions: Mapping[str, Sequence[Question]]) -> _Gold:
                 query = keys[question_set, question.id] = len(keys)
                 splits.append(question.split)
                 levels.append(question.level)
-                asked.append(int(asked_of(question), 16))
                 documents.append(question.document)
                 characters.append(sum(end - start for *_, start, end in merged))
                 rows += [(query, *span) for span in merged]
                 judged += [(query, *document, grade) for document, grade in question.grades.items()]
     spans = pd.DataFrame(rows, columns=["query", "corpus", "doc", "start", "end"])
     grades = pd.DataFrame(judged, columns=["query", "corpus", "doc", "grade"])
-    numbers = np.array(asked, np.uint64)
-    return _Gold(keys, splits, levels, numbers, documents, np.array(characters, np.int64), spans, grades)
+    return _Gold(keys, splits, levels, documents, np.array(characters, np.int64), spans, grades)
 
 
 def _groups(runs: pd.DataFrame, gold: _Gold) -> tuple[pd.DataFrame, pd.DataFrame]:
     """The rows of the result, and the passages with the number of their row, by row and rank.
 
     Returns:
-        Columns question_set, split, evidence, method, question, document, query (number among the gold), key; and
+        Columns question_set, split, evidence, method, question, document and query (number among the gold); and
         columns group, query, rank, document (number), start, end, tokens.
     """
     set_code, sets = pd.factorize(runs["question_set"])
@@ -271,34 +249,7 @@ def _groups(runs: pd.DataFrame, gold: _Gold) -> tuple[pd.DataFrame, pd.DataFrame
         }
     )
     order = np.lexsort((passages["rank"], passages["group"]))
-    passages = passages.iloc[order].reset_index(drop=True)
-    told = mixed(_hashes(runs["corpus"])) ^ _hashes(runs["doc"])
-    table["key"] = mixed(gold.asked[table["query"]] ^ _summed(passages, told[kept][order], len(table)))
-    return table, passages
-
-
-def _hashes(names: pd.Series) -> np.ndarray:
-    """A hash of each name, uint64."""
-    codes, distinct = pd.factorize(names)
-    found: np.ndarray = pd.util.hash_array(np.asarray(distinct, object))[codes]
-    return found
-
-
-def _summed(passages: pd.DataFrame, told: np.ndarray, groups: int) -> np.ndarray:
-    """A hash of the passages of each group, uint64 of shape (groups,); 0 without passages.
-
-    Args:
-        passages: Result of `_groups`.
-        told: Hash of the document of each.
-        groups: How many.
-    """
-    for name in ("rank", "start", "end", "tokens"):
-        told = mixed(told ^ passages[name].to_numpy().astype(np.uint64))
-    # The spans of a passage are in order.
-    told = mixed(told ^ places(passages["group"].to_numpy()).astype(np.uint64))
-    found = np.zeros(groups, np.uint64)
-    np.add.at(found, passages["group"].to_numpy(), told)
-    return found
+    return table, passages.iloc[order].reset_index(drop=True)
 
 
 def _codes(runs: pd.DataFrame, gold: _Gold) -> tuple[np.ndarray, np.ndarray]:

@@ -6,7 +6,6 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Protocol
 
 import numpy as np
 from safetensors.numpy import load_file, save
@@ -114,51 +113,6 @@ def reached(scores: np.ndarray, floors: np.ndarray) -> np.ndarray:
 def about(names: Iterable[tuple[str, str]], corpora: Corpora, fresh: Collection[int]) -> bool:
     """Whether any of these documents, by corpus and id, is new or changed."""
     return any(corpora.position.get(name, -1) in fresh for name in names)
-
-
-class Texts(Protocol):
-    """Texts of several granularities, such as the chunks of the levels, before and after a change."""
-
-    def moved(self, granularity: int, texts: np.ndarray) -> np.ndarray:
-        """Numbers now of earlier texts, −1 if they are gone or different, or for −1."""
-
-    def fresh(self, granularity: int) -> np.ndarray:
-        """The texts that were not there before, or were different, ascending."""
-
-    def index(self, granularity: int, texts: np.ndarray, terms: Sequence[str]) -> Bm25Index:
-        """A BM25 index of some texts, numbered from 0, for questions of some terms."""
-
-    def starts(self, granularity: int) -> np.ndarray:
-        """First text of each corpus."""
-
-
-@dataclass(frozen=True)
-class Chunks:
-    """The chunks of the levels; see `Texts`.
-
-    Attributes:
-        corpora: All corpora, as they are now.
-        change: Of their documents.
-    """
-
-    corpora: Corpora
-    change: Change
-
-    def moved(self, granularity: int, texts: np.ndarray) -> np.ndarray:
-        """See `Texts`."""
-        return self.change.chunks(texts, granularity)
-
-    def fresh(self, granularity: int) -> np.ndarray:
-        """See `Texts`."""
-        return chunks_of(self.corpora, self.change.fresh, granularity)
-
-    def index(self, granularity: int, texts: np.ndarray, terms: Sequence[str]) -> Bm25Index:
-        """See `Texts`."""
-        return self.corpora.bm25_of(granularity, texts)
-
-    def starts(self, granularity: int) -> np.ndarray:
-        """See `Texts`."""
-        return self.corpora.starts(granularity)
 
 
 def chunks_of(corpora: Corpora, documents: np.ndarray, level: int) -> np.ndarray:

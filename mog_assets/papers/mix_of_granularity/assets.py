@@ -15,17 +15,12 @@ from mog_assets.config import Settings
 from mog_assets.papers.mix_of_granularity import checks, labels, router
 from mog_assets.papers.mix_of_granularity.families import Family, families
 from mog_assets.papers.mix_of_granularity.graph import assets as graph_assets
-from mog_assets.papers.mix_of_granularity.graph.changes import Hops, Nodes
 from mog_assets.papers.mix_of_granularity.plots import loss_curve, weights_by_kind
-from mog_assets.papers.mix_of_granularity.ranker import Retrieval, graph_of_question_sets, neighbourhoods
-from mog_assets.questions.sets import Question, asked_of, load_questions
+from mog_assets.papers.mix_of_granularity.ranker import Retrieval, graph_of_question_sets
+from mog_assets.questions.sets import Question, load_questions
 from mog_assets.recipe import Recipe, Work
 from mog_assets.registry import RECIPES
 from mog_assets.resources.errors import MogError
-from mog_assets.resources.store import digest
-from mog_assets.retrieval.assets import hashes_of
-from mog_assets.retrieval.changes import Change, Chunks, Documents, Texts
-from mog_assets.retrieval.tokens import TOKENIZER
 
 GROUP = "routing"
 # Facts about a router that stay with it.
@@ -40,15 +35,12 @@ def _used(settings: Settings, name: str) -> list[str]:
 def build_soft_labels(family: Family, work: Work) -> None:
     """Compare the best BM25 chunk of each granularity with the question's gold evidence."""
     settings, stored, tables = work.settings, work.input("questions"), []
-    basis = _basis(family, work)
-    work.info["basis"], work.recomputed["questions labelled"] = basis, 0
-    hashes = {corpus: hashes_of(work, corpus) for corpus in settings.corpora}
     for name, question_set in settings.question_sets.items():
         questions = load_questions(stored.path(f"{name}.parquet"), _used(settings, name))
         if not questions:
             continue
-        found = _labelled(family, work, name, questions, hashes)
-        table = labels.label_table(name, questions, question_set.train, found.similarities, settings.soft_labels.values)
+        compared = _compared(family, work, name, questions)
+        table = labels.label_table(name, questions, question_set.train, compared, settings.soft_labels.values)
         tables.append(table)
         work.counts |= {f"{name}: labels": len(table), f"{name}: without label": len(questions) - len(table)}
     table = pd.concat(tables, ignore_index=True) if tables else pd.DataFrame(columns=list(labels.COLUMNS))
@@ -60,77 +52,17 @@ def build_soft_labels(family: Family, work: Work) -> None:
     work.show_table("best", [{"best": name, "questions": best[i]} for i, name in enumerate(family.names)])
 
 
-def _basis(family: Family, work: Work) -> str | None:
-    """What labels depend on beside settings, question and text; None if they depend on all texts at once."""
-    settings = work.settings
-    statistics = "hop_statistics" if family.kind == "mogg-paper" else "statistics"
-    if settings.soft_labels.method == "tfidf" or statistics not in work.recipe.deps:
-        return None
-    kinds = ("embeddings/", "bm25/", "tokens", "sentence_graph")
-    made = work.made_by(key for key in work.recipe.deps if key.startswith(kinds))
-    graph = settings.graph.model_dump() if family.kind == "mogg-paper" else None
-    held = work.input(statistics).manifest.version
-    return digest(held, made, graph, settings.finest_chars, settings.buckets, TOKENIZER)
+def _compared(family: Family, work: Work, name: str, questions: Sequence[Question]) -> np.ndarray:
+    """Similarities of a question set, see `labels.similarities`."""
 
+    def encode(texts: Sequence[str]) -> np.ndarray:
+        with work.progress(len(texts), "label texts encoded") as advance:
+            return work.tools.encoder.encode(texts, advance)
 
-def _labelled(
-    family: Family, work: Work, name: str, questions: list[Question], hashes: dict[str, np.ndarray]
-) -> labels.Labelled:
-    """Labels of a question set; those that no changed document touches are kept."""
-    basis, previous = work.info["basis"], work.comparable
-    of_graph = family.kind == "mogg-paper"
-    asked = Retrieval.open(work.tools, work.input, work.settings.question_sets[name].corpora)
-    corpora = asked.corpora
-    now = Documents.of(corpora, hashes)
-    state: Documents | Nodes = Nodes.of(asked.shared(neighbourhoods), now.hashes) if of_graph else now
-    files = [f"{what}_{name}.safetensors" for what in ("documents", "labelled")]
-    told = [
-        basis,
-        work.recipe.settings(work.tools),
-        [asked_of(q) for q in questions],
-        digest(now.hashes.tobytes().hex()),
-    ]
-    # Without a basis, everything is made again whenever anything changed.
-    whole = "sentence_graph" if of_graph else "documents"
-    told += [work.input(whole, c).manifest.version for c in corpora.names if of_graph or not basis]
-    paths = [work.file(file, *told) for file in files]
-    if all(there for _, there in paths):
-        return labels.Labelled.read(paths[1][0])
-    parts = []
-    if (
-        previous
-        and basis
-        and previous.manifest.info.get("basis") == basis
-        and set(files) <= set(previous.manifest.files)
-    ):
-        before = previous.path(files[0])
-        texts: Texts
-        if isinstance(state, Nodes):
-            earlier = Nodes.read(before)
-            change, texts = (
-                Change(earlier.documents, state.documents),
-                Hops(asked.shared(neighbourhoods), earlier, state),
-            )
-        else:
-            change = Change(Documents.read(before), now)
-            texts = Chunks(corpora, change)
-        edited = frozenset(change.fresh.tolist())
-        parts.append(labels.Labelled.read(previous.path(files[1])).kept(questions, texts, corpora, edited))
-    there = {own for part in parts for own in part.asked}
-    if missing := [q for q in questions if asked_of(q) not in there]:
-
-        def encode(texts: Sequence[str]) -> np.ndarray:
-            with work.progress(len(texts), "label texts encoded") as advance:
-                return work.tools.encoder.encode(texts, advance)
-
-        again = asked.again([q.question for q in missing])
-        parts.append(labels.labelled(again, missing, work.settings.soft_labels.method, of_graph, encode))
-    work.recomputed["questions labelled"] += len(missing)
-    found = labels.Labelled.joined(parts, questions)
-    for (path, _), write in zip(paths, (state.write, found.write), strict=True):
-        with work.writing(path) as temporary:
-            write(temporary)
-    return found
+    retrieval = Retrieval.open(work.tools, work.input, work.settings.question_sets[name].corpora)
+    retrieval = retrieval.again([question.question for question in questions])
+    graph, method = family.kind == "mogg-paper", work.settings.soft_labels.method
+    return labels.similarities(retrieval, questions, method, graph, encode)
 
 
 def build_router(family: Family, work: Work) -> None:
@@ -355,7 +287,7 @@ def recipes(settings: Settings) -> list[Recipe]:
                 ],
                 checks=(checks.soft_label_values(len(family.names)),),
                 kinds=("parquet",),
-                version="6",
+                version="7",
             )
         )
         if settings.trains_routers:

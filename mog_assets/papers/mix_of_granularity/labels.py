@@ -6,23 +6,19 @@ References: Zhong et al. 2024 (Mix-of-Granularity), section 3.2 and appendix E.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass
-from pathlib import Path
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Protocol
 
 import numpy as np
 import pandas as pd
 from scipy import sparse
 
-from mog_assets import tensors
 from mog_assets.arrays import places, ranges
 from mog_assets.chunking.chunks import Layout
 from mog_assets.papers.mix_of_granularity.ranker import Ranker, Retrieval, hop_ranker, level_ranker, neighbourhoods
-from mog_assets.questions.sets import Question, asked_of
+from mog_assets.questions.sets import Question
 from mog_assets.retrieval.bm25 import TermCounts, statistics
-from mog_assets.retrieval.changes import Texts, about, reached, scored
-from mog_assets.retrieval.corpora import Corpora, Encode
+from mog_assets.retrieval.corpora import Encode
 from mog_assets.retrieval.search import Searcher
 from mog_assets.retrieval.tokens import query_terms
 from mog_assets.retrieval.vectors import VectorTable
@@ -35,81 +31,6 @@ class Rows(Protocol):
 
     def rows(self, rows: np.ndarray) -> np.ndarray:
         """Float array of shape (len(rows), size)."""
-
-
-@dataclass(frozen=True)
-class Labelled:
-    """Questions compared with their best chunks.
-
-    Attributes:
-        best: Best BM25 chunk of each granularity, −1 if none scored: int64 of shape (questions, granularities).
-        scores: Its score, float32, 0 without one.
-        similarities: Of chunk and label text, float64, 0 without a chunk.
-        asked: A digest of all that is known of each question.
-    """
-
-    best: np.ndarray
-    scores: np.ndarray
-    similarities: np.ndarray
-    asked: Sequence[str]
-
-    def write(self, path: Path) -> None:
-        """Write them."""
-        arrays = {"best": self.best.astype(np.int32), "scores": self.scores, "similarities": self.similarities}
-        path.write_bytes(tensors.encode(arrays, {"asked": list(self.asked)}))
-
-    @classmethod
-    def read(cls, path: Path) -> Labelled:
-        """What `write` wrote."""
-        arrays, known = tensors.decode(path.read_bytes())
-        return cls(arrays["best"].astype(np.int64), arrays["scores"], arrays["similarities"], known["asked"])
-
-    def kept(self, questions: Sequence[Question], texts: Texts, corpora: Corpora, edited: Collection[int]) -> Labelled:
-        """Those that a change does not touch, with today's numbers of their chunks.
-
-        A question is touched if it is another now, if its best chunk of any granularity is gone or a new text may be
-        better, or if a document of its evidence changed.
-
-        Args:
-            questions: Today's questions.
-            texts: What changed of the chunks.
-            corpora: As they are now.
-            edited: Documents that are new or changed.
-        """
-        own = {asked_of(q): q for q in questions}
-        rows = np.array([i for i, asked in enumerate(self.asked) if asked in own], np.int64)
-        terms, best = query_terms([own[self.asked[i]].question for i in rows.tolist()]), self.best[rows]
-        named = (((e.corpus, e.doc) for e in own[self.asked[i]].evidence) for i in rows.tolist())
-        kept = ~np.fromiter((about(names, corpora, edited) for names in named), bool, len(rows))
-        for column in range(best.shape[1]):
-            moved = texts.moved(column + 1, best[:, column])
-            kept &= (moved >= 0) | (best[:, column] < 0)
-            best[:, column] = moved
-            fresh = texts.fresh(column + 1)
-            if len(fresh):
-                index = texts.index(column + 1, fresh, sorted({term for query in terms for term in query}))
-                for part, scores in scored(index, terms):
-                    kept[part] &= ~reached(scores, self.scores[rows[part], column])
-        rows, best = rows[kept], best[kept]
-        return Labelled(best, self.scores[rows], self.similarities[rows], [self.asked[i] for i in rows.tolist()])
-
-    @classmethod
-    def joined(cls, parts: Sequence[Labelled], questions: Sequence[Question]) -> Labelled:
-        """Those of several parts, in the order of the questions."""
-        asked = [own for part in parts for own in part.asked]
-        at = {own: row for row, own in enumerate(asked)}
-        order = [at[asked_of(q)] for q in questions]
-        names = ("best", "scores", "similarities")
-        best, scores, found = (np.concatenate([getattr(part, name) for part in parts])[order] for name in names)
-        return cls(best, scores, found, [asked[row] for row in order])
-
-
-def labelled(asked: Retrieval, questions: Sequence[Question], method: str, graph: bool, encode: Encode) -> Labelled:
-    """Compare questions with their best chunks; arguments as those of `similarities`."""
-    ranker = _ranker(asked, graph)
-    best, scores = best_chunks(ranker.searcher, range(1, ranker.chunks.count + 1), len(questions))
-    found = similarities(asked, questions, method, graph, encode)
-    return Labelled(best, scores, found, [asked_of(q) for q in questions])
 
 
 def _ranker(retrieval: Retrieval, graph: bool) -> Ranker:

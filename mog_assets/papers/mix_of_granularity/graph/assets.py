@@ -13,13 +13,11 @@ from mog_assets.chunking.chunks import Layout
 from mog_assets.chunking.layouts import bucket_layout
 from mog_assets.config import Settings
 from mog_assets.papers.mix_of_granularity.graph import checks, plots
-from mog_assets.papers.mix_of_granularity.graph.nearest import Nodes, node_prints
+from mog_assets.papers.mix_of_granularity.graph.building import Made, make
 from mog_assets.papers.mix_of_granularity.graph.neighbourhoods import Around
 from mog_assets.papers.mix_of_granularity.graph.packed import load_matrix, save_matrix
-from mog_assets.papers.mix_of_granularity.graph.rebuilding import Made, rebuild
 from mog_assets.papers.mix_of_granularity.graph.search import Neighbourhoods
 from mog_assets.papers.mix_of_granularity.graph.sentence_graph import concatenate
-from mog_assets.papers.mix_of_granularity.graph.statistics import document_keys
 from mog_assets.recipe import Recipe, Work
 from mog_assets.resources.errors import ConfigError
 from mog_assets.retrieval.assets import held_with, hold_statistics
@@ -41,46 +39,40 @@ _REPEATED = 0.8
 def build_sentence_graph(work: Work) -> None:
     """Split documents into nodes and count their terms; find the edges and the neighbourhood of every node.
 
-    Only changed documents are split and counted again. Edges are weighted with term statistics that stay while few
-    documents change (`drift.documents`): then only what an edit touches is searched and gathered again. If edges cross
-    corpora, `question_set_graph` makes them.
+    Only changed documents are split and counted again; edges and neighbourhoods are made anew. If edges cross corpora,
+    `question_set_graph` makes them.
     """
-    terms, counts = _nodes(work)
+    counts = _nodes(work)
     work.counts["nodes"] = counts.shape[0]
     if work.settings.graph.across == "corpus":
-        _join(work, "", [str(work.corpus)], terms, counts, [work.draft.files["nodes.npz"]])
+        _join(work, "", [str(work.corpus)], counts, [work.draft.files["nodes.npz"]])
 
 
 def build_question_set_graph(work: Work) -> None:
     """Join the nodes of all corpora of each question set, numbered one corpus after the other."""
     for name, question_set in work.settings.question_sets.items():
         stored = [work.input("sentence_graph", corpus) for corpus in question_set.corpora]
-        terms, counts = concatenate(
+        _, counts = concatenate(
             [(load_terms(part.path("terms.parquet")), load_matrix(part.path("nodes.npz"))) for part in stored]
         )
         made_from = [part.manifest.files[what]["sha256"] for part in stored for what in ("nodes.npz", "terms.parquet")]
-        _join(work, name, question_set.corpora, terms, counts, made_from)
+        _join(work, name, question_set.corpora, counts, made_from)
 
 
-def _join(
-    work: Work, name: str, corpora: Sequence[str], terms: Sequence[str], counts: Any, made_from: Sequence[str]
-) -> None:
+def _join(work: Work, name: str, corpora: Sequence[str], counts: Any, made_from: Sequence[str]) -> None:
     """Make the graph and the neighbourhoods of nodes, with plots and tables.
 
     Args:
         work: Receives the files.
         name: Of the question set, "" for the graph of a corpus.
         corpora: Corpora of the nodes, in order.
-        terms: Terms of the nodes, sorted.
         counts: Term counts of the nodes.
         made_from: What the counts depend on.
     """
     layout = checks.open_nodes(work, corpora)
     lengths = np.diff(layout.spans, axis=1).ravel()
     title = f"{name}: " if name else ""
-    names, keys = _documents_of(work, corpora)
-    nodes = Nodes(names, keys, np.diff(layout.offsets), node_prints(counts, terms, lengths))
-    made = rebuild(work, f"{name}_" if name else "", nodes, terms, counts, lengths, made_from)
+    made = make(work, f"{name}_" if name else "", counts, lengths, made_from)
     graph = made.graph
     across = layout.document_of[graph.edges]
     components = graph.components
@@ -92,7 +84,6 @@ def _join(
         "components": int(components.max(initial=-1)) + 1,
         "nodes of the largest component": int(np.bincount(components).max(initial=0)),
         "nodes without neighbours": int((graph.degrees == 0).sum()),
-        "documents changed since statistics": made.drifted,
     }
     work.counts |= {title + what: figure for what, figure in figures.items()}
     work.show_plot(f"{title}neighbours", plots.degree_histogram(graph.degrees))
@@ -101,19 +92,8 @@ def _join(
     _show_example(work, title, corpora, made, layout)
 
 
-def _documents_of(work: Work, corpora: Sequence[str]) -> tuple[np.ndarray, np.ndarray]:
-    """A number for the id of every document, in order, and one for its id and text."""
-    rows = []
-    for corpus in corpora:
-        documents = work.input("documents", corpus)
-        for name in documents.names("bucket"):
-            table = pq.read_table(documents.path(name), columns=["id", "sha256"])
-            rows += [(corpus, *row) for row in zip(*(column.to_pylist() for column in table.columns), strict=True)]
-    return document_keys(row[:2] for row in rows), document_keys(rows)
-
-
-def _nodes(work: Work) -> tuple[list[str], Any]:
-    """Write spans and term counts of the nodes of a corpus; returns terms and counts."""
+def _nodes(work: Work) -> Any:
+    """Write spans and term counts of the nodes of a corpus; returns the counts."""
     documents = work.input("documents")
     names = documents.names("bucket")
     texts = {name: pq.read_table(documents.path(name), columns=["sha256"])["sha256"].to_pylist() for name in names}
@@ -147,7 +127,7 @@ def _nodes(work: Work) -> tuple[list[str], Any]:
         if not there:
             with work.writing(path) as temporary:
                 save_matrix(temporary, matrix)
-    return found["terms"], found["chunks"]
+    return found["chunks"]
 
 
 def _reach(around: Around, hop: int, layout: Layout, lengths: np.ndarray) -> dict[str, Any]:
@@ -258,7 +238,7 @@ def recipes(settings: Settings) -> list[Recipe]:
             group=GROUP,
             deps=("documents",),
             settings=_options,
-            version="2",
+            version="3",
             checks=(SPANS_TILE, checks.GRAPH_HOLDS, checks.NEIGHBOURHOODS_HOLD) if within else (SPANS_TILE,),
             kinds=("numpy",),
         )
@@ -295,7 +275,7 @@ def recipes(settings: Settings) -> list[Recipe]:
                     _options(tools),
                     {name: q.corpora for name, q in tools.settings.question_sets.items()},
                 ],
-                version="2",
+                version="3",
                 checks=(checks.GRAPH_HOLDS, checks.NEIGHBOURHOODS_HOLD),
                 kinds=("numpy",),
             )

@@ -14,7 +14,6 @@ from typing import Any
 
 import numpy as np
 
-from mog_assets.arrays import pairs, ranges
 from mog_assets.compiled import keep
 from mog_assets.papers.mix_of_granularity.graph.packed import differences, load_columns, save_columns, sums
 from mog_assets.papers.mix_of_granularity.graph.sentence_graph import Graph
@@ -82,9 +81,8 @@ def neighbourhoods(
     hops: int,
     max_chars: int,
     advance: Callable[[int], None] = lambda _: None,
-    centres: np.ndarray | None = None,
 ) -> Around:
-    """The nodes within 0 … `hops` hops of every node, or of some.
+    """The nodes within 0 … `hops` hops of every node.
 
     A neighbourhood is the longest prefix of the breadth-first order of the nodes around its centre with at most
     `max_chars` characters of text; the centre always stays. Nodes at equal distance are ordered by their highest
@@ -97,10 +95,9 @@ def neighbourhoods(
         hops: Most hops, 0 to 255.
         max_chars: Most characters of a neighbourhood.
         advance: Called with the number of centres done since its last call.
-        centres: Nodes whose neighbourhoods are wanted, int64; None takes all.
     """
     nodes = graph.nodes
-    centres = np.arange(nodes) if centres is None else centres
+    centres = np.arange(nodes)
     indptr, ranks, node_of = _ranked(graph, lengths, max_chars)
     scratch = (np.full(nodes, -1, np.int64), np.full(nodes, -1, np.int64), np.zeros(nodes, np.int64))
     arrays = (indptr, ranks, node_of, lengths.astype(np.int64), *scratch)
@@ -115,61 +112,6 @@ def neighbourhoods(
         distances.append(distance.astype(np.uint8))
         advance(len(counts))
     return Around(*(np.concatenate(parts) for parts in (sizes, members, distances)))
-
-
-def unaffected(before: Around, earlier: Graph, graph: Graph, number: np.ndarray, hops: int) -> np.ndarray:
-    """Earlier centres whose neighbourhoods have the same members now: bool array of shape (earlier nodes,).
-
-    A search reads the edges of the members nearer than the last hop, and nothing else of the graph. If these are the
-    same, it finds the same, for any `max_chars`.
-
-    Args:
-        before: Neighbourhoods of the earlier graph.
-        earlier: The earlier graph.
-        graph: The graph now.
-        number: int array of shape (earlier nodes,): their numbers now, ascending, −1 for those that are gone.
-        hops: Most hops.
-    """
-    # Edges as numbers of now, in the same order in both.
-    first, second = number[earlier.rows], number[earlier.indices]
-    stayed = (first >= 0) & (second >= 0)
-    was, is_now = pairs(first[stayed], second[stayed]), pairs(graph.rows, graph.indices)
-    place = np.minimum(np.searchsorted(is_now, was), max(len(is_now) - 1, 0))
-    same = np.zeros(len(was), bool)
-    if len(is_now):
-        same = (is_now[place] == was) & (graph.shares[place] == earlier.shares[stayed])
-    matched = np.zeros(len(is_now), bool)
-    matched[place[same]] = True
-    changed = number < 0
-    changed[earlier.rows[~stayed]] = True
-    changed[earlier.rows[stayed][~same]] = True
-    touched = np.zeros(graph.nodes, bool)
-    touched[graph.rows[~matched]] = True
-    changed |= touched[number]
-    reads = changed[before.nodes] & (before.hops < hops)
-    return (number >= 0) & ~np.logical_or.reduceat(reads, before.indptr[:-1])
-
-
-def joined(before: Around, number: np.ndarray, kept: np.ndarray, found: Around, centres: np.ndarray) -> Around:
-    """Neighbourhoods of all nodes: those of earlier centres, and those found around the others.
-
-    Args:
-        before: The earlier ones.
-        number: Numbers of the earlier nodes now.
-        kept: Earlier centres whose neighbourhoods stay, ascending.
-        found: The others.
-        centres: Their centres, ascending.
-    """
-    sizes = np.zeros(len(kept) + len(centres), np.int32)
-    sizes[number[kept]], sizes[centres] = before.sizes[kept], found.sizes
-    whole = Around(sizes, np.empty(sizes.sum(dtype=np.int64), np.int32), np.empty(sizes.sum(dtype=np.int64), np.uint8))
-    start = whole.indptr[:-1]
-    here = ranges(before.indptr[kept], before.indptr[kept + 1])
-    to = ranges(start[number[kept]], start[number[kept]] + before.sizes[kept])
-    whole.nodes[to], whole.hops[to] = number[before.nodes[here]], before.hops[here]
-    to = ranges(start[centres], start[centres] + sizes[centres])
-    whole.nodes[to], whole.hops[to] = found.nodes, found.hops
-    return whole
 
 
 def _ranked(graph: Graph, lengths: np.ndarray, max_chars: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:

@@ -27,7 +27,7 @@ from safetensors import safe_open
 from safetensors.numpy import load_file, save_file
 from scipy import sparse
 
-from mog_assets.arrays import pairs, ranges
+from mog_assets.arrays import pairs
 from mog_assets.papers.mix_of_granularity.graph.packed import differences, load_columns, save_columns, sums
 from mog_assets.retrieval.bm25 import keep_kernel, open_bm25s, term_weights
 
@@ -139,9 +139,7 @@ def concatenate(parts: Sequence[tuple[Sequence[str], Any]]) -> tuple[list[str], 
     return terms, sparse.vstack(mapped, "csr")
 
 
-def index_of(
-    counts: Any, k1: float, b: float, frequency: np.ndarray | None = None, over: tuple[int, float] | None = None
-) -> dict[str, np.ndarray]:
+def index_of(counts: Any, k1: float, b: float) -> dict[str, np.ndarray]:
     """The nodes weighted by Lucene's BM25, and their queries.
 
     Nodes with the same terms share one query: phrases that a site repeats are a third of some corpora.
@@ -151,9 +149,6 @@ def index_of(
             graph over several corpora, the nodes of all of them over one vocabulary.
         k1: Term frequency saturation.
         b: Length normalisation.
-        frequency: Int array of shape (terms,): in how many nodes each term occurs, by the statistics that weigh them;
-            None takes these nodes.
-        over: Number of nodes and their mean length, by the same statistics.
 
     Returns:
         `data`, `indices`, `indptr`: CSC arrays of shape (nodes, terms), float32 weights. `query`, `query_indptr`: terms
@@ -163,9 +158,8 @@ def index_of(
     tf = counts.data.astype(np.float64)
     row = np.repeat(np.arange(nodes), np.diff(counts.indptr))
     lengths = np.bincount(row, tf, nodes)
-    if frequency is None or over is None:
-        frequency = np.bincount(counts.indices, minlength=counts.shape[1])
-        over = nodes, lengths.sum() / max(nodes, 1)
+    frequency = np.bincount(counts.indices, minlength=counts.shape[1])
+    over = nodes, lengths.sum() / max(nodes, 1)
     weights = term_weights(counts.data, frequency[counts.indices], lengths[row], *over, k1, b)
     columns = sparse.csr_matrix((weights, counts.indices, counts.indptr), counts.shape).tocsc()
     terms = np.repeat(counts.indices, counts.data).astype(np.int32)
@@ -183,13 +177,8 @@ def index_of(
     }
 
 
-def save_index(index: Mapping[str, np.ndarray], path: Path, queries: np.ndarray | None = None) -> None:
-    """Write an index with all its queries, or some of them by number."""
-    if queries is not None:
-        cuts = index["query_indptr"]
-        terms = index["query"][ranges(cuts[queries], cuts[queries + 1])]
-        sizes = np.concatenate([[0], np.cumsum(cuts[queries + 1] - cuts[queries])])
-        index = {**index, "query": terms, "query_indptr": sizes.astype(np.int64)}
+def save_index(index: Mapping[str, np.ndarray], path: Path) -> None:
+    """Write an index with all its queries."""
     save_file(dict(index), path)
 
 
@@ -255,7 +244,7 @@ def _search(index: Any, queries: Sequence[list[int]], k: int, compiled: bool) ->
     return nodes, scores
 
 
-def found_in(blocks: Sequence[Path], k: int) -> tuple[np.ndarray, np.ndarray]:
+def searched(blocks: Sequence[Path], k: int) -> tuple[np.ndarray, np.ndarray]:
     """The k + 1 best nodes of all queries and their scores, from files that `search_block` wrote for them in order."""
     parts = [load_file(path) for path in blocks]
     nodes, scores = (

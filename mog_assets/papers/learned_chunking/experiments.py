@@ -11,14 +11,10 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from mog_assets.chunking.articles import Article, Source, encode_articles, sources, within
 from mog_assets.chunking.chunkers import CHUNKERS, Options, sentences
 from mog_assets.chunking.chunks import chunk_text
 from mog_assets.chunking.cuts import Spans, least, spans_to, unit_chars
-from mog_assets.chunking.learned import Shape, bisected, costs, network, penalty_for, scores, set_weights
-from mog_assets.chunking.plots import chunker_curves
 from mog_assets.chunking.sentences import token_starts, units
-from mog_assets.chunking.training import best_epoch, train
 from mog_assets.config import ChunkerTraining, Settings
 from mog_assets.evaluation.measures import evaluate
 from mog_assets.experiments.conclusions import joined, over_sets, turned
@@ -35,6 +31,10 @@ from mog_assets.experiments.lab import (
     score_rows,
     told,
 )
+from mog_assets.papers.learned_chunking.articles import Article, Source, encode_articles, sources, within
+from mog_assets.papers.learned_chunking.learned import Shape, bisected, costs, network, penalty_for, scores, set_weights
+from mog_assets.papers.learned_chunking.plots import chunker_curves
+from mog_assets.papers.learned_chunking.training import best_epoch, train
 from mog_assets.questions.sets import Evidence, Question
 from mog_assets.questions.splits import validation_rows
 from mog_assets.registry import EXPERIMENTS

@@ -10,10 +10,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from mog_assets.chunking.articles import Article
 from mog_assets.chunking.cuts import WINDOW
-from mog_assets.chunking.learned import bisected
-from mog_assets.chunking.tokens_to_answer import Distractors, tokens_of_some
+from mog_assets.papers.learned_chunking.articles import Article
+from mog_assets.papers.learned_chunking.learned import bisected
+from mog_assets.papers.learned_chunking.tokens_to_answer import Distractors, tokens_of_some
 
 
 @dataclass(frozen=True)

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from mog_assets.chunking.articles import Article, packed
+from mog_assets.papers.learned_chunking.articles import Article, packed
 
 # A question's cost in a chunk is clipped to this factor above or below its mean over chunks.
 _EXTREME = np.exp(3)

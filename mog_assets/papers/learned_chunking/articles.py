@@ -15,9 +15,9 @@ import numpy as np
 
 from mog_assets.chunking.chunks import chunk_text
 from mog_assets.chunking.cuts import WINDOW, candidates
-from mog_assets.chunking.learned import Windows, windows
 from mog_assets.chunking.sentences import token_starts, units
-from mog_assets.chunking.text_encoder import TextEncoder
+from mog_assets.papers.learned_chunking.learned import Windows, windows
+from mog_assets.papers.learned_chunking.text_encoder import TextEncoder
 from mog_assets.questions.sets import Question
 
 

@@ -24,8 +24,8 @@ import numpy as np
 
 from mog_assets.chunking.cuts import WINDOW, Spans, candidates, least, opening, spans_to, unit_chars
 from mog_assets.chunking.sentences import units
-from mog_assets.chunking.text_encoder import joint, tokens_of
-from mog_assets.chunking.text_encoder import opened as opened_encoder
+from mog_assets.papers.learned_chunking.text_encoder import joint, tokens_of
+from mog_assets.papers.learned_chunking.text_encoder import opened as opened_encoder
 from mog_assets.resources.errors import MogError
 from mog_assets.tensors import decode, encode
 

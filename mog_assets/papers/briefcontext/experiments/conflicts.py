@@ -9,13 +9,21 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from mog_assets.answering.answerers import PARTITIONS, split
 from mog_assets.evaluation.scores import interval, p_said, p_text
 from mog_assets.experiments.answers import of_model, without
-from mog_assets.experiments.briefcontext import BOTH, CELL, ONE, POSITIONS, by_position, unmeasured, varied
 from mog_assets.experiments.conclusions import untestable
 from mog_assets.experiments.contexts import Case, Find, by_set, candidates, context, depends_on, read_by_contexts
 from mog_assets.experiments.lab import ALPHA, MARGIN, Claim, Experiment, Findings, Lab, Verdict, about
+from mog_assets.papers.briefcontext.answerer import PARTITIONS, split
+from mog_assets.papers.briefcontext.experiments.briefcontext import (
+    BOTH,
+    CELL,
+    ONE,
+    POSITIONS,
+    by_position,
+    unmeasured,
+    varied,
+)
 from mog_assets.questions.marks import f1, normalised
 from mog_assets.questions.sets import Question
 from mog_assets.reader.calibration import RIGHT

@@ -12,9 +12,10 @@ from typing import Any
 
 import numpy as np
 
-from mog_assets.chunking.articles import Article, packed
 from mog_assets.chunking.cuts import least
-from mog_assets.chunking.learned import (
+from mog_assets.config import ChunkerTraining
+from mog_assets.papers.learned_chunking.articles import Article, packed
+from mog_assets.papers.learned_chunking.learned import (
     Scorer,
     Shape,
     Windows,
@@ -28,10 +29,9 @@ from mog_assets.chunking.learned import (
     set_weights,
     weights_of,
 )
-from mog_assets.chunking.preferences import bonus_for, preferences
-from mog_assets.chunking.text_encoder import joint
-from mog_assets.chunking.tokens_to_answer import Distractors, chunk_costs, distractors, tokens_to_answer
-from mog_assets.config import ChunkerTraining
+from mog_assets.papers.learned_chunking.preferences import bonus_for, preferences
+from mog_assets.papers.learned_chunking.text_encoder import joint
+from mog_assets.papers.learned_chunking.tokens_to_answer import Distractors, chunk_costs, distractors, tokens_to_answer
 from mog_assets.resources.errors import MogError
 
 # Cap on the tokens to answer of a question, for curves and early stopping: the tail would dominate every mean.

@@ -8,7 +8,7 @@ from typing import Any
 
 import pandas as pd
 
-from mog_assets.answering.answerers import briefcontext, one_step
+from mog_assets.answering.answerers import one_step
 from mog_assets.config import Settings
 from mog_assets.experiments.answers import accuracy_measures, differences, of_model, paired_rows
 from mog_assets.experiments.conclusions import every, joined, turned, untestable
@@ -27,6 +27,7 @@ from mog_assets.experiments.contexts import (
 )
 from mog_assets.experiments.lab import Claim, Experiment, Findings, Lab, difference_text, greater, score_rows, told
 from mog_assets.experiments.plots import curves
+from mog_assets.papers.briefcontext.answerer import briefcontext
 from mog_assets.questions.sets import Question
 from mog_assets.registry import EXPERIMENTS
 

@@ -1,0 +1,123 @@
+"""The ways of answering `at-rag` and `adaptive`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+
+from mog_assets.answering.answerers import ONE_STEP_K, WAYS, Means, Progress, Way, cot, one_step, search, start
+from mog_assets.answering.roles import Asked, Roles, Route, Usage
+from mog_assets.answering.rows import AnswerRow
+
+ROUNDS = 5
+
+
+def at_rag(
+    questions: Sequence[Asked], means: Means, rounds: int = ROUNDS, k: int = ONE_STEP_K, topics: bool = True
+) -> list[AnswerRow]:
+    """Retrieve by topic, think, answer, grade, rewrite, until an answer passes (AT-RAG, Algorithm 1).
+
+    From the second round on, rankings search for the query together with the best passage that was read, and what they
+    find comes in turn with what was read: see `ranking.multihop`. Methods of the papers search for the query alone.
+
+    If no answer passes, the last one is used and marked as ungraded. A failed grade does not pass. After a failed
+    thought or rewrite, the loop continues with the earlier ones; a failed answer ends the question without an answer,
+    unless the reader found that the passages have none: then the loop goes on.
+
+    Args:
+        questions: The questions to answer.
+        means: Reader and retrieval.
+        rounds: N, at least 1.
+        k: Passages per round.
+        topics: Whether retrieval filters by topic.
+    """
+    every = start(questions)
+    active = every
+    for number in range(1, rounds + 1):
+        for progress in active:
+            progress.rounds = number
+        search(active, means, k, topics, again=number > 1)
+        last = number == rounds
+        passed = means.each(lambda p: _round(p, means.roles, rewrite=not last), active)  # noqa: B023
+        active = [p for p, done in zip(active, passed, strict=True) if not done]
+    return [p.row("at-rag", means.roles) for p in every]
+
+
+def _round(p: Progress, roles: Roles, rewrite: bool) -> bool:
+    """Lines 7 to 14 of Algorithm 1 for one question; returns whether it is done."""
+    passages = p.found.passages
+    thought = p.take("think", roles.think(p.asked, p.query, passages, tuple(p.thoughts)))
+    if thought is not None:
+        p.thoughts.append(thought)
+    before = p.answer, p.raw, p.span
+    reply = p.take_answer("answer", roles.answer(p.asked, passages, tuple(p.thoughts)))
+    if reply.declined:
+        # Passages of the next round may have the answer that these lack; an earlier answer stays the last one.
+        p.grades.append({"usefulness": None, "support": None})
+        if before[0] is not None:
+            (p.answer, p.raw, p.span), p.failure = before, ""
+    elif p.answer is None:
+        return True
+    else:
+        p.read = passages
+        _grade(p, roles, p.answer)
+    if not p.graded and rewrite:
+        p.query = p.take("rewrite", roles.rewrite(p.asked, p.query, p.answer or "", tuple(p.thoughts))) or p.query
+    return bool(p.graded)
+
+
+def _grade(p: Progress, roles: Roles, answer: str) -> None:
+    """Whether the answer passes both graders."""
+    useful = p.take("grade usefulness", roles.grade_usefulness(p.asked, answer))
+    grades: dict[str, str | None] = {"usefulness": useful or "failed", "support": None}
+    if useful == "useful":
+        grades["support"] = p.take("grade support", roles.grade_support(p.asked, p.found.passages, answer)) or "failed"
+    p.grades.append(grades)
+    p.graded = grades["support"] == "supported"
+
+
+def adaptive(questions: Sequence[Asked], means: Means, topics: bool = True) -> list[AnswerRow]:
+    """Adaptive-RAG: a classifier picks `cot`, `one_step` or `at_rag` for each question.
+
+    A question that could not be classified has no answer.
+
+    Args:
+        questions: The questions to answer.
+        means: Reader and retrieval.
+        topics: Whether retrieval filters by topic.
+    """
+    active = start(questions)
+    routes = means.each(lambda p: p.take("classify", means.roles.classify(p.asked)), active)
+    answered: dict[int, AnswerRow] = {}
+    ways: dict[Route, Callable[[Sequence[Asked]], list[AnswerRow]]] = {
+        "none": lambda some: cot(some, means),
+        "single": lambda some: one_step(some, means, topics=topics),
+        "iterative": lambda some: at_rag(some, means, topics=topics),
+    }
+    for route, answer in ways.items():
+        chosen = [i for i, found in enumerate(routes) if found == route]
+        for i, row in zip(chosen, answer([questions[i] for i in chosen]), strict=True):
+            answered[i] = row
+    return [_routed(p, routes[i], answered.get(i), means.roles) for i, p in enumerate(active)]
+
+
+def _routed(p: Progress, route: Route | None, row: AnswerRow | None, roles: Roles) -> AnswerRow:
+    """The row of the chosen method, including the cost of the classifier's call."""
+    if row is None:
+        p.failure = f"classify: {p.failures[0]['reason']}"
+        return p.row("adaptive", roles)
+    spent = p.usage + Usage(row.calls, row.tokens_in, row.tokens_out, row.cost, row.seconds)
+    return replace(
+        row,
+        method="adaptive",
+        route=route,
+        calls=spent.calls,
+        tokens_in=spent.tokens_in,
+        tokens_out=spent.tokens_out,
+        cost=spent.cost,
+        seconds=spent.seconds,
+    )
+
+
+WAYS.register("at-rag", Way(at_rag))
+WAYS.register("adaptive", Way(adaptive))

@@ -1,0 +1,1 @@
+"""BriefContext: map-reduce over partitions of a long context."""

@@ -1,0 +1,75 @@
+"""The way of answering `briefcontext`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import pairwise
+
+from mog_assets.answering.answerers import WAYS, Means, Progress, Way, search, start
+from mog_assets.answering.preflight import THRESHOLD, TOP, overlap
+from mog_assets.answering.roles import Asked, Passage
+from mog_assets.answering.rows import AnswerRow
+
+BRIEF_K = 16
+PARTITIONS = 4
+
+
+def briefcontext(
+    questions: Sequence[Asked],
+    means: Means,
+    k: int = BRIEF_K,
+    partitions: int = PARTITIONS,
+    preflight: bool = True,
+    topics: bool = False,
+) -> list[AnswerRow]:
+    """Map-reduce over partitions of the passages if two rankings disagree on the top (BriefContext, section 5.2).
+
+    A partition whose extraction fails is left out and recorded; if every extraction fails, the question has no answer.
+    If no partition has relevant information, the reader answers without extractions.
+
+    Args:
+        questions: The questions to answer.
+        means: Reader and retrieval.
+        k: Number of passages.
+        partitions: Number of partitions: contiguous, in retrieval order, with sizes that differ by at most one.
+        preflight: Whether to run the preflight check; without it, the map-reduce always runs.
+        topics: Whether retrieval filters by topic.
+    """
+    active = start(questions)
+    search(active, means, k, topics)
+    for progress, order in zip(active, [means.rerank(p.query, p.found.passages) for p in active], strict=True):
+        iou = overlap(range(len(order)), order, TOP)
+        reduces = bool(progress.found.passages) and (not preflight or iou <= THRESHOLD)
+        progress.preflight = {"iou": iou, "map_reduce": reduces}
+    brief = [p for p in active if p.preflight and p.preflight["map_reduce"]]
+    direct = [p for p in active if not (p.preflight and p.preflight["map_reduce"])]
+    parts = [(p, part) for p in brief for part in split(p.found.passages, partitions)]
+    replies = means.each(lambda part: means.roles.extract(part[0].asked, part[1]), parts)
+    for progress in brief:
+        values = [
+            progress.take("extract", reply)
+            for (owner, _), reply in zip(parts, replies, strict=True)
+            if owner is progress
+        ]
+        progress.extractions = [value for value in values if value is not None]
+        if not progress.extractions:
+            progress.failure = "extract: no partition could be read: " + progress.failures[0]["reason"]
+
+    def conclude(p: Progress) -> None:
+        if p.extractions is None:
+            p.take_answer("answer", means.roles.answer(p.asked, p.found.passages))
+        else:
+            p.take_answer("reduce", means.roles.reduce(p.asked, [text for text in p.extractions if text]))
+
+    means.each(conclude, [*direct, *(p for p in brief if not p.failure)])
+    return [p.row("briefcontext", means.roles) for p in active]
+
+
+def split(passages: Sequence[Passage], parts: int) -> list[Sequence[Passage]]:
+    """Contiguous parts with sizes that differ by at most one; fewer parts if there are fewer passages."""
+    parts = min(parts, len(passages))
+    cuts = [len(passages) * i // parts for i in range(parts + 1)]
+    return [passages[a:b] for a, b in pairwise(cuts)]
+
+
+WAYS.register("briefcontext", Way(briefcontext))

@@ -1,0 +1,1 @@
+"""Learned chunking: a scorer of cuts that is trained on where answers stand."""

@@ -1,0 +1,167 @@
+"""The asset `chunker`: the trained scorer of the chunker `learned`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import suppress
+
+import numpy as np
+import pandas as pd
+import pyarrow.parquet as pq
+
+from mog_assets import tensors
+from mog_assets.chunking.chunkers import CHUNKERS
+from mog_assets.chunking.cuts import unit_chars
+from mog_assets.config import EncoderSettings, Settings
+from mog_assets.papers.learned_chunking import learned, text_encoder, training
+from mog_assets.papers.learned_chunking.articles import Source, encode_articles, sources, within
+from mog_assets.papers.learned_chunking.chunker import WEIGHTS, files
+from mog_assets.papers.learned_chunking.plots import chunker_curves
+from mog_assets.questions.sets import load_questions
+from mog_assets.questions.splits import validation_rows
+from mog_assets.recipe import Recipe, Work
+from mog_assets.registry import RECIPES
+from mog_assets.resources.encoder import Encoder
+from mog_assets.resources.errors import MogError
+from mog_assets.resources.store import digest
+
+
+def _own_encoder(settings: Settings) -> Encoder | None:
+    """The encoder that is trained with the chunker, if the settings name one."""
+    model = settings.chunker.training.encoder
+    if model is None:
+        return None
+    return Encoder(EncoderSettings(model=model, dtype="float32"), setting="chunker.training.encoder")
+
+
+def build_chunker(work: Work) -> None:
+    """Train the chunker on the training questions with evidence in documents."""
+    settings, encoder = work.settings, work.tools.encoder
+    options, longest = settings.chunker.training, unit_chars(settings.finest_chars)
+    asked = [
+        question
+        for name, question_set in settings.question_sets.items()
+        for question in load_questions(work.input("questions").path(f"{name}.parquet"), question_set.train)
+    ]
+    documents = {(span.corpus, span.doc) for question in asked for span in question.evidence}
+    found = sources(_titles_and_texts(work, documents), asked, longest)
+    held = within(found, longest, options.spans)
+    if len(held) < 2:
+        raise MogError(
+            f"chunker.name: 'learned' expects training questions with evidence of at most {longest} characters in at "
+            f"least 2 documents, got {len(held)}: add such questions to a train split, or choose another chunker"
+        )
+    own = _own_encoder(settings)
+    read_by = [own.fingerprint] if own else []
+    decided_by = [
+        learned.VERSION,
+        options.model_dump(),
+        settings.finest_chars,
+        settings.seed,
+        encoder.fingerprint,
+        *read_by,
+    ]
+    content = [[vars(source) | {"answers": source.answers.tolist()} for source in held], decided_by]
+    paths = {name: work.file(name, content) for name in ("curve.parquet", *files(settings.chunker))}
+    path, curve_path = paths[WEIGHTS][0], paths["curve.parquet"][0]
+    if not all(there for _, there in paths.values()):
+        trained = _train_chunker(work, held, longest, digest(content))
+        with work.writing(curve_path) as temporary:
+            pd.DataFrame(trained.curve).to_parquet(temporary)
+        with work.writing(path) as temporary:
+            temporary.write_bytes(learned.stored(trained.scorer))
+        for name, text in trained.files.items():
+            with work.writing(paths[name][0]) as temporary:
+                temporary.write_text(text, encoding="utf-8")
+        work.recomputed["epochs trained"] = len(trained.curve)
+    encoder_files = {name: paths[name][0] for name in files(settings.chunker) if name != WEIGHTS}
+    scorer, _ = learned.opened(path, encoder_files or None)
+    curve = pd.read_parquet(curve_path).to_dict("records")
+    best = training.best_epoch(curve)
+    answers = sum(len(source.questions) for source in held)
+    work.counts |= {
+        "documents": len(held),
+        "answers": answers,
+        "documents beyond chunker.training.spans": len(found) - len(held),
+        "best epoch": best,
+        "tokens to answer on held-out documents": round(curve[best - 1]["validation_tokens"], 1),
+    }
+    work.info |= {"encoder": encoder.fingerprint, "device": scorer.facts["device"]}
+    work.show_plot("training", chunker_curves(curve, best))
+    work.show_table("facts", [{"fact": name, "value": str(value)} for name, value in scorer.facts.items()])
+
+
+def _train_chunker(work: Work, held: list[Source], longest: int, content: str) -> training.TrainedScorer:
+    settings, encoder = work.settings, work.tools.encoder
+    options = settings.chunker.training
+
+    def encode(texts: Sequence[str]) -> np.ndarray:
+        with work.progress(len(texts), "texts encoded") as advance:
+            return encoder.encode(texts, advance)
+
+    own = _own_encoder(settings)
+    reads = text_encoder.load(own.source, own.setting) if own else None
+    articles = encode_articles(held, longest, encode, reads)
+    held_out = validation_rows([article.name for article in articles], options.validation, "chunker")
+    # After an interruption, finished epochs are not trained again. The file is deleted when training ends.
+    left = settings.home / "cache" / f"chunker-{content}.safetensors"
+
+    def save(state: training.State) -> None:
+        left.parent.mkdir(parents=True, exist_ok=True)
+        with work.writing(left) as temporary:
+            temporary.write_bytes(tensors.encode(state["arrays"], state["facts"]))
+
+    resume = None
+    if left.exists():
+        # If the file is incomplete or of other training, training starts from the beginning.
+        with suppress(ValueError):
+            arrays, facts = tensors.decode(left.read_bytes())
+            resume = {"arrays": arrays, "facts": facts}
+    with work.progress(options.epochs, "epochs trained (at most)") as advance:
+        trained = training.train(
+            articles, held_out, settings.finest_chars, options, settings.seed, advance, resume, save
+        )
+    left.unlink(missing_ok=True)
+    return trained
+
+
+def _titles_and_texts(work: Work, wanted: set[tuple[str, str]]) -> dict[tuple[str, str], tuple[str, str]]:
+    found = {}
+    for corpus in sorted({corpus for corpus, _ in wanted}):
+        documents = work.input("documents", corpus)
+        for name in documents.names("bucket"):
+            table = pq.read_table(documents.path(name), columns=["id", "title", "text"])
+            for identity, title, text in zip(*(table[c].to_pylist() for c in ("id", "title", "text")), strict=True):
+                if (corpus, identity) in wanted:
+                    found[corpus, identity] = (title, text)
+    return found
+
+
+def recipes(settings: Settings) -> list[Recipe]:
+    """The trained chunker, where it is the one in use."""
+    if not CHUNKERS[settings.chunker.name].trained:
+        return []
+    return [
+        Recipe(
+            key="chunker",
+            build=build_chunker,
+            description="The scorer of the learned chunker, trained on the training questions with evidence.",
+            group="chunking",
+            deps=("documents", "questions"),
+            partitioned=False,
+            settings=lambda tools: [
+                tools.settings.chunker.training.model_dump(),
+                tools.settings.finest_chars,
+                tools.settings.seed,
+                {name: q.train for name, q in tools.settings.question_sets.items()},
+                tools.encoder.identity,
+                *([own.identity] if (own := _own_encoder(tools.settings)) else []),
+            ],
+            version=learned.VERSION,
+            kinds=("pytorch",),
+            pool="gpu",
+        )
+    ]
+
+
+RECIPES.register("learned chunker", recipes)
