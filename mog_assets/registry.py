@@ -115,6 +115,7 @@ EXPERTS: Registry[Any] = Registry("expert", "mog_assets.ranking.relations", rese
 _METHODS = ("mog_assets.ranking.methods", "mog_assets.papers.mix_of_granularity.methods")
 METHODS: Registry[Any] = Registry("kind of method", *_METHODS)
 GROUPS: Registry[Any] = Registry("group of methods", *_METHODS)
+MEASURES: Registry[Any] = Registry("measure", "mog_assets.evaluation.measures")
 # Recipes of the papers' assets, given the settings; those of the product are in `plan`.
 RECIPES: Registry[Any] = Registry(
     "stage",

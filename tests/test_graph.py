@@ -431,7 +431,6 @@ def test_what_does_not_follow_from_a_setting_is_kept_when_it_changes(build_graph
         "documents unchanged": 5,
     }
     assert "nodes searched" not in shorter.info["recomputed"]
-    assert shorter.info["recomputed"]["neighbourhoods gathered"] == shorter.counts["nodes"]
     fewer = build_graph(TEXTS, max_chars=120, k=1)[0].artefact.manifest
     assert fewer.info["recomputed"]["nodes searched"] == fewer.counts["nodes"]
     assert 0 < fewer.counts["edges"] < shorter.counts["edges"]
@@ -449,7 +448,7 @@ def test_only_what_belongs_to_the_graph_stays_on_disk(build_graph):
     outcome, *_ = build_graph(TEXTS)
     files = {path.name for path in outcome.artefact.folder.iterdir() if not path.name.startswith(".lock")}
     assert files == {"manifest.json", *(entry["file"] for _, entry in outcome.artefact.manifest.entries())}
-    assert not outcome.artefact.names("found") + outcome.artefact.names("index")
+    assert not outcome.artefact.names("nearest") + outcome.artefact.names("index")
 
 
 def test_people_see_counts_pictures_and_an_example(build_graph):

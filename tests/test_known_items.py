@@ -9,6 +9,7 @@ import pytest
 
 from mog_assets.ranking.choice import choose
 from mog_assets.ranking.known_items import FORMS, ITEMS, LEAST, MOST, drawn_items, losing, standing, summary
+from mog_assets.ranking.rankings import Rankings
 from mog_assets.ranking.retrieve import Retrieval
 from mog_assets.retrieval.tokens import query_terms
 from mog_assets.tools import Tools
@@ -48,7 +49,7 @@ def test_an_item_is_first_or_near_as_the_ranking_has_it(opened):
     assert len(table) == len(items) * len(FORMS) * 2 and (table["near"] | ~table["first"]).all()
     for form, template in FORMS.items():
         again = opened.again([template.format(item.text) for item in items])
-        question, piece, _ = again._ordered("fused")
+        question, piece, _ = again.once(Rankings)._by_score("fused")
         best = piece[np.searchsorted(question, np.arange(len(items)))]
         own = table[(table["form"] == form) & (table["ranking"] == "fused")]
         assert own["first"].tolist() == (best == [item.piece for item in items]).tolist()

@@ -6,7 +6,7 @@ import pytest
 from scipy import stats
 
 from mog_assets.evaluation import scores as scores_module
-from mog_assets.evaluation.measures import LOWER_IS_BETTER, measure_names
+from mog_assets.evaluation.measures import lower_is_better, measure_names
 from mog_assets.evaluation.scores import compare, leaderboard, score, side_by_side
 from mog_assets.retrieval.methods import controls
 from mog_assets.significance import (
@@ -220,12 +220,12 @@ def test_controls_are_measured_and_take_no_part_in_any_test():
     assert control[columns].isna().all(axis=None) and control["value"].notna().all()
     rest = with_controls[~with_controls["kind"].isin(controls())].reset_index(drop=True)
     pd.testing.assert_frame_equal(rest, without)
-    tested = without[without["p_vs_best_fixed"].notna() & ~without["measure"].isin(LOWER_IS_BETTER)]
+    tested = without[without["p_vs_best_fixed"].notna() & ~without["measure"].map(lower_is_better)]
     assert set(tested["method"]) == {"fixed-1", "mog-paper"} and tested[columns].notna().all(axis=None)
 
 
 def test_the_best_level_of_a_measure_where_less_is_better_has_the_least_mean(monkeypatch):
-    monkeypatch.setattr(scores_module, "LOWER_IS_BETTER", LOWER_IS_BETTER | {"MRR"})
+    monkeypatch.setattr(scores_module, "lower_is_better", lambda name: name == "MRR" or lower_is_better(name))
     found = score(measured(["fixed-1", "fixed-2", "mog-paper"]), 2, 0, KINDS)
     mog = found[found["method"] == "mog-paper"].set_index("measure")
     assert mog.loc["MRR", "baseline"] == "fixed-1" and mog.loc["ER", "baseline"] == "fixed-2"

@@ -16,7 +16,7 @@ from mog_assets.evaluation.agreement import AGREEMENT, agreement, points, senten
 from mog_assets.evaluation.answers import answer_board, mark, preflight_cases, preflight_quality, score_answers
 from mog_assets.evaluation.configuration import configuration, shown_configuration
 from mog_assets.evaluation.history_assets import build_history
-from mog_assets.evaluation.measures import Board, boards, evaluate, headline_measures, measure_names
+from mog_assets.evaluation.measures import Board, boards, evaluate, headline_measures, measure_names, measure_versions
 from mog_assets.evaluation.report import Report, environment, render
 from mog_assets.evaluation.runs import RUNS, read_runs
 from mog_assets.evaluation.runs_assets import build_runs, methods_of, scored_questions
@@ -223,7 +223,14 @@ def recipes(settings: Settings) -> list[Recipe]:
             group=GROUP,
             deps=("runs", "questions"),
             partitioned=False,
-            settings=lambda tools: [settings.k, settings.seed, options[-2], scored, origins(settings)],
+            settings=lambda tools: [
+                settings.k,
+                settings.seed,
+                options[-2],
+                scored,
+                origins(settings),
+                measure_versions(),
+            ],
             repeatable=True,
             checks=(checks.MEASURES_IN_RANGE,),
             version="7",

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pandas as pd
 
-from mog_assets.evaluation.measures import RANGES
+from mog_assets.evaluation.measures import range_of
 from mog_assets.evaluation.runs import read_runs
 from mog_assets.recipe import Check, Work
 from mog_assets.retrieval.methods import controls
@@ -16,7 +16,7 @@ _ROUNDING = 1e-5
 
 def _in_range(work: Work) -> str | None:
     scores = pd.read_parquet(work.draft.path("scores.parquet"))
-    least, most = (scores["measure"].map(lambda name, end=end: RANGES.get(name, (0, 1))[end]) for end in (0, 1))
+    least, most = (scores["measure"].map(lambda name, end=end: range_of(name)[end]) for end in (0, 1))
     inside = (scores["low"] >= least - 1e-6) & (scores["low"] <= scores["value"] + 1e-6)
     inside &= (scores["value"] <= scores["high"] + 1e-6) & (scores["high"] <= most + 1e-6)
     # One document has no interval.

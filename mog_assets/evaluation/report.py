@@ -21,7 +21,7 @@ from mog_assets.evaluation.answers import answer_board
 from mog_assets.evaluation.browse import FIRST_PASSAGES, GOLD_CHARS, MOST_PASSAGES, OTHER_CHARS
 from mog_assets.evaluation.history import ALPHA
 from mog_assets.evaluation.leaderboard import differences_shown
-from mog_assets.evaluation.measures import CONTEXTS, LEADS, LOWER_IS_BETTER, Board, boards, leading_measure
+from mog_assets.evaluation.measures import CONTEXTS, LEADS, Board, boards, leading_measure, lower_is_better
 from mog_assets.evaluation.scores import gap_closed, interval, on_documents, p_text
 from mog_assets.evaluation.shares import FEWEST
 from mog_assets.questions.origins import NO_MEASURE, Origins, measures_nothing, said
@@ -187,7 +187,7 @@ def _boards(report: Report) -> list[dict[str, Any]]:
                 "leading": LEADS[key.evidence],
                 "counts": on_documents(*_counts(part).values()),
                 "measures": [
-                    {"name": name, "shown": name in shown, "less": name in LOWER_IS_BETTER} for name in measures
+                    {"name": name, "shown": name in shown, "less": lower_is_better(name)} for name in measures
                 ],
                 "rows": rows,
                 "retrievers": list(dict.fromkeys(row["retriever"] for row in rows if row["retriever"])),
@@ -256,7 +256,7 @@ def _text(value: float, measure: str) -> str:
     if pd.isna(value):
         return "–"
     # Numbers of tokens: for shares, more is always better.
-    return f"{value:,.0f}" if measure in LOWER_IS_BETTER else f"{value:.3f}"
+    return f"{value:,.0f}" if lower_is_better(measure) else f"{value:.3f}"
 
 
 def _ends(row: pd.Series, measure: str) -> str:
@@ -267,7 +267,7 @@ def _ends(row: pd.Series, measure: str) -> str:
 def _signed(value: float, measure: str) -> str:
     if pd.isna(value):
         return ""
-    return f"{value:+,.0f}" if measure in LOWER_IS_BETTER else f"{value:+.3f}"
+    return f"{value:+,.0f}" if lower_is_better(measure) else f"{value:+.3f}"
 
 
 def _point(x: float, row: Mapping[str, Any], text: str, mark: str = "") -> dict[str, Any]:
@@ -367,7 +367,7 @@ def _groups(report: Report, board: Mapping[str, Any]) -> dict[str, Any]:
         rows = []
         for (by, group), own in part.groupby(["by", "group"], sort=False):
             at = own.set_index("method")
-            best = own["value"].min() if measure in LOWER_IS_BETTER else own["value"].max()
+            best = own["value"].min() if lower_is_better(measure) else own["value"].max()
             cells = [
                 {
                     "value": _number(at.loc[name, "value"]),

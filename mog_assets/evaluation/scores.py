@@ -13,11 +13,11 @@ import pandas as pd
 
 from mog_assets.evaluation.measures import (
     KNOWN_BY,
-    LOWER_IS_BETTER,
     Board,
     boards,
     document_measures,
     leading_measure,
+    lower_is_better,
     measure_names,
     named,
 )
@@ -217,7 +217,7 @@ def _best_levels(
     means: np.ndarray, methods: Sequence[str], measures: Sequence[str], kinds: Mapping[str, tuple[str, str]]
 ) -> np.ndarray:
     """The best fixed level of all retrievers, for each method and measure; −1 for none, as in `compare_cells`."""
-    goodness = means * np.where([name in LOWER_IS_BETTER for name in measures], -1.0, 1.0)
+    goodness = means * np.where([lower_is_better(name) for name in measures], -1.0, 1.0)
     baselines = np.full(means.shape, -1)
     of = [kinds.get(method, ("", ""))[1] for method in methods]
     fixed = [j for j, kind in enumerate(of) if kind == "fixed"]
@@ -250,7 +250,7 @@ def leaderboard(scores: pd.DataFrame, measures: Sequence[str], order_by: str | N
         shown = {m: interval(*by_measure.loc[m, ["value", "low", "high"]]) for m in measures if m in there}
         row = {"method": leading["method"], **shown, "p": p_text(leading["p_vs_best_fixed"])}
         rows.append((leading["value"], {**row, "coverage": f"{leading['coverage']:.0%}"}))
-    rows.sort(key=lambda pair: pair[0], reverse=order_by not in LOWER_IS_BETTER)
+    rows.sort(key=lambda pair: pair[0], reverse=not lower_is_better(order_by))
     return [row for _, row in rows]
 
 

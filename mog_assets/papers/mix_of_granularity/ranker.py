@@ -12,7 +12,6 @@ from functools import cached_property, partial
 from typing import Protocol
 
 import numpy as np
-import pandas as pd
 
 from mog_assets.arrays import pairs, ranges
 from mog_assets.chunking.chunks import Layout
@@ -197,6 +196,9 @@ def router_weights(retrieval: Retrieval, kind: str) -> np.ndarray:
 
 def label_weights(retrieval: Retrieval) -> np.ndarray:
     """The soft labels of measured questions, float array of shape (questions, levels); 0 for those without."""
+    # A search does not need pandas.
+    import pandas as pd
+
     table = pd.read_parquet(retrieval.corpora.read("soft_labels", None).path("labels.parquet"))
     table = table[table["question_set"] == retrieval.question_set]
     labels = dict(zip(table["question"], table["label"], strict=True))

@@ -73,7 +73,7 @@ def project(tmp_path_factory):
         "chunker": "verses",
         "levels": 2,
         "ranking": {"experts": ["mention", "length"]},
-        "methods": ["fused", "mog"],
+        "methods": ["fused", "mog", "last"],
         "answering": {"reader": "extractive", "methods": ["fused → shout"]},
     }
     (folder / "mog.yaml").write_text(yaml.safe_dump(values), encoding="utf-8")
@@ -108,6 +108,15 @@ def test_an_expert_of_another_package_is_trained_with_and_explained(project):
     result = mog(folder, plugins, "retrieve", question, "--method", "mog", "--explain", "--json")
     assert result.returncode == 0, result.stderr
     assert any("it is long" in passage["why"] for passage in json.loads(result.stdout))
+
+
+def test_a_measure_and_a_method_of_another_package_stand_on_the_leaderboard(project):
+    folder, plugins = project
+    rows = json.loads(mog(folder, plugins, "scores", "--all", "--json").stdout)
+    values = {row["method"]: row["value"] for row in rows if row["measure"] == "first@1"}
+    assert {"fused", "mog", "last"} <= set(values) and all(0 < value <= 1 for value in values.values())
+    asked = mog(folder, plugins, "retrieve", "Where does the wren nest in year 0?", "--method", "last", "--json")
+    assert asked.returncode == 0 and json.loads(asked.stdout), asked.stderr
 
 
 def test_a_way_of_answering_of_another_package_is_measured_and_asked(project):

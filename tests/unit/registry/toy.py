@@ -1,4 +1,4 @@
-"""What another package adds, registered where it is defined: a format, a chunker, an expert, a way of answering."""
+"""What another package adds, registered where it is defined: one of each kind."""
 
 from dataclasses import dataclass, replace
 
@@ -9,7 +9,10 @@ from mog_assets.answering.answerers import Way, one_step
 from mog_assets.chunking.chunkers import Chunker
 from mog_assets.corpus.formats import Format
 from mog_assets.corpus.marks import Parsed
+from mog_assets.evaluation.measures import Measure
+from mog_assets.ranking.methods import searched
 from mog_assets.ranking.relations import FurtherExpert
+from mog_assets.retrieval.methods import Kind, parse
 
 
 def backwards(name, content, limits):
@@ -42,7 +45,27 @@ def shout(questions, means, topics=False):
     return [replace(row, method="shout", answer=row.answer and row.answer.upper()) for row in rows]
 
 
+def first_characters(ranked):
+    """Characters of the first passage, as a share of 1,000."""
+    first = ranked.passages["rank"].to_numpy() == 1
+    group = ranked.passages["group"].to_numpy()[first]
+    return np.minimum(np.bincount(group, ranked.lengths[first], ranked.count) / 1000, 1)
+
+
+def last_first(retrieval, method, groups):
+    """The best passages of level 1 in the opposite order."""
+    passages = retrieval.rank(parse("fixed-1", retrieval.corpora.settings), 1)
+    rank = np.bincount(passages.question)[passages.question] - 1 - passages.rank
+    return replace(passages, rank=rank).at(np.lexsort((rank, passages.question)))
+
+
 registry.FORMATS.register(".rtl", Format(backwards))
 registry.CHUNKERS.register("verses", Chunker(lambda options: verses))
 registry.EXPERTS.register("length", FurtherExpert(lambda opened: Length(), said="it is long"))
 registry.WAYS.register("shout", Way(shout))
+registry.MEASURES.register(
+    "first@1", Measure(first_characters, "length of the first passage", "documents", headline=True)
+)
+registry.METHODS.register(
+    "last", Kind(last_first, lambda method, settings: searched(parse("fixed-1", settings), settings), "the worst first")
+)
