@@ -11,7 +11,9 @@ from mog_assets.chunking.chunks import Layout
 from mog_assets.ranking import relations
 from mog_assets.ranking.blend import Blend
 from mog_assets.ranking.candidates import Candidates, find
-from mog_assets.ranking.relations import Mentioned, PageRank, Relations
+from mog_assets.ranking.relations import Mentioned, PageRank, Queries, Relations
+
+NOTHING = Queries([""], np.zeros((1, 2), np.float32), [[]])
 
 
 @dataclass
@@ -51,7 +53,7 @@ def test_a_document_that_the_best_candidates_name_scores_in_all_its_pieces():
     layout = layout_of([1, 2, 1])
     found = asked(layout, [(0, 0), (0, 1), (0, 2), (0, 3)])
     value = np.array([10.0, 1, 1, 5])
-    given = Mentioned(Named([(0, 1, 0.5), (3, 1, 0.9)]), layout).scores(found, value, np.zeros((1, 2)), [[]])
+    given = Mentioned(Named([(0, 1, 0.5), (3, 1, 0.9)]), layout).scores(found, value, NOTHING)
     # The best names it with half a weight; the second, half as good, with .9.
     assert given == pytest.approx([0, 0.5, 0.5, 0])
 
@@ -61,7 +63,7 @@ def test_what_only_worse_candidates_name_does_not_score():
     found = asked(layout, [(0, i) for i in range(8)])
     value = 8.0 - np.arange(8)
     beyond = Named([(relations.NAMING, 7, 1.0)])
-    assert not Mentioned(beyond, layout).scores(found, value, np.zeros((1, 2)), [[]]).any()
+    assert not Mentioned(beyond, layout).scores(found, value, NOTHING).any()
 
 
 EDGES = st.lists(st.tuples(st.integers(0, 8), st.integers(0, 4), st.sampled_from([0.25, 0.5, 1.0])), max_size=12)
@@ -75,11 +77,11 @@ def test_questions_do_not_change_each_others_scores(edges, data):
     rows = [(question, piece) for question, own in enumerate(chosen) for piece in own]
     value = np.array(data.draw(st.lists(st.integers(1, 9), min_size=len(rows), max_size=len(rows))), float)
     for relation in (Mentioned(named, layout), PageRank(named, layout)):
-        together = relation.scores(asked(layout, rows), value, np.zeros((3, 2)), [[]] * 3)
+        together = relation.scores(asked(layout, rows), value, Queries([""] * 3, np.zeros((3, 2)), [[]] * 3))
         first = 0
         for own in chosen:
             here = slice(first, first + len(own))
-            alone = relation.scores(asked(layout, [(0, piece) for piece in own]), value[here], np.zeros((1, 2)), [[]])
+            alone = relation.scores(asked(layout, [(0, piece) for piece in own]), value[here], NOTHING)
             assert together[here] == pytest.approx(alone, abs=1e-6)
             first += len(own)
 
@@ -104,9 +106,7 @@ def test_a_walk_is_that_of_a_dense_matrix(edges, data):
     for _ in range(relations.STEPS):
         mass = (1 - relations.RESTART) * (links @ mass + mass[stuck].sum() * start) + relations.RESTART * start
     wanted = [(links @ mass)[documents.index(layout.document_of[piece])] for piece in pieces]
-    given = PageRank(Named(edges), layout).scores(
-        asked(layout, [(0, p) for p in pieces]), value, np.zeros((1, 2)), [[]]
-    )
+    given = PageRank(Named(edges), layout).scores(asked(layout, [(0, p) for p in pieces]), value, NOTHING)
     assert given == pytest.approx(wanted, abs=1e-6)
 
 
@@ -136,7 +136,7 @@ def test_the_best_pieces_of_a_named_document_become_candidates():
     layout = layout_of([1, 4, 1])
     scores = np.array([[0.9, 0.1, 0.3, 0.05, 0.2, 0.8]], np.float32)
     mentioned = Mentioned(Named([(0, 1, 1.0)]), layout)
-    related = Relations([mentioned], np.zeros((1, 2), np.float32), [[]], mentioned)
+    related = Relations([mentioned], NOTHING, mentioned)
     alone = find([Fixed(scores)], [0], layout, np.zeros(3, np.int64), 1, Blend().weights, 1.0)
     found = find([Fixed(scores)], [0], layout, np.zeros(3, np.int64), 1, Blend().weights, 1.0, related=related)
     assert alone.piece.tolist() == [0] and found.piece.tolist() == [0, 2, 4]
@@ -154,6 +154,6 @@ def test_no_more_documents_give_candidates_than_are_read():
     scores = np.zeros((1, count + 1), np.float32)
     scores[0, 0] = 1
     mentioned = Mentioned(Named([(0, d, 1 / d) for d in range(1, count + 1)]), layout)
-    related = Relations([mentioned], np.zeros((1, 2), np.float32), [[]], mentioned)
+    related = Relations([mentioned], NOTHING, mentioned)
     found = find([Fixed(scores)], [0], layout, np.zeros(count + 1, np.int64), 1, Blend().weights, 1.0, related=related)
     assert found.piece.tolist() == list(range(relations.NAMED + 1))

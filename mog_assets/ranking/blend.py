@@ -27,6 +27,7 @@ import numpy as np
 from mog_assets.ranking.candidates import Candidates
 from mog_assets.ranking.experts import kind, of_texts
 from mog_assets.ranking.known import lifted
+from mog_assets.registry import EXPERTS
 
 # A vocabulary with this share of the frequent terms of texts knows their language, one with less than `_FOREIGN` does
 # not. Of the embedded encoder: English .59 to .77, German .41, Chinese and Japanese below .05.
@@ -68,7 +69,7 @@ class Blend:
 
         Args:
             candidates: Of the questions.
-            experts: Names of the experts, by column of the scores; those of other kinds than here weigh nothing.
+            experts: Names of the experts, by column of the scores; those of other kinds weigh what they say themselves.
         """
         kinds = np.array([kind(name) for name in experts])
         texts = of_texts(experts)
@@ -76,6 +77,9 @@ class Blend:
         for name in _RELATIONS:
             clear = (candidates.confidence[:, kinds == name] - _FAINT) / (_CLEAR - _FAINT)
             weights[:, kinds == name] = getattr(self, name) * np.clip(clear, 0, 1)
+        for column, name in enumerate(experts):
+            if name in EXPERTS and name not in _RELATIONS:
+                weights[:, column] = EXPERTS[name].weight
         # An expert that tells no candidates apart has no confidence at all.
         sure = np.maximum(candidates.confidence[:, texts], 1e-9) ** self.confidence
         sure /= np.maximum(sure.mean(axis=1, keepdims=True), 1e-9)

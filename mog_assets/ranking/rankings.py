@@ -25,7 +25,7 @@ from mog_assets.ranking.gold import ordered
 from mog_assets.ranking.known import Typed
 from mog_assets.ranking.models import Asked, Opening
 from mog_assets.ranking.passages import joined
-from mog_assets.ranking.relations import EXPERTS, Mentioned, Relations, mentions, reads_mentions
+from mog_assets.ranking.relations import EXPERTS, Mentioned, Queries, Relations, mentions, reads_mentions
 from mog_assets.ranking.retrieve import Retrieval
 from mog_assets.resources.store import Artefact
 from mog_assets.retrieval.bm25 import Bm25Index
@@ -194,6 +194,7 @@ class Rankings:
         index, vectors = corpora.joined_bm25(1), np.asarray(retrieval.vectors, np.float32)
         names = settings.ranking.experts
         mentioned = Mentioned(retrieval.shared(mentions), corpora.layout) if reads_mentions(names) else None
+        queries = Queries(retrieval.queries, vectors, retrieval.terms)
         candidates = find(
             experts_of(retrieval, index),
             best,
@@ -203,7 +204,7 @@ class Rankings:
             Blend().weights,
             retrieval.shared(vocabulary),
             allowed=retrieval.allowed,
-            related=Relations([EXPERTS[name].make(retrieval) for name in names], vectors, retrieval.terms, mentioned),
+            related=Relations([EXPERTS[name].make(retrieval) for name in names], queries, mentioned),
             exact=Typed(index, corpora.titles, corpora.title_sizes, corpora.held().of("level_1"), retrieval.terms),
         )
         words = np.array([len(terms) for terms in retrieval.terms], np.int64)

@@ -41,6 +41,25 @@ class Edges(Protocol):
         """The edges of some pieces: row in the argument, document, and weight in (0, 1]."""
 
 
+@dataclass(frozen=True)
+class Queries:
+    """Some questions.
+
+    Attributes:
+        texts: Without options.
+        vectors: float32 of shape (questions, size).
+        terms: Of every question.
+    """
+
+    texts: Sequence[str]
+    vectors: np.ndarray
+    terms: Sequence[Sequence[str]]
+
+    def of(self, rows: slice) -> Queries:
+        """Some of them."""
+        return Queries(self.texts[rows], self.vectors[rows], self.terms[rows])
+
+
 class Relation(Protocol):
     """Scores candidates by their relations to other candidates of the question."""
 
@@ -48,16 +67,13 @@ class Relation(Protocol):
     def name(self) -> str:
         """Of the expert."""
 
-    def scores(
-        self, found: Candidates, value: np.ndarray, vectors: np.ndarray, terms: Sequence[Sequence[str]]
-    ) -> np.ndarray:
+    def scores(self, found: Candidates, value: np.ndarray, queries: Queries) -> np.ndarray:
         """The score of every candidate, float32 of shape (n,), 0 or more.
 
         Args:
             found: The candidates.
             value: How good each is by texts alone, shape (n,).
-            vectors: Of the questions, shape (questions, size).
-            terms: Of every question.
+            queries: The questions.
         """
 
 
@@ -77,6 +93,8 @@ class FurtherExpert:
         per_corpus: Assets of every corpus that it reads, besides chunks, BM25 and vectors.
         shared: Given the settings: the assets of all corpora that it reads.
         said: What `--explain` says of a passage that it raised; if empty, its place by this expert.
+        weight: How much it counts in `fused`, beside 1 for BM25 and 2 for vectors; `mention` and `pagerank` count there
+            by their confidence.
         version: Raised when it gives other scores for the same.
     """
 
@@ -84,6 +102,7 @@ class FurtherExpert:
     per_corpus: tuple[str, ...] = ()
     shared: Callable[[Settings], tuple[str, ...]] = lambda settings: ()
     said: str = ""
+    weight: float = 0.0
     version: str = "1"
 
 
@@ -133,9 +152,7 @@ class Mentioned:
         np.maximum.at(strength, where, np.maximum(share[row], 0) * weight)
         return distinct, strength
 
-    def scores(
-        self, found: Candidates, value: np.ndarray, vectors: np.ndarray, terms: Sequence[Sequence[str]]
-    ) -> np.ndarray:
+    def scores(self, found: Candidates, value: np.ndarray, queries: Queries) -> np.ndarray:
         """See `Relation.scores`."""
         keys, strength = self.named(found, value)
         wanted = pairs(found.question, self.layout.document_of[found.piece])
@@ -163,9 +180,7 @@ class PageRank:
     layout: Layout
     name: str = "pagerank"
 
-    def scores(
-        self, found: Candidates, value: np.ndarray, vectors: np.ndarray, terms: Sequence[Sequence[str]]
-    ) -> np.ndarray:
+    def scores(self, found: Candidates, value: np.ndarray, queries: Queries) -> np.ndarray:
         """See `Relation.scores`."""
         # The nodes are the documents of each question; those of different questions are not linked.
         own = pairs(found.question, self.layout.document_of[found.piece])
@@ -205,14 +220,12 @@ class Relations:
 
     Attributes:
         each: The relations that give a score each.
-        vectors: Of the questions, shape (questions, size).
-        terms: Of every question.
+        queries: The questions.
         mentions: Gives candidates; None if what texts name is not used.
     """
 
     each: Sequence[Relation]
-    vectors: np.ndarray
-    terms: Sequence[Sequence[str]]
+    queries: Queries
     mentions: Mentioned | None = None
 
     @property
@@ -228,8 +241,8 @@ class Relations:
 
     def scores(self, found: Candidates, value: np.ndarray, rows: slice) -> np.ndarray:
         """See `candidates.Related.scores`."""
-        own = self.vectors[rows], self.terms[rows]
-        columns = [relation.scores(found, value, *own)[:, None] for relation in self.each]
+        queries = self.queries.of(rows)
+        columns = [relation.scores(found, value, queries)[:, None] for relation in self.each]
         return np.concatenate([np.zeros((len(found.question), 0), np.float32), *columns], axis=1)
 
 

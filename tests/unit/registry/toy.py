@@ -12,6 +12,7 @@ from mog_assets.corpus.marks import Parsed
 from mog_assets.evaluation.measures import Measure
 from mog_assets.ranking.methods import searched
 from mog_assets.ranking.relations import FurtherExpert
+from mog_assets.ranking.reranking import reranking
 from mog_assets.retrieval.methods import Kind, parse
 
 
@@ -35,7 +36,7 @@ class Length:
 
     name: str = "length"
 
-    def scores(self, found, value, vectors, terms):
+    def scores(self, found, value, queries):
         return found.place[:, 2].astype(np.float32)
 
 
@@ -43,6 +44,12 @@ def shout(questions, means, topics=False):
     """As `one-step`, louder."""
     rows = one_step(questions, means, topics=topics)
     return [replace(row, method="shout", answer=row.answer and row.answer.upper()) for row in rows]
+
+
+def common_words(question, texts):
+    """How many words of the question a text has."""
+    words = set(question.lower().split())
+    return np.array([len(words & set(text.lower().split())) for text in texts])
 
 
 def first_characters(ranked):
@@ -62,6 +69,7 @@ def last_first(retrieval, method, groups):
 registry.FORMATS.register(".rtl", Format(backwards))
 registry.CHUNKERS.register("verses", Chunker(lambda options: verses))
 registry.EXPERTS.register("length", FurtherExpert(lambda opened: Length(), said="it is long"))
+registry.EXPERTS.register("words", reranking("words", common_words, pieces=5, said="it has its words"))
 registry.WAYS.register("shout", Way(shout))
 registry.MEASURES.register(
     "first@1", Measure(first_characters, "length of the first passage", "documents", headline=True)
