@@ -107,15 +107,27 @@ Name = Annotated[str, AfterValidator(check_name)]
 RetrieverName = Literal["bm25", "dense", "hybrid"]
 
 
+def _address(text: str) -> str:
+    scheme, sign, place = text.partition("://")
+    if not sign or not place:
+        raise ValueError("an address such as scheme://place")
+    registry.SOURCES.check(scheme)
+    return text
+
+
 class CorpusSettings(SettingsModel):
-    """The source of one corpus: a `.jsonl[.gz]`, `.csv` or `.tsv` file, or a folder of documents.
+    """The source of one corpus: a `.jsonl[.gz]`, `.csv` or `.tsv` file, or a folder of documents, by its `path`.
+
+    Or an address of another `source`, `scheme://place`: see `mog_assets.corpus.sources`; `path` is then where its items
+    are copied to.
 
     A document (a file, a line of a `.jsonl` file, or a row of a table) over `max_document_mb` megabytes is skipped.
     So is a PDF, Word, PowerPoint or EPUB file that needs more than `max_seconds` or `max_memory_mb` to be parsed, or
     that unpacks to more than `max_unpacked_mb`. The reader `docling`, whose models need more, has other defaults.
     """
 
-    path: Place
+    path: Place = Path()
+    source: Annotated[str, AfterValidator(_address)] | None = None
     max_document_mb: float = Field(20, gt=0, le=1e6)
     reader: Literal["plain", "docling"] = "plain"
     # 600 if the reader is docling.
@@ -130,6 +142,12 @@ class CorpusSettings(SettingsModel):
         if isinstance(value, dict) and value.get("reader") == "docling":
             return {"max_seconds": 600, "max_memory_mb": 16_384, **value}
         return value
+
+    @model_validator(mode="after")
+    def _of_one_place(self) -> CorpusSettings:
+        if (self.path == Path()) == (self.source is None):
+            raise ValueError("either `path` or `source`")
+        return self
 
     @property
     def max_document_bytes(self) -> int:
@@ -577,7 +595,8 @@ def parse(values: Mapping[str, Any], source: Path) -> Settings:
 
 
 def _absolute(settings: Settings, base: Path) -> Settings:
-    corpora = {name: resolved(f"corpora.{name}.path", c.path, base) for name, c in settings.corpora.items()}
+    local = {name: c for name, c in settings.corpora.items() if c.source is None}
+    corpora = {name: resolved(f"corpora.{name}.path", c.path, base) for name, c in local.items()}
     sets = {
         name: resolved(f"question_sets.{name}.path", q.path, base)
         for name, q in settings.question_sets.items()
@@ -585,6 +604,7 @@ def _absolute(settings: Settings, base: Path) -> Settings:
     }
     home = resolved("home", settings.home, base)
     check_home(home, corpora)
+    corpora |= {name: home / "cache" / "sources" / name for name in settings.corpora if name not in corpora}
     return settings.model_copy(
         update={
             "home": home,

@@ -60,6 +60,8 @@ class Registry(Mapping[str, Value], Generic[Value]):
             ValueError: there is none; the message is what is expected.
         """
         if name not in self:
+            if not self:
+                raise ValueError(f"a {self.kind} of an installed package, of which there is none")
             *others, last = map(repr, self)
             raise ValueError(f"{', '.join(others)} or {last}" if others else last)
         return name
@@ -108,6 +110,7 @@ def _plugins() -> None:
 CHUNKERS: Registry[Any] = Registry(
     "chunker", "mog_assets.chunking.chunkers", "mog_assets.papers.learned_chunking.chunker"
 )
+SOURCES: Registry[Any] = Registry("source", "mog_assets.corpus.sources")
 FORMATS: Registry[Any] = Registry("format", "mog_assets.corpus.formats")
 # The others are those of retrievers and levels, such as `bm25-1`.
 _RETRIEVERS = ("bm25", "dense", "title")

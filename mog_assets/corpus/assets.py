@@ -26,6 +26,7 @@ from mog_assets.corpus.documents import (
     write_skipped,
 )
 from mog_assets.corpus.memory import load_memory
+from mog_assets.corpus.sources import listed, synchronised
 from mog_assets.corpus.worker import Limits
 from mog_assets.recipe import Recipe, Work
 from mog_assets.resources.store import Store, digest
@@ -40,7 +41,9 @@ def _source(settings: Settings, corpus: str | None) -> object:
     assert corpus is not None
     source = settings.corpora[corpus]
     return [
-        source_state(source.path, source.max_document_bytes, _questions(settings), _contents(settings, corpus)),
+        source_state(source.path, source.max_document_bytes, _questions(settings), _contents(settings, corpus))
+        if source.source is None
+        else [source.source, listed(corpus, source.source)],
         source.max_document_bytes,
         *_limits(source),
         *formats.versions(),
@@ -69,6 +72,8 @@ def build_documents(work: Work) -> None:
     limits = _limits(source)
     signature = digest(READER, source.max_document_bytes, *limits, *_LIBRARIES, *formats.versions())
     memory = load_memory(remembered, signature)
+    if source.source is not None:
+        work.recomputed["items copied"] = synchronised(work.corpus, source.source, source.path)
     while True:
         reading = read_corpus(
             source.path, source.max_document_bytes, memory, remembered.parent, limits, _questions(work.settings)
@@ -163,7 +168,8 @@ def build_registry(work: Work) -> None:
     _write_json(work, "corpora.json", corpora)
     work.counts["corpora"] = len(corpora)
     work.recomputed |= {"corpora removed": len(gone), "artefacts removed": artefacts, "points deleted": points}
-    work.show_table("corpora", [{"corpus": c, "path": str(work.settings.corpora[c].path)} for c in corpora])
+    places = {c: work.settings.corpora[c].source or str(work.settings.corpora[c].path) for c in corpora}
+    work.show_table("corpora", [{"corpus": c, "path": place} for c, place in places.items()])
     work.show_table("removed", [{"corpus": c, "artefacts": len(assets)} for c, assets in gone.items()])
 
 

@@ -11,8 +11,9 @@ import pytest
 import yaml
 
 from mog_assets import config
+from mog_assets.corpus.sources import SOURCES, Source, synchronised
 from mog_assets.registry import Registry
-from mog_assets.resources.errors import ConfigError
+from mog_assets.resources.errors import ConfigError, MogError
 from mog_assets.resources.store import Store
 
 BIRDS = ("heron", "kite", "wren", "owl", "swift", "robin", "crane", "gull", "tern", "dove", "lark", "rook")
@@ -63,12 +64,18 @@ def project(tmp_path_factory):
             questions.append({**asked, "split": "test" if number % 4 == 3 else "train", "evidence": evidence})
     for name, rows in (("birds", documents), ("questions", questions)):
         (folder / f"{name}.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
+    books = {"nests.txt": "Nests are made of twigs.", "eggs/eggs.md": "# Eggs\n\nEggs are warm."}
+    (folder / "books.json").write_text(json.dumps(books), encoding="utf-8")
     (folder / "poems").mkdir()
     (folder / "poems" / "owl.rtl").write_text("lwo ehT\n.thgin yb stnuh lwo ehT\n", encoding="utf-8")
     (folder / "poems" / "none.rtl").touch()
     values = {
         "home": "home",
-        "corpora": {"birds": {"path": "birds.jsonl"}, "poems": {"path": "poems"}},
+        "corpora": {
+            "birds": {"path": "birds.jsonl"},
+            "poems": {"path": "poems"},
+            "books": {"source": "toy://books.json"},
+        },
         "question_sets": {"q": {"path": "questions.jsonl", "corpora": ["birds"], "train": ["train"], "test": ["test"]}},
         "chunker": "verses",
         "levels": 2,
@@ -93,6 +100,45 @@ def test_a_format_of_another_package_is_read_and_its_refusals_are_recorded(proje
     )
     skipped = json.loads(mog(folder, plugins, "documents", "--skipped", "--json").stdout)
     assert [(row["place"], row["reason"]) for row in skipped] == [("none.rtl", "expected lines, got an empty file")]
+
+
+def test_a_source_of_another_package_is_followed_item_by_item(project):
+    folder, plugins = project
+    read = Store(folder / "home").read("documents", "books").manifest
+    assert read.info["recomputed"]["items copied"] == read.counts["documents"] == 2
+    passages = json.loads(mog(folder, plugins, "retrieve", "What are nests made of?", "--json", "--k", 1).stdout)
+    assert (passages[0]["corpus"], passages[0]["doc"]) == ("books", "nests.txt")
+    books = {"nests.txt": "Nests are made of twigs and moss.", "wings.txt": "Wings carry birds."}
+    (folder / "books.json").write_text(json.dumps(books), encoding="utf-8")
+    done = mog(folder, plugins, "run", "--select", "documents")
+    assert done.returncode == 0, done.stderr
+    read = Store(folder / "home").read("documents", "books").manifest
+    assert read.info["recomputed"]["items copied"] == read.info["recomputed"]["documents read"] == 2
+    assert read.counts["documents"] == 2
+    # A source that fails changes nothing.
+    (folder / "books.json").write_text("no shelf", encoding="utf-8")
+    done = mog(folder, plugins, "run", "--select", "documents")
+    assert (
+        done.returncode == 1 and "corpora.books.source: expected a list of items from toy://books.json" in done.stderr
+    )
+    assert Store(folder / "home").read("documents", "books").manifest == read
+
+
+@pytest.mark.parametrize("name", ["../out.txt", "/etc/hosts", ".hidden", "a\\b.txt", "a//b.txt", ""])
+def test_a_source_cannot_name_a_file_outside_its_folder(tmp_path, monkeypatch, name):
+    monkeypatch.setattr(SOURCES, "_values", {"odd": Source(lambda _: {name: "1"}, lambda *_: b"")})
+    monkeypatch.setattr(SOURCES, "_full", True)
+    with pytest.raises(MogError, match="corpora.c.source: expected odd://x to list relative paths"):
+        synchronised("c", "odd://x", tmp_path / "copies")
+    assert not (tmp_path / "copies").exists()
+
+
+def test_a_corpus_has_one_place(tmp_path):
+    for corpus in ("{}", "{path: a, source: 'toy://b'}", "{source: nowhere}", "{source: 'none://b'}"):
+        path = tmp_path / "mog.yaml"
+        path.write_text(f"corpora: {{c: {corpus}}}\n", encoding="utf-8")
+        with pytest.raises(ConfigError, match="corpora.c.*expected"):
+            config.load(path)
 
 
 def test_a_chunker_of_another_package_cuts(project):

@@ -1,6 +1,8 @@
 """What another package adds, registered where it is defined: one of each kind."""
 
+import json
 from dataclasses import dataclass, replace
+from pathlib import Path
 
 import numpy as np
 
@@ -9,6 +11,7 @@ from mog_assets.answering.answerers import Way, one_step
 from mog_assets.chunking.chunkers import Chunker
 from mog_assets.corpus.formats import Format
 from mog_assets.corpus.marks import Parsed
+from mog_assets.corpus.sources import Source
 from mog_assets.evaluation.measures import Measure
 from mog_assets.ranking.methods import searched
 from mog_assets.ranking.relations import FurtherExpert
@@ -66,7 +69,19 @@ def last_first(retrieval, method, groups):
     return replace(passages, rank=rank).at(np.lexsort((rank, passages.question)))
 
 
+def shelf(address):
+    """The books of a shelf, which is a JSON file: a text by name."""
+    return json.loads(Path(address).read_text(encoding="utf-8"))
+
+
 registry.FORMATS.register(".rtl", Format(backwards))
+registry.SOURCES.register(
+    "toy",
+    Source(
+        lambda address: {name: str(len(text)) for name, text in shelf(address).items()},
+        lambda address, name: shelf(address)[name].encode(),
+    ),
+)
 registry.CHUNKERS.register("verses", Chunker(lambda options: verses))
 registry.EXPERTS.register("length", FurtherExpert(lambda opened: Length(), said="it is long"))
 registry.EXPERTS.register("words", reranking("words", common_words, pieces=5, said="it has its words"))
