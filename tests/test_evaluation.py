@@ -289,47 +289,6 @@ def test_worst_drop_is_named_first_with_its_figures():
     assert "ER 0.6" in found[0] and " to 0.4" in found[0] and "on 60 questions on 60 documents (p = 0.000" in found[0]
 
 
-EARLIER = {
-    "mog": "mog-paper",
-    "oracle": "oracle-paper",
-    "fused-2": "fused-paper-2",
-    "hybrid:mog": "hybrid:mog-paper",
-    "dense:fused-1": "dense:fused-paper-1",
-    "mog+topics": "mog-paper+topics",
-    "mogg": "mogg-paper",
-    "mogg+topics": "mogg-paper+topics",
-    "fixed-2": "fixed-2",
-    "gold": "gold",
-}
-
-
-def test_evaluations_of_an_earlier_version_have_todays_names():
-    before = evaluation(dict.fromkeys(EARLIER, 0.5), 1)
-    assert dict(zip(before["method"], history.renamed(before)["method"], strict=True)) == EARLIER
-    # Today a ranking has the name that the paper's had, and is not taken for it.
-    now = [
-        "fused",
-        "mog",
-        "mix",
-        "mog-paper",
-        "oracle-paper",
-        "fused-paper-1",
-        "hybrid:mog-paper",
-        "mogg-paper",
-    ]
-    today = evaluation(dict.fromkeys(now, 0.5), 1)
-    assert history.renamed(today)["method"].tolist() == now
-    # Each evaluation of a history by itself.
-    both = pd.concat([before.assign(time=1), today.assign(time=2)], ignore_index=True)
-    found = history.renamed(both)
-    assert found["method"].tolist() == [*EARLIER.values(), *now]
-    pd.testing.assert_frame_equal(found.drop(columns="method"), both.drop(columns="method"))
-    assert history.renamed(both[:0]).empty
-    # All questions had places as evidence, and the leading measure was always the same.
-    old = before.drop(columns="evidence").rename(columns={"leading": "ER"})
-    assert history.renamed(old)[list(before.columns)].drop(columns="method").equals(before.drop(columns="method"))
-
-
 class Nights:
     """A home whose scores are replaced; the history is made by its own recipe from what is in the store."""
 

@@ -60,7 +60,6 @@ def print_leaderboard(settings: config.Settings, every: bool = False) -> None:
     store = Store(settings.home)
     if (stored := store.find("scores")) is not None:
         scores, asked = (pd.read_parquet(stored.path(f"{name}.parquet")) for name in ("scores", "per_question"))
-        _current(scores, "documents", "scores")
         chosen = store.find("method")
         default = str(chosen.manifest.info["method"]) if chosen else None
         if chosen:
@@ -85,15 +84,9 @@ def print_leaderboard(settings: config.Settings, every: bool = False) -> None:
         # An empty table has no columns.
         for name in sorted(set(scores["question_set"])) if len(scores) else ():
             own = scores[scores["question_set"] == name]
-            _current(own, "documents", "answer_scores")
             counts = on_documents(int(own["n"].max()), int(own["documents"].max()))
             rows = answer_board(scores, name)[: None if every else MOST_ROWS]
             print_table(f"{name}, answers: {counts}, value [95 % interval]", rows)
-
-
-def _current(table: Any, column: str, what: str) -> None:
-    if column not in table:
-        raise MogError(f"{what}: these scores are of an earlier version, with intervals over questions: run `mog run`")
 
 
 @click.command()
@@ -117,7 +110,6 @@ def compare(base: str, other: str, measures: tuple[str, ...], to: Path | None, a
         check_measured(settings, path)
     tables = [pd.read_parquet(Store(s.home).read("scores").path("per_question.parquet")) for s in both]
     for path, table in zip((base, other), tables, strict=True):
-        _current(table, "document", path)
         known = [column for column in table if table[column].dtype.kind == "f"]
         if unknown := [name for name in wanted if name not in known]:
             raise MogError(f"--measure: expected measures of {path} ({', '.join(known)}), got {', '.join(unknown)}")

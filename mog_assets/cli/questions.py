@@ -88,7 +88,7 @@ def _sentences(
 
     summary = info.get("summary", {}).get(name)
     if summary is None:
-        # Made by an earlier version, or the set is new.
+        # The set is new.
         return
     train, test = summary["train"], summary["test"]
     # With one part only, nothing was divided.

@@ -547,8 +547,7 @@ def load_documents(path: Path) -> dict[str, Document]:
     loaded = []
     for row in rows:
         shifts = _shifts(row.pop("shifts"))
-        # An earlier version wrote none.
-        marks = tuple(Mark(**mark) for mark in row.pop("marks", None) or ())
+        marks = tuple(Mark(**mark) for mark in row.pop("marks") or ())
         loaded.append(Document(**row, sha256=_sha256(row["title"], row["text"]), shifts=shifts, marks=marks))
     return {document.digest: document for document in loaded}
 

@@ -8,7 +8,7 @@ from datetime import datetime
 import numpy as np
 import pandas as pd
 
-from mog_assets.evaluation.measures import LEADS, Board, boards, named
+from mog_assets.evaluation.measures import LEADS, Board, boards
 from mog_assets.evaluation.scores import on_documents
 from mog_assets.significance import by_document, holm, permutation_p
 
@@ -33,36 +33,12 @@ COLUMNS = (
     "p_vs_accepted",
     "dropped",
 )
-# Names that only evaluations of earlier versions have.
-_EARLIER = r"(?:\w+:)?(?:fused-\d+|oracle)(?:\+topics)?"
 _GROUP = [*Board._fields, "method"]
 _KEYS = [*_GROUP, "question"]
 
 
-def renamed(table: pd.DataFrame) -> pd.DataFrame:
-    """Evaluations of earlier versions with today's names and columns.
-
-    What ranks as in the paper was called `mog`, `fused-2` and `oracle`; all questions had places as evidence.
-
-    Args:
-        table: Column `method`, and `time` if it has more than one evaluation.
-    """
-    table = named(table).rename(columns={"ER": LEADING})
-    names = table["method"].astype(str)
-    earlier = names.str.fullmatch(_EARLIER)
-    of = table["time"] if "time" in table else pd.Series(0, index=table.index)
-    own = earlier.groupby(of).transform("any")
-    found = names.str.replace(r"\b(mog|oracle|fused)(?=-\d|\+|$)", r"\1-paper", regex=True)
-    names = names.where(~own, found)
-    # Then that of the sentence graph was called `mogg`, and there was no other.
-    graph = names.isin(["mogg-uniform", "mogg+topics"]).groupby(of).transform("any")
-    graph &= ~names.str.startswith("mogg-paper").groupby(of).transform("any")
-    return table.assign(method=names.where(~graph, names.str.replace(r"^mogg(?=\+|$)", "mogg-paper", regex=True)))
-
-
 def leading(per_question: pd.DataFrame) -> pd.DataFrame:
     """The leading measure of every question from `measures.evaluate`, with which later evaluations are compared."""
-    per_question = named(per_question)
     by_document = per_question["evidence"] != "spans"
     found = per_question.assign(**{LEADING: per_question["ER"].mask(by_document, per_question["nDCG@10"])})
     return found[[*_KEYS, "document", LEADING]].reset_index(drop=True)

@@ -26,7 +26,6 @@ def build_history(work: Work) -> None:
     """
     settings, stored, previous = work.settings, work.input("scores"), work.draft.previous
     past = _past(work)
-    past.table, past.accepted = (None if t is None else history.renamed(t) for t in (past.table, past.accepted))
     measured = pd.read_parquet(stored.path("per_question.parquet"))
     # Random and gold controls say nothing about the system.
     said = ~measured["method"].isin(controls())

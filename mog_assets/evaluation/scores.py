@@ -19,7 +19,6 @@ from mog_assets.evaluation.measures import (
     leading_measure,
     lower_is_better,
     measure_names,
-    named,
 )
 from mog_assets.retrieval.methods import controls
 from mog_assets.significance import compare_cells
@@ -98,7 +97,6 @@ def side_by_side(
         By question set and split: a row per method and measure with the columns of `compare` (cell is the method),
         where value is our mean and `other` theirs; differences are theirs minus ours, Holm-corrected over methods.
     """
-    ours, theirs = named(ours), named(theirs)
     keys = [*Board._fields, "method", "question"]
     both = ours[[*keys, "document", *measures]].merge(theirs[[*keys, *measures]], on=keys, suffixes=("", " theirs"))
     both = both[~both["method"].isin(controls())]

@@ -103,7 +103,6 @@ def _kept(
     ranking finds less. A model for another encoder, other experts or other features could not be used.
     """
     previous = work.draft.previous
-    # An earlier version stored the paper's router under the same key.
     if previous is None or not {models.ARRAYS, RECALLS} <= set(previous.manifest.files):
         return None
     if decode(previous.path(models.ARRAYS).read_bytes())[1] != known:

@@ -269,10 +269,7 @@ class Corpora:
 
     def _bucket(self, path: Path, columns: Sequence[str]) -> pa.Table:
         opened: OpenTables | None = None if self.kept is None else self._once("tables", OpenTables)
-        names = pq.read_schema(path).names if opened is None else opened.read(path).column_names
-        # A project made by an earlier version has fewer.
-        there = [name for name in columns if name in names]
-        return read_table(path, there) if opened is None else opened.read(path).select(there)
+        return read_table(path, columns) if opened is None else opened.read(path).select(columns)
 
     @cached_property
     def _token_starts(self) -> dict[int, np.ndarray]:

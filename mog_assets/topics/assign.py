@@ -57,10 +57,10 @@ def read_topics(stored: Artefact, level: int) -> np.ndarray:
     return read_assigned([stored.path(name) for name in stored.names(file_name(level, "bucket"))])["topic"]
 
 
-def labels_of(stored: Artefact) -> list[str] | None:
-    """The labels of the topics that chunks of a corpus were given, in order; None in one of an earlier version."""
-    found: list[str] | None = stored.manifest.info.get("labels")
-    return found
+def labels_of(stored: Artefact) -> list[str]:
+    """The labels of the topics that chunks of a corpus were given, in order."""
+    labels: list[str] = stored.manifest.info["labels"]
+    return labels
 
 
 def document_topics(corpora: Corpora) -> Items:
@@ -78,7 +78,7 @@ def document_topics(corpora: Corpora) -> Items:
             raise MissingArtefact(f"where.topic: expected topics of corpus {name}, got none: {error}") from error
         own = read_assigned([stored.path(file) for file in stored.names(file_name(1, "bucket"))])
         told = labels_of(stored)
-        if told is None or len(own) != layout.count(1):
+        if len(own) != layout.count(1):
             raise MissingArtefact(
                 f"where.topic: expected topics of the {layout.count(1)} chunks of corpus {name}, got "
                 f"{label('topics/assigned', name)} of an earlier state: run `mog run`, or "

@@ -40,7 +40,7 @@ class QuestionTopics:
     def labels(self) -> dict[int, str]:
         """The labels that chunks have; those of the model if it has been fitted since."""
         names = labels_of(self.corpora.read("topics/assigned", self.corpora.names[0]))
-        if names is None or len(names) != len(self.model.centroids):
+        if len(names) != len(self.model.centroids):
             return self.model.labels
         return replace(self.model, names=tuple(names)).labels
 

@@ -146,7 +146,7 @@ def recipes(settings: Settings) -> list[Recipe]:
             key="chunker",
             build=build_chunker,
             description="The scorer of the learned chunker, trained on the training questions with evidence.",
-            group="chunking",
+            group="learned_chunking",
             deps=("documents", "questions"),
             partitioned=False,
             settings=lambda tools: [

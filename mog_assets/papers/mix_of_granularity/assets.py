@@ -22,7 +22,7 @@ from mog_assets.recipe import Recipe, Work
 from mog_assets.registry import RECIPES
 from mog_assets.resources.errors import MogError
 
-GROUP = "routing"
+GROUP = "mix_of_granularity"
 # Facts about a router that stay with it.
 _TOLD = ("router", "kept", "trained", "comparison")
 

@@ -103,7 +103,7 @@ def recipes(settings: Settings) -> list[Recipe]:
             build=partial(build_chosen, family),
             description=f"The granularities that the router of `{family.kind}` chooses for test questions, beside "
             "those for its training questions.",
-            group="routing",
+            group="mix_of_granularity",
             deps=("questions", family.router),
             partitioned=False,
             settings=lambda tools: [

@@ -27,7 +27,7 @@ from mog_assets.retrieval.statistics import Counted
 from mog_assets.retrieval.tokens import TOKENIZER, assemble
 from mog_assets.tools import Tools
 
-GROUP = "graph"
+GROUP = "mix_of_granularity"
 
 # Most nodes in a plot.
 _SHOWN_NODES = 24
