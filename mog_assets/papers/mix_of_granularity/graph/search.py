@@ -15,15 +15,14 @@ from typing import Any
 import numpy as np
 from scipy import sparse
 
-from mog_assets.arrays import pairs, places, ranges
+from mog_assets.arrays import places, ranges
 from mog_assets.chunking.chunks import Layout
 from mog_assets.chunking.layouts import join_layouts, open_layout
 from mog_assets.papers.mix_of_granularity.graph.neighbourhoods import Around, load_neighbourhoods
 from mog_assets.papers.mix_of_granularity.graph.packed import load_matrix
-from mog_assets.papers.mix_of_granularity.graph.sentence_graph import Graph, open_graph
 from mog_assets.resources.errors import ConfigError
 from mog_assets.resources.store import Artefact
-from mog_assets.retrieval.bm25 import Bm25Index, IndexOnDisk, Statistics, TermCounts, joined, load_terms, statistics
+from mog_assets.retrieval.bm25 import Bm25Index, IndexOnDisk, TermCounts, load_terms
 from mog_assets.retrieval.corpora import Corpora
 from mog_assets.retrieval.passages import DEPTH, Passages, seen
 from mog_assets.retrieval.search import Hits
@@ -222,11 +221,6 @@ class Neighbourhoods:
                 whole.add(part)
         return [whole.index() for whole in found]
 
-    def bm25_of(self, granularity: int, nodes: np.ndarray, only: Sequence[str]) -> Bm25Index:
-        """An index of the neighbourhoods of some nodes, ascending, for questions of some terms."""
-        parts = self._counted(granularity).some(nodes, sorted(set(only)))
-        return joined(self.corpora.weighted(parts, f"hop_{granularity - 1}", "hop_statistics"))
-
     def frequencies(self, granularity: int) -> Iterator[tuple[str, Counted]]:
         """Of every corpus: in how many neighbourhoods each term occurs, and how many there are, with their tokens."""
         counted = self._counted(granularity)
@@ -240,75 +234,6 @@ class Neighbourhoods:
                 totals[name] = len(part.lengths), int(part.lengths.sum())
         for name, (terms, frequencies) in parts.items():
             yield name, (terms, np.concatenate([np.zeros(0, np.int64), *frequencies]), *totals[name])
-
-    def nodes_in(self, pieces: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """First and last-plus-one node of level-1 chunks: those that begin in it, or else the one that it lies in."""
-        chunks, nodes = self.corpora.layout, self.nodes
-        starts = self._node_starts
-        document, (begin, end) = chunks.document_of[pieces], chunks.spans[pieces].T
-        first, last = (np.searchsorted(starts, pairs(document, place)) for place in (begin, end))
-        first = np.where(first < last, first, np.maximum(last - 1, nodes.offsets[document]))
-        return first, np.maximum(last, first + 1)
-
-    @cached_property
-    def _node_starts(self) -> np.ndarray:
-        return pairs(self.nodes.document_of, self.nodes.spans[:, 0])
-
-    def owner_of(self, nodes: np.ndarray) -> np.ndarray:
-        """Position of the corpus of nodes."""
-        return np.searchsorted(self._starts, nodes, side="right") - 1
-
-    def around(self, centres: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """The largest neighbourhoods of some nodes, ascending: row in the argument, node, and its distance in hops."""
-        found, start = [], 0
-        for part in self._around:
-            last = start + len(part.sizes)
-            rows = np.flatnonzero((centres >= start) & (centres < last))
-            first = part.indptr[centres[rows] - start]
-            count = part.sizes[centres[rows] - start].astype(np.int64)
-            at = ranges(first, first + count)
-            found.append((np.repeat(rows, count), part.nodes[at].astype(np.int64) + start, part.hops[at]))
-            start = last
-        row, node, hops = (np.concatenate(parts) for parts in zip(*found, strict=True))
-        return row, node, hops
-
-    def copies(self, share: float) -> tuple[np.ndarray, np.ndarray]:
-        """Neighbours of every node whose similarity is at least `share`: `indptr` and `indices` of a CSR matrix."""
-        sizes, indices, start = [np.zeros(1, np.int64)], [np.zeros(0, np.int64)], 0
-        for graph in self._edges():
-            alike = graph.shares >= np.float32(share)
-            sizes.append(np.bincount(graph.rows[alike], minlength=graph.nodes))
-            indices.append(graph.indices[alike].astype(np.int64) + start)
-            start += graph.nodes
-        return np.cumsum(np.concatenate(sizes)), np.concatenate(indices)
-
-    def _edges(self) -> list[Graph]:
-        if self._across is not None:
-            stored, prefix = self._across
-            return [open_graph(lambda name: stored.path(prefix + name))]
-        return [open_graph(stored.path) for stored in self._graphs()]
-
-    def node_counts(self, nodes: np.ndarray, terms: Sequence[str]) -> tuple[Any, np.ndarray]:
-        """Counts of some terms in some nodes, ascending: int32 CSR of shape (nodes, terms); and the tokens of each."""
-        parts, first = [], 0
-        for own, matrix in self._counts[0]:
-            here = nodes[(nodes >= first) & (nodes < first + matrix.shape[0])] - first
-            parts.append((own, matrix[here]))
-            first += matrix.shape[0]
-        return _over(parts, terms), self._node_lengths[nodes]
-
-    @cached_property
-    def _node_lengths(self) -> np.ndarray:
-        return np.concatenate([_sums(matrix) for _, matrix in self._counts[0]])
-
-    def statistics(self, granularity: int, terms: Sequence[str]) -> list[Statistics]:
-        """What weighs some terms in neighbourhoods, per corpus."""
-        if self._across is None:
-            return self.corpora.weighing(f"hop_{granularity - 1}", key="hop_statistics")
-        parts = self.counts(granularity, terms)
-        if self.corpora.settings.bm25.statistics == "corpus":
-            return [statistics([part]) for part in parts]
-        return [statistics(parts)] * len(parts)
 
     def vectors(self, granularity: int, finest: VectorTable) -> NeighbourhoodVectors:
         """Vectors of neighbourhoods.
