@@ -180,7 +180,7 @@ def main(path: str, reuse_vectors: bool, built: bool, without_questions: bool, s
         whole = None if built else full
         table = [] if built else [row("from nothing", 0, full, whole, steps)]
         used = 0
-        renew = [f"--force={key}" for key in ("statistics", "hop_statistics")]
+        renew = ["--force=statistics"]
         for change, share in (("none", 0.0), ("1 document", 1 / len(places)), ("1 %", 0.01)):
             # As much of the documents as may change before the statistics are counted anew.
             count = max(int(share * len(places)), round(share * len(places)) if share * len(places) < 2 else 0)

@@ -126,7 +126,7 @@ class CorpusSettings(SettingsModel):
     that unpacks to more than `max_unpacked_mb`. The reader `docling`, whose models need more, has other defaults.
     """
 
-    path: Place = Path()
+    path: Place
     source: Annotated[str, AfterValidator(_address)] | None = None
     max_document_mb: float = Field(20, gt=0, le=1e6)
     reader: Literal["plain", "docling"] = "plain"
@@ -143,11 +143,15 @@ class CorpusSettings(SettingsModel):
             return {"max_seconds": 600, "max_memory_mb": 16_384, **value}
         return value
 
-    @model_validator(mode="after")
-    def _of_one_place(self) -> CorpusSettings:
-        if (self.path == Path()) == (self.source is None):
-            raise ValueError("either `path` or `source`")
-        return self
+    @model_validator(mode="before")
+    @classmethod
+    def _of_one_place(cls, value: Any) -> Any:
+        if isinstance(value, dict) and value.get("source") is not None:
+            if value.get("path") is not None:
+                raise ValueError("either `path` or `source`")
+            # Where its items are copied to is known when all settings are.
+            return {**value, "path": "source"}
+        return value
 
     @property
     def max_document_bytes(self) -> int:

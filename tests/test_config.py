@@ -82,7 +82,7 @@ def test_name_that_cannot_be_a_folder_is_refused(complaint, name):
 
 def test_missing_value_is_named(complaint):
     assert complaint("levels: 3") == "corpora: expected a value, got none"
-    assert complaint("corpora: {garden: {}}") == "corpora.garden: expected either `path` or `source`, got {}"
+    assert complaint("corpora: {garden: {}}") == "corpora.garden.path: expected a value, got none"
 
 
 def test_every_error_is_reported_at_once(complaint):

@@ -82,7 +82,7 @@ def differences_shown(scores: pd.DataFrame, fewer_than: int = FEW) -> str:
     """
     means = scores[scores["measure"] == leading_measure(set(scores["measure"]))]
     compared = means[_usable(means) & (means["baseline"] != "") & (means["baseline"] != means["method"])]
-    if compared.empty or (n := int(means["n"].max())) >= fewer_than:
+    if compared.empty or "detectable" not in means or (n := int(means["n"].max())) >= fewer_than:
         return ""
     row = compared.iloc[0]
     what = f"a difference in {row['measure']} from `{row['baseline']}`"
@@ -129,7 +129,7 @@ def _leaderboard(
     shown = ["ER", "ER@1000", f"hit@{k}", "nDCG@10"] if board.evidence == "spans" else list(document_measures(k))
     by_measure = {measure: scores[scores["measure"] == measure].set_index("method") for measure in shown}
     n = int(means["n"].max())
-    documents = f" on {int(means['documents'].max()):,} documents"
+    documents = f" on {int(means['documents'].max()):,} documents" if "documents" in means else ""
     return Leaderboard(
         f"{name}: {n:,} {asked or 'questions'}{documents}{KNOWN_BY[board.evidence]}, value [95 % interval]",
         advice,

@@ -45,6 +45,11 @@ LEADS = {"spans": "ER", "documents": "nDCG@10"}
 KNOWN_BY = {"spans": "", "documents": ", by relevant documents"}
 
 
+def named(table: pd.DataFrame) -> pd.DataFrame:
+    """A table with the columns of `Board`; where it does not say what is known, it is spans."""
+    return table if "evidence" in table else table.assign(evidence="spans")
+
+
 def boards(table: pd.DataFrame, origins: Origins | None = None) -> Iterator[tuple[Board, pd.DataFrame]]:
     """The rows of each board, in the order of the table.
 
@@ -52,9 +57,8 @@ def boards(table: pd.DataFrame, origins: Origins | None = None) -> Iterator[tupl
         table: With the columns of `Board`.
         origins: Who made the questions: those of people then come first, keyword questions last.
     """
-    found = [
-        (Board(*map(str, key)), part) for key, part in table.groupby(list(Board._fields), sort=False, observed=True)
-    ]
+    parts = named(table).groupby(list(Board._fields), sort=False, observed=True)
+    found = [(Board(*map(str, key)), part) for key, part in parts]
     yield from sorted(found, key=lambda pair: place(pair[0].question_set, origins or {}))
 
 
