@@ -61,20 +61,20 @@ def test_a_further_value_costs_one_cell_and_a_repeated_one_none(copied_project, 
 def test_cells_of_an_interrupted_experiment_are_kept(copied_project, materialise_project, monkeypatch):
     from mog_assets.papers.mix_of_granularity.ranker import Ranker
 
-    rank, asked = Ranker.rank, []
+    weighted, asked = Ranker.weighted, []
 
     def failing(self, *arguments):
         asked.append(self.k_r)
         if self.k_r == 16:
             raise KeyboardInterrupt
-        return rank(self, *arguments)
+        return weighted(self, *arguments)
 
-    monkeypatch.setattr(Ranker, "rank", failing)
+    monkeypatch.setattr(Ranker, "weighted", failing)
     with pytest.raises(BaseException):  # noqa: B017  # however Dagster hands the interrupt on
         made_alone(copied_project, materialise_project, [3, 8, 16])
     assert asked == [3, 8, 16]
     assert Store(copied_project.home).find(KEY) is None
-    monkeypatch.setattr(Ranker, "rank", rank)
+    monkeypatch.setattr(Ranker, "weighted", weighted)
     assert made_alone(copied_project, materialise_project, [3, 8, 16]) == 1
 
 

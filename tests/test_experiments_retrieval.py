@@ -22,6 +22,7 @@ from mog_assets.experiments.conclusions import denied, over_sets, turned
 from mog_assets.experiments.lab import NothingToMeasure, Verdict, alike, greater
 from mog_assets.papers.mix_of_granularity.experiments import granularity, labels, retrievers
 from mog_assets.papers.mix_of_granularity.ranker import LevelChunks
+from mog_assets.recipe import materialise
 from mog_assets.registry import EXPERIMENTS
 from mog_assets.resources.encoder import Encoder
 from mog_assets.resources.errors import MogError
@@ -277,7 +278,9 @@ def test_training_on_one_corpus_is_shown_by_corpus_of_the_evidence(done):
 
 def test_weights_are_shares_and_levels_chosen_those_of_runs(done):
     weights, tests = done.found["router-weights"]["tables"].values()
-    chosen = done.store.read("runs").manifest.info["levels chosen"]["samples, mog-paper"]["test"]
+    recipes = plan.graph(done.settings)
+    stored = materialise(recipes["router_paper_chosen"], None, Tools(done.settings), recipes).artefact
+    (chosen,) = (row["test"] for row in stored.manifest.info["chosen"])
     assert weights[0]["questions"] == "samples" and weights[0]["n"] == 32
     assert weights[0]["chosen"] == " / ".join(str(count) for count in chosen)
     means = np.array([[row[f"level {level}"] for level in LEVELS] for row in weights])
@@ -406,7 +409,7 @@ def lab_of_weights(**sets):
     return SimpleNamespace(
         seed=0,
         tested=lambda: questions,
-        retrieval=lambda name: SimpleNamespace(weights=lambda kind: weights[name]),
+        retrieval=lambda name: SimpleNamespace(once=lambda make, kind: weights[name]),
     )
 
 

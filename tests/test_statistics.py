@@ -250,6 +250,7 @@ def scored(questions, **values):
         {
             "question_set": "s",
             "split": "dev",
+            "evidence": "spans",
             "method": method,
             "question": q,
             "document": q,
