@@ -608,7 +608,7 @@ def _absolute(settings: Settings, base: Path) -> Settings:
     }
     home = resolved("home", settings.home, base)
     check_home(home, corpora)
-    corpora |= {name: home / "cache" / "sources" / name for name in settings.corpora if name not in corpora}
+    corpora |= {name: copies(home, name) for name in settings.corpora if name not in corpora}
     return settings.model_copy(
         update={
             "home": home,
@@ -619,6 +619,11 @@ def _absolute(settings: Settings, base: Path) -> Settings:
             },
         }
     )
+
+
+def copies(home: Path, corpus: str) -> Path:
+    """The folder to which the items of a source are copied."""
+    return home / "cache" / "sources" / corpus
 
 
 def _encoders(settings: Settings, base: Path) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""What can be added: formats, chunkers, experts, ways of answering; each one value, registered where it is defined.
+"""What can be added: methods, experts, measures, formats and more, each one value, registered where it is defined.
 
 The modules of this package that register values are named here. Another package registers its own when a module of it
 is imported, which it names as an entry point:

@@ -132,6 +132,19 @@ def test_after_any_edits_rows_are_those_of_a_rebuild_with_the_same_statistics(en
         assert_rows_equal_those_of_a_rebuild(project)
 
 
+def test_candidates_are_made_again_only_for_questions_that_a_document_may_concern(folder, encoder):  # noqa: F811
+    project = project_of(folder, encoder)
+    # So many near ones that a far one is among the best of no expert at any level.
+    for number in range(16, 80):
+        project.put("file", f"d{number:02}", text_about(number))
+    assert project.run()["candidates"]["questions"] == 16
+    project.put("file", "d99", "Zinc and copper are metals that smiths melt in a furnace.")
+    assert project.run()["candidates"]["questions"] == 0
+    project.put("file", "d99", "Zinc and copper are metals that the heron of the pond melts in a furnace.")
+    assert 0 < project.run()["candidates"]["questions"] < 16
+    assert_rows_equal_those_of_a_rebuild(project)
+
+
 @pytest.mark.full
 def test_statistics_are_renewed_when_more_documents_changed_than_may(folder, encoder):  # noqa: F811
     project = project_of(folder, encoder, documents=0.1)

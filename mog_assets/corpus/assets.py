@@ -12,7 +12,7 @@ from typing import Any
 
 import pyarrow.parquet as pq
 
-from mog_assets.config import CorpusSettings, Settings
+from mog_assets.config import CorpusSettings, Settings, copies
 from mog_assets.corpus import formats
 from mog_assets.corpus.contents import source_state
 from mog_assets.corpus.documents import (
@@ -26,7 +26,7 @@ from mog_assets.corpus.documents import (
     write_skipped,
 )
 from mog_assets.corpus.memory import load_memory
-from mog_assets.corpus.sources import listed, synchronised
+from mog_assets.corpus.sources import forgotten, listed, synchronised
 from mog_assets.corpus.worker import Limits
 from mog_assets.recipe import Recipe, Work
 from mog_assets.resources.store import Store, digest
@@ -164,6 +164,7 @@ def build_registry(work: Work) -> None:
                 store.remove(asset, corpus)
         (work.settings.home / "cache" / f"reading-{corpus}.parquet").unlink(missing_ok=True)
         _contents(work.settings, corpus).unlink(missing_ok=True)
+        forgotten(copies(work.settings.home, corpus))
         artefacts += len(assets)
     _write_json(work, "corpora.json", corpora)
     work.counts["corpora"] = len(corpora)

@@ -7,7 +7,9 @@ A `Source` is registered under its scheme: `source: "toy://shelf"` in the settin
 from __future__ import annotations
 
 import json
+import shutil
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
@@ -84,7 +86,8 @@ def synchronised(corpus: str, address: str, folder: Path) -> int:
     for path in sorted(folder.rglob("*"), reverse=True):
         if path.is_dir():
             # Only if it is empty.
-            _removed(path)
+            with suppress(OSError):
+                path.rmdir()
         elif path.relative_to(folder).as_posix() not in items:
             path.unlink()
     count = 0
@@ -96,15 +99,11 @@ def synchronised(corpus: str, address: str, folder: Path) -> int:
             versions.pop(name, None)
             try:
                 content = SOURCES[scheme].read(place, name)
+                path.parent.mkdir(parents=True, exist_ok=True)
+                with atomic(path) as temporary:
+                    temporary.write_bytes(content)
             except Exception as error:
-                raise MogError(_fault(corpus, address, f"to read {name!r}", error)) from error
-            if path.is_dir():
-                raise MogError(
-                    f"corpora.{corpus}.source: expected {address} to list items that are no folders, got {name!r}"
-                )
-            path.parent.mkdir(parents=True, exist_ok=True)
-            with atomic(path) as temporary:
-                temporary.write_bytes(content)
+                raise MogError(_fault(corpus, address, f"to copy {name!r}", error)) from error
             versions[name] = version
             count += 1
     finally:
@@ -114,6 +113,13 @@ def synchronised(corpus: str, address: str, folder: Path) -> int:
     return count
 
 
+def forgotten(folder: Path) -> None:
+    """Delete the copies of a source that is not used any more."""
+    if folder.exists():
+        shutil.rmtree(folder)
+    folder.with_name(folder.name + _VERSIONS).unlink(missing_ok=True)
+
+
 def _versions(file: Path, address: str) -> dict[str, str]:
     """The versions of the copies; none if they are of another address or the file cannot be read."""
     try:
@@ -121,13 +127,6 @@ def _versions(file: Path, address: str) -> dict[str, str]:
         return dict(stored["versions"]) if stored["address"] == address else {}
     except (OSError, ValueError, KeyError, TypeError):
         return {}
-
-
-def _removed(folder: Path) -> None:
-    try:
-        folder.rmdir()
-    except OSError:
-        return
 
 
 def _fault(corpus: str, address: str, what: str, error: Exception) -> str:

@@ -58,8 +58,8 @@ def boards(table: pd.DataFrame, origins: Origins | None = None) -> Iterator[tupl
         origins: Who made the questions: those of people then come first, keyword questions last.
     """
     parts = named(table).groupby(list(Board._fields), sort=False, observed=True)
-    found = [(Board(*map(str, key)), part) for key, part in parts]
-    yield from sorted(found, key=lambda pair: place(pair[0].question_set, origins or {}))
+    every = [(Board(*map(str, key)), part) for key, part in parts]
+    yield from sorted(every, key=lambda pair: place(pair[0].question_set, origins or {}))
 
 
 @dataclass(frozen=True)
@@ -108,34 +108,13 @@ MEASURES.register(
         headline=True,
     ),
 )
-MEASURES.register(
-    "hit@k",
-    Measure(
-        lambda ranked: ranked.by_document["hit"],
-        "whether the k best passages have a relevant document (Success@k)",
-        "documents",
-        headline=True,
-    ),
-)
-MEASURES.register(
-    "nDCG@10",
-    Measure(
-        lambda ranked: ranked.by_document["nDCG@10"],
-        "discounted cumulative gain of documents, each at the rank of its first passage",
-        "documents",
-        headline=True,
-    ),
-)
-MEASURES.register(
-    "MRR",
-    Measure(lambda ranked: ranked.by_document["MRR"], "reciprocal rank of the first relevant document", "documents"),
-)
-MEASURES.register(
-    "Recall@10",
-    Measure(
-        lambda ranked: ranked.by_document["Recall@10"], "share of relevant documents among the first ten", "documents"
-    ),
-)
+for _name, _headline, _said in (
+    ("hit@k", True, "whether the k best passages have a relevant document (Success@k)"),
+    ("nDCG@10", True, "discounted cumulative gain of documents, each at the rank of its first passage"),
+    ("MRR", False, "reciprocal rank of the first relevant document"),
+    ("Recall@10", False, "share of relevant documents among the first ten"),
+):
+    MEASURES.register(_name, Measure(partial(Ranked.of_documents, name=_name), _said, "documents", headline=_headline))
 MEASURES.register(
     "char_recall@k",
     Measure(

@@ -130,10 +130,14 @@ class Ranked:
         """Gold characters in the passages that are passed on, by ranking."""
         return self.covered(self.top)
 
+    def of_documents(self, name: str) -> np.ndarray:
+        """A measure of documents by its name, for each ranking: see `measures.evaluate`."""
+        return self._by_document[name]
+
     @cached_property
-    def by_document(self) -> dict[str, np.ndarray]:
+    def _by_document(self) -> dict[str, np.ndarray]:
         """nDCG@10, MRR, Recall@10 and hit@k of each ranking; documents are ranked by their first passage."""
-        return _by_document(self)
+        return _of_documents(self)
 
 
 def gold_of(questions: Mapping[str, Sequence[Question]]) -> Gold:
@@ -242,8 +246,8 @@ def fresh(low: np.ndarray, high: np.ndarray) -> np.ndarray:
     return np.maximum(high - np.maximum(low, reached), 0)
 
 
-def _by_document(ranked: Ranked) -> dict[str, np.ndarray]:
-    """`nDCG@10`, `MRR`, `Recall@10` and `hit` of each ranking, each of shape (rankings,); see `Ranked.by_document`."""
+def _of_documents(ranked: Ranked) -> dict[str, np.ndarray]:
+    """Measures of documents by name, each of shape (rankings,)."""
     import ir_measures
     from ir_measures import RR, R, Success, nDCG
 
@@ -254,8 +258,8 @@ def _by_document(ranked: Ranked) -> dict[str, np.ndarray]:
     whole = ir_measures.pytrec_eval.evaluator([nDCG @ 10, RR, R @ 10], qrels)
     # The k best passages may come from more documents than k.
     head = ir_measures.pytrec_eval.evaluator([Success @ _EVERY], qrels)
-    names = {nDCG @ 10: "nDCG@10", RR: "MRR", R @ 10: "Recall@10", Success @ _EVERY: "hit"}
-    found = {name: np.zeros(ranked.count) for name in names.values()}
+    names = {nDCG @ 10: "nDCG@10", RR: "MRR", R @ 10: "Recall@10", Success @ _EVERY: "hit@k"}
+    values = {name: np.zeros(ranked.count) for name in names.values()}
 
     group = ranked.passages["group"].to_numpy()
     place = np.arange(len(group)) - np.searchsorted(group, group)
@@ -279,7 +283,7 @@ def _by_document(ranked: Ranked) -> dict[str, np.ndarray]:
         for evaluator, run in ((whole, full), (head, top)):
             for metric in evaluator.iter_calc(run) if run else ():
                 if metric.query_id in at:
-                    found[names[metric.measure]][at[metric.query_id]] = metric.value
+                    values[names[metric.measure]][at[metric.query_id]] = metric.value
         if ranked.advance:
             ranked.advance(1)
-    return found
+    return values

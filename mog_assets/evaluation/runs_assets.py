@@ -44,7 +44,10 @@ def build_runs(work: Work) -> None:
         if ranking.fallbacks:
             work.show_table("topics", ranking.fallbacks)
     passages = read_runs(path)
-    work.counts |= {"passages": len(passages), **{f"{name}: questions": len(own) for name, own in sets.items()}}
+    work.counts |= {
+        "passages": len(passages),
+        **{f"{name}: questions": len(questions) for name, questions in sets.items()},
+    }
     work.counts["methods"] = len(methods)
     work.show_table("sample", passages.head(8).to_dict("records"))
 
@@ -71,8 +74,9 @@ class _Ranking:
         for method in self._methods:
             yield table_of(name, questions, method, ranked(method, retrieval, settings.k), retrieval)
             # Nobody asks as keyword questions do.
-            if method.ranking and not measures_nothing(name, origins(settings)):
-                weights = retrieval.once(Rankings).shares(method.kind)
+            used = retrieval.resolved(method)
+            if used.ranking and not measures_nothing(name, origins(settings)):
+                weights = retrieval.once(Rankings).shares(used.kind)
                 if weights is not None:
                     by_part = parts(weights, expert_names(settings), settings.levels)
                     self.shares += mean_shares(method.name, questions, by_part)

@@ -26,11 +26,11 @@ from mog_assets.experiments.lab import (
     NothingToMeasure,
     Verdict,
     difference_text,
+    registered,
     score_rows,
 )
 from mog_assets.experiments.plots import turned_right_and_wrong
 from mog_assets.questions.sets import Question
-from mog_assets.registry import EXPERIMENTS
 from mog_assets.significance import bootstrap_interval, by_document, holm, permutation_p
 
 _DIFFERENCE = ("difference", "difference_low", "difference_high", "effect", "p", "detectable")
@@ -390,7 +390,7 @@ def differences(rows: pd.DataFrame) -> str:
     return "; ".join(f"{row['cell']} {difference_text(row)}" for _, row in rows[rows["p"].notna()].iterrows())
 
 
-for _experiment in (
+registered(
     Experiment(
         "flips",
         "Answers turned right and wrong",
@@ -410,5 +410,4 @@ for _experiment in (
         of_answers,
         version="2",
     ),
-):
-    EXPERIMENTS.register(_experiment.name, _experiment)
+)

@@ -22,6 +22,7 @@ from mog_assets.evaluation.runs import run_table
 from mog_assets.evaluation.scores import compare, interval, on_documents, p_said, p_text
 from mog_assets.questions.sets import Question, load_questions
 from mog_assets.ranking.retrieve import Retrieval
+from mog_assets.registry import EXPERIMENTS
 from mog_assets.resources.errors import MogError
 from mog_assets.retrieval.corpora import Encode, Read
 from mog_assets.retrieval.passages import Passages, cut
@@ -239,6 +240,12 @@ class Experiment:
     options: Callable[[Settings], Any] = lambda settings: None
     version: str = "1"
     asks_test_questions: bool = True
+
+
+def registered(*experiments: Experiment) -> None:
+    """Offer experiments."""
+    for experiment in experiments:
+        EXPERIMENTS.register(experiment.name, experiment)
 
 
 def score_rows(

@@ -11,13 +11,12 @@ import pandas as pd
 
 from mog_assets.config import Settings
 from mog_assets.experiments import plots
-from mog_assets.experiments.lab import Experiment, Findings, Lab, NothingToMeasure
+from mog_assets.experiments.lab import Experiment, Findings, Lab, NothingToMeasure, registered
 from mog_assets.ranking import features
 from mog_assets.ranking.candidates_assets import training_examples
 from mog_assets.ranking.crossvalidation import Train, fused_recalls, recalls_of_fewer
 from mog_assets.ranking.rankings import models_of
 from mog_assets.ranking.training import FOLDS, Examples
-from mog_assets.registry import EXPERIMENTS
 from mog_assets.resources.errors import MogError
 from mog_assets.retrieval.methods import METHODS
 from mog_assets.significance import bootstrap_interval, by_document
@@ -89,7 +88,7 @@ def _reads(settings: Settings) -> Sequence[str]:
     return ("candidates",) if settings.trains_routers else ()
 
 
-for _experiment in (
+registered(
     Experiment(
         "learning-curve",
         "ER over the number of training questions",
@@ -100,5 +99,4 @@ for _experiment in (
         lambda settings: [settings.ranking.validation, features.VERSION],
         asks_test_questions=False,
     ),
-):
-    EXPERIMENTS.register(_experiment.name, _experiment)
+)

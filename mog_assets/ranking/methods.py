@@ -20,7 +20,8 @@ _ROUTER = "Perceptron from question vector to a weight for every expert, cross-v
 def _auto(method: Method, settings: Settings) -> Needs:
     """What any method needs that it may stand for."""
     names = ["fused", *models_of(settings), *(f"{retriever}:fixed-1" for retriever in RETRIEVERS)]
-    possible = [own for own in (parse(name, settings) for name in names) if settings.trains_routers or not own.trained]
+    methods = [parse(name, settings) for name in names]
+    possible = [one for one in methods if settings.trains_routers or not one.trained]
     return needs(possible, settings) | Needs((), ("method",))
 
 
@@ -52,7 +53,8 @@ def _fixed(retrieval: Retrieval, method: Method, groups: Groups | None) -> Passa
     return level_passages(retrieval.corpora.layout, hits, np.full(len(hits.chunk), method.level))
 
 
-def _levels(settings: Settings) -> range:
+def levels(settings: Settings) -> range:
+    """The numbers of the levels."""
     return range(1, settings.levels + 1)
 
 
@@ -111,7 +113,7 @@ METHODS.register(
     "umg", ranked_by(Ranking(rivals.UMG), "all retrievers and levels, weighted by entropy", ("#332288", ">"))
 )
 METHODS.register(
-    "fixed", Kind(_fixed, searched, "one level of a retriever", ("#0072B2", "o"), _levels, retrievers=RETRIEVERS)
+    "fixed", Kind(_fixed, searched, "one level of a retriever", ("#0072B2", "o"), levels, retrievers=RETRIEVERS)
 )
 METHODS.register(
     "gold",

@@ -78,7 +78,7 @@ def ranked_by(ranking: Ranking, description: str, look: tuple[str, str]) -> Kind
 def _needs(ranking: Ranking, settings: Settings) -> Needs:
     experts = [EXPERTS[name] for name in settings.ranking.experts]
     indexes = [f"{kind}/level_{level}" for kind in ("bm25", "embeddings") for level in settings.level_range]
-    per_corpus = ["documents", "chunks/level_1", "tokens", *(key for own in experts for key in own.per_corpus)]
+    per_corpus = ["documents", "chunks/level_1", "tokens", *(key for expert in experts for key in expert.per_corpus)]
     shared = ["statistics", *([ranking.asset] if ranking.asset else [])]
     shared += [key for expert in experts for key in expert.shared(settings)]
     return Needs(tuple(dict.fromkeys([*per_corpus, *indexes])), tuple(dict.fromkeys(shared)))
@@ -93,16 +93,16 @@ def _weights(retrieval: Retrieval, method: Method, explain: bool) -> list[dict[s
     return [{name: float(share) for name, share in zip(names, row, strict=True) if share > 0} for row in shares]
 
 
+# What is trained where there are training questions.
+LEARNED = ("tuned", "mog", "mix")
+
+
 def models_of(settings: Settings) -> dict[str, str]:
     """The learned rankings that `auto` may stand for, with the keys of their models."""
     # Those of the group `default` are trained whatever is compared.
     named = {method.kind for method in named_methods(settings)} | set(LEARNED)
     rankings = {name: kind.ranking for name, kind in METHODS.items() if kind.ranking is not None}
     return {name: ranking.asset for name, ranking in rankings.items() if ranking.asset and name in named}
-
-
-# What is trained where there are training questions.
-LEARNED = ("tuned", "mog", "mix")
 
 
 def expert_names(settings: Settings) -> list[str]:

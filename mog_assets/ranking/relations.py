@@ -110,9 +110,9 @@ EXPERTS: Registry[FurtherExpert] = registry.EXPERTS
 """The experts that `ranking.experts` may name."""
 
 
-def versions(names: Sequence[str]) -> list[list[str]]:
-    """Names of experts with their versions: what scores depend on."""
-    return [[name, EXPERTS[name].version] for name in names]
+def versions(names: Sequence[str]) -> list[list[str | float]]:
+    """Names of experts with their versions and weights: what scores depend on."""
+    return [[name, EXPERTS[name].version, EXPERTS[name].weight] for name in names]
 
 
 def reads_mentions(names: Sequence[str]) -> bool:

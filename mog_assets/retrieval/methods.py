@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import Any, cast
 
 from mog_assets import registry
@@ -20,7 +20,7 @@ from mog_assets.retrieval.passages import Passages
 
 RETRIEVERS: tuple[RetrieverName, ...] = ("bm25", "dense", "hybrid")
 _PATTERN = re.compile(
-    r"(?:(?P<retriever>bm25|dense|hybrid):)?(?P<kind>[a-z0-9]+(?:-[a-z]+)*)(?:-(?P<number>\d+))?(?P<topics>\+topics)?"
+    r"(?:(?P<retriever>bm25|dense|hybrid):)?(?P<kind>[a-z0-9]+(?:-[a-z]+)*)(?:-(?P<number>\d{1,3}))?(?P<topics>\+topics)?"
 )
 # The method that the asset `method` names.
 AUTO = "auto"
@@ -48,6 +48,10 @@ Weights = Callable[[Any, "Method", bool], list[dict[str, float] | None]]
 
 def _unweighted(retrieval: Any, method: Method, explain: bool) -> list[dict[str, float] | None]:
     return [None] * len(retrieval.queries)
+
+
+def _unexplained(retrieval: Any, method: Method, passages: Passages) -> list[str]:
+    return [""] * len(passages.question)
 
 
 @dataclass(frozen=True)
@@ -87,11 +91,9 @@ class Kind:
     gold: bool = False
     control: bool = False
     joined: bool = True
-    reasons: Callable[[Any, Method, Passages], list[str]] = field(
-        default=lambda retrieval, method, passages: [""] * len(passages.question)
-    )
-    weights: Weights = field(default_factory=lambda: _unweighted)
-    nothing: Callable[[dict[str, float] | None], str | None] = field(default=lambda weights: None)
+    reasons: Callable[[Any, Method, Passages], list[str]] = _unexplained
+    weights: Weights = _unweighted
+    nothing: Callable[[dict[str, float] | None], str | None] = lambda weights: None
 
 
 METHODS: Registry[Kind] = registry.METHODS

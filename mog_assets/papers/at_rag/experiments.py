@@ -26,9 +26,8 @@ from mog_assets.experiments.answers import (
 )
 from mog_assets.experiments.conclusions import every, joined, turned, untestable
 from mog_assets.experiments.contexts import gold_chunks
-from mog_assets.experiments.lab import ALPHA, MARGIN, Claim, Experiment, Findings, Lab, greater, score_rows
+from mog_assets.experiments.lab import ALPHA, MARGIN, Claim, Experiment, Findings, Lab, greater, registered, score_rows
 from mog_assets.questions.sets import Question
-from mog_assets.registry import EXPERIMENTS
 from mog_assets.retrieval.corpora import Corpora
 from mog_assets.significance import bootstrap_interval, by_document, detectable, permutation_p, share_interval
 from mog_assets.topics.assign import read_topics
@@ -279,7 +278,7 @@ def _reads(settings: Settings) -> Sequence[str]:
     return (*of_answers(settings), "documents", "chunks/level_1", "topics/assigned")
 
 
-for _experiment in (
+registered(
     Experiment(
         "at-rag",
         "AT-RAG's loop",
@@ -290,5 +289,4 @@ for _experiment in (
         _reads,
         version="3",
     ),
-):
-    EXPERIMENTS.register(_experiment.name, _experiment)
+)

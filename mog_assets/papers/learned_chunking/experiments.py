@@ -28,6 +28,7 @@ from mog_assets.experiments.lab import (
     about,
     difference_text,
     greater,
+    registered,
     score_rows,
     told,
 )
@@ -37,7 +38,6 @@ from mog_assets.papers.learned_chunking.plots import chunker_curves
 from mog_assets.papers.learned_chunking.training import best_epoch, train
 from mog_assets.questions.sets import Evidence, Question
 from mog_assets.questions.splits import validation_rows
-from mog_assets.registry import EXPERIMENTS
 from mog_assets.retrieval.corpora import Corpora
 from mog_assets.retrieval.passages import DEPTH
 from mog_assets.significance import by_document, permutation_p
@@ -455,7 +455,7 @@ def _reads(settings: Settings) -> Sequence[str]:
     return ("documents", "chunks/level_1", "questions") if settings.trains_routers else ()
 
 
-for _experiment in (
+registered(
     Experiment(
         "chunkers",
         "Chunkers at equal chunk size",
@@ -468,5 +468,4 @@ for _experiment in (
         lambda settings: [settings.chunker.training.model_dump(), settings.finest_chars],
         asks_test_questions=False,
     ),
-):
-    EXPERIMENTS.register(_experiment.name, _experiment)
+)

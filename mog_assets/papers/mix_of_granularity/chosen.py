@@ -54,8 +54,8 @@ def build_chosen(family: Family, work: Work) -> None:
             for what, a, b in zip(family.names, *counts, strict=True)
         ]
         bars += [(f"{name}: training", counts[0]), (f"{name}: test", counts[1])]
-    path, there = work.file("chosen.parquet", stored.manifest.version, work.input("questions").manifest.version)
-    if not there:
+    path, written = work.file("chosen.parquet", stored.manifest.version, work.input("questions").manifest.version)
+    if not written:
         with work.writing(path) as temporary:
             pd.DataFrame(rows).to_parquet(temporary)
     work.counts["question sets"] = len(work.info["chosen"])

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-import numpy as np
-
 from mog_assets.config import Settings
 from mog_assets.papers.mix_of_granularity.families import families
 from mog_assets.papers.mix_of_granularity.ranker import (
@@ -16,16 +14,10 @@ from mog_assets.papers.mix_of_granularity.ranker import (
     level_ranker,
     router_weights,
 )
-from mog_assets.ranking.methods import searched
+from mog_assets.ranking.methods import levels, searched
 from mog_assets.ranking.retrieve import Groups, Retrieval
 from mog_assets.retrieval.methods import GROUPS, METHODS, RETRIEVERS, Kind, Method, Needs
 from mog_assets.retrieval.passages import Passages
-
-Weights = Callable[[Retrieval, str], np.ndarray]
-
-
-def _levels(settings: Settings) -> range:
-    return range(1, settings.levels + 1)
 
 
 def _hops(settings: Settings) -> range:
@@ -120,7 +112,7 @@ METHODS.register(
 )
 METHODS.register(
     "fused-paper",
-    Kind(_fused, searched, "levels with equal weights", ("#E69F00", "s"), _levels, retrievers=RETRIEVERS),
+    Kind(_fused, searched, "levels with equal weights", ("#E69F00", "s"), levels, retrievers=RETRIEVERS),
 )
 METHODS.register("hop", Kind(_hop, _of_graph(), _GRAPH, ("#56B4E9", "v"), _hops, retrievers=("bm25",), joined=False))
 METHODS.register("mogg-uniform", Kind(_uniform, _of_graph(), _GRAPH, retrievers=("bm25",), joined=False))

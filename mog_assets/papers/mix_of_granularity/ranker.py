@@ -163,10 +163,10 @@ def _node_groups(retrieval: Retrieval, around: Neighbourhoods, groups: Groups | 
         parts = [np.zeros(layout.count(1), np.int64) for layout in around.layouts]
     else:
         parts = []
-        for chunks, nodes, own in zip(retrieval.corpora.layouts, around.layouts, groups.chunks(1), strict=True):
+        for chunks, nodes, group in zip(retrieval.corpora.layouts, around.layouts, groups.chunks(1), strict=True):
             # The spans of a document are in ascending order.
             starts, begin = (pairs(layout.document_of, layout.spans[:, 0]) for layout in (chunks, nodes))
-            parts.append(own[np.searchsorted(starts, begin, side="right") - 1])
+            parts.append(group[np.searchsorted(starts, begin, side="right") - 1])
     return limited(around.layouts, 1, parts, retrieval.allowed)
 
 

@@ -11,7 +11,7 @@ import pytest
 import yaml
 
 from mog_assets import config
-from mog_assets.corpus.sources import SOURCES, Source, synchronised
+from mog_assets.corpus.sources import SOURCES, Source, forgotten, synchronised
 from mog_assets.registry import Registry
 from mog_assets.resources.errors import ConfigError, MogError
 from mog_assets.resources.store import Store
@@ -131,6 +131,22 @@ def test_a_source_cannot_name_a_file_outside_its_folder(tmp_path, monkeypatch, n
     with pytest.raises(MogError, match="corpora.c.source: expected odd://x to list relative paths"):
         synchronised("c", "odd://x", tmp_path / "copies")
     assert not (tmp_path / "copies").exists()
+
+
+def test_what_a_source_cannot_be_copied_as_is_told_and_the_rest_stays(tmp_path, monkeypatch):
+    folder, items = tmp_path / "copies", {"a": "1", "b": "1"}
+    monkeypatch.setattr(SOURCES, "_values", {"odd": Source(lambda _: items, lambda _, name: name.encode())})
+    monkeypatch.setattr(SOURCES, "_full", True)
+    assert synchronised("c", "odd://x", folder) == 2 and synchronised("c", "odd://x", folder) == 0
+    items |= {"b/c": "1"}
+    with pytest.raises(MogError, match="corpora.c.source: expected to copy 'b/c' from odd://x"):
+        synchronised("c", "odd://x", folder)
+    assert (folder / "a").read_bytes() == b"a" and (folder / "b").read_bytes() == b"b"
+    del items["b"], items["a"]
+    assert synchronised("c", "odd://x", folder) == 1
+    assert [path.relative_to(folder).as_posix() for path in folder.rglob("*")] == ["b", "b/c"]
+    forgotten(folder)
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_a_corpus_has_one_place(tmp_path):

@@ -25,11 +25,20 @@ from mog_assets.experiments.contexts import (
     options,
     read_by_contexts,
 )
-from mog_assets.experiments.lab import Claim, Experiment, Findings, Lab, difference_text, greater, score_rows, told
+from mog_assets.experiments.lab import (
+    Claim,
+    Experiment,
+    Findings,
+    Lab,
+    difference_text,
+    greater,
+    registered,
+    score_rows,
+    told,
+)
 from mog_assets.experiments.plots import curves
 from mog_assets.papers.briefcontext.answerer import briefcontext
 from mog_assets.questions.sets import Question
-from mog_assets.registry import EXPERIMENTS
 
 ONE, BOTH = "one prompt", "map-reduce"
 _WAYS: Mapping[str, Way] = {ONE: one_step, BOTH: partial(briefcontext, preflight=False)}
@@ -264,7 +273,7 @@ def by_position(settings: Settings) -> list[Any]:
     return [*options(settings), settings.experiments.top_k, settings.experiments.positions]
 
 
-for _experiment in (
+registered(
     Experiment(
         POSITIONS,
         "Position of the key document",
@@ -295,5 +304,4 @@ for _experiment in (
         lambda settings: [*options(settings), settings.experiments.top_k],
         version="3",
     ),
-):
-    EXPERIMENTS.register(_experiment.name, _experiment)
+)

@@ -13,7 +13,7 @@ from mog_assets.evaluation.scores import interval, p_said, p_text
 from mog_assets.experiments.answers import of_model, without
 from mog_assets.experiments.conclusions import untestable
 from mog_assets.experiments.contexts import Case, Find, by_set, candidates, context, depends_on, read_by_contexts
-from mog_assets.experiments.lab import ALPHA, MARGIN, Claim, Experiment, Findings, Lab, Verdict, about
+from mog_assets.experiments.lab import ALPHA, MARGIN, Claim, Experiment, Findings, Lab, Verdict, about, registered
 from mog_assets.papers.briefcontext.answerer import PARTITIONS, split
 from mog_assets.papers.briefcontext.experiments.briefcontext import (
     BOTH,
@@ -27,7 +27,6 @@ from mog_assets.papers.briefcontext.experiments.briefcontext import (
 from mog_assets.questions.marks import f1, normalised
 from mog_assets.questions.sets import Question
 from mog_assets.reader.calibration import RIGHT
-from mog_assets.registry import EXPERIMENTS
 from mog_assets.significance import bootstrap_interval, by_document, detectable, holm, permutation_p
 
 # Share of resolved conflicts (BriefContext, section 1).
@@ -230,7 +229,7 @@ def conflict_rows(found: pd.DataFrame, seed: int) -> list[dict[str, Any]]:
     return rows
 
 
-for _experiment in (
+registered(
     Experiment(
         "conflicts",
         "Conflicts between partitions",
@@ -242,5 +241,4 @@ for _experiment in (
         by_position,
         version="5",
     ),
-):
-    EXPERIMENTS.register(_experiment.name, _experiment)
+)

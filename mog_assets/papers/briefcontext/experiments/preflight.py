@@ -14,8 +14,7 @@ from mog_assets.evaluation.answers import preflight_cases
 from mog_assets.evaluation.scores import interval, on_documents, p_said
 from mog_assets.experiments.answers import Answered, of_answers
 from mog_assets.experiments.conclusions import untestable
-from mog_assets.experiments.lab import ALPHA, Claim, Experiment, Findings, Lab, Verdict
-from mog_assets.registry import EXPERIMENTS
+from mog_assets.experiments.lab import ALPHA, Claim, Experiment, Findings, Lab, Verdict, registered
 from mog_assets.significance import (
     RESAMPLES,
     by_document,
@@ -128,7 +127,7 @@ def _with_preflight(settings: Settings) -> Sequence[str]:
     return of_answers(settings) if any(way.way == "briefcontext" for way in combinations(settings)) else ()
 
 
-for _experiment in (
+registered(
     Experiment(
         "preflight",
         "Quality of the preflight",
@@ -138,5 +137,4 @@ for _experiment in (
         _with_preflight,
         version="3",
     ),
-):
-    EXPERIMENTS.register(_experiment.name, _experiment)
+)

@@ -17,10 +17,9 @@ import pyarrow.parquet as pq
 from mog_assets.config import RetrieverName, Settings
 from mog_assets.experiments import plots
 from mog_assets.experiments.conclusions import untestable
-from mog_assets.experiments.lab import Claim, Experiment, Findings, Lab
+from mog_assets.experiments.lab import Claim, Experiment, Findings, Lab, registered
 from mog_assets.papers.mix_of_granularity import router
 from mog_assets.papers.mix_of_granularity.ranker import ROUTERS, graph_of_question_sets, level_ranker, router_weights
-from mog_assets.registry import EXPERIMENTS
 from mog_assets.resources.store import Artefact
 from mog_assets.retrieval.methods import needs, parse
 
@@ -215,7 +214,7 @@ def _timed_assets(settings: Settings) -> Sequence[str]:
     return ("questions", *needs(methods, settings).keys)
 
 
-for _experiment in (
+registered(
     Experiment(
         "time",
         "Time against number of levels",
@@ -232,5 +231,4 @@ for _experiment in (
         storage,
         lambda settings: (*_per_corpus(settings), *graph_of_question_sets(settings)),
     ),
-):
-    EXPERIMENTS.register(_experiment.name, _experiment)
+)

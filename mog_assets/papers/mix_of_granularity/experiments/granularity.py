@@ -24,12 +24,12 @@ from mog_assets.experiments.lab import (
     alike,
     difference_text,
     greater,
+    registered,
     score_rows,
     told,
 )
 from mog_assets.papers.mix_of_granularity.ranker import level_ranker, router_weights
 from mog_assets.ranking.retrieve import Retrieval
-from mog_assets.registry import EXPERIMENTS
 from mog_assets.retrieval.methods import named_methods, needs, parse
 from mog_assets.retrieval.passages import Passages
 from mog_assets.significance import RESAMPLES, by_document, ends, resampled_means
@@ -192,7 +192,7 @@ def _with_either(settings: Settings) -> Sequence[str]:
     return _with("mog-paper", settings=settings) or _with("mogg-paper", settings=settings)
 
 
-for _experiment in (
+registered(
     Experiment(
         "k_r",
         "Chunks in the mix",
@@ -220,5 +220,4 @@ for _experiment in (
         lambda settings: _with("mog-paper", "oracle-paper", settings=settings),
         version="2",
     ),
-):
-    EXPERIMENTS.register(_experiment.name, _experiment)
+)

@@ -27,6 +27,7 @@ from mog_assets.experiments.lab import (
     difference_interval,
     difference_text,
     greater,
+    registered,
     score_rows,
 )
 from mog_assets.papers.mix_of_granularity import labels, ranker, router
@@ -34,7 +35,6 @@ from mog_assets.papers.mix_of_granularity.experiments.granularity import of_mog
 from mog_assets.papers.mix_of_granularity.plots import weights_by_kind
 from mog_assets.papers.mix_of_granularity.ranker import ROUTERS, level_ranker
 from mog_assets.questions.sets import Question
-from mog_assets.registry import EXPERIMENTS
 from mog_assets.resources.errors import MogError
 from mog_assets.retrieval.methods import needs, parse
 from mog_assets.retrieval.passages import Passages
@@ -474,7 +474,7 @@ def _training(settings: Settings) -> list[Any]:
     return [settings.soft_labels.model_dump(mode="json"), settings.router.model_dump(mode="json"), settings.seed]
 
 
-for _experiment in (
+registered(
     Experiment(
         "soft-labels",
         "How soft labels are made",
@@ -514,5 +514,4 @@ for _experiment in (
         of_mog,
         version="2",
     ),
-):
-    EXPERIMENTS.register(_experiment.name, _experiment)
+)

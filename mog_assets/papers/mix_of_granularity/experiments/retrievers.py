@@ -21,11 +21,11 @@ from mog_assets.experiments.lab import (
     Verdict,
     alike,
     difference_text,
+    registered,
     score_rows,
 )
 from mog_assets.papers.mix_of_granularity.ranker import LevelChunks, Ranker, router_weights
 from mog_assets.ranking.retrieve import Retrieval
-from mog_assets.registry import EXPERIMENTS
 from mog_assets.retrieval.corpora import Corpora, Encode
 from mog_assets.retrieval.methods import Method, needs, parse
 from mog_assets.retrieval.passages import Passages
@@ -226,7 +226,7 @@ def _reads(settings: Settings) -> Sequence[str]:
     return ("questions", *needs([parse(name, settings) for name in methods], settings).keys)
 
 
-for _experiment in (
+registered(
     Experiment(
         "retrievers",
         "Retrievers",
@@ -240,5 +240,4 @@ for _experiment in (
         lambda settings: list(settings.experiments.encoders.items()),
         version="2",
     ),
-):
-    EXPERIMENTS.register(_experiment.name, _experiment)
+)

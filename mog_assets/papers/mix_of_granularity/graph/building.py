@@ -58,8 +58,8 @@ def make(work: Work, prefix: str, counts: Any, lengths: np.ndarray, made_from: S
         graph = open_graph(lambda name: work.draft.path(prefix + name))
     else:
         index = index_of(counts, bm25.k1, bm25.b)
-        found = _search(work, prefix, index, [*made_from, bm25.k1, bm25.b, options.k])
-        graph = link(*neighbours(*found, index["asks"], index["self"]), options.threshold)
+        nearest = _search(work, prefix, index, [*made_from, bm25.k1, bm25.b, options.k])
+        graph = link(*neighbours(*nearest, index["asks"], index["self"]), options.threshold)
         with work.writing(edges) as path:
             save_graph(graph, path)
     key = (work.draft.files[prefix + FILE], options.hops, options.max_chars)
