@@ -45,16 +45,17 @@ def folder():
 
 
 def project_of(folder, encoder, **drift):  # noqa: F811
-    """Two corpora of 16 documents and questions about them to train on."""
+    """Two corpora of 16 documents and questions about them, a quarter of them test questions."""
     rows = []
     for number in range(16):
         corpus, doc = ("file", f"d{number:02}") if number < 8 else ("folder", f"d{number:02}.md")
         start = text_about(number).index("In winter")
         evidence = [{"corpus": corpus, "doc": doc, "start": start, "end": start + 30}]
         question = f"How long does the {ANIMALS[number % len(ANIMALS)]} of the {PLACES[number % len(PLACES)]} rest?"
-        rows.append({"id": str(number), "question": question, "split": "train", "evidence": evidence})
+        split = "test" if number % 4 == 3 else "train"
+        rows.append({"id": str(number), "question": question, "split": split, "evidence": evidence})
     (folder / "questions.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
-    sets = {"ponds": {"path": "questions.jsonl", "corpora": ["file", "folder"], "train": ["train"], "test": []}}
+    sets = {"ponds": {"path": "questions.jsonl", "corpora": ["file", "folder"], "train": ["train"], "test": ["test"]}}
     project = Project(folder, encoder, question_sets=sets, drift={"documents": 1, "training": 0.05, **drift}, k_r=1)
     for number in range(16):
         project.put("file" if number < 8 else "folder", f"d{number:02}", text_about(number))

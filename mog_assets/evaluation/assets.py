@@ -19,7 +19,7 @@ from mog_assets.evaluation.history_assets import build_history
 from mog_assets.evaluation.measures import Board, boards, evaluate, headline_measures, measure_names, measure_versions
 from mog_assets.evaluation.report import Report, environment, render
 from mog_assets.evaluation.runs import RUNS, read_runs
-from mog_assets.evaluation.runs_assets import build_runs, methods_of, scored_questions
+from mog_assets.evaluation.runs_assets import build_runs, methods_of, orders_candidates, scored_questions
 from mog_assets.evaluation.scores import leaderboard, score
 from mog_assets.evaluation.shares import SHARES, of_one
 from mog_assets.questions.origins import measures_nothing, origins, said
@@ -207,7 +207,11 @@ def recipes(settings: Settings) -> list[Recipe]:
             build=build_runs,
             description="Ranked passages of every method for every test question.",
             group=GROUP,
-            deps=("questions", *needs(methods, settings).keys),
+            deps=(
+                "questions",
+                *needs(methods, settings).keys,
+                *(("candidates",) if orders_candidates(methods) else ()),
+            ),
             partitioned=False,
             settings=lambda tools: [identity, tools.encoder.identity],
             repeatable=True,

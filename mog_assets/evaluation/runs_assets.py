@@ -12,11 +12,12 @@ from mog_assets.config import Settings
 from mog_assets.evaluation.runs import RUNS, ranked, read_runs, table_of, write_runs
 from mog_assets.evaluation.shares import SHARES, mean_shares, parts, table
 from mog_assets.questions.origins import measures_nothing, origins
-from mog_assets.questions.sets import MEASURED, Question, load_questions
+from mog_assets.questions.sets import Question, load_questions
+from mog_assets.ranking.candidates_assets import stored_candidates, test_questions
 from mog_assets.ranking.rankings import Rankings, expert_names
 from mog_assets.ranking.retrieve import Retrieval
 from mog_assets.recipe import Work
-from mog_assets.retrieval.methods import Method, named_methods, needs, parse
+from mog_assets.retrieval.methods import AUTO, Method, named_methods, needs, parse
 
 
 def methods_of(settings: Settings) -> list[Method]:
@@ -62,6 +63,7 @@ class _Ranking:
 
     def __init__(self, work: Work, methods: Sequence[Method]) -> None:
         self._work, self._methods = work, methods
+        self._ranks = orders_candidates(methods)
         self.shares: list[tuple[str | int | float, ...]] = []
         self.fallbacks: list[dict[str, object]] = []
 
@@ -70,7 +72,8 @@ class _Ranking:
         work, settings = self._work, self._work.settings
         # All vectors are compared: an index may miss some.
         opened = Retrieval.open(work.tools, work.input, settings.question_sets[name].corpora)
-        retrieval = replace(opened, vector_store=None).measuring(name, questions)
+        asked = stored_candidates(work.input("candidates"), name, questions, settings) if self._ranks else None
+        retrieval = replace(opened, vector_store=None).measuring(name, questions, asked)
         for method in self._methods:
             yield table_of(name, questions, method, ranked(method, retrieval, settings.k), retrieval)
             # Nobody asks as keyword questions do.
@@ -88,9 +91,15 @@ class _Ranking:
                 work.counts[f"{name}, {method.name}: fallbacks"] = fell_back
 
 
+def orders_candidates(methods: Sequence[Method]) -> bool:
+    """Whether any of these methods orders candidates, so that their table is needed."""
+    return any(method.ranking or method.kind == AUTO for method in methods)
+
+
 def _versions(work: Work, methods: Sequence[Method]) -> list[str]:
     needed, corpora = needs(methods, work.settings), work.settings.corpora
-    shared = [work.input(key).manifest.version for key in ("questions", *needed.shared)]
+    keys = ["questions", *needed.shared, *(["candidates"] if orders_candidates(methods) else [])]
+    shared = [work.input(key).manifest.version for key in keys]
     return shared + [work.input(key, c).manifest.version for key in needed.per_corpus for c in corpora]
 
 
@@ -98,7 +107,7 @@ def scored_questions(work: Work) -> dict[str, list[Question]]:
     """The test questions that can measure a ranking, by question set."""
     stored = work.input("questions")
     return {
-        name: [q for q in load_questions(stored.path(f"{name}.parquet"), question_set.test) if q.level in MEASURED]
+        name: test_questions(load_questions(stored.path(f"{name}.parquet")), question_set)
         for name, question_set in work.settings.question_sets.items()
         if question_set.test
     }

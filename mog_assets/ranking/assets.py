@@ -269,40 +269,38 @@ def _of_models(tools: Tools) -> list[Any]:
 
 def recipes(settings: Settings) -> list[Recipe]:
     """The recipes of this stage; without training questions nothing is trained."""
+    candidates = Recipe(
+        key="candidates",
+        build=build_candidates,
+        description="Pieces that training and test questions may need: scores by every expert, evidence.",
+        group=GROUP,
+        deps=("questions", *needs([parse("fused", settings)], settings).keys),
+        partitioned=False,
+        settings=lambda tools: [
+            tools.settings.ranking.questions,
+            versions(tools.settings.ranking.experts),
+            tools.settings.bm25.model_dump(),
+            {name: [q.corpora, q.train, q.test] for name, q in tools.settings.question_sets.items()},
+            list(tools.settings.corpora),
+            tools.encoder.identity,
+        ],
+        version="10",
+        kinds=("safetensors",),
+        pool="gpu",
+    )
     trained = [
         Recipe(
-            key="candidates",
-            build=build_candidates,
-            description="Pieces that training questions may need: scores by every expert, evidence.",
+            key=key,
+            build=partial(build_ranking, kind),
+            description=METHODS[kind].ranking.said,
             group=GROUP,
-            deps=("questions", *needs([parse("fused", settings)], settings).keys),
+            deps=("candidates",),
             partitioned=False,
-            settings=lambda tools: [
-                tools.settings.ranking.questions,
-                versions(tools.settings.ranking.experts),
-                tools.settings.bm25.model_dump(),
-                {name: [q.corpora, q.train] for name, q in tools.settings.question_sets.items()},
-                list(tools.settings.corpora),
-                tools.encoder.identity,
-            ],
-            version="9",
-            kinds=("safetensors",),
-            pool="gpu",
-        ),
-        *(
-            Recipe(
-                key=key,
-                build=partial(build_ranking, kind),
-                description=METHODS[kind].ranking.said,
-                group=GROUP,
-                deps=("candidates",),
-                partitioned=False,
-                settings=_of_models,
-                checks=(checks.NEW_MODEL_IS_USED,),
-                kinds=(METHODS[kind].ranking.library,),
-            )
-            for kind, key in models_of(settings).items()
-        ),
+            settings=_of_models,
+            checks=(checks.NEW_MODEL_IS_USED,),
+            kinds=(METHODS[kind].ranking.library,),
+        )
+        for kind, key in models_of(settings).items()
     ]
     known_items = Recipe(
         key="known_items",
@@ -333,4 +331,5 @@ def recipes(settings: Settings) -> list[Recipe]:
         settings=lambda tools: [tools.settings.seed, tools.settings.retriever],
         kinds=("json",),
     )
-    return [*(trained if settings.trains_routers else []), known_items, method]
+    questions = [candidates] if settings.trains_routers or settings.tests else []
+    return [*questions, *(trained if settings.trains_routers else []), known_items, method]

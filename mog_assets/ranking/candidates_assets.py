@@ -1,4 +1,4 @@
-"""The asset `candidates`: training questions with the pieces they may need; only touched rows are made anew."""
+"""The asset `candidates`: questions with the pieces they may need; only touched rows are made anew."""
 
 from __future__ import annotations
 
@@ -9,9 +9,10 @@ from typing import Any
 import numpy as np
 
 from mog_assets.arrays import save_array
-from mog_assets.config import Settings
-from mog_assets.questions.sets import TRAINING, Question, asked_of, load_questions
+from mog_assets.config import QuestionSetSettings, Settings
+from mog_assets.questions.sets import MEASURED, TRAINING, Question, asked_of, load_questions
 from mog_assets.ranking.gold import Gold
+from mog_assets.ranking.models import Asked
 from mog_assets.ranking.parts import Fresh, Part, arranged, joined, joined_sketch, sketch
 from mog_assets.ranking.rankings import Rankings, documents_of, expert_names, finest, fused
 from mog_assets.ranking.retrieve import Retrieval
@@ -30,9 +31,12 @@ PARTS = 16
 # Files: questions with their candidates, the documents they were made for, and a sample of hashes.
 PART, STATE, SKETCH = "part_", "documents_", "sketch_"
 
+# What is counted, and its column in the table of question sets.
+COUNTS = {"questions": "training", "test questions": "test"}
+
 
 def build_candidates(work: Work) -> None:
-    """Find the candidates of the training questions, with their scores by every expert and their evidence.
+    """Find the candidates of training and test questions, with their scores by every expert and their evidence.
 
     Those of a question are kept unless a document changed that one of them is of, that the question's evidence is in,
     or that has a text that is now among the best of an expert.
@@ -46,20 +50,33 @@ def build_candidates(work: Work) -> None:
     hashes = {corpus: hashes_of(work, corpus) for corpus in settings.corpora}
     work.recomputed["questions"] = 0
     for name, question_set in settings.question_sets.items():
-        loaded = load_questions(stored.path(f"{name}.parquet"), question_set.train) if question_set.train else []
+        questions = load_questions(stored.path(f"{name}.parquet"))
         # Questions that were made without a model show that all works, and nothing else.
-        usable = [q for q in loaded if q.level in TRAINING and q.origin != "keywords"]
-        questions = drawn(usable, settings.ranking.questions)
-        if not questions:
+        usable = [q for q in questions if _trains(q, question_set) and q.origin != "keywords"]
+        training, test = drawn(usable, settings.ranking.questions), test_questions(questions, question_set)
+        if not training and not test:
             continue
         retrieval = Retrieval.open(work.tools, work.input, question_set.corpora, keep=True)
         now = documents_of(retrieval, hashes)
-        _candidates_of(work, name, questions, retrieval, now, previous)
-        levels = Counter(q.level for q in questions)
-        known: dict[str, Any] = {level: levels[level] for level in TRAINING}
-        rows.append({"question set": name, "questions": len(questions), "of": len(loaded), **known})
-    work.counts |= {"questions": sum(row["questions"] for row in rows)}
-    work.show_table("training questions", rows)
+        _candidates_of(work, name, [*training, *test], retrieval, now, previous)
+        levels = Counter(q.level for q in training)
+        by_level: dict[str, Any] = {level: levels[level] for level in TRAINING}
+        of = sum(q.split in question_set.train for q in questions)
+        rows.append({"question set": name, "test": len(test), "training": len(training), "of": of, **by_level})
+    work.counts |= {
+        "questions": sum(row["training"] for row in rows),
+        "test questions": sum(row["test"] for row in rows),
+    }
+    work.show_table("questions", rows)
+
+
+def test_questions(questions: Sequence[Question], question_set: QuestionSetSettings) -> list[Question]:
+    """Those that measure rankings."""
+    return [q for q in questions if q.split in question_set.test and q.level in MEASURED]
+
+
+def _trains(question: Question, question_set: QuestionSetSettings) -> bool:
+    return question.split in question_set.train and question.level in TRAINING
 
 
 def _basis(work: Work) -> str:
@@ -80,84 +97,105 @@ def _candidates_of(
 ) -> None:
     """Write the parts of a question set, and the state they were made for."""
     state, corpora = f"{STATE}{name}.safetensors", retrieval.corpora
+    training = work.settings.question_sets[name].train
     if previous is not None and not previous.names(state):
         previous = None
     change = None if previous is None else Change(Documents.read(previous.path(state)), now)
     fresh = None if change is None else Fresh(corpora, change.fresh)
-    told = [work.info["basis"], work.recipe.settings(work.tools), digest(now.hashes.tobytes().hex())]
-    path, there = work.file(state, told)
-    if not there:
+    made_of = [work.info["basis"], work.recipe.settings(work.tools), digest(now.hashes.tobytes().hex())]
+    path, exists = work.file(state, made_of)
+    if not exists:
         with work.writing(path) as temporary:
             now.write(temporary)
     sketches = []
     with work.progress(len(questions), "questions") as advance:
         for number in range(PARTS):
-            own = [q for q in questions if part_of(q.document, PARTS) == number]
+            members = [q for q in questions if part_of(q.document, PARTS) == number]
             file = f"{PART}{name}-{number:02}.safetensors.zst"
-            if not own:
+            if not members:
                 continue
-            path, there = work.file(file, [repr(q) for q in own], list(corpora.names), *told)
-            if there:
+            path, exists = work.file(file, [repr(q) for q in members], list(corpora.names), *made_of)
+            if exists:
                 part = Part.read(path.read_bytes())
             else:
-                held = None
+                kept = None
                 if previous and change and fresh and previous.names(file):
-                    held = _kept_rows(Part.read(previous.path(file).read_bytes()), own, retrieval, change, fresh)
-                part, made = _renewed(own, held, retrieval)
+                    kept = _kept_rows(Part.read(previous.path(file).read_bytes()), members, retrieval, change, fresh)
+                part, made = _renewed(members, kept, retrieval, training)
                 with work.writing(path) as temporary:
                     temporary.write_bytes(part.encoded())
                 work.recomputed["questions"] += made
-            sketches.append(sketch(part, now))
-            advance(len(own))
-    path, there = work.file(f"{SKETCH}{name}.npy", [repr(q) for q in questions], *told)
-    if not there:
+            sketches.append(sketch(part.training, now))
+            advance(len(members))
+    path, exists = work.file(f"{SKETCH}{name}.npy", [repr(q) for q in questions], *made_of)
+    if not exists:
         with work.writing(path) as temporary:
             save_array(temporary, joined_sketch(sketches))
 
 
 def _kept_rows(
-    held: Part, questions: Sequence[Question], retrieval: Retrieval, change: Change, fresh: Fresh
+    previous: Part, questions: Sequence[Question], retrieval: Retrieval, change: Change, fresh: Fresh
 ) -> Part | None:
-    """The questions of a part that are still asked and that no change touches, with today's numbers of pieces."""
-    corpora, found = retrieval.corpora, held.found
-    asked = {asked_of(q): q for q in questions}
-    pieces = change.chunks(found.piece, 1)
-    kept = np.array([own in asked for own in held.asked], bool)
-    kept[found.question[pieces < 0]] = False
+    """The questions of a part that are still there and that no change touches, with today's numbers of pieces."""
+    corpora, candidates = retrieval.corpora, previous.found
+    current = {asked_of(q): q for q in questions}
+    pieces = change.chunks(candidates.piece, 1)
+    kept = np.array([digest in current for digest in previous.asked], bool)
+    kept[candidates.question[pieces < 0]] = False
     edited = frozenset(change.fresh.tolist())
     for row in np.flatnonzero(kept).tolist():
-        question = asked[held.asked[row]]
+        question = current[previous.asked[row]]
         named = [*((e.corpus, e.doc) for e in question.evidence), *((r.corpus, r.doc) for r in question.relevant)]
         kept[row] = not about(named, corpora, edited)
     rows = np.flatnonzero(kept)
     if len(rows):
-        terms = retrieval.again([asked[held.asked[row]].question for row in rows.tolist()]).terms
+        terms = retrieval.again([current[previous.asked[row]].question for row in rows.tolist()]).terms
         statistics = corpora.held().of("level_1")
-        rows = rows[~fresh.touched(terms, statistics, held.vectors[rows], found.floors[rows])]
-    return held.renumbered(pieces).of(rows) if len(rows) else None
+        rows = rows[~fresh.touched(terms, statistics, previous.vectors[rows], candidates.floors[rows])]
+    return previous.renumbered(pieces).of(rows) if len(rows) else None
 
 
-def _renewed(questions: Sequence[Question], held: Part | None, retrieval: Retrieval) -> tuple[Part, int]:
+def _renewed(
+    questions: Sequence[Question], kept: Part | None, retrieval: Retrieval, training: Sequence[str]
+) -> tuple[Part, int]:
     """A part of these questions in their order, and how many of them were asked now."""
-    there = set(held.asked) if held else set()
-    missing = [q for q in questions if asked_of(q) not in there]
+    digests = set(kept.asked) if kept else set()
+    missing = [q for q in questions if asked_of(q) not in digests]
     parts = [
-        *([held] if held else []),
-        *([_part(retrieval.again([q.question for q in missing]), missing)] if missing else []),
+        *([kept] if kept else []),
+        *([_part(retrieval.again([q.question for q in missing]), missing, training)] if missing else []),
     ]
-    whole = joined(parts)
-    at = {own: row for row, own in enumerate(whole.asked)}
-    return arranged(whole, np.array([at[asked_of(q)] for q in questions], np.int64)), len(missing)
+    return _in_order(joined(parts), questions), len(missing)
 
 
-def _part(retrieval: Retrieval, questions: Sequence[Question]) -> Part:
-    """Candidates and evidence of some questions."""
+def _in_order(part: Part, questions: Sequence[Question]) -> Part:
+    """These questions of a part, in their order."""
+    at = {digest: row for row, digest in enumerate(part.asked)}
+    return arranged(part, np.array([at[asked_of(q)] for q in questions], np.int64))
+
+
+def _part(retrieval: Retrieval, questions: Sequence[Question], training: Sequence[str]) -> Part:
+    """Candidates and evidence of some questions; rankings learn from those of the splits `training`."""
     corpora, asked = retrieval.corpora, retrieval.once(Rankings).asked
     guessed = taught(questions, asked.found, fused(asked.found, expert_names(corpora.settings)), corpora)
-    golds = [Gold.located(asked.found, own, corpora.layout) for own in (measured(questions, corpora), guessed)]
-    usable = np.array([bool(own) for own in guessed], np.int64)
+    golds = [Gold.located(asked.found, places, corpora.layout) for places in (measured(questions, corpora), guessed)]
+    usable = [bool(places) and q.split in training for q, places in zip(questions, guessed, strict=True)]
     vectors = asked.vectors.astype(np.float32)
-    return Part.of_questions(questions, *golds, vectors=vectors, words=asked.words, usable=usable)
+    return Part.of_questions(questions, *golds, vectors=vectors, words=asked.words, usable=np.array(usable, np.int64))
+
+
+def stored_candidates(stored: Artefact, name: str, questions: Sequence[Question], settings: Settings) -> Asked:
+    """Test questions of a question set with their candidates, from the asset `candidates`."""
+    files, digests = [file for file in stored.names(PART) if _question_set(file) == name], set(map(asked_of, questions))
+    parts = [Part.read(stored.path(file).read_bytes()) for file in files]
+    test = [part.of(np.flatnonzero([digest in digests for digest in part.asked])) for part in parts]
+    part = _in_order(joined(test), questions)
+    return Asked(part.found, part.vectors, part.words, finest(settings))
+
+
+def _question_set(file: str) -> str:
+    """The question set of a part."""
+    return file.removeprefix(PART).rpartition("-")[0]
 
 
 def training_examples(stored: Artefact, settings: Settings) -> tuple[Examples, list[str]]:
@@ -166,17 +204,14 @@ def training_examples(stored: Artefact, settings: Settings) -> tuple[Examples, l
     Raises:
         MogError: there are too few training questions.
     """
-    if not stored.names(PART):
-        raise MogError(
-            "question_sets: expected training questions with a quote, a relevant document or an answer, got none: add "
-            "them to questions of a split that is named under `train`, or set `train: []` and `test: [test]`"
-        )
-    examples, names = read_examples(stored, expert_names(settings), finest(settings))
-    if len(set(examples.documents)) < 2:
+    examples, names = None, list[str]()
+    if stored.names(PART):
+        examples, names = read_examples(stored, expert_names(settings), finest(settings))
+    if examples is None or len(set(examples.documents)) < 2:
         raise MogError(
             "question_sets: expected at least 2 training questions with a quote, a relevant document or an answer that "
-            "passages hold, so that a ranking can be measured on others than it was trained on, got fewer: add some, "
-            "or set `train: []` and `test: [test]`"
+            f"passages hold, so that a ranking can be measured on others than it was trained on, got {len(names)}: add "
+            "questions to a split that is named under `train`, or set `train: []` and `test: [test]`"
         )
     return examples, names
 
@@ -184,14 +219,16 @@ def training_examples(stored: Artefact, settings: Settings) -> tuple[Examples, l
 def read_examples(stored: Artefact, experts: Sequence[str], finest: Sequence[int]) -> tuple[Examples, list[str]]:
     """The training questions of the asset `candidates`, and the names `question set/id` of the questions."""
     files = stored.names(PART)
-    parts = [Part.read(stored.path(file).read_bytes()) for file in files]
-    parts = [part.of(np.flatnonzero(part.usable)) for part in parts]
+    parts = [Part.read(stored.path(file).read_bytes()).training for file in files]
     whole, names = joined(parts), []
     for file, part in zip(files, parts, strict=True):
-        names += [f"{file.removeprefix(PART).rpartition('-')[0]}/{question}" for question in part.ids]
+        names += [f"{_question_set(file)}/{question}" for question in part.ids]
     documents: Sequence[str] = whole.documents
     if len(set(documents)) == 1:
         # Questions about one document say nothing of others, but they can be compared with each other.
         documents = names
-    known = (whole.levels, whole.made.astype(bool))
-    return Examples(whole.gold, whole.taught, whole.vectors, whole.words, documents, *known, experts, finest), names
+    made = whole.made.astype(bool)
+    examples = Examples(
+        whole.gold, whole.taught, whole.vectors, whole.words, documents, whole.levels, made, experts, finest
+    )
+    return examples, names

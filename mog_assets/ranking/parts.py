@@ -34,7 +34,7 @@ class Part:
     Attributes:
         gold, taught: See `training.Examples`.
         vectors, words, levels, made: Of the questions, see `training.Examples`.
-        usable: Whether a ranking can learn from a question: its evidence is known, or was guessed.
+        usable: Whether a ranking learns from a question: its split trains, and its evidence is known or guessed.
         asked: A digest of all that is known of each question.
         ids, documents: Of the questions.
     """
@@ -68,6 +68,11 @@ class Part:
             documents=[q.document for q in questions],
             **own,
         )
+
+    @property
+    def training(self) -> Part:
+        """The questions that a ranking learns from."""
+        return self.of(np.flatnonzero(self.usable))
 
     def encoded(self) -> bytes:
         """The part as a file: a third of the bytes of its arrays."""

@@ -185,7 +185,9 @@ class Rankings:
 
     @cached_property
     def asked(self) -> Asked:
-        """The candidates of every question."""
+        """The questions with their candidates."""
+        if self.retrieval.asked is not None:
+            return self.retrieval.asked
         retrieval, corpora = self.retrieval, self.retrieval.corpora
         settings, best = corpora.settings, finest(corpora.settings)
         every = list(settings.corpora)
