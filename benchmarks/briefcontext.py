@@ -72,7 +72,7 @@ def signals(
     tools: Tools, roles: Roles, retrieval: Retrieval, method: str, passages: list[list[Passage]]
 ) -> dict[str, np.ndarray]:
     """What could decide, by name: float array of shape (questions,), higher for map-reduce."""
-    asked, count = retrieval.once(Rankings).asked.found, len(passages)
+    asked, count = retrieval.once(Rankings).inputs.candidates, len(passages)
     how = retrieval.resolved(parse(method, tools.settings))
     found, rerank = retrieval.rank(how, TOP), another(how.retriever, tools.encoder.encode)
     words, meaning = (

@@ -41,11 +41,11 @@ from mog_assets.ranking.choice import ALPHA, UNTRAINED, choose
 from mog_assets.ranking.crossvalidation import Train, fused_recalls
 from mog_assets.ranking.experts import kind
 from mog_assets.ranking.known_items import FORMS, Item, drawn_items, placed
-from mog_assets.ranking.models import Asked
+from mog_assets.ranking.models import Inputs
 from mog_assets.ranking.rankings import Rankings, expert_names
 from mog_assets.ranking.retrieve import Retrieval
 from mog_assets.ranking.training import FOLDS, Examples, drawn, fixed_recalls
-from mog_assets.ranking.weak import measured
+from mog_assets.ranking.weak_labels import measured
 from mog_assets.retrieval.methods import METHODS
 from mog_assets.retrieval.passages import CONTEXTS
 from mog_assets.significance import bootstrap_interval, by_document, holm, permutation_p
@@ -136,7 +136,7 @@ def questions_of(name: str, homes: Path) -> Examples:
 
 def equal(of: Examples) -> np.ndarray:
     """`fused` as it was: one weight for all levels and questions."""
-    return _equal(of.found, of.experts)
+    return _equal(of.candidates, of.experts)
 
 
 def _equal(found: Candidates, experts: Sequence[str]) -> np.ndarray:
@@ -146,7 +146,7 @@ def _equal(found: Candidates, experts: Sequence[str]) -> np.ndarray:
 
 def by(weighing: models.Weighing) -> Ranking:
     """A ranking without training."""
-    return lambda of: weighing.scores(of.found, of.experts)
+    return lambda of: weighing.scores(of.candidates, of.experts)
 
 
 RANKINGS: dict[str, Ranking] = {
@@ -180,7 +180,7 @@ def table(names: Sequence[str], homes: Path) -> list[dict[str, str]]:
         row["best fixed"] = f"{best.replace(':fixed', '')} {fixed[best].mean():.3f}"
         row |= {n: f"{own.mean():.3f}" for n, own in recalls.items()}
         row |= {f"fused − {n}": text for n, text in differences(recalls["fused"], others, of.documents).items()}
-        row["vocabulary"] = f"{of.found.vocabulary.mean():.2f}"
+        row["vocabulary"] = f"{of.candidates.vocabulary.mean():.2f}"
         rows.append(row)
         click.echo(f"{name} measured", err=True)
     return rows
@@ -225,7 +225,7 @@ def _recalls(of: Examples, train: Train[Any], size: int | None, seed: int) -> np
         rows[others if size is None else draw.permutation(others)[:size]] = True
         if tested.any():
             part = of.of(tested)
-            recalls[tested] = recall(part, train(rows).scores(Asked.of(part)))
+            recalls[tested] = recall(part, train(rows).scores(Inputs.of(part)))
     return recalls
 
 
@@ -296,10 +296,10 @@ def known_items(name: str, homes: Path) -> list[dict[str, str]]:
         documents = [str(item.document) for item in items]
         for form, template in FORMS.items():
             asked = retrieval.again([template.format(item.text) for item in items])
-            candidates, experts = asked.once(Rankings).asked.found, expert_names(tools.settings)
+            candidates, experts = asked.once(Rankings).inputs.candidates, expert_names(tools.settings)
             scores = {"BM25, level 1": candidates.scores[:, 0], "equal weights": _equal(candidates, experts)}
             scores["fused"] = Blend().scores(candidates, experts)
-            scores |= {ranking: model.scores(asked.once(Rankings).asked) for ranking, model in trained_models.items()}
+            scores |= {ranking: model.scores(asked.once(Rankings).inputs) for ranking, model in trained_models.items()}
             row = {"collection": name, "items": f"{len(items)} {kind_of}", "asked": form}
             least = None
             for ranking, values in scores.items():
@@ -373,7 +373,7 @@ def chosen(names: Sequence[str], homes: Path) -> list[dict[str, str]]:
             idle = list(GRID).index("vectors" if name in FOREIGN else "foreign")
             same = (*values[:idle], *values[idle + 1 :])
             if same not in own:
-                own[same] = float(recall(of, blend.scores(of.found, of.experts)).mean() - before)
+                own[same] = float(recall(of, blend.scores(of.candidates, of.experts)).mean() - before)
             own[values] = own[same]
         gains[name] = own
         click.echo(f"{name} measured", err=True)

@@ -281,7 +281,7 @@ def ask(folder: Path, project: Settings) -> None:
     found["candidates"] = {
         "p50": 1000 * (time.process_time() - started) / TOGETHER,
         "peak": highest(),
-        "rows": len(together.found.piece) / TOGETHER,
+        "rows": len(together.candidates.piece) / TOGETHER,
     }
     (folder / "asked.json").write_text(json.dumps(found))
 

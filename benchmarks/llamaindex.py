@@ -160,7 +160,7 @@ def measured(name: str, homes: Path, cache: Path) -> list[dict[str, str]]:
             result = evaluate(found(most, None), sets, 2)
             assert result["question"].tolist() == [question.id for _, question in asked]
             recalls[f"{kind}, k = {most}"] = result["ER"].to_numpy()
-    own = recall(of, fused(of.found, of.experts))
+    own = recall(of, fused(of.candidates, of.experts))
     line = {"collection": name, "`fused`": f"{own.mean():.3f}"}
     compared = differences(own, recalls, of.documents)
     return [{**line, "rival": n, "ER": f"{er.mean():.3f}", "difference": compared[n]} for n, er in recalls.items()]

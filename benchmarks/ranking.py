@@ -22,15 +22,15 @@ import numpy as np
 
 from mog_assets import config, markdown
 from mog_assets.questions.sets import LEVELS, Question, load_questions
-from mog_assets.ranking import features, mix, models, mog, places, rivals, trainers
+from mog_assets.ranking import answer_places, features, mix, models, mog, rivals, trainers
 from mog_assets.ranking.candidates import COLUMNS, OF_QUESTIONS, Candidates
 from mog_assets.ranking.candidates_assets import read_examples
-from mog_assets.ranking.gold import Gold, ordered
-from mog_assets.ranking.models import Asked
+from mog_assets.ranking.models import Inputs
 from mog_assets.ranking.rankings import Rankings, expert_names, finest, fused
+from mog_assets.ranking.relevance import Relevance, ordered
 from mog_assets.ranking.retrieve import Retrieval
 from mog_assets.ranking.training import FOLDS, Examples, fixed_recalls
-from mog_assets.ranking.weak import measured
+from mog_assets.ranking.weak_labels import measured
 from mog_assets.significance import bootstrap_interval, by_document, holm, permutation_p
 from mog_assets.tools import Tools
 
@@ -89,9 +89,9 @@ def fewer(collection: Collection, questions: int | None) -> Collection:
 def examples(retrieval: Retrieval, questions: Sequence[Question]) -> Examples:
     """Questions with their candidates."""
     asked = retrieval.again([q.question for q in questions])
-    found, corpora = asked.once(Rankings).asked, asked.corpora
+    found, corpora = asked.once(Rankings).inputs, asked.corpora
     names = expert_names(corpora.settings)
-    gold = Gold.located(found.found, measured(questions, corpora), corpora.layout)
+    gold = Relevance.located(found.candidates, measured(questions, corpora), corpora.layout)
     levels = np.array([LEVELS.index(q.level) for q in questions])
     documents = [q.document for q in questions]
     made = np.zeros(len(questions), bool)
@@ -101,17 +101,17 @@ def examples(retrieval: Retrieval, questions: Sequence[Question]) -> Examples:
 def merged(parts: Sequence[Examples]) -> Examples:
     """Questions of several collections together."""
     questions = np.cumsum([0, *(len(part.words) for part in parts)])
-    rows = np.cumsum([0, *(len(part.found.question) for part in parts)])
+    rows = np.cumsum([0, *(len(part.candidates.question) for part in parts)])
 
     def joined(get: Callable[[Examples], np.ndarray]) -> np.ndarray:
         return np.concatenate([get(part) for part in parts])
 
     found = Candidates(
-        np.concatenate([part.found.question + q for part, q in zip(parts, questions, strict=False)]),
-        *(joined(lambda p, n=n: getattr(p.found, n)) for n in (*COLUMNS[1:], *OF_QUESTIONS)),
+        np.concatenate([part.candidates.question + q for part, q in zip(parts, questions, strict=False)]),
+        *(joined(lambda p, n=n: getattr(p.candidates, n)) for n in (*COLUMNS[1:], *OF_QUESTIONS)),
     )
     gold, taught = (
-        Gold(
+        Relevance(
             found,
             joined(lambda p, what=what: getattr(p, what).characters),
             np.concatenate([getattr(part, what).row + r for part, r in zip(parts, rows, strict=False)]),
@@ -130,8 +130,8 @@ def merged(parts: Sequence[Examples]) -> Examples:
 def trained_mog(train: Examples, seed: int = SEED) -> Ranking:
     """`mog` trained on some questions."""
     held_out = np.array([part == 0 for part in _tenths(train.documents)])
-    arrays, _ = mog.train(train.found, train.taught.covered, train.vectors, held_out, seed)
-    return lambda of: models.Router(arrays).scores(Asked.of(of))
+    arrays, _ = mog.train(train.candidates, train.taught.covered, train.vectors, held_out, seed)
+    return lambda of: models.Router(arrays).scores(Inputs.of(of))
 
 
 def trained_mix(train: Examples, seed: int = SEED, options: Mapping[str, object] | None = None) -> Ranking:
@@ -143,7 +143,7 @@ def trained_mix(train: Examples, seed: int = SEED, options: Mapping[str, object]
     finally:
         mix.OPTIONS.clear()
         mix.OPTIONS.update(kept)
-    return lambda of: trained.scores(Asked.of(of))
+    return lambda of: trained.scores(Inputs.of(of))
 
 
 def _tenths(documents: Sequence[str]) -> list[int]:
@@ -154,7 +154,7 @@ def _tenths(documents: Sequence[str]) -> list[int]:
 
 def recall(of: Examples, scores: np.ndarray) -> np.ndarray:
     """ER of every question by candidates in the order of their scores."""
-    return of.gold.recall(ordered(of.found, scores))
+    return of.gold.recall(ordered(of.candidates, scores))
 
 
 def cross_validated(of: Examples, train: Callable[[Examples], Ranking]) -> np.ndarray:
@@ -171,9 +171,9 @@ def cross_validated(of: Examples, train: Callable[[Examples], Ranking]) -> np.nd
 
 def untrained(of: Examples) -> Recalls:
     """ER of every fixed level, of `fused`, of others' rankings, and of gold evidence as candidates allow."""
-    gold = of.gold.covered / np.maximum(of.found.place[:, 2], 1)
-    others = {name: recall(of, rival.scores(of.found, of.experts)) for name, rival in RIVALS.items()}
-    ours = recall(of, fused(of.found, of.experts))
+    gold = of.gold.covered / np.maximum(of.candidates.place[:, 2], 1)
+    others = {name: recall(of, rival.scores(of.candidates, of.experts)) for name, rival in RIVALS.items()}
+    ours = recall(of, fused(of.candidates, of.experts))
     return {**fixed_recalls(of), "fused": ours, **others, "ceiling": recall(of, gold)}
 
 
@@ -246,7 +246,7 @@ def learning(collection: Collection, sizes: Sequence[int]) -> list[dict[str, str
 
 def scaled(of: Examples, scores: np.ndarray) -> np.ndarray:
     """Scores with mean 0 and deviation 1 among the candidates of each question."""
-    question, count = of.found.question, np.maximum(np.diff(of.found.offsets), 1)
+    question, count = of.candidates.question, np.maximum(np.diff(of.candidates.offsets), 1)
     mean = np.bincount(question, scores, len(count)) / count
     spread = np.sqrt(np.maximum(np.bincount(question, scores**2, len(count)) / count - mean**2, 1e-12))
     return (scores - mean[question]) / spread[question]
@@ -276,7 +276,7 @@ def without(prefix: Sequence[str]) -> Callable[[Examples], Ranking]:
     def make(train: Examples) -> Ranking:
         names = features.names(train.experts, [train.experts[i] for i in train.finest])
         gone = np.array([name.startswith(tuple(prefix)) for name in names])
-        table, answered = features.table, places.Places.features
+        table, answered = features.table, answer_places.Places.features
 
         def blind_table(*columns: np.ndarray) -> np.ndarray:
             found = table(*columns)
@@ -289,11 +289,11 @@ def without(prefix: Sequence[str]) -> Callable[[Examples], Ranking]:
             return found
 
         def blinded(do: Callable[[], Any]) -> Any:
-            features.table, places.Places.features = blind_table, blind_places
+            features.table, answer_places.Places.features = blind_table, blind_places
             try:
                 return do()
             finally:
-                features.table, places.Places.features = table, answered
+                features.table, answer_places.Places.features = table, answered
 
         ranking = blinded(lambda: trained_mix(train))
         return lambda of: blinded(lambda: ranking(of))
@@ -344,7 +344,7 @@ def beyond(collections: Sequence[Collection]) -> tuple[list[dict[str, str]], lis
             tested = of if collection.test is not None else of.of(~np.isin(of.documents, np.array(of.documents)[rows]))
             some = train.of(rows)
             line = {"collection": f"{collection.name}, {size} questions"}
-            line["fused"] = _against(recall(tested, fused(tested.found, tested.experts)), line, tested)
+            line["fused"] = _against(recall(tested, fused(tested.candidates, tested.experts)), line, tested)
             for name, ranking in (
                 ("own", trained_mix(some)),
                 ("others", foreign),

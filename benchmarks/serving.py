@@ -118,7 +118,7 @@ def main(path: str, name: str, count: int, engine: bool) -> None:
     held_out = np.arange(len(examples.words)) % 10 == 0
     seconds = once(lambda: trained_mix(examples, 0))
     click.echo(f"training mix on {len(examples.words):,} questions: {seconds:.1f} s, peak memory {memory()}")
-    seconds = once(lambda: mog.train(examples.found, examples.gold.covered, examples.vectors, held_out, 0))
+    seconds = once(lambda: mog.train(examples.candidates, examples.gold.covered, examples.vectors, held_out, 0))
     click.echo(f"training mog: {seconds:.1f} s, peak memory {memory()}")
 
 

@@ -20,11 +20,11 @@ import numpy as np
 
 from mog_assets import config, markdown
 from mog_assets.questions.sets import LEVELS, Level, Question, Relevant, load_questions
-from mog_assets.ranking import weak
+from mog_assets.ranking import weak_labels
 from mog_assets.ranking.candidates_assets import read_examples
-from mog_assets.ranking.gold import Gold, ordered
-from mog_assets.ranking.models import Asked
+from mog_assets.ranking.models import Inputs
 from mog_assets.ranking.rankings import expert_names, finest, fused
+from mog_assets.ranking.relevance import Relevance, ordered
 from mog_assets.ranking.retrieve import Retrieval
 from mog_assets.ranking.trainers import trained_mix
 from mog_assets.ranking.training import FOLDS, Examples
@@ -56,7 +56,7 @@ def reduced(questions: Sequence[Question], level: Level, corpora: Corpora) -> li
     texts = corpora.texts({corpora.position[e.corpus, e.doc] for e in firsts})
     found = []
     for q, e in zip(questions, firsts, strict=True):
-        answered = q if weak.texts_of_answer(q) else None
+        answered = q if weak_labels.texts_of_answer(q) else None
         text = texts[corpora.position[e.corpus, e.doc]][1][e.start : e.end]
         found.append(replace(answered or replace(q, answer=text, options={}), evidence=(), relevant=()))
     return found
@@ -64,9 +64,10 @@ def reduced(questions: Sequence[Question], level: Level, corpora: Corpora) -> li
 
 def as_known(examples: Examples, questions: Sequence[Question], corpora: Corpora, names: Sequence[str]) -> Examples:
     """The same candidates with the evidence that reduced questions have."""
-    known = weak.taught(questions, examples.found, fused(examples.found, names), corpora)
+    known = weak_labels.taught(questions, examples.candidates, fused(examples.candidates, names), corpora)
     gold, taught = (
-        Gold.located(examples.found, spans, corpora.layout) for spans in (weak.measured(questions, corpora), known)
+        Relevance.located(examples.candidates, spans, corpora.layout)
+        for spans in (weak_labels.measured(questions, corpora), known)
     )
     return replace(examples, gold=gold, taught=taught, levels=np.array([LEVELS.index(q.level) for q in questions]))
 
@@ -81,7 +82,7 @@ def measured(train: Examples, truth: Examples, size: int | None) -> np.ndarray:
             rows[order[rows[order]][size:]] = False
         tested = truth.of(own)
         trained = trained_mix(train.of(rows), SEED)
-        recalls[own] = tested.gold.recall(ordered(tested.found, trained.scores(Asked.of(tested))))
+        recalls[own] = tested.gold.recall(ordered(tested.candidates, trained.scores(Inputs.of(tested))))
     return recalls
 
 
@@ -109,7 +110,7 @@ def main(paths: tuple[Path, ...], questions: int | None) -> None:
         versions = {"places": truth}
         for level in ("documents", "answer"):
             versions[level] = as_known(truth, reduced(asked, level, corpora), corpora, names)
-        base = truth.gold.recall(ordered(truth.found, fused(truth.found, names)))
+        base = truth.gold.recall(ordered(truth.candidates, fused(truth.candidates, names)))
         documents = np.asarray(truth.documents, str)
         cells = {"fused": base}
         for size in SIZES:

@@ -5,7 +5,7 @@ import pytest
 
 from mog_assets.ranking.blend import Blend
 from mog_assets.ranking.candidates import Candidates
-from mog_assets.ranking.models import Asked, Router
+from mog_assets.ranking.models import Inputs, Router
 from mog_assets.resources.encoder import Encoder, EncoderSettings
 from mog_assets.retrieval.bm25 import Statistics
 from mog_assets.retrieval.tokens import query_terms
@@ -173,7 +173,7 @@ def test_a_trained_router_puts_a_known_item_first_whatever_it_learned(vector):
         "layer1.bias": len(EXPERTS),
     }
     router = Router({name: random.normal(size=size).astype(np.float32) for name, size in layers.items()})
-    questions = Asked(candidates, np.array([vector], np.float32), np.ones(1, np.int64), [0, 2])
+    questions = Inputs(candidates, np.array([vector], np.float32), np.ones(1, np.int64), [0, 2])
     assert router.scores(questions).argmax() == 8
     plain = np.einsum("ij,j->i", candidates.relative, router.weights(questions)[0])
     assert plain.argmax() != 8

@@ -80,11 +80,11 @@ def assert_rows_equal_those_of_a_rebuild(project):
     assert ours.keys() == theirs.keys()
     for name, part in ours.items():
         rebuilt = theirs[name]
-        assert (part.asked, part.ids, part.documents) == (rebuilt.asked, rebuilt.ids, rebuilt.documents)
+        assert (part.digests, part.ids, part.documents) == (rebuilt.digests, rebuilt.ids, rebuilt.documents)
         for exact in ("question", "piece", "place"):
-            np.testing.assert_array_equal(getattr(part.found, exact), getattr(rebuilt.found, exact))
+            np.testing.assert_array_equal(getattr(part.candidates, exact), getattr(rebuilt.candidates, exact))
         for near in ("scores", "beside", "floors"):
-            np.testing.assert_allclose(getattr(part.found, near), getattr(rebuilt.found, near), atol=1e-5)
+            np.testing.assert_allclose(getattr(part.candidates, near), getattr(rebuilt.candidates, near), atol=1e-5)
         for gold in ("gold", "taught"):
             for exact in ("characters", "row", "start", "end"):
                 np.testing.assert_array_equal(
@@ -267,8 +267,8 @@ def test_the_share_of_candidates_that_changed_is_known_from_their_sketches():
         place = (piece % 10)[:, None]
 
     class Some:
-        asked = [f"{value:016x}" for value in rng.integers(0, 2**62, 50)]
-        found = Found
+        digests = [f"{value:016x}" for value in rng.integers(0, 2**62, 50)]
+        candidates = Found
 
     before = sketch(Some, documents)
     for share in (0.0, 0.02, 0.1, 0.5):

@@ -14,8 +14,8 @@ from mog_assets.questions.splits import validation_rows
 from mog_assets.ranking.candidates import Candidates, best
 from mog_assets.ranking.choice import choose
 from mog_assets.ranking.features import Components, _ranks, names, of_candidates, table
-from mog_assets.ranking.gold import Gold, fixed_order, ordered
 from mog_assets.ranking.passages import fitting, joined
+from mog_assets.ranking.relevance import Relevance, fixed_order, ordered
 from mog_assets.ranking.training import drawn
 from mog_assets.retrieval.controls import pieces as disjoint
 from mog_assets.retrieval.methods import needs, parse
@@ -68,7 +68,7 @@ def test_recall_of_an_order_is_that_of_the_measures(sizes, data):
     found = candidates_of(layout, pieces, scores)
     order = ordered(found, scores)
     spans = [(int(doc.removeprefix("d")), start, end) for _, doc, start, end in disjoint(question)]
-    own = Gold.located(found, [spans], layout).recall(order)
+    own = Relevance.located(found, [spans], layout).recall(order)
 
     spans, document = layout.spans[pieces[order]], layout.document_of[pieces[order]]
     runs = pd.DataFrame(

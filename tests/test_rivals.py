@@ -7,9 +7,9 @@ from test_blend import EXPERTS, of_questions
 from mog_assets.config import Settings
 from mog_assets.ranking import rivals
 from mog_assets.ranking.blend import Blend
+from mog_assets.ranking.exact import latest
 from mog_assets.ranking.explain import KNOWN, reasons
-from mog_assets.ranking.known import latest
-from mog_assets.ranking.models import Asked, Rules
+from mog_assets.ranking.models import Inputs, Rules
 from mog_assets.retrieval.methods import named_methods, rankings
 
 BOTH = [rivals.RRF, rivals.UMG]
@@ -22,7 +22,7 @@ def random_questions(questions=6, n=20):
 
 def asked_of(candidates):
     questions = len(candidates.floors)
-    return Asked(candidates, np.zeros((questions, 2), np.float32), np.ones(questions, np.int64), [0, 2])
+    return Inputs(candidates, np.zeros((questions, 2), np.float32), np.ones(questions, np.int64), [0, 2])
 
 
 # What they compute

@@ -185,7 +185,7 @@ def test_what_raised_the_best_piece_of_fused_is_what_gives_it_most(sample_projec
     retrieval = Retrieval.open(*opened(sample_project)).again([QUESTION])
     found = retrieval.passages(parse("fused", sample_project.settings), k=1)
     (why,) = retrieval.reasons(parse("fused", sample_project.settings), found)
-    candidates, names = retrieval.once(Rankings).asked.found, expert_names(sample_project.settings)
+    candidates, names = retrieval.once(Rankings).inputs.candidates, expert_names(sample_project.settings)
     best = int(np.argmax(fused(candidates, names)))
     given = dict(zip(names, candidates.relative[best] * Blend().weights(candidates, names)[0], strict=True))
     # A title counts nothing, so it is no reason.
@@ -426,7 +426,7 @@ def test_what_only_the_second_search_finds_is_explained_by_it_and_the_rest_by_ex
     method = parse("multihop", sample_project.settings)
     found = retrieval.rank(method, 1)
     pieces, _ = retrieval.corpora.layout.pieces(found.document, found.start, found.end)
-    by_itself = set(retrieval.once(Rankings).asked.found.piece.tolist())
+    by_itself = set(retrieval.once(Rankings).inputs.candidates.piece.tolist())
     followed = [piece not in by_itself for piece in pieces.tolist()]
     assert any(followed) and not all(followed)
     why = retrieval.reasons(method, found)

@@ -14,8 +14,8 @@ from mog_assets.ranking import mix, mog, tuned
 from mog_assets.ranking.candidates import Candidates
 from mog_assets.ranking.crossvalidation import cross_validated, fused_recalls, recalls_of_fewer
 from mog_assets.ranking.features import COMPONENTS, names
-from mog_assets.ranking.gold import Gold
-from mog_assets.ranking.models import Asked
+from mog_assets.ranking.models import Inputs
+from mog_assets.ranking.relevance import Relevance
 from mog_assets.ranking.trainers import prepared_mix
 from mog_assets.ranking.training import FOLDS, Examples
 from mog_assets.recipe import materialise
@@ -38,7 +38,7 @@ def examples(moved=()):
     piece, rare = question // 2 * PIECES + number, np.zeros(n, np.int8)
     found = Candidates(question, piece, scores, beside, place, rare, rare, floors, np.ones(QUESTIONS, np.float32))
     start, end = np.zeros(QUESTIONS, np.int64), np.full(QUESTIONS, 100)
-    gold = Gold(found, end, right, start, end)
+    gold = Relevance(found, end, right, start, end)
     vectors = draw.normal(size=(QUESTIONS, 2 * COMPONENTS)).astype(np.float32)
     spans, given = np.full(QUESTIONS, LEVELS.index("spans")), np.zeros(QUESTIONS, bool)
     documents = [f"d{i // 2}" for i in range(QUESTIONS)]
@@ -61,7 +61,7 @@ def test_every_fold_is_tested_by_a_model_of_the_others_and_the_last_model_is_of_
 
     class Fused:
         def scores(self, asked):
-            return asked.found.relative.sum(axis=1)
+            return asked.candidates.relative.sum(axis=1)
 
     def train(rows):
         trained.append(rows)
@@ -83,7 +83,7 @@ def test_a_model_knows_nothing_of_the_answers_of_its_test_questions():
     for moved in ((), np.flatnonzero(tested)):
         questions, train = prepared_mix(examples(moved), 0)
         model = train(~tested)
-        part = Asked.of(questions.of(tested))
+        part = Inputs.of(questions.of(tested))
         texts.add(model.booster.model_to_string() + str(model.scores(part).tolist()))
     assert len(texts) == 1
 
@@ -93,7 +93,7 @@ def test_columns_of_the_trees_are_those_that_are_scored():
     model = train(np.ones(QUESTIONS, bool))
     wanted = [name.replace(" ", "_") for name in names(EXPERTS, EXPERTS)]
     assert model.booster.feature_name() == wanted
-    assert model.features(Asked.of(questions)).shape == (QUESTIONS * PIECES, len(wanted))
+    assert model.features(Inputs.of(questions)).shape == (QUESTIONS * PIECES, len(wanted))
 
 
 def test_an_asset_trains_once_for_every_fold_and_once_on_all(copied_project, monkeypatch):

@@ -88,14 +88,14 @@ def build_ranking(kind: str, work: Work) -> None:
         whole, train = trainer.prepared(examples, settings, advance)
         recalls, model = cross_validated(whole, train, trainer.threads)
     opening = models.Opening(work.tools.encoder.fingerprint, examples.experts, [], list(settings.corpora))
-    known = models.facts(kind, opening)
-    if _written(work, model.files(known), known, examples, names, recalls):
+    trained_for = models.facts(kind, opening)
+    if _written(work, model.files(trained_for), trained_for, examples, names, recalls):
         for title, picture in trainer.pictures(model, examples).items():
             work.show_plot(title, picture)
 
 
 def _kept(
-    work: Work, known: dict[str, Any], examples: Examples, names: Sequence[str], recalls: np.ndarray
+    work: Work, trained_for: dict[str, Any], examples: Examples, names: Sequence[str], recalls: np.ndarray
 ) -> Artefact | None:
     """The previous model if it stays, because the new one is significantly worse on questions that both know.
 
@@ -105,7 +105,7 @@ def _kept(
     previous = work.draft.previous
     if previous is None or not {models.ARRAYS, RECALLS} <= set(previous.manifest.files):
         return None
-    if decode(previous.path(models.ARRAYS).read_bytes())[1] != known:
+    if decode(previous.path(models.ARRAYS).read_bytes())[1] != trained_for:
         return None
     table = pd.read_parquet(previous.path(RECALLS)).set_index("question")
     before = table["ER"] - table["fused"]
@@ -113,12 +113,12 @@ def _kept(
     if not both.any():
         return None
     gains = recalls - fused_recalls(examples)
-    differences = gains[both] - before.loc[[n for n, there in zip(names, both, strict=True) if there]].to_numpy()
-    documents = [d for d, there in zip(examples.documents, both, strict=True) if there]
+    differences = gains[both] - before.loc[[n for n, shared in zip(names, both, strict=True) if shared]].to_numpy()
+    documents = [d for d, shared in zip(examples.documents, both, strict=True) if shared]
     p = float(permutation_p(by_document(differences[:, None], np.asarray(documents, str)), seed=work.settings.seed)[0])
-    found = {"questions": int(both.sum()), "difference": float(differences.mean()), "p": p}
-    work.info["comparison"] = found
-    work.show_table("ER above fused, new minus previous model, each on documents it was not trained on", [found])
+    comparison = {"questions": int(both.sum()), "difference": float(differences.mean()), "p": p}
+    work.info["comparison"] = comparison
+    work.show_table("ER above fused, new minus previous model, each on documents it was not trained on", [comparison])
     if not (differences.mean() < 0 and p < ALPHA):
         return None
     work.info["kept"] = (
@@ -133,14 +133,14 @@ def _kept(
 def _written(
     work: Work,
     data: dict[str, bytes],
-    known: dict[str, Any],
+    trained_for: dict[str, Any],
     examples: Examples,
     names: Sequence[str],
     recalls: np.ndarray,
 ) -> bool:
     """Store a model with its figures; or those of the previous one, if that stays. Returns whether the new is used."""
     work.info["kept"] = None
-    previous = _kept(work, known, examples, names, recalls)
+    previous = _kept(work, trained_for, examples, names, recalls)
     version = work.input("candidates").manifest.version
     columns = {"ER": recalls, "fused": fused_recalls(examples)}
     table = pd.DataFrame({"question": names, "document": examples.documents, **columns})
@@ -149,8 +149,8 @@ def _written(
     if previous:
         work.keep(previous, *(n for n in previous.manifest.files if n != NOW and not n.startswith(SKETCH)))
     for name, content in files.items():
-        path, there = work.file(name, version, work.recipe.settings(work.tools))
-        if not there or (isinstance(content, bytes) and path.read_bytes() != content):
+        path, exists = work.file(name, version, work.recipe.settings(work.tools))
+        if not exists or (isinstance(content, bytes) and path.read_bytes() != content):
             with work.writing(path) as temporary:
                 if isinstance(content, bytes):
                     temporary.write_bytes(content)
@@ -180,12 +180,12 @@ def build_known_items(work: Work) -> None:
     # Nobody asks these questions again, so their vectors are not kept.
     retrieval = replace(opened, encode=partial(work.tools.encoder.encode, keep=False))
     items = drawn_items(retrieval.corpora)
-    path, there = work.file(ITEMS, basis, [repr(item) for item in items])
+    path, exists = work.file(ITEMS, basis, [repr(item) for item in items])
     with work.progress(len(items), "known items asked for") as advance:
         table = standing(retrieval, items, rankings) if items else pd.DataFrame(columns=["form", "ranking"])
         advance(len(items))
     rows = summary(table, settings.seed) if items else []
-    if not there:
+    if not exists:
         with work.writing(path) as temporary:
             table.to_parquet(temporary)
     work.counts |= {"items": len(items), **{kind: sum(i.kind == kind for i in items) for kind in KINDS}}
@@ -221,20 +221,20 @@ def build_method(work: Work) -> None:
         # Of the models that were trained now: an earlier one that stays in use was not measured on these documents, and
         # did significantly better against `fused`.
         for name, key in models_of(settings).items():
-            found = pd.read_parquet(work.input(key).path(NOW)).set_index("question")["ER"].reindex(names)
-            recalls[name] = found.to_numpy()
+            recall = pd.read_parquet(work.input(key).path(NOW)).set_index("question")["ER"].reindex(names)
+            recalls[name] = recall.to_numpy()
         # A model that stays was not measured on questions that came since.
-        own = examples.measured & ~np.isnan(np.stack(list(recalls.values()))).any(axis=0)
-        if own.any():
-            documents = [examples.documents[i] for i in np.flatnonzero(own).tolist()]
-            measured_on = {name: er[own] for name, er in recalls.items()}
+        rows = examples.measured & ~np.isnan(np.stack(list(recalls.values()))).any(axis=0)
+        if rows.any():
+            documents = [examples.documents[i] for i in np.flatnonzero(rows).tolist()]
+            measured_on = {name: er[rows] for name, er in recalls.items()}
             remark = _remark(examples, names)
             chosen = choose(measured_on, list(models_of(settings)), documents, settings.seed, remark, losers)
             work.show_table("rankings on training questions, cross-validated", chosen.rows)
         else:
             chosen = Choice(UNTRAINED, "training questions with answers alone cannot tell which ranking is better", [])
-    path, there = work.file(CHOSEN, [chosen.method, chosen.why])
-    if not there:
+    path, exists = work.file(CHOSEN, [chosen.method, chosen.why])
+    if not exists:
         with work.writing(path) as temporary:
             temporary.write_text(json.dumps({"method": chosen.method, "why": chosen.why}, indent=1), encoding="utf-8")
     work.info |= {"method": chosen.method, "why": chosen.why, "content": digest(chosen.method, chosen.why)}

@@ -25,8 +25,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from mog_assets.ranking.candidates import Candidates
+from mog_assets.ranking.exact import lifted
 from mog_assets.ranking.experts import kind, of_texts
-from mog_assets.ranking.known import lifted
 from mog_assets.registry import EXPERTS
 
 # A vocabulary with this share of the frequent terms of texts knows their language, one with less than `_FOREIGN` does
@@ -61,7 +61,7 @@ class Blend:
     tilt: float = 0.0
     mention: float = 2.0
     pagerank: float = 2.0
-    # Whether known items come first, see `known`.
+    # Whether known items come first, see `exact`.
     lifts = True
 
     def weights(self, candidates: Candidates, experts: Sequence[str]) -> np.ndarray:

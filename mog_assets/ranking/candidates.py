@@ -33,7 +33,7 @@ class Candidates:
             document, 0 where there is none.
         place: int32 array of shape (n, 4): number of the piece in its document, pieces of the document, characters of
             the piece, corpus.
-        rare: int8 array of shape (n,): whether it has a rare word of the question, `known.SOLE` or `known.OTHER`; 0 if
+        rare: int8 array of shape (n,): whether it has a rare word of the question, `exact.SOLE` or `exact.OTHER`; 0 if
             it has none.
         title: int8 array of shape (n,): words of the title of its document if these are two or more and the question
             has them all, else 0.
@@ -62,8 +62,8 @@ class Candidates:
     def normalised(self) -> np.ndarray:
         """Scores divided by the best of the question by the same expert, float32 of shape (n, experts)."""
         most = np.zeros((len(self.floors), self.scores.shape[1]), np.float32)
-        asked = np.flatnonzero(np.diff(self.offsets))
-        most[asked] = np.maximum.reduceat(self.scores, self.offsets[asked]) if len(asked) else 0
+        filled = np.flatnonzero(np.diff(self.offsets))
+        most[filled] = np.maximum.reduceat(self.scores, self.offsets[filled]) if len(filled) else 0
         return np.maximum(self.scores, 0) / np.maximum(most[self.question], 1e-9)
 
     @cached_property
@@ -76,10 +76,10 @@ class Candidates:
     def bounds(self) -> tuple[np.ndarray, np.ndarray]:
         """Score of each question's worst candidate by every expert, and how much greater that of the best is."""
         least, most = np.zeros(self.floors.shape, np.float32), np.zeros(self.floors.shape, np.float32)
-        asked = np.flatnonzero(np.diff(self.offsets))
-        if len(asked):
-            least[asked] = np.minimum.reduceat(self.scores, self.offsets[asked])
-            most[asked] = np.maximum.reduceat(self.scores, self.offsets[asked])
+        filled = np.flatnonzero(np.diff(self.offsets))
+        if len(filled):
+            least[filled] = np.minimum.reduceat(self.scores, self.offsets[filled])
+            most[filled] = np.maximum.reduceat(self.scores, self.offsets[filled])
         return least, np.maximum(most - least, 1e-9)
 
     @cached_property
@@ -88,8 +88,8 @@ class Candidates:
         rows, scores = np.maximum(np.diff(self.offsets), 1)[:, None], self.scores.astype(np.float64)
         mean, squares = self._summed(scores) / rows, self._summed(scores**2) / rows
         deviation = np.sqrt(np.maximum(squares - mean**2, 0))
-        own = (self.scores - mean[self.question]) / np.maximum(deviation, 1e-6)[self.question]
-        return own.astype(np.float32)
+        standard = (self.scores - mean[self.question]) / np.maximum(deviation, 1e-6)[self.question]
+        return standard.astype(np.float32)
 
     @cached_property
     def confidence(self) -> np.ndarray:
@@ -114,8 +114,8 @@ class Candidates:
         powers, total = self.powers
         # The entropy of p = power / total is log(total) − mean of log(power).
         entropy = np.log(total) - self._summed(powers * (relative - 1) / _TEMPERATURE) / total
-        found: np.ndarray = 1 - entropy / np.log(np.maximum(counts, 2))
-        return found
+        certainty: np.ndarray = 1 - entropy / np.log(np.maximum(counts, 2))
+        return certainty
 
     @property
     def powers(self) -> tuple[np.ndarray, np.ndarray]:
@@ -164,7 +164,7 @@ Weigh = Callable[[Candidates, Sequence[str]], np.ndarray]
 
 
 class Exact(Protocol):
-    """Finds what of questions stands exactly in few texts; see `known.Typed`."""
+    """Finds what of questions stands exactly in few texts; see `exact.Typed`."""
 
     def pieces(self, rows: slice) -> tuple[np.ndarray, np.ndarray]:
         """Of some questions, `arrays.pairs` of question and piece, ascending; and the values of `Candidates.rare`."""
@@ -180,14 +180,14 @@ class Related(Protocol):
     def names(self) -> Sequence[str]:
         """Of the experts, in the order of their scores."""
 
-    def more(self, found: Candidates, value: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    def more(self, candidates: Candidates, value: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Questions and documents whose best pieces are to be candidates, too."""
 
-    def scores(self, found: Candidates, value: np.ndarray, rows: slice) -> np.ndarray:
+    def scores(self, candidates: Candidates, value: np.ndarray, rows: slice) -> np.ndarray:
         """The scores of all candidates of some questions, float32 of shape (n, experts).
 
         Args:
-            found: The candidates; questions are numbered from 0.
+            candidates: The candidates; questions are numbered from 0.
             value: How good each is by the experts of texts, shape (n,).
             rows: Which of all questions these are.
         """
@@ -223,7 +223,9 @@ def find(
     """
     parts = []
     for rows in _blocks(questions, sum(expert.count for expert in experts)):
-        parts.append(_Block(experts, finest, layout, corpora, rows, weigh, vocabulary, allowed, related, exact).found)
+        parts.append(
+            _Block(experts, finest, layout, corpora, rows, weigh, vocabulary, allowed, related, exact).candidates
+        )
         advance(rows.stop - rows.start)
     return Candidates(*(np.concatenate([getattr(part, field.name) for part in parts]) for field in fields(Candidates)))
 
@@ -266,19 +268,21 @@ class _Block:
     exact: Exact | None
 
     @property
-    def found(self) -> Candidates:
+    def candidates(self) -> Candidates:
         """Their candidates."""
         keys, floors = self._best
-        found = self._made(keys, floors)
+        candidates = self._made(keys, floors)
         if self.related is not None:
-            more = self._added(found, *self.related.more(found, self._value(found)))
-            found = self._made(np.union1d(keys, more), floors) if len(more) else found
-            scores = self.related.scores(found, self._value(found), self.rows)
+            more = self._added(candidates, *self.related.more(candidates, self._value(candidates)))
+            candidates = self._made(np.union1d(keys, more), floors) if len(more) else candidates
+            scores = self.related.scores(candidates, self._value(candidates), self.rows)
             none = np.zeros((len(floors), scores.shape[1]), np.float32)
-            found = replace(
-                found, scores=np.concatenate([found.scores, scores], 1), floors=np.concatenate([floors, none], 1)
+            candidates = replace(
+                candidates,
+                scores=np.concatenate([candidates.scores, scores], 1),
+                floors=np.concatenate([floors, none], 1),
             )
-        return replace(found, question=found.question + self.rows.start)
+        return replace(candidates, question=candidates.question + self.rows.start)
 
     @cached_property
     def _scores(self) -> list[np.ndarray]:
@@ -301,43 +305,43 @@ class _Block:
                 words.append(np.minimum(many, np.iinfo(np.int8).max).astype(np.int8))
         return np.concatenate(keys), np.concatenate(words)
 
-    def _weights(self, found: Candidates) -> np.ndarray:
-        return self.weigh(found, [expert.name for expert in self.experts])
+    def _weights(self, candidates: Candidates) -> np.ndarray:
+        return self.weigh(candidates, [expert.name for expert in self.experts])
 
-    def _value(self, found: Candidates) -> np.ndarray:
+    def _value(self, candidates: Candidates) -> np.ndarray:
         """How good candidates are by the experts of texts."""
-        return np.einsum("ij,ij->i", found.relative, self._weights(found)[found.question])
+        return np.einsum("ij,ij->i", candidates.relative, self._weights(candidates)[candidates.question])
 
     @property
     def _best(self) -> tuple[np.ndarray, np.ndarray]:
         """Question and piece of the best texts by any expert, as `arrays.pairs`; and see `Candidates.floors`."""
-        found, floors = [], np.zeros((self.rows.stop - self.rows.start, len(self.experts)), np.float32)
-        for column, (expert, own) in enumerate(zip(self.experts, self._scores, strict=True)):
+        keys, floors = [], np.zeros((self.rows.stop - self.rows.start, len(self.experts)), np.float32)
+        for column, (expert, scores) in enumerate(zip(self.experts, self._scores, strict=True)):
             if not expert.depth:
                 continue
-            open_to = own if self.allowed is None else np.where(_texts(expert, self.layout, self.allowed), own, 0)
+            open_to = scores if self.allowed is None else np.where(_texts(expert, self.layout, self.allowed), scores, 0)
             chosen = best(open_to, expert.depth)
             full = chosen.sum(axis=1) == expert.depth
-            floors[full, column] = np.where(chosen[full], own[full], np.inf).min(axis=1)
-            question, text = np.divmod(np.flatnonzero(chosen), max(own.shape[1], 1))
+            floors[full, column] = np.where(chosen[full], scores[full], np.inf).min(axis=1)
+            question, text = np.divmod(np.flatnonzero(chosen), max(scores.shape[1], 1))
             first, last = expert.covered(text)
-            found.append(pairs(np.repeat(question, last - first), ranges(first, last)))
+            keys.append(pairs(np.repeat(question, last - first), ranges(first, last)))
         typed, _ = self._rare
         _, piece = unpaired(typed)
-        found.append(typed if self.allowed is None else typed[self.allowed[self.layout.document_of[piece]]])
-        return np.unique(np.concatenate(found)), floors
+        keys.append(typed if self.allowed is None else typed[self.allowed[self.layout.document_of[piece]]])
+        return np.unique(np.concatenate(keys)), floors
 
-    def _added(self, found: Candidates, question: np.ndarray, document: np.ndarray) -> np.ndarray:
+    def _added(self, candidates: Candidates, question: np.ndarray, document: np.ndarray) -> np.ndarray:
         """The best pieces of some documents by the experts of texts, as `arrays.pairs`."""
         if self.allowed is not None:
             kept = self.allowed[document]
             question, document = question[kept], document[kept]
         first, last = self.layout.offsets[document], self.layout.offsets[document + 1]
         group, piece = np.repeat(np.arange(len(document)), last - first), ranges(first, last)
-        least, span = found.bounds
+        least, span = candidates.bounds
         of = question[group]
         relative = (self._columns(of, piece) - least[of]) / span[of]
-        value = np.einsum("ij,ij->i", relative, self._weights(found)[of])
+        value = np.einsum("ij,ij->i", relative, self._weights(candidates)[of])
         order = np.lexsort((piece, -value, group))
         order = order[places(group[order]) < MORE]
         return pairs(of[order], piece[order])
@@ -345,7 +349,7 @@ class _Block:
     def _columns(self, question: np.ndarray, piece: np.ndarray) -> np.ndarray:
         """Scores of pieces by every expert of texts, float32 of shape (n, experts)."""
         columns = zip(self.experts, self._scores, strict=True)
-        return np.stack([own[question, expert.containing(piece)] for expert, own in columns], axis=1)
+        return np.stack([scores[question, expert.containing(piece)] for expert, scores in columns], axis=1)
 
     def _made(self, keys: np.ndarray, floors: np.ndarray) -> Candidates:
         """Candidates, given questions and pieces."""
@@ -355,9 +359,9 @@ class _Block:
         beside = np.zeros((len(piece), 2, len(self.finest)), np.float32)
         for side, step in enumerate((-1, 1)):
             other = np.clip(piece + step, 0, layout.count(1) - 1)
-            there = (layout.document_of[other] == document) & (other != piece)
+            present = (layout.document_of[other] == document) & (other != piece)
             for column, number in enumerate(self.finest):
-                beside[there, side, column] = self._scores[number][question[there], other[there]]
+                beside[present, side, column] = self._scores[number][question[present], other[present]]
         sizes = layout.spans[piece, 1] - layout.spans[piece, 0]
         place = [piece - layout.offsets[document], np.diff(layout.offsets)[document], sizes, self.corpora[document]]
         places_of = np.stack(place, axis=1).astype(np.int32)
@@ -371,7 +375,7 @@ class _Block:
 
 def looked_up(wanted: np.ndarray, keys: np.ndarray, values: np.ndarray) -> np.ndarray:
     """The value of each wanted key, 0 where there is none; keys are ascending."""
-    found = np.zeros(len(wanted), values.dtype)
-    there = np.isin(wanted, keys)
-    found[there] = values[np.searchsorted(keys, wanted[there])]
-    return found
+    result = np.zeros(len(wanted), values.dtype)
+    present = np.isin(wanted, keys)
+    result[present] = values[np.searchsorted(keys, wanted[present])]
+    return result

@@ -11,13 +11,13 @@ import numpy as np
 from mog_assets.arrays import save_array
 from mog_assets.config import QuestionSetSettings, Settings
 from mog_assets.questions.sets import MEASURED, TRAINING, Question, asked_of, load_questions
-from mog_assets.ranking.gold import Gold
-from mog_assets.ranking.models import Asked
+from mog_assets.ranking.models import Inputs
 from mog_assets.ranking.parts import Fresh, Part, arranged, joined, joined_sketch, sketch
 from mog_assets.ranking.rankings import Rankings, documents_of, expert_names, finest, fused
+from mog_assets.ranking.relevance import Relevance
 from mog_assets.ranking.retrieve import Retrieval
 from mog_assets.ranking.training import Examples, drawn, part_of
-from mog_assets.ranking.weak import measured, taught
+from mog_assets.ranking.weak_labels import measured, taught
 from mog_assets.recipe import Work
 from mog_assets.resources.errors import MogError
 from mog_assets.resources.store import Artefact, digest
@@ -137,19 +137,19 @@ def _kept_rows(
     previous: Part, questions: Sequence[Question], retrieval: Retrieval, change: Change, fresh: Fresh
 ) -> Part | None:
     """The questions of a part that are still there and that no change touches, with today's numbers of pieces."""
-    corpora, candidates = retrieval.corpora, previous.found
+    corpora, candidates = retrieval.corpora, previous.candidates
     current = {asked_of(q): q for q in questions}
     pieces = change.chunks(candidates.piece, 1)
-    kept = np.array([digest in current for digest in previous.asked], bool)
+    kept = np.array([digest in current for digest in previous.digests], bool)
     kept[candidates.question[pieces < 0]] = False
     edited = frozenset(change.fresh.tolist())
     for row in np.flatnonzero(kept).tolist():
-        question = current[previous.asked[row]]
+        question = current[previous.digests[row]]
         named = [*((e.corpus, e.doc) for e in question.evidence), *((r.corpus, r.doc) for r in question.relevant)]
         kept[row] = not about(named, corpora, edited)
     rows = np.flatnonzero(kept)
     if len(rows):
-        terms = retrieval.again([current[previous.asked[row]].question for row in rows.tolist()]).terms
+        terms = retrieval.again([current[previous.digests[row]].question for row in rows.tolist()]).terms
         statistics = corpora.held().of("level_1")
         rows = rows[~fresh.touched(terms, statistics, previous.vectors[rows], candidates.floors[rows])]
     return previous.renumbered(pieces).of(rows) if len(rows) else None
@@ -159,7 +159,7 @@ def _renewed(
     questions: Sequence[Question], kept: Part | None, retrieval: Retrieval, training: Sequence[str]
 ) -> tuple[Part, int]:
     """A part of these questions in their order, and how many of them were asked now."""
-    digests = set(kept.asked) if kept else set()
+    digests = set(kept.digests) if kept else set()
     missing = [q for q in questions if asked_of(q) not in digests]
     parts = [
         *([kept] if kept else []),
@@ -170,27 +170,30 @@ def _renewed(
 
 def _in_order(part: Part, questions: Sequence[Question]) -> Part:
     """These questions of a part, in their order."""
-    at = {digest: row for row, digest in enumerate(part.asked)}
+    at = {digest: row for row, digest in enumerate(part.digests)}
     return arranged(part, np.array([at[asked_of(q)] for q in questions], np.int64))
 
 
 def _part(retrieval: Retrieval, questions: Sequence[Question], training: Sequence[str]) -> Part:
     """Candidates and evidence of some questions; rankings learn from those of the splits `training`."""
-    corpora, asked = retrieval.corpora, retrieval.once(Rankings).asked
-    guessed = taught(questions, asked.found, fused(asked.found, expert_names(corpora.settings)), corpora)
-    golds = [Gold.located(asked.found, places, corpora.layout) for places in (measured(questions, corpora), guessed)]
+    corpora, inputs = retrieval.corpora, retrieval.once(Rankings).inputs
+    guessed = taught(questions, inputs.candidates, fused(inputs.candidates, expert_names(corpora.settings)), corpora)
+    golds = [
+        Relevance.located(inputs.candidates, places, corpora.layout)
+        for places in (measured(questions, corpora), guessed)
+    ]
     usable = [bool(places) and q.split in training for q, places in zip(questions, guessed, strict=True)]
-    vectors = asked.vectors.astype(np.float32)
-    return Part.of_questions(questions, *golds, vectors=vectors, words=asked.words, usable=np.array(usable, np.int64))
+    vectors = inputs.vectors.astype(np.float32)
+    return Part.of_questions(questions, *golds, vectors=vectors, words=inputs.words, usable=np.array(usable, np.int64))
 
 
-def stored_candidates(stored: Artefact, name: str, questions: Sequence[Question], settings: Settings) -> Asked:
+def stored_candidates(stored: Artefact, name: str, questions: Sequence[Question], settings: Settings) -> Inputs:
     """Test questions of a question set with their candidates, from the asset `candidates`."""
     files, digests = [file for file in stored.names(PART) if _question_set(file) == name], set(map(asked_of, questions))
     parts = [Part.read(stored.path(file).read_bytes()) for file in files]
-    test = [part.of(np.flatnonzero([digest in digests for digest in part.asked])) for part in parts]
+    test = [part.of(np.flatnonzero([digest in digests for digest in part.digests])) for part in parts]
     part = _in_order(joined(test), questions)
-    return Asked(part.found, part.vectors, part.words, finest(settings))
+    return Inputs(part.candidates, part.vectors, part.words, finest(settings))
 
 
 def _question_set(file: str) -> str:

@@ -8,9 +8,9 @@ from typing import Protocol, TypeVar
 
 import numpy as np
 
-from mog_assets.ranking.gold import ordered
-from mog_assets.ranking.models import Asked
+from mog_assets.ranking.models import Inputs
 from mog_assets.ranking.rankings import fused
+from mog_assets.ranking.relevance import ordered
 from mog_assets.ranking.training import FOLDS, Examples
 
 # Of each fold but one, and of all questions.
@@ -20,7 +20,7 @@ TRAININGS = FOLDS + 1
 class Model(Protocol):
     """A trained ranking."""
 
-    def scores(self, asked: Asked) -> np.ndarray:
+    def scores(self, inputs: Inputs) -> np.ndarray:
         """Score of every candidate."""
 
 
@@ -55,7 +55,7 @@ def recalls_of_fewer(examples: Examples, train: Train[M], questions: int | None,
 
 def fused_recalls(examples: Examples) -> np.ndarray:
     """ER of every question by `fused`, float64 of shape (questions,)."""
-    return examples.gold.recall(ordered(examples.found, fused(examples.found, examples.experts)))
+    return examples.gold.recall(ordered(examples.candidates, fused(examples.candidates, examples.experts)))
 
 
 def _tested(examples: Examples, train: Train[M], fold: int, most: int | None) -> np.ndarray:
@@ -65,7 +65,7 @@ def _tested(examples: Examples, train: Train[M], fold: int, most: int | None) ->
     if most is not None:
         rows[order[rows[order]][most:]] = False
     # With nothing to learn from, the ranking finds nothing.
-    if tested.any() and examples.taught.covered[rows[examples.found.question]].any():
+    if tested.any() and examples.taught.covered[rows[examples.candidates.question]].any():
         model, part = train(rows), examples.of(tested)
-        recalls[tested] = part.gold.recall(ordered(part.found, model.scores(Asked.of(part))))
+        recalls[tested] = part.gold.recall(ordered(part.candidates, model.scores(Inputs.of(part))))
     return recalls

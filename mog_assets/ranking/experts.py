@@ -153,8 +153,8 @@ class DenseExpert(_OfLevel):
 
     def scores(self, rows: slice) -> np.ndarray:
         """See `Expert.scores`."""
-        own = self.products.of(rows)
-        return own if self.pooling is None else self.pooling.pooled(own)
+        products = self.products.of(rows)
+        return products if self.pooling is None else self.pooling.pooled(products)
 
 
 @dataclass(frozen=True)
@@ -192,6 +192,6 @@ class TitleExpert:
 
 
 def _summed(index: Bm25Index, queries: Sequence[Sequence[str]]) -> np.ndarray:
-    found = np.zeros((len(queries), index.chunks), np.float32)
-    index.add_scores(queries, found)
-    return found
+    scores = np.zeros((len(queries), index.chunks), np.float32)
+    index.add_scores(queries, scores)
+    return scores

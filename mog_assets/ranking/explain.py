@@ -7,10 +7,10 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from mog_assets.ranking import features, mix, places
+from mog_assets.ranking import answer_places, features, mix
 from mog_assets.ranking.candidates import Candidates
-from mog_assets.ranking.known import latest
-from mog_assets.ranking.models import Asked, Mix, Router, Rules
+from mog_assets.ranking.exact import latest
+from mog_assets.ranking.models import Inputs, Mix, Router, Rules
 from mog_assets.ranking.relations import EXPERTS
 
 # Reasons given for a piece.
@@ -24,7 +24,7 @@ _PLACES = ("number in document", "number from the end", "relative place", "piece
 
 def reasons(
     model: Rules | Router | Mix,
-    asked: Asked,
+    inputs: Inputs,
     scores: np.ndarray,
     rows: np.ndarray,
     experts: Sequence[str],
@@ -34,7 +34,7 @@ def reasons(
 
     Args:
         model: That of the ranking.
-        asked: The questions.
+        inputs: The questions.
         scores: Of their candidates, by the model.
         rows: Those whose reasons are wanted.
         experts: Names of the experts.
@@ -43,23 +43,23 @@ def reasons(
     Returns:
         A text for each row, such as `dense level 1 (2nd of 87), beginning of its document (piece 1 of 12)`.
     """
-    found = asked.found
+    candidates = inputs.candidates
     if isinstance(model, Mix):
         names = features.names(experts, finest)
-        parts = mix.contributions(model.booster, model.features(asked)[rows])
+        parts = mix.contributions(model.booster, model.features(inputs)[rows])
         groups = [_group(name) for name in names]
     else:
-        parts, groups = model.parts(asked, rows), list(experts)
+        parts, groups = model.parts(inputs, rows), list(experts)
     distinct = list(dict.fromkeys(groups))
     sums = np.stack([parts[:, [g == group for g in groups]].sum(axis=1) for group in distinct], axis=1)
-    told, known = [], np.isfinite(latest(found, scores)) & model.lifts
-    for row, own in zip(rows.tolist(), sums, strict=True):
-        order = np.argsort(-own, kind="stable")[:MOST]
-        said = [_said(distinct[i], found, row, experts) for i in order if own[i] > 0]
-        told.append(
-            ", ".join([*([KNOWN if found.rare[row] or not found.title[row] else TITLED] if known[row] else []), *said])
-        )
-    return told
+    sentences, lifted = [], np.isfinite(latest(candidates, scores)) & model.lifts
+    for row, shares in zip(rows.tolist(), sums, strict=True):
+        order = np.argsort(-shares, kind="stable")[:MOST]
+        causes = [_said(distinct[i], candidates, row, experts) for i in order if shares[i] > 0]
+        if lifted[row]:
+            causes.insert(0, KNOWN if candidates.rare[row] or not candidates.title[row] else TITLED)
+        sentences.append(", ".join(causes))
+    return sentences
 
 
 def _group(name: str) -> str:
@@ -67,10 +67,10 @@ def _group(name: str) -> str:
         return match["expert"]
     if _BESIDE.fullmatch(name):
         return "beside"
-    return "place" if name in _PLACES else "answers" if name in places.NAMES else "question"
+    return "place" if name in _PLACES else "answers" if name in answer_places.NAMES else "question"
 
 
-def _said(group: str, found: Candidates, row: int, experts: Sequence[str]) -> str:
+def _said(group: str, candidates: Candidates, row: int, experts: Sequence[str]) -> str:
     if group == "beside":
         return "the text before or after it"
     if group == "question":
@@ -78,13 +78,15 @@ def _said(group: str, found: Candidates, row: int, experts: Sequence[str]) -> st
     if group == "answers":
         return "answers to such questions stand at this place"
     if group == "place":
-        number, pieces = found.place[row, :2].tolist()
+        number, pieces = candidates.place[row, :2].tolist()
         return f"its place (piece {number + 1} of {pieces} of its document)"
     if group in EXPERTS and EXPERTS[group].said:
         return EXPERTS[group].said
-    own = found.scores[found.offsets[found.question[row]] : found.offsets[found.question[row] + 1]]
-    column = own[:, experts.index(group)]
-    rank = 1 + int((column > found.scores[row, experts.index(group)]).sum())
+    scores = candidates.scores[
+        candidates.offsets[candidates.question[row]] : candidates.offsets[candidates.question[row] + 1]
+    ]
+    column = scores[:, experts.index(group)]
+    rank = 1 + int((column > candidates.scores[row, experts.index(group)]).sum())
     name = "title of its document" if group == "title" else group.replace("-", " level ")
     return f"{name} ({_ordinal(rank)} of {len(column)})"
 

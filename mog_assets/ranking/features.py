@@ -8,8 +8,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from mog_assets.arrays import pairs, places
+from mog_assets.ranking.answer_places import NAMES as PLACES
 from mog_assets.ranking.candidates import Candidates
-from mog_assets.ranking.places import NAMES as PLACES
 
 # A change of what a feature means changes this; models name it.
 VERSION = "4"
@@ -49,34 +49,34 @@ def names(experts: Sequence[str], finest: Sequence[str]) -> list[str]:
         experts: Names of the experts.
         finest: Those that score pieces themselves.
     """
-    found = [f"{what} {name}" for what in ("score", "z", "rank", "rank in document") for name in experts]
-    found += [f"{name} {side}" for side in ("before", "after") for name in finest]
-    found += ["number in document", "number from the end", "relative place", "pieces of document", "characters"]
-    found += ["corpus", "words of question"]
-    found += [f"{what} {name}" for name in finest for what in ("best", "tenth of best")]
-    return [*found, *(f"component {i}" for i in range(1, COMPONENTS + 1)), *PLACES]
+    columns = [f"{what} {name}" for what in ("score", "z", "rank", "rank in document") for name in experts]
+    columns += [f"{name} {side}" for side in ("before", "after") for name in finest]
+    columns += ["number in document", "number from the end", "relative place", "pieces of document", "characters"]
+    columns += ["corpus", "words of question"]
+    columns += [f"{what} {name}" for name in finest for what in ("best", "tenth of best")]
+    return [*columns, *(f"component {i}" for i in range(1, COMPONENTS + 1)), *PLACES]
 
 
-def of_candidates(found: Candidates, finest: Sequence[int], words: np.ndarray) -> np.ndarray:
+def of_candidates(candidates: Candidates, finest: Sequence[int], words: np.ndarray) -> np.ndarray:
     """What does not depend on the training questions: the first columns of `table`.
 
     Args:
-        found: The candidates.
+        candidates: The candidates.
         finest: Positions of the experts that score pieces themselves.
         words: Terms of every question, shape (questions,).
 
     Returns:
         float32 array of shape (n, columns).
     """
-    question, scores = found.question, found.scores
-    number, pieces, characters, corpus = found.place.T.astype(np.float32)
-    most, tenth = _best_and_tenth(found, finest)
+    question, scores = candidates.question, candidates.scores
+    number, pieces, characters, corpus = candidates.place.T.astype(np.float32)
+    most, tenth = _best_and_tenth(candidates, finest)
     of_question = np.stack([most, tenth / np.maximum(most, 1e-9)], axis=2).reshape(len(most), 2 * most.shape[1])
-    beside = found.beside / np.maximum(most, 1e-9)[question][:, None]
-    document = pairs(question, found.piece - found.place[:, 0])
+    beside = candidates.beside / np.maximum(most, 1e-9)[question][:, None]
+    document = pairs(question, candidates.piece - candidates.place[:, 0])
     columns = [
-        found.normalised,
-        found.standard,
+        candidates.normalised,
+        candidates.standard,
         1 / (1 + _ranks(scores, question) / _RANKS),
         1 / (1 + _ranks(scores, np.unique(document, return_inverse=True)[1]) / _RANKS),
         beside.reshape(len(question), beside.shape[1] * beside.shape[2]),
@@ -104,17 +104,17 @@ def _ranks(scores: np.ndarray, group: np.ndarray) -> np.ndarray:
         scores: float32 array of shape (n, columns).
         group: Number of the group of each row, ascending.
     """
-    found = np.empty(scores.shape, np.float32)
+    ranks = np.empty(scores.shape, np.float32)
     first = np.searchsorted(group, group)
     for column in range(scores.shape[1]):
         # One number of group and score: sorting numbers takes a tenth of the time of sorting by two columns.
         keys = pairs(group, _descending(scores[:, column]))
         order = np.argsort(keys)
-        own = keys[order]
-        new = np.concatenate([[True], own[1:] != own[:-1]])
+        keys = keys[order]
+        new = np.concatenate([[True], keys[1:] != keys[:-1]])
         # Equal scores share the rank of the first.
-        found[order, column] = np.maximum.accumulate(np.where(new, np.arange(len(own)), 0)) - first[order]
-    return found
+        ranks[order, column] = np.maximum.accumulate(np.where(new, np.arange(len(keys)), 0)) - first[order]
+    return ranks
 
 
 def _descending(scores: np.ndarray) -> np.ndarray:
@@ -124,13 +124,14 @@ def _descending(scores: np.ndarray) -> np.ndarray:
     return 2**32 - 1 - ascending
 
 
-def _best_and_tenth(found: Candidates, finest: Sequence[int]) -> tuple[np.ndarray, np.ndarray]:
+def _best_and_tenth(candidates: Candidates, finest: Sequence[int]) -> tuple[np.ndarray, np.ndarray]:
     """The best and the tenth score of pieces of every question, each of shape (questions, finest)."""
-    shape = (len(found.floors), len(finest))
+    shape = (len(candidates.floors), len(finest))
     most, tenth = np.zeros(shape, np.float32), np.zeros(shape, np.float32)
     for column, expert in enumerate(finest):
-        order = np.argsort(pairs(found.question, _descending(found.scores[:, expert])))
-        own, place = found.scores[order, expert], places(found.question[order])
-        most[found.question[order][place == 0], column] = own[place == 0]
-        tenth[found.question[order][place == 9], column] = own[place == 9]
+        order = np.argsort(pairs(candidates.question, _descending(candidates.scores[:, expert])))
+        scores, question = candidates.scores[order, expert], candidates.question[order]
+        place = places(question)
+        most[question[place == 0], column] = scores[place == 0]
+        tenth[question[place == 9], column] = scores[place == 9]
     return most, tenth

@@ -17,8 +17,8 @@ from mog_assets.chunking.chunks import Layout
 from mog_assets.config import Settings
 from mog_assets.ranking.candidates import Candidates
 from mog_assets.ranking.choice import ALPHA, UNTRAINED
-from mog_assets.ranking.gold import ordered
 from mog_assets.ranking.rankings import Rankings, models_of
+from mog_assets.ranking.relevance import ordered
 from mog_assets.ranking.retrieve import Retrieval
 from mog_assets.retrieval.corpora import Corpora
 from mog_assets.retrieval.methods import needs, parse
@@ -100,12 +100,11 @@ def standing(retrieval: Retrieval, items: Sequence[Item], rankings: Sequence[str
     """
     parts = []
     for form, template in FORMS.items():
-        asked = retrieval.again([template.format(item.text) for item in items])
-        asking = asked.once(Rankings)
-        found = asking.asked.found
-        scores = {LEAST: found.scores[:, 0], **{name: asking.scores(name) for name in rankings}}
-        for name, own in scores.items():
-            first, near = placed(found, own, items, retrieval.corpora.layout)
+        ranked = retrieval.again([template.format(item.text) for item in items]).once(Rankings)
+        candidates = ranked.inputs.candidates
+        by_words = candidates.scores[:, 0]
+        for name, scores in ((LEAST, by_words), *((name, ranked.scores(name)) for name in rankings)):
+            first, near = placed(candidates, scores, items, retrieval.corpora.layout)
             rows = [(form, item.kind, item.text, item.document) for item in items]
             part = pd.DataFrame(rows, columns=["form", "kind", "text", "document"])
             parts.append(part.assign(ranking=name, first=first, near=near))
@@ -113,16 +112,16 @@ def standing(retrieval: Retrieval, items: Sequence[Item], rankings: Sequence[str
 
 
 def placed(
-    found: Candidates, scores: np.ndarray, items: Sequence[Item], layout: Layout
+    candidates: Candidates, scores: np.ndarray, items: Sequence[Item], layout: Layout
 ) -> tuple[np.ndarray, np.ndarray]:
     """Whether each item is in the first piece, and whether it is near: bool arrays of shape (items,)."""
-    order = ordered(found, scores)
+    order = ordered(candidates, scores)
     before = np.empty(len(order), np.int64)
-    before[order] = running(found.place[order, 2].astype(np.int64), found.question[order])
-    piece = np.array([-1 if item.piece is None else item.piece for item in items], np.int64)[found.question]
-    document = np.array([item.document for item in items], np.int64)[found.question]
-    right = np.where(piece < 0, layout.document_of[found.piece] == document, found.piece == piece)
-    marks = [np.bincount(found.question, right & rows, len(items)) > 0 for rows in (before == 0, before < NEAR)]
+    before[order] = running(candidates.place[order, 2].astype(np.int64), candidates.question[order])
+    piece = np.array([-1 if item.piece is None else item.piece for item in items], np.int64)[candidates.question]
+    document = np.array([item.document for item in items], np.int64)[candidates.question]
+    right = np.where(piece < 0, layout.document_of[candidates.piece] == document, candidates.piece == piece)
+    marks = [np.bincount(candidates.question, right & rows, len(items)) > 0 for rows in (before == 0, before < NEAR)]
     return marks[0], marks[1]
 
 
@@ -136,12 +135,12 @@ def summary(table: pd.DataFrame, seed: int) -> list[dict[str, Any]]:
         near = part.pivot_table(index=["kind", "text", "document"], columns="ranking", values="near", sort=False)
         near = near.astype(float)
         documents = near.index.get_level_values("document").to_numpy()
-        for name, own in part.groupby("ranking", sort=False):
+        for name, members in part.groupby("ranking", sort=False):
             p = None
             if name != LEAST:
                 gains = (near[name] - near[LEAST]).to_numpy()
                 p = float(permutation_p(by_document(gains[:, None], documents), seed=seed)[0])
-            shares = {"first": float(own["first"].mean()), f"in {NEAR:,} characters": float(own["near"].mean())}
+            shares = {"first": float(members["first"].mean()), f"in {NEAR:,} characters": float(members["near"].mean())}
             rows.append({"asked": form, "ranking": name, **shares, "p": p})
     return rows
 

@@ -9,11 +9,11 @@ from typing import Any, Protocol
 import numpy as np
 
 from mog_assets.ranking import features, mix, mog
+from mog_assets.ranking.answer_places import Places
 from mog_assets.ranking.blend import Blend
 from mog_assets.ranking.candidates import Candidates
+from mog_assets.ranking.exact import lifted
 from mog_assets.ranking.features import Components
-from mog_assets.ranking.known import lifted
-from mog_assets.ranking.places import Places
 from mog_assets.ranking.training import Examples
 from mog_assets.resources.errors import MogError
 from mog_assets.resources.store import Artefact
@@ -24,27 +24,27 @@ TREES = "trees.txt"
 
 
 @dataclass(frozen=True)
-class Asked:
+class Inputs:
     """Questions with their candidates.
 
     Attributes:
-        found: The candidates.
+        candidates: The candidates.
         vectors: Of the questions, float32 of shape (questions, size).
         words: Terms of each question, shape (questions,).
         finest: Positions of the experts that score pieces themselves.
         columns: Result of `features.of_candidates` if it is known already, else None.
     """
 
-    found: Candidates
+    candidates: Candidates
     vectors: np.ndarray
     words: np.ndarray
     finest: Sequence[int]
     columns: np.ndarray | None = None
 
     @classmethod
-    def of(cls, examples: Examples) -> Asked:
+    def of(cls, examples: Examples) -> Inputs:
         """Questions without their evidence."""
-        return cls(examples.found, examples.vectors, examples.words, examples.finest, examples.columns)
+        return cls(examples.candidates, examples.vectors, examples.words, examples.finest, examples.columns)
 
 
 class Weighing(Protocol):
@@ -52,7 +52,7 @@ class Weighing(Protocol):
 
     @property
     def lifts(self) -> bool:
-        """Whether known items come first, see `known`."""
+        """Whether known items come first, see `exact`."""
 
     def weights(self, candidates: Candidates, experts: Sequence[str]) -> np.ndarray:
         """The weight of every expert for each question."""
@@ -76,17 +76,17 @@ class Rules:
         """Whether known items come first."""
         return self.weighing.lifts
 
-    def weights(self, asked: Asked) -> np.ndarray:
+    def weights(self, inputs: Inputs) -> np.ndarray:
         """The weight of every expert for each question."""
-        return self.weighing.weights(asked.found, self.experts)
+        return self.weighing.weights(inputs.candidates, self.experts)
 
-    def parts(self, asked: Asked, rows: np.ndarray) -> np.ndarray:
+    def parts(self, inputs: Inputs, rows: np.ndarray) -> np.ndarray:
         """What every expert gives to the scores of some candidates, shape (rows, experts)."""
-        return self.weighing.parts(asked.found, self.experts, rows)
+        return self.weighing.parts(inputs.candidates, self.experts, rows)
 
-    def scores(self, asked: Asked) -> np.ndarray:
+    def scores(self, inputs: Inputs) -> np.ndarray:
         """Score of every candidate."""
-        return self.weighing.scores(asked.found, self.experts)
+        return self.weighing.scores(inputs.candidates, self.experts)
 
 
 @dataclass(frozen=True)
@@ -95,9 +95,9 @@ class Tuned(Rules):
 
     weighing: Blend
 
-    def files(self, known: Mapping[str, Any]) -> dict[str, bytes]:
-        """What `open_tuned` reads, by the name of the file; `known` are its `facts`."""
-        return {ARRAYS: encode({name: np.array([value]) for name, value in asdict(self.weighing).items()}, known)}
+    def files(self, facts: Mapping[str, Any]) -> dict[str, bytes]:
+        """What `open_tuned` reads, by the name of the file; `facts` are its `facts`."""
+        return {ARRAYS: encode({name: np.array([value]) for name, value in asdict(self.weighing).items()}, facts)}
 
 
 @dataclass(frozen=True)
@@ -107,22 +107,22 @@ class Router:
     arrays: Mapping[str, np.ndarray]
     lifts = True
 
-    def weights(self, asked: Asked) -> np.ndarray:
+    def weights(self, inputs: Inputs) -> np.ndarray:
         """The weight of every expert for each question."""
-        return mog.weights(self.arrays, asked.vectors)
+        return mog.weights(self.arrays, inputs.vectors)
 
-    def parts(self, asked: Asked, rows: np.ndarray) -> np.ndarray:
+    def parts(self, inputs: Inputs, rows: np.ndarray) -> np.ndarray:
         """What every expert gives to the scores of some candidates, shape (rows, experts)."""
-        return asked.found.relative[rows] * self.weights(asked)[asked.found.question[rows]]
+        return inputs.candidates.relative[rows] * self.weights(inputs)[inputs.candidates.question[rows]]
 
-    def scores(self, asked: Asked) -> np.ndarray:
+    def scores(self, inputs: Inputs) -> np.ndarray:
         """Score of every candidate, known items first."""
-        return lifted(asked.found, mog.scores(asked.found, self.weights(asked)))
+        return lifted(inputs.candidates, mog.scores(inputs.candidates, self.weights(inputs)))
 
-    def files(self, known: Mapping[str, Any]) -> dict[str, bytes]:
-        """What `open_router` reads, by the name of the file; `known` are its `facts`."""
+    def files(self, facts: Mapping[str, Any]) -> dict[str, bytes]:
+        """What `open_router` reads, by the name of the file; `facts` are its `facts`."""
         arrays = {name: np.ascontiguousarray(array, np.float32) for name, array in self.arrays.items()}
-        return {ARRAYS: encode(arrays, known)}
+        return {ARRAYS: encode(arrays, facts)}
 
 
 @dataclass(frozen=True)
@@ -134,23 +134,23 @@ class Mix:
     places: Places
     lifts = True
 
-    def features(self, asked: Asked) -> np.ndarray:
+    def features(self, inputs: Inputs) -> np.ndarray:
         """The features of every candidate, float32 of shape (n, features), in the order of `features.names`."""
-        columns = asked.columns
+        columns = inputs.columns
         if columns is None:
-            columns = features.of_candidates(asked.found, asked.finest, asked.words)
-        of_question = self.components.apply(asked.vectors)[asked.found.question]
-        return features.table(columns, of_question, self.places.features(asked.found, asked.vectors))
+            columns = features.of_candidates(inputs.candidates, inputs.finest, inputs.words)
+        of_question = self.components.apply(inputs.vectors)[inputs.candidates.question]
+        return features.table(columns, of_question, self.places.features(inputs.candidates, inputs.vectors))
 
-    def scores(self, asked: Asked) -> np.ndarray:
+    def scores(self, inputs: Inputs) -> np.ndarray:
         """Score of every candidate, known items first."""
-        return lifted(asked.found, mix.scores(self.booster, self.features(asked)))
+        return lifted(inputs.candidates, mix.scores(self.booster, self.features(inputs)))
 
-    def files(self, known: Mapping[str, Any]) -> dict[str, bytes]:
-        """What `open_mix` reads, by the name of the file; `known` are its `facts`."""
+    def files(self, facts: Mapping[str, Any]) -> dict[str, bytes]:
+        """What `open_mix` reads, by the name of the file; `facts` are its `facts`."""
         arrays = {"mean": self.components.mean, "axes": np.ascontiguousarray(self.components.axes)}
         arrays |= {f"places {name}": array for name, array in self.places.arrays.items()}
-        return {ARRAYS: encode(arrays, known), TREES: self.booster.model_to_string().encode()}
+        return {ARRAYS: encode(arrays, facts), TREES: self.booster.model_to_string().encode()}
 
 
 @dataclass(frozen=True)
@@ -172,8 +172,8 @@ class Opening:
 
 def facts(kind: str, opening: Opening) -> dict[str, Any]:
     """What a model must have been trained for to be used; `mix` alone knows corpora, by their position."""
-    known = {"model": kind, "encoder": opening.encoder, "experts": list(opening.experts), "features": features.VERSION}
-    return {**known, "corpora": list(opening.corpora)} if kind == "mix" else known
+    facts = {"model": kind, "encoder": opening.encoder, "experts": list(opening.experts), "features": features.VERSION}
+    return {**facts, "corpora": list(opening.corpora)} if kind == "mix" else facts
 
 
 def open_router(stored: Artefact, opening: Opening) -> Router:
@@ -227,11 +227,11 @@ def open_mix(stored: Artefact, opening: Opening) -> Mix:
 def _arrays(stored: Artefact, wanted: Mapping[str, Any], what: str) -> dict[str, np.ndarray]:
     path = stored.path(ARRAYS)
     try:
-        arrays, known = decode(read(stored, ARRAYS, what))
+        arrays, facts = decode(read(stored, ARRAYS, what))
     except ValueError as error:
         raise MogError(f"{what} {path}: expected a safetensors file ({error}): run `mog run`") from error
     for name, value in wanted.items():
-        if not isinstance(known, dict) or known.get(name) != value:
-            got = known.get(name) if isinstance(known, dict) else None
+        if not isinstance(facts, dict) or facts.get(name) != value:
+            got = facts.get(name) if isinstance(facts, dict) else None
             raise MogError(f"{what} {path}: was trained for {name} {got}, expected {value}: run `mog run`")
     return arrays

@@ -40,13 +40,13 @@ def weights(arrays: Mapping[str, np.ndarray], vectors: np.ndarray) -> np.ndarray
     return np.logaddexp(0, hidden @ arrays["layer1.weight"].T + arrays["layer1.bias"]).astype(np.float32)
 
 
-def scores(found: Candidates, weighed: np.ndarray) -> np.ndarray:
+def scores(candidates: Candidates, weighed: np.ndarray) -> np.ndarray:
     """Score of every candidate, float32 of shape (n,), given the weights of experts for each question."""
-    return np.einsum("ij,ij->i", found.relative, weighed[found.question])
+    return np.einsum("ij,ij->i", candidates.relative, weighed[candidates.question])
 
 
 def train(
-    found: Candidates,
+    candidates: Candidates,
     covered: np.ndarray,
     vectors: np.ndarray,
     held_out: np.ndarray,
@@ -57,7 +57,7 @@ def train(
     """Train the router.
 
     Args:
-        found: Candidates of the training questions.
+        candidates: Candidates of the training questions.
         covered: Characters of evidence in each, shape (n,).
         vectors: Of the questions, shape (questions, size).
         held_out: Questions that decide when to stop, bool of shape (questions,).
@@ -76,34 +76,34 @@ def train(
     from torch.nn.functional import softplus
 
     generator = torch.Generator().manual_seed(seed)
-    layers = _initial([vectors.shape[1], HIDDEN, found.scores.shape[1]], generator)
+    layers = _initial([vectors.shape[1], HIDDEN, candidates.scores.shape[1]], generator)
     scale = torch.zeros(1, requires_grad=True)
-    known = np.bincount(found.question, covered, len(held_out)) > 0
-    if not known.any():
+    answered = np.bincount(candidates.question, covered, len(held_out)) > 0
+    if not answered.any():
         raise MogError(
             "question_sets: expected training questions whose evidence can be found, got none: check that their "
             "documents are in the corpora of the question set"
         )
-    parts = [known & ~held_out, known & held_out]
+    parts = [answered & ~held_out, answered & held_out]
     # With too few questions for two parts, all of them decide when to stop.
     fit, validation = (
-        torch.from_numpy(np.flatnonzero(part if all(p.any() for p in parts) else known)) for part in parts
+        torch.from_numpy(np.flatnonzero(part if all(p.any() for p in parts) else answered)) for part in parts
     )
     optimiser = torch.optim.AdamW([scale, *(p for layer in layers for p in layer)], lr=LEARNING_RATE)
     steps = EPOCHS * -(-len(fit) // BATCH)
     schedule = torch.optim.lr_scheduler.OneCycleLR(optimiser, LEARNING_RATE, total_steps=steps)
     inputs = torch.from_numpy(np.asarray(vectors, np.float32))
 
-    given, target = torch.from_numpy(found.relative), torch.from_numpy(covered.astype(np.float32))
-    bounds = torch.from_numpy(found.offsets)
+    given, target = torch.from_numpy(candidates.relative), torch.from_numpy(covered.astype(np.float32))
+    bounds = torch.from_numpy(candidates.offsets)
     says = torch.from_numpy(np.ones(len(covered), bool) if usable is None else usable)
 
     def loss_of(questions: Any, training: bool) -> Any:
         first, last = bounds[questions, None], bounds[questions + 1, None]
         rows = first + torch.arange(int((last - first).max()))
-        there = rows < last
-        rows = torch.where(there, rows, first)
-        there = there & says[rows]
+        filled = rows < last
+        rows = torch.where(filled, rows, first)
+        filled = filled & says[rows]
         (into, into_bias), (out, out_bias) = layers
         hidden = torch.relu(inputs[questions] @ into.T + into_bias)
         if training:
@@ -111,8 +111,8 @@ def train(
         weighed = softplus(hidden @ out.T + out_bias)
         # Scores are at most 1, and a softmax over hundreds of them needs a steeper scale.
         mixed = torch.einsum("nte,ne->nt", given[rows], weighed) * torch.exp(scale + 2)
-        chance = torch.log_softmax(mixed.masked_fill(~there, -torch.inf), dim=1).masked_fill(~there, 0)
-        share = target[rows].masked_fill(~there, 0)
+        chance = torch.log_softmax(mixed.masked_fill(~filled, -torch.inf), dim=1).masked_fill(~filled, 0)
+        share = target[rows].masked_fill(~filled, 0)
         return -(share / share.sum(dim=1, keepdim=True) * chance).sum(1).mean()
 
     curve: list[dict[str, float]] = []

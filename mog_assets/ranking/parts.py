@@ -13,16 +13,17 @@ import pyarrow as pa
 from mog_assets.arrays import mixed
 from mog_assets.questions.sets import LEVELS, Question, asked_of
 from mog_assets.ranking.candidates import COLUMNS, OF_QUESTIONS, Candidates
-from mog_assets.ranking.gold import Gold
-from mog_assets.ranking.known import rare_words
+from mog_assets.ranking.exact import rare_words
+from mog_assets.ranking.relevance import Relevance
 from mog_assets.retrieval.bm25 import Bm25Index, Statistics
 from mog_assets.retrieval.changes import Documents, chunks_of, multiplied, reached, scored
 from mog_assets.retrieval.corpora import Corpora
 from mog_assets.tensors import decode, encode
 
-_ARRAYS = (*COLUMNS, *OF_QUESTIONS)
-_GOLD = ("characters", "row", "start", "end")
-_OWN = ("vectors", "words", "levels", "made", "usable")
+# Arrays of candidates, of their evidence, and of questions; and texts of questions.
+_CANDIDATES = (*COLUMNS, *OF_QUESTIONS)
+_EVIDENCE = ("characters", "row", "start", "end")
+_NUMBERS, _TEXTS = ("vectors", "words", "levels", "made", "usable"), ("digests", "ids", "documents")
 # Candidates whose hashes are compared to say how many changed.
 _SKETCH = 1 << 15
 
@@ -35,38 +36,40 @@ class Part:
         gold, taught: See `training.Examples`.
         vectors, words, levels, made: Of the questions, see `training.Examples`.
         usable: Whether a ranking learns from a question: its split trains, and its evidence is known or guessed.
-        asked: A digest of all that is known of each question.
+        digests: A digest of all that is known of each question.
         ids, documents: Of the questions.
     """
 
-    gold: Gold
-    taught: Gold
+    gold: Relevance
+    taught: Relevance
     vectors: np.ndarray
     words: np.ndarray
     levels: np.ndarray
     made: np.ndarray
     usable: np.ndarray
-    asked: Sequence[str]
+    digests: Sequence[str]
     ids: Sequence[str]
     documents: Sequence[str]
 
     @property
-    def found(self) -> Candidates:
+    def candidates(self) -> Candidates:
         """The candidates."""
-        return self.gold.found
+        return self.gold.candidates
 
     @classmethod
-    def of_questions(cls, questions: Sequence[Question], gold: Gold, taught: Gold, **own: np.ndarray) -> Part:
-        """A part of these questions; `own` are the arrays that do not follow from them."""
+    def of_questions(
+        cls, questions: Sequence[Question], gold: Relevance, taught: Relevance, **arrays: np.ndarray
+    ) -> Part:
+        """A part of these questions; `arrays` are those that do not follow from them."""
         return cls(
             gold,
             taught,
             levels=np.array([LEVELS.index(q.level) for q in questions], np.int64),
             made=np.array([q.origin != "given" for q in questions], np.int64),
-            asked=[asked_of(q) for q in questions],
+            digests=[asked_of(q) for q in questions],
             ids=[q.id for q in questions],
             documents=[q.document for q in questions],
-            **own,
+            **arrays,
         )
 
     @property
@@ -76,80 +79,86 @@ class Part:
 
     def encoded(self) -> bytes:
         """The part as a file: a third of the bytes of its arrays."""
-        arrays = {name: getattr(self.found, name) for name in _ARRAYS}
+        arrays = {name: getattr(self.candidates, name) for name in _CANDIDATES}
         for what, gold in (("gold", self.gold), ("taught", self.taught)):
-            arrays |= {f"{what} {name}": getattr(gold, name) for name in _GOLD}
-        arrays |= {name: getattr(self, name) for name in _OWN}
+            arrays |= {f"{what} {name}": getattr(gold, name) for name in _EVIDENCE}
+        arrays |= {name: getattr(self, name) for name in _NUMBERS}
         whole = {name: a.astype(np.int32) if a.dtype == np.int64 else a for name, a in arrays.items()}
-        facts = {"asked": list(self.asked), "questions": list(self.ids), "documents": list(self.documents)}
-        plain = encode({name: np.ascontiguousarray(array) for name, array in whole.items()}, facts)
+        texts = {name: list(getattr(self, name)) for name in _TEXTS}
+        plain = encode({name: np.ascontiguousarray(array) for name, array in whole.items()}, texts)
         sink = pa.BufferOutputStream()
         with pa.CompressedOutputStream(sink, "zstd") as stream:
             stream.write(plain)
-        found: bytes = sink.getvalue().to_pybytes()
-        return found
+        compressed: bytes = sink.getvalue().to_pybytes()
+        return compressed
 
     @classmethod
     def read(cls, data: bytes) -> Part:
         """What `encoded` gave."""
         with pa.CompressedInputStream(pa.BufferReader(data), "zstd") as stream:
-            arrays, known = decode(stream.read())
+            arrays, texts = decode(stream.read())
         arrays = {name: a.astype(np.int64) if a.dtype == np.int32 else a for name, a in arrays.items()}
-        found = Candidates(**{name: arrays[name] for name in _ARRAYS})
-        gold, taught = (Gold(found, *(arrays[f"{what} {name}"] for name in _GOLD)) for what in ("gold", "taught"))
-        own = {name: arrays[name] for name in _OWN}
-        return cls(gold, taught, asked=known["asked"], ids=known["questions"], documents=known["documents"], **own)
+        candidates = Candidates(**{name: arrays[name] for name in _CANDIDATES})
+        gold, taught = (
+            Relevance(candidates, *(arrays[f"{what} {name}"] for name in _EVIDENCE)) for what in ("gold", "taught")
+        )
+        columns: dict[str, Any] = {name: arrays[name] for name in _NUMBERS}
+        return cls(gold, taught, **columns, **{name: texts[name] for name in _TEXTS})
 
     def of(self, questions: np.ndarray) -> Part:
         """Some questions, by position, ascending."""
-        own: dict[str, Any] = {name: getattr(self, name)[questions] for name in _OWN}
-        told = {n: [getattr(self, n)[i] for i in questions.tolist()] for n in ("asked", "ids", "documents")}
-        return Part(self.gold.of(questions), self.taught.of(questions), **own | told)
+        return Part(self.gold.of(questions), self.taught.of(questions), **_of_rows(self, questions))
 
     def renumbered(self, pieces: np.ndarray) -> Part:
         """With other numbers of the candidates' pieces; the order of documents is the same."""
-        found = replace(self.found, piece=pieces)
+        candidates = replace(self.candidates, piece=pieces)
         moved: dict[str, Any] = {field.name: getattr(self, field.name) for field in fields(self)}
         for what in ("gold", "taught"):
-            own: Gold = moved[what]
-            moved[what] = Gold(found, *(getattr(own, name) for name in _GOLD))
+            moved[what] = Relevance(candidates, *(getattr(moved[what], name) for name in _EVIDENCE))
         return Part(**moved)
+
+
+def _of_rows(part: Part, questions: np.ndarray) -> dict[str, Any]:
+    """What a part knows of some questions beside candidates and evidence."""
+    numbers = {name: getattr(part, name)[questions] for name in _NUMBERS}
+    return numbers | {name: [getattr(part, name)[i] for i in questions.tolist()] for name in _TEXTS}
 
 
 def joined(parts: Sequence[Part]) -> Part:
     """The questions of several parts, one part after the other."""
     questions = np.cumsum([0, *(len(part.ids) for part in parts)])
-    rows = np.cumsum([0, *(len(part.found.question) for part in parts)])
-    columns: dict[str, Any] = {name: np.concatenate([getattr(part.found, name) for part in parts]) for name in _ARRAYS}
-    columns["question"] = np.concatenate([p.found.question + q for p, q in zip(parts, questions, strict=False)])
-    found = Candidates(**columns)
+    rows = np.cumsum([0, *(len(part.candidates.question) for part in parts)])
+    each = [part.candidates for part in parts]
+    columns: dict[str, Any] = {name: np.concatenate([getattr(c, name) for c in each]) for name in _CANDIDATES}
+    columns["question"] = np.concatenate([c.question + first for c, first in zip(each, questions, strict=False)])
+    candidates = Candidates(**columns)
     golds = []
     for what in ("gold", "taught"):
         these = [getattr(part, what) for part in parts]
-        arrays = {name: np.concatenate([getattr(gold, name) for gold in these]) for name in _GOLD}
+        arrays = {name: np.concatenate([getattr(gold, name) for gold in these]) for name in _EVIDENCE}
         arrays["row"] = np.concatenate([gold.row + row for gold, row in zip(these, rows, strict=False)])
-        golds.append(Gold(found, **arrays))
-    told = {name: [entry for part in parts for entry in getattr(part, name)] for name in ("asked", "ids", "documents")}
-    own: dict[str, Any] = {name: np.concatenate([getattr(p, name) for p in parts]) for name in _OWN}
-    return Part(golds[0], golds[1], **own | told)
+        golds.append(Relevance(candidates, **arrays))
+    numbers: dict[str, Any] = {name: np.concatenate([getattr(p, name) for p in parts]) for name in _NUMBERS}
+    texts = {name: [text for part in parts for text in getattr(part, name)] for name in _TEXTS}
+    return Part(golds[0], golds[1], **numbers | texts)
 
 
 def arranged(part: Part, order: np.ndarray) -> Part:
     """The questions in another order: `order` are their positions."""
     place = np.empty(len(order), np.int64)
     place[order] = np.arange(len(order))
-    rows = np.lexsort((part.found.piece, place[part.found.question]))
+    rows = np.lexsort((part.candidates.piece, place[part.candidates.question]))
     at = np.empty(len(rows), np.int64)
     at[rows] = np.arange(len(rows))
-    columns: dict[str, Any] = {name: getattr(part.found, name)[rows] for name in COLUMNS}
-    columns["question"] = place[part.found.question][rows]
-    found, golds = Candidates(**columns, **{name: getattr(part.found, name)[order] for name in OF_QUESTIONS}), []
+    columns: dict[str, Any] = {name: getattr(part.candidates, name)[rows] for name in COLUMNS}
+    columns |= {name: getattr(part.candidates, name)[order] for name in OF_QUESTIONS}
+    candidates, golds = Candidates(**columns | {"question": place[part.candidates.question][rows]}), []
     for gold in (part.gold, part.taught):
         lines = np.lexsort((gold.start, at[gold.row]))
-        golds.append(Gold(found, gold.characters[order], at[gold.row][lines], gold.start[lines], gold.end[lines]))
-    own: dict[str, Any] = {name: getattr(part, name)[order] for name in _OWN}
-    told = {name: [getattr(part, name)[i] for i in order.tolist()] for name in ("asked", "ids", "documents")}
-    return Part(golds[0], golds[1], **own | told)
+        golds.append(
+            Relevance(candidates, gold.characters[order], at[gold.row][lines], gold.start[lines], gold.end[lines])
+        )
+    return Part(golds[0], golds[1], **_of_rows(part, order))
 
 
 @dataclass(frozen=True)
@@ -167,12 +176,12 @@ class Fresh:
     @cached_property
     def _texts(self) -> list[tuple[Bm25Index, np.ndarray]]:
         """By level, an index and the vectors of the chunks of these documents."""
-        found = []
+        texts = []
         for level in self.corpora.settings.level_range:
             chunks = chunks_of(self.corpora, self.documents, level)
             vectors = self.corpora.vectors(level).rows(chunks).astype(np.float32)
-            found.append((self.corpora.bm25_of(level, chunks), vectors))
-        return found
+            texts.append((self.corpora.bm25_of(level, chunks), vectors))
+        return texts
 
     def touched(
         self, terms: Sequence[Sequence[str]], statistics: Statistics, vectors: np.ndarray, floors: np.ndarray
@@ -181,23 +190,23 @@ class Fresh:
 
         Args:
             terms: Of the questions.
-            statistics: Those that say which words are rare, see `known.rare_words`.
+            statistics: Those that say which words are rare, see `exact.rare_words`.
             vectors: Of the questions, shape (questions, size).
             floors: See `Candidates`; experts in the order of `expert_names`.
 
         Returns:
             bool array of shape (questions,).
         """
-        found = np.zeros(len(terms), bool)
+        touched = np.zeros(len(terms), bool)
         if len(self.documents):
             finest = self._texts[0][0]
-            found |= [any(len(finest.chunks_of(word)) for word in rare_words(own, statistics)) for own in terms]
+            touched |= [any(len(finest.chunks_of(word)) for word in rare_words(words, statistics)) for words in terms]
         for column, (index, table) in enumerate(self._texts if len(self.documents) else []):
             for rows, scores in scored(index, terms):
-                found[rows] |= reached(scores, floors[rows, column])
+                touched[rows] |= reached(scores, floors[rows, column])
             for rows, products in multiplied(vectors, table):
-                found[rows] |= reached(products, floors[rows, len(self._texts) + column])
-        return found
+                touched[rows] |= reached(products, floors[rows, len(self._texts) + column])
+        return touched
 
 
 def sketch(part: Part, documents: Documents) -> np.ndarray:
@@ -207,12 +216,12 @@ def sketch(part: Part, documents: Documents) -> np.ndarray:
     set are a sample that does not depend on the order, and two samples say how much of two sets is common (bottom-k
     MinHash, Broder 1997).
     """
-    found = part.found
-    asked = np.array([int(own, 16) for own in part.asked], np.uint64)
+    candidates = part.candidates
+    digests = np.array([int(digest, 16) for digest in part.digests], np.uint64)
     ends = np.cumsum(documents.pieces)
-    of = documents.hashes[np.searchsorted(ends, found.piece, side="right")]
-    own = mixed(asked[found.question] ^ mixed(of ^ mixed(found.place[:, 0].astype(np.uint64))))
-    return np.unique(own)[:_SKETCH]
+    of = documents.hashes[np.searchsorted(ends, candidates.piece, side="right")]
+    hashes = mixed(digests[candidates.question] ^ mixed(of ^ mixed(candidates.place[:, 0].astype(np.uint64))))
+    return np.unique(hashes)[:_SKETCH]
 
 
 def joined_sketch(sketches: Sequence[np.ndarray]) -> np.ndarray:

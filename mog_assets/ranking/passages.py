@@ -11,7 +11,7 @@ from mog_assets.chunking.chunks import Layout
 from mog_assets.retrieval.passages import Passages
 
 
-def joined(found: Passages, layout: Layout, budget: int | None = None, k: int | None = None) -> Passages:
+def joined(passages: Passages, layout: Layout, budget: int | None = None, k: int | None = None) -> Passages:
     """Join ranked pieces to passages of contiguous text that never repeat any.
 
     Pieces are taken in ranked order, those of a chunk in reading order. One that stands next to a piece taken before
@@ -20,29 +20,29 @@ def joined(found: Passages, layout: Layout, budget: int | None = None, k: int | 
     asked for.
 
     Args:
-        found: Ranked pieces or chunks of questions, each one span.
+        passages: Ranked pieces or chunks of questions, each one span.
         layout: Of all corpora.
         budget: Most characters of a question's passages; the best piece is taken whatever its length.
         k: Most passages of a question: pieces are taken until one would begin another.
     """
-    first, last = layout.pieces(found.document, found.start, found.end)
+    first, last = layout.pieces(passages.document, passages.start, passages.end)
     rows = np.repeat(np.arange(len(first)), last - first)
-    question, piece, score = found.question[rows], ranges(first, last), found.score[rows]
+    of, piece, score = passages.question[rows], ranges(first, last), passages.score[rows]
     taken: list[tuple[int, int, int, int, float]] = []
-    bounds = np.searchsorted(question, np.arange(int(question.max(initial=-1)) + 2))
-    for asked, (begin, end) in enumerate(pairwise(bounds)):
+    bounds = np.searchsorted(of, np.arange(int(of.max(initial=-1)) + 2))
+    for question, (begin, end) in enumerate(pairwise(bounds)):
         kept = begin + _taken(piece[begin:end], layout, budget, k)
-        own = piece[kept]
+        pieces = piece[kept]
         # Runs of neighbours: in ascending order, each begins where the number or the document jumps.
-        order = np.argsort(own)
-        document = layout.document_of[own[order]]
-        jumps = np.concatenate([[True], (np.diff(own[order]) > 1) | (np.diff(document) != 0)])[: len(own)]
+        order = np.argsort(pieces)
+        document = layout.document_of[pieces[order]]
+        jumps = np.concatenate([[True], (np.diff(pieces[order]) > 1) | (np.diff(document) != 0)])[: len(pieces)]
         if len(begins := np.flatnonzero(jumps)):
             best = np.minimum.reduceat(order, begins)
             rank = np.argsort(np.argsort(best))
-            ends = np.append(begins[1:], len(own)) - 1
+            ends = np.append(begins[1:], len(pieces)) - 1
             taken += zip(
-                [asked] * len(best), rank, own[order][begins], own[order][ends], score[kept[best]], strict=True
+                [question] * len(best), rank, pieces[order][begins], pieces[order][ends], score[kept[best]], strict=True
             )
     taken.sort(key=lambda row: row[:2])
     columns = (np.array(c) for c in zip(*taken, strict=True)) if taken else [np.zeros(0, int)] * 5
@@ -51,14 +51,14 @@ def joined(found: Passages, layout: Layout, budget: int | None = None, k: int | 
     return Passages(of, rank, layout.document_of[begin], layout.spans[begin, 0], layout.spans[end, 1], level, value)
 
 
-def fitting(found: Passages, budget: int) -> Passages:
+def fitting(passages: Passages, budget: int) -> Passages:
     """The best passages that fit into a budget as they are, of several spans each; always the best one."""
-    length = found.end - found.start
-    used = running(length, found.question) + length
-    full = (used > budget) & (found.rank > 0)
-    least = np.full(int(found.question.max(initial=-1)) + 1, np.iinfo(np.int64).max)
-    np.minimum.at(least, found.question[full], found.rank[full])
-    return found.at(found.rank < least[found.question])
+    length = passages.end - passages.start
+    used = running(length, passages.question) + length
+    full = (used > budget) & (passages.rank > 0)
+    least = np.full(int(passages.question.max(initial=-1)) + 1, np.iinfo(np.int64).max)
+    np.minimum.at(least, passages.question[full], passages.rank[full])
+    return passages.at(passages.rank < least[passages.question])
 
 
 def _taken(pieces: np.ndarray, layout: Layout, budget: int | None, k: int | None) -> np.ndarray:

@@ -19,13 +19,13 @@ from mog_assets.mentions.edges import Mentions
 from mog_assets.ranking import models, multihop
 from mog_assets.ranking.blend import Blend
 from mog_assets.ranking.candidates import Candidates, find
+from mog_assets.ranking.exact import Typed
 from mog_assets.ranking.experts import Bm25Expert, DenseExpert, Expert, Products, TitleExpert
 from mog_assets.ranking.explain import reasons
-from mog_assets.ranking.gold import ordered
-from mog_assets.ranking.known import Typed
-from mog_assets.ranking.models import Asked, Opening
+from mog_assets.ranking.models import Inputs, Opening
 from mog_assets.ranking.passages import joined
 from mog_assets.ranking.relations import EXPERTS, Mentioned, Queries, Relations, mentions, reads_mentions
+from mog_assets.ranking.relevance import ordered
 from mog_assets.ranking.retrieve import Retrieval
 from mog_assets.resources.store import Artefact
 from mog_assets.retrieval.bm25 import Bm25Index
@@ -184,10 +184,10 @@ class Rankings:
     _scores: dict[str, np.ndarray] = field(default_factory=dict, repr=False)
 
     @cached_property
-    def asked(self) -> Asked:
+    def inputs(self) -> Inputs:
         """The questions with their candidates."""
-        if self.retrieval.asked is not None:
-            return self.retrieval.asked
+        if self.retrieval.inputs is not None:
+            return self.retrieval.inputs
         retrieval, corpora = self.retrieval, self.retrieval.corpora
         settings, best = corpora.settings, finest(corpora.settings)
         every = list(settings.corpora)
@@ -210,7 +210,7 @@ class Rankings:
             exact=Typed(index, corpora.titles, corpora.title_sizes, corpora.held().of("level_1"), retrieval.terms),
         )
         words = np.array([len(terms) for terms in retrieval.terms], np.int64)
-        return Asked(candidates, vectors, words, best)
+        return Inputs(candidates, vectors, words, best)
 
     def scores(self, kind: str) -> np.ndarray:
         """Score of every candidate by a ranking; by `multihop`, what it has for the question alone.
@@ -219,7 +219,7 @@ class Rankings:
             MogError: its model is damaged, or was trained for another encoder or other experts.
         """
         if kind not in self._scores:
-            self._scores[kind] = self.model(kind).scores(self.asked)
+            self._scores[kind] = self.model(kind).scores(self.inputs)
         return self._scores[kind]
 
     def model(self, kind: str) -> Any:
@@ -234,7 +234,7 @@ class Rankings:
         model = self.model(kind)
         if not hasattr(model, "weights"):
             return None
-        weights = model.weights(self.asked)
+        weights = model.weights(self.inputs)
         return np.asarray(weights / np.maximum(weights.sum(axis=1, keepdims=True), 1e-9))
 
     def passages(self, kind: str) -> Passages:
@@ -259,7 +259,7 @@ class Rankings:
 
     def reasons(self, kind: str, passages: Passages) -> list[str]:
         """What raised the score of the best piece of each passage most."""
-        candidates, scores, rows = self.asked.found, self.scores(kind), []
+        candidates, scores, rows = self.inputs.candidates, self.scores(kind), []
         layout, settings = self.retrieval.corpora.layout, self.retrieval.corpora.settings
         first, last = layout.pieces(passages.document, passages.start, passages.end)
         for question, begin, end in zip(passages.question.tolist(), first.tolist(), last.tolist(), strict=True):
@@ -270,7 +270,7 @@ class Rankings:
         names, positions = expert_names(settings), np.array(rows, np.int64)
         best = [names[i] for i in finest(settings)]
         scored = positions[positions >= 0]
-        why = iter(reasons(self.model(kind), self.asked, scores, scored, names, best))
+        why = iter(reasons(self.model(kind), self.inputs, scores, scored, names, best))
         return [next(why) if row >= 0 else FOLLOWED for row in rows]
 
     def _passages(self, question: np.ndarray, piece: np.ndarray, scores: np.ndarray) -> Passages:
@@ -281,7 +281,7 @@ class Rankings:
 
     def _by_score(self, kind: str) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """Question, piece and score by question, best first."""
-        candidates, scores = self.asked.found, np.asarray(self.scores(kind), np.float64)
+        candidates, scores = self.inputs.candidates, np.asarray(self.scores(kind), np.float64)
         order = ordered(candidates, scores)
         return candidates.question[order], candidates.piece[order], scores[order]
 

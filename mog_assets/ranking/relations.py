@@ -67,20 +67,20 @@ class Relation(Protocol):
     def name(self) -> str:
         """Of the expert."""
 
-    def scores(self, found: Candidates, value: np.ndarray, queries: Queries) -> np.ndarray:
+    def scores(self, candidates: Candidates, value: np.ndarray, queries: Queries) -> np.ndarray:
         """The score of every candidate, float32 of shape (n,), 0 or more.
 
         Args:
-            found: The candidates.
+            candidates: The candidates.
             value: How good each is by texts alone, shape (n,).
             queries: The questions.
         """
 
 
-def best(found: Candidates, value: np.ndarray, count: int) -> np.ndarray:
+def best(candidates: Candidates, value: np.ndarray, count: int) -> np.ndarray:
     """Rows of the `count` best candidates of every question, best first; of equal ones the earlier piece."""
-    order = np.lexsort((-value, found.question))
-    chosen: np.ndarray = order[places(found.question[order]) < count]
+    order = np.lexsort((-value, candidates.question))
+    chosen: np.ndarray = order[places(candidates.question[order]) < count]
     return chosen
 
 
@@ -133,34 +133,34 @@ class Mentioned:
     layout: Layout
     name: str = "mention"
 
-    def named(self, found: Candidates, value: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    def named(self, candidates: Candidates, value: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Documents that the best candidates name.
 
         Returns:
             `arrays.pairs` of question and document, ascending; and how strongly: the greatest weight of a mention,
             times the value of the piece by that of the best of the question.
         """
-        top = best(found, value, NAMING)
-        row, document, weight = self.edges.of_pieces(found.piece[top])
-        first = top[places(found.question[top]) == 0]
-        most = np.zeros(len(found.floors), np.float64)
-        most[found.question[first]] = value[first]
-        share = value[top] / np.maximum(most[found.question[top]], 1e-9)
-        keys = pairs(found.question[top][row], document)
+        top = best(candidates, value, NAMING)
+        row, document, weight = self.edges.of_pieces(candidates.piece[top])
+        first = top[places(candidates.question[top]) == 0]
+        most = np.zeros(len(candidates.floors), np.float64)
+        most[candidates.question[first]] = value[first]
+        share = value[top] / np.maximum(most[candidates.question[top]], 1e-9)
+        keys = pairs(candidates.question[top][row], document)
         distinct, where = np.unique(keys, return_inverse=True)
         strength = np.zeros(len(distinct), np.float64)
         np.maximum.at(strength, where, np.maximum(share[row], 0) * weight)
         return distinct, strength
 
-    def scores(self, found: Candidates, value: np.ndarray, queries: Queries) -> np.ndarray:
+    def scores(self, candidates: Candidates, value: np.ndarray, queries: Queries) -> np.ndarray:
         """See `Relation.scores`."""
-        keys, strength = self.named(found, value)
-        wanted = pairs(found.question, self.layout.document_of[found.piece])
+        keys, strength = self.named(candidates, value)
+        wanted = pairs(candidates.question, self.layout.document_of[candidates.piece])
         return looked_up(wanted, keys, strength.astype(np.float32))
 
-    def more(self, found: Candidates, value: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    def more(self, candidates: Candidates, value: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Questions and documents whose pieces are to be candidates: those named most strongly."""
-        keys, strength = self.named(found, value)
+        keys, strength = self.named(candidates, value)
         question, document = unpaired(keys)
         order = np.lexsort((document, -strength, question))
         kept = np.sort(order[places(question[order]) < NAMED])
@@ -180,35 +180,36 @@ class PageRank:
     layout: Layout
     name: str = "pagerank"
 
-    def scores(self, found: Candidates, value: np.ndarray, queries: Queries) -> np.ndarray:
+    def scores(self, candidates: Candidates, value: np.ndarray, queries: Queries) -> np.ndarray:
         """See `Relation.scores`."""
         # The nodes are the documents of each question; those of different questions are not linked.
-        own = pairs(found.question, self.layout.document_of[found.piece])
-        nodes, node_of = np.unique(own, return_inverse=True)
-        pieces, at = np.unique(found.piece, return_inverse=True)
+        document_keys = pairs(candidates.question, self.layout.document_of[candidates.piece])
+        nodes, node_of = np.unique(document_keys, return_inverse=True)
+        pieces, at = np.unique(candidates.piece, return_inverse=True)
         row, document, weight = self.edges.of_pieces(pieces)
         count = np.bincount(row, minlength=len(pieces))
         first = np.cumsum(count) - count
         # Every candidate with the edges of its piece.
         edge = ranges(first[at], first[at] + count[at])
         source = np.repeat(np.arange(len(at)), count[at])
-        keys = pairs(found.question[source], document[edge])
+        keys = pairs(candidates.question[source], document[edge])
         target = np.minimum(np.searchsorted(nodes, keys), max(len(nodes) - 1, 0))
-        there = nodes[target] == keys if len(nodes) else np.zeros(0, bool)
+        linked = nodes[target] == keys if len(nodes) else np.zeros(0, bool)
         links = sparse.csr_matrix(
-            (weight[edge][there].astype(np.float64), (target[there], node_of[source[there]])), (len(nodes), len(nodes))
+            (weight[edge][linked].astype(np.float64), (target[linked], node_of[source[linked]])),
+            (len(nodes), len(nodes)),
         )
         leaving = np.asarray(links.sum(axis=0)).ravel()
         links = links @ sparse.diags(1 / np.maximum(leaving, 1e-12))
-        top = best(found, value, SEEDS)
+        top = best(candidates, value, SEEDS)
         seeds = np.bincount(node_of[top], np.maximum(value[top], 0) ** 2, len(nodes))
         question, _ = unpaired(nodes)
-        start = seeds / np.maximum(np.bincount(question, seeds, len(found.floors)), 1e-12)[question]
+        start = seeds / np.maximum(np.bincount(question, seeds, len(candidates.floors)), 1e-12)[question]
         mass, stays = start.copy(), leaving <= 0
         for _ in range(STEPS):
             moved = links @ mass
             # Where a text names nothing, the walk begins again.
-            lost = np.bincount(question, np.where(stays, mass, 0), len(found.floors))
+            lost = np.bincount(question, np.where(stays, mass, 0), len(candidates.floors))
             mass = (1 - RESTART) * (moved + lost[question] * start) + RESTART * start
         # What arrives by a link: that a walk begins at a document is known already.
         return (links @ mass)[node_of].astype(np.float32)
@@ -233,17 +234,17 @@ class Relations:
         """Of the experts, in the order of their scores."""
         return [relation.name for relation in self.each]
 
-    def more(self, found: Candidates, value: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    def more(self, candidates: Candidates, value: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """See `candidates.Related.more`."""
         if self.mentions is None:
             return np.zeros(0, np.int64), np.zeros(0, np.int64)
-        return self.mentions.more(found, value)
+        return self.mentions.more(candidates, value)
 
-    def scores(self, found: Candidates, value: np.ndarray, rows: slice) -> np.ndarray:
+    def scores(self, candidates: Candidates, value: np.ndarray, rows: slice) -> np.ndarray:
         """See `candidates.Related.scores`."""
         queries = self.queries.of(rows)
-        columns = [relation.scores(found, value, queries)[:, None] for relation in self.each]
-        return np.concatenate([np.zeros((len(found.question), 0), np.float32), *columns], axis=1)
+        columns = [relation.scores(candidates, value, queries)[:, None] for relation in self.each]
+        return np.concatenate([np.zeros((len(candidates.question), 0), np.float32), *columns], axis=1)
 
 
 def mentions(retrieval: Retrieval) -> Mentions:

@@ -37,18 +37,18 @@ class Reranker:
     read: Scores
     pieces: int
 
-    def scores(self, found: Candidates, value: np.ndarray, queries: Queries) -> np.ndarray:
+    def scores(self, candidates: Candidates, value: np.ndarray, queries: Queries) -> np.ndarray:
         """See `relations.Relation.scores`; a text is the title of the document and the piece.
 
         Raises:
             MogError: the reranker does not give a number of 0 or more for each text.
         """
-        top, layout = best(found, value, self.pieces), self.corpora.layout
-        documents, spans = layout.document_of[found.piece[top]], layout.spans[found.piece[top]]
+        top, layout = best(candidates, value, self.pieces), self.corpora.layout
+        documents, spans = layout.document_of[candidates.piece[top]], layout.spans[candidates.piece[top]]
         texts = self.corpora.texts(np.unique(documents).tolist())
-        scores = np.zeros(len(found.piece), np.float32)
-        for question in np.unique(found.question[top]).tolist():
-            rows = np.flatnonzero(found.question[top] == question)
+        scores = np.zeros(len(candidates.piece), np.float32)
+        for question in np.unique(candidates.question[top]).tolist():
+            rows = np.flatnonzero(candidates.question[top] == question)
             passages = []
             for document, (start, end) in zip(documents[rows].tolist(), spans[rows].tolist(), strict=True):
                 title, text = texts[document]

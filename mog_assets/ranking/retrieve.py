@@ -16,7 +16,7 @@ import numpy as np
 from mog_assets import tensors
 from mog_assets.config import RetrieverName
 from mog_assets.questions.sets import Question
-from mog_assets.ranking.models import Asked
+from mog_assets.ranking.models import Inputs
 from mog_assets.ranking.passages import fitting, joined
 from mog_assets.retrieval.corpora import Corpora, Encode, Read, Vectors
 from mog_assets.retrieval.methods import AUTO, Method, parse
@@ -63,7 +63,7 @@ class Retrieval:
         vector_store: Holds the collections; without one, all vectors are compared.
         allowed: Documents that passages may be of, bool of shape (documents,); None if all.
         question_set, measured: The questions with their evidence, and where they are of, if they are measured.
-        asked: The questions with their candidates, if these are known already.
+        inputs: The questions with their candidates, if these are known already.
     """
 
     corpora: Corpora
@@ -75,7 +75,7 @@ class Retrieval:
     allowed: np.ndarray | None = None
     question_set: str = ""
     measured: Sequence[Question] = ()
-    asked: Asked | None = None
+    inputs: Inputs | None = None
     _shared: dict[Any, Any] = field(default_factory=dict, repr=False)
     _once: dict[Any, Any] = field(default_factory=dict, repr=False)
 
@@ -101,16 +101,16 @@ class Retrieval:
 
     def again(self, queries: Sequence[str]) -> Retrieval:
         """The same for other questions."""
-        return replace(self, queries=queries, question_set="", measured=(), asked=None, _once={})
+        return replace(self, queries=queries, question_set="", measured=(), inputs=None, _once={})
 
-    def measuring(self, question_set: str, questions: Sequence[Question], asked: Asked | None = None) -> Retrieval:
+    def measuring(self, question_set: str, questions: Sequence[Question], inputs: Inputs | None = None) -> Retrieval:
         """The same for questions whose evidence is known, with their candidates where these are known."""
         queries = [question.question for question in questions]
-        return replace(self, queries=queries, question_set=question_set, measured=questions, asked=asked, _once={})
+        return replace(self, queries=queries, question_set=question_set, measured=questions, inputs=inputs, _once={})
 
     def among(self, allowed: np.ndarray | None) -> Retrieval:
         """The same with passages of some documents only; see `allowed`."""
-        return replace(self, allowed=allowed, asked=None, _once={})
+        return replace(self, allowed=allowed, inputs=None, _once={})
 
     def shared(self, make: Callable[..., Made], *arguments: Any) -> Made:
         """What `make` gives for this and the arguments, whatever the questions: made once for all questions to come."""

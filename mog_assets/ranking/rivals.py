@@ -42,10 +42,10 @@ class ReciprocalRanks:
 
     def parts(self, candidates: Candidates, experts: Sequence[str], rows: np.ndarray) -> np.ndarray:
         """What every expert gives to some candidates; see `blend.Blend.parts`."""
-        found = np.zeros((len(rows), len(experts)))
+        parts = np.zeros((len(rows), len(experts)))
         for column in np.flatnonzero(of_texts(experts)).tolist():
-            found[:, column] = self._reciprocal(candidates, candidates.scores[:, column])[rows]
-        return found
+            parts[:, column] = self._reciprocal(candidates, candidates.scores[:, column])[rows]
+        return parts
 
     def scores(self, candidates: Candidates, experts: Sequence[str]) -> np.ndarray:
         """Score of every candidate, float64 of shape (n,); see `blend.Blend.scores`."""
@@ -58,13 +58,13 @@ class ReciprocalRanks:
         question = candidates.question
         # By question they are in order already, so rows of a question stay together.
         order = np.lexsort((-scores, question))
-        own = scores[order]
-        other = np.concatenate([[True], own[1:] != own[:-1]])[: len(own)] | (places(question) == 0)
+        scores = scores[order]
+        other = np.concatenate([[True], scores[1:] != scores[:-1]])[: len(scores)] | (places(question) == 0)
         count = np.cumsum(other)
         rank = count - count[candidates.offsets[question]] + 1
-        found = np.zeros(len(scores))
-        found[order] = np.where(own > 0, 1 / (self.constant + rank), 0)
-        return found
+        gains = np.zeros(len(scores))
+        gains[order] = np.where(scores > 0, 1 / (self.constant + rank), 0)
+        return gains
 
 
 @dataclass(frozen=True)

@@ -13,12 +13,12 @@ from mog_assets.config import Settings
 from mog_assets.questions.sets import LEVELS
 from mog_assets.questions.splits import validation_rows
 from mog_assets.ranking import features, mix, mog, plots, tuned
+from mog_assets.ranking.answer_places import NAMES, Places
 from mog_assets.ranking.crossvalidation import Train
 from mog_assets.ranking.features import Components
-from mog_assets.ranking.gold import ordered
 from mog_assets.ranking.models import Mix, Router, Tuned
-from mog_assets.ranking.places import NAMES, Places
 from mog_assets.ranking.rankings import fused
+from mog_assets.ranking.relevance import ordered
 from mog_assets.ranking.training import Examples
 from mog_assets.resources.processes import cores
 
@@ -75,13 +75,13 @@ def prepared_router(
         part = examples.of(rows)
         # The documents that decide when to stop are the same with and without a fold.
         arrays, curve = mog.train(
-            part.found,
+            part.candidates,
             part.taught.covered,
             part.vectors,
             stopping[rows],
             settings.seed,
             advance,
-            part.known,
+            part.trainable,
         )
         return TrainedRouter(arrays, curve)
 
@@ -95,7 +95,7 @@ def prepared_tuned(examples: Examples, advance: Advance = _silent) -> tuple[Exam
         taught = np.asarray(rows, bool).copy()
         taught[examples.drawn[taught[examples.drawn]][tuned.QUESTIONS :]] = False
         part = examples.of(taught)
-        blend = tuned.train(part.found, part.taught.covered, part.experts, part.known)
+        blend = tuned.train(part.candidates, part.taught.covered, part.experts, part.trainable)
         advance(1)
         return Tuned(blend, examples.experts)
 
@@ -108,27 +108,27 @@ def prepared_mix(examples: Examples, seed: int, advance: Advance = _silent) -> t
     The bins of features and the components of question vectors are those of all questions, whichever train: no label
     enters them. Where answers stood is learned from the questions that train alone.
     """
-    columns = features.of_candidates(examples.found, examples.finest, examples.words)
+    columns = features.of_candidates(examples.candidates, examples.finest, examples.words)
     components = Components.of(examples.vectors)
     titles = features.names(examples.experts, [examples.experts[i] for i in examples.finest])
-    table = features.table(columns, components.apply(examples.vectors)[examples.found.question])
+    table = features.table(columns, components.apply(examples.vectors)[examples.candidates.question])
     binned = mix.binned(table, titles[: -len(NAMES)], seed)
     del table
-    whole, untrained = replace(examples, columns=columns), fused(examples.found, examples.experts)
+    whole, untrained = replace(examples, columns=columns), fused(examples.candidates, examples.experts)
 
     def train(rows: np.ndarray) -> Mix:
-        part, at = whole.of(rows), np.flatnonzero(np.asarray(rows, bool)[whole.found.question])
+        part, at = whole.of(rows), np.flatnonzero(np.asarray(rows, bool)[whole.candidates.question])
         # Only places that somebody named say where in documents answers stand.
         named = part.taught.only(part.levels == LEVELS.index("spans"))
         places = Places.of(named, part.vectors, part.documents)
-        answered = places.features(part.found, part.vectors, themselves=True)
-        question, grades = part.found.question, part.taught.grades
+        answered = places.features(part.candidates, part.vectors, themselves=True)
+        question, grades = part.candidates.question, part.taught.grades
 
         def trees(scores: np.ndarray, best: int, first: bool) -> Any:
             kept = hard(part, scores, best, mix.OTHERS, seed)
             sizes = np.bincount(question[kept], minlength=len(part.words))
-            own = (binned, at[kept], answered[kept], NAMES, grades[kept], sizes)
-            return mix.train(*own, seed, lambda: advance(1), first)
+            arguments = (binned, at[kept], answered[kept], NAMES, grades[kept], sizes)
+            return mix.train(*arguments, seed, lambda: advance(1), first)
 
         first = trees(untrained[at], mix.BEST_BY_FUSED, True)
         scores = mix.scores(first, features.table(columns[at], components.apply(part.vectors)[question], answered))
@@ -153,9 +153,9 @@ def hard(examples: Examples, scores: np.ndarray, best: int, others: int, seed: i
         others: How many of those that are neither among them nor hold evidence are drawn at random, on average.
         seed: Of the draw.
     """
-    usable = examples.known
-    question = examples.found.question
-    order = ordered(examples.found, np.where(usable, scores, -np.inf))
+    usable = examples.trainable
+    question = examples.candidates.question
+    order = ordered(examples.candidates, np.where(usable, scores, -np.inf))
     among = np.zeros(len(order), bool)
     among[order] = positions(question[order]) < best
     kept = usable & ((examples.taught.grades > 0) | among)
@@ -170,7 +170,7 @@ def _of_router(model: TrainedRouter, examples: Examples) -> dict[str, bytes]:
 
 
 def _of_tuned(model: Tuned, examples: Examples) -> dict[str, bytes]:
-    weighed = model.weighing.weights(examples.found, model.experts)
+    weighed = model.weighing.weights(examples.candidates, model.experts)
     return {"weights of the experts": plots.weights(examples.experts, weighed)}
 
 

@@ -10,7 +10,7 @@ import numpy as np
 
 from mog_assets.questions.sets import LEVELS, MEASURED, Question
 from mog_assets.ranking.candidates import Candidates
-from mog_assets.ranking.gold import Gold, fixed_order
+from mog_assets.ranking.relevance import Relevance, fixed_order
 
 # Folds of the cross-validation.
 FOLDS = 5
@@ -22,7 +22,7 @@ class Examples:
 
     Attributes:
         gold: Candidates and evidence, for measuring.
-        taught: Candidates and evidence, for training: differs where no place is known, see `weak`.
+        taught: Candidates and evidence, for training: differs where no place is known, see `weak_labels`.
         vectors: Of the questions, float32 of shape (questions, size).
         words: Terms of each question, int64 of shape (questions,).
         documents: What each question is about.
@@ -35,8 +35,8 @@ class Examples:
             many times; None if each is to compute it.
     """
 
-    gold: Gold
-    taught: Gold
+    gold: Relevance
+    taught: Relevance
     vectors: np.ndarray
     words: np.ndarray
     documents: Sequence[str]
@@ -55,23 +55,23 @@ class Examples:
         the ranking that was used.
         """
         able = self.levels < len(MEASURED)
-        asked = able & ~self.made if (able & ~self.made).any() else able
-        return asked & (self.levels == self.levels[asked].min(initial=len(MEASURED)))
+        chosen = able & ~self.made if (able & ~self.made).any() else able
+        return chosen & (self.levels == self.levels[chosen].min(initial=len(MEASURED)))
 
     @property
-    def known(self) -> np.ndarray:
+    def trainable(self) -> np.ndarray:
         """Candidates that a ranking is trained on, bool of shape (n,): all but those that may be relevant or not.
 
         Of a relevant document, nobody said which passages are: only the best guess trains, and the others are neither
         right nor wrong.
         """
-        by_document = self.levels[self.found.question] == LEVELS.index("documents")
+        by_document = self.levels[self.candidates.question] == LEVELS.index("documents")
         return ~(by_document & (self.gold.covered > 0) & (self.taught.covered == 0))
 
     @property
-    def found(self) -> Candidates:
+    def candidates(self) -> Candidates:
         """The candidates."""
-        return self.gold.found
+        return self.gold.candidates
 
     @property
     def folds(self) -> np.ndarray:
@@ -101,7 +101,7 @@ class Examples:
             self.made[kept],
             self.experts,
             self.finest,
-            None if self.columns is None else self.columns[np.asarray(rows, bool)[self.found.question]],
+            None if self.columns is None else self.columns[np.asarray(rows, bool)[self.candidates.question]],
         )
 
 
@@ -127,12 +127,12 @@ def _hash(text: str) -> str:
 
 def fixed_recalls(examples: Examples) -> dict[str, np.ndarray]:
     """ER of every question by every fixed level of each retriever, by name such as `bm25:fixed-2`."""
-    found, of = examples.found, {name: i for i, name in enumerate(examples.experts)}
+    candidates, of = examples.candidates, {name: i for i, name in enumerate(examples.experts)}
     recalls = {}
     for level in sorted(int(name.removeprefix("bm25-")) for name in of if name.startswith("bm25-")):
         # Of a question's candidates, those of one chunk: the document's first piece, and which of its chunks it is in.
-        chunk = found.piece - found.place[:, 0] + (found.place[:, 0] >> (level - 1))
-        own = {retriever: found.scores[:, of[f"{retriever}-{level}"]] for retriever in ("bm25", "dense")}
-        for name, scores in (*((r, [s]) for r, s in own.items()), ("hybrid", list(own.values()))):
-            recalls[f"{name}:fixed-{level}"] = examples.gold.recall(fixed_order(found, chunk, scores))
+        chunk = candidates.piece - candidates.place[:, 0] + (candidates.place[:, 0] >> (level - 1))
+        by_retriever = {retriever: candidates.scores[:, of[f"{retriever}-{level}"]] for retriever in ("bm25", "dense")}
+        for name, scores in (*((r, [s]) for r, s in by_retriever.items()), ("hybrid", list(by_retriever.values()))):
+            recalls[f"{name}:fixed-{level}"] = examples.gold.recall(fixed_order(candidates, chunk, scores))
     return recalls

@@ -28,11 +28,13 @@ _WIDTHS = np.array([0.5, 0.2, 0.2, 0.5, 1.0])
 _FARTHEST = 5.0
 
 
-def train(found: Candidates, covered: np.ndarray, experts: Sequence[str], usable: np.ndarray | None = None) -> Blend:
+def train(
+    candidates: Candidates, covered: np.ndarray, experts: Sequence[str], usable: np.ndarray | None = None
+) -> Blend:
     """Fit the weights.
 
     Args:
-        found: Candidates of the training questions.
+        candidates: Candidates of the training questions.
         covered: Characters of evidence in each, shape (n,); questions without any teach nothing.
         experts: Names of the experts, by column of the scores.
         usable: Candidates that say something, bool of shape (n,), all with evidence among them; None for all.
@@ -42,7 +44,7 @@ def train(found: Candidates, covered: np.ndarray, experts: Sequence[str], usable
     """
     from scipy.optimize import minimize
 
-    question, questions = found.question, len(found.floors)
+    question, questions = candidates.question, len(candidates.floors)
     total = np.bincount(question, covered, questions)
     if not total.any():
         return Blend()
@@ -50,8 +52,8 @@ def train(found: Candidates, covered: np.ndarray, experts: Sequence[str], usable
     says = np.ones(len(question), bool) if usable is None else usable
 
     def loss(place: np.ndarray) -> float:
-        weights = _blend(place).weights(found, experts)
-        value = np.einsum("ij,ij->i", found.relative, weights[question]) * np.exp(_numbers(place)[-1])
+        weights = _blend(place).weights(candidates, experts)
+        value = np.einsum("ij,ij->i", candidates.relative, weights[question]) * np.exp(_numbers(place)[-1])
         value = np.where(says, value, -np.inf)
         most = np.full(questions, -np.inf)
         np.maximum.at(most, question, value)
@@ -72,13 +74,13 @@ def _numbers(place: np.ndarray) -> np.ndarray:
 
 def _blend(place: np.ndarray) -> Blend:
     vectors, tilt, confidence, names, _ = _numbers(place).tolist()
-    own, vectors, names = Blend(), math.exp(vectors), math.exp(names)
+    base, vectors, names = Blend(), math.exp(vectors), math.exp(names)
     return replace(
-        own,
-        vectors=own.vectors * vectors,
-        foreign=own.foreign * vectors,
+        base,
+        vectors=base.vectors * vectors,
+        foreign=base.foreign * vectors,
         tilt=tilt,
         confidence=confidence,
-        mention=own.mention * names,
-        pagerank=own.pagerank * names,
+        mention=base.mention * names,
+        pagerank=base.pagerank * names,
     )

@@ -9,7 +9,7 @@ import numpy as np
 
 from mog_assets.questions.sets import Question
 from mog_assets.ranking.retrieve import Retrieval
-from mog_assets.ranking.weak import measured
+from mog_assets.ranking.weak_labels import measured
 from mog_assets.reader.examples import Document, Lesson
 from mog_assets.reader.windows import WordPieces
 from mog_assets.retrieval.methods import parse

@@ -14,7 +14,7 @@ import numpy as np
 
 from mog_assets.arrays import ranges
 from mog_assets.ranking.candidates import Candidates
-from mog_assets.ranking.gold import Gold
+from mog_assets.ranking.relevance import Relevance
 
 # Training questions that are looked at, the most similar ones.
 NEAREST = 24
@@ -49,7 +49,7 @@ class Places:
     share: np.ndarray
 
     @classmethod
-    def of(cls, gold: Gold, vectors: np.ndarray, documents: Sequence[str]) -> Places:
+    def of(cls, gold: Relevance, vectors: np.ndarray, documents: Sequence[str]) -> Places:
         """Those of training questions.
 
         Args:
@@ -57,9 +57,9 @@ class Places:
             vectors: Of the questions.
             documents: What each question is about.
         """
-        found = gold.found
+        candidates = gold.candidates
         rows = np.flatnonzero(gold.covered)
-        question = found.question[rows]
+        question = candidates.question[rows]
         first = np.searchsorted(question, question)
         kept = np.arange(len(rows)) - first < _PIECES
         rows, question = rows[kept], question[kept]
@@ -67,8 +67,8 @@ class Places:
             np.asarray(vectors, np.float32),
             np.unique(np.asarray(documents, str), return_inverse=True)[1].astype(np.int32),
             np.searchsorted(question, np.arange(len(vectors) + 1)).astype(np.int32),
-            found.place[rows][:, [0, 1, 3]].astype(np.int32),
-            (gold.covered[rows] / np.maximum(found.place[rows, 2], 1)).astype(np.float32),
+            candidates.place[rows][:, [0, 1, 3]].astype(np.int32),
+            (gold.covered[rows] / np.maximum(candidates.place[rows, 2], 1)).astype(np.float32),
         )
 
     @property
@@ -81,18 +81,18 @@ class Places:
         """From `arrays`."""
         return cls(*(arrays[field.name] for field in fields(cls)))
 
-    def features(self, found: Candidates, vectors: np.ndarray, themselves: bool = False) -> np.ndarray:
+    def features(self, candidates: Candidates, vectors: np.ndarray, themselves: bool = False) -> np.ndarray:
         """The features of candidates.
 
         Args:
-            found: The candidates.
+            candidates: The candidates.
             vectors: Of the questions, shape (questions, size).
             themselves: These are the training questions; those about the same document are left out.
 
         Returns:
             float32 array of shape (n, 3), see `NAMES`.
         """
-        result = np.zeros((len(found.question), len(NAMES)), np.float32)
+        result = np.zeros((len(candidates.question), len(NAMES)), np.float32)
         count = min(NEAREST, len(self.vectors))
         # A question alone gets the scores that it gets among others, which a product of many gives only nearly.
         step = _BLOCK if themselves else 1
@@ -100,15 +100,15 @@ class Places:
             block = np.asarray(vectors[first : first + step], np.float32)
             # For a single question the threads of BLAS wait for each other, beside other work most of the time.
             likeness = block @ self.vectors.T if themselves else np.einsum("ij,kj->ik", block, self.vectors)
-            for asked, like in enumerate(likeness, first):
+            for row, like in enumerate(likeness, first):
                 if themselves:
-                    like[self.document == self.document[asked]] = -np.inf
+                    like[self.document == self.document[row]] = -np.inf
                 nearest = np.argpartition(-like, count - 1)[:count]
                 nearest = nearest[like[nearest] > -np.inf]
                 if len(nearest):
                     near = np.exp((like[nearest] - like[nearest].max()) * _SHARPNESS)
-                    here = slice(*found.offsets[asked : asked + 2])
-                    result[here] = self._shares(found.place[here], nearest, near)
+                    here = slice(*candidates.offsets[row : row + 2])
+                    result[here] = self._shares(candidates.place[here], nearest, near)
         return result
 
     def _shares(self, place: np.ndarray, nearest: np.ndarray, near: np.ndarray) -> np.ndarray:
@@ -118,12 +118,12 @@ class Places:
         number, pieces, corpus = self.place[rows].T
         same = place[:, 3, None] == corpus
         apart = (_relative(place[:, 0], place[:, 1])[:, None] - _relative(number, pieces)) / _WIDTH
-        there = (
+        similar = (
             np.exp(-(apart * apart)) * same,
             (place[:, 0, None] == number) & same,
             ((place[:, 1] - place[:, 0])[:, None] == pieces - number) & same,
         )
-        return np.stack([shares @ weight for shares in there], axis=1) / (same @ weight + _LEAST)[:, None]
+        return np.stack([shares @ weight for shares in similar], axis=1) / (same @ weight + _LEAST)[:, None]
 
 
 def _relative(number: np.ndarray, pieces: np.ndarray) -> np.ndarray:

@@ -9,7 +9,7 @@ import numpy as np
 
 from mog_assets.questions.sets import Question
 from mog_assets.ranking.candidates import Candidates
-from mog_assets.ranking.gold import ordered
+from mog_assets.ranking.relevance import ordered
 from mog_assets.retrieval.controls import pieces
 from mog_assets.retrieval.corpora import Corpora
 
@@ -41,16 +41,16 @@ def measured(questions: Sequence[Question], corpora: Corpora) -> list[Spans]:
     layout, position = corpora.layout, corpora.position
     made: list[Spans] = []
     for question in questions:
-        own: Spans = [(position[corpus, doc], start, end) for corpus, doc, start, end in pieces(question)]
+        spans: Spans = [(position[corpus, doc], start, end) for corpus, doc, start, end in pieces(question)]
         for document in [] if question.evidence else _relevant(question, corpora):
             first, last = layout.offsets[document : document + 2]
             if first < last:
-                own.append((document, 0, int(layout.spans[last - 1, 1])))
-        made.append(own)
+                spans.append((document, 0, int(layout.spans[last - 1, 1])))
+        made.append(spans)
     return made
 
 
-def taught(questions: Sequence[Question], found: Candidates, scores: np.ndarray, corpora: Corpora) -> list[Spans]:
+def taught(questions: Sequence[Question], candidates: Candidates, scores: np.ndarray, corpora: Corpora) -> list[Spans]:
     """Evidence of questions for training: their places, or a guess at them.
 
     In relevant documents, the passages that hold the answer; without one, the best by the scores. Where only the
@@ -58,7 +58,7 @@ def taught(questions: Sequence[Question], found: Candidates, scores: np.ndarray,
 
     Args:
         questions: The questions.
-        found: Their candidates.
+        candidates: Their candidates.
         scores: Of the candidates, by `fused`.
         corpora: The corpora of the question set.
 
@@ -66,8 +66,8 @@ def taught(questions: Sequence[Question], found: Candidates, scores: np.ndarray,
         A list per question; empty if nothing is known or no passage holds the answer.
     """
     layout, position = corpora.layout, corpora.position
-    order, begins = ordered(found, scores), found.offsets
-    documents = layout.document_of[found.piece]
+    order, begins = ordered(candidates, scores), candidates.offsets
+    documents = layout.document_of[candidates.piece]
     made: list[Spans] = []
     guessed: dict[int, np.ndarray] = {}
     for number, question in enumerate(questions):
@@ -77,18 +77,18 @@ def taught(questions: Sequence[Question], found: Candidates, scores: np.ndarray,
             guessed[number] = rows[np.isin(documents[rows], _relevant(question, corpora))]
         elif question.level == "answer" and texts_of_answer(question):
             guessed[number] = rows[:FIRST]
-    every = np.unique(found.piece[np.concatenate([np.zeros(0, np.int64), *guessed.values()])])
+    every = np.unique(candidates.piece[np.concatenate([np.zeros(0, np.int64), *guessed.values()])])
     texts = corpora.texts(layout.document_of[every].tolist())
-    held = {
+    places_of = {
         piece: (document, start, end)
         for piece, document, (start, end) in zip(
             every.tolist(), layout.document_of[every].tolist(), layout.spans[every].tolist(), strict=True
         )
     }
-    words = {piece: _words(texts[document][1][start:end]) for piece, (document, start, end) in held.items()}
+    words = {piece: _words(texts[document][1][start:end]) for piece, (document, start, end) in places_of.items()}
     for number, rows in guessed.items():
         answers = texts_of_answer(questions[number])
-        passages = found.piece[rows].tolist()
+        passages = candidates.piece[rows].tolist()
         shares = {piece: _share(answers, words[piece]) for piece in passages}
         best = max(shares.values(), default=0.0)
         if best > 0:
@@ -97,7 +97,7 @@ def taught(questions: Sequence[Question], found: Candidates, scores: np.ndarray,
             passages = passages[:BEST]
         else:
             passages = []
-        made[number] = [held[piece] for piece in passages]
+        made[number] = [places_of[piece] for piece in passages]
     return made
 
 
@@ -116,13 +116,13 @@ def texts_of_answer(question: Question) -> list[str]:
 
 def _share(answers: Sequence[str], words: Sequence[str]) -> float:
     """How much of the best of some answers a passage holds, 0 … 1."""
-    text, there, best = f" {' '.join(words)} ", set(words), 0.0
+    text, present, best = f" {' '.join(words)} ", set(words), 0.0
     for answer in answers:
-        own = _words(answer)
-        if len(own) <= SHORT:
-            best = max(best, float(f" {' '.join(own)} " in text))
+        terms = _words(answer)
+        if len(terms) <= SHORT:
+            best = max(best, float(f" {' '.join(terms)} " in text))
         else:
-            share = len(there & set(own)) / len(set(own))
+            share = len(present & set(terms)) / len(set(terms))
             best = max(best, share if share >= SHARE else 0.0)
     return best
 

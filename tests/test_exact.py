@@ -5,8 +5,8 @@ import pytest
 
 from mog_assets.arrays import unpaired
 from mog_assets.ranking.candidates import Candidates
-from mog_assets.ranking.gold import ordered
-from mog_assets.ranking.known import FEW, MOST, OTHER, SOLE, Typed, latest, lifted, rare_words
+from mog_assets.ranking.exact import FEW, MOST, OTHER, SOLE, Typed, latest, lifted, rare_words
+from mog_assets.ranking.relevance import ordered
 from mog_assets.retrieval.bm25 import Bm25Index, Statistics, TermCounts, statistics
 
 MANY = 30

@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 
 from mog_assets.questions.sets import LEVELS, Question, Relevant, load_questions
-from mog_assets.ranking import weak
-from mog_assets.ranking.gold import Gold, ordered
-from mog_assets.ranking.models import Asked
+from mog_assets.ranking import weak_labels
+from mog_assets.ranking.models import Inputs
 from mog_assets.ranking.rankings import Rankings, expert_names, fused
+from mog_assets.ranking.relevance import Relevance, ordered
 from mog_assets.ranking.retrieve import Retrieval
 from mog_assets.ranking.trainers import trained_mix
 from mog_assets.ranking.training import Examples
@@ -24,7 +24,7 @@ def asked(sample_project):
     stored = tools.store.read("questions").path(f"{name}.parquet")
     questions = [q for q in load_questions(stored, question_set.train) if q.evidence][:40]
     retrieval = Retrieval.open(tools, tools.store.read, question_set.corpora, [q.question for q in questions])
-    return retrieval, questions, fused(retrieval.once(Rankings).asked.found, names)
+    return retrieval, questions, fused(retrieval.once(Rankings).inputs.candidates, names)
 
 
 def texts_of(retrieval, spans):
@@ -46,8 +46,8 @@ def test_named_places_train_and_measure_as_they_are(asked):
     position = retrieval.corpora.position
     expected = [[(position[e.corpus, e.doc], e.start, e.end) for e in q.evidence] for q in questions]
     for found in (
-        weak.measured(questions, retrieval.corpora),
-        weak.taught(questions, retrieval.once(Rankings).asked.found, scores, retrieval.corpora),
+        weak_labels.measured(questions, retrieval.corpora),
+        weak_labels.taught(questions, retrieval.once(Rankings).inputs.candidates, scores, retrieval.corpora),
     ):
         assert [sorted(own) for own in found] == [sorted(own) for own in expected]
 
@@ -56,26 +56,26 @@ def test_relevant_documents_measure_whole_and_train_by_their_best_passages(asked
     retrieval, questions, scores = asked
     reduced, corpora = [only_documents(q) for q in questions], retrieval.corpora
     assert {q.level for q in reduced} == {"documents"}
-    whole = weak.measured(reduced, corpora)
-    found, layout = retrieval.once(Rankings).asked.found, corpora.layout
+    whole = weak_labels.measured(reduced, corpora)
+    found, layout = retrieval.once(Rankings).inputs.candidates, corpora.layout
     for question, spans in zip(reduced, whole, strict=True):
         lengths = {
             corpora.position[d]: len(texts_of(retrieval, [(corpora.position[d], 0, 10**9)])[0]) for d in question.grades
         }
         assert sorted(spans) == sorted((document, 0, n) for document, n in lengths.items())
     order = ordered(found, scores)
-    for number, spans in enumerate(weak.taught(reduced, found, scores, corpora)):
+    for number, spans in enumerate(weak_labels.taught(reduced, found, scores, corpora)):
         rows = order[found.offsets[number] : found.offsets[number + 1]]
         documents = {document for document, *_ in whole[number]}
-        inside = [row for row in rows.tolist() if layout.document_of[found.piece[row]] in documents][: weak.BEST]
+        inside = [row for row in rows.tolist() if layout.document_of[found.piece[row]] in documents][: weak_labels.BEST]
         assert spans == [(layout.document_of[p], *layout.spans[p].tolist()) for p in found.piece[inside].tolist()]
 
 
 def test_passages_train_that_hold_the_answer_word_for_word(asked):
     retrieval, questions, scores = asked
     reduced = [replace(only_answer(q), answer="four weeks", aliases=("one month",)) for q in questions]
-    assert not any(weak.measured(reduced, retrieval.corpora))
-    found = weak.taught(reduced, retrieval.once(Rankings).asked.found, scores, retrieval.corpora)
+    assert not any(weak_labels.measured(reduced, retrieval.corpora))
+    found = weak_labels.taught(reduced, retrieval.once(Rankings).inputs.candidates, scores, retrieval.corpora)
     held = [text.casefold() for spans in found for text in texts_of(retrieval, spans)]
     assert held and all("four weeks" in text or "one month" in text for text in held)
 
@@ -83,12 +83,12 @@ def test_passages_train_that_hold_the_answer_word_for_word(asked):
 def test_of_a_long_answer_those_train_that_hold_most_of_its_words(asked):
     retrieval, questions, scores = asked
     corpora = retrieval.corpora
-    (first, *_), spans = questions, weak.measured(questions, corpora)[0]
+    (first, *_), spans = questions, weak_labels.measured(questions, corpora)[0]
     text = texts_of(retrieval, spans)[0]
     words = text.split()
-    assert len(words) > weak.SHORT
+    assert len(words) > weak_labels.SHORT
     mixed = replace(only_answer(first), answer=" ".join(words[::-1]))
-    found = weak.taught([mixed, *questions[1:]], retrieval.once(Rankings).asked.found, scores, corpora)[0]
+    found = weak_labels.taught([mixed, *questions[1:]], retrieval.once(Rankings).inputs.candidates, scores, corpora)[0]
     assert any(document == spans[0][0] and start < spans[0][2] and spans[0][1] < end for document, start, end in found)
 
 
@@ -96,25 +96,25 @@ def test_of_a_long_answer_those_train_that_hold_most_of_its_words(asked):
 def test_an_answer_that_says_nothing_trains_nothing(asked, answer):
     retrieval, questions, scores = asked
     reduced = [replace(only_answer(q), answer=answer, aliases=(), long_answer="") for q in questions]
-    assert not any(weak.taught(reduced, retrieval.once(Rankings).asked.found, scores, retrieval.corpora))
+    assert not any(weak_labels.taught(reduced, retrieval.once(Rankings).inputs.candidates, scores, retrieval.corpora))
 
 
 def test_the_text_of_an_option_is_the_answer_and_the_long_one_stands_in_for_a_yes():
     option = Question("q", "?", "", "train", answer="B", options={"A": "salt", "B": "chalk dust"})
-    assert weak.texts_of_answer(option) == ["chalk dust"]
+    assert weak_labels.texts_of_answer(option) == ["chalk dust"]
     closed = Question("q", "?", "", "train", answer="yes", long_answer="Because chalk dries the air.")
-    assert weak.texts_of_answer(closed) == ["Because chalk dries the air."]
+    assert weak_labels.texts_of_answer(closed) == ["Because chalk dries the air."]
 
 
 def examples(asked, questions, names):
     retrieval, _, scores = asked
-    found, corpora = retrieval.once(Rankings).asked.found, retrieval.corpora
-    gold = Gold.located(found, weak.measured(questions, corpora), corpora.layout)
-    taught = Gold.located(found, weak.taught(questions, found, scores, corpora), corpora.layout)
+    found, corpora = retrieval.once(Rankings).inputs.candidates, retrieval.corpora
+    gold = Relevance.located(found, weak_labels.measured(questions, corpora), corpora.layout)
+    taught = Relevance.located(found, weak_labels.taught(questions, found, scores, corpora), corpora.layout)
     levels = np.array([LEVELS.index(q.level) for q in questions])
     documents = [q.document for q in questions]
     made = np.array([q.origin != "given" for q in questions])
-    own = retrieval.once(Rankings).asked
+    own = retrieval.once(Rankings).inputs
     return Examples(gold, taught, own.vectors, own.words, documents, levels, made, names, own.finest)
 
 
@@ -141,19 +141,19 @@ def test_other_passages_of_a_relevant_document_are_neither_right_nor_wrong(asked
     _, questions, _ = asked
     names = expert_names(sample_project.settings)
     by_document = examples(asked, [only_documents(q) for q in questions], names)
-    unknown = ~by_document.known
+    unknown = ~by_document.trainable
     assert unknown.any()
     assert (by_document.gold.covered[unknown] > 0).all() and (by_document.taught.covered[unknown] == 0).all()
-    assert examples(asked, questions, names).known.all()
+    assert examples(asked, questions, names).trainable.all()
 
 
 def test_mix_learns_from_answers_and_from_documents(asked, sample_project):
     _, questions, scores = asked
     names = expert_names(sample_project.settings)
     truth = examples(asked, questions, names)
-    chance = truth.gold.recall(np.lexsort((np.arange(len(scores)), truth.found.question))).mean()
+    chance = truth.gold.recall(np.lexsort((np.arange(len(scores)), truth.candidates.question))).mean()
     for reduced in (only_documents, only_answer):
         taught = examples(asked, [reduced(q) for q in questions], names)
         trained = trained_mix(taught, 0)
         # On the questions it was trained on, with the places it never saw.
-        assert truth.gold.recall(ordered(truth.found, trained.scores(Asked.of(truth)))).mean() > chance + 0.2
+        assert truth.gold.recall(ordered(truth.candidates, trained.scores(Inputs.of(truth)))).mean() > chance + 0.2

@@ -24,7 +24,7 @@ import numpy as np
 
 from mog_assets.arrays import pairs, places, unpaired
 from mog_assets.ranking.candidates import Candidates
-from mog_assets.ranking.gold import ordered
+from mog_assets.ranking.relevance import ordered
 from mog_assets.retrieval.bm25 import Bm25Index, Statistics
 from mog_assets.retrieval.tokens import is_word
 
@@ -97,73 +97,73 @@ class Typed:
         return distinct, least[order][first]
 
 
-def latest(found: Candidates, scores: np.ndarray) -> np.ndarray:
+def latest(candidates: Candidates, scores: np.ndarray) -> np.ndarray:
     """The place at which each candidate stands at the latest, from 0: float64 of shape (n,), infinite for most.
 
     Args:
-        found: The candidates.
+        candidates: The candidates.
         scores: Of the ranking, shape (n,).
     """
-    question, words = found.question, found.scores[:, 0]
-    document = found.piece - found.place[:, 0]
+    question, words = candidates.question, candidates.scores[:, 0]
+    document = candidates.piece - candidates.place[:, 0]
     last = np.full(len(question), np.inf)
 
-    rows = np.flatnonzero(found.rare)
-    order = rows[np.lexsort((found.piece[rows], -words[rows], found.rare[rows], question[rows]))]
+    rows = np.flatnonzero(candidates.rare)
+    order = rows[np.lexsort((candidates.piece[rows], -words[rows], candidates.rare[rows], question[rows]))]
     place = places(question[order])
     kept = place < MOST
     # Half a place before the piece that stands there by its score.
     last[order[kept]] = STEP * (place[kept] + 1) - 1.5
 
-    alone = np.flatnonzero(found.rare == SOLE)
+    alone = np.flatnonzero(candidates.rare == SOLE)
     of_question, _ = unpaired(np.unique(pairs(question[alone], document[alone])))
-    documents = np.bincount(of_question, minlength=len(found.floors))
-    matching = np.bincount(question, words > 0, len(found.floors))
+    documents = np.bincount(of_question, minlength=len(candidates.floors))
+    matching = np.bincount(question, words > 0, len(candidates.floors))
     few = (words > 0) & (matching <= FEW)[question]
-    first = few | ((found.rare == SOLE) & (documents == 1)[question] & ~(matching <= FEW)[question])
+    first = few | ((candidates.rare == SOLE) & (documents == 1)[question] & ~(matching <= FEW)[question])
     rows = np.flatnonzero(first)
-    order = rows[np.lexsort((found.piece[rows], -words[rows], question[rows]))]
+    order = rows[np.lexsort((candidates.piece[rows], -words[rows], question[rows]))]
     # Before all that have a place by their score.
     last[order] = places(question[order]) - float(len(question))
-    best = _of_titles(found, scores)
+    best = _of_titles(candidates, scores)
     last[best] = np.minimum(last[best], -1)
     return last
 
 
-def _of_titles(found: Candidates, scores: np.ndarray) -> np.ndarray:
+def _of_titles(candidates: Candidates, scores: np.ndarray) -> np.ndarray:
     """Rows of the best pieces of documents whose title a question has, at most one of each question."""
-    document = found.piece - found.place[:, 0]
-    most = np.zeros(len(found.floors), np.int8)
-    np.maximum.at(most, found.question, found.title)
-    rows = np.flatnonzero((found.title > 0) & (found.title == most[found.question]))
-    of_question, _ = unpaired(np.unique(pairs(found.question[rows], document[rows])))
-    rows = rows[(np.bincount(of_question, minlength=len(most)) == 1)[found.question[rows]]]
-    order = rows[np.lexsort((found.piece[rows], -scores[rows], found.question[rows]))]
-    best: np.ndarray = order[places(found.question[order]) == 0]
+    document = candidates.piece - candidates.place[:, 0]
+    most = np.zeros(len(candidates.floors), np.int8)
+    np.maximum.at(most, candidates.question, candidates.title)
+    rows = np.flatnonzero((candidates.title > 0) & (candidates.title == most[candidates.question]))
+    of_question, _ = unpaired(np.unique(pairs(candidates.question[rows], document[rows])))
+    rows = rows[(np.bincount(of_question, minlength=len(most)) == 1)[candidates.question[rows]]]
+    order = rows[np.lexsort((candidates.piece[rows], -scores[rows], candidates.question[rows]))]
+    best: np.ndarray = order[places(candidates.question[order]) == 0]
     return best
 
 
-def lifted(found: Candidates, scores: np.ndarray) -> np.ndarray:
+def lifted(candidates: Candidates, scores: np.ndarray) -> np.ndarray:
     """Scores of a ranking with known items at their places: float64 of shape (n,).
 
     The scores of a question stay the same and go to other candidates; only of equal ones the later are a trifle less.
 
     Args:
-        found: The candidates.
+        candidates: The candidates.
         scores: Of the ranking, shape (n,).
     """
-    raised, last = np.asarray(scores, np.float64).copy(), latest(found, scores)
-    moved = np.zeros(len(found.floors), bool)
-    moved[found.question[np.isfinite(last)]] = True
-    rows = np.flatnonzero(moved[found.question])
+    raised, last = np.asarray(scores, np.float64).copy(), latest(candidates, scores)
+    moved = np.zeros(len(candidates.floors), bool)
+    moved[candidates.question[np.isfinite(last)]] = True
+    rows = np.flatnonzero(moved[candidates.question])
     if not len(rows):
         return raised
-    before = ordered(found, scores)
-    before = before[moved[found.question[before]]]
-    place = places(found.question[before])
-    at = np.empty(len(found.question))
+    before = ordered(candidates, scores)
+    before = before[moved[candidates.question[before]]]
+    place = places(candidates.question[before])
+    at = np.empty(len(candidates.question))
     at[before] = place
-    after = rows[np.lexsort((np.minimum(at, last)[rows], found.question[rows]))]
+    after = rows[np.lexsort((np.minimum(at, last)[rows], candidates.question[rows]))]
     trifle = 1e-12 * max(float(np.abs(raised[rows]).max()), 1.0)
     raised[after] = raised[before] - trifle * place
     return raised

@@ -1,4 +1,4 @@
-"""Gold evidence in candidates: what models learn from, and how good an order of them is."""
+"""Relevance evidence in candidates: what models learn from, and how good an order of them is."""
 
 from __future__ import annotations
 
@@ -18,75 +18,77 @@ GRADES = 4
 
 
 @dataclass(frozen=True)
-class Gold:
+class Relevance:
     """The evidence of questions, and where candidates cover it.
 
     Attributes:
-        found: The candidates.
+        candidates: The candidates.
         characters: Evidence of each question, int64 of shape (questions,).
         row, start, end: A row for every candidate and span of evidence that overlap: row of the candidate, and start
             and end of the span, counted from the first character of the candidate.
     """
 
-    found: Candidates
+    candidates: Candidates
     characters: np.ndarray
     row: np.ndarray
     start: np.ndarray
     end: np.ndarray
 
     @classmethod
-    def located(cls, found: Candidates, evidence: Sequence[Sequence[tuple[int, int, int]]], layout: Layout) -> Gold:
+    def located(
+        cls, candidates: Candidates, evidence: Sequence[Sequence[tuple[int, int, int]]], layout: Layout
+    ) -> Relevance:
         """The evidence of questions.
 
         Args:
-            found: Their candidates.
+            candidates: Their candidates.
             evidence: Disjoint spans of each question: position of the document, start and end.
             layout: Of all corpora.
         """
-        spans = np.array([(number, *span) for number, own in enumerate(evidence) for span in own], np.int64)
+        spans = np.array([(number, *span) for number, places in enumerate(evidence) for span in places], np.int64)
         spans = spans.reshape(-1, 4)
         characters = np.bincount(spans[:, 0], spans[:, 3] - spans[:, 2], len(evidence)).astype(np.int64)
         # Candidates are in order of question and piece, and pieces of a document in order of their spans.
         rows, starts, ends = [], [], []
-        offsets, own = found.offsets, layout.spans
+        offsets = candidates.offsets
         for question, document, start, end in spans.tolist():
-            pieces_of = found.piece[offsets[question] : offsets[question + 1]]
+            pieces_of = candidates.piece[offsets[question] : offsets[question + 1]]
             first, last = np.searchsorted(pieces_of, layout.offsets[document : document + 2])
-            begin, stop = own[pieces_of[first:last]].T
+            begin, stop = layout.spans[pieces_of[first:last]].T
             here = np.flatnonzero((begin < end) & (stop > start))
             rows.append(offsets[question] + first + here)
             starts.append(np.maximum(start - begin[here], 0))
             ends.append(np.minimum(end, stop[here]) - begin[here])
         empty = np.zeros(0, np.int64)
-        return cls(found, characters, *(np.concatenate([empty, *parts]) for parts in (rows, starts, ends)))
+        return cls(candidates, characters, *(np.concatenate([empty, *parts]) for parts in (rows, starts, ends)))
 
-    def of(self, questions: np.ndarray) -> Gold:
+    def of(self, questions: np.ndarray) -> Relevance:
         """The evidence of some questions, ascending; see `Candidates.of`."""
-        rows = np.isin(self.found.question, questions)
+        rows = np.isin(self.candidates.question, questions)
         kept = rows[self.row]
-        return Gold(
-            self.found.of(questions),
+        return Relevance(
+            self.candidates.of(questions),
             self.characters[questions],
             (np.cumsum(rows) - 1)[self.row[kept]],
             self.start[kept],
             self.end[kept],
         )
 
-    def only(self, questions: np.ndarray) -> Gold:
+    def only(self, questions: np.ndarray) -> Relevance:
         """Without the evidence of all but some questions, bool of shape (questions,)."""
-        kept = questions[self.found.question[self.row]]
+        kept = questions[self.candidates.question[self.row]]
         characters = np.where(questions, self.characters, 0)
-        return Gold(self.found, characters, self.row[kept], self.start[kept], self.end[kept])
+        return Relevance(self.candidates, characters, self.row[kept], self.start[kept], self.end[kept])
 
     @cached_property
     def covered(self) -> np.ndarray:
         """Characters of evidence in each candidate, int64 of shape (n,)."""
-        return np.bincount(self.row, self.end - self.start, len(self.found.question)).astype(np.int64)
+        return np.bincount(self.row, self.end - self.start, len(self.candidates.question)).astype(np.int64)
 
     @property
     def grades(self) -> np.ndarray:
         """Relevance 0 … `GRADES` of each candidate: the share of what it could hold that is evidence, rounded up."""
-        could = np.minimum(self.found.place[:, 2], self.characters[self.found.question])
+        could = np.minimum(self.candidates.place[:, 2], self.characters[self.candidates.question])
         return np.ceil(GRADES * np.clip(self.covered / np.maximum(could, 1), 0, 1) - 1e-9).astype(np.int64)
 
     def recall(self, order: np.ndarray) -> np.ndarray:
@@ -98,40 +100,40 @@ class Gold:
         Returns:
             float64 array of shape (questions,).
         """
-        question, length = self.found.question[order], self.found.place[order, 2].astype(np.int64)
+        question, length = self.candidates.question[order], self.candidates.place[order, 2].astype(np.int64)
         before = np.empty(len(order), np.int64)
         before[order] = running(length, question)
-        of_row = self.found.question[self.row]
+        of_row = self.candidates.question[self.row]
         total = np.zeros(len(self.characters))
         for context in CONTEXTS:
-            room = np.clip(context - before, 0, self.found.place[:, 2])
+            room = np.clip(context - before, 0, self.candidates.place[:, 2])
             hit = np.clip(np.minimum(self.end, room[self.row]) - self.start, 0, None)
             total += np.bincount(of_row, hit, len(total)) / np.clip(self.characters, 1, context)
         return total / len(CONTEXTS)
 
 
-def ordered(found: Candidates, scores: np.ndarray) -> np.ndarray:
+def ordered(candidates: Candidates, scores: np.ndarray) -> np.ndarray:
     """Rows of candidates by question, greatest score first; of equal ones the earlier piece."""
-    return np.lexsort((-scores, found.question))
+    return np.lexsort((-scores, candidates.question))
 
 
-def fixed_order(found: Candidates, chunk: np.ndarray, scores: Sequence[np.ndarray]) -> np.ndarray:
+def fixed_order(candidates: Candidates, chunk: np.ndarray, scores: Sequence[np.ndarray]) -> np.ndarray:
     """Rows of candidates in the order of one level: chunk by chunk, and pieces of a chunk in reading order.
 
     Args:
-        found: The candidates.
+        candidates: The candidates.
         chunk: The chunk of each.
         scores: Of that chunk by one retriever, or by two that are fused by reciprocal ranks, each of shape (n,).
     """
     if len(scores) == 1:
-        return np.lexsort((found.piece, chunk, -scores[0].astype(np.float64), found.question))
+        return np.lexsort((candidates.piece, chunk, -scores[0].astype(np.float64), candidates.question))
     from mog_assets.retrieval.fusion import CONSTANT
 
     gains = np.zeros(len(chunk))
-    for own in scores:
-        order = np.lexsort((found.piece, chunk, -own, found.question))
-        new = np.concatenate([[True], np.diff(chunk[order]) != 0]) | (places(found.question[order]) == 0)
+    for of_retriever in scores:
+        order = np.lexsort((candidates.piece, chunk, -of_retriever, candidates.question))
+        new = np.concatenate([[True], np.diff(chunk[order]) != 0]) | (places(candidates.question[order]) == 0)
         count = np.cumsum(new)
-        rank = count - count[found.offsets[found.question[order]]]
-        gains[order] += np.where(own[order] > 0, 1 / (CONSTANT + 1 + rank), 0)
-    return np.lexsort((found.piece, chunk, -gains, found.question))
+        rank = count - count[candidates.offsets[candidates.question[order]]]
+        gains[order] += np.where(of_retriever[order] > 0, 1 / (CONSTANT + 1 + rank), 0)
+    return np.lexsort((candidates.piece, chunk, -gains, candidates.question))
