@@ -21,7 +21,7 @@ from mog_assets.recipe import materialise
 from mog_assets.retrieval.bm25 import Bm25Index, TermCounts, statistics
 from mog_assets.retrieval.changes import Change, Documents
 from mog_assets.retrieval.corpora import Corpora
-from mog_assets.retrieval.statistics import Held, bound, changed, deviations, document_hashes, drifted
+from mog_assets.retrieval.statistics import StoredStatistics, bound, changed, deviations, document_hashes, drifted
 
 ANIMALS = ["heron", "otter", "newt", "kingfisher", "moorhen", "vole", "dragonfly", "pike", "toad", "swan"]
 PLACES = ["pond", "river", "mill", "bank", "reeds", "weir", "meadow"]
@@ -168,10 +168,10 @@ def test_deviations_are_those_of_the_terms_most_weights_belong_to(folder, encode
     project = project_of(folder, encoder)
     project.run()
     path = project.stored("statistics", None).path
-    held = Held(path, ["file", "folder"])
+    held = StoredStatistics(path, ["file", "folder"])
     assert all(row["all, %"] == 0 for row in deviations(held, held, 0.75))
     # Of one corpus alone, everything is rarer or more common.
-    for row in deviations(Held(path, ["file"]), held, 0.75):
+    for row in deviations(StoredStatistics(path, ["file"]), held, 0.75):
         assert 0 < row["half of occurrences, %"] <= row["99 % of occurrences, %"] <= row["all, %"]
 
 
@@ -203,7 +203,7 @@ def test_held_statistics_are_off_by_no_more_than_their_bound(folder, encoder):  
     widest = 0.0
     for level in (1, 2):
         parts = corpora.counts(level)
-        held, now = corpora.held().of(f"level_{level}"), statistics(parts)
+        held, now = corpora.statistics().of(f"level_{level}"), statistics(parts)
         assert held.chunks != now.chunks
         for part in parts:
             with_held, with_now = (Bm25Index(part, own, 1.5, 0.75).arrays["data"] for own in (held, now))

@@ -15,8 +15,8 @@ from mog_assets.retrieval.vectors import (
     payloads,
     point_ids,
     pool,
+    read_payloads,
     stored_ids,
-    told_of_documents,
     unpacked_ids,
     vector_buckets,
 )
@@ -213,7 +213,7 @@ def test_points_tell_page_headings_and_metadata_of_their_documents(tmp_path):
     (document,) = read_corpus(tmp_path).documents
     write_documents([document], tmp_path / "bucket.parquet")
     layout = Layout("c", [document.id], np.array([0, 2]), np.array([[0, 35], [35, len(text)]]))
-    first, second = payloads("c", layout, 1, told_of_documents(tmp_path / "bucket.parquet"))
+    first, second = payloads("c", layout, 1, read_payloads(tmp_path / "bucket.parquet"))
     assert first["headings"] == ["Ponds"] and second["headings"] == ["Ponds"]
     assert first["path"] == "pond.md" and first["metadata"] == {"year": 2024} and first["modified"].endswith("Z")
     (whole,) = payloads("c", layout, 2, [({}, (Mark(0, "page", 0, "7"),), {})])

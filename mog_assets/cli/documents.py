@@ -51,12 +51,10 @@ def skipped_rows(settings: Settings, corpus: str) -> list[dict[str, str]]:
 
 def _summary(settings: Settings, corpus: str) -> dict[str, Any]:
     from mog_assets.resources.store import Store
-    from mog_assets.retrieval.vectors import told_of_documents
+    from mog_assets.retrieval.vectors import read_payloads
 
     stored = Store(settings.home).read("documents", corpus)
-    left_out = sum(
-        bool(told.left_out) for name in stored.names("bucket") for told in told_of_documents(stored.path(name))
-    )
+    left_out = sum(bool(told.left_out) for name in stored.names("bucket") for told in read_payloads(stored.path(name)))
     counts = {name: int(stored.manifest.counts.get(name, 0)) for name in ("documents", "characters", "skipped")}
     return {"corpus": corpus, **counts, "with metadata left out of Qdrant": left_out}
 

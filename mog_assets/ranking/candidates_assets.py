@@ -150,7 +150,7 @@ def _kept_rows(
     rows = np.flatnonzero(kept)
     if len(rows):
         terms = retrieval.again([current[previous.digests[row]].question for row in rows.tolist()]).terms
-        statistics = corpora.held().of("level_1")
+        statistics = corpora.statistics().of("level_1")
         rows = rows[~fresh.touched(terms, statistics, previous.vectors[rows], candidates.floors[rows])]
     return previous.renumbered(pieces).of(rows) if len(rows) else None
 

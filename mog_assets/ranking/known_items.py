@@ -67,7 +67,7 @@ def drawn_items(corpora: Corpora) -> list[Item]:
 def _terms(corpora: Corpora) -> list[Item]:
     """Words and numbers that one piece has."""
     index, layout = corpora.joined_bm25(1), corpora.layout
-    frequencies = corpora.held().of("level_1").frequencies
+    frequencies = corpora.statistics().of("level_1").frequencies
     sole = [term for term, times in frequencies.items() if times == 1 and is_word(term) and len(term) > 3]
     items = []
     for name in KINDS[:2]:

@@ -138,7 +138,7 @@ def documents_of(retrieval: Retrieval, hashes: Mapping[str, np.ndarray]) -> Docu
 
 def vocabulary(retrieval: Retrieval) -> float:
     """See `vocabulary.known_share`, of the level-1 chunks of all corpora."""
-    return known_share(retrieval.corpora.held().of("level_1"), retrieval.is_token)
+    return known_share(retrieval.corpora.statistics().of("level_1"), retrieval.is_token)
 
 
 def experts_of(retrieval: Retrieval, index: Bm25Index) -> list[Expert]:
@@ -207,7 +207,9 @@ class Rankings:
             retrieval.shared(vocabulary),
             allowed=retrieval.allowed,
             related=Relations([EXPERTS[name].make(retrieval) for name in names], queries, mentioned),
-            exact=Typed(index, corpora.titles, corpora.title_sizes, corpora.held().of("level_1"), retrieval.terms),
+            exact=Typed(
+                index, corpora.titles, corpora.title_sizes, corpora.statistics().of("level_1"), retrieval.terms
+            ),
         )
         words = np.array([len(terms) for terms in retrieval.terms], np.int64)
         return Inputs(candidates, vectors, words, best)

@@ -24,13 +24,12 @@ from mog_assets.resources.store import digest
 from mog_assets.resources.vector_store import UPSERT_BATCH
 from mog_assets.retrieval import checks
 from mog_assets.retrieval.bm25 import load_terms
-from mog_assets.retrieval.one_copy import one_copy
 from mog_assets.retrieval.shards import frequencies_and_lengths, largest, open_titles, shards, total_of_terms
 from mog_assets.retrieval.statistics import (
     DOCUMENTS,
     TOTALS,
     Counted,
-    Held,
+    StoredStatistics,
     changed,
     deviations,
     document_hashes,
@@ -42,6 +41,7 @@ from mog_assets.retrieval.statistics import (
     write_terms,
 )
 from mog_assets.retrieval.tokens import TOKENIZER
+from mog_assets.retrieval.vector_copies import one_copy
 from mog_assets.retrieval.vectors import (
     IdSet,
     bucket_texts,
@@ -49,7 +49,7 @@ from mog_assets.retrieval.vectors import (
     packed_ids,
     payloads,
     point_ids,
-    told_of_documents,
+    read_payloads,
     unpacked_ids,
     vector_buckets,
     vector_keys,
@@ -77,34 +77,34 @@ def build_tokens(work: Work) -> None:
     groups = shards({n: layout.count(1) for n, layout in layouts.items()}, work.settings.shard_chunks)
     work.info["shards"] = groups
     terms, titles, made_of = {}, {}, {}
-    for shard, own in groups.items():
-        paths = [str(work.draft.path(n)) for n in own]
-        made_of[shard] = [work.draft.files[n] for n in own]
+    for shard, members in groups.items():
+        paths = [str(work.draft.path(n)) for n in members]
+        made_of[shard] = [work.draft.files[n] for n in members]
         terms[f"terms_{shard}.parquet"] = {"buckets": paths}
         titles[f"titles_{shard}.safetensors"] = {
             "buckets": paths,
-            "documents": [len(layouts[n].documents) for n in own],
+            "documents": [len(layouts[n].documents) for n in members],
         }
     _of_shards(work, "write_terms", terms, made_of, "vocabularies")
     for shard, job in zip(groups, titles.values(), strict=True):
         job["terms"] = str(work.draft.path(f"terms_{shard}.parquet"))
     _of_shards(work, "write_titles", titles, made_of, "shards of titles")
-    held = (pq.read_table(work.draft.path(name)).rename_columns(["term", "total"]) for name in terms)
-    found = total_of_terms(list(held))
-    work.counts |= {"terms": len(found), "tokens": int(numbers(found, "total").sum()), "shards": len(groups)}
-    work.show_table("frequent terms", largest(found, "occurrences", 15))
+    tables = (pq.read_table(work.draft.path(name)).rename_columns(["term", "total"]) for name in terms)
+    totals = total_of_terms(list(tables))
+    work.counts |= {"terms": len(totals), "tokens": int(numbers(totals, "total").sum()), "shards": len(groups)}
+    work.show_table("frequent terms", largest(totals, "occurrences", 15))
 
 
 def build_bm25(level: int, work: Work) -> None:
     """Sum the counts of one tokenisation over the chunks of a level, shard by shard."""
     documents, chunks, tokens = work.input("documents"), work.input("chunks/level_1"), work.input("tokens")
     jobs, made_of = {}, {}
-    for shard, own in tokens.manifest.info["shards"].items():
-        made_of[shard] = [level, *(tokens.manifest.files[n]["sha256"] for n in own)]
+    for shard, names in tokens.manifest.info["shards"].items():
+        made_of[shard] = [level, *(tokens.manifest.files[n]["sha256"] for n in names)]
         jobs[f"counts_{shard}.safetensors"] = {
-            "buckets": [str(tokens.path(n)) for n in own],
-            "documents": [str(documents.path(n)) for n in own],
-            "spans": [str(chunks.path(n)) for n in own],
+            "buckets": [str(tokens.path(n)) for n in names],
+            "documents": [str(documents.path(n)) for n in names],
+            "spans": [str(chunks.path(n)) for n in names],
             "terms": str(tokens.path(f"terms_{shard}.parquet")),
             "level": level,
         }
@@ -143,8 +143,8 @@ def build_encoded(level: int, work: Work) -> None:
     def texts(name: str) -> list[str]:
         return bucket_texts(documents.path(name), layout(name), level)
 
-    held = [f"embeddings/level_{other}" for other in work.settings.level_range if is_encoded(other, work.settings)]
-    with one_copy(work, keys, texts, held):
+    encoded = [f"embeddings/level_{other}" for other in work.settings.level_range if is_encoded(other, work.settings)]
+    with one_copy(work, keys, texts, encoded):
         encode_buckets(work, keys, lambda name: layout(name).count(level), texts)
     shapes = [np.load(path, mmap_mode="r").shape for path in _buckets(work)]
     _finish_vectors(work, sum(rows for rows, _ in shapes), shapes[0][1], "encoded")
@@ -198,27 +198,27 @@ def build_collection(level: int, work: Work) -> None:
 
     store.prepare(f"level_{level}", size)
     with store.open(f"level_{level}", size) as collection:
-        held = packed_ids(chain.from_iterable(collection.pages(corpus)))
-        known, wanted = IdSet(held), []
+        stored = packed_ids(chain.from_iterable(collection.pages(corpus)))
+        present, wanted = IdSet(stored), []
         with work.progress(len(buckets), "buckets compared with points") as advance:
             for name, bucket in zip(documents.names("bucket"), buckets, strict=True):
                 layout = bucket_layout(Path(bucket.documents), Path(bucket.spans))
                 vectors = bucket.open()
-                told = told_of_documents(documents.path(name))
-                left_out += sum(bool(of_document.left_out) for of_document in told)
-                own = payloads(corpus, layout, level, told)
-                ids = point_ids(own, map(np.asarray, vectors))
+                of_documents = read_payloads(documents.path(name))
+                left_out += sum(bool(of_document.left_out) for of_document in of_documents)
+                points = payloads(corpus, layout, level, of_documents)
+                ids = point_ids(points, map(np.asarray, vectors))
                 wanted.append(packed_ids(ids))
-                new = np.flatnonzero(known.find(wanted[-1]) < 0)
+                new = np.flatnonzero(present.find(wanted[-1]) < 0)
                 if len(new) and not upserted:
                     changing()
                 for first in range(0, len(new), UPSERT_BATCH):
                     rows = new[first : first + UPSERT_BATCH]
-                    collection.upsert([ids[i] for i in rows], vectors[rows], [own[i] for i in rows])
+                    collection.upsert([ids[i] for i in rows], vectors[rows], [points[i] for i in rows])
                 upserted += len(new)
                 advance(1)
         every = np.concatenate([np.zeros((0, 2), np.uint64), *wanted])
-        gone = held[IdSet(every).find(held) < 0]
+        gone = stored[IdSet(every).find(stored) < 0]
         if len(gone) and not upserted:
             changing()
         for first in range(0, len(gone), UPSERT_BATCH):
@@ -232,8 +232,8 @@ def build_collection(level: int, work: Work) -> None:
 def _finish_collection(work: Work, level: int, ids: np.ndarray, size: int) -> None:
     """`ids` are packed, in order of the chunks."""
     flat = ids.astype(">u8").view(np.uint8).reshape(len(ids), 16)
-    path, there = work.file("ids.npy", hashlib.sha256(flat.tobytes()).hexdigest())
-    if not there:
+    path, exists = work.file("ids.npy", hashlib.sha256(flat.tobytes()).hexdigest())
+    if not exists:
         with work.writing(path) as temporary:
             save_array(temporary, flat)
     work.info["size"] = size
@@ -245,15 +245,15 @@ def build_statistics(work: Work) -> None:
     """Count in how many chunks of each level, and in how many titles, terms occur."""
 
     def count(corpus: str) -> dict[str, Counted]:
-        tokens, found = work.input("tokens", corpus), {}
+        tokens, by_kind = work.input("tokens", corpus), {}
         terms = [load_terms(tokens.path(name)) for name in tokens.names("terms_")]
         for level in work.settings.level_range:
             stored = work.input(f"bm25/level_{level}", corpus)
             counts = [frequencies_and_lengths(stored.path(name)) for name in stored.names("counts_")]
             shards_of_it = zip(terms, counts, strict=True)
-            found[f"level_{level}"] = summed((own, *of_shard) for own, of_shard in shards_of_it)
-        found["title"] = summed((part.terms, part.frequencies, part.lengths) for part in open_titles(tokens))
-        return found
+            by_kind[f"level_{level}"] = summed((own, *of_shard) for own, of_shard in shards_of_it)
+        by_kind["title"] = summed((part.terms, part.frequencies, part.lengths) for part in open_titles(tokens))
+        return by_kind
 
     hold_statistics(work, count)
 
@@ -271,10 +271,10 @@ def hold_statistics(work: Work, count: Callable[[str], dict[str, Counted]]) -> N
     if work.settings.bm25.statistics == "question_set":
         scopes = [corpora, *(question_set.corpora for question_set in work.settings.question_sets.values())]
     previous = work.comparable
-    held = None if previous is None else read_documents(previous.path(DOCUMENTS))
-    reason = "there were none to keep" if held is None else drifted(held, now, scopes, share)
-    total = sum(len(own) for own in now.values())
-    edited = 0 if held is None else sum(changed(held.get(c, own[:0]), own) for c, own in now.items())
+    stored = None if previous is None else read_documents(previous.path(DOCUMENTS))
+    reason = "there were none to keep" if stored is None else drifted(stored, now, scopes, share)
+    total = sum(len(hashes) for hashes in now.values())
+    edited = 0 if stored is None else sum(changed(stored.get(c, hashes[:0]), hashes) for c, hashes in now.items())
     if previous is not None and reason is None:
         work.keep(previous)
         work.counts |= previous.manifest.counts
@@ -284,24 +284,28 @@ def hold_statistics(work: Work, count: Callable[[str], dict[str, Counted]]) -> N
         work.info["renewed"] = reason
         totals, terms = {}, 0
         versions = [work.input(key, corpus).manifest.version for key in work.recipe.deps for corpus in corpora]
-        told = [work.recipe.settings(work.tools), versions]
+        made_of = [work.recipe.settings(work.tools), versions]
         with work.progress(len(corpora), "corpora counted") as advance:
             for corpus in corpora:
-                path, _ = work.file(file_of(corpus), told)
+                path, _ = work.file(file_of(corpus), made_of)
                 with work.writing(path) as temporary:
                     totals[corpus] = write_terms(count(corpus), temporary)
                 terms += pq.read_metadata(path).num_rows
                 advance(1)
-        path, _ = work.file(TOTALS, told)
+        path, _ = work.file(TOTALS, made_of)
         with work.writing(path) as temporary:
             temporary.write_text(json.dumps(totals, sort_keys=True), encoding="utf-8")
-        path, _ = work.file(DOCUMENTS, told)
+        path, _ = work.file(DOCUMENTS, made_of)
         with work.writing(path) as temporary:
             write_documents(now, temporary)
         work.counts |= {"documents": total, "terms": terms}
         work.recomputed["corpora counted"] = len(corpora)
-        if previous is not None and held is not None and set(held) == set(now):
-            off = deviations(Held(previous.path, corpora), Held(work.draft.path, corpora), work.settings.bm25.b)
+        if previous is not None and stored is not None and set(stored) == set(now):
+            off = deviations(
+                StoredStatistics(previous.path, corpora),
+                StoredStatistics(work.draft.path, corpora),
+                work.settings.bm25.b,
+            )
             work.show_table("how far weights of terms were off before", off)
         reason = f"counted anew: {reason}"
     work.counts["documents changed since"] = 0 if work.info["renewed"] else edited
@@ -320,7 +324,7 @@ def hashes_of(work: Work, corpus: str) -> np.ndarray:
 
 def recipes(settings: Settings) -> list[Recipe]:
     """The recipes of this stage."""
-    found = [
+    recipes_of = [
         Recipe(
             key="tokens",
             build=build_tokens,
@@ -333,7 +337,7 @@ def recipes(settings: Settings) -> list[Recipe]:
         )
     ]
     counted = [f"bm25/level_{level}" for level in settings.level_range]
-    found.append(
+    recipes_of.append(
         Recipe(
             key="statistics",
             build=build_statistics,
@@ -341,13 +345,13 @@ def recipes(settings: Settings) -> list[Recipe]:
             group=GROUP,
             deps=("documents", "chunks/level_1", "tokens", *counted),
             partitioned=False,
-            settings=held_with,
+            settings=statistics_settings,
             repeatable=True,
             kinds=("parquet",),
         )
     )
     for level in settings.level_range:
-        found.append(
+        recipes_of.append(
             Recipe(
                 key=f"bm25/level_{level}",
                 build=partial(build_bm25, level),
@@ -359,7 +363,7 @@ def recipes(settings: Settings) -> list[Recipe]:
             )
         )
         encoded = is_encoded(level, settings)
-        found.append(
+        recipes_of.append(
             Recipe(
                 key=f"embeddings/level_{level}",
                 build=partial(build_encoded if encoded else build_pooled, level),
@@ -379,7 +383,7 @@ def recipes(settings: Settings) -> list[Recipe]:
                 pool="gpu" if encoded else None,
             )
         )
-        found.append(
+        recipes_of.append(
             Recipe(
                 key=f"collections/level_{level}",
                 build=partial(build_collection, level),
@@ -398,15 +402,15 @@ def recipes(settings: Settings) -> list[Recipe]:
                 kinds=("qdrant",),
             )
         )
-    return found
+    return recipes_of
 
 
-def held_with(tools: Tools) -> Any:
+def statistics_settings(tools: Tools) -> Any:
     """What decides which statistics are held, beside the documents."""
     settings = tools.settings
     sets = [question_set.corpora for question_set in settings.question_sets.values()]
-    held = [settings.drift.documents, settings.bm25.statistics, list(settings.corpora), sets, TOKENIZER]
-    return [*held, list(settings.level_range)]
+    parts = [settings.drift.documents, settings.bm25.statistics, list(settings.corpora), sets, TOKENIZER]
+    return [*parts, list(settings.level_range)]
 
 
 def _unique(*keys: str) -> tuple[str, ...]:

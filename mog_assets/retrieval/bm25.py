@@ -72,8 +72,8 @@ class Statistics:
     def frequencies_of(self, terms: Sequence[str]) -> np.ndarray:
         """In how many chunks each term occurs, float64 of shape (terms,): at least in one, as somebody asks."""
         rows = getattr(self.frequencies, "rows", None)
-        found = rows(terms) if rows else [self.frequencies.get(term, 0) for term in terms]
-        return np.maximum(np.asarray(found, np.float64), 1)
+        frequencies = rows(terms) if rows else [self.frequencies.get(term, 0) for term in terms]
+        return np.maximum(np.asarray(frequencies, np.float64), 1)
 
     def most_frequent(self, count: int) -> tuple[list[str], np.ndarray]:
         """The terms that occur in most chunks, at most `count`, and in how many each does; of equal ones the first."""
@@ -109,9 +109,9 @@ def save_counts(matrix: Any, path: Path) -> None:
 
 def load_counts(path: Path, terms: Sequence[str]) -> TermCounts:
     """Read the counts of a level."""
-    held = load_file(path)
-    indptr = np.concatenate([[0], np.cumsum(held["frequencies"], dtype=np.int64)])
-    narrow = ((held["chunks"], np.int32), (held["counts"], np.int32), (held["lengths"], np.int64))
+    stored = load_file(path)
+    indptr = np.concatenate([[0], np.cumsum(stored["frequencies"], dtype=np.int64)])
+    narrow = ((stored["chunks"], np.int32), (stored["counts"], np.int32), (stored["lengths"], np.int64))
     return TermCounts(terms, indptr, *(array.astype(kind) for array, kind in narrow))
 
 
@@ -177,17 +177,17 @@ def joined(indexes: Sequence[Bm25Index]) -> Bm25Index:
     columns = [np.array([number.setdefault(term, len(number)) for term in index.terms], np.int64) for index in indexes]
     # For every term, its part in each index one after the other: where each begins is known from the counts.
     sizes = np.zeros((len(indexes), len(number)), np.int64)
-    for row, own, index in zip(sizes, columns, indexes, strict=True):
-        row[own] = np.diff(index.arrays["indptr"])
+    for row, column, index in zip(sizes, columns, indexes, strict=True):
+        row[column] = np.diff(index.arrays["indptr"])
     indptr = np.concatenate([[0], np.cumsum(sizes.sum(axis=0))])
     starts = indptr[:-1] + np.cumsum(sizes, axis=0) - sizes
     weights, chunks = np.empty(indptr[-1], np.float32), np.empty(indptr[-1], np.int32)
     first = 0
-    for row, own, index in zip(starts, columns, indexes, strict=True):
-        held = index.arrays
-        begin, count = row[own], np.diff(held["indptr"])
-        to = np.repeat(begin - held["indptr"][:-1], count) + np.arange(len(held["data"]))
-        weights[to], chunks[to] = held["data"], held["indices"] + first
+    for row, column, index in zip(starts, columns, indexes, strict=True):
+        arrays = index.arrays
+        begin, count = row[column], np.diff(arrays["indptr"])
+        to = np.repeat(begin - arrays["indptr"][:-1], count) + np.arange(len(arrays["data"]))
+        weights[to], chunks[to] = arrays["data"], arrays["indices"] + first
         first += index.chunks
     return Bm25Index.of(list(number), weights, chunks, indptr, first)
 
@@ -267,9 +267,9 @@ class Bm25Index:
         ids = self._ids(queries)
         chunks, scores = np.full((len(ids), k), -1, np.int64), np.zeros((len(ids), k), np.float32)
         for group in np.intersect1d(groups[groups >= 0], group_of):
-            asked = np.flatnonzero(groups == group)
+            members = np.flatnonzero(groups == group)
             mask = (group_of == group).astype(np.float32)
-            chunks[asked], scores[asked] = self._search([ids[i] for i in asked], k, mask, len(ids) >= _FEW)
+            chunks[members], scores[members] = self._search([ids[i] for i in members], k, mask, len(ids) >= _FEW)
         return chunks, scores
 
     def add_scores(self, queries: Sequence[Sequence[str]], out: np.ndarray) -> None:
@@ -297,8 +297,8 @@ class Bm25Index:
     ) -> tuple[np.ndarray, np.ndarray]:
         chunks = np.full((len(ids), k), -1, np.int64)
         scores = np.zeros((len(ids), k), np.float32)
-        asked = [i for i, query in enumerate(ids) if query]
-        if not asked:
+        filled = [i for i, query in enumerate(ids) if query]
+        if not filled:
             return chunks, scores
         depth = min(k + _SLACK, self.chunks)
         if compiled:
@@ -306,27 +306,27 @@ class Bm25Index:
             # One thread: numba's OpenMP threads would load the system's libgomp, and with that instead of its own
             # torch's bf16 attention on the CPU is 20 times slower (numba 0.68, torch 2.13).
             result = self._index.retrieve(
-                [ids[i] for i in asked], k=depth, show_progress=False, n_threads=1, weight_mask=mask
+                [ids[i] for i in filled], k=depth, show_progress=False, n_threads=1, weight_mask=mask
             )
-            found, values = result.documents.astype(np.int64), result.scores
+            chunks_found, values = result.documents.astype(np.int64), result.scores
         else:
             # Only one question's scores of all chunks are in memory at a time.
-            best = [self._best(ids[i], depth, mask) for i in asked]
-            found, values = (np.stack(columns) for columns in zip(*best, strict=True))
-        order = np.lexsort((found, -values), axis=1)[:, :k]
-        found, values = np.take_along_axis(found, order, 1), np.take_along_axis(values, order, 1)
-        found[values <= 0] = -1
-        width = found.shape[1]
-        chunks[asked, :width] = found
-        scores[asked, :width] = np.maximum(values, 0)
+            best = [self._best(ids[i], depth, mask) for i in filled]
+            chunks_found, values = (np.stack(columns) for columns in zip(*best, strict=True))
+        order = np.lexsort((chunks_found, -values), axis=1)[:, :k]
+        chunks_found, values = np.take_along_axis(chunks_found, order, 1), np.take_along_axis(values, order, 1)
+        chunks_found[values <= 0] = -1
+        width = chunks_found.shape[1]
+        chunks[filled, :width] = chunks_found
+        scores[filled, :width] = np.maximum(values, 0)
         return chunks, scores
 
     def _best(self, query: list[int], depth: int, mask: np.ndarray | None) -> tuple[np.ndarray, np.ndarray]:
         """The best chunks of a query in any order, and their scores."""
         every = self._index.get_scores_from_ids(query, weight_mask=mask)
         # A copy: a view would keep the positions of all chunks in memory.
-        found = np.argpartition(-every, depth - 1)[:depth].copy()
-        return found, every[found]
+        nearest = np.argpartition(-every, depth - 1)[:depth].copy()
+        return nearest, every[nearest]
 
 
 class IndexOnDisk:

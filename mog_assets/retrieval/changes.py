@@ -37,8 +37,8 @@ class Documents:
     @classmethod
     def of(cls, corpora: Corpora, hashes: Mapping[str, np.ndarray]) -> Documents:
         """Those of some corpora, from the hashes of each."""
-        own = [hashes[name] for name in corpora.names]
-        return cls(np.concatenate([np.zeros(0, np.uint64), *own]), np.diff(corpora.layout.offsets))
+        each = [hashes[name] for name in corpora.names]
+        return cls(np.concatenate([np.zeros(0, np.uint64), *each]), np.diff(corpora.layout.offsets))
 
     @classmethod
     def read(cls, path: Path) -> Documents:
@@ -78,8 +78,8 @@ class Change:
         order = np.argsort(self.now.hashes, kind="stable")
         at = np.searchsorted(self.now.hashes, self.before.hashes, sorter=order)
         at = order[np.minimum(at, len(order) - 1)] if len(order) else np.zeros(len(self.before.hashes), np.int64)
-        there = self.now.hashes[at] == self.before.hashes if len(order) else np.zeros(len(at), bool)
-        return np.where(there, at, -1)
+        present = self.now.hashes[at] == self.before.hashes if len(order) else np.zeros(len(at), bool)
+        return np.where(present, at, -1)
 
     def chunks(self, chunks: np.ndarray, level: int) -> np.ndarray:
         """Numbers now of earlier chunks of a level, −1 if their document is gone, or for −1."""
@@ -106,8 +106,8 @@ def reached(scores: np.ndarray, floors: np.ndarray) -> np.ndarray:
         floors: Result of `least` for the texts that were there before.
     """
     best = scores.max(axis=1, initial=0)
-    found: np.ndarray = (best > 0) & (best >= floors - SLACK)
-    return found
+    rows: np.ndarray = (best > 0) & (best >= floors - SLACK)
+    return rows
 
 
 def about(names: Iterable[tuple[str, str]], corpora: Corpora, fresh: Collection[int]) -> bool:
@@ -126,9 +126,9 @@ def scored(index: Bm25Index, queries: Sequence[Sequence[str]]) -> Iterator[tuple
     step = max(_SCORES_BYTES // (4 * max(index.chunks, 1)), 1)
     for first in range(0, len(queries), step):
         rows = slice(first, min(first + step, len(queries)))
-        found = np.zeros((rows.stop - first, index.chunks), np.float32)
-        index.add_scores(queries[rows], found)
-        yield rows, found
+        scores = np.zeros((rows.stop - first, index.chunks), np.float32)
+        index.add_scores(queries[rows], scores)
+        yield rows, scores
 
 
 def multiplied(vectors: np.ndarray, table: np.ndarray) -> Iterator[tuple[slice, np.ndarray]]:

@@ -22,9 +22,9 @@ def collection_fault(store: VectorStore, level: int, size: int, corpus: str, ids
             return None
         return f"collection level_{level} has no points of corpus {corpus}, expected {len(expected)}: run `mog run`"
     with store.open(f"level_{level}", size) as collection:
-        held = packed_ids(chain.from_iterable(collection.pages(corpus)))
+        stored = packed_ids(chain.from_iterable(collection.pages(corpus)))
         count = collection.count(corpus)
-    missing, more = (int((IdSet(a).find(b) < 0).sum()) for a, b in ((held, expected), (expected, held)))
+    missing, more = (int((IdSet(a).find(b) < 0).sum()) for a, b in ((stored, expected), (expected, stored)))
     if not missing and not more and count == len(expected):
         return None
     # A run detects a wrong count; points replaced one for one were changed by another program.
@@ -40,11 +40,11 @@ def counts_hold(level: int) -> Callable[[Tools, Artefact], bool]:
 
     def intact(tools: Tools, artefact: Artefact) -> bool:
         try:
-            held = tools.qdrant.counts(f"level_{level}")
+            counts = tools.qdrant.counts(f"level_{level}")
         except MogError:
             # Damaged (and now discarded) or not reachable: a build repairs it, or reports what is wrong.
             return False
-        return held.get(str(artefact.manifest.partition), 0) == artefact.manifest.counts["points"]
+        return counts.get(str(artefact.manifest.partition), 0) == artefact.manifest.counts["points"]
 
     return intact
 

@@ -28,7 +28,7 @@ from mog_assets.retrieval.bm25 import (
 )
 from mog_assets.retrieval.search import keep_best
 from mog_assets.retrieval.shards import open_counts, open_titles
-from mog_assets.retrieval.statistics import Held, idf
+from mog_assets.retrieval.statistics import StoredStatistics, idf
 from mog_assets.retrieval.vectors import IdSet, Pooling, VectorTable, is_encoded, packed_ids, stored_ids
 from mog_assets.tables import OpenTables, read_table, take
 
@@ -120,38 +120,38 @@ class Corpora:
 
     def bm25(self, level: int) -> list[Bm25Index]:
         """BM25 indexes of a level, per shard of each corpus."""
-        found: list[Bm25Index] = self._once(("bm25", level), lambda: self._indexes(level))
-        return found
+        indexes: list[Bm25Index] = self._once(("bm25", level), lambda: self._indexes(level))
+        return indexes
 
     def _indexes(self, level: int) -> list[Bm25Index]:
         return self.weighted(self.counts(level), f"level_{level}", owners=self.shard_owners)
 
     def bm25_of(self, level: int, chunks: np.ndarray) -> Bm25Index:
         """An index of some chunks of a level, over all corpora, ascending; they are numbered from 0."""
-        parts, found, first = self.counts(level), [], 0
+        parts, indexes, first = self.counts(level), [], 0
         for index, part in zip(self.weighing(f"level_{level}", self.shard_owners), parts, strict=True):
             last = first + len(part.lengths)
             own = chunks[(chunks >= first) & (chunks < last)] - first
             if len(own):
-                found.append(Bm25Index(part.of(own), index, self.settings.bm25.k1, self.settings.bm25.b))
+                indexes.append(Bm25Index(part.of(own), index, self.settings.bm25.k1, self.settings.bm25.b))
             first = last
-        return joined(found)
+        return joined(indexes)
 
     def joined_bm25(self, level: int) -> Bm25Index:
         """One BM25 index of a level over all corpora."""
-        found: Bm25Index = self._once(("joined bm25", level), lambda: joined(self._indexes(level)))
-        return found
+        index: Bm25Index = self._once(("joined bm25", level), lambda: joined(self._indexes(level)))
+        return index
 
     @cached_property
     def titles(self) -> Bm25Index:
         """Index of the terms of titles: a term weighs more if fewer titles of all corpora have it."""
         parts = [part for name in self.names for part in open_titles(self.read("tokens", name))]
-        over, found = self.held().of("title"), []
+        over, indexes = self.statistics().of("title"), []
         for part in parts:
             weights = idf(over.chunks, over.frequencies_of(part.terms)).astype(np.float32)
             repeated = np.repeat(weights, part.frequencies)
-            found.append(Bm25Index.of(part.terms, repeated, part.indices, part.indptr, len(part.lengths)))
-        return joined(found)
+            indexes.append(Bm25Index.of(part.terms, repeated, part.indices, part.indptr, len(part.lengths)))
+        return joined(indexes)
 
     @cached_property
     def title_sizes(self) -> np.ndarray:
@@ -166,7 +166,7 @@ class Corpora:
                 self.kept[key] = make()
             return self.kept[key]
 
-    def held(self, key: str = "statistics", only: str | None = None) -> Held:
+    def statistics(self, key: str = "statistics", only: str | None = None) -> StoredStatistics:
         """The statistics that weigh terms.
 
         Args:
@@ -175,11 +175,11 @@ class Corpora:
         """
         if (key, only) not in self._statistics:
             names = list(self.names) if only is None else [only]
-            self._statistics[key, only] = Held(self.read(key, None).path, names)
+            self._statistics[key, only] = StoredStatistics(self.read(key, None).path, names)
         return self._statistics[key, only]
 
     @cached_property
-    def _statistics(self) -> dict[tuple[str, str | None], Held]:
+    def _statistics(self) -> dict[tuple[str, str | None], StoredStatistics]:
         return {}
 
     def weighted(
@@ -206,14 +206,14 @@ class Corpora:
             over = [statistics([part]) for part in parts]
         else:
             over = [statistics(parts)] * len(parts)
-        return [Bm25Index(part, own, options.k1, options.b) for part, own in zip(parts, over, strict=True)]
+        return [Bm25Index(part, weights, options.k1, options.b) for part, weights in zip(parts, over, strict=True)]
 
     def weighing(self, kind: str, owners: Sequence[int] | None = None, key: str = "statistics") -> list[Statistics]:
         """The statistics that weigh the texts of each part; see `weighted`."""
         if self.settings.bm25.statistics == "corpus":
-            over = [self.held(key, name).of(kind) for name in self.names]
+            over = [self.statistics(key, name).of(kind) for name in self.names]
         else:
-            over = [self.held(key).of(kind)] * len(self.names)
+            over = [self.statistics(key).of(kind)] * len(self.names)
         return over if owners is None else [over[owner] for owner in owners]
 
     def vectors(self, level: int) -> VectorTable:
@@ -225,8 +225,8 @@ class Corpora:
             paths = self._bucket_files(f"embeddings/level_{level if every else 1}")
             return VectorTable(paths, keep) if every else VectorTable(paths, layout=self.layout, level=level)
 
-        found: VectorTable = self._once(("vectors", level), opened)
-        return found
+        table: VectorTable = self._once(("vectors", level), opened)
+        return table
 
     def _bucket_files(self, key: str) -> list[Path]:
         stored = [self.read(key, name) for name in self.names]
@@ -243,15 +243,15 @@ class Corpora:
             documents: Positions of the documents.
             columns: Names of columns of the asset `documents`.
         """
-        found: dict[int, dict[str, Any]] = {}
+        metadata: dict[int, dict[str, Any]] = {}
         starts, paths = self._buckets
         wanted = np.unique(np.array(list(documents), np.int64))
         bucket = np.searchsorted(starts, wanted, side="right") - 1
         for number in np.unique(bucket).tolist():
             here = wanted[bucket == number]
             table = self._bucket(paths[number], columns)
-            found.update(zip(here.tolist(), take(table, here - starts[number]).to_pylist(), strict=True))
-        return found
+            metadata.update(zip(here.tolist(), take(table, here - starts[number]).to_pylist(), strict=True))
+        return metadata
 
     def tables(self, columns: Sequence[str]) -> Iterator[pa.Table]:
         """Some columns of all documents, in order, a bucket at a time."""
@@ -289,10 +289,10 @@ class Corpora:
         Returns:
             int64 array of shape (spans,).
         """
-        wanted, known = np.unique(document).tolist(), self._token_starts
-        for position, (_, text) in self.texts(d for d in wanted if d not in known).items():
-            known[position] = pairs(np.array(position), token_starts(text))
-        line = np.concatenate([known[position] for position in wanted]) if wanted else np.zeros(0, np.int64)
+        wanted, starts = np.unique(document).tolist(), self._token_starts
+        for position, (_, text) in self.texts(d for d in wanted if d not in starts).items():
+            starts[position] = pairs(np.array(position), token_starts(text))
+        line = np.concatenate([starts[position] for position in wanted]) if wanted else np.zeros(0, np.int64)
         first, last = (np.searchsorted(line, pairs(document, offset)) for offset in (start, end))
         return last - first
 
@@ -303,8 +303,8 @@ class Corpora:
             stored = [self.read(f"collections/level_{level}", name) for name in self.names]
             return [IdSet(stored_ids(artefact.path("ids.npy"))) for artefact in stored]
 
-        found: list[IdSet] = self._once(("points", level), numbers)
-        return found
+        ids: list[IdSet] = self._once(("points", level), numbers)
+        return ids
 
     def pooling(self, level: int) -> Pooling | None:
         """How vectors of a level follow from those of level 1; None if chunks of the level were encoded."""
@@ -314,8 +314,8 @@ class Corpora:
         def opened() -> Pooling:
             return Pooling.of(self.layout, level, self._bucket_files(f"embeddings/level_{level}"))
 
-        found: Pooling = self._once(("pooling", level), opened)
-        return found
+        pooling: Pooling = self._once(("pooling", level), opened)
+        return pooling
 
     def exactly_nearest(
         self,
@@ -341,20 +341,20 @@ class Corpora:
         """
         owners = np.concatenate(group_of) if groups is not None else None
         table, bounds = self.vectors(level), [*self.starts(level).tolist(), self.layout.count(level)]
-        found = [(np.full((len(vectors), k), -1, np.int64), np.zeros((len(vectors), k))) for _ in self.names]
+        best = [(np.full((len(vectors), k), -1, np.int64), np.zeros((len(vectors), k))) for _ in self.names]
         step = max(_SCORES_BYTES // (4 * max(table.widest, 1)), 1)
         for row in range(0, len(vectors), step):
-            asked = slice(row, row + step)
-            for first, products in table.product_blocks(vectors[asked]):
+            rows = slice(row, row + step)
+            for first, products in table.product_blocks(vectors[rows]):
                 last = first + products.shape[1]
                 if groups is not None and owners is not None:
-                    own = groups[asked, None]
-                    products[(own != owners[first:last]) | (own < 0)] = -np.inf
-                for (chunks, scores), begin, end in zip(found, bounds[:-1], bounds[1:], strict=True):
+                    group = groups[rows, None]
+                    products[(group != owners[first:last]) | (group < 0)] = -np.inf
+                for (chunks, scores), begin, end in zip(best, bounds[:-1], bounds[1:], strict=True):
                     low, high = max(begin, first), min(end, last)
                     if low < high:
-                        keep_best(chunks[asked], scores[asked], products[:, low - first : high - first], low - begin)
-        return found
+                        keep_best(chunks[rows], scores[rows], products[:, low - first : high - first], low - begin)
+        return best
 
     def nearest(
         self,
@@ -368,7 +368,7 @@ class Corpora:
 
         The vector store may hold rounded vectors: it is asked for more chunks, which are then compared exactly.
         """
-        found, table = [], self.vectors(level)
+        nearest, table = [], self.vectors(level)
         with vector_store.open(f"level_{level}", vectors.shape[1]) as collection:
             for name, number, start in zip(self.names, self.point_numbers(level), self.starts(level), strict=True):
                 chunks = np.full((len(vectors), k), -1, np.int64)
@@ -380,5 +380,5 @@ class Corpora:
                     exact = table.rows(start + near).astype(np.float32) @ np.asarray(vectors[row], np.float32)
                     best = np.lexsort((near, -exact))[:k]
                     chunks[row, : len(best)], scores[row, : len(best)] = near[best], exact[best]
-                found.append((chunks, scores))
-        return found
+                nearest.append((chunks, scores))
+        return nearest

@@ -83,10 +83,10 @@ def keep_best(chunks: np.ndarray, scores: np.ndarray, products: np.ndarray, firs
     new, worth = np.full(chunks.shape, -1, np.int64), np.full(chunks.shape, -np.inf)
     new[rows, places(rows)], worth[rows, places(rows)] = columns + first, values
     both = np.concatenate([chunks, new], axis=1)
-    held = np.concatenate([np.where(chunks >= 0, scores, -np.inf), worth], axis=1)
-    best = np.argsort(-held, axis=1, kind="stable")[:, :k]
+    values_of_both = np.concatenate([np.where(chunks >= 0, scores, -np.inf), worth], axis=1)
+    best = np.argsort(-values_of_both, axis=1, kind="stable")[:, :k]
     chunks[:] = np.take_along_axis(both, best, 1)
-    scores[:] = np.where(chunks >= 0, np.take_along_axis(held, best, 1), 0)
+    scores[:] = np.where(chunks >= 0, np.take_along_axis(values_of_both, best, 1), 0)
 
 
 class Bm25Searcher:
@@ -119,12 +119,12 @@ class Bm25Searcher:
         indexes, starts = self._open_indexes(level), self._starts(level)
         ends = np.cumsum([index.chunks for index in indexes])
         if self._topics is None or self._chunk_topics is None:
-            found = [index.search(self._queries, k) for index in indexes]
+            per_index = [index.search(self._queries, k) for index in indexes]
         else:
             pairs = zip(indexes, np.split(np.concatenate(list(self._chunk_topics(level))), ends[:-1]), strict=True)
-            found = [index.search_within(self._queries, k, self._topics, topics) for index, topics in pairs]
+            per_index = [index.search_within(self._queries, k, self._topics, topics) for index, topics in pairs]
         shards = ends - [index.chunks for index in indexes]
-        hits = merge([chunks for chunks, _ in found], [scores for _, scores in found], shards)
+        hits = merge([chunks for chunks, _ in per_index], [scores for _, scores in per_index], shards)
         return hits if len(indexes) == len(starts) else hits.best_per_corpus(k, starts)
 
 
@@ -149,8 +149,8 @@ class DenseSearcher:
 
     def search(self, level: int, k: int) -> Hits:
         """See `Searcher.search`."""
-        found = self._find(self._vectors, level, k)
-        return merge([chunks for chunks, _ in found], [scores for _, scores in found], self._starts(level))
+        per_corpus = self._find(self._vectors, level, k)
+        return merge([chunks for chunks, _ in per_corpus], [scores for _, scores in per_corpus], self._starts(level))
 
 
 class HybridSearcher:
@@ -161,8 +161,8 @@ class HybridSearcher:
 
     def search(self, level: int, k: int) -> Hits:
         """See `Searcher.search`."""
-        found = [searcher.search(level, k) for searcher in self._searchers]
-        return Hits(*reciprocal_rank_fusion([(hits.question, hits.chunk) for hits in found]))
+        per_searcher = [searcher.search(level, k) for searcher in self._searchers]
+        return Hits(*reciprocal_rank_fusion([(hits.question, hits.chunk) for hits in per_searcher]))
 
 
 class Remembering:

@@ -43,15 +43,15 @@ def shards(chunks: Mapping[str, int], most: int) -> dict[str, list[str]]:
     width = _BUCKETS
     while width > 1:
         sizes: dict[int, int] = {}
-        for name, own in number.items():
-            sizes[own // width] = sizes.get(own // width, 0) + chunks[name]
+        for name, place in number.items():
+            sizes[place // width] = sizes.get(place // width, 0) + chunks[name]
         if max(sizes.values(), default=0) <= most:
             break
         width //= 2
-    found: dict[str, list[str]] = {}
-    for name, own in number.items():
-        found.setdefault(f"{own // width:04d}", []).append(name)
-    return found
+    members: dict[str, list[str]] = {}
+    for name, place in number.items():
+        members.setdefault(f"{place // width:04d}", []).append(name)
+    return members
 
 
 def write_terms(buckets: Sequence[str], out: str) -> int:
@@ -64,7 +64,7 @@ def write_terms(buckets: Sequence[str], out: str) -> int:
     Returns:
         Number of terms.
     """
-    found: dict[str, int] = {}
+    totals: dict[str, int] = {}
     for path in buckets:
         table = pq.read_table(path, columns=["chunk", "term", "count"], read_dictionary=["term"])
         column = table["term"].unify_dictionaries().combine_chunks()
@@ -75,9 +75,9 @@ def write_terms(buckets: Sequence[str], out: str) -> int:
         times = np.where(table["chunk"].to_numpy() < 0, 0, table["count"].to_numpy())
         sums = np.bincount(column.indices.to_numpy(), times, len(column.dictionary))
         for term, occurrences in zip(column.dictionary.to_pylist(), sums.tolist(), strict=True):
-            found[term] = found.get(term, 0) + int(occurrences)
-    terms = sorted(found)
-    columns = {"term": pa.array(terms, pa.string()), "occurrences": pa.array([found[t] for t in terms], pa.int64())}
+            totals[term] = totals.get(term, 0) + int(occurrences)
+    terms = sorted(totals)
+    columns = {"term": pa.array(terms, pa.string()), "occurrences": pa.array([totals[t] for t in terms], pa.int64())}
     pq.write_table(pa.table(columns), out, compression="zstd")
     return len(terms)
 
@@ -127,9 +127,9 @@ def count_shard(
     parts = []
     for bucket, texts, cuts in zip(buckets, documents, spans, strict=True):
         layout = bucket_layout(Path(texts), Path(cuts))
-        found = assemble([Path(bucket)], [layout])
-        counts = level_counts(found["chunks"], found["titles"], layout, level).tocsr()
-        columns = np.array([number[term] for term in found["terms"]], np.int32)[counts.indices]
+        assembled = assemble([Path(bucket)], [layout])
+        counts = level_counts(assembled["chunks"], assembled["titles"], layout, level).tocsr()
+        columns = np.array([number[term] for term in assembled["terms"]], np.int32)[counts.indices]
         # Hundreds of millions of them are held until the shard is complete.
         data = counts.data.astype(np.min_scalar_type(int(counts.data.max(initial=0))))
         parts.append(sparse.csr_matrix((data, columns, counts.indptr), shape=(counts.shape[0], len(number))))
@@ -167,8 +167,8 @@ def total_of_terms(parts: Sequence[pa.Table]) -> pa.Table:
 
 def frequencies_and_lengths(path: Path) -> tuple[np.ndarray, np.ndarray]:
     """Chunks that contain each term, and tokens of each chunk, from a file of counts; its entries are not read."""
-    with safe_open(path, "np") as held:
-        return tuple(held.get_tensor(name).astype(np.int64) for name in ("frequencies", "lengths"))
+    with safe_open(path, "np") as stored:
+        return tuple(stored.get_tensor(name).astype(np.int64) for name in ("frequencies", "lengths"))
 
 
 def largest(table: pa.Table, column: str, rows: int) -> list[dict[str, Any]]:

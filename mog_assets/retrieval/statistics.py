@@ -49,22 +49,22 @@ def document_hashes(layout: Layout, digests: Sequence[str]) -> np.ndarray:
         uint64 array of shape (documents,); two documents share a number with a probability of 2^−64.
     """
     cuts = np.ascontiguousarray(layout.spans, np.int64)
-    found = np.empty(len(layout.documents), np.uint64)
+    hashes = np.empty(len(layout.documents), np.uint64)
     bounds = zip(layout.documents, digests, layout.offsets[:-1].tolist(), layout.offsets[1:].tolist(), strict=True)
     for row, (name, digest, first, last) in enumerate(bounds):
-        told = f"{layout.corpus}\0{name}\0{digest}\0".encode() + cuts[first:last].tobytes()
-        found[row] = int.from_bytes(hashlib.blake2b(told, digest_size=8).digest(), "little")
-    return found
+        facts = f"{layout.corpus}\0{name}\0{digest}\0".encode() + cuts[first:last].tobytes()
+        hashes[row] = int.from_bytes(hashlib.blake2b(facts, digest_size=8).digest(), "little")
+    return hashes
 
 
 def write_documents(hashes: Mapping[str, np.ndarray], path: Path) -> None:
     """Write `document_hashes` by corpus."""
-    path.write_bytes(save({name: np.ascontiguousarray(own).view(np.int64) for name, own in hashes.items()}))
+    path.write_bytes(save({name: np.ascontiguousarray(of_corpus).view(np.int64) for name, of_corpus in hashes.items()}))
 
 
 def read_documents(path: Path) -> dict[str, np.ndarray]:
     """What `write_documents` wrote."""
-    return {corpus: own.view(np.uint64) for corpus, own in load_file(path).items()}
+    return {corpus: of_corpus.view(np.uint64) for corpus, of_corpus in load_file(path).items()}
 
 
 def changed(before: np.ndarray, now: np.ndarray) -> int:
@@ -100,9 +100,9 @@ def summed(parts: Iterable[tuple[Sequence[str], np.ndarray, np.ndarray]]) -> Cou
     """
     number: dict[str, int] = {}
     rows, frequencies, texts, tokens = [np.zeros(0, np.int64)], [np.zeros(0, np.int64)], 0, 0
-    for terms, own, lengths in parts:
+    for terms, of_part, lengths in parts:
         rows.append(np.array([number.setdefault(term, len(number)) for term in terms], np.int64))
-        frequencies.append(own)
+        frequencies.append(of_part)
         texts, tokens = texts + len(lengths), tokens + int(lengths.sum())
     counts = np.bincount(np.concatenate(rows), np.concatenate(frequencies), len(number)).astype(np.int64)
     return list(number), counts, texts, tokens
@@ -114,18 +114,18 @@ def write_terms(kinds: Mapping[str, Counted], path: Path) -> dict[str, list[int]
     Returns:
         By kind, how many texts there are, and their tokens.
     """
-    terms = sorted({term for own, _, _, _ in kinds.values() for term in own})
+    terms = sorted({term for words, _, _, _ in kinds.values() for term in words})
     number = {term: row for row, term in enumerate(terms)}
     columns: dict[str, Any] = {"term": pa.array(terms, pa.string())}
-    for kind, (own, frequencies, _, _) in kinds.items():
+    for kind, (words, frequencies, _, _) in kinds.items():
         column = np.zeros(len(terms), np.uint32)
-        column[[number[term] for term in own]] = frequencies
+        column[[number[term] for term in words]] = frequencies
         columns[kind] = column
     pq.write_table(pa.table(columns), path, compression="zstd")
     return {kind: [texts, tokens] for kind, (_, _, texts, tokens) in kinds.items()}
 
 
-class Held:
+class StoredStatistics:
     """The statistics of some corpora together.
 
     Args:
@@ -140,8 +140,8 @@ class Held:
     def _totals(self) -> dict[str, tuple[int, int]]:
         """By kind, how many texts there are, and their tokens."""
         stored = json.loads(self._path(TOTALS).read_bytes())
-        own = [stored[corpus] for corpus in self._corpora]
-        return {kind: (sum(o[kind][0] for o in own), sum(o[kind][1] for o in own)) for kind in own[0]}
+        rows = [stored[corpus] for corpus in self._corpora]
+        return {kind: (sum(o[kind][0] for o in rows), sum(o[kind][1] for o in rows)) for kind in rows[0]}
 
     @cached_property
     def _joined(self) -> tuple[dict[str, int], dict[str, np.ndarray]]:
@@ -152,13 +152,13 @@ class Held:
             np.array([number.setdefault(term, len(number)) for term in table["term"].to_pylist()], np.int64)
             for table in tables
         ]
-        found = {}
+        columns = {}
         for kind in self._totals:
             column = np.zeros(len(number), np.int64)
             for own, table in zip(rows, tables, strict=True):
                 column[own] += numbers(table, kind)
-            found[kind] = column
-        return number, found
+            columns[kind] = column
+        return number, columns
 
     @property
     def kinds(self) -> list[str]:
@@ -194,8 +194,8 @@ class _Column(Mapping[str, int]):
 
     def rows(self, terms: Sequence[str]) -> np.ndarray:
         """Frequencies of some terms, 0 of those that are not held: int64 array of shape (terms,)."""
-        known, none = self._number, -1
-        at = np.fromiter((known.get(term, none) for term in terms), np.int64, len(terms))
+        numbers, none = self._number, -1
+        at = np.fromiter((numbers.get(term, none) for term in terms), np.int64, len(terms))
         return np.where(at >= 0, self._values[at] if len(self._values) else 0, 0)
 
 
@@ -204,7 +204,7 @@ def idf(texts: int, frequencies: np.ndarray) -> np.ndarray:
     return np.log1p((texts - frequencies + 0.5) / (frequencies + 0.5))
 
 
-def deviations(before: Held, now: Held, b: float) -> list[dict[str, Any]]:
+def deviations(before: StoredStatistics, now: StoredStatistics, b: float) -> list[dict[str, Any]]:
     """How far the weights of terms were off when statistics were renewed, in percent.
 
     Args:
@@ -218,10 +218,10 @@ def deviations(before: Held, now: Held, b: float) -> list[dict[str, Any]]:
     """
     rows = []
     for kind in now.kinds:
-        held, own = before.of(kind), now.of(kind)
-        terms = [term for term, times in own.frequencies.items() if times]
-        low, high = bound(held, own, terms, b)
-        off, times = np.maximum(1 - low, high - 1), own.frequencies_of(terms)
+        in_use, current = before.of(kind), now.of(kind)
+        terms = [term for term, times in current.frequencies.items() if times]
+        low, high = bound(in_use, current, terms, b)
+        off, times = np.maximum(1 - low, high - 1), current.frequencies_of(terms)
         order = np.argsort(off)
         share = np.cumsum(times[order]) / max(times.sum(), 1)
         row: dict[str, Any] = {"kind": kind, "terms": len(terms)}
@@ -232,7 +232,7 @@ def deviations(before: Held, now: Held, b: float) -> list[dict[str, Any]]:
     return rows
 
 
-def bound(held: Statistics, now: Statistics, terms: Sequence[str], b: float) -> tuple[np.ndarray, np.ndarray]:
+def bound(in_use: Statistics, now: Statistics, terms: Sequence[str], b: float) -> tuple[np.ndarray, np.ndarray]:
     """Within which factors the BM25 weight of each term lies, whatever the text: weight held / weight now.
 
     A weight is idf · tf / (tf + k1 · (1 − b + b · length / mean)). With r the ratio of the mean lengths, the second
@@ -240,7 +240,7 @@ def bound(held: Statistics, now: Statistics, terms: Sequence[str], b: float) -> 
     off by no more than the widest of its terms' factors.
 
     Args:
-        held: The statistics in use.
+        in_use: The statistics in use.
         now: Those of the texts as they are.
         terms: Terms of texts.
         b: Length normalisation.
@@ -248,6 +248,6 @@ def bound(held: Statistics, now: Statistics, terms: Sequence[str], b: float) -> 
     Returns:
         Least and greatest factor of every term, float64 of shape (terms,) each.
     """
-    ratio = idf(held.chunks, held.frequencies_of(terms)) / idf(now.chunks, now.frequencies_of(terms))
-    lengths = 1.0 if b == 0 else held.mean_length / max(now.mean_length, 1e-9)
+    ratio = idf(in_use.chunks, in_use.frequencies_of(terms)) / idf(now.chunks, now.frequencies_of(terms))
+    lengths = 1.0 if b == 0 else in_use.mean_length / max(now.mean_length, 1e-9)
     return ratio * min(1.0, lengths), ratio * max(1.0, lengths)

@@ -59,8 +59,8 @@ def _stemmer() -> Any:
 
 def stem(word: str) -> str:
     """The stem of a word in lower case, as in term counts."""
-    found: str = _stemmer().stemWord(word.replace("ς", "σ"))
-    return found
+    stem: str = _stemmer().stemWord(word.replace("ς", "σ"))
+    return stem
 
 
 def _spaced(run: re.Match[str]) -> str:

@@ -89,11 +89,11 @@ def _sums(finest: np.ndarray, sizes: np.ndarray, first: np.ndarray) -> Iterator[
 
 def _unit(finest: np.ndarray, sizes: np.ndarray, first: np.ndarray) -> np.ndarray:
     """The sums of `_sums` scaled to length 1: float16 array of shape (sums, size)."""
-    found, begin = np.empty((len(first), finest.shape[1]), np.float16), 0
+    pooled, begin = np.empty((len(first), finest.shape[1]), np.float16), 0
     for sums, lengths in _sums(finest, sizes, first):
-        found[begin : begin + len(sums)] = sums / lengths
+        pooled[begin : begin + len(sums)] = sums / lengths
         begin += len(sums)
-    return found
+    return pooled
 
 
 def pool_bucket(documents: str, spans: str, finer: str, level: int, out: str) -> int:
@@ -111,8 +111,8 @@ def pool_bucket(documents: str, spans: str, finer: str, level: int, out: str) ->
     """
     layout = bucket_layout(Path(documents), Path(spans))
     first, _ = layout.covered(np.arange(layout.count(level)), level)
-    found = [lengths[:, 0] for _, lengths in _sums(np.load(finer, mmap_mode="r"), piece_sizes(layout), first)]
-    save_array(Path(out), np.concatenate([np.zeros(0, np.float32), *found]))
+    lengths_of = [lengths[:, 0] for _, lengths in _sums(np.load(finer, mmap_mode="r"), piece_sizes(layout), first)]
+    save_array(Path(out), np.concatenate([np.zeros(0, np.float32), *lengths_of]))
     return len(first)
 
 
@@ -134,10 +134,10 @@ class VectorBucket:
 
     def open(self) -> np.ndarray:
         """The vectors, float16 of shape (chunks, size)."""
-        held: np.ndarray = np.load(self.vectors, mmap_mode="r")
+        vectors: np.ndarray = np.load(self.vectors, mmap_mode="r")
         if self.pooled is None:
-            return held
-        return pool(held, bucket_layout(Path(self.documents), Path(self.spans)), self.pooled)
+            return vectors
+        return pool(vectors, bucket_layout(Path(self.documents), Path(self.spans)), self.pooled)
 
     @property
     def count(self) -> int:
@@ -154,8 +154,8 @@ def is_encoded(level: int, settings: Settings) -> bool:
 
 def vector_keys(level: int, settings: Settings) -> tuple[str, ...]:
     """Keys of the assets that vectors of a level are read from, besides `documents` and `chunks/level_1`."""
-    own = f"embeddings/level_{level}"
-    return (own,) if is_encoded(level, settings) else ("embeddings/level_1", own)
+    key = f"embeddings/level_{level}"
+    return (key,) if is_encoded(level, settings) else ("embeddings/level_1", key)
 
 
 def vector_buckets(read: Callable[[str], Artefact], settings: Settings, level: int) -> list[VectorBucket]:
@@ -203,8 +203,8 @@ class Pooling:
             lengths: Files of `pool_bucket`, in order.
         """
         first, _ = layout.covered(np.arange(layout.count(level)), level)
-        found = np.concatenate([np.zeros(0, np.float32), *(np.load(path) for path in lengths)])
-        return cls(first, piece_sizes(layout), found)
+        sums = np.concatenate([np.zeros(0, np.float32), *(np.load(path) for path in lengths)])
+        return cls(first, piece_sizes(layout), sums)
 
     def pooled(self, products: np.ndarray) -> np.ndarray:
         """Products with the chunks of the level, from those with all pieces: of shape (n, chunks)."""
@@ -259,8 +259,8 @@ class VectorTable:
         if self._first is None:
             return self.parts[number]
         pieces = slice(self._begins[number], self._begins[number + 1])
-        own = self._first[self._offsets[number] : self._offsets[number + 1]]
-        return _unit(self.parts[number], self._sizes[pieces], own - pieces.start)
+        first = self._first[self._offsets[number] : self._offsets[number + 1]]
+        return _unit(self.parts[number], self._sizes[pieces], first - pieces.start)
 
     @cached_property
     def _joined(self) -> list[list[int]]:
@@ -276,7 +276,7 @@ class VectorTable:
     @property
     def blocks(self) -> Iterator[np.ndarray]:
         """The vectors in few arrays; those that are not in a file as they are stay in memory, up to a limit."""
-        held = sum(block.nbytes for block in self._kept.values())
+        size = sum(block.nbytes for block in self._kept.values())
         for number, files in enumerate(self._joined):
             block = self._kept.get(number)
             if block is None:
@@ -285,9 +285,9 @@ class VectorTable:
                 mapped = self._first is None and len(parts) == 1
                 if self.unpacked:
                     block, mapped = block.astype(np.float32), False
-                if self.unpacked or (not mapped and held + block.nbytes <= _KEPT_BYTES):
+                if self.unpacked or (not mapped and size + block.nbytes <= _KEPT_BYTES):
                     self._kept[number] = block
-                    held += block.nbytes
+                    size += block.nbytes
             yield block
 
     def products(self, vectors: np.ndarray) -> np.ndarray:
@@ -299,17 +299,17 @@ class VectorTable:
         Returns:
             float32 array of shape (n, vectors of the table).
         """
-        found = np.empty((len(vectors), len(self)), np.float32)
+        products_of_all = np.empty((len(vectors), len(self)), np.float32)
         for first, products in self.product_blocks(vectors):
-            found[:, first : first + products.shape[1]] = products
-        return found
+            products_of_all[:, first : first + products.shape[1]] = products
+        return products_of_all
 
     def product_blocks(self, vectors: np.ndarray) -> Iterator[tuple[int, np.ndarray]]:
         """As `products`, a block of vectors at a time: the first vector of each, and the products with them."""
-        first, asked = 0, np.asarray(vectors, np.float32)
+        first, queries = 0, np.asarray(vectors, np.float32)
         for block in self.blocks:
             if len(block):
-                yield first, _multiplied(asked, block)
+                yield first, _multiplied(queries, block)
             first += len(block)
 
     @property
@@ -343,14 +343,14 @@ def _multiplied(vectors: np.ndarray, block: np.ndarray) -> np.ndarray:
     # Here, because importing it takes long. It unpacks four times as fast as numpy.
     import torch
 
-    found = np.empty((len(vectors), len(block)), np.float32)
-    held = np.empty((_UNPACKED_AT_ONCE, block.shape[1]), np.float32)
+    products = np.empty((len(vectors), len(block)), np.float32)
+    unpacked = np.empty((_UNPACKED_AT_ONCE, block.shape[1]), np.float32)
     for first in range(0, len(block), _UNPACKED_AT_ONCE):
         part = np.asarray(block[first : first + _UNPACKED_AT_ONCE])
-        own = held[: len(part)]
-        torch.from_numpy(own).copy_(torch.from_numpy(part))
-        np.matmul(vectors, own.T, out=found[:, first : first + len(part)])
-    return found
+        rows = unpacked[: len(part)]
+        torch.from_numpy(rows).copy_(torch.from_numpy(part))
+        np.matmul(vectors, rows.T, out=products[:, first : first + len(part)])
+    return products
 
 
 class OfDocument(NamedTuple):
@@ -367,40 +367,40 @@ class OfDocument(NamedTuple):
     left_out: dict[str, str]
 
 
-def told_of_documents(bucket: Path) -> list[OfDocument]:
+def read_payloads(bucket: Path) -> list[OfDocument]:
     """What points tell of the documents of a bucket, in order."""
     table = pq.read_table(bucket, columns=["metadata", "marks"])
-    found = []
+    documents = []
     for metadata, marks in zip(table["metadata"].to_pylist(), table["marks"].to_pylist(), strict=True):
-        own = json.loads(metadata)
-        notes = own.pop("mog", {})
-        told = {name: notes[name] for name in ("path", "modified") if name in notes}
-        kept, left_out = storable(own)
-        payload = {**told, **({"metadata": kept} if kept else {})}
-        found.append(OfDocument(payload, tuple(Mark(**mark) for mark in marks), left_out))
-    return found
+        fields = json.loads(metadata)
+        notes = fields.pop("mog", {})
+        file_facts = {name: notes[name] for name in ("path", "modified") if name in notes}
+        kept, left_out = storable(fields)
+        payload = {**file_facts, **({"metadata": kept} if kept else {})}
+        documents.append(OfDocument(payload, tuple(Mark(**mark) for mark in marks), left_out))
+    return documents
 
 
-def payloads(corpus: str, layout: Layout, level: int, told: Sequence[OfDocument]) -> list[dict[str, Any]]:
+def payloads(corpus: str, layout: Layout, level: int, documents: Sequence[OfDocument]) -> list[dict[str, Any]]:
     """The payload of every point of a level: its place, and what is known of its document.
 
     Args:
         corpus: Name of the corpus.
         layout: Its layout.
         level: The level.
-        told: Of every document, see `told_of_documents`.
+        documents: Of every document, see `read_payloads`.
 
     Returns:
         `corpus`, `document`, `level`, `start`, `end`; where there are any, `page` (or slide) and `headings` there,
         `path` and `modified` of the file, and the document's `metadata`.
     """
-    found = []
+    points_of = []
     rows = zip(*(column.tolist() for column in layout.chunk_spans(np.arange(layout.count(level)), level)), strict=True)
     for document, start, end in rows:
-        of_document, marks, _ = told[document]
+        of_document, marks, _ = documents[document]
         place = {"corpus": corpus, "document": layout.documents[document], "level": level, "start": start, "end": end}
         page, headings = page_at(marks, start), headings_at(marks, start)
-        found.append(
+        points_of.append(
             {
                 **place,
                 **({} if page is None else {"page": page}),
@@ -408,7 +408,7 @@ def payloads(corpus: str, layout: Layout, level: int, told: Sequence[OfDocument]
                 **of_document,
             }
         )
-    return found
+    return points_of
 
 
 def point_ids(payloads: Sequence[dict[str, Any]], vectors: Iterable[np.ndarray]) -> list[str]:
@@ -426,15 +426,15 @@ def point_ids(payloads: Sequence[dict[str, Any]], vectors: Iterable[np.ndarray])
     """
     ids = []
     for payload, vector in zip(payloads, vectors, strict=True):
-        told = json.dumps(payload, sort_keys=True, ensure_ascii=False)
-        ids.append(str(uuid.uuid5(_NAMESPACE, f"{told}\0{hashlib.sha256(vector.tobytes()).hexdigest()}")))
+        facts = json.dumps(payload, sort_keys=True, ensure_ascii=False)
+        ids.append(str(uuid.uuid5(_NAMESPACE, f"{facts}\0{hashlib.sha256(vector.tobytes()).hexdigest()}")))
     return ids
 
 
 def packed_ids(ids: Iterable[str]) -> np.ndarray:
     """Ids in 16 bytes each, uint64 of shape (n, 2): a tenth of what text takes in memory."""
-    found = np.frombuffer(b"".join(uuid.UUID(identity).bytes for identity in ids), ">u8")
-    return found.reshape(-1, 2).astype(np.uint64)
+    numbers = np.frombuffer(b"".join(uuid.UUID(identity).bytes for identity in ids), ">u8")
+    return numbers.reshape(-1, 2).astype(np.uint64)
 
 
 def stored_ids(path: Path) -> np.ndarray:
@@ -462,7 +462,7 @@ class IdSet:
 
     def find(self, ids: np.ndarray) -> np.ndarray:
         """Position in the given order of each of some packed ids, int64; −1 for one that is not in the set."""
-        found = np.full(len(ids), -1, np.int64)
+        places = np.full(len(ids), -1, np.int64)
         at = np.searchsorted(self._high, ids[:, 0])
         # The first halves of random ids are alike once in many billions.
         open_ = np.arange(len(ids))
@@ -471,7 +471,7 @@ class IdSet:
             open_ = open_[self._high[at[open_]] == ids[open_, 0]]
             place = self.order[at[open_]]
             same = self._ids[place, 1] == ids[open_, 1]
-            found[open_[same]] = place[same]
+            places[open_[same]] = place[same]
             open_ = open_[~same]
             at[open_] += 1
-        return found
+        return places

@@ -92,12 +92,12 @@ class Fields:
                 for owner, row in self._rows(["metadata"]):
                     self._names[owner].update(name for name, _ in _flat(_metadata(row)))
             chosen = self._names if corpus is None else [self._names[list(self._corpora.names).index(corpus)]]
-            found = set().union(*chosen)
+            names = set().union(*chosen)
             try:
                 reserved = (*OWN, *self._of_chunks().values)
             except MissingArtefact:
                 reserved = OWN
-        return (*reserved, *sorted(name for name in found if name not in (*OWN, *TOPICS)))
+        return (*reserved, *sorted(name for name in names if name not in (*OWN, *TOPICS)))
 
     def _of_chunks(self) -> Items:
         if self._items is None:
@@ -117,22 +117,22 @@ class Fields:
             if key not in self._masks:
                 # Before names are checked: without topics, theirs are unknown.
                 items = {name: self._of_chunks() for name in tests if name in TOPICS}
-                known = self.names()
+                names = self.names()
                 for name in tests:
-                    if name not in known and name.removeprefix(_OWN_KEY) not in (*known, *TOPICS):
-                        close = difflib.get_close_matches(name, known, n=1)
-                        hint = f"did you mean {close[0]!r}?" if close else f"known: {', '.join(known[:30])}"
+                    if name not in names and name.removeprefix(_OWN_KEY) not in (*names, *TOPICS):
+                        close = difflib.get_close_matches(name, names, n=1)
+                        hint = f"did you mean {close[0]!r}?" if close else f"known: {', '.join(names[:30])}"
                         raise ConfigError(f"where.{name}: expected a name that documents have, got {name!r}; {hint}")
-                found = np.ones(len(self._corpora.layout.documents), bool)
+                mask = np.ones(len(self._corpora.layout.documents), bool)
                 for name, test in tests.items():
                     if name in items:
-                        found &= _met(items[name], name, test, len(found))
+                        mask &= _met(items[name], name, test, len(mask))
                         continue
                     column = self._column(name)
-                    found &= np.fromiter((any(map(test, values)) for values in column), bool, len(column))
+                    mask &= np.fromiter((any(map(test, values)) for values in column), bool, len(column))
                 if len(self._masks) >= _MASKS:
                     self._masks.pop(next(iter(self._masks)))
-                self._masks[key] = found
+                self._masks[key] = mask
             return self._masks[key]
 
     def _column(self, name: str) -> list[tuple[Scalar, ...]]:
@@ -164,9 +164,9 @@ def _met(items: Items, name: str, test: Test, documents: int) -> np.ndarray:
     """The documents of which a chunk has a value that meets a test, bool of shape (documents,)."""
     values, which = items.values[name]
     meets = np.fromiter(map(test, values), bool, len(values))
-    found = np.zeros(documents, bool)
-    found[items.documents[meets[which]]] = True
-    return found
+    mask = np.zeros(documents, bool)
+    mask[items.documents[meets[which]]] = True
+    return mask
 
 
 def noted(metadata: Any) -> dict[str, Any]:
@@ -181,9 +181,9 @@ def _metadata(row: dict[str, Any]) -> Any:
 
 def _flat(value: Any, name: str = "") -> Iterator[tuple[str, Scalar]]:
     if isinstance(value, dict):
-        for key, own in value.items():
+        for key, nested in value.items():
             if name or key != "mog":
-                yield from _flat(own, f"{name}.{key}" if name else key)
+                yield from _flat(nested, f"{name}.{key}" if name else key)
     elif isinstance(value, list):
         for item in value:
             yield from _flat(item, name)
@@ -229,12 +229,12 @@ def _operator(place: str, name: Any, value: Any) -> Test:
         if name == "glob":
             return _glob(value)
         meets = _TEXTS[name]
-        return lambda own: isinstance(own, str) and meets(own, value)
+        return lambda item: isinstance(item, str) and meets(item, value)
     if name in _ORDERED:
         if isinstance(value, bool) or not isinstance(value, str | int | float):
             raise ConfigError(f"{place}: expected a number or a text, got {_said(value)}")
         compare, kind = _ORDERED[name], str if isinstance(value, str) else (int, float)
-        return lambda own: isinstance(own, kind) and not isinstance(own, bool) and compare(own, value)
+        return lambda item: isinstance(item, kind) and not isinstance(item, bool) and compare(item, value)
     raise ConfigError(f"{place}: expected one of {', '.join(OPERATORS)}, got {name!r}")
 
 
@@ -246,7 +246,7 @@ def _one_of(place: str, values: Sequence[Any]) -> Test:
             raise ConfigError(f"{place}: expected texts, numbers, true, false or null, got {_said(value)}")
     # In Python 1 == True, in JSON they are different.
     wanted = {(isinstance(value, bool), value) for value in values}
-    return lambda own: (isinstance(own, bool), own) in wanted
+    return lambda item: (isinstance(item, bool), item) in wanted
 
 
 def _glob(pattern: str) -> Test:
@@ -261,11 +261,11 @@ def _glob(pattern: str) -> Test:
                 states.add(state + 1)
         return states
 
-    def test(own: Scalar) -> bool:
-        if not isinstance(own, str):
+    def test(item: Scalar) -> bool:
+        if not isinstance(item, str):
             return False
         states = closed({0})
-        for folder in own.split("/"):
+        for folder in item.split("/"):
             after = set()
             for state in states - {len(parts)}:
                 part = parts[state]

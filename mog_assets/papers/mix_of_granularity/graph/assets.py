@@ -20,7 +20,7 @@ from mog_assets.papers.mix_of_granularity.graph.search import Neighbourhoods
 from mog_assets.papers.mix_of_granularity.graph.sentence_graph import concatenate
 from mog_assets.recipe import Recipe, Work
 from mog_assets.resources.errors import ConfigError
-from mog_assets.retrieval.assets import held_with, hold_statistics
+from mog_assets.retrieval.assets import hold_statistics, statistics_settings
 from mog_assets.retrieval.bm25 import load_terms, save_terms
 from mog_assets.retrieval.corpora import Corpora
 from mog_assets.retrieval.statistics import Counted
@@ -252,7 +252,7 @@ def recipes(settings: Settings) -> list[Recipe]:
                 group=GROUP,
                 deps=("documents", "chunks/level_1", "sentence_graph"),
                 partitioned=False,
-                settings=lambda tools: [held_with(tools), _options(tools)],
+                settings=lambda tools: [statistics_settings(tools), _options(tools)],
                 repeatable=True,
                 kinds=("parquet",),
             )

@@ -38,13 +38,13 @@ def one_copy(
     wanted, every = [], []
     for name, key in keys.items():
         vectors = name.replace(".parquet", ".npy")
-        _, there = work.file(vectors, *key, encoder.fingerprint)
-        path, known = work.file(TEXTS + vectors, *key)
-        if not known:
+        _, encoded = work.file(vectors, *key, encoder.fingerprint)
+        path, listed = work.file(TEXTS + vectors, *key)
+        if not listed:
             with work.writing(path) as temporary:
                 save_array(temporary, text_hashes(texts(name)))
         every.append(path)
-        if not there:
+        if not encoded:
             wanted.append(path)
     if encoder.cache is None:
         yield
@@ -78,28 +78,28 @@ def _borrow(work: Work, cache: VectorCache, hashes: np.ndarray, holders: Sequenc
     hashes = hashes[cache.missing(hashes)]
     for key in holders:
         for corpus in work.settings.corpora:
-            held = work.tools.store.find(key, corpus) if len(hashes) else None
-            if held is None or held.manifest.info.get("encoder") != work.tools.encoder.fingerprint:
+            artefact = work.tools.store.find(key, corpus) if len(hashes) else None
+            if artefact is None or artefact.manifest.info.get("encoder") != work.tools.encoder.fingerprint:
                 continue
-            for name in held.names(TEXTS):
-                hashes = _borrowed(cache, held, name, hashes)
+            for name in artefact.names(TEXTS):
+                hashes = _borrowed(cache, artefact, name, hashes)
 
 
-def _borrowed(cache: VectorCache, held: Artefact, name: str, hashes: np.ndarray) -> np.ndarray:
+def _borrowed(cache: VectorCache, artefact: Artefact, name: str, hashes: np.ndarray) -> np.ndarray:
     """Put vectors of some texts into the cache that one bucket holds; returns the hashes that are still wanted."""
     vectors = name.removeprefix(TEXTS)
     try:
-        there = np.load(held.path(name))
-        rows = np.flatnonzero(np.isin(prefixes(there), prefixes(hashes)))
-        if not len(rows) or not (_sound(held, name) and _sound(held, vectors)):
+        available = np.load(artefact.path(name))
+        rows = np.flatnonzero(np.isin(prefixes(available), prefixes(hashes)))
+        if not len(rows) or not (_sound(artefact, name) and _sound(artefact, vectors)):
             return hashes
-        cache.add(there[rows], np.load(held.path(vectors), mmap_mode="r")[rows])
+        cache.add(available[rows], np.load(artefact.path(vectors), mmap_mode="r")[rows])
     except FileNotFoundError:
         # Another process has just replaced the artefact: its vectors are in the cache, or will be encoded.
         return hashes
-    return hashes[~np.isin(prefixes(hashes), prefixes(there))]
+    return hashes[~np.isin(prefixes(hashes), prefixes(available))]
 
 
-def _sound(held: Artefact, name: str) -> bool:
+def _sound(artefact: Artefact, name: str) -> bool:
     """Whether a file has the bytes that were stored: damaged ones must not get into other files."""
-    return file_digest(held.path(name)) == held.manifest.files[name]["sha256"]
+    return file_digest(artefact.path(name)) == artefact.manifest.files[name]["sha256"]
