@@ -71,8 +71,8 @@ def _kth(row: np.ndarray, k: int) -> np.generic:
         above = row[row >= sample[-min(4 * k // step + 8, _SAMPLE)]]
         if len(above) >= k:
             row = above
-    found: np.generic = np.partition(row, len(row) - k)[-k]
-    return found
+    value: np.generic = np.partition(row, len(row) - k)[-k]
+    return value
 
 
 def pairs(first: np.ndarray, second: np.ndarray) -> np.ndarray:

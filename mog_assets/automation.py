@@ -47,12 +47,12 @@ class Host:
     Attributes:
         names: What the parts of the graph are called there.
         load: Reads the settings again, on every tick of the sensor.
-        own: Whether the project holds nothing else, so that the graph also chooses the executor and ends killed runs.
+        alone: Whether the project holds nothing else, so that the graph also chooses the executor and ends killed runs.
     """
 
     names: Names = Names()
     load: Callable[[], Settings] = load_settings
-    own: bool = True
+    alone: bool = True
 
 
 def definitions(
@@ -73,7 +73,7 @@ def definitions(
     """
     source = settings_file(config)
     names = Names.under(key_prefix, group_prefix)
-    return build(load_settings(source), Host(names, lambda: load_settings(source), own=False))
+    return build(load_settings(source), Host(names, lambda: load_settings(source), alone=False))
 
 
 def build(settings: Settings, host: Host = Host()) -> dg.Definitions:  # noqa: B008
@@ -106,15 +106,15 @@ def _definitions(settings: Settings, host: Host) -> dg.Definitions:
     if experiments := [r for r in recipes.values() if r.group == experiments_assets.GROUP]:
         jobs.append(_job("experiments", experiments, names))
     # The assets of another project are its own business.
-    own = dg.AssetSelection.assets(*map(names.key, recipes))
-    target = dg.AssetSelection.all() if host.own else own
+    alone = dg.AssetSelection.assets(*map(names.key, recipes))
+    target = dg.AssetSelection.all() if host.alone else alone
     return dg.Definitions(
         assets=[*outside, *assets],
         jobs=jobs,
         sensors=[_corpora_sensor(settings, recipes, host), _automation_sensor(settings, target, names)],
         schedules=_nightly(settings, jobs[1], recipes, names),
         resources={names.name("tools"): tools},
-        executor=_executor(os.environ.get(EXECUTOR_VARIABLE) or "inprocess") if host.own else None,
+        executor=_executor(os.environ.get(EXECUTOR_VARIABLE) or "inprocess") if host.alone else None,
     )
 
 
@@ -153,8 +153,8 @@ def _outside(recipe: Recipe, name: str, host: Host) -> dg.SourceAsset:
         f"`{names.name('corpora')}`.",
     )
     def observe(context):  # type: ignore[no-untyped-def]  # Dagster cannot read string annotations
-        there = context.instance.get_dynamic_partitions(names.name("corpus"))
-        events, _, troubles = _sweep({recipe.key: recipe}, host.load(), there, {}, names)
+        partitions = context.instance.get_dynamic_partitions(names.name("corpus"))
+        events, _, troubles = _sweep({recipe.key: recipe}, host.load(), partitions, {}, names)
         if not events:
             raise dg.Failure(description="; ".join(troubles) or f"there is no {name} yet", allow_retries=False)
         for trouble in troubles:
@@ -264,15 +264,15 @@ def _corpora_sensor(settings: Settings, recipes: dict[str, Recipe], host: Host) 
         except ConfigError as error:
             return dg.SkipReason(str(error))
         # No other code reports that a `mog run` was killed; runs of this instance would wait for its pool slot.
-        if host.own:
+        if host.alone:
             end_killed(context.instance)
-        there = set(context.instance.get_dynamic_partitions(host.names.name("corpus")))
-        if added := sorted(set(fresh.corpora) - there):
+        present = set(context.instance.get_dynamic_partitions(host.names.name("corpus")))
+        if added := sorted(set(fresh.corpora) - present):
             # An observation of a partition that does not exist yet would be lost, so all wait for the next tick.
             return dg.SensorResult(
                 dynamic_partitions_requests=[partitions.build_add_request(added)], cursor=context.cursor
             )
-        gone = sorted(there - set(fresh.corpora))
+        gone = sorted(present - set(fresh.corpora))
         events, states, troubles = _sweep(recipes, fresh, fresh.corpora, json.loads(context.cursor or "{}"), host.names)
         if fresh.model_copy(update={"corpora": settings.corpora}) != settings:
             troubles.append("mog.yaml has changed since the graph was loaded: reload the code location")
@@ -366,9 +366,9 @@ def as_asset(
         partition = context.partition_key if recipe.partitioned else None
         tools: Tools = getattr(context.resources, resource)
         if partition is not None and partition not in tools.settings.corpora:
-            known = ", ".join(tools.settings.corpora)
+            names = ", ".join(tools.settings.corpora)
             raise dg.Failure(
-                description=f"{label(recipe.key, partition)}: expected a configured corpus ({known}), "
+                description=f"{label(recipe.key, partition)}: expected a configured corpus ({names}), "
                 f"got {partition!r}: add it to the configuration, or delete the partition",
                 allow_retries=False,
             )

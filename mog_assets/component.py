@@ -108,7 +108,7 @@ class MogAssets(dg.Component):
         """Assets, checks, jobs, sensors, schedule and resource of the graph."""
         from mog_assets.automation import Host, build
 
-        return build(self.settings, Host(self.names, lambda: self.settings, own=False))
+        return build(self.settings, Host(self.names, lambda: self.settings, alone=False))
 
 
 def _source(context: dg.ComponentLoadContext) -> Path:
@@ -126,11 +126,11 @@ def _filled_in(value: Any, context: dg.ResolutionContext, key: str, source: Path
                     f"got {name!r}: write it in quotes"
                 )
         return {
-            name: _filled_in(held, context.at_path(name), f"{key}.{name}".lstrip("."), source)
-            for name, held in value.items()
+            name: _filled_in(entry, context.at_path(name), f"{key}.{name}".lstrip("."), source)
+            for name, entry in value.items()
         }
     if isinstance(value, list):
-        return [_filled_in(held, context.at_path(i), f"{key}.{i}", source) for i, held in enumerate(value)]
+        return [_filled_in(entry, context.at_path(i), f"{key}.{i}", source) for i, entry in enumerate(value)]
     if isinstance(value, str):
         value = context.resolve_value(value) if "{{" in value or "{%" in value else value
     if value is not None and not isinstance(value, str | bool | int | float | list | dict):

@@ -481,9 +481,9 @@ class Settings(SettingsModel):
         for name, question_set in self.question_sets.items():
             for corpus in question_set.corpora:
                 if corpus not in self.corpora:
-                    known = ", ".join(self.corpora)
+                    names = ", ".join(self.corpora)
                     raise ValueError(
-                        f"question_sets.{name}.corpora: expected names of corpora ({known}), got {corpus!r}"
+                        f"question_sets.{name}.corpora: expected names of corpora ({names}), got {corpus!r}"
                     )
         return self
 
@@ -631,8 +631,8 @@ def _encoders(settings: Settings, base: Path) -> dict[str, Any]:
 
     def placed(key: str, encoder: EncoderT) -> EncoderT:
         named = {field: getattr(encoder, field) for field in ("model", "query_model")}
-        found = {f: encoder_source(f"{key}.{f}", model, base) for f, model in named.items() if model is not None}
-        return encoder.model_copy(update=found)
+        sources = {f: encoder_source(f"{key}.{f}", model, base) for f, model in named.items() if model is not None}
+        return encoder.model_copy(update=sources)
 
     chunker, training = settings.chunker, settings.chunker.training
     if training.encoder is not None:

@@ -27,8 +27,8 @@ class _Loader(yaml.SafeLoader):
     """Reads dates and a lone `=` as text."""
 
     yaml_implicit_resolvers = {
-        first: [(tag, pattern) for tag, pattern in found if tag not in (f"{_TAG}timestamp", f"{_TAG}value")]
-        for first, found in yaml.SafeLoader.yaml_implicit_resolvers.items()
+        first: [(tag, pattern) for tag, pattern in resolvers if tag not in (f"{_TAG}timestamp", f"{_TAG}value")]
+        for first, resolvers in yaml.SafeLoader.yaml_implicit_resolvers.items()
     }
 
 
@@ -72,8 +72,8 @@ def _parsed(data: bytes) -> dict[str, Any]:
     if not isinstance(node, yaml.MappingNode):
         what = "nothing" if node is None else reprlib.repr(_Values().value(node, ""))
         raise _Wrong(f"expected keys with values, got {what}")
-    found: dict[str, Any] = _Values().value(node, "")
-    return found
+    values: dict[str, Any] = _Values().value(node, "")
+    return values
 
 
 def _check_depth(text: str) -> None:
@@ -117,15 +117,15 @@ class _Values:
         self._within.append(node)
         made: Any
         if isinstance(node, yaml.MappingNode):
-            made = {name: self.value(held, _joined(key, name)) for name, held in self._keyed(node, key)}
+            made = {name: self.value(entry, _joined(key, name)) for name, entry in self._keyed(node, key)}
         else:
-            made = [self.value(held, _joined(key, str(i))) for i, held in enumerate(node.value)]
+            made = [self.value(entry, _joined(key, str(i))) for i, entry in enumerate(node.value)]
         self._within.pop()
         return made
 
     def _keyed(self, node: yaml.MappingNode, key: str) -> Iterator[tuple[str, yaml.Node]]:
         lines: dict[str, str] = {}
-        for name, held in node.value:
+        for name, entry in node.value:
             if not isinstance(name, yaml.ScalarNode):
                 raise _Wrong(f"{key or 'keys'}: expected keys that are texts, got a list or keys in {_line(name)}")
             place = _joined(key, name.value)
@@ -142,7 +142,7 @@ class _Values:
                 both = f"{lines[name.value]} and {_line(name)}"
                 raise _Wrong(f"{place}: expected the key once, got it twice, in {both}: remove one")
             lines[name.value] = _line(name)
-            yield name.value, held
+            yield name.value, entry
 
     def _scalar(self, node: yaml.ScalarNode, key: str) -> Any:
         kind, text = node.tag.removeprefix(_TAG), node.value
@@ -199,8 +199,8 @@ def resolved(key: str, path: Path, base: Path) -> Path:
     except RuntimeError:
         raise wrong(f"{path.parts[0]} is not the home of a user of this machine; write the full path") from None
     try:
-        found = (base / expanded).resolve()
-        os.stat(found)
+        absolute = (base / expanded).resolve()
+        os.stat(absolute)
     except RuntimeError:
         raise wrong("its links lead in a circle") from None
     except OSError as error:
@@ -209,8 +209,8 @@ def resolved(key: str, path: Path, base: Path) -> Path:
         if error.errno == errno.ENAMETOOLONG:
             raise wrong("it is too long for this system") from None
         # Other faults are reported by the code that reads or creates it.
-        found = (base / expanded).resolve()
-    return found
+        absolute = (base / expanded).resolve()
+    return absolute
 
 
 def encoder_source(key: str, model: str, base: Path) -> str:
@@ -243,10 +243,10 @@ def check_home(home: Path, corpora: dict[str, Path]) -> None:
     Raises:
         ConfigError: it cannot, or they would.
     """
-    there = next(place for place in (home, *home.parents) if os.path.lexists(place))
-    if not there.is_dir():
+    existing = next(place for place in (home, *home.parents) if os.path.lexists(place))
+    if not existing.is_dir():
         raise ConfigError(
-            f"home: expected a folder, or a path where one can be created, got {shown(home)}, but {shown(there)} is "
+            f"home: expected a folder, or a path where one can be created, got {shown(home)}, but {shown(existing)} is "
             "a file: choose another path"
         )
     for name, path in corpora.items():

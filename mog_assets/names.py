@@ -41,10 +41,10 @@ class Names:
         parts = key_prefix.split("/") if isinstance(key_prefix, str) and key_prefix else key_prefix
         if parts == "":
             parts = ()
-        known = isinstance(parts, list | tuple) and all(
+        valid = isinstance(parts, list | tuple) and all(
             isinstance(part, str) and _PART.fullmatch(part) for part in parts
         )
-        if not known:
+        if not valid:
             raise ConfigError(
                 f"key_prefix: expected a name of letters, digits and '_', or several joined by '/', got {key_prefix!r}"
             )

@@ -46,11 +46,11 @@ def alone(settings: Settings) -> Iterator[None]:
         MogError: another process holds it; the message names it.
     """
     store = Store(settings.home, lock_seconds=0)
-    with ExitStack() as held:
+    with ExitStack() as locks:
         for recipe in graph(settings).values():
             for corpus in settings.corpora if recipe.partitioned else [None]:
                 if store.folder(recipe.key, corpus).is_dir():
-                    held.enter_context(store.lock(recipe.key, corpus))
+                    locks.enter_context(store.lock(recipe.key, corpus))
         yield
 
 
@@ -62,10 +62,10 @@ def removable(settings: Settings, answers: bool = False) -> list[Removable]:
         answers: Include the cached answers of language models, which may have cost money.
     """
     tools, cache = Tools(settings), settings.home / "cache"
-    found = [*_orphans(tools), *_training_states(tools, cache), *_vectors(tools, cache)]
-    if answers and (held := _with_logs(cache / "llm.sqlite")):
-        found.append(_files(f"answers of language models, {cache / 'llm.sqlite'}", held))
-    return found
+    leftovers = [*_orphans(tools), *_training_states(tools, cache), *_vectors(tools, cache)]
+    if answers and (files := _with_logs(cache / "llm.sqlite")):
+        leftovers.append(_files(f"answers of language models, {cache / 'llm.sqlite'}", files))
+    return leftovers
 
 
 def _files(what: str, paths: list[Path]) -> Removable:
@@ -107,36 +107,37 @@ def _vectors(tools: Tools, cache: Path) -> Iterator[Removable]:
     for other in settings.experiments.encoders.values():
         named += [other, other.of_questions]
     try:
-        known = {Encoder(chosen).fingerprint for chosen in named}
+        fingerprints = {Encoder(chosen).fingerprint for chosen in named}
     except MogError:
         # If an encoder cannot be read now, its cache file is unknown, so all are kept.
-        known = None
+        fingerprints = None
     for path in sorted(cache.glob("vectors-*.sqlite")):
-        if known is not None and path.stem.removeprefix("vectors-") not in known:
+        if fingerprints is not None and path.stem.removeprefix("vectors-") not in fingerprints:
             yield _files(f"vectors of an encoder that is no longer configured, {path}", _with_logs(path))
-    own = cache / f"vectors-{tools.encoder.fingerprint}.sqlite"
-    if own.is_file() and (texts := _texts(tools)) is not None:
+    current = cache / f"vectors-{tools.encoder.fingerprint}.sqlite"
+    if current.is_file() and (texts := _texts(tools)) is not None:
         try:
-            rows, size = _unused(own, texts, remove=False)
+            rows, size = _unused(current, texts, remove=False)
         except sqlite3.DatabaseError:
             # The encoder discards a damaged cache when it needs it next.
             return
         if rows:
             again = _texts(tools)
             assert again is not None
-            yield Removable(f"{rows:,} vectors of removed texts, {own}", size, lambda: _unused(own, again, remove=True))
+            what = f"{rows:,} vectors of removed texts, {current}"
+            yield Removable(what, size, lambda: _unused(current, again, remove=True))
 
 
 def _texts(tools: Tools) -> Iterator[str] | None:
     """Texts that may be encoded again: chunks of all levels, sentences and questions. None if some are not built."""
     settings, store = tools.settings, tools.store
     stored = {c: (store.sound("documents", c), store.sound("chunks/level_1", c)) for c in settings.corpora}
-    asked = store.sound("questions") if settings.question_sets else None
+    sets = store.sound("questions") if settings.question_sets else None
     pairs = [(documents, chunks) for documents, chunks in stored.values() if documents and chunks]
-    if len(pairs) < len(stored) or (settings.question_sets and asked is None):
+    if len(pairs) < len(stored) or (settings.question_sets and sets is None):
         return None
 
-    questions = [asked.path(f"{name}.parquet") for name in settings.question_sets] if asked else []
+    questions = [sets.path(f"{name}.parquet") for name in settings.question_sets] if sets else []
 
     def texts() -> Iterator[str]:
         for documents, chunks in pairs:

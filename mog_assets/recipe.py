@@ -134,12 +134,12 @@ class Work:
 
         Rows that are kept from an earlier artefact must have been made from inputs that the same made.
         """
-        told = {}
+        made_of = {}
         for key in dict.fromkeys(keys):
             for corpus in self.settings.corpora:
                 info = self.input(key, corpus).manifest.info
-                told[label(key, corpus)] = [info["made of"]["code"], info.get("made by")]
-        return told
+                made_of[label(key, corpus)] = [info["made of"]["code"], info.get("made by")]
+        return made_of
 
     def file(self, name: str, *key: Any) -> tuple[Path, bool]:
         """Path of a file whose content is determined by `key`, and whether it exists already."""
@@ -148,13 +148,13 @@ class Work:
         return self.draft.file(name, digest(self.recipe.key, self.recipe.version, *key, *again))
 
     @cached_property
-    def _held(self) -> Artefact | None:
+    def _comparable(self) -> Artefact | None:
         """The previous artefact, if the same recipe made it with the same settings from earlier inputs."""
-        held = self.draft.previous
-        if held is None or self.repeats:
+        previous = self.draft.previous
+        if previous is None or self.repeats:
             return None
-        same = held.manifest.recipe == fingerprint(self.recipe, self.corpus, self.tools, held.manifest.inputs)
-        return held if same else None
+        same = previous.manifest.recipe == fingerprint(self.recipe, self.corpus, self.tools, previous.manifest.inputs)
+        return previous if same else None
 
     @cached_property
     def comparable(self) -> Artefact | None:
@@ -162,8 +162,8 @@ class Work:
 
         Rows of it can be kept. Damaged ones would otherwise get a valid checksum in the new manifest.
         """
-        held = self._held
-        return held if held is not None and not self.tools.store.verify(held) else None
+        artefact = self._comparable
+        return artefact if artefact is not None and not self.tools.store.verify(artefact) else None
 
     def keep(self, artefact: Artefact, *names: str) -> None:
         """Keep files of the previous artefact unchanged; all of them if none is named."""
@@ -190,15 +190,15 @@ class Work:
             reuse: Also pass `previous`: the file of the same name that the same recipe made, with the same settings,
                 from earlier inputs; None if there is none.
         """
-        held = self._held if reuse else None
+        artefact = self._comparable if reuse else None
         missing = []
         for name, arguments in jobs.items():
-            path, there = self.file(name, keys[name])
-            if not there:
-                entry = held.manifest.files.get(name) if held else None
+            path, exists = self.file(name, keys[name])
+            if not exists:
+                entry = artefact.manifest.files.get(name) if artefact else None
                 # Damaged bytes would otherwise get a valid checksum in the new manifest.
-                sound = held and entry and file_digest(held.path(name)) == entry["sha256"]
-                previous = {"previous": str(held.path(name)) if held and sound else None} if reuse else {}
+                sound = artefact and entry and file_digest(artefact.path(name)) == entry["sha256"]
+                previous = {"previous": str(artefact.path(name)) if artefact and sound else None} if reuse else {}
                 missing.append({**arguments, **previous, "out": str(path)})
         with self.progress(len(missing), what) as advance:
             results = []

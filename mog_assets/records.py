@@ -39,8 +39,8 @@ def readable_errors(home: Path) -> Iterator[None]:
     """
     from sqlalchemy.exc import SQLAlchemyError
 
-    root, told = logging.getLogger(), _Retries()
-    root.addFilter(told)
+    root, retries = logging.getLogger(), _Retries()
+    root.addFilter(retries)
     try:
         yield
     except Exception as error:
@@ -59,19 +59,19 @@ def readable_errors(home: Path) -> Iterator[None]:
             "correct the settings, then run again; nothing that was built is lost"
         ) from error
     finally:
-        root.removeFilter(told)
+        root.removeFilter(retries)
 
 
 class _Retries(logging.Filter):
     """Says in one line what dagster-postgres logs, in several, at each attempt to reach its database."""
 
-    told = False
+    reported = False
 
     def filter(self, record: logging.LogRecord) -> bool:
         if not str(record.msg).startswith("Retrying failed database connection"):
             return True
-        if not self.told:
-            self.told = True
+        if not self.reported:
+            self.reported = True
             note("mog: Dagster's database does not answer: trying again for a few seconds")
         return False
 
@@ -167,7 +167,7 @@ def sleep_in_claims(instance: dg.DagsterInstance, say: Callable[[str], object]) 
         say: Called once with a message that names the holder.
     """
     storage = instance.event_log_storage
-    ask, told, looked = storage.claim_concurrency_slot, set[str](), time.monotonic()
+    ask, holders_seen, looked = storage.claim_concurrency_slot, set[str](), time.monotonic()
 
     def claim(concurrency_key: str, run_id: str, step_key: str, priority: int | None = None) -> ConcurrencyClaimStatus:
         nonlocal looked
@@ -175,8 +175,8 @@ def sleep_in_claims(instance: dg.DagsterInstance, say: Callable[[str], object]) 
         if status.is_claimed:
             return status
         for holder in storage.get_concurrency_info(concurrency_key).active_run_ids - {run_id}:
-            if holder not in told:
-                told.add(holder)
+            if holder not in holders_seen:
+                holders_seen.add(holder)
                 say(f"mog: waiting for {_named(instance, holder)}, which uses the pool {concurrency_key}")
         time.sleep(_ASK_SECONDS)
         if time.monotonic() - looked >= _LOOK_SECONDS:
@@ -201,8 +201,8 @@ def remove_old_runs(instance: dg.DagsterInstance, days: int, dry_run: bool = Fal
             needed.add(event.run_id)
         ids = list(latest.values())
         if ids:
-            asked = dg.AssetRecordsFilter(asset_key=key, storage_ids=ids)
-            needed |= {r.run_id for r in instance.fetch_materializations(asked, limit=len(ids)).records}
+            records_wanted = dg.AssetRecordsFilter(asset_key=key, storage_ids=ids)
+            needed |= {r.run_id for r in instance.fetch_materializations(records_wanted, limit=len(ids)).records}
     chosen = dg.RunsFilter(statuses=FINISHED_STATUSES, created_before=before)
     old = [run.run_id for run in instance.get_runs(chosen) if run.run_id not in needed]
     for run_id in [] if dry_run else old:

@@ -89,17 +89,17 @@ def decode(text: str) -> list[dict[str, Any]]:
         Unparsable: an object is cut off, is not valid JSON, or has a key twice, with two values. Objects within it
             could be drafts.
     """
-    found: list[dict[str, Any]] = []
+    objects: list[dict[str, Any]] = []
     position = 0
     while start := _OBJECT.search(text, position):
         try:
             value, position = _DECODER.raw_decode(text, start.start())
         except (ValueError, RecursionError):
             raise Unparsable("expected a JSON object, got one that cannot be read") from None
-        found.append(value)
-        if len(found) > _MOST_OBJECTS:
+        objects.append(value)
+        if len(objects) > _MOST_OBJECTS:
             raise Unparsable(f"expected a JSON object, got more than {_MOST_OBJECTS}")
-    return [_arguments(value) for value in found]
+    return [_arguments(value) for value in objects]
 
 
 def only(text: str, key: str) -> Any:
@@ -188,10 +188,10 @@ def shown(text: str) -> str:
 
 
 def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    found = dict(pairs)
-    if any(found[key] != value for key, value in pairs):
+    fields = dict(pairs)
+    if any(fields[key] != value for key, value in pairs):
         raise ValueError("a key stands twice")
-    return found
+    return fields
 
 
 _DECODER = json.JSONDecoder(object_pairs_hook=_once)

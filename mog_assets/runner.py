@@ -63,8 +63,8 @@ def instance(settings: Settings) -> Iterator[dg.DagsterInstance]:
     """The Dagster instance of the home folder (or of DAGSTER_HOME), with the settings' corpora as partitions."""
     home = prepare_home(settings)
     with readable_errors(home), opened_instance(home, _NO_CAPTURE) as opened:
-        there = set(opened.get_dynamic_partitions("corpus"))
-        opened.add_dynamic_partitions("corpus", sorted(set(settings.corpora) - there))
+        partitions = set(opened.get_dynamic_partitions("corpus"))
+        opened.add_dynamic_partitions("corpus", sorted(set(settings.corpora) - partitions))
         yield opened
 
 
@@ -99,13 +99,12 @@ def selected(settings: Settings, recipes: dict[str, Recipe], select: Sequence[st
             keys.add(text)
             continue
         try:
-            found = dg.AssetSelection.from_string(text).resolve(graph_of_assets)
+            assets = dg.AssetSelection.from_string(text).resolve(graph_of_assets)
         except Exception as error:  # Dagster raises several classes for text it cannot read or resolve.
             raise ConfigError(f"--select: expected an asset or an asset selection, got {text!r}") from error
-        names = {"/".join(key.path) for key in found} & set(recipes)
+        names = {"/".join(key.path) for key in assets} & set(recipes)
         if not names:
-            known = ", ".join(recipes)
-            raise ConfigError(f"--select: expected one of {known}, or an asset selection, got {text!r}")
+            raise ConfigError(f"--select: expected one of {', '.join(recipes)}, or an asset selection, got {text!r}")
         keys |= names
     return keys | {key for key in needed(recipes, keys) if recipes[key].on_demand}
 
@@ -182,13 +181,13 @@ def _announce(tools: Tools, plan: dict[str | None, list[str]]) -> None:
     """Say how much there is to do, and how long it took last time."""
     places = [(key, corpus) for corpus, keys in plan.items() for key in keys]
     previous = [artefact for place in places if (artefact := tools.store.find(*place)) is not None]
-    told = f"{len(places)} {'asset' if len(places) == 1 else 'assets'} to check or build"
+    sentence = f"{len(places)} {'asset' if len(places) == 1 else 'assets'} to check or build"
     if new := len(places) - len(previous):
-        told += f", {new} of them for the first time: what takes longer than some seconds says how long, once measured"
+        sentence += f", {new} of them for the first time: what takes longer than some seconds says how long, once known"
     if previous:
         seconds = duration(sum(artefact.manifest.seconds for artefact in previous))
-        told += f"; {'the others' if new else 'they'} took {seconds} last time"
-    tell(told)
+        sentence += f"; {'the others' if new else 'they'} took {seconds} last time"
+    tell(sentence)
 
 
 def experiment(settings: Settings, keys: Sequence[str]) -> RunReport:

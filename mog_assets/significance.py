@@ -282,9 +282,9 @@ def detectable(differences: Totals, alpha: float | np.ndarray = 0.05, power: flo
     """
     error, alpha = _standard_error(differences), np.asarray(alpha)
     degrees = max(differences.effective - 1, 1e-3)
-    found = (stdtrit(degrees, 1 - alpha / 2) + stdtrit(degrees, power)) * error
+    effect = (stdtrit(degrees, 1 - alpha / 2) + stdtrit(degrees, power)) * error
     enough = least_p(len(differences.sizes)) <= alpha
-    return np.where((error > 0) & enough & np.isfinite(found), found, np.nan)
+    return np.where((error > 0) & enough & np.isfinite(effect), effect, np.nan)
 
 
 def _standard_error(totals: Totals) -> np.ndarray:
@@ -323,9 +323,9 @@ def share_interval(hits: np.ndarray, documents: Sequence[Any] | np.ndarray, leve
     share, error, n = float(totals.mean[0]), float(_standard_error(totals)[0]), totals.questions
     worth = share * (1 - share) / error**2 if error > 0 else totals.effective
     worth = min(worth, n)
-    tail, found = (1 - level) / 2, share * worth
-    low = float(betaincinv(found, worth - found + 1, tail)) if found > 0 else 0.0
-    high = float(betaincinv(found + 1, worth - found, 1 - tail)) if found < worth else 1.0
+    tail, successes = (1 - level) / 2, share * worth
+    low = float(betaincinv(successes, worth - successes + 1, tail)) if successes > 0 else 0.0
+    high = float(betaincinv(successes + 1, worth - successes, 1 - tail)) if successes < worth else 1.0
     return low, high
 
 
@@ -360,25 +360,25 @@ def compare_cells(
     totals = by_document(values.reshape(n, -1), documents)
     means = resampled_means(totals, RESAMPLES, seed).reshape(RESAMPLES, cells, measures)
     low, high = ends(means, totals)
-    found = {"value": totals.mean.reshape(cells, measures), "low": low, "high": high}
+    columns = {"value": totals.mean.reshape(cells, measures), "low": low, "high": high}
 
     tested = (baselines >= 0) & (baselines != np.arange(cells)[:, None])
     names = ("difference", "difference_low", "difference_high", "effect", "p", "detectable")
-    found |= {name: np.full(tested.shape, np.nan) for name in names}
+    columns |= {name: np.full(tested.shape, np.nan) for name in names}
     cell, measure = np.nonzero(tested)
     if not len(cell):
-        return found
+        return columns
     baseline = baselines[tested]
     differences = totals.columns(cell * measures + measure).minus(totals.columns(baseline * measures + measure))
-    found["difference"][tested] = differences.mean
+    columns["difference"][tested] = differences.mean
     # Resampled means of differences equal differences of resampled means.
     low, high = ends(means[:, cell, measure] - means[:, baseline, measure], totals)
-    found["difference_low"][tested], found["difference_high"][tested] = low, high
-    found["effect"][tested] = effect_size(differences)
-    found["detectable"][tested] = detectable(differences, alpha / tested.sum(axis=0)[measure])
-    found["p"][tested] = permutation_p(differences, seed=seed)
-    found["p"] = np.stack([holm(column) for column in found["p"].T], axis=1)
-    return found
+    columns["difference_low"][tested], columns["difference_high"][tested] = low, high
+    columns["effect"][tested] = effect_size(differences)
+    columns["detectable"][tested] = detectable(differences, alpha / tested.sum(axis=0)[measure])
+    columns["p"][tested] = permutation_p(differences, seed=seed)
+    columns["p"] = np.stack([holm(column) for column in columns["p"].T], axis=1)
+    return columns
 
 
 def shift(before: Totals, now: Totals, samples: int = _SIGNS, seed: int = 0) -> tuple[float, float]:

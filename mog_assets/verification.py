@@ -37,13 +37,13 @@ def verify(settings: Settings) -> tuple[int, list[str]]:
         faults.append(f"corpus {corpus} is not in mog.yaml, but its {', '.join(assets)} still exist: run `mog run`")
     for level in settings.level_range:
         try:
-            held = tools.qdrant.counts(f"level_{level}")
+            counts = tools.qdrant.counts(f"level_{level}")
         except MogError as error:
             faults.append(str(error))
             continue
-        for corpus in sorted(held.keys() - settings.corpora.keys() - left.keys()):
+        for corpus in sorted(counts.keys() - settings.corpora.keys() - left.keys()):
             faults.append(
-                f"collection level_{level} holds {held[corpus]} points of corpus {corpus}, which is not in mog.yaml: "
+                f"collection level_{level} holds {counts[corpus]} points of corpus {corpus}, which is not in mog.yaml: "
                 f"delete the collection (`qdrant/level_{level}` of the home folder) and run `mog run`"
             )
     return checked, faults

@@ -54,7 +54,9 @@ def _summary(settings: Settings, corpus: str) -> dict[str, Any]:
     from mog_assets.retrieval.vectors import read_payloads
 
     stored = Store(settings.home).read("documents", corpus)
-    left_out = sum(bool(told.left_out) for name in stored.names("bucket") for told in read_payloads(stored.path(name)))
+    left_out = sum(
+        bool(document.left_out) for name in stored.names("bucket") for document in read_payloads(stored.path(name))
+    )
     counts = {name: int(stored.manifest.counts.get(name, 0)) for name in ("documents", "characters", "skipped")}
     return {"corpus": corpus, **counts, "with metadata left out of Qdrant": left_out}
 

@@ -28,14 +28,14 @@ def experiment(names: tuple[str, ...], path: str | None, every: bool, as_json: b
     from mog_assets.experiments.assets import offered
 
     settings = settings_of(path)
-    there = {found.name: found for found in offered(settings)}
-    if not there:
+    experiments = {experiment.name: experiment for experiment in offered(settings)}
+    if not experiments:
         check_measured(settings, "experiment")
-    if unknown := [name for name in names if name not in there]:
-        raise ConfigError(f"NAMES: expected one or more of {', '.join(there) or 'none'}, got {unknown[0]!r}")
-    wanted = list(there) if every else list(dict.fromkeys(names))
+    if unknown := [name for name in names if name not in experiments]:
+        raise ConfigError(f"NAMES: expected one or more of {', '.join(experiments) or 'none'}, got {unknown[0]!r}")
+    wanted = list(experiments) if every else list(dict.fromkeys(names))
     if not wanted:
-        _list_experiments(settings, list(there.values()), as_json)
+        _list_experiments(settings, list(experiments.values()), as_json)
         return
     command = "mog experiment " + ("--all" if every else " ".join(wanted))
     stoppable(lambda: _experiment(settings, wanted, as_json), settings.home, command)
@@ -52,26 +52,28 @@ def _experiment(settings: config.Settings, wanted: Sequence[str], as_json: bool)
         report = do(settings, [f"{PREFIX}{name}" for name in wanted])
     store, states = Store(settings.home), up_to_date(settings, [f"{PREFIX}{name}" for name in wanted])
     done = [name for name in wanted if states[f"{PREFIX}{name}"] == "up to date"]
-    found = [told for name in done if (told := findings(store, name)) is not None]
+    results = [result for name in done if (result := findings(store, name)) is not None]
     if as_json:
-        echo(json.dumps([told.to_json() for told in found], ensure_ascii=False, indent=1))
+        echo(json.dumps([result.to_json() for result in results], ensure_ascii=False, indent=1))
     else:
-        _print_found(found)
+        _print_results(results)
     for failure in report.failures:
         echo(f"mog: {failure}", err=True)
     if report.failures:
         sys.exit(FAILED)
 
 
-def _list_experiments(settings: config.Settings, there: Sequence[Any], as_json: bool) -> None:
+def _list_experiments(settings: config.Settings, experiments: Sequence[Any], as_json: bool) -> None:
     from rich.table import Table
 
     from mog_assets.experiments.assets import PREFIX
     from mog_assets.plan import up_to_date
     from mog_assets.resources.console import EscapedConsole
 
-    states = up_to_date(settings, [f"{PREFIX}{found.name}" for found in there])
-    rows = [{"name": e.name, "title": e.title, "asks": e.asks, "state": states[f"{PREFIX}{e.name}"]} for e in there]
+    states = up_to_date(settings, [f"{PREFIX}{one.name}" for one in experiments])
+    rows = [
+        {"name": e.name, "title": e.title, "asks": e.asks, "state": states[f"{PREFIX}{e.name}"]} for e in experiments
+    ]
     if as_json:
         echo(json.dumps(rows, ensure_ascii=False, indent=1))
         return
@@ -81,23 +83,23 @@ def _list_experiments(settings: config.Settings, there: Sequence[Any], as_json: 
     EscapedConsole(160).print(table)
 
 
-def _print_found(found: Sequence[Any]) -> None:
+def _print_results(results: Sequence[Any]) -> None:
     from rich.table import Table
 
     from mog_assets.resources.console import EscapedConsole
 
     console = EscapedConsole()
-    for told in found:
-        console.rule(told.title)
-        console.print(told.asks)
-        for title, rows in told.tables.items():
+    for result in results:
+        console.rule(result.title)
+        console.print(result.asks)
+        for title, rows in result.tables.items():
             head = list(dict.fromkeys(name for row in rows for name in row))
             table = Table(*head, title=title)
             for row in rows:
                 cells = (row.get(name) for name in head)
                 table.add_row(*(f"{c:.4g}" if isinstance(c, float) else str("" if c is None else c) for c in cells))
             console.print(table)
-        for claim in told.claims:
+        for claim in result.claims:
             console.print(claim["verdict"], style="bold", end="")
             console.print(f": {claim['claim']} ({claim['paper']})")
             console.print(f"  {claim['because']}")
@@ -117,10 +119,10 @@ def results(configs: tuple[str, ...], to: Path | None) -> None:
     projects = []
     for path in configs or (config.file(),):
         settings = config.load(path)
-        there = offered(settings)
-        if not there:
+        experiments = offered(settings)
+        if not experiments:
             check_measured(settings, f"results of {path}")
-        states = up_to_date(settings, [f"{PREFIX}{found.name}" for found in there])
+        states = up_to_date(settings, [f"{PREFIX}{one.name}" for one in experiments])
         if stale := [key.removeprefix(PREFIX) for key, state in states.items() if state == "stale"]:
             raise MogError(
                 f"{path}: expected experiments that are up to date, but something has changed since "

@@ -30,7 +30,7 @@ class Questions:
         measured: The only split to measure on, if that was chosen.
         without: Number of questions that name no split.
         columns: Names of columns by field, where they were given.
-        told: What to print about its columns and its rows that cannot be read.
+        notes: What to print about its columns and its rows that cannot be read.
     """
 
     name: str
@@ -40,7 +40,7 @@ class Questions:
     measured: str | None = None
     without: int = 0
     columns: Mapping[str, str] = field(default_factory=dict)
-    told: Sequence[str] = ()
+    notes: Sequence[str] = ()
 
     @property
     def train(self) -> list[str]:
@@ -70,7 +70,9 @@ class Questions:
         if self.without:
             none = " without a split" if counts else " questions"
             counts.append(f"{self.without:,}{none}, divided by document into train and test")
-        return f"questions {self.name}: {os.path.relpath(self.path)} ({', '.join(counts)}{'; '.join(['', *self.told])})"
+        return (
+            f"questions {self.name}: {os.path.relpath(self.path)} ({', '.join(counts)}{'; '.join(['', *self.notes])})"
+        )
 
 
 def holds_questions(path: Path) -> bool:
@@ -176,12 +178,12 @@ def find_questions(path: Path, name: str, columns: Mapping[str, str] | None = No
                 for piece in [record, *(spans if isinstance(spans, list) else ())]:
                     if isinstance(piece, dict) and isinstance(piece.get("corpus"), str):
                         corpora[piece["corpus"]] = None
-        told = []
+        notes = []
         if given or not path.name.lower().endswith(LINES):
             names = used_columns(path, given)
-            told.append(str(names))
+            notes.append(str(names))
             if names.unused and not any(name in names.used for name in _KNOWN):
-                told.append(
+                notes.append(
                     "nothing says what answers them: name the columns, as `--column quote=NAME` (words of a document), "
                     "`--column doc=NAME` or `--column answer=NAME`"
                 )
@@ -194,8 +196,8 @@ def find_questions(path: Path, name: str, columns: Mapping[str, str] | None = No
     if not (splits or without):
         raise ConfigError(f"--questions: expected questions in {path}, found none{first}")
     if wrong:
-        told.append(f"{len(wrong):,} that cannot be read{first}")
-    return Questions(name, path, dict(splits.most_common()), list(corpora), None, without, given, told)
+        notes.append(f"{len(wrong):,} that cannot be read{first}")
+    return Questions(name, path, dict(splits.most_common()), list(corpora), None, without, given, notes)
 
 
 def files_in(folders: Iterable[Path]) -> Iterator[Path]:
@@ -222,14 +224,14 @@ def given_columns(given: Sequence[str]) -> dict[str, str]:
     """
     from mog_assets.questions.columns import check_fields
 
-    found: dict[str, str] = {}
+    fields: dict[str, str] = {}
     for text in given:
         key, equals, name = text.partition("=")
         if not (key and equals and name):
             raise ConfigError(f"--column: expected FIELD=NAME, such as question=Frage, got {text[:60]!r}")
-        found[key.strip()] = name
+        fields[key.strip()] = name
     try:
-        check_fields(found)
+        check_fields(fields)
     except MogError as error:
         raise ConfigError(f"--column: {str(error).removeprefix('columns: ')}") from error
-    return found
+    return fields

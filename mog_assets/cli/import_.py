@@ -143,21 +143,21 @@ def _write(target: Target, data: Dataset, notes: Notes) -> Written:
     from mog_assets.questions.foreign_trec import ids_of_corpus
     from mog_assets.resources.progress import followed, track
 
-    known, count = Ids(), 0
+    ids, count = Ids(), 0
     with ExitStack() as files:
         # The last one that is opened is moved into place first.
-        asked = files.enter_context(_packed(target.questions))
+        stream_of_questions = files.enter_context(_packed(target.questions))
         if target.imports_corpus:
             stream = files.enter_context(_packed(target.documents))
             what = f"documents of {target.name}"
             with followed(what), track(data.size, f"bytes · {what}") as advance:
-                count = write_documents(data.documents(advance), stream, known, notes)
+                count = write_documents(data.documents(advance), stream, ids, notes)
             _expect(count, "document", notes)
         else:
             assert target.settings is not None
             corpus = target.settings.corpora[target.corpus]
-            known = ids_of_corpus(corpus.path, corpus.max_document_bytes)
-        result = write_questions(data.questions(known, target.corpus, notes), asked, notes)
+            ids = ids_of_corpus(corpus.path, corpus.max_document_bytes)
+        result = write_questions(data.questions(ids, target.corpus, notes), stream_of_questions, notes)
         _expect(sum(result.splits.values()), "question", notes)
     result.documents = count
     return result

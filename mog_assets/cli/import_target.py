@@ -66,9 +66,9 @@ class Target:
             raise ConfigError(f"--name: expected {error}, got {config_file.shown(name)[:80]!r}") from error
         settings = config.load(file) if os.path.lexists(file) else None
         if corpus is not None and (settings is None or corpus not in settings.corpora):
-            known = f" ({', '.join(settings.corpora)})" if settings else f", and {file} does not exist"
+            names = f" ({', '.join(settings.corpora)})" if settings else f", and {file} does not exist"
             raise ConfigError(
-                f"--corpus: expected a corpus of the project{known}, got {config_file.shown(corpus)[:80]!r}"
+                f"--corpus: expected a corpus of the project{names}, got {config_file.shown(corpus)[:80]!r}"
             )
         target = cls(file, settings, name, corpus or name, corpus is None)
         target.check_free(replace)
@@ -100,9 +100,9 @@ class Target:
 
     def unused(self, splits: Mapping[str, int]) -> Iterator[str]:
         """What is wrong with the splits of a question set that was in the configuration already."""
-        there = self.settings.question_sets.get(self.name) if self.settings else None
-        for use in ("train", "test") if there else ():
-            if missing := [split for split in getattr(there, use) if split not in splits]:
+        existing = self.settings.question_sets.get(self.name) if self.settings else None
+        for use in ("train", "test") if existing else ():
+            if missing := [split for split in getattr(existing, use) if split not in splits]:
                 yield (
                     f"question_sets.{self.name}.{use} of {self.file.name} names {missing[0]!r}, but the questions are "
                     f"of the splits {', '.join(splits)}: change it"

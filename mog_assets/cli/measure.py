@@ -59,21 +59,21 @@ def print_leaderboard(settings: config.Settings, every: bool = False) -> None:
 
     store = Store(settings.home)
     if (stored := store.find("scores")) is not None:
-        scores, asked = (pd.read_parquet(stored.path(f"{name}.parquet")) for name in ("scores", "per_question"))
+        scores, per_question = (pd.read_parquet(stored.path(f"{name}.parquet")) for name in ("scores", "per_question"))
         chosen = store.find("method")
         default = str(chosen.manifest.info["method"]) if chosen else None
         if chosen:
             echo(f"`auto` is `{default}`: {chosen.manifest.info['why']}.")
         made_by = origins(settings)
-        for board in leaderboards(scores, asked, default, settings.k, settings.seed, made_by):
+        for board in leaderboards(scores, per_question, default, settings.k, settings.seed, made_by):
             echo(board.advice)
             if board.shows:
                 echo(board.shows)
             if not every:
                 print_table(board.title, board.rows)
-        for key, own in boards(scores, made_by) if every else ():
+        for key, part in boards(scores, made_by) if every else ():
             title = f"{key.name}{said(key.question_set, made_by)}: all methods, value [95 % interval]"
-            print_table(title, leaderboard(own, headline_measures(settings.k)))
+            print_table(title, leaderboard(part, headline_measures(settings.k)))
         if AGREEMENT in stored.manifest.files:
             for sentence in sentences(pd.read_parquet(stored.path(AGREEMENT))):
                 echo(sentence)
@@ -83,8 +83,8 @@ def print_leaderboard(settings: config.Settings, every: bool = False) -> None:
         scores = pd.read_parquet(stored.path("scores.parquet"))
         # An empty table has no columns.
         for name in sorted(set(scores["question_set"])) if len(scores) else ():
-            own = scores[scores["question_set"] == name]
-            counts = on_documents(int(own["n"].max()), int(own["documents"].max()))
+            part = scores[scores["question_set"] == name]
+            counts = on_documents(int(part["n"].max()), int(part["documents"].max()))
             rows = answer_board(scores, name)[: None if every else MOST_ROWS]
             print_table(f"{name}, answers: {counts}, value [95 % interval]", rows)
 
@@ -110,19 +110,19 @@ def compare(base: str, other: str, measures: tuple[str, ...], to: Path | None, a
         check_measured(settings, path)
     tables = [pd.read_parquet(Store(s.home).read("scores").path("per_question.parquet")) for s in both]
     for path, table in zip((base, other), tables, strict=True):
-        known = [column for column in table if table[column].dtype.kind == "f"]
-        if unknown := [name for name in wanted if name not in known]:
-            raise MogError(f"--measure: expected measures of {path} ({', '.join(known)}), got {', '.join(unknown)}")
-    found = side_by_side(tables[0], tables[1], wanted, both[0].seed)
-    if not found:
+        available = [column for column in table if table[column].dtype.kind == "f"]
+        if unknown := [name for name in wanted if name not in available]:
+            raise MogError(f"--measure: expected measures of {path} ({', '.join(available)}), got {', '.join(unknown)}")
+    differences = side_by_side(tables[0], tables[1], wanted, both[0].seed)
+    if not differences:
         raise MogError(f"{other}: expected questions and methods that {base} has scores for too, got none")
     if as_json:
-        frames = {name: table.astype(object) for name, table in found.items()}
+        frames = {name: table.astype(object) for name, table in differences.items()}
         rows_of = {name: frame.where(frame.notna(), None).to_dict("records") for name, frame in frames.items()}
         echo(json.dumps(rows_of, ensure_ascii=False, indent=1))
         return
     page = [f"# {Path(other).name} against {Path(base).name}\n"]
-    for name, table in found.items():
+    for name, table in differences.items():
         rows = _compared(table, wanted)
         counts = on_documents(int(table["n"].max()), int(table["documents"].max()))
         title = f"{name}: {counts}, {Path(base).name} → {Path(other).name}, p (Holm)"
@@ -181,10 +181,10 @@ def export(path: str | None, folder: Path | None) -> None:
     except OSError as error:
         raise MogError(f"--to: expected a writable folder, got {folder} ({error})") from error
     # A tool that reads the whole folder must not mistake a method of an earlier export for one of this export.
-    there = {
+    written = {
         file.relative_to(folder).as_posix() for kind in ("runs", "qrels") for file in (folder / kind).rglob("*.t*")
     }
-    for name in sorted(there - set(files)):
+    for name in sorted(written - set(files)):
         echo(f"mog: {folder / name} is not part of this export: left unchanged", err=True)
 
 
@@ -219,11 +219,11 @@ def score_mirage(predictions: Path, path: str | None, questions: Path | None, as
     from mog_assets.evaluation import mirage
 
     answers = mirage.read_answers(questions or _mirage_questions(path))
-    found = mirage.score(mirage.read_outputs(predictions, answers), answers)
+    rows = mirage.score(mirage.read_outputs(predictions, answers), answers)
     if as_json:
-        echo(json.dumps([asdict(row) for row in found], indent=1))
+        echo(json.dumps([asdict(row) for row in rows], indent=1))
         return
-    for row in found:
+    for row in rows:
         echo(f"{row.set:10s} {row.n:6,d} questions  accuracy {row.accuracy:.4f} ± {row.se:.4f}")
 
 

@@ -25,12 +25,12 @@ def prune(path: str | None, dry_run: bool, answers: bool, days: int | None) -> N
     settings = settings_of(path)
     verb = "would remove" if dry_run else "removed"
     with alone(settings):
-        found = removable(settings, answers)
-        for one in found:
+        leftovers = removable(settings, answers)
+        for one in leftovers:
             if not dry_run:
                 one.remove()
             echo(f"{verb} {one.what}: {one.bytes:,} bytes")
-    echo(f"{verb} {sum(one.bytes for one in found):,} bytes")
+    echo(f"{verb} {sum(one.bytes for one in leftovers):,} bytes")
     if days is not None:
         from mog_assets.records import remove_old_runs
         from mog_assets.runner import instance

@@ -34,14 +34,14 @@ def questions(path: str | None, only: str | None, lost: bool, as_json: bool) -> 
     if only is not None and only not in settings.question_sets:
         raise ConfigError(f"--set: expected a question set ({', '.join(settings.question_sets)}), got {shown(only)!r}")
     stored = Store(settings.home).read("questions")
-    found = {name: told_rows(stored, name) for name in settings.question_sets if only in (None, name)}
+    by_set = {name: told_rows(stored, name) for name in settings.question_sets if only in (None, name)}
     if lost:
-        found = {name: [row for row in rows if row["not found"] or row["skipped"]] for name, rows in found.items()}
+        by_set = {name: [row for row in rows if row["not found"] or row["skipped"]] for name, rows in by_set.items()}
     if as_json:
-        every = [{"question set": name, **row} for name, rows in found.items() for row in rows]
+        every = [{"question set": name, **row} for name, rows in by_set.items() for row in rows]
         echo(json.dumps(every, ensure_ascii=False, indent=1))
         return
-    for name, rows in found.items():
+    for name, rows in by_set.items():
         if rows:
             many = f"{len(rows):,} question{'s' * (len(rows) != 1)}"
             print_table(f"{name}: {many}", [_printed(row) for row in rows])

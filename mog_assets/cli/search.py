@@ -63,18 +63,18 @@ def retrieve(
     from mog_assets.serving import project
 
     with project.open(settings, corpora_of(settings, question_set), keep=False) as opened:
-        found = opened.retrieve(question, budget=budget, k=k, method=method, where=where, explain=explain)
-    if found.because:
+        results = opened.retrieve(question, budget=budget, k=k, method=method, where=where, explain=explain)
+    if results.because:
         # Not on standard output, which may be JSON.
-        echo(f"ranked by {found.method}" + (f", because {found.because}" if explain else ""), err=True)
+        echo(f"ranked by {results.method}" + (f", because {results.because}" if explain else ""), err=True)
     if as_json:
-        echo(json.dumps([passage.to_json() for passage in found.passages], ensure_ascii=False, indent=1))
+        echo(json.dumps([passage.to_json() for passage in results.passages], ensure_ascii=False, indent=1))
         return
-    _print_routing(found.weights, found.topic)
-    for rank, passage in enumerate(found.passages, 1):
+    _print_routing(results.weights, results.topic)
+    for rank, passage in enumerate(results.passages, 1):
         _print_passage(rank, passage, f"level {passage.level}  score {passage.score or 0:.3f}  {passage.title}")
-    if found.nothing:
-        echo(found.nothing)
+    if results.nothing:
+        echo(results.nothing)
 
 
 @click.command(cls=QuestionCommand)
@@ -105,13 +105,13 @@ def ask(
     from mog_assets.serving import project
 
     with project.open(settings, corpora_of(settings, question_set), keep=False) as opened:
-        told = opened.ask(question, method=method, options=choices, where=where)
+        answer = opened.ask(question, method=method, options=choices, where=where)
     if as_json:
-        echo(json.dumps(told.to_json(), ensure_ascii=False, indent=1))
+        echo(json.dumps(answer.to_json(), ensure_ascii=False, indent=1))
     else:
-        _print_told(told, choices)
-    if told.answer is None:
-        echo(f"mog: no answer: {told.failure}", err=True)
+        _print_answer(answer, choices)
+    if answer.answer is None:
+        echo(f"mog: no answer: {answer.failure}", err=True)
         sys.exit(FAILED)
 
 
@@ -120,8 +120,8 @@ def corpora_of(settings: config.Settings, question_set: str | None) -> list[str]
     if question_set is None:
         return list(settings.corpora)
     if question_set not in settings.question_sets:
-        known = ", ".join(settings.question_sets) or "none"
-        raise ConfigError(f"--question-set: expected one of {known}, got {question_set!r}")
+        names = ", ".join(settings.question_sets) or "none"
+        raise ConfigError(f"--question-set: expected one of {names}, got {question_set!r}")
     return settings.question_sets[question_set].corpora
 
 
@@ -158,18 +158,18 @@ def _one_line(text: str) -> str:
     return "  ".join(text.split("\n"))
 
 
-def _print_told(told: Answer, choices: dict[str, str]) -> None:
-    row = SimpleNamespace(**told.details)
-    if told.answer is not None:
-        text = f"{told.answer}. {choices[told.answer]}" if told.answer in choices else told.answer
+def _print_answer(answer: Answer, choices: dict[str, str]) -> None:
+    row = SimpleNamespace(**answer.details)
+    if answer.answer is not None:
+        text = f"{answer.answer}. {choices[answer.answer]}" if answer.answer in choices else answer.answer
         echo(text + "\n", bold=True)
-    elif told.likeliest is not None:
-        place = f"{told.likeliest.corpus}/{told.likeliest.doc} {told.likeliest.start}-{told.likeliest.end}"
+    elif answer.likeliest is not None:
+        place = f"{answer.likeliest.corpus}/{answer.likeliest.doc} {answer.likeliest.start}-{answer.likeliest.end}"
         echo(f"No certain answer. The likeliest sentence is in {place}, marked with >>> and <<<.\n")
-    echo(f"{told.method}, {told.reader}" + (f"; auto is {told.auto}" if told.auto else ""))
-    if told.parameters:
-        echo(f"parameters: {told.parameters}")
-    _print_routing(told.weights, None)
+    echo(f"{answer.method}, {answer.reader}" + (f"; auto is {answer.auto}" if answer.auto else ""))
+    if answer.parameters:
+        echo(f"parameters: {answer.parameters}")
+    _print_routing(answer.weights, None)
     if row.route:
         echo(f"route: {row.route}")
     if row.preflight:
@@ -187,7 +187,7 @@ def _print_told(told: Answer, choices: dict[str, str]) -> None:
     for failure in row.failures:
         echo(f"failed: {failure['role']}, round {failure['round']}: {failure['reason']}")
     echo(f"read {row.tokens_in} and wrote {row.tokens_out} {row.token_unit} in {row.calls} calls, ${row.cost:.4f}\n")
-    for rank, passage in enumerate(told.passages, 1):
+    for rank, passage in enumerate(answer.passages, 1):
         level = "" if passage.level is None else f"level {passage.level}  "
-        marked = None if told.answer is not None else told.likeliest
+        marked = None if answer.answer is not None else answer.likeliest
         _print_passage(rank, passage, f"{level}{passage.title}", marked)

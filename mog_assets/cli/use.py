@@ -29,13 +29,13 @@ def list_(path: str | None, limit: int) -> None:
 
     settings = settings_of(path)
     _expire(settings)
-    found = entries(log_path(settings.home), limit)
-    for entry in found:
+    rows = entries(log_path(settings.home), limit)
+    for entry in rows:
         when = datetime.fromtimestamp(entry.time, UTC).strftime("%Y-%m-%d %H:%M")
         places = ", ".join(f"{q.corpus}/{q.doc} {q.start}-{q.end}" for q in entry.quotes)
         # A question may hold what moves the cursor of a terminal.
         echo(shown(f"{when}  {entry.question}" + (f"  → {places}" if places else "")))
-    if not found:
+    if not rows:
         echo("nothing is noted" + ("" if settings.use.log else ": `use: {log: true}` in mog.yaml switches it on"))
 
 
