@@ -355,13 +355,12 @@ class AnsweringSettings(SettingsModel):
 class GenerationSettings(SettingsModel):
     """Questions made from documents.
 
-    They are made `by` a language model (`openai`: the endpoint and model of `llm`), or of `keywords`, without a model,
-    to try a project out. At most `per_document` questions of each of `documents` documents of each corpus are made.
-    The styles are given to the model as they are written, in turn, and so are the breadths: how much of a document the
-    answer rests on. Keywords have no style.
+    They are made `by` a language model (`openai`: the endpoint and model of `llm`). At most `per_document` questions of
+    each of `documents` documents of each corpus are made. The styles are given to the model as they are written, in
+    turn, and so are the breadths: how much of a document the answer rests on.
     """
 
-    by: Literal["openai", "keywords"]
+    by: Literal["openai"] = "openai"
     # None: all.
     corpora: Annotated[list[Name], Field(min_length=1)] | None = None
     documents: Count = 200
@@ -506,11 +505,8 @@ class Settings(SettingsModel):
             if question_set.source == "generated" and self.generation is None:
                 raise ValueError(
                     f"question_sets.{name}.source: expected `generation` in this file, which says how questions are "
-                    "made, got none: add it, with `by: openai` or `by: keywords`"
+                    "made, got none: add `generation: {by: openai}`"
                 )
-            if question_set.source == "generated" and self.generation and self.generation.by == "keywords":
-                # Rankings that were trained on keyword questions became worse on five of six collections.
-                self.question_sets[name] = question_set.model_copy(update={"train": []})
         return self
 
     @model_validator(mode="after")

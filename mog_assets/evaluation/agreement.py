@@ -10,7 +10,7 @@ import pandas as pd
 
 from mog_assets.evaluation.measures import KNOWN_BY, LEADS, Board, boards
 from mog_assets.evaluation.scores import on_documents
-from mog_assets.questions.origins import KEYWORDS, REAL, Origins
+from mog_assets.questions.origins import REAL, Origins
 from mog_assets.retrieval.methods import unplaced
 from mog_assets.significance import RESAMPLES, Totals, by_document, ends, resampled_means
 
@@ -57,14 +57,14 @@ def agreement(
     Args:
         per_question: Result of `measures.evaluate`.
         kinds: Retriever and kind of each method. Controls and methods that use gold evidence are left out.
-        origins: Who made the questions of each set. Keyword questions are compared too.
+        origins: Who made the questions of each set.
         corpora: The corpora of each set; sets without a common one are not compared.
         seed: Seed of the resamples.
 
     Returns:
         A row per real board and generated board of which at least two methods have scores, with columns `COLUMNS`:
 
-        - the two boards, origin (`generated` or `keywords`), measure (the leading one of the real board: nDCG@10 if
+        - the two boards, origin (`generated`), measure (the leading one of the real board: nDCG@10 if
           only relevant documents are known);
         - methods (their number), n questions and number of documents of either side;
         - tau: Kendall's tau-b of the methods' means, in −1 … 1, with its 95 % interval tau_low … tau_high; NaN if all
@@ -191,7 +191,7 @@ def sentences(table: pd.DataFrame) -> list[str]:
 
 
 def _sentence(row: Mapping[str, Any]) -> str:
-    who = "Keyword questions" if row["origin"] == KEYWORDS else "Generated questions"
+    who = "Generated questions"
     many, measure, tau = f"the {row['methods']} methods", row["measure"], f"tau {row['tau']:.2f}"
     if np.isnan(row["tau"]):
         told = (

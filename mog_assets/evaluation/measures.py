@@ -50,7 +50,7 @@ def boards(table: pd.DataFrame, origins: Origins | None = None) -> Iterator[tupl
 
     Args:
         table: With the columns of `Board`.
-        origins: Who made the questions: those of people then come first, keyword questions last.
+        origins: Who made the questions: those of people then come first.
     """
     found = [
         (Board(*map(str, key)), part) for key, part in table.groupby(list(Board._fields), sort=False, observed=True)

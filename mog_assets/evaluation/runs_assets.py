@@ -11,7 +11,6 @@ import pyarrow as pa
 from mog_assets.config import Settings
 from mog_assets.evaluation.runs import RUNS, ranked, read_runs, table_of, write_runs
 from mog_assets.evaluation.shares import SHARES, mean_shares, parts, table
-from mog_assets.questions.origins import measures_nothing, origins
 from mog_assets.questions.sets import MEASURED, Question, load_questions
 from mog_assets.ranking.rankings import Rankings, expert_names
 from mog_assets.ranking.retrieve import Retrieval
@@ -70,8 +69,7 @@ class _Ranking:
         retrieval = replace(opened, vector_store=None).measuring(name, questions)
         for method in self._methods:
             yield table_of(name, questions, method, ranked(method, retrieval, settings.k), retrieval)
-            # Nobody asks as keyword questions do.
-            if method.ranking and not measures_nothing(name, origins(settings)):
+            if method.ranking:
                 weights = retrieval.once(Rankings).shares(method.kind)
                 if weights is not None:
                     by_part = parts(weights, expert_names(settings), settings.levels)

@@ -47,8 +47,7 @@ def build_candidates(work: Work) -> None:
     work.recomputed["questions"] = 0
     for name, question_set in settings.question_sets.items():
         loaded = load_questions(stored.path(f"{name}.parquet"), question_set.train) if question_set.train else []
-        # Questions that were made without a model show that all works, and nothing else.
-        usable = [q for q in loaded if q.level in TRAINING and q.origin != "keywords"]
+        usable = [q for q in loaded if q.level in TRAINING]
         questions = drawn(usable, settings.ranking.questions)
         if not questions:
             continue
