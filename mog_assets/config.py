@@ -359,13 +359,11 @@ class AnsweringSettings(SettingsModel):
 class GenerationSettings(SettingsModel):
     """Questions made from documents.
 
-    They are made `by` a language model (`openai`: the endpoint and model of `llm`), or of `keywords`, without a model,
-    to try a project out. At most `per_document` questions of each of `documents` documents of each corpus are made.
-    The styles are given to the model as they are written, in turn, and so are the breadths: how much of a document the
-    answer rests on. Keywords have no style.
+    They are made by the language model of `llm`. At most `per_document` questions of
+    each of `documents` documents of each corpus are made. The styles are given to the model as they are written, in
+    turn, and so are the breadths: how much of a document the answer rests on.
     """
 
-    by: Literal["openai", "keywords"]
     # None: all.
     corpora: Annotated[list[Name], Field(min_length=1)] | None = None
     documents: Count = 200
@@ -510,11 +508,8 @@ class Settings(SettingsModel):
             if question_set.source == "generated" and self.generation is None:
                 raise ValueError(
                     f"question_sets.{name}.source: expected `generation` in this file, which says how questions are "
-                    "made, got none: add it, with `by: openai` or `by: keywords`"
+                    "made, got none: add `generation: {documents: 200}`"
                 )
-            if question_set.source == "generated" and self.generation and self.generation.by == "keywords":
-                # Rankings that were trained on keyword questions became worse on five of six collections.
-                self.question_sets[name] = question_set.model_copy(update={"train": []})
         return self
 
     @model_validator(mode="after")
@@ -552,8 +547,7 @@ class Settings(SettingsModel):
     @property
     def asks_a_model(self) -> bool:
         """Whether anything is asked of the language model of `llm`."""
-        generated = self.generation is not None and self.generation.by == "openai"
-        return generated or self.answering.reader == "openai" or self.topics.names == "openai"
+        return self.generation is not None or self.answering.reader == "openai" or self.topics.names == "openai"
 
     @property
     def level_range(self) -> range:

@@ -108,7 +108,7 @@ def test_the_page_of_assets_names_every_asset_and_no_other():
     variants = [
         {"chunker": {"name": "learned"}},
         {"graph": {"across": "question_set"}},
-        {"topics": {"names": "openai"}, "generation": {"by": "keywords"}},
+        {"topics": {"names": "openai"}, "generation": {"documents": 1}},
         {},
     ]
     there = set()

@@ -169,16 +169,6 @@ def test_real_questions_come_first_and_generated_ones_are_said_to_be():
     assert second.advice.startswith("s, by generated questions: use `mix`: ER")
 
 
-def test_keyword_questions_come_last_and_advise_nothing():
-    first, second = asked_by("keywords", levels={"mix": 0.8}, questions=20)
-    assert first.title.startswith("t: ") and first.shows
-    assert second.title.startswith("s: 20 keyword questions made without a model on 20 documents")
-    assert second.advice == (
-        "s: keyword questions made without a model: they show that the pipeline works, and measure nothing."
-    )
-    assert second.shows == "" and not any("recommended" in row["what it is"] for row in second.rows)
-
-
 def test_few_questions_say_which_difference_they_could_show():
     for questions, found in ((29, True), (30, False)):
         table = questions_of("s", {"fixed-2": 0.6}, questions)

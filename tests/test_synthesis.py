@@ -119,17 +119,23 @@ class Project:
         lines = (self.folder / "wild.jsonl").read_text(encoding="utf-8").splitlines()
         return {row["id"]: row["text"] for row in map(json.loads, lines)}
 
-    def build(self):
-        """Bring the questions and all that they are made from up to date; the outcome of the last."""
+    def index(self):
+        """Bring all that questions are made from up to date."""
         tools = self.tools
         recipes = plan.graph(tools.settings)
-        for key in plan.needed(recipes, [KEY]):
+        for key in plan.needed(recipes, recipes[KEY].deps):
             if recipes[key].partitioned:
-                corpora = ["wild"] if key == KEY else list(tools.settings.corpora)
-                done = {corpus: materialise(recipes[key], corpus, tools, recipes) for corpus in corpora}
+                for corpus in tools.settings.corpora:
+                    materialise(recipes[key], corpus, tools, recipes)
             elif key == "statistics":
                 materialise(recipes[key], None, tools, recipes)
-        return done["wild"]
+
+    def build(self):
+        """Bring the questions and all that they are made from up to date; the outcome of the last."""
+        self.index()
+        tools = self.tools
+        recipes = plan.graph(tools.settings)
+        return materialise(recipes[KEY], "wild", tools, recipes)
 
     @property
     def stored(self):
@@ -175,19 +181,17 @@ def indexed(tmp_path_factory, encoder):
         levels=2,
         finest_chars=60,
         buckets=2,
-        generation={"by": "keywords", "per_document": 1},
+        generation={"per_document": 1},
         llm={"model": "double", "attempts": 1, "price_in": 1.0, "price_out": 1.0},
     )
-    project.build()
+    project.index()
     return project
 
 
 @pytest.fixture
 def project(indexed, tmp_path, server):
     """A copy that asks the server."""
-    copied = Project(copy_folder(indexed.folder, tmp_path / "wild"), indexed.encoder)
-    copied.write(generation={"by": "openai", "per_document": 1})
-    return copied
+    return Project(copy_folder(indexed.folder, tmp_path / "wild"), indexed.encoder)
 
 
 # The asset
@@ -364,17 +368,17 @@ def test_damage_is_named_and_mended_without_paying(project, server, file):
 
 
 def test_other_settings_ask_anew_for_what_they_change(project, server):
-    project.write(generation={"by": "openai", "per_document": 1, "styles": ["plain question"]})
+    project.write(generation={"per_document": 1, "styles": ["plain question"]})
     project.build()
     first = len(server.calls)
-    project.write(generation={"by": "openai", "per_document": 2, "styles": ["plain question"]})
+    project.write(generation={"per_document": 2, "styles": ["plain question"]})
     project.build()
     assert len(server.calls) == first + len(FOODS)
-    project.write(generation={"by": "openai", "per_document": 2, "styles": ["plain question"], "documents": 5})
+    project.write(generation={"per_document": 2, "styles": ["plain question"], "documents": 5})
     project.build()
     assert project.stored.manifest.counts["documents"] == 5 and len(server.calls) == first + len(FOODS)
     project.write(corpora={name: {"path": "wild.jsonl"} for name in ("wild", "tame")})
-    project.write(generation={"by": "openai", "corpora": ["tame"]})
+    project.write(generation={"corpora": ["tame"]})
     project.build()
     assert project.questions == {} and len(server.calls) == first + len(FOODS)
 
@@ -385,25 +389,6 @@ def test_without_a_key_the_asset_fails_as_answers_do(project, monkeypatch):
         project.build()
     (finding,) = doctor.model(project.settings)
     assert finding.state == "problem" and finding.remedy.startswith("set OPENAI_API_KEY")
-
-
-# Without a model
-
-
-def test_keyword_questions_are_the_same_every_time_and_marked(indexed, server, tmp_path):
-    found = indexed.questions
-    assert len(found) > len(FOODS) / 2 and not server.calls
-    documents = indexed.documents()
-    for name, question in found.items():
-        (evidence,) = question.evidence
-        words = question.question.split()
-        assert (question.origin, question.kind, question.answer) == ("keywords", "keywords", "")
-        assert all(word in documents[name][evidence.start : evidence.end] for word in words) and len(words) > 1
-    again = Project(copy_folder(indexed.folder, tmp_path / "again"), indexed.encoder)
-    again.tools.store.remove(KEY, "wild")
-    assert again.build().artefact.manifest.version == indexed.stored.manifest.version
-    # The rarest word of most texts is its food.
-    assert sum(FOODS[name] in question.question for name, question in found.items()) > len(found) * 0.7
 
 
 # Windows
@@ -627,14 +612,13 @@ def test_generation_without_questions_to_train_on_is_part_of_no_other_project(in
 @pytest.mark.parametrize(
     ("values", "message"),
     [
-        ({"generation": {"by": "magic"}}, "generation.by: expected 'openai' or 'keywords', got 'magic'"),
-        ({"generation": {}}, "generation.by: expected a value, got none"),
-        ({"generation": {"by": "keywords", "style": ["x"]}}, "generation.style: .*did you mean 'styles'"),
-        ({"generation": {"by": "keywords", "styles": [" "]}}, "generation.styles.0: expected words on one line"),
-        ({"generation": {"by": "keywords", "corpora": ["tame"]}}, "generation.corpora: expected names of corpora"),
+        ({"generation": {"by": "keywords"}}, "generation.by: expected a known key"),
+        ({"generation": {"style": ["x"]}}, "generation.style: .*did you mean 'styles'"),
+        ({"generation": {"styles": [" "]}}, "generation.styles.0: expected words on one line"),
+        ({"generation": {"corpora": ["tame"]}}, "generation.corpora: expected names of corpora"),
         (
             {
-                "generation": {"by": "keywords"},
+                "generation": {},
                 "chunker": "learned",
                 "question_sets": {"q": {"path": "q.jsonl", "corpora": ["wild"], "train": ["train"]}},
             },

@@ -57,7 +57,7 @@ _NO_QUESTIONS = """\
 #     path: questions.csv
 #     corpora: [CORPORA]
 # Or let a language model (see `llm` below) write questions from your documents:
-# generation: {by: openai, documents: 200, per_document: 3}
+# generation: {documents: 200, per_document: 3}
 # question_sets: {made: {source: generated, corpora: [CORPORA]}}
 """
 

@@ -10,7 +10,7 @@ import pandas as pd
 
 from mog_assets.evaluation.measures import KNOWN_BY, LEADS, Board, boards
 from mog_assets.evaluation.scores import on_documents
-from mog_assets.questions.origins import KEYWORDS, REAL, Origins
+from mog_assets.questions.origins import Origins, is_generated
 from mog_assets.retrieval.methods import unplaced
 from mog_assets.significance import RESAMPLES, Totals, by_document, ends, resampled_means
 
@@ -21,7 +21,7 @@ AGREEMENT = "agreement.parquet"
 _DECIMALS = 9
 _BLOCK = 250
 # A real and a generated board; `made` is the generated one.
-_PAIR = (*Board._fields, *(f"made_{name}" for name in Board._fields), "origin", "measure")
+_PAIR = (*Board._fields, *(f"made_{name}" for name in Board._fields), "measure")
 COLUMNS = (
     *_PAIR,
     "methods",
@@ -57,15 +57,14 @@ def agreement(
     Args:
         per_question: Result of `measures.evaluate`.
         kinds: Retriever and kind of each method. Controls and methods that use gold evidence are left out.
-        origins: Who made the questions of each set. Keyword questions are compared too.
+        origins: Who made the questions of each set.
         corpora: The corpora of each set; sets without a common one are not compared.
         seed: Seed of the resamples.
 
     Returns:
         A row per real board and generated board of which at least two methods have scores, with columns `COLUMNS`:
 
-        - the two boards, origin (`generated` or `keywords`), measure (the leading one of the real board: nDCG@10 if
-          only relevant documents are known);
+        - the two boards, measure (the leading one of the real board: nDCG@10 if only relevant documents are known);
         - methods (their number), n questions and number of documents of either side;
         - tau: Kendall's tau-b of the methods' means, in −1 … 1, with its 95 % interval tau_low … tau_high; NaN if all
           methods of a side are equal;
@@ -90,7 +89,7 @@ def agreement(
         interval); Voorhees 2000, Variations in Relevance Judgments (tau of systems' rankings).
     """
     rows = []
-    for real, made, origin in _pairs(per_question, origins, corpora):
+    for real, made in _pairs(per_question, origins, corpora):
         measure = LEADS[real[0].evidence]
         sides = [_values(part, measure, kinds) for _, part in (real, made)]
         shared = [name for name in sides[0].columns if name in sides[1].columns]
@@ -102,7 +101,7 @@ def agreement(
             for key, value in board._asdict().items()
         }
         first, second = (_totals(side[shared]) for side in sides)
-        rows.append({**names, "origin": origin, "measure": measure, **_compared(shared, first, second, seed)})
+        rows.append({**names, "measure": measure, **_compared(shared, first, second, seed)})
     return pd.DataFrame(rows, columns=list(COLUMNS))
 
 
@@ -111,14 +110,13 @@ Side = tuple[Board, pd.DataFrame]
 
 def _pairs(
     per_question: pd.DataFrame, origins: Origins, corpora: Mapping[str, Collection[str]]
-) -> Iterator[tuple[Side, Side, str]]:
-    """Real boards, each with every generated board over one of its corpora, and who made that."""
-    found = [(origins.get(board.question_set, "given"), (board, part)) for board, part in boards(per_question, origins)]
-    for own, real in found:
-        for origin, made in found:
-            common = {*corpora.get(real[0].question_set, ())} & {*corpora.get(made[0].question_set, ())}
-            if own in REAL and origin not in REAL and common:
-                yield real, made, origin
+) -> Iterator[tuple[Side, Side]]:
+    """Real boards, each with every generated board over one of its corpora."""
+    sides = list(boards(per_question, origins))
+    for real in (side for side in sides if not is_generated(side[0].question_set, origins)):
+        for made in (side for side in sides if is_generated(side[0].question_set, origins)):
+            if {*corpora.get(real[0].question_set, ())} & {*corpora.get(made[0].question_set, ())}:
+                yield real, made
 
 
 def _values(part: pd.DataFrame, measure: str, kinds: Mapping[str, tuple[str, str]]) -> pd.DataFrame:
@@ -191,21 +189,18 @@ def sentences(table: pd.DataFrame) -> list[str]:
 
 
 def _sentence(row: Mapping[str, Any]) -> str:
-    who = "Keyword questions" if row["origin"] == KEYWORDS else "Generated questions"
     many, measure, tau = f"the {row['methods']} methods", row["measure"], f"tau {row['tau']:.2f}"
     if np.isnan(row["tau"]):
-        told = (
-            f"{who} cannot be compared with real ones: on one side all {row['methods']} methods have the same {measure}"
-        )
-        return f"{told} ({_sides(row)})."
+        sentence = f"Generated questions cannot be compared with real ones: on one side {many} have the same {measure}"
+        return f"{sentence} ({_sides(row)})."
     if np.isnan(row["tau_low"]):
-        told = f"Whether {who.lower()} rank {many} as real ones do cannot be told from questions about one document"
-        return f"{told} ({tau}, without an interval; {_sides(row)})."
+        sentence = f"Whether generated questions rank {many} as real ones do cannot be told from questions about"
+        return f"{sentence} one document ({tau}, without an interval; {_sides(row)})."
     tau += f" [{row['tau_low']:.2f}, {row['tau_high']:.2f}]"
     alike = next(words for least, words in _WORDS if row["tau"] >= least)
-    told = f"{who} rank {many} {alike} real ones do"
+    sentence = f"Generated questions rank {many} {alike} real ones do"
     if row["tau_low"] <= 0 <= row["tau_high"]:
-        told = f"Whether {who.lower()} rank {many} as real ones do is not known"
+        sentence = f"Whether generated questions rank {many} as real ones do is not known"
     where = "the best"
     if row["difference"] < 0:
         # Not −0.
@@ -213,7 +208,7 @@ def _sentence(row: Mapping[str, Any]) -> str:
         where = f"{-row['difference']:.3f} below the best, `{row['best']}` (95 % [{between}])"
     value = f"{measure} {row['chosen_value']:.3f} on real questions"
     return (
-        f"{told} ({tau}; {_sides(row)}); the method they would choose, `{row['chosen']}`, has {value}, {where}; "
+        f"{sentence} ({tau}; {_sides(row)}); the method they would choose, `{row['chosen']}`, has {value}, {where}; "
         f"in {row['share']:.0%} of resamples it is the best."
     )
 

@@ -22,7 +22,7 @@ from mog_assets.evaluation.runs import RUNS, read_runs
 from mog_assets.evaluation.runs_assets import build_runs, methods_of, orders_candidates, scored_questions
 from mog_assets.evaluation.scores import leaderboard, score
 from mog_assets.evaluation.shares import SHARES, of_one
-from mog_assets.questions.origins import measures_nothing, origins, said
+from mog_assets.questions.origins import origins, said
 from mog_assets.questions.sets import load_questions
 from mog_assets.ranking.relations import versions
 from mog_assets.recipe import Recipe, Work
@@ -59,7 +59,7 @@ def build_scores(work: Work) -> None:
     for board, own in boards(scores, made_by):
         title = f"leaderboard: {board.name}{said(board.question_set, made_by)}"
         work.show_table(title, leaderboard(own, headline_measures(settings.k)))
-        if board.evidence == "spans" and not measures_nothing(board.question_set, made_by):
+        if board.evidence == "spans":
             work.show_plot(f"ER against context: {board.name}", plots.er_against_cost(own, board.question_set))
     for row, sentence in zip(compared.to_dict("records"), sentences(compared), strict=True):
         name = f"generated and real questions: {row['made_question_set']} and {row['question_set']}, {row['split']}"
@@ -152,8 +152,7 @@ def build_report(work: Work) -> None:
     for board, own in boards(scores, made_by):
         title = f"leaderboard: {board.name}{said(board.question_set, made_by)}"
         work.show_table(title, leaderboard(own, headline_measures(settings.k)))
-        if not measures_nothing(board.question_set, made_by):
-            work.show_plot(f"all methods: {board.name}", plots.leaderboard_bars(own, board.question_set))
+        work.show_plot(f"all methods: {board.name}", plots.leaderboard_bars(own, board.question_set))
     if len(counted):
         work.show_plot(f"levels and retrievers that counted: {counted.attrs['method']}", plots.shares(counted))
 
@@ -171,8 +170,6 @@ def _browsed(
     main, groups, duels = {}, {}, {}
     scored = dict(boards(scores))
     for board, part in boards(per_question):
-        if measures_nothing(board.question_set, origins(settings)):
-            continue
         main[board] = browse.main_methods(scored[board])
         measures = [name for name in headline_measures(settings.k) if name in set(scored[board]["measure"])]
         asked = questions[board.question_set]

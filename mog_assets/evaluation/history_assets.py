@@ -11,7 +11,7 @@ import pandas as pd
 from mog_assets.evaluation import history, plots, salvage
 from mog_assets.evaluation.configuration import configuration
 from mog_assets.evaluation.measures import headline_measures
-from mog_assets.questions.origins import measures_nothing, origins
+from mog_assets.questions.origins import origins
 from mog_assets.recipe import Work
 from mog_assets.retrieval.methods import controls
 
@@ -29,9 +29,7 @@ def build_history(work: Work) -> None:
     measured = pd.read_parquet(stored.path("per_question.parquet"))
     # Random and gold controls say nothing about the system.
     said = ~measured["method"].isin(controls())
-    # Nor do questions that nobody asks.
     made_by = origins(settings)
-    said &= ~measured["question_set"].map(lambda name: measures_nothing(name, made_by)).astype(bool)
     now = history.leading(measured[said])
     when = datetime.fromtimestamp(round(stored.manifest.created, 6), UTC)
     this = {
@@ -73,8 +71,6 @@ def build_history(work: Work) -> None:
     work.counts |= {"evaluations": evaluations, "rows": len(table), "methods that dropped": len(dropped)}
     work.recomputed["evaluations added"] = int(added)
     for board, own in history.boards(table, made_by):
-        if measures_nothing(board.question_set, made_by):
-            continue
         work.show_plot(
             f"{history.LEADS[board.evidence]} over time: {board.name}", plots.er_over_time(own, board.question_set)
         )

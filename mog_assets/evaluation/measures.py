@@ -14,7 +14,7 @@ import pandas as pd
 from mog_assets import registry
 from mog_assets.arrays import pairs as join
 from mog_assets.evaluation.ranked import KEYS, Ranked, fresh, gold_of, groups
-from mog_assets.questions.origins import Origins, place
+from mog_assets.questions.origins import Origins, is_generated
 from mog_assets.questions.sets import Level, Question
 from mog_assets.registry import Registry
 from mog_assets.retrieval.passages import CONTEXTS
@@ -55,11 +55,11 @@ def boards(table: pd.DataFrame, origins: Origins | None = None) -> Iterator[tupl
 
     Args:
         table: With the columns of `Board`.
-        origins: Who made the questions: those of people then come first, keyword questions last.
+        origins: Who made the questions: those of people then come first.
     """
     parts = named(table).groupby(list(Board._fields), sort=False, observed=True)
     every = [(Board(*map(str, key)), part) for key, part in parts]
-    yield from sorted(every, key=lambda pair: place(pair[0].question_set, origins or {}))
+    yield from sorted(every, key=lambda pair: is_generated(pair[0].question_set, origins or {}))
 
 
 @dataclass(frozen=True)

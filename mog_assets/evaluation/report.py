@@ -24,7 +24,7 @@ from mog_assets.evaluation.leaderboard import differences_shown
 from mog_assets.evaluation.measures import CONTEXTS, LEADS, Board, boards, leading_measure, lower_is_better
 from mog_assets.evaluation.scores import gap_closed, interval, on_documents, p_text
 from mog_assets.evaluation.shares import FEWEST
-from mog_assets.questions.origins import NO_MEASURE, Origins, measures_nothing, said
+from mog_assets.questions.origins import Origins, said
 from mog_assets.retrieval.methods import controls, unplaced
 
 TEMPLATE = "report.html.j2"
@@ -65,8 +65,7 @@ class Report:
         history: Rows of one or more evaluations, from `history.rows`.
         facts: Name and value of what the scores were computed with.
         configuration: Settings, as JSON values.
-        origins: Who made the questions of each set. Keyword questions, which measure nothing, have a leaderboard in a
-            section of their own and are in no chart.
+        origins: Who made the questions of each set.
         agreement: Result of `agreement.agreement`.
     """
 
@@ -109,8 +108,7 @@ def render(report: Report) -> str:
     environment.filters["csp"] = _csp
     environment.filters["yaml"] = lambda values: yaml.safe_dump(values, sort_keys=False, allow_unicode=True)
     source = files(__package__).joinpath(TEMPLATE).read_text(encoding="utf-8")
-    every = _boards(report)
-    found = [board for board in every if not measures_nothing(board["key"].question_set, report.origins)]
+    found = _boards(report)
     data = {
         "curves": [_curves(report, board) for board in found if board["key"].evidence == "spans"],
         "duels": [
@@ -122,8 +120,6 @@ def render(report: Report) -> str:
     }
     return environment.from_string(source).render(
         boards=found,
-        keywords=[board for board in every if board not in found],
-        no_measure=NO_MEASURE,
         agreement=[] if report.agreement is None else sentences(report.agreement),
         detailed={"effect", "detectable"} <= set(report.scores.columns),
         groups=[_groups(report, board) for board in found if board["key"] in report.groups],
@@ -183,7 +179,7 @@ def _boards(report: Report) -> list[dict[str, Any]]:
             {
                 "key": key,
                 "name": f"{key.name}{said(key.question_set, report.origins)}",
-                "shows": "" if measures_nothing(key.question_set, report.origins) else differences_shown(part),
+                "shows": differences_shown(part),
                 "leading": LEADS[key.evidence],
                 "counts": on_documents(*_counts(part).values()),
                 "measures": [
@@ -303,8 +299,6 @@ def _history_lines(report: Report) -> list[dict[str, Any]]:
         return []
     charts = []
     for board, part in boards(report.history, report.origins):
-        if measures_nothing(board.question_set, report.origins):
-            continue
         part = part[part["measure"] == LEADS[board.evidence]]
         kept = sorted(part["time"].unique())[-EVALUATIONS:]
         part = part[part["time"].isin(kept)].sort_values("time", kind="stable")

@@ -11,7 +11,6 @@ import pyarrow as pa
 from mog_assets.config import Settings
 from mog_assets.evaluation.runs import RUNS, ranked, read_runs, table_of, write_runs
 from mog_assets.evaluation.shares import SHARES, mean_shares, parts, table
-from mog_assets.questions.origins import measures_nothing, origins
 from mog_assets.questions.sets import Question, load_questions
 from mog_assets.ranking.candidates_assets import stored_candidates, test_questions
 from mog_assets.ranking.rankings import Rankings, expert_names
@@ -76,9 +75,8 @@ class _Ranking:
         retrieval = replace(opened, vector_store=None).measuring(name, questions, asked)
         for method in self._methods:
             yield table_of(name, questions, method, ranked(method, retrieval, settings.k), retrieval)
-            # Nobody asks as keyword questions do.
             used = retrieval.resolved(method)
-            if used.ranking and not measures_nothing(name, origins(settings)):
+            if used.ranking:
                 weights = retrieval.once(Rankings).shares(used.kind)
                 if weights is not None:
                     by_part = parts(weights, expert_names(settings), settings.levels)

@@ -89,8 +89,7 @@ def _keep_apart(readings: dict[str, QuestionReading], sets: dict[str, QuestionSe
     given = [name for name in readings if name not in made]
 
     def used(names: Sequence[str], use: str) -> list[Question]:
-        # Keyword questions measure nothing, so that none has to make way for them.
-        every = ((name, q) for name in names for q in readings[name].questions if q.origin != "keywords")
+        every = ((name, q) for name in names for q in readings[name].questions)
         return [q for name, q in every if q.split in getattr(sets[name], use)]
 
     def leave_out(name: str, use: str, others: Sequence[Question], reason: str) -> int:
@@ -104,8 +103,7 @@ def _keep_apart(readings: dict[str, QuestionReading], sets: dict[str, QuestionSe
     count = {name: leave_out(name, "train", tested, _SHARED) for name in given}
     trained_on = used(given, "train")
     for name in made:
-        if any(q.origin != "keywords" for q in readings[name].questions):
-            leave_out(name, "test", trained_on, _ALREADY)
+        leave_out(name, "test", trained_on, _ALREADY)
     tested += used(made, "test")
     return count | {name: leave_out(name, "train", tested, _SHARED) for name in made}
 
@@ -202,16 +200,14 @@ def _parts(question_set: QuestionSetSettings) -> list[str]:
 
 
 def _generated(work: Work, question_set: QuestionSetSettings) -> QuestionReading:
-    """Questions made from the documents of some corpora; those made without a model only show that all works."""
+    """Questions made from the documents of some corpora."""
     questions: list[Question] = []
     for corpus in question_set.corpora:
         stored = work.input("generated_questions", corpus)
         for name in stored.names("bucket"):
             questions += load_questions(stored.path(name))
-    of_keywords = [replace(question, split=TEST) for question in questions if question.origin == "keywords"]
-    reading = QuestionReading(divided([q for q in questions if q.origin != "keywords"], _parts(question_set)))
+    reading = QuestionReading(divided(questions, _parts(question_set)))
     reading.divided = len(reading.questions)
-    reading.questions += of_keywords
     reading.splits = Counter(question.split for question in reading.questions)
     reading.told = [
         {

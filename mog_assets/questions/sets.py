@@ -52,7 +52,7 @@ class Question:
         aliases: Other texts that are equally correct.
         evidence: The places that answer it.
         relevant: Judged documents, in the order of the file; empty if only places are known.
-        origin: `given` by people, `use` (what people used), `generated` by a language model, or made of `keywords`.
+        origin: `given` by people, `use` (what people used), or `generated` by a language model.
     """
 
     id: str

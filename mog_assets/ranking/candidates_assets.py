@@ -51,8 +51,7 @@ def build_candidates(work: Work) -> None:
     work.recomputed["questions"] = 0
     for name, question_set in settings.question_sets.items():
         questions = load_questions(stored.path(f"{name}.parquet"))
-        # Questions that were made without a model show that all works, and nothing else.
-        usable = [q for q in questions if _trains(q, question_set) and q.origin != "keywords"]
+        usable = [q for q in questions if q.split in question_set.train and q.level in TRAINING]
         training, test = drawn(usable, settings.ranking.questions), test_questions(questions, question_set)
         if not training and not test:
             continue
@@ -73,10 +72,6 @@ def build_candidates(work: Work) -> None:
 def test_questions(questions: Sequence[Question], question_set: QuestionSetSettings) -> list[Question]:
     """Those that measure rankings."""
     return [q for q in questions if q.split in question_set.test and q.level in MEASURED]
-
-
-def _trains(question: Question, question_set: QuestionSetSettings) -> bool:
-    return question.split in question_set.train and question.level in TRAINING
 
 
 def _basis(work: Work) -> str:

@@ -15,7 +15,6 @@ from mog_assets.synthesis.candidates import ANSWERED, OPEN, REFUSED, Asked, Cand
 from mog_assets.synthesis.model import FORM, NothingToAsk, request, written
 from mog_assets.synthesis.windows import Window
 
-ORIGIN = "generated"
 # Requests after which it is seen whether there is anybody who answers.
 _BATCH = 64
 
@@ -106,4 +105,4 @@ def read(window: Window, row: Asked) -> Candidate | Dropped | None:
         return filters.dropped(window, "", filters.UNPARSABLE, failure(error, row.said))
     except NothingToAsk:
         return filters.dropped(window, "", filters.NOTHING)
-    return Candidate(window, found.question, found.answer, found.quotes, ORIGIN)
+    return Candidate(window, found.question, found.answer, found.quotes)

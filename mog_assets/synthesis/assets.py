@@ -17,12 +17,10 @@ from mog_assets.questions.likeness import repetitions
 from mog_assets.questions.sets import Question, write_questions
 from mog_assets.recipe import Recipe, Work
 from mog_assets.resources.store import Artefact, digest
-from mog_assets.retrieval.bm25 import statistics
 from mog_assets.retrieval.corpora import Corpora
 from mog_assets.retrieval.tokens import query_terms
 from mog_assets.synthesis import asking, checks, filters
 from mog_assets.synthesis.candidates import OPEN, Asked, Candidate, Dropped, read_asked, write_asked, write_dropped
-from mog_assets.synthesis.keywords import keyword_questions
 from mog_assets.synthesis.leads import RETRIEVERS, leads_back
 from mog_assets.synthesis.model import prompts_fingerprint
 from mog_assets.synthesis.windows import Window, drawn, windows
@@ -41,7 +39,7 @@ def build_generated(work: Work) -> None:
     parts = _windows(work, made) if made.corpora is None or corpus in made.corpora else []
     # Statistics are of all corpora.
     corpora = Corpora.open(work.tools.store.read, work.settings, [corpus])
-    candidates = _asked(work, parts) if made.by == "openai" else _from_keywords(corpora, parts)
+    candidates = _asked(work, parts)
     kept, lost = _checked(work, corpora, candidates)
     _write(work, kept, lost)
     work.counts |= {
@@ -50,7 +48,7 @@ def build_generated(work: Work) -> None:
         "dropped": len(lost),
         **{f"dropped: {reason}": n for reason, n in filters.counted(lost).items()},
     }
-    work.shown["made by"] = work.settings.llm.model if made.by == "openai" else "keywords, without a model"
+    work.shown["made by"] = work.settings.llm.model
     sample = [{"question": q.question, "answer": q.answer, "kind": q.kind} for q in kept[:10]]
     work.show_table("sample", sample)
     work.show_table(
@@ -123,15 +121,6 @@ def _known(work: Work) -> Mapping[str, Asked]:
     return read_asked(before.path(name) for name in before.names(_ASKED))
 
 
-def _from_keywords(corpora: Corpora, parts: Sequence[Window]) -> list[Candidate | Dropped]:
-    over = statistics(corpora.counts(1))
-
-    def rarity(term: str) -> float:
-        return float(np.log((1 + over.chunks) / (1 + over.frequencies.get(term, 0))) + 1)
-
-    return list(keyword_questions(parts, rarity, query_terms))
-
-
 def _checked(
     work: Work, corpora: Corpora, candidates: Sequence[Candidate | Dropped]
 ) -> tuple[list[Question], list[Dropped]]:
@@ -190,7 +179,7 @@ def _model(tools: Tools) -> str:
 
 def _decides(tools: Tools) -> list[Any]:
     made = _generation(tools.settings)
-    by = [_model(tools), prompts_fingerprint()] if made.by == "openai" else []
+    by = [_model(tools), prompts_fingerprint()]
     # Buckets are those of the documents, an input.
     return [made.model_dump(), tools.settings.seed, tools.settings.bm25.model_dump(), tools.encoder.identity, *by]
 
@@ -206,7 +195,6 @@ def recipes(settings: Settings) -> list[Recipe]:
     if made is None:
         return []
     indexes = [f"{kind}/level_{level}" for kind in ("bm25", "embeddings") for level in settings.level_range]
-    by_model = made.by == "openai"
     return [
         Recipe(
             key=KEY,
@@ -217,7 +205,7 @@ def recipes(settings: Settings) -> list[Recipe]:
             settings=_decides,
             checks=(checks.EVERY_QUESTION_WAS_ANSWERED,),
             intact=_complete,
-            kinds=("openai",) if by_model else ("python",),
-            pool="llm" if by_model else None,
+            kinds=("openai",),
+            pool="llm",
         )
     ]

@@ -22,14 +22,12 @@ class Candidate:
     Attributes:
         window: What it was made from.
         quotes: Texts that it rests on; they may not stand in the document.
-        origin: See `Question.origin`.
     """
 
     window: Window
     question: str
     answer: str
     quotes: tuple[str, ...]
-    origin: str
 
 
 @dataclass(frozen=True)

@@ -119,15 +119,14 @@ def checked(candidate: Candidate, corpus: str) -> Question | Dropped:
     if any(f" {normalised(quote)} " in f" {normalised(text)} " for quote in candidate.quotes):
         return no(QUOTE_SHOWN)
     evidence = tuple(Evidence(corpus, window.document, *span) for span in sorted(set(spans)))
-    kind = candidate.origin if candidate.origin == "keywords" else window.style
     return Question(
-        id=f"{candidate.origin}-{_digest(corpus, window.document, text)}",
+        id=f"generated-{_digest(corpus, window.document, text)}",
         question=text,
-        kind=kind,
+        kind=window.style,
         split="",
         answer=candidate.answer,
         evidence=evidence,
-        origin=candidate.origin,
+        origin="generated",
     )
 
 

@@ -12,7 +12,6 @@ from mog_assets.evaluation.plots import stacked
 from mog_assets.evaluation.runs_assets import scored_questions
 from mog_assets.papers.mix_of_granularity import router
 from mog_assets.papers.mix_of_granularity.families import Family, families
-from mog_assets.questions.origins import measures_nothing, origins
 from mog_assets.recipe import Check, Recipe, Work
 from mog_assets.registry import RECIPES
 from mog_assets.significance import by_document, shift
@@ -37,8 +36,7 @@ def build_chosen(family: Family, work: Work) -> None:
     work.info["chosen"] = []
     rows, bars = [], []
     for name, questions in scored_questions(work).items():
-        # Nobody asks like that, so the router may well choose otherwise.
-        if not questions or measures_nothing(name, origins(settings)):
+        if not questions:
             continue
         of_set = (training["question_set"] == name).to_numpy()
         of_set = of_set if of_set.any() else np.ones(len(training), bool)
