@@ -62,8 +62,6 @@ class Recipe:
         repeatable: Whether a forced run builds it again even if it is up to date, such as measurements.
         on_demand: Whether it is built only when named explicitly.
         first: Whether every search needs it: it is built before what no search waits for.
-        irreplaceable: Whether it holds data that cannot be rebuilt. Its damaged files are never removed, and `build`
-            keeps what is left of them.
         intact: Whether the data outside the store that an artefact names exists (cheap: called for every artefact).
         version: Version of the code; raised when the same inputs give different content.
         pool: Dagster concurrency pool.
@@ -81,7 +79,6 @@ class Recipe:
     repeatable: bool = False
     on_demand: bool = False
     first: bool = False
-    irreplaceable: bool = False
     checks: tuple[Check, ...] = ()
     intact: Callable[[Tools, Artefact], bool] = lambda tools, artefact: True
     version: str = "1"
@@ -101,7 +98,6 @@ class Work:
     Attributes:
         corpus: The partition, None for an unpartitioned asset.
         repeats: The up-to-date artefact that is built again; None unless the run is forced.
-        damage: What was wrong with the replaced artefact, in a few words; None if nothing.
         counts: Figures about the artefact, kept in the manifest.
         recomputed: Counts of work done this time (documents split, texts encoded, …).
         info: Further facts for readers of the artefact, as JSON values.
@@ -114,7 +110,6 @@ class Work:
     draft: Draft
     log: Log | None = None
     repeats: Artefact | None = None
-    damage: str | None = None
     counts: dict[str, float] = field(default_factory=dict)
     recomputed: dict[str, float] = field(default_factory=dict)
     info: dict[str, Any] = field(default_factory=dict)
@@ -373,14 +368,14 @@ def materialise(
         started, made_of = time.monotonic(), recipe.made_of(partition, tools)
         reason = "damaged" if damage else why(previous, inputs, made_of, wanted, force)
         repeats = previous if fresh else None
-        draft = store.draft(recipe.key, partition, recipe.irreplaceable)
-        work = Work(tools, recipe, partition, draft, log, repeats, damage)
+        draft = store.draft(recipe.key, partition)
+        work = Work(tools, recipe, partition, draft, log, repeats)
         before = f"; {duration(previous.manifest.seconds)} last time" if previous else ""
         with stage(label(recipe.key, partition), f"damaged: {damage}" if damage else reason + before, log):
             _build(work, recipes)
             faults = {check.name: fault for check in recipe.checks if (fault := check.run(work)) is not None}
         if any(check.blocking and check.name in faults for check in recipe.checks):
-            return Materialised(previous, built=True, faults=faults, damage=work.damage, why=reason)
+            return Materialised(previous, built=True, faults=faults, damage=damage, why=reason)
         artefact = store.commit(
             work.draft,
             recipe.key,
@@ -393,7 +388,7 @@ def materialise(
             shown=work.shown,
             replacing=replacing,
         )
-        return Materialised(artefact, built=True, faults=faults, damage=work.damage, why=reason)
+        return Materialised(artefact, built=True, faults=faults, damage=damage, why=reason)
 
 
 def _build(work: Work, recipes: dict[str, Recipe]) -> None:

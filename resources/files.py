@@ -64,11 +64,6 @@ def set_aside(path: Path) -> Path | None:
     return aside
 
 
-def is_aside(path: Path) -> bool:
-    """Whether `set_aside` made a path."""
-    return _ASIDE in path.name
-
-
 def make_way(path: Path) -> None:
     """Make sure that a file can be written at a path: anything else there, such as a folder, is moved aside.
 

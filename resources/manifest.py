@@ -34,7 +34,6 @@ class Manifest:
         seconds: Build time.
         created: When it was complete, in seconds since 1970; its files are not modified afterwards.
         shown: Entry, as in `files`, of the file with tables and plots; not part of the content. None if there are none,
-            or if it was made before 2026-12 and has them as `info["shown"]`.
     """
 
     asset: str
@@ -74,18 +73,18 @@ def encode(manifest: Manifest) -> bytes:
 
 
 def decode(data: bytes) -> Manifest:
-    """Read a manifest from the bytes of a file. One without a seal, written before 2026-12, is accepted as it is.
+    """Read a manifest from the bytes of a file.
 
     Raises:
         ValueError: it is not a manifest, or has changed since it was written.
     """
     try:
         found = json.loads(data)
-        seal = found.pop("seal", None)
+        seal = found.pop("seal")
         manifest = Manifest(**found)
-    except (ValueError, TypeError, AttributeError, RecursionError):
+    except (ValueError, TypeError, AttributeError, KeyError, RecursionError):
         raise ValueError("it is not a manifest") from None
-    if seal is not None and seal != digest(found):
+    if seal != digest(found):
         raise ValueError("it has changed since it was written")
     if not _well_formed(manifest):
         raise ValueError("it is not a manifest")

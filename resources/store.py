@@ -24,7 +24,7 @@ from typing import Any
 from filelock import FileLock, Timeout
 
 from mog_assets.resources.errors import MissingArtefact, MogError
-from mog_assets.resources.files import is_aside, make_folder, make_way, not_writable, set_aside
+from mog_assets.resources.files import make_folder, make_way, not_writable
 from mog_assets.resources.manifest import MANIFEST, Manifest, decode, describe, digest, encode, label
 from mog_assets.resources.points import reach
 
@@ -64,8 +64,7 @@ class Artefact:
     def shown(self) -> dict[str, str]:
         """Its tables and plots: Markdown by title."""
         if self.manifest.shown is None:
-            # Artefacts made before 2026-12 have it here.
-            return dict(self.manifest.info.get("shown", {}))
+            return {}
         try:
             found: dict[str, str] = json.loads((self.folder / self.manifest.shown["file"]).read_bytes())
             return found
@@ -263,21 +262,12 @@ class Store:
         with hold(folder / _LOCKS[0], label(asset, partition), self.lock_seconds):
             yield
 
-    def draft(self, asset: str, partition: str | None = None, irreplaceable: bool = False) -> Draft:
-        """Begin a new version of an artefact; call while holding `lock`.
-
-        Args:
-            asset: Its key.
-            partition: Its corpus.
-            irreplaceable: Files of a damaged artefact are moved into a subfolder (`set_aside`), not deleted.
-        """
+    def draft(self, asset: str, partition: str | None = None) -> Draft:
+        """Begin a new version of an artefact; call while holding `lock`. Damaged files of the last one are deleted."""
         folder = self.folder(asset, partition)
         found = self._look(asset, partition, written_to=True)
         if isinstance(found, str):
-            if irreplaceable:
-                _keep_damaged(folder)
-            else:
-                self._remove_damaged(folder)
+            self._remove_damaged(folder)
         return Draft(folder, found if isinstance(found, Artefact) else None)
 
     def _remove_damaged(self, folder: Path) -> None:
@@ -429,17 +419,6 @@ def _write_shown(folder: Path, shown: dict[str, str]) -> dict[str, Any]:
     with atomic(path, wanted=len(data)) as temporary:
         temporary.write_bytes(data)
     return _entry(folder, path.name)
-
-
-def _keep_damaged(folder: Path) -> None:
-    """Move all files of a damaged artefact into one subfolder."""
-    held = [path for path in folder.iterdir() if path.name not in _LOCKS and not is_aside(path)]
-    place = folder / "damaged"
-    place.mkdir(exist_ok=True)
-    for path in held:
-        if path != place:
-            path.rename(place / path.name)
-    set_aside(place)
 
 
 def _orphans(folder: Path, keep: Iterable[str]) -> list[Path]:

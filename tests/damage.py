@@ -56,13 +56,6 @@ def edited(path):
     path.write_text(json.dumps({**json.loads(path.read_text()), "info": {}, "counts": {}}))
 
 
-def unsealed(path):
-    """As an earlier version may have written it, with facts missing."""
-    found = {**json.loads(path.read_text()), "info": {}, "counts": {}}
-    found.pop("seal", None)
-    path.write_text(json.dumps(found))
-
-
 def others(path):
     """Another asset's manifest."""
     path.write_text(json.dumps({**json.loads(path.read_text()), "asset": "other"}))

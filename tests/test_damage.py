@@ -14,6 +14,7 @@ from conftest import copy_folder
 
 from mog_assets import config
 from mog_assets.cli import main
+from mog_assets.evaluation import history
 from mog_assets.plan import graph, stale
 from mog_assets.recipe import materialise
 from mog_assets.resources.errors import MogError
@@ -155,7 +156,7 @@ def test_build_that_fails_on_a_damaged_input_names_it_and_the_next_run_mends_it(
     assert verify(copied.settings)[1] == [] and versions(copied.settings) == moor.versions
 
 
-# History: the only artefact that cannot be made again
+# History: what cannot be made again
 
 
 @pytest.fixture(scope="module")
@@ -191,81 +192,49 @@ def evaluate_again(settings):
     bring_up_to_date(settings, "scores", "history", force=True)
 
 
-def mended(settings):
-    """Mends the history; gives what is said of its damage."""
-    told = bring_up_to_date(settings, "history").damage
-    assert verify(settings)[1] == []
-    return told
-
-
 HARMS = [damage.delete, damage.flip, damage.truncate, damage.folder_instead]
-OF_HISTORY = ["history.parquet", "history.jsonl", "manifest.json"]
+OF_HISTORY = ["history.parquet", "accepted.parquet", "manifest.json", "the file"]
 
 
-# Each file and each kind of damage once, the other pairs with the long tests.
+# Each place and each kind of damage once, the other pairs with the long tests.
 @pytest.mark.parametrize(
     ("name", "harm"),
     [
-        pytest.param(name, harm, marks=() if j in (i, i + 1) else pytest.mark.full)
+        pytest.param(name, harm, marks=() if i == j else pytest.mark.full)
         for i, name in enumerate(OF_HISTORY)
         for j, harm in enumerate(HARMS)
+        if (name, harm) != ("the file", damage.folder_instead)
     ],
 )
-def test_damage_to_a_file_of_history_loses_no_evaluation(nights, name, harm):
-    before, version = nights.history(), nights.store.read("history").manifest.version
-    stored = nights.store.read("history")
-    harm(stored.folder / name if name == "manifest.json" else stored.path(name))
-    assert mended(nights.settings).endswith("; earlier evaluations kept: 3, no known evaluation is lost")
-    pd.testing.assert_frame_equal(nights.history(), before)
-    assert nights.store.read("history").manifest.version == version
-
-
-def test_lost_evaluations_are_told_by_date_and_the_others_stay(nights):
+def test_damage_to_the_file_or_the_artefact_of_history_loses_no_evaluation(nights, name, harm):
     before, stored = nights.history(), nights.store.read("history")
-    first, second, third = stored.manifest.info["evaluations"]
-    damage.truncate(stored.path("history.parquet"))
-    lines = stored.path("history.jsonl").read_text().splitlines()
-    stored.path("history.jsonl").write_text("\n".join([lines[0], lines[1].replace("0", "1"), *lines[2:]]))
-    told = mended(nights.settings)
-    assert told.endswith(f"; earlier evaluations kept: 2, lost: the evaluation of {second}")
-    left = before[before["time"] != pd.Timestamp(second)].reset_index(drop=True)
-    pd.testing.assert_frame_equal(nights.history(), left)
-    # The damaged files are there for whoever can read more of them.
-    assert {path.name.split("-")[0] for path in stored.folder.glob("damaged.set-aside-1/*")} >= {"history", "accepted"}
-    evaluate_again(nights.settings)
-    assert nights.history()["time"].nunique() == 3
-    assert nights.store.read("history").manifest.info["lost"] == [f"the evaluation of {second}"]
-    assert first != third
-
-
-def test_history_without_a_table_that_can_be_read_is_begun_anew_and_says_what_is_lost(nights):
-    stored = nights.store.read("history")
-    times = stored.manifest.info["evaluations"]
-    for name in ("history.parquet", "history.jsonl", "accepted.parquet"):
-        damage.delete(stored.path(name))
-    told = mended(nights.settings)
-    # The last one is still in the scores.
-    assert told.endswith(
-        f"kept: 0, lost: the evaluation of {times[0]}, the evaluation of {times[1]}, the last accepted scores"
-    )
-    assert nights.store.read("history").manifest.info["evaluations"] == times[2:]
-
-
-def test_history_made_before_the_lines_were_keeps_what_its_table_has(nights):
-    stored = nights.store.read("history")
-    old = json.loads((stored.folder / "manifest.json").read_text())
-    for key in ("seal", "shown"):
-        old.pop(key)
-    del old["files"]["history.jsonl"], old["info"]["evaluations"], old["info"]["lost"]
-    old["info"]["shown"] = {"accepted": "a table"}
-    (stored.folder / "manifest.json").write_text(json.dumps(old))
-    stored.path("history.jsonl").unlink()
+    places = {"manifest.json": stored.folder / "manifest.json", "the file": nights.settings.home / history.FILE}
+    harm(places.get(name) or stored.path(name))
+    bring_up_to_date(nights.settings, "history", force=True)
+    pd.testing.assert_frame_equal(nights.history(), before)
     assert verify(nights.settings)[1] == []
-    assert nights.store.read("history").shown() == {"accepted": "a table"}
-    damage.delete(stored.path("accepted.parquet"))
-    told = mended(nights.settings)
-    assert told.endswith("kept: 3, lost: the last accepted scores")
-    assert nights.history()["time"].nunique() == 3
+    evaluate_again(nights.settings)
+    table, _ = history.read(nights.settings.home / history.FILE)
+    pd.testing.assert_frame_equal(table, nights.history())
+    assert table["time"].nunique() == 4
+
+
+def test_a_line_that_a_killed_process_began_is_told_and_the_others_stay(nights):
+    file, before = nights.settings.home / history.FILE, nights.history()
+    whole = file.read_bytes()
+    file.write_bytes(whole + whole[:100])
+    evaluate_again(nights.settings)
+    assert nights.history()["time"].nunique() == 4
+    pd.testing.assert_frame_equal(nights.history().head(len(before)), before)
+    assert nights.store.read("history").manifest.info["lost"] == [f"lines of {file} that cannot be read: 1"]
+
+
+def test_history_survives_the_store_and_says_that_it_is_compared_with_nothing(nights):
+    before = nights.history()
+    shutil.rmtree(nights.store.read("history").folder)
+    outcome = bring_up_to_date(nights.settings, "history")
+    pd.testing.assert_frame_equal(nights.history(), before)
+    assert outcome.faults["nothing_is_lost"].startswith("lost by damage: the last accepted scores")
 
 
 # The store by itself

@@ -264,10 +264,9 @@ def recipes(settings: Settings) -> list[Recipe]:
             partitioned=False,
             settings=lambda tools: [configuration(tools.settings)],
             repeatable=True,
-            irreplaceable=True,
             checks=(checks.NO_SIGNIFICANT_DROP, checks.NOTHING_LOST),
             kinds=("parquet",),
-            version="3",
+            version="4",
         ),
         Recipe(
             key="report",
