@@ -110,6 +110,9 @@ def _plugins() -> None:
 CHUNKERS: Registry[Any] = Registry(
     "chunker", "mog_assets.chunking.chunkers", "mog_assets.papers.learned_chunking.chunker"
 )
+# Readers of foreign data sets, each a command `mog import NAME`.
+_IMPORTERS = (f"mog_assets.questions.foreign_{name}" for name in ("beir", "trec", "squad"))
+IMPORTERS: Registry[Any] = Registry("importer", *_IMPORTERS)
 SOURCES: Registry[Any] = Registry("source", "mog_assets.corpus.sources")
 FORMATS: Registry[Any] = Registry("format", "mog_assets.corpus.formats")
 # The others are those of retrievers and levels, such as `bm25-1`.

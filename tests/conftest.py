@@ -6,11 +6,9 @@ nothing else. Files that take long come first, so that no worker waits for anoth
 of databases. And the longest tests (`full`) run under `make test-all` alone.
 """
 
-import base64
 import contextlib
 import json
 import os
-import re
 import shutil
 import signal
 import socket
@@ -20,36 +18,25 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
-import yaml
 from alembic.script import ScriptDirectory
 from dagster._core.storage.event_log.sqlite import sqlite_event_log
 from dagster._core.storage.runs.sqlite import sqlite_run_storage
 from filelock import FileLock
 from hypothesis import settings as hypothesis
+from shared import ROOT, SAMPLES, USUAL_EXAMPLES, VARIABLES, blank_pictures, copy_folder, new_project, run_alone
 
-ROOT = Path(__file__).resolve().parent.parent
-SAMPLES = ROOT / "mog_assets" / "samples"
-VARIABLES = ("DAGSTER_HOME", "MOG_CONFIG", "QDRANT_URL")
 # A third of the questions trains and measures the same way in a third of the time.
 EVERY = 3
 # Of those, so many are answered in every way.
 ANSWERED = 12
-QUICK = {"answering": {"reader": "extractive"}, "topics": {"min_topic_size": 10_000}}
 STOP_SECONDS = 10
 MEMORY = Path("/dev/shm")
 MEMORY_BYTES = 4 << 30
-BLOCK = 1 << 16
 
-USUAL_EXAMPLES = 100
 # No test is about time: another process may hold up any of them.
 hypothesis.register_profile("usual", max_examples=USUAL_EXAMPLES, deadline=None)
 hypothesis.register_profile("full", max_examples=5 * USUAL_EXAMPLES, deadline=None)
 hypothesis.load_profile("usual")
-
-
-def examples(number):
-    """So many examples of a property, and five times as many with `--hypothesis-profile full`."""
-    return number * hypothesis.default.max_examples // USUAL_EXAMPLES
 
 
 def pytest_configure(config):
@@ -77,20 +64,6 @@ def pytest_collection_modifyitems(items):
     items.sort(key=lambda i: (i.path != first, i.path not in shared | sampled, i.path in sampled))
 
 
-# A PNG of one white pixel.
-PIXEL = base64.b64decode("iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAIAAACQd1PeAAAADElEQVR4nGP4//8/AAX+Av4N70a4AAAAAElFTkSuQmCC")
-
-
-@contextlib.contextmanager
-def blank_pictures():
-    """Pictures are composed and not drawn: drawing takes more time than making most artefacts, and changes none."""
-    from matplotlib.figure import Figure
-
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(Figure, "savefig", lambda figure, stream, **options: stream.write(PIXEL))
-        yield
-
-
 @pytest.fixture(autouse=True, scope="session")
 def pictures_are_blank():
     """In this process; commands in processes of their own draw."""
@@ -107,41 +80,6 @@ def drawn(pictures_are_blank, monkeypatch):
     from matplotlib.figure import Figure
 
     monkeypatch.setattr(Figure, "savefig", pictures_are_blank)
-
-
-# What a run without a terminal says while it works.
-PROGRESS = re.compile(
-    r"\d+ assets? to check or build|.+: (started \(|done in |failed after |[\d,]+ of [\d,]+)|.+ so far$"
-    r"|.+ from now on its owner alone can read it$"
-)
-
-
-def complaints(text):
-    """The lines on standard error of a command that are not about its progress."""
-    return [line for line in text.strip().splitlines() if not PROGRESS.match(line)]
-
-
-def copy_file(source, target):
-    """Copies a file and leaves out what is zero in it; what is a hole already is not even read."""
-    with open(source, "rb", buffering=0) as old, open(target, "wb", buffering=0) as new:
-        size, end = os.fstat(old.fileno()).st_size, 0
-        new.truncate(size)
-        while end < size:
-            try:
-                start = os.lseek(old.fileno(), end, os.SEEK_DATA)
-            except OSError:  # Nothing but a hole follows.
-                break
-            end = os.lseek(old.fileno(), start, os.SEEK_HOLE)
-            while start < end and (block := os.pread(old.fileno(), min(BLOCK, end - start), start)):
-                if block.count(0) != len(block):
-                    os.pwrite(new.fileno(), block, start)
-                start += len(block)
-    shutil.copystat(source, target)
-
-
-def copy_folder(source, target):
-    """Copies a folder, its files with their holes; returns the copy."""
-    return Path(shutil.copytree(source, target, copy_function=copy_file))
 
 
 @pytest.fixture(autouse=True, scope="session")
@@ -180,48 +118,6 @@ def environment_is_restored(monkeypatch):
         os.environ.pop(name, None)
         if value is not None:
             os.environ[name] = value
-
-
-def quiet_instance(home):
-    """Have Dagster keep no output of runs where there is no instance yet: no test reads it, and it takes processes."""
-    file = home / "dagster" / "dagster.yaml"
-    if not file.exists():
-        quiet = "compute_logs: {module: dagster._core.storage.noop_compute_log_manager, class: NoOpComputeLogManager}"
-        file.parent.mkdir(parents=True, exist_ok=True)
-        own = (ROOT / "mog_assets" / "dagster.yaml").read_text(encoding="utf-8")
-        file.write_text(f"{own}\n{quiet}\n", encoding="utf-8")
-
-
-def run_alone(settings, **options):
-    """`runner.run` with a Dagster instance in the home of the settings and nowhere else."""
-    from mog_assets import runner
-
-    quiet_instance(settings.home)
-    before = {name: os.environ.pop(name, None) for name in VARIABLES}
-    try:
-        return runner.run(settings, **options)
-    finally:
-        for name, value in before.items():
-            os.environ.pop(name, None)
-            if value is not None:
-                os.environ[name] = value
-
-
-def new_project(folder, values):
-    """Settings and paths of a `mog.yaml` with these values, `home` beside it.
-
-    What the values do not speak of is made quickly: answers by rules, and no topics, which take a process of their own.
-    """
-    from mog_assets import config
-
-    folder.mkdir(parents=True, exist_ok=True)
-    path = folder / "mog.yaml"
-    values = {"home": "home", **values}
-    for name, quick in QUICK.items():
-        values[name] = {**quick, **values.get(name, {})}
-    path.write_text(yaml.safe_dump(values, sort_keys=False), encoding="utf-8")
-    settings = config.load(path)
-    return SimpleNamespace(folder=folder, config=path, settings=settings, home=settings.home)
 
 
 @pytest.fixture(scope="session")

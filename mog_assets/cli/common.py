@@ -80,7 +80,8 @@ def check_measured(settings: config.Settings, what: str) -> None:
         raise ConfigError(f"{what}: {UNMEASURED}")
 
 
-config_option = click.option("--config", "path", help="Configuration file instead of mog.yaml (or MOG_CONFIG).")
+CONFIG_HELP = "Configuration file instead of mog.yaml (or MOG_CONFIG)."
+config_option = click.option("--config", "path", help=CONFIG_HELP)
 
 
 def print_table(title: str, rows: Sequence[dict[str, Any]]) -> None:

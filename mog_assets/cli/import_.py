@@ -6,28 +6,50 @@ import gzip
 import os
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, BinaryIO, cast
+from typing import TYPE_CHECKING, Any, BinaryIO, cast
 
 import click
 
-from mog_assets.cli.common import config_option, echo, guarded
+from mog_assets.cli.common import CONFIG_HELP, echo, guarded
 from mog_assets.cli.import_target import Target, in_order
 from mog_assets.cli.project import name_of, write_configuration
-from mog_assets.resources.errors import ConfigError, MogError
+from mog_assets.registry import IMPORTERS
+from mog_assets.resources.errors import MogError
 from mog_assets.stopping import on_stop, stoppable
 
 if TYPE_CHECKING:
-    from mog_assets.questions.foreign import Dataset, Notes, Written
+    from mog_assets.questions.foreign import Dataset, Importer, Notes, Written
 
 # Of gzip: packing takes no longer than the rest.
 _LEVEL = 5
 
-name_option = click.option("--name", help="Name of the corpus and the question set, if not that of the folder or file.")
-replace_option = click.option("--replace", is_flag=True, help="Replace what an earlier import of this name wrote.")
+# Of all imports, after their own.
+_COMMON = [
+    click.Option(["--name"], help="Name of the corpus and the question set, if not that of the folder or file."),
+    click.Option(["--replace"], is_flag=True, help="Replace what an earlier import of this name wrote."),
+    click.Option(["--config", "path"], help=CONFIG_HELP),
+]
 
 
-@click.group("import")
+class _Importers(click.Group):
+    """A command for each registered importer."""
+
+    def list_commands(self, context: click.Context) -> list[str]:
+        """Their names, sorted."""
+        return sorted(IMPORTERS)
+
+    def get_command(self, context: click.Context, name: str) -> click.Command | None:
+        """One of them; None if there is none."""
+        importer = IMPORTERS.get(name)
+        if importer is None:
+            return None
+        parameters = [*importer.parameters, *_COMMON]
+        return click.Command(name, params=parameters, callback=partial(_import, importer), help=importer.help)
+
+
+@click.command("import", cls=_Importers)
 def import_() -> None:
     """Turn a public data set into a corpus and a question set of the project.
 
@@ -36,84 +58,12 @@ def import_() -> None:
     """
 
 
-@import_.command()
-@click.argument("folder", type=click.Path(path_type=Path))
-@name_option
-@replace_option
-@config_option
 @guarded
-def beir(folder: Path, name: str | None, replace: bool, path: str | None) -> None:
-    """Import a BEIR folder: corpus.jsonl, queries.jsonl (or .gz) and qrels/*.tsv."""
-
-    def read(notes: Notes) -> Dataset:
-        from mog_assets.questions.foreign_beir import Beir
-
-        return Beir(folder, notes)
-
-    _import(Target.of(path, name or name_of(folder), replace), read)
-
-
-@import_.command()
-@click.option("--topics", required=True, type=click.Path(path_type=Path), help="SGML, XML, or lines of id, tab, text.")
-@click.option(
-    "--qrels", required=True, type=click.Path(path_type=Path), help="Lines of topic, iteration, document, grade."
-)
-@click.option(
-    "--documents", type=click.Path(path_type=Path), help="File or folder: SGML, .jsonl, or .tsv of id and text."
-)
-@click.option("--corpus", help="A corpus of the project that has the documents, instead of --documents.")
-@click.option("--part", type=click.Choice(["title", "description"]), default="title", help="Of a topic: the question.")
-@click.option("--encoding", default="utf-8", help="Of topics and SGML documents.", show_default=True)
-@name_option
-@replace_option
-@config_option
-@guarded
-def trec(
-    topics: Path,
-    qrels: Path,
-    documents: Path | None,
-    corpus: str | None,
-    part: str,
-    encoding: str,
-    name: str | None,
-    replace: bool,
-    path: str | None,
-) -> None:
-    """Import a TREC collection: topics, judgements and documents."""
-    from mog_assets.questions.foreign_trec import Part, Trec, check_encoding
-
-    if (documents is None) == (corpus is None):
-        raise ConfigError("mog import trec: expected either --documents or --corpus, got both or neither")
-    try:
-        check_encoding(encoding)
-    except ValueError as error:
-        raise ConfigError(f"--encoding: {error}") from error
-    target = Target.of(
-        path, name or name_of(topics.with_suffix("") if documents is None else documents), replace, corpus
-    )
-    _import(target, lambda notes: Trec(topics, qrels, documents, cast(Part, part), encoding, notes))
-
-
-@import_.command()
-@click.argument("files", nargs=-1, required=True, type=click.Path(path_type=Path), metavar="FILE...")
-@name_option
-@replace_option
-@config_option
-@guarded
-def squad(files: tuple[Path, ...], name: str | None, replace: bool, path: str | None) -> None:
-    """Import SQuAD files (.json, versions 1.1 and 2.0): the split is in the name, such as train-v2.0.json."""
-
-    def read(notes: Notes) -> Dataset:
-        from mog_assets.questions.foreign_squad import Squad
-
-        return Squad(files, notes)
-
-    stem = files[0].with_name(files[0].name.removesuffix(".gz").removesuffix(".json"))
-    _import(Target.of(path, name or name_of(stem), replace), read)
-
-
-def _import(target: Target, read: Callable[[Notes], Dataset]) -> None:
-    stoppable(lambda: _work(target, read), target.home, "mog import", "starts again")
+def _import(importer: Importer, name: str | None, replace: bool, path: str | None, **given: Any) -> None:
+    importer.check(**given)
+    target = Target.of(path, name or name_of(importer.named(**given)), replace, given.get("corpus"))
+    work = partial(_work, target, lambda notes: importer.open(notes, **given))
+    stoppable(work, target.home, "mog import", "starts again")
 
 
 def _work(target: Target, read: Callable[[Notes], Dataset]) -> None:

@@ -8,16 +8,19 @@ import re
 import unicodedata
 from array import array
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, BinaryIO, Protocol
+from typing import TYPE_CHECKING, Any, BinaryIO, Protocol
 
 from mog_assets.config import CorpusSettings
 from mog_assets.corpus.decoding import parse_line
 from mog_assets.corpus.documents import make_document
 from mog_assets.corpus.folders import printable
 from mog_assets.questions.streams import Advance, lines_of
+
+if TYPE_CHECKING:
+    import click
 
 # Bytes of a document; the reader of corpora skips a longer line.
 LONGEST = int(CorpusSettings.model_fields["max_document_mb"].default * 1_000_000)
@@ -115,6 +118,26 @@ class Dataset(Protocol):
 
     def questions(self, known: Ids, corpus: str, notes: Notes) -> Iterator[dict[str, Any]]:
         """Question records; `known` has the ids of the documents of the corpus."""
+
+
+@dataclass(frozen=True)
+class Importer:
+    """Reads a foreign data set: the command `mog import NAME`.
+
+    Attributes:
+        help: What the command says of itself.
+        parameters: Its arguments and options, but those of all imports. One called `corpus` names a corpus of the
+            project that has the documents already.
+        named: The path that gives the corpus and the question set their name, given the parameters.
+        open: The data set, given the notes and the parameters.
+        check: Raises a `ConfigError` if the parameters do not fit together.
+    """
+
+    help: str
+    parameters: Sequence[click.Parameter]
+    named: Callable[..., Path]
+    open: Callable[..., Dataset]
+    check: Callable[..., None] = lambda **parameters: None
 
 
 def write_documents(found: Iterable[Found], stream: BinaryIO, known: Ids, notes: Notes) -> int:

@@ -11,10 +11,13 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import click
+
 from mog_assets.questions.foreign import (
     LONGEST,
     Found,
     Ids,
+    Importer,
     Judged,
     Notes,
     add_judgement,
@@ -22,6 +25,7 @@ from mog_assets.questions.foreign import (
     texts_of_lines,
 )
 from mog_assets.questions.streams import Advance, lines_of
+from mog_assets.registry import IMPORTERS
 from mog_assets.resources.errors import MogError
 
 
@@ -86,3 +90,14 @@ def _read_qrels(path: Path, judged: dict[str, Judged], notes: Notes) -> None:
             notes.add("judgements skipped", f"{place}: {wrong or f'expected 3 columns, got {len(fields)}'}")
         elif number > 1 or fields[2] != "score":
             add_judgement(judged, split, (fields[0], fields[1], fields[2]), place, notes)
+
+
+IMPORTERS.register(
+    "beir",
+    Importer(
+        "Import a BEIR folder: corpus.jsonl, queries.jsonl (or .gz) and qrels/*.tsv.",
+        [click.Argument(["folder"], type=click.Path(path_type=Path))],
+        named=lambda folder: folder,
+        open=lambda notes, folder: Beir(folder, notes),
+    ),
+)

@@ -11,9 +11,12 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
+import click
+
 from mog_assets.corpus.decoding import parse_line
-from mog_assets.questions.foreign import Found, Ids, Notes
+from mog_assets.questions.foreign import Found, Ids, Importer, Notes
 from mog_assets.questions.streams import Advance, whole
+from mog_assets.registry import IMPORTERS
 from mog_assets.resources.errors import MogError
 
 # Bytes of a file, which is read at once; the public ones have 42,000,000.
@@ -131,3 +134,14 @@ def _squad_question(qa: Any, text: str, start: int, notes: Notes) -> dict[str, A
         record["answer"] = texts[0]
         record |= {"aliases": texts[1:]} if texts[1:] else {}
     return record
+
+
+IMPORTERS.register(
+    "squad",
+    Importer(
+        "Import SQuAD files (.json, versions 1.1 and 2.0): the split is in the name, such as train-v2.0.json.",
+        [click.Argument(["files"], nargs=-1, required=True, type=click.Path(path_type=Path), metavar="FILE...")],
+        named=lambda files: files[0].with_name(files[0].name.removesuffix(".gz").removesuffix(".json")),
+        open=lambda notes, files: Squad(files, notes),
+    ),
+)

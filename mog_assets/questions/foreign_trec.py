@@ -13,6 +13,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, Literal
 
+import click
 from lxml import etree
 
 from mog_assets.corpus.decoding import parse_line, split_lines
@@ -22,6 +23,7 @@ from mog_assets.questions.foreign import (
     LONGEST,
     Found,
     Ids,
+    Importer,
     Judged,
     Notes,
     add_judgement,
@@ -29,7 +31,8 @@ from mog_assets.questions.foreign import (
     texts_of_lines,
 )
 from mog_assets.questions.streams import Advance, lines_of, unpacked, whole
-from mog_assets.resources.errors import MogError
+from mog_assets.registry import IMPORTERS
+from mog_assets.resources.errors import ConfigError, MogError
 
 Part = Literal["title", "description"]
 SPLIT = "test"
@@ -334,3 +337,39 @@ def _ids(path: Path, limit: int) -> Iterable[str]:
                 record = parse_line(line)
                 if isinstance(record, dict) and isinstance(record.get("id"), str):
                     yield record["id"]
+
+
+def _check(documents: Path | None, corpus: str | None, encoding: str, **others: Any) -> None:
+    if (documents is None) == (corpus is None):
+        raise ConfigError("mog import trec: expected either --documents or --corpus, got both or neither")
+    try:
+        check_encoding(encoding)
+    except ValueError as error:
+        raise ConfigError(f"--encoding: {error}") from error
+
+
+_PATH = click.Path(path_type=Path)
+IMPORTERS.register(
+    "trec",
+    Importer(
+        "Import a TREC collection: topics, judgements and documents.",
+        [
+            click.Option(["--topics"], required=True, type=_PATH, help="SGML, XML, or lines of id, tab, text."),
+            click.Option(["--qrels"], required=True, type=_PATH, help="Lines of topic, iteration, document, grade."),
+            click.Option(["--documents"], type=_PATH, help="File or folder: SGML, .jsonl, or .tsv of id and text."),
+            click.Option(["--corpus"], help="A corpus of the project that has the documents, instead of --documents."),
+            click.Option(
+                ["--part"],
+                type=click.Choice(["title", "description"]),
+                default="title",
+                help="Of a topic: the question.",
+            ),
+            click.Option(["--encoding"], default="utf-8", show_default=True, help="Of topics and SGML documents."),
+        ],
+        named=lambda topics, documents, **others: topics.with_suffix("") if documents is None else documents,
+        open=lambda notes, topics, qrels, documents, corpus, part, encoding: Trec(
+            topics, qrels, documents, part, encoding, notes
+        ),
+        check=_check,
+    ),
+)

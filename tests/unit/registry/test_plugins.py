@@ -157,6 +157,16 @@ def test_a_corpus_has_one_place(tmp_path):
             config.load(path)
 
 
+def test_an_importer_of_another_package_is_a_command(project, tmp_path):
+    _, plugins = project
+    (tmp_path / "nests.json").write_text(json.dumps({"nests": "Twigs.", "eggs": "Eggs are warm."}), encoding="utf-8")
+    assert "shelf  " in mog(tmp_path, plugins, "import", "--help").stdout
+    done = mog(tmp_path, plugins, "import", "shelf", "nests.json")
+    assert done.returncode == 0, done.stderr
+    values = yaml.safe_load((tmp_path / "mog.yaml").read_text(encoding="utf-8"))
+    assert "nests" in values["corpora"] and values["question_sets"]["nests"]["corpora"] == ["nests"]
+
+
 def test_a_chunker_of_another_package_cuts(project):
     folder, _ = project
     stored = Store(folder / "home").read("chunks/level_1", "birds")

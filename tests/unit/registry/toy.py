@@ -4,6 +4,7 @@ import json
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+import click
 import numpy as np
 
 from mog_assets import registry
@@ -13,6 +14,7 @@ from mog_assets.corpus.formats import Format
 from mog_assets.corpus.marks import Parsed
 from mog_assets.corpus.sources import Source
 from mog_assets.evaluation.measures import Measure
+from mog_assets.questions.foreign import Importer
 from mog_assets.ranking.methods import searched
 from mog_assets.ranking.relations import FurtherExpert
 from mog_assets.ranking.reranking import reranking
@@ -74,6 +76,30 @@ def shelf(address):
     return json.loads(Path(address).read_text(encoding="utf-8"))
 
 
+class Shelf:
+    """A shelf as a data set: each book answers the question of its name."""
+
+    def __init__(self, path):
+        self.books, self.size = shelf(path), path.stat().st_size
+
+    def documents(self, advance):
+        for name, text in self.books.items():
+            yield name, {"id": name, "title": name, "text": text}
+
+    def questions(self, ids, corpus, notes):
+        for name in self.books:
+            yield {"id": name, "question": f"What are {name}?", "split": "test", "docs": {name: 1}}
+
+
+registry.IMPORTERS.register(
+    "shelf",
+    Importer(
+        "Import a shelf.",
+        [click.Argument(["file"], type=click.Path(path_type=Path))],
+        named=lambda file: file.with_suffix(""),
+        open=lambda notes, file: Shelf(file),
+    ),
+)
 registry.FORMATS.register(".rtl", Format(backwards))
 registry.SOURCES.register(
     "toy",

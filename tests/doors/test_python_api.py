@@ -1,0 +1,382 @@
+"""The Python API: what it gives, from several threads, and while runs replace artefacts."""
+
+import json
+import shutil
+import subprocess
+import sys
+import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
+
+import damage
+import pytest
+from documentation import blocks
+from shared import ROOT, copy_folder
+
+import mog_assets
+from mog_assets import plan
+from mog_assets.recipe import materialise
+from mog_assets.resources.errors import ConfigError, MissingArtefact, MogError, NotFound
+from mog_assets.resources.store import Store
+from mog_assets.serving import generations
+from mog_assets.serving.generations import places
+from mog_assets.serving.snapshot import settle
+from mog_assets.tools import Tools
+
+QUESTION = "How deep are potatoes planted?"
+QUESTIONS = [QUESTION, "Why is the sky blue?", "How is a joint glued?", "When are beans sown?", "What is a comet?"]
+CORPORA = ["garden", "workshop", "sky"]
+REFRESH = 0.2
+
+
+@pytest.fixture(scope="module")
+def opened(sample_project):
+    with mog_assets.open(sample_project.config, refresh=None) as project:
+        yield project
+
+
+@pytest.fixture
+def served_project(copied_project):
+    """The copy has no snapshot of the project that was copied."""
+    shutil.rmtree(copied_project.home / "snapshots", ignore_errors=True)
+    return copied_project
+
+
+def rebuild(project, corpus, *, until=None, without=()):
+    """Make the artefacts of a corpus that are out of date, one after another, up to one, some left out."""
+    recipes, tools = plan.graph(project.settings), Tools(project.settings)
+    for recipe in recipes.values():
+        if recipe.partitioned and not recipe.on_demand and recipe.key not in without:
+            materialise(recipe, corpus, tools, recipes)
+            if recipe.key == until:
+                return
+
+
+def edit(project, text):
+    """Replace the text of the potatoes' document."""
+    path = project.folder / "samples" / "garden.jsonl"
+    lines = [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
+    for line in lines:
+        if line["id"] == "potato":
+            line["text"] = text
+    path.write_text("".join(json.dumps(line) + "\n" for line in lines), encoding="utf-8")
+
+
+def snapshots_of(project):
+    return [path for path in (project.home / "snapshots").iterdir() if path.is_dir()]
+
+
+def until(condition, seconds=60):
+    end = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < end, "it did not happen"
+        time.sleep(0.05)
+
+
+# What it gives
+
+
+def test_passages_are_slices_of_their_documents_with_what_is_known_of_them(opened):
+    found = opened.retrieve(QUESTION, explain=True)
+    assert found.method and found.because and found.version == opened.version and not found.nothing
+    for passage in found.passages:
+        document = opened.document(passage.corpus, passage.doc)
+        (span,) = passage.spans
+        assert passage.text == document.text[span.start : span.end] and passage.title == document.title
+        assert passage.why and (passage.start, passage.end) == (span.start, span.end)
+    assert found.passages[0].doc == "potato"
+    assert json.loads(json.dumps(found.to_json()))["passages"][0]["doc"] == "potato"
+    assert 0 < sum(len(p.text) for p in found.passages) <= opened.settings.budget
+
+
+@pytest.mark.full
+def test_the_command_gives_the_same(opened, sample_project):
+    command = [sys.executable, "-m", "mog_assets.cli", "retrieve", QUESTION, "--method", "mix", "--json"]
+    printed = subprocess.run(
+        [*command, "--config", str(sample_project.config)], capture_output=True, text=True, check=True
+    )
+    own = [passage.to_json() for passage in opened.retrieve(QUESTION, method="mix").passages]
+    assert json.loads(printed.stdout) == json.loads(json.dumps(own))
+
+
+def test_dagster_is_not_imported(sample_project):
+    code = (
+        f"import sys, mog_assets; p = mog_assets.open({str(sample_project.config)!r}); p.retrieve({QUESTION!r}); "
+        "p.ask('Why is the sky blue?'); p.close(); assert 'dagster' not in sys.modules"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True)
+
+
+def test_many_questions_get_what_each_gets_alone_in_any_thread(opened):
+    alone = [opened.retrieve(question, method="mix") for question in QUESTIONS]
+    places = [[p.spans for p in found.passages] for found in alone]
+    assert [[p.spans for p in f.passages] for f in opened.retrieve_many(QUESTIONS, method="mix")] == places
+    with ThreadPoolExecutor(8) as pool:
+        again = list(pool.map(lambda question: opened.retrieve(question, method="mix"), QUESTIONS * 6))
+    assert again == alone * 6
+
+
+@pytest.mark.parametrize(
+    "method", ["auto", "mix", "fixed-2", "dense-1", "hybrid:fixed-1", "hop-1", "mogg-paper+topics"]
+)
+def test_passages_of_some_corpora_only(opened, method):
+    found = opened.retrieve(QUESTION, method=method, corpora=["sky", "workshop"], budget=20_000)
+    assert found.passages and {p.corpus for p in found.passages} <= {"sky", "workshop"}
+    named = {"corpus": ["sky", "workshop"]}
+    assert opened.retrieve(QUESTION, method=method, where=named, budget=20_000).passages == found.passages
+
+
+def test_an_answer_rests_on_passages_and_tells_its_steps(opened):
+    steps = []
+    question = "For how many years does white rot of onions stay in the ground?"
+    told = opened.ask(question, on_event=lambda name, what: steps.append((name, json.loads(json.dumps(what)))))
+    assert told.answer and told.passages and not told.failure and told.auto in opened.methods
+    assert {passage.score for passage in told.passages} == {None}
+    assert [name for name, _ in steps] == ["passages", "answer"]
+    assert [p["doc"] for p in steps[0][1]["passages"]] == [p.doc for p in told.passages]
+    assert steps[1][1]["text"] == told.answer
+
+
+def test_a_way_with_rounds_tells_each(opened):
+    names = []
+    opened.ask(QUESTION, method="mogg-paper+topics → at-rag", on_event=lambda name, what: names.append(name))
+    assert names[:3] == ["passages", "thought", "answer"] and "grade" in names
+
+
+def test_sentences_of_a_passage_are_weighed_by_the_question(opened):
+    passage = opened.retrieve(QUESTION).passages[0]
+    found = opened.sentences(QUESTION, passage)
+    assert "".join(passage.text[start:end] for start, end, _ in found) == passage.text
+    assert all(-1.001 <= value <= 1.001 for *_, value in found)
+    # What is asked is most like itself.
+    start, end, _ = found[len(found) // 2]
+    again = opened.sentences(passage.text[start:end], passage)
+    assert max(again, key=lambda row: row[2])[:2] == (start, end)
+
+
+def test_the_project_tells_what_can_be_asked(opened):
+    assert {"auto", "fused", "mog", "mix", "dense-2", "mogg-paper", "mogg-paper+topics"} < set(opened.methods)
+    assert not {"gold", "random", "oracle-paper"} & set(opened.methods)
+    assert opened.ways[0] == "cot" and [info.name for info in opened.corpora] == CORPORA
+    for info in opened.corpora:
+        assert info.documents > 0 < info.pieces and info.characters > 10_000 and "title" in info.fields
+
+
+@pytest.mark.parametrize(
+    ("call", "kind", "said"),
+    [
+        (lambda p: p.retrieve(" "), ConfigError, "question: expected a question, got white space"),
+        (lambda p: p.retrieve("gar\ud800lic"), ConfigError, "half a character (surrogate) at 3"),
+        (lambda p: p.retrieve(None), ConfigError, "question: expected a question"),
+        (lambda p: p.retrieve("x" * 10_001), ConfigError, "at most 10000 characters, got 10001"),
+        (lambda p: p.retrieve(QUESTION, budget=0), ConfigError, "budget: expected an integer of at least 1, got 0"),
+        (lambda p: p.retrieve(QUESTION, k=True), ConfigError, "k: expected an integer of at least 1, got True"),
+        (lambda p: p.retrieve(QUESTION, method="fixed-9"), ConfigError, "got 'fixed-9'"),
+        (lambda p: p.retrieve(QUESTION, method="gold"), ConfigError, "without gold evidence"),
+        (lambda p: p.retrieve(QUESTION, corpora=["moon"]), NotFound, "garden, workshop, sky"),
+        (lambda p: p.retrieve(QUESTION, corpora="sky"), ConfigError, "expected a list of names, got 'sky'"),
+        (lambda p: p.retrieve(QUESTION, corpora=[]), ConfigError, "expected at least one of"),
+        (lambda p: p.retrieve_many(QUESTION), ConfigError, "expected a list of questions"),
+        (lambda p: p.retrieve(QUESTION, method="dense-1", explain=True), ConfigError, "which dense-1 is not"),
+        (lambda p: p.document("sky", "../potato"), NotFound, "id of a document of corpus sky, got '../potato'"),
+        (lambda p: p.document("moon", "potato"), NotFound, "got 'moon'"),
+        (lambda p: p.ask(QUESTION, method="guess"), ConfigError, "expected one of cot"),
+    ],
+)
+def test_wrong_arguments_are_named_with_what_was_expected(opened, call, kind, said):
+    with pytest.raises(kind) as raised:
+        call(opened)
+    assert said in str(raised.value)
+
+
+def test_a_project_that_was_not_built_says_what_to_do(tmp_path, make_project, write_documents):
+    write_documents(tmp_path / "c.jsonl", [("a", "A text.")])
+    project = make_project(tmp_path, {"corpora": {"c": {"path": "c.jsonl"}}})
+    with pytest.raises(MissingArtefact, match="run `mog run`"):
+        mog_assets.open(project.config)
+    with pytest.raises(ConfigError, match=r"corpora: expected names of corpora \(c\), got 'd'"):
+        mog_assets.open(project.config, corpora=["d"])
+
+
+# While runs replace artefacts
+
+
+def potato(project):
+    return project.document("garden", "potato").text
+
+
+def test_new_artefacts_are_taken_over_and_no_question_sees_a_mixture(served_project):
+    """Four threads ask without a pause while a corpus is rebuilt an artefact at a time."""
+    old = "Potatoes are planted in spring. " * 40
+    new = "Potatoes grow. They are planted 12 cm deep, says the new text. " * 30
+    edit(served_project, old)
+    rebuild(served_project, "garden")
+    seen, wrong, stop = set(), [], threading.Event()
+    with mog_assets.open(served_project.config, refresh=REFRESH) as project:
+        first = project.version
+
+        def ask():
+            while not stop.is_set():
+                try:
+                    found = project.retrieve(QUESTION, method="fused")
+                    for passage in found.passages:
+                        if passage.doc == "potato":
+                            seen.add((found.version, passage.text in old, passage.text in new))
+                except Exception as error:
+                    wrong.append(error)
+
+        threads = [threading.Thread(target=ask) for _ in range(4)]
+        for thread in threads:
+            thread.start()
+        edit(served_project, new)
+        rebuild(served_project, "garden")
+        until(lambda: project.version != first)
+        time.sleep(0.5)
+        stop.set()
+        for thread in threads:
+            thread.join()
+        assert not wrong and project.trouble == ""
+        assert {(old, new) for version, old, new in seen if version == first} == {(True, False)}
+        # What needs longer to make, such as the sentence graph, came with versions of their own.
+        assert {(old, new) for version, old, new in seen if version != first} == {(False, True)}
+        assert potato(project) == new
+        # One snapshot is kept, that of the last artefacts; nothing is left of those before.
+        last = Tools(served_project.settings).store.read("sentence_graph", "garden").folder / "manifest.json"
+        held = "store/sentence_graph/corpus/garden/manifest.json"
+        until(
+            lambda: (
+                [(path / held).exists() and last.samefile(path / held) for path in snapshots_of(served_project)]
+                == [True]
+            )
+        )
+    assert list((served_project.home / "snapshots").iterdir()) == []
+
+
+def test_half_a_run_is_not_taken_over(served_project):
+    with mog_assets.open(served_project.config, refresh=REFRESH) as project:
+        first, before = project.version, potato(project)
+        edit(served_project, "Potatoes are planted deep. ")
+        rebuild(served_project, "garden", until="chunks/level_1")
+        until(lambda: "made from another version" in project.trouble)
+        assert (project.version, potato(project)) == (first, before)
+        assert project.retrieve(QUESTION).passages
+        rebuild(served_project, "garden")
+        until(lambda: project.version != first)
+        assert potato(project) == "Potatoes are planted deep. " and project.trouble == ""
+
+
+def test_a_project_whose_run_was_stopped_half_way_is_refused_with_the_remedy(served_project, monkeypatch):
+    edit(served_project, "Potatoes are planted deep. ")
+    rebuild(served_project, "garden", until="chunks/level_1")
+    monkeypatch.setattr(generations, "_PATIENCE", 0.5)
+    with pytest.raises(MogError, match="of corpus garden was made from another version of .*run `mog run`"):
+        mog_assets.open(served_project.config)
+
+
+def test_what_is_out_of_date_and_not_needed_is_not_there(served_project):
+    edit(served_project, "Potatoes are planted deep. ")
+    rebuild(served_project, "garden", until="mentions", without=["sentence_graph"])
+    with mog_assets.open(served_project.config, refresh=None) as project:
+        assert "mix" in project.methods and "mogg-paper" not in project.methods
+        with pytest.raises(MissingArtefact, match="sentence_graph"):
+            project.retrieve(QUESTION, method="hop-1")
+
+
+def test_a_damaged_new_model_leaves_the_old_one_in_use(served_project):
+    tools = Tools(served_project.settings)
+    with mog_assets.open(served_project.config, refresh=REFRESH) as project:
+        before = project.retrieve(QUESTION)
+        stored = tools.store.read("method")
+        damage.flip(stored.path("method.json"))
+        (stored.folder / "manifest.json").touch()
+        until(lambda: project.trouble)
+        assert "method" in project.trouble and project.retrieve(QUESTION) == before
+
+
+def test_a_question_that_takes_long_keeps_its_artefacts(served_project):
+    with mog_assets.open(served_project.config, refresh=REFRESH) as project:
+        first = project.version
+        with project._generations.using() as held:
+            edit(served_project, "Potatoes are planted deep. ")
+            rebuild(served_project, "garden")
+            until(lambda: project.version != first)
+            assert held.snapshot.store.home.is_dir()
+        assert not held.snapshot.store.home.exists()
+
+
+def test_snapshots_of_killed_processes_are_removed(served_project):
+    code = f"import mog_assets, os; mog_assets.open({str(served_project.config)!r}); os.kill(os.getpid(), 9)"
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == -9
+    (left,) = snapshots_of(served_project)
+    with mog_assets.open(served_project.config, refresh=None) as first:
+        (own,) = snapshots_of(served_project)
+        assert own != left
+        # A live one stays, whoever opens another.
+        with mog_assets.open(served_project.config, refresh=None):
+            assert own in snapshots_of(served_project) and first.retrieve(QUESTION).passages
+        assert snapshots_of(served_project) == [own]
+    assert list((served_project.home / "snapshots").iterdir()) == []
+
+
+def test_a_run_removes_what_killed_runs_and_processes_left(served_project):
+    for name in ("complete", "of a process that ended"):
+        (served_project.home / "snapshots" / name).mkdir(parents=True)
+    settle(Store(served_project.home), places(served_project.settings, list(served_project.settings.corpora))[0])
+    assert snapshots_of(served_project) == []
+
+
+@pytest.mark.parametrize(
+    "method", ["auto", "fused", "mog", "mix", "fixed-2", "dense-1", "hybrid:mog-paper", "mogg-paper+topics"]
+)
+def test_a_filter_without_a_hit_gives_no_passage_by_any_method(opened, method):
+    for found in opened.retrieve_many(QUESTIONS[:2], method=method, where={"id": "nope"}):
+        assert found.passages == [] and "asked for" in found.nothing
+
+
+def test_vectors_of_another_encoder_are_refused(served_project):
+    settings = served_project.settings
+    other = settings.model_copy(update={"encoder": settings.encoder.model_copy(update={"pooling": "cls"})})
+    with pytest.raises(MogError, match="embeddings/level_1 of corpus garden: expected vectors of the encoder"):
+        mog_assets.open(other)
+
+
+@pytest.mark.full
+def test_what_could_not_be_opened_once_is_tried_again(served_project, monkeypatch):
+    monkeypatch.setattr(generations, "_PAUSES", (0.3, 0.3))
+    with mog_assets.open(served_project.config, refresh=REFRESH) as project:
+        first, real, tries = project.version, generations.take, []
+
+        def full(*arguments):
+            tries.append(arguments)
+            if len(tries) == 1:
+                raise OSError(28, "No space left on device")
+            return real(*arguments)
+
+        monkeypatch.setattr(generations, "take", full)
+        edit(served_project, "Potatoes are planted deep. ")
+        rebuild(served_project, "garden")
+        until(lambda: project.version != first)
+        assert len(tries) > 1 and project.trouble == ""
+
+
+def test_a_closed_project_says_so(served_project):
+    project = mog_assets.open(served_project.config, refresh=None)
+    project.close()
+    with pytest.raises(MogError, match="the project is closed"):
+        project.retrieve(QUESTION)
+
+
+# The page
+
+
+CODE = [*blocks(ROOT / "docs" / "python.md", "python"), *blocks(ROOT / "README.md", "python")]
+
+
+@pytest.mark.parametrize("body", CODE, ids=range(len(CODE)))
+def test_code_of_the_page_runs(body, sample_project, tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(copy_folder(sample_project.folder, tmp_path / "project"))
+    shutil.move("neural.yaml", "mog.yaml")
+    exec(compile(body, "docs/python.md", "exec"), {})
+    printed = capsys.readouterr().out.splitlines()
+    shown = [line.partition("  # ")[2] for line in body.splitlines() if "print(" in line and "  # " in line]
+    assert [line for line in printed if line in shown] == shown

@@ -1,0 +1,329 @@
+"""Files and folders of the store that were deleted, changed or exchanged: named in a line, and made again."""
+
+import os
+import shutil
+import subprocess
+import sys
+from types import SimpleNamespace
+
+import damage
+import pandas as pd
+import pytest
+from moor import versions
+from shared import copy_folder
+
+from mog_assets import config
+from mog_assets.cli import main
+from mog_assets.evaluation import history
+from mog_assets.plan import graph, stale
+from mog_assets.recipe import materialise
+from mog_assets.resources.errors import MogError
+from mog_assets.resources.store import Store, atomic, digest
+from mog_assets.tools import Tools
+from mog_assets.verification import verify
+
+# What is done to which file of which artefact; files by logical name.
+CASES = [
+    (damage.folder_instead, "chunks/level_1", "bucket"),
+    (damage.flip, "embeddings/level_1", "bucket"),
+    (damage.broken_link_instead, "tokens", "terms"),
+    pytest.param(damage.folder_instead, "documents", "manifest", marks=pytest.mark.full),
+    (damage.edited, "collections/level_1", "manifest"),
+    pytest.param(damage.outside, "bm25/level_2", "manifest", marks=pytest.mark.full),
+    (damage.file_instead, "bm25/level_1", "folder"),
+    pytest.param(damage.folder_instead, "chunks/level_2", "lock", marks=pytest.mark.full),
+    (damage.delete, "runs", "shown"),
+    (damage.flip, "names", "distinct"),
+    pytest.param(damage.delete, "names", "names_moor", marks=pytest.mark.full),
+    (damage.truncate, "mentions", "bucket"),
+    pytest.param(damage.delete, "mentions", "searched", marks=pytest.mark.full),
+]
+
+
+@pytest.mark.parametrize(("harm", "asset", "what"), CASES, ids=lambda value: getattr(value, "__name__", value))
+def test_damage_is_named_by_verify_and_mended_by_a_run(copied, moor, materialise_project, harm, asset, what):
+    partition = "moor" if copied.store.find(asset) is None else None
+    folder = copied.store.folder(asset, partition)
+    places = {"manifest": folder / "manifest.json", "lock": folder / ".lock", "folder": folder}
+    places["shown"] = next(folder.glob("shown-*.json"), None)
+    path = places.get(what) or next(folder.glob(f"{what}*"))
+    harm(path)
+    _, faults = verify(copied.settings)
+    label = f"{asset} of corpus {partition}" if partition else asset
+    assert [fault for fault in faults if fault.startswith(f"{label}: ")] != []
+    assert all("\n" not in fault and "run `mog run`" in fault for fault in faults)
+    report = materialise_project(copied.settings)
+    assert report.failures == []
+    assert [step["asset"] for step in report.steps if step["damage"]] == [asset]
+    assert verify(copied.settings)[1] == []
+    assert versions(copied.settings) == moor.versions
+    # What may be somebody's is beside what took its place.
+    left = [p.read_text() for p in copied.settings.home.rglob("somebody's.txt")]
+    assert left == (["not ours"] if harm is damage.folder_instead else [])
+    assert materialise_project(copied.settings).steps == []
+
+
+def test_run_says_in_a_line_what_was_damaged(copied, capsys):
+    path = copied.store.read("tokens", "moor").path("terms_0000.parquet")
+    damage.truncate(path)
+    size = path.stat().st_size
+    with pytest.raises(SystemExit) as ended:
+        main(["run", "--config", str(copied.folder / "mog.yaml")])
+    told = capsys.readouterr().err.splitlines()
+    assert ended.value.code == 0
+    (line,) = [line for line in told if line.startswith("mog: ")]
+    assert line.startswith(f"mog: tokens of corpus moor was damaged (terms_0000.parquet has {size} bytes, expected ")
+    assert line.endswith(") and has been rebuilt")
+
+
+def test_byte_that_changed_under_its_old_time_is_found_by_verify_and_mended_by_the_next_run(
+    copied, moor, materialise_project
+):
+    path = copied.store.read("chunks/level_1", "moor").path("counts.npy")
+    before = path.stat()
+    damage.flip(path)
+    os.utime(path, ns=(before.st_atime_ns, before.st_mtime_ns))
+    assert materialise_project(copied.settings).steps == []
+    assert verify(copied.settings)[1] == [
+        "chunks/level_1 of corpus moor: counts.npy has changed since it was written: run `mog run`"
+    ]
+    assert [s["asset"] for s in materialise_project(copied.settings).steps if s["damage"]] == ["chunks/level_1"]
+    assert verify(copied.settings)[1] == [] and versions(copied.settings) == moor.versions
+
+
+def test_build_that_fails_on_a_damaged_input_names_it_and_the_next_run_mends_it(copied, moor, materialise_project):
+    # As a disk does it: the size and the time of the file stay.
+    path = copied.store.read("tokens", "moor").path("terms_0000.parquet")
+    before = path.stat()
+    path.write_bytes(b"x" * before.st_size)
+    os.utime(path, ns=(before.st_atime_ns, before.st_mtime_ns))
+    damage.delete(copied.store.folder("bm25/level_1", "moor"))
+    report = materialise_project(copied.settings)
+    assert report.failures[0] == (
+        "bm25/level_1 of corpus moor could not be built: tokens of corpus moor: terms_0000.parquet has changed since "
+        "it was written: run `mog run`"
+    )
+    assert materialise_project(copied.settings).failures == []
+    assert verify(copied.settings)[1] == [] and versions(copied.settings) == moor.versions
+
+
+# History: what cannot be made again
+
+
+@pytest.fixture(scope="module")
+def three(moor, tmp_path_factory):
+    """That project with three evaluations in its history. Not to be changed."""
+    folder = tmp_path_factory.mktemp("three") / "moor"
+    copy_folder(moor.folder, folder)
+    for _ in range(2):
+        evaluate_again(config.load(folder / "mog.yaml"))
+    return folder
+
+
+@pytest.fixture
+def nights(three, tmp_path):
+    """Settings and store of a copy of it."""
+    copy_folder(three, tmp_path / "moor")
+    settings = config.load(tmp_path / "moor" / "mog.yaml")
+    store = Store(settings.home)
+    return SimpleNamespace(
+        settings=settings,
+        store=store,
+        history=lambda: pd.read_parquet(store.read("history").path("history.parquet")),
+    )
+
+
+def bring_up_to_date(settings, *keys, force=False):
+    """Materialise assets of all corpora; gives what came of the last one."""
+    tools, recipes = Tools(settings), graph(settings)
+    return [materialise(recipes[key], None, tools, recipes, force=force) for key in keys][-1]
+
+
+def evaluate_again(settings):
+    bring_up_to_date(settings, "scores", "history", force=True)
+
+
+HARMS = [damage.delete, damage.flip, damage.truncate, damage.folder_instead]
+OF_HISTORY = ["history.parquet", "accepted.parquet", "manifest.json", "the file"]
+
+
+# Each place and each kind of damage once, the other pairs with the long tests.
+@pytest.mark.parametrize(
+    ("name", "harm"),
+    [
+        pytest.param(name, harm, marks=() if i == j else pytest.mark.full)
+        for i, name in enumerate(OF_HISTORY)
+        for j, harm in enumerate(HARMS)
+        if (name, harm) != ("the file", damage.folder_instead)
+    ],
+)
+def test_damage_to_the_file_or_the_artefact_of_history_loses_no_evaluation(nights, name, harm):
+    before, stored = nights.history(), nights.store.read("history")
+    places = {"manifest.json": stored.folder / "manifest.json", "the file": nights.settings.home / history.FILE}
+    harm(places.get(name) or stored.path(name))
+    bring_up_to_date(nights.settings, "history", force=True)
+    pd.testing.assert_frame_equal(nights.history(), before)
+    assert verify(nights.settings)[1] == []
+    evaluate_again(nights.settings)
+    table, _ = history.read(nights.settings.home / history.FILE)
+    pd.testing.assert_frame_equal(table, nights.history())
+    assert table["time"].nunique() == 4
+
+
+def test_a_line_that_a_killed_process_began_is_told_and_the_others_stay(nights):
+    file, before = nights.settings.home / history.FILE, nights.history()
+    whole = file.read_bytes()
+    file.write_bytes(whole + whole[:100])
+    evaluate_again(nights.settings)
+    assert nights.history()["time"].nunique() == 4
+    pd.testing.assert_frame_equal(nights.history().head(len(before)), before)
+    assert nights.store.read("history").manifest.info["lost"] == [f"lines of {file} that cannot be read: 1"]
+
+
+def test_history_survives_the_store_and_says_that_it_is_compared_with_nothing(nights):
+    before = nights.history()
+    shutil.rmtree(nights.store.read("history").folder)
+    outcome = bring_up_to_date(nights.settings, "history")
+    pd.testing.assert_frame_equal(nights.history(), before)
+    assert outcome.faults["nothing_is_lost"].startswith("lost by damage: the last accepted scores")
+
+
+# The store by itself
+
+
+def commit(store, content="content", shown=None):
+    with store.lock("asset", None):
+        draft = store.draft("asset")
+        path, there = draft.file("data.txt", digest(content))
+        if not there:
+            with atomic(path) as temporary:
+                temporary.write_text(content)
+        made = {"recipe": "r", "inputs": {}, "counts": {"n": 1}, "info": {"size": 2}, "seconds": 0.0}
+        return store.commit(draft, "asset", None, **made, shown=shown)
+
+
+@pytest.mark.parametrize("harm", damage.OF_MANIFESTS, ids=lambda harm: harm.__name__)
+def test_manifest_that_was_damaged_is_written_again(tmp_path, harm):
+    store = Store(tmp_path)
+    harm(commit(store).folder / "manifest.json")
+    assert store.sound("asset") is None
+    # A link that leads nowhere, and nothing at all, are no manifest that was damaged.
+    gone = harm in (damage.delete, damage.broken_link_instead)
+    assert (store.damage("asset") is None) == gone
+    assert commit(store).path("data.txt").read_text() == "content"
+    assert store.damage("asset") is None and store.verify(store.read("asset")) == []
+
+
+def test_folder_above_an_artefact_that_became_a_file_is_moved_aside(tmp_path):
+    store = Store(tmp_path)
+    (tmp_path / "store").write_text("somebody's")
+    assert store.find("asset") is None
+    assert store.damage("asset") == f"{tmp_path / 'store'} is a file, expected a folder"
+    assert commit(store).path("data.txt").read_text() == "content"
+    assert (tmp_path / "store.set-aside-1").read_text() == "somebody's"
+
+
+def test_home_that_is_a_file_is_left_alone(tmp_path):
+    (tmp_path / "home").write_text("somebody's")
+    with pytest.raises(MogError, match="home/store/asset cannot be written"):
+        commit(Store(tmp_path / "home"))
+    assert (tmp_path / "home").read_text() == "somebody's"
+
+
+def test_bytes_under_a_damaged_manifest_are_not_taken_for_whole(tmp_path):
+    store = Store(tmp_path)
+    artefact = commit(store)
+    artefact.path("data.txt").write_text("CONTENT")
+    damage.truncate(artefact.folder / "manifest.json")
+    assert commit(store).path("data.txt").read_text() == "content"
+
+
+def test_copied_store_is_read_once_and_then_known(tmp_path):
+    commit(Store(tmp_path / "a"))
+    shutil.copytree(tmp_path / "a", tmp_path / "b", copy_function=shutil.copyfile)
+    store = Store(tmp_path / "b")
+    path = store.read("asset").path("data.txt")
+    written = store.read("asset").manifest.created
+    os.utime(path, (written + 10, written + 10))
+    assert store.sound("asset") is not None
+    assert path.stat().st_mtime <= written
+
+
+RIGHTS = """
+import sys
+from pathlib import Path
+sys.path[:0] = ["tests/harness", "tests/faults"]
+from test_damage import commit
+from mog_assets.resources.errors import MogError
+from mog_assets.resources.store import Store
+
+store = Store(Path(sys.argv[1]))
+print(store.damage("asset"))
+try:
+    print(commit(store).path("data.txt").read_text())
+except MogError as error:
+    print(error)
+"""
+
+
+@pytest.mark.parametrize("what", ["data.txt", pytest.param("manifest.json", marks=pytest.mark.full), "folder"])
+def test_file_that_may_not_be_read_is_written_again(tmp_path, what):
+    artefact = commit(Store(tmp_path))
+    path = {"data.txt": artefact.path("data.txt"), "folder": artefact.folder}.get(what, artefact.folder / what)
+    path.chmod(0o500 if what == "folder" else 0)
+    if what == "folder":
+        artefact.path("data.txt").write_text("CONTENT")
+    command = [sys.executable, "-c", RIGHTS, str(tmp_path)]
+    if os.geteuid() == 0:
+        if shutil.which("setpriv") is None:
+            pytest.skip("root may read everything, and giving that up needs setpriv")
+        command = ["setpriv", "--bounding-set", "-dac_override,-dac_read_search", *command]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    named, then = done.stdout.splitlines()
+    if what == "folder":
+        assert named == "data.txt has changed since it was written"
+        assert "cannot be written (Permission denied): give this process the right to write there" in then
+    else:
+        assert named == f"{what} cannot be read (Permission denied)" and then == "content"
+
+
+# A manifest is parsed once
+
+
+def test_plan_parses_every_manifest_once_and_the_next_plan_none(copied, monkeypatch):
+    settings = copied.settings
+    tools, recipes = Tools(settings), graph(settings)
+    keys = {key for key, recipe in recipes.items() if not recipe.on_demand}
+    reads = []
+    sys.addaudithook(lambda event, args: reads.append(args[0]) if event == "open" and counting else None)
+    counting = True
+    assert stale(tools, recipes, keys, ["moor"]) == {}
+    parsed = [str(path) for path in reads if str(path).startswith(str(settings.home)) and "manifest.json" in str(path)]
+    reads.clear()
+    assert stale(tools, recipes, keys, ["moor"]) == {}
+    again = [str(path) for path in reads if "manifest.json" in str(path)]
+    counting = False
+    there = [path for path in parsed if os.path.exists(path)]
+    assert len(there) == len(set(there)) == len(versions(settings))
+    assert [path for path in again if os.path.exists(path)] == []
+
+
+def test_manifest_that_another_process_replaced_is_read_again(tmp_path):
+    store, other = Store(tmp_path), Store(tmp_path)
+    commit(store, "one")
+    assert store.find("asset").path("data.txt").read_text() == "one"
+    commit(other, "two")
+    assert store.find("asset").path("data.txt").read_text() == "two"
+    other.remove("asset")
+    assert store.find("asset") is None
+
+
+def test_pictures_lie_beside_the_manifest_and_are_no_part_of_the_content(tmp_path):
+    store = Store(tmp_path)
+    plain = commit(store).manifest
+    artefact = commit(store, shown={"title": "a picture" * 1000})
+    assert artefact.manifest.version == plain.version
+    assert "a picture" not in (artefact.folder / "manifest.json").read_text()
+    assert store.read("asset").shown() == {"title": "a picture" * 1000}
+    assert commit(store, shown={"title": "another"}).shown() == {"title": "another"}
+    assert len(list(artefact.folder.glob("shown-*.json"))) == 1

@@ -1,0 +1,341 @@
+"""What a changed document touches, and that an updated project equals one built from nothing."""
+
+import json
+import os
+import random
+import shutil
+import tempfile
+from collections import Counter
+from pathlib import Path
+from types import SimpleNamespace
+
+import numpy as np
+import pyarrow.parquet as pq
+import pytest
+from hypothesis import HealthCheck, Phase, event, example, given, note, seed, settings
+from hypothesis import strategies as st
+from incremental import HERON, IN_MEMORY, NEWT, OTTER, Project, corpora, title_of, two_corpora
+from shared import copy_folder, examples
+
+from mog_assets import config
+from mog_assets.chunking.chunks import split_bucket
+from mog_assets.corpus.documents import into_buckets, read_corpus, write_documents
+from mog_assets.recipe import is_fresh
+from mog_assets.resources import qdrant_embedded as qdrant
+from mog_assets.resources.encoder import Encoder
+from mog_assets.resources.points import POINTS
+from mog_assets.retrieval.tokens import count_bucket
+
+TEXTS = [HERON, OTTER, NEWT, HERON + OTTER, NEWT + HERON + "Both like ponds.", OTTER * 3, "The of and."]
+
+
+def assert_equal_to_a_rebuild(project):
+    """Everything of a project is, byte for byte, what another home gets from nothing."""
+    other = Project(project.folder, project.encoder, "rebuilt", **project.options)
+    shutil.rmtree(other.settings.home, ignore_errors=True)
+    other.run()
+    for recipe, corpus, recipes in project.places():
+        label = f"{recipe.key} of {corpus}"
+        ours, theirs = project.stored(recipe.key, corpus), other.stored(recipe.key, corpus)
+        assert project.files(recipe.key, corpus) == other.files(recipe.key, corpus), label
+        assert ours.manifest.version == theirs.manifest.version, label
+        assert ours.manifest.counts == theirs.manifest.counts, label
+        assert project.tools.store.verify(ours) == [], label
+        assert is_fresh(recipe, corpus, project.tools, recipes), label
+    assert project.scores() == other.scores()
+    assert project.points() == other.points()
+
+
+# The property
+
+
+# Another one every time; a failure prints it with the example.
+SEED = int(os.environ.get("MOG_TEST_SEED") or random.SystemRandom().randrange(2**32))
+NAMES = st.sampled_from("abcd")
+CORPORA = st.sampled_from(["file", "folder"])
+# The first is what it was at the start; the second gives the same vectors of short texts.
+SAME = {"max_length": 300}
+ENCODERS = st.sampled_from([{"max_length": 256}, SAME, {"max_length": 8}, {"levels": "direct"}])
+CHANGES = st.one_of(
+    st.tuples(st.just("put"), CORPORA, NAMES, st.sampled_from(TEXTS)),
+    st.tuples(st.just("remove"), CORPORA, NAMES),
+    st.tuples(st.just("rename"), CORPORA, NAMES, NAMES),
+    st.tuples(st.just("move"), CORPORA, NAMES),
+    st.tuples(st.just("bring back"), CORPORA, NAMES),
+    st.tuples(st.just("set"), st.just("encoder"), ENCODERS),
+    st.tuples(st.just("set"), st.just("finest_chars"), st.sampled_from([60, 90])),
+)
+# A number that a run does not come to leaves it uninterrupted.
+INTERRUPTIONS = st.tuples(st.sampled_from(sorted(POINTS)), st.sampled_from([1, 2, 3, 5, 8, 13]))
+
+
+def change(project, removed, kind, corpus, name, *more):
+    """Apply a change to the settings, or to the sources where it can be: a corpus always keeps a document."""
+    if kind == "set":
+        project.set(**{corpus: name})
+        event(f"set {corpus}")
+        return
+    here, there = project.documents[corpus], {"file": "folder", "folder": "file"}[corpus]
+    if kind == "put":
+        project.put(corpus, name, more[0], title=title_of(more[0]))
+    elif kind == "bring back" and (corpus, name) in removed:
+        project.put(corpus, name, removed[corpus, name])
+    elif kind == "rename" and name in here and more[0] not in here:
+        project.put(corpus, more[0], project.take(corpus, name)["text"])
+    elif kind in ("remove", "move") and name in here and len(here) > 1:
+        removed[corpus, name] = project.take(corpus, name)["text"]
+        if kind == "move":
+            project.put(there, name, removed[corpus, name])
+    else:
+        return
+    event(kind)
+
+
+@given(
+    INTERRUPTIONS, st.lists(st.tuples(st.lists(CHANGES, min_size=1, max_size=3), INTERRUPTIONS), min_size=2, max_size=3)
+)
+# Interrupted with points of the edit in Qdrant, then undone: the manifests of before hold again, the points do not.
+@example(None, [([("put", "file", "a", OTTER)], ("points upserted", 1)), ([("put", "file", "a", HERON)], None)])
+@example(None, [([("remove", "folder", "a")], ("points deleted", 1)), ([("bring back", "folder", "a")], ("swept", 1))])
+# Settings of the encoder that change every vector, then others, which change none of most texts.
+@example(None, [([("set", "encoder", {"max_length": 8})], ("points upserted", 1)), ([("set", "encoder", SAME)], None)])
+@example(("points flushed", 1), [([("move", "file", "b"), ("rename", "folder", "a", "c")], ("manifest moved", 2))])
+@seed(SEED)
+@settings(
+    max_examples=examples(1),
+    deadline=None,
+    print_blob=True,
+    derandomize=False,
+    database=None,
+    phases=[Phase.explicit, Phase.generate, Phase.shrink],
+    suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
+)
+def test_any_changes_interrupted_anywhere_end_as_a_rebuild_from_nothing(encoder, first, steps):
+    note(f"seed: run again with MOG_TEST_SEED={SEED}")
+    with tempfile.TemporaryDirectory(dir=IN_MEMORY) as folder:
+        project = two_corpora(Path(folder), encoder)
+        project.run(first)
+        removed = {}
+        for changes, at in steps:
+            for one in changes:
+                change(project, removed, *one)
+            event("interrupted" if project.run(at) is None else "not interrupted")
+        assert project.run() is not None
+        assert project.run() == {}
+        assert_equal_to_a_rebuild(project)
+
+
+# What a change costs
+
+
+@pytest.fixture
+def ponds(folder, encoder):
+    """A file of six documents and a folder of one, built, without questions."""
+    project = Project(folder, encoder)
+    texts = {"a": HERON, "b": OTTER, "c": NEWT, "d": HERON + OTTER, "e": OTTER + NEWT, "f": NEWT + HERON + OTTER}
+    for name, text in texts.items():
+        project.put("file", name, text, title="Ponds")
+    project.put("folder", "a", NEWT)
+    project.run()
+    return project
+
+
+def chunk_texts(project, corpus, level):
+    """Counter of (document, text) of the chunks of a level, from the points."""
+    texts = {}
+    stored = project.stored("documents", corpus)
+    for name in stored.names("bucket"):
+        texts |= {row["id"]: row["text"] for row in pq.read_table(stored.path(name)).to_pylist()}
+    payloads = [payload for payload, _ in project.points()[level].values() if payload["corpus"] == corpus]
+    return Counter((p["document"], texts[p["document"]][p["start"] : p["end"]]) for p in payloads)
+
+
+def test_an_edit_recomputes_its_document_alone(ponds):
+    before = {level: chunk_texts(ponds, "file", level) for level in (1, 2)}
+    ponds.put("file", "f", NEWT + HERON + "The kingfisher dives. " + OTTER, title="Ponds")
+    recomputed = ponds.run()
+    after = {level: chunk_texts(ponds, "file", level) for level in (1, 2)}
+    assert recomputed["chunks/level_1"] == {"documents split": 1, "documents unchanged": 5}
+    assert recomputed["tokens"] == {"documents tokenised": 1, "documents unchanged": 5}
+    known = {text for _, text in before[1]}
+    new = {text for _, text in after[1]} - known
+    assert recomputed["embeddings/level_1"] == {"texts encoded": len(new)} and new
+    for level in (1, 2):
+        upserted, deleted = (after[level] - before[level]).total(), (before[level] - after[level]).total()
+        counted = recomputed[f"collections/level_{level}"]
+        assert set(document for document, _ in (after[level] - before[level])) == {"f"}
+        # A chunk whose text is the same and lies elsewhere in the document is another point.
+        assert counted["points upserted"] - counted["points deleted"] == upserted - deleted
+        assert upserted <= counted["points upserted"] <= sum(n for (d, _), n in after[level].items() if d == "f")
+    assert_equal_to_a_rebuild(ponds)
+
+
+def test_an_added_and_a_removed_document_touch_their_own_points_alone(ponds):
+    ponds.put("file", "g", "A moorhen nests among the reeds.", title="Ponds")
+    recomputed = ponds.run()
+    assert recomputed["chunks/level_1"] == {"documents split": 1, "documents unchanged": 6}
+    assert recomputed["tokens"] == {"documents tokenised": 1, "documents unchanged": 6}
+    for level in (1, 2):
+        assert recomputed[f"collections/level_{level}"] == {"points upserted": 1, "points deleted": 0}
+    ponds.take("file", "g")
+    recomputed = ponds.run()
+    assert recomputed["chunks/level_1"]["documents split"] == recomputed["tokens"]["documents tokenised"] == 0
+    assert recomputed["embeddings/level_1"] == {"texts encoded": 0}
+    for level in (1, 2):
+        assert recomputed[f"collections/level_{level}"] == {"points upserted": 0, "points deleted": 1}
+
+
+def test_a_renamed_document_is_not_encoded_again(ponds):
+    document = ponds.take("file", "d")
+    ponds.put("file", "z", **document)
+    recomputed = ponds.run()
+    assert recomputed["embeddings/level_1"] == {"texts encoded": 0}
+    counted = recomputed["collections/level_1"]
+    assert counted["points upserted"] == counted["points deleted"] > 0
+    assert_equal_to_a_rebuild(ponds)
+
+
+def test_other_metadata_rewrites_nothing_that_follows_from_texts(ponds):
+    keys = ("chunks/level_1", "tokens", "bm25/level_2", "embeddings/level_1", "embeddings/level_2")
+    before = {key: ponds.stored(key, "file").manifest.files for key in keys}
+    ponds.put("file", "c", NEWT, title="Ponds", metadata={"seen": "2024"})
+    recomputed = ponds.run()
+    assert "documents" in recomputed
+    assert {key: ponds.stored(key, "file").manifest.files for key in keys} == before
+    assert recomputed["chunks/level_1"] == {"documents split": 0, "documents unchanged": 6}
+
+
+def test_metadata_that_no_point_can_hold_is_left_out_of_points_alone(ponds):
+    deep = "end"
+    for _ in range(130):
+        deep = {"in": deep}
+    metadata = {"seen": "2024", "deep": deep, "long": 10**310}
+    ponds.put("file", "c", NEWT, title="Ponds", metadata=metadata)
+    ponds.run()
+    assert ponds.run() == {}
+    payloads = [payload for level in ponds.points().values() for payload, _ in level.values()]
+    assert [p["metadata"] for p in payloads if p["document"] == "c"] == [{"seen": "2024"}] * 3
+    documents = ponds.stored("documents", "file")
+    rows = [row for name in documents.names("bucket") for row in pq.read_table(documents.path(name)).to_pylist()]
+    (stored,) = (json.loads(row["metadata"]) for row in rows if row["id"] == "c")
+    assert {key: stored[key] for key in metadata} == metadata
+    assert ponds.stored("collections/level_1", "file").manifest.counts["documents with metadata left out"] == 1
+    assert_equal_to_a_rebuild(ponds)
+
+
+def test_an_untouched_corpus_is_not_built(ponds):
+    def manifests():
+        return {recipe.key: ponds.stored(recipe.key, "file").manifest for recipe, corpus, _ in ponds.places() if corpus}
+
+    before = manifests()
+    ponds.put("folder", "a", HERON)
+    assert "documents" in ponds.run()
+    assert manifests() == before
+
+
+@pytest.mark.parametrize("option", [{"finest_chars": 80}, {"levels": 3}])
+def test_rows_made_with_other_options_are_not_reused(ponds, option):
+    ponds.put("file", "c", NEWT + OTTER, title="Ponds")
+    ponds.settings = ponds.settings.model_copy(update=option)
+    split = ponds.run()["chunks/level_1"]["documents split"]
+    assert split == (7 if "finest_chars" in option else 1)
+
+
+def test_statistics_are_of_the_levels_there_are(ponds):
+    ponds.settings = ponds.settings.model_copy(update={"levels": ponds.settings.levels + 1})
+    assert "statistics" in ponds.run()
+    totals = json.loads(ponds.stored("statistics", None).path("totals.json").read_bytes())
+    assert set(totals["file"]) == {"title", *(f"level_{level}" for level in ponds.settings.level_range)}
+
+
+@pytest.mark.parametrize("as_a_disk_does_it", [False, True])
+def test_damaged_rows_are_not_reused(ponds, as_a_disk_does_it):
+    from mog_assets.corpus.documents import bucket_of
+
+    name = f"bucket_{bucket_of('c', 2):04d}.parquet"
+    path = ponds.stored("chunks/level_1", "file").path(name)
+    content = bytearray(path.read_bytes())
+    content[len(content) // 3] ^= 1
+    before = path.stat()
+    path.write_bytes(content)
+    if as_a_disk_does_it:
+        # The time of the file stays: nothing but its checksum tells.
+        os.utime(path, ns=(before.st_atime_ns, before.st_mtime_ns))
+    ponds.put("file", "c", NEWT + OTTER, title="Ponds")
+    bucket = sum(bucket_of(document, 2) == bucket_of("c", 2) for document in ponds.documents["file"])
+    assert ponds.run()["chunks/level_1"]["documents split"] == bucket > 1
+    assert_equal_to_a_rebuild(ponds)
+
+
+@pytest.mark.parametrize("point", ["points upserted", pytest.param("points deleted", marks=pytest.mark.full)])
+def test_an_interrupted_change_of_points_goes_on_where_it_stopped(ponds, monkeypatch, point):
+    monkeypatch.setattr(qdrant, "UPSERT_BATCH", 2)
+    for name in "def":
+        ponds.put("file", name, "The kingfisher dives. " + ponds.documents["file"][name]["text"], title="Ponds")
+    wanted = SimpleNamespace(folder=ponds.folder / "uninterrupted")
+    copy_folder(ponds.settings.home, wanted.folder)
+    assert ponds.run((point, 2)) is None
+    undisturbed = Project(ponds.folder, ponds.encoder, "uninterrupted").run()["collections/level_1"]
+    rest = ponds.run()["collections/level_1"]
+    whole = {"points upserted": undisturbed["points upserted"], "points deleted": undisturbed["points deleted"]}
+    whole[point] -= 4
+    # New points are written before old ones go.
+    if point == "points deleted":
+        whole["points upserted"] = 0
+    assert rest == whole
+    assert_equal_to_a_rebuild(ponds)
+
+
+def test_another_encoder_replaces_every_point(ponds):
+    before = ponds.points()
+    ponds.encoder = Encoder(config.EncoderSettings(max_length=8), ponds.folder / "vectors")
+    ponds.settings = ponds.settings.model_copy(update={"encoder": ponds.encoder.settings})
+    recomputed = ponds.run()
+    after = ponds.points()
+    for level in (1, 2):
+        assert before[level].keys().isdisjoint(after[level])
+        counted = recomputed[f"collections/level_{level}"]
+        assert counted == {"points upserted": len(after[level]), "points deleted": len(before[level])}
+
+
+# Rows of buckets
+
+
+@given(corpora, corpora)
+@settings(deadline=None, max_examples=40)
+def test_reused_rows_are_byte_for_byte_those_computed_from_nothing(earlier, later):
+    with tempfile.TemporaryDirectory(dir=IN_MEMORY) as folder:
+        root = Path(folder)
+        made = {}
+        for state, held in (("earlier", earlier), ("later", later)):
+            lines = [json.dumps({"id": i, "title": title, "text": text}) for i, (title, text) in held.items()]
+            (root / f"{state}.jsonl").write_text("\n".join(lines), encoding="utf-8")
+            documents = into_buckets(read_corpus(root / f"{state}.jsonl").documents, 1)[0]
+            paths = {kind: str(root / f"{state}-{kind}") for kind in ("documents", "spans", "terms")}
+            write_documents(documents, Path(paths["documents"]))
+            split_bucket(paths["documents"], paths["spans"], "sentences", 60)
+            count_bucket(paths["documents"], paths["spans"], paths["terms"])
+            made[state] = paths, {(title, text) for title, text in held.values()}
+        (old, had), (new, has) = made["earlier"], made["later"]
+        again = [str(root / kind) for kind in ("spans", "terms")]
+        changed = sum((title, text) not in had for title, text in later.values())
+        assert split_bucket(new["documents"], again[0], "sentences", 60, old["spans"]) == changed
+        assert count_bucket(new["documents"], again[0], again[1], old["terms"]) == changed
+        assert Path(again[0]).read_bytes() == Path(new["spans"]).read_bytes()
+        assert Path(again[1]).read_bytes() == Path(new["terms"]).read_bytes()
+        assert has or not later
+
+
+def test_counts_are_not_reused_where_the_text_is_cut_elsewhere(tmp_path):
+    write_path = tmp_path / "documents"
+    (tmp_path / "c.jsonl").write_text(json.dumps({"id": "a", "text": HERON}), encoding="utf-8")
+    write_documents(read_corpus(tmp_path / "c.jsonl").documents, write_path)
+    for size in (60, 100):
+        split_bucket(str(write_path), str(tmp_path / f"spans{size}"), "sentences", size)
+    count_bucket(str(write_path), str(tmp_path / "spans60"), str(tmp_path / "terms60"))
+    arguments = (str(write_path), str(tmp_path / "spans100"))
+    assert count_bucket(*arguments, str(tmp_path / "terms"), str(tmp_path / "terms60")) == 1
+    count_bucket(*arguments, str(tmp_path / "fresh"))
+    assert (tmp_path / "terms").read_bytes() == (tmp_path / "fresh").read_bytes()
+    chunks = [pq.read_table(tmp_path / name)["chunk"].to_numpy().max() for name in ("terms60", "terms")]
+    assert np.diff(chunks) < 0

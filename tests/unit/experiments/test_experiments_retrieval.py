@@ -1,0 +1,570 @@
+"""The experiments on retrieval, all done once on a copy of the sample project; figures are those of `scores`."""
+
+import json
+import sqlite3
+from contextlib import closing, nullcontext
+from types import SimpleNamespace
+from typing import get_args
+
+import numpy as np
+import pandas as pd
+import pytest
+import yaml
+from click.testing import CliRunner
+from shared import copy_folder
+from tiny_encoder import tiny_encoder
+
+from mog_assets import config, plan
+from mog_assets.cli import main
+from mog_assets.evaluation.measures import headline_measures
+from mog_assets.experiments.assets import recipes
+from mog_assets.experiments.conclusions import denied, over_sets, turned
+from mog_assets.experiments.lab import NothingToMeasure, Verdict, alike, greater
+from mog_assets.papers.mix_of_granularity.experiments import granularity, labels, retrievers
+from mog_assets.papers.mix_of_granularity.ranker import LevelChunks
+from mog_assets.recipe import materialise
+from mog_assets.registry import EXPERIMENTS
+from mog_assets.resources.encoder import Encoder
+from mog_assets.resources.errors import MogError
+from mog_assets.resources.store import Store, digest
+from mog_assets.retrieval.corpora import Corpora
+from mog_assets.significance import by_document, ends, resampled_means
+from mog_assets.tools import Tools
+
+# Every experiment is run for all.
+pytestmark = pytest.mark.full
+
+NAMES = (
+    "k_r",
+    "router",
+    "oracle-gap",
+    "retrievers",
+    "soft-labels",
+    "label-values",
+    "training-corpus",
+    "router-weights",
+    "time",
+    "storage",
+)
+LEVELS = range(1, 6)
+
+
+def do(settings, materialise, *names):
+    keys = [f"experiments/{name}" for name in names]
+    return materialise(settings, select=plan.needed(plan.graph(settings), keys))
+
+
+@pytest.fixture(scope="module")
+def done(sample_project, tmp_path_factory, materialise_project):
+    """A copy of the sample project with every experiment done; two encoders of random weights stand for MedCPT."""
+    folder = tmp_path_factory.mktemp("experiments") / "copy"
+    copy_folder(sample_project.folder, folder)
+    for number, name in enumerate(("article", "query")):
+        tiny_encoder(folder / name, seed=number)
+    path = folder / "mog.yaml"
+    values = yaml.safe_load(path.read_text(encoding="utf-8"))
+    pair = {"model": str(folder / "article"), "query_model": str(folder / "query"), "pooling": "cls", "device": "cpu"}
+    values["experiments"] = {
+        "k_r": [3, 8],
+        "repeats": 1,
+        "encoders": {"minilm": {"model": "all-MiniLM-L6-v2", "levels": "pooled"}, "tiny": pair},
+    }
+    path.write_text(yaml.safe_dump(values, sort_keys=False), encoding="utf-8")
+    settings = config.load(path)
+    with pytest.MonkeyPatch.context() as patch:
+        # The sample corpora have 15 to 17 labelled training questions each: one of them has enough.
+        patch.setattr(labels, "FEWEST", 16)
+        report = do(settings, materialise_project, *NAMES)
+    assert report.failures == []
+    store = Store(settings.home)
+    artefacts = {name: store.read(f"experiments/{name}") for name in NAMES}
+    found = {name: json.loads(a.path("findings.json").read_text(encoding="utf-8")) for name, a in artefacts.items()}
+    scores = pd.read_parquet(store.read("scores").path("scores.parquet"))
+    return SimpleNamespace(
+        settings=settings,
+        config=path,
+        store=store,
+        report=report,
+        artefacts=artefacts,
+        found=found,
+        tables={name: pd.read_parquet(a.path("scores.parquet")) for name, a in artefacts.items()},
+        scores=scores.set_index(["method", "measure"])["value"],
+    )
+
+
+def values(done, name, question_set, cell):
+    """Value by measure of a cell."""
+    table = done.tables[name]
+    here = table[(table["question_set"] == question_set) & (table["cell"] == cell)]
+    assert len(here) > 5
+    return here.set_index("measure")["value"]
+
+
+def assert_equals_method(found, done, method):
+    expected = done.scores[method]
+    shared = [measure for measure in found.index if measure in expected.index]
+    assert {"ER", "ER@2000", "nDCG@10"} <= set(shared)
+    # The same figures for every question; their mean may be added up in another order.
+    np.testing.assert_allclose(found[shared], expected[shared], rtol=1e-12)
+
+
+def cell(done, name, title):
+    """A cell of an experiment, by question."""
+    (only,) = [n for n in done.artefacts[name].names(title) if n.startswith(f"{title}-")]
+    return pd.read_parquet(done.artefacts[name].path(only)).set_index("question")
+
+
+def test_command_lists_every_experiment(done):
+    result = CliRunner().invoke(main, ["experiment", "--config", str(done.config), "--json"])
+    assert result.exit_code == 0, result.output
+    listed = {row["name"]: row for row in json.loads(result.output)}
+    assert set(NAMES) <= set(listed)
+    assert {listed[name]["state"] for name in NAMES[1:]} == {"up to date"}
+    assert "table 6" in listed["retrievers"]["asks"]
+
+
+def test_three_chunks_in_the_mix_are_mog(done):
+    assert done.settings.k_r == 3
+    assert_equals_method(values(done, "k_r", "samples", "k_r = 3"), done, "mog-paper")
+    other = values(done, "k_r", "samples", "k_r = 8")
+    assert (other != values(done, "k_r", "samples", "k_r = 3")).any()
+
+
+def test_router_experiment_shows_the_figures_of_scores(done):
+    table = done.tables["router"]
+    levels = {"mog-paper", "fixed-2", *(f"fused-paper-{level}" for level in LEVELS)}
+    graph = {"mogg-paper", "mogg-uniform", *(f"hop-{hop}" for hop in range(5))}
+    groups = {name: set(part["cell"]) for name, part in table.groupby("question_set")}
+    assert groups == {
+        "samples, levels": levels,
+        "samples, sentence graph": graph,
+        "samples, graph without router": {"fixed-2", "mogg-uniform"},
+    }
+    for name, cells in groups.items():
+        for method in cells:
+            assert_equals_method(values(done, "router", name, method), done, method)
+
+
+def test_share_of_the_gap_follows_from_scores(done):
+    (rows,) = done.found["oracle-gap"]["tables"].values()
+    er = done.scores.xs("ER", level="measure")
+    level = max(er[f"fixed-{level}"] for level in LEVELS)
+    assert rows[0]["level"] == pytest.approx(level)
+    assert rows[0]["gap"].startswith(f"{er['oracle-paper'] - level:.3f} [")
+    share = f"{(er['mog-paper'] - level) / (er['oracle-paper'] - level):.0%} ["
+    assert rows[0]["closed"] == "the gap may be zero" or rows[0]["closed"].startswith(share)
+
+
+def test_bm25_and_the_configured_encoder_are_the_methods_of_scores(done):
+    own = "all-MiniLM-L6-v2"
+    for label, retriever, method in (
+        ("MedRAG", "BM25", "fixed-2"),
+        ("MoG", "BM25", "mog-paper"),
+        ("MedRAG", own, "dense-2"),
+        ("MoG", own, "dense:mog-paper"),
+    ):
+        assert_equals_method(values(done, "retrievers", f"samples, {label}", retriever), done, method)
+
+
+def test_another_encoder_with_the_same_weights_finds_the_same_passages(done):
+    for label in ("MedRAG", "MoG"):
+        same, own = (cell(done, "retrievers", f"samples_{label}_by_{n}") for n in ("minilm", "all-MiniLM-L6-v2"))
+        # Qdrant multiplies in another order: chunks whose cosines agree to six digits may change places.
+        equal = np.isclose(same["ER"], own["ER"][same.index])
+        assert equal.mean() > 0.9
+        assert same["ER"].mean() > 0.3
+
+
+def test_rrf_is_named_by_what_it_fuses(done):
+    cells = list(dict.fromkeys(done.tables["retrievers"]["cell"]))
+    fusions = ["RRF-2: BM25 + minilm", "RRF-3: BM25 + minilm + tiny"]
+    assert cells == ["BM25", "all-MiniLM-L6-v2", "minilm", "tiny", *fusions]
+    # The first of the encoders has the weights of the graph's own: with BM25 it is `hybrid`, up to ties.
+    fused = values(done, "retrievers", "samples, MedRAG", fusions[0])
+    assert fused["ER"] == pytest.approx(done.scores["hybrid:fixed-2", "ER"], abs=0.03)
+
+
+def test_questions_have_the_cache_of_the_query_model(done):
+    chosen = done.settings.experiments.encoders["tiny"]
+    tools = Tools(done.settings)
+    rows = {}
+    for name, one in (("chunks", chosen), ("questions", chosen.of_questions)):
+        path = done.settings.home / "cache" / f"vectors-{Encoder(one).fingerprint}.sqlite"
+        with closing(sqlite3.connect(path)) as cache:
+            rows[name] = cache.execute("SELECT count(*) FROM vectors").fetchone()[0]
+    asked = set(cell(done, "retrievers", "samples_MedRAG_by_tiny").index)
+    corpora = Corpora.open(tools.store.read, done.settings, list(done.settings.corpora))
+    assert rows["questions"] == len(asked) == 32
+    # Every level is encoded; texts that stand twice, or are whole documents at several levels, are encoded once.
+    counts = [corpora.layout.count(level) for level in LEVELS]
+    assert max(counts) < rows["chunks"] <= sum(counts)
+
+
+def test_encoder_of_random_weights_is_worse_than_a_trained_one(done):
+    tiny, trained = (values(done, "retrievers", "samples, MedRAG", name)["ER"] for name in ("tiny", "minilm"))
+    assert tiny < trained - 0.1
+
+
+def test_nearest_is_brute_force_with_ties_to_the_smaller_number(monkeypatch):
+    random = np.random.default_rng(3)
+    vectors = random.normal(size=(40, 8))
+    vectors[25:] = vectors[:15]
+    vectors = (vectors / np.linalg.norm(vectors, axis=1, keepdims=True)).astype(np.float16)
+    queries = vectors[[3, 30, 7, 20]]
+    products = np.round(queries.astype(np.float32) @ vectors.astype(np.float32).T, 6)
+    expected = [sorted(range(40), key=lambda i, row=row: (-row[i], i))[:5] for row in products]
+    for at_once in (1 << 26, 41):
+        monkeypatch.setattr(retrievers, "_PRODUCTS", at_once)
+        found, scores = retrievers.nearest(queries, vectors, 5)
+        assert found.tolist() == expected
+        assert found[0, :2].tolist() == [3, 28]
+        assert scores[:, 0] == pytest.approx(1, abs=1e-2)
+    found, scores = retrievers.nearest(queries, vectors[:3], 5)
+    assert (found[:, 3:] == -1).all() and (found[:, :3] >= 0).all() and (scores[:, 3:] == 0).all()
+
+
+def test_coarser_vectors_of_another_encoder_are_those_of_the_graph(done):
+    tools = Tools(done.settings)
+    corpora = Corpora.open(tools.store.read, done.settings, list(done.settings.corpora))
+    encoder = tools.encoder
+    lab = SimpleNamespace(progress=lambda total, what: nullcontext(lambda n: None))
+    other = retrievers.OtherVectors(corpora, done.settings.experiments.encoders["minilm"], encoder.encode, lab)
+    for level in (1, 3):
+        vectors = np.concatenate([other.of(corpus, level) for corpus in range(3)])
+        assert (vectors == corpora.vectors(level).rows(np.arange(len(vectors)))).all()
+        assert len(vectors) == LevelChunks(corpora.layout, 5, corpora.starts).layout.count(level)
+
+
+@pytest.mark.parametrize(
+    ("name", "baseline", "cells"),
+    [
+        ("soft-labels", "embedding, trained on all", 3),
+        ("label-values", "0.8/0.2", 2),
+        ("training-corpus", "all", 3),
+    ],
+)
+def test_router_trained_as_the_asset_does_gives_mog(done, name, baseline, cells):
+    assert_equals_method(values(done, name, "samples", baseline), done, "mog-paper")
+    table = done.tables[name]
+    here = table[(table["question_set"] == "samples") & (table["measure"] == "ER")].set_index("cell")
+    assert len(here) == cells
+    assert np.isnan(here.loc[baseline, "p"]) and here["p"].drop(baseline).between(0, 1).all()
+    training = done.found[name]["tables"]["training"]
+    assert len(training) == cells
+    stored = done.store.read("router_paper").manifest.counts
+    assert training[0]["questions"] == stored["questions"] + stored["validation questions"]
+    assert training[0]["best epoch"] == stored["best epoch"]
+    assert len({row["validation loss"] for row in training}) > 1
+
+
+def test_training_on_one_corpus_is_shown_by_corpus_of_the_evidence(done):
+    table = done.tables["training-corpus"]
+    parts = table[(table["measure"] == "ER") & (table["cell"] == "all")].set_index("question_set")["n"]
+    corpora = ("garden", "workshop", "sky")
+    assert set(parts.index) == {"samples", *(f"samples, evidence in {corpus}" for corpus in corpora)}
+    assert parts["samples"] == sum(parts[f"samples, evidence in {corpus}"] for corpus in corpora) == 32
+    counts = {
+        r["trained on questions about"]: r["questions"] for r in done.found["training-corpus"]["tables"]["training"]
+    }
+    # Garden and sky have too few.
+    assert list(counts) == ["all", "workshop", "all, as many as workshop"]
+    assert 16 <= counts["workshop"] == counts["all, as many as workshop"] < counts["all"] / 2
+    first, second = done.found["training-corpus"]["claims"]
+    rows = done.found["training-corpus"]["tables"]["samples: one corpus against as many questions about all (ER)"]
+    assert [(row[""], row["against"]) for row in rows] == [("workshop", "all, as many as workshop")]
+    assert rows[0]["difference"] in second["because"]
+    assert "Ours" in second["paper"] and "Ours" not in first["paper"]
+
+
+def test_weights_are_shares_and_levels_chosen_those_of_runs(done):
+    weights, tests = done.found["router-weights"]["tables"].values()
+    recipes = plan.graph(done.settings)
+    stored = materialise(recipes["router_paper_chosen"], None, Tools(done.settings), recipes).artefact
+    (chosen,) = (row["test"] for row in stored.manifest.info["chosen"])
+    assert weights[0]["questions"] == "samples" and weights[0]["n"] == 32
+    assert weights[0]["chosen"] == " / ".join(str(count) for count in chosen)
+    means = np.array([[row[f"level {level}"] for level in LEVELS] for row in weights])
+    assert ((means >= 0) & (means <= 1)).all()
+    sizes = np.array([row["n"] for row in weights[1:]])
+    assert sizes.sum() == 32 and len(sizes) > 1
+    # Each pair of kinds once.
+    assert len({row["questions"] for row in tests}) == len(tests) == len(sizes) * (len(sizes) - 1) / 2
+    np.testing.assert_allclose(sizes @ means[1:] / 32, means[0], rtol=1e-6)
+
+
+def test_time_has_a_row_for_every_number_of_levels_and_says_when_it_was_measured(done):
+    ((title, rows),) = done.found["time"]["tables"].items()
+    assert "on the machine of the experiment" in title
+    levels = ["1 without router", *(str(level) for level in LEVELS)]
+    assert [(row["retriever"], row["levels"]) for row in rows] == [(r, n) for r in ("bm25", "dense") for n in levels]
+    assert all(row["retrieval, ms"] > 0 and row["questions"] == 32 for row in rows)
+    without = [row for row in rows if "without" in row["levels"]]
+    assert [row["router, ms"] for row in without] == [0, 0]
+    assert [row["encoding the question, ms"] > 0 for row in without] == [False, True]
+
+
+def test_storage_adds_up_to_the_files_on_disk(done):
+    (rows,) = done.found["storage"]["tables"].values()
+    size = {row["what"]: row["bytes"] for row in rows}
+    folder = done.settings.home / "store"
+    for level in LEVELS:
+        files = (folder / "embeddings" / f"level_{level}").rglob("*.npy")
+        assert size[f"vectors, level {level}"] == sum(file.stat().st_size for file in files) > 0
+        files = (folder / "bm25" / f"level_{level}").rglob("counts*")
+        assert size[f"term counts, level {level}"] == sum(file.stat().st_size for file in files) > 0
+        assert size[f"Qdrant collection, level {level} (blocks on disk)"] > 0
+    documents = [done.store.read("documents", corpus) for corpus in done.settings.corpora]
+    tables = [pd.read_parquet(a.path(name)) for a in documents for name in a.names("bucket")]
+    text = sum(len(value.encode()) for table in tables for key in ("title", "text") for value in table[key])
+    assert size["text and titles, UTF-8"] == text
+    vectors = sum(size[f"vectors, level {level}"] for level in LEVELS)
+    (claim,) = done.found["storage"]["claims"]
+    assert claim["because"].startswith(f"{(text + vectors) / text:.2f} times")
+    assert claim["verdict"] == ("seen" if (text + vectors) / text <= 2.7 else "not seen")
+
+
+def test_claims_stand_with_the_figures_that_decide_them(done):
+    for name in NAMES:
+        for claim in done.found[name]["claims"]:
+            assert claim["verdict"] in get_args(Verdict)
+            assert claim["because"] and "Mix-of-Granularity" in claim["paper"]
+    table = done.tables["k_r"]
+    row = table[(table["cell"] == "k_r = 8") & (table["measure"] == "ER")].iloc[0]
+    better, as_well = done.found["k_r"]["claims"]
+    assert (better["verdict"], as_well["verdict"]) == (greater(row), alike(row))
+    assert f"{row['difference']:+.3f}" in better["because"] and f"{row['difference']:+.3f}" in as_well["because"]
+    pairs = done.found["soft-labels"]["tables"]["samples: methods on the same training questions, two by two (ER)"]
+    sound = next(c for c in done.found["soft-labels"]["claims"] if "across the board: no other" in c["claim"])
+    others = [row["difference"] for row in pairs if row["against"].startswith("embedding,")]
+    assert len(pairs) == 3 and len(others) == 2 and all(figures in sound["because"] for figures in others)
+
+
+def test_claim_is_seen_only_where_every_question_set_shows_it():
+    both = over_sets("paper", "claim", {"a": ("seen", "p = 0.01"), "b": ("not seen", "p = 0.4")})
+    assert [(c.verdict, c.because) for c in both] == [("not seen", "a (seen): p = 0.01; b (not seen): p = 0.4")]
+    assert over_sets("paper", "claim", {"a": ("seen", "x"), "b": ("undecided", "y")})[0].verdict == "undecided"
+    assert over_sets("paper", "claim", {"a": ("seen", "x"), "b": ("seen", "y")})[0].verdict == "seen"
+    assert over_sets("paper", "claim", {}) == []
+
+
+def cells_of(means, n=400, spread=0.2, shared=0.3, seed=5):
+    """A cell of n questions for each name, with about these means of ER."""
+    random = np.random.default_rng(seed)
+    level, names = shared * random.normal(size=n), [f"q{i}" for i in range(n)]
+    return [
+        pd.DataFrame(
+            {"question": names, "document": names, "ER": level + mean + spread * random.normal(size=n)}
+        ).assign(cell=name)
+        for name, mean in means.items()
+    ]
+
+
+def test_baseline_is_better_where_a_row_turned_is():
+    (row,) = labels._pairwise("set", cells_of({"a": 0.5, "b": 0.3}), [("a", "b")], 0)
+    assert (greater(row), greater(turned(row))) == ("not seen", "seen")
+    back = turned(turned(row))
+    assert back.equals(row) and turned(row)["difference_low"] < turned(row)["difference"]
+    assert [denied(v) for v in ("seen", "not seen", "undecided")] == ["not seen", "seen", "undecided"]
+
+
+def test_pairs_have_one_family():
+    cells = cells_of({"a": 0.5, "b": 0.475, "c": 0.5, "d": 0.52})
+    (alone,) = labels._pairwise("set", cells, [("a", "b")], 0)
+    rows = labels._pairwise("set", cells, [("a", "b"), ("a", "c"), ("c", "d")], 0)
+    assert [(row["cell"], row["against"]) for row in rows] == [("b", "a"), ("c", "a"), ("d", "c")]
+    assert rows[0]["difference"] == alone["difference"] == pytest.approx(cells[1]["ER"].mean() - cells[0]["ER"].mean())
+    assert alone["p"] < rows[0]["p"] <= 3 * alone["p"] + 1e-12
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "n", "verdict"),
+    [
+        ((0.5, 0.4), (0.4, 0.5), 400, "seen"),
+        ((0.5, 0.4), (0.5, 0.4), 400, "not seen"),
+        ((0.5, 0.5), (0.5, 0.5), 400, "undecided"),
+        ((0.5, 0.4), (0.4, 0.5), 2, "undecided"),
+    ],
+)
+def test_no_best_labels_needs_each_method_beaten_somewhere(first, second, n, verdict):
+    rows = []
+    for number, (one, other) in enumerate((first, second)):
+        cells = cells_of({"embedding, trained on all": one, "tfidf, trained on all": other}, n, seed=number)
+        rows += labels._pairwise(f"set {number}", cells, [tuple(c["cell"].iloc[0] for c in cells)], 0)
+    claim = labels._no_best("paper", ["embedding", "tfidf"], rows)
+    assert claim.verdict == verdict
+    assert ("set 1" in claim.because) == (verdict in ("seen", "not seen"))
+
+
+def lab_of_weights(**sets):
+    """A lab of question sets: for each kind of question, for how many questions the router chooses each level."""
+    questions, weights = {}, {}
+    for name, kinds in sets.items():
+        questions[name] = [
+            SimpleNamespace(kind=kind, document=f"{kind} {i}")
+            for kind, counts in kinds.items()
+            for i in range(sum(counts))
+        ]
+        chosen = np.concatenate([np.repeat(np.arange(len(c)), c) for c in kinds.values()])
+        weights[name] = np.full((len(chosen), 3), 0.1) + 0.6 * np.eye(3)[chosen]
+    return SimpleNamespace(
+        seed=0,
+        tested=lambda: questions,
+        retrieval=lambda name: SimpleNamespace(once=lambda make, kind: weights[name]),
+    )
+
+
+def test_kinds_are_the_question_sets_of_figure_4_where_a_set_has_several():
+    lab = lab_of_weights(mirage={"pubmedqa": (8, 0, 92), "bioasq": (60, 20, 20)})
+    found = labels.router_weights(lab)
+    (row,) = found.tables["do they choose alike? total variation distance, permutation test over documents, Holm"]
+    assert row["questions"] == "mirage: pubmedqa against mirage: bioasq"
+    assert row["distance"] == pytest.approx(0.72)
+    # One pair is one test.
+    assert float(row["p"].lstrip("<= ")) <= 1e-3
+    verdicts = {claim.claim: claim for claim in found.claims}
+    assert verdicts["Question sets get different levels."].verdict == "seen"
+    finest = verdicts["On PubMedQA the finest level is chosen most often."]
+    assert finest.verdict == "not seen" and "8 questions, level 3 for 92" in finest.because
+
+
+def test_levels_are_not_said_to_differ_or_be_the_finest_without_questions_that_show_it():
+    found = labels.router_weights(lab_of_weights(pubmedqa={"a": (6, 4, 0)}, other={"b": (5, 5, 0)}))
+    assert [claim.verdict for claim in found.claims[1:]] == ["undecided", "undecided"]
+    found = labels.router_weights(lab_of_weights(other={"b": (5, 5, 0)}))
+    assert [claim.verdict for claim in found.claims[1:]] == ["not testable here", "not testable here"]
+
+
+@pytest.fixture
+def scores_of(done, tmp_path):
+    """A lab whose asset `scores` has some figures of ER; every other measure is 0."""
+
+    def make(by_method):
+        cells = cells_of(by_method)
+        for cell in cells:
+            others = [name for name in headline_measures(done.settings.k) if name != "ER"]
+            cell[others] = 0.0
+        table = pd.concat(cells).rename(columns={"cell": "method"}).assign(question_set="set")
+        table.to_parquet(tmp_path / "per_question.parquet")
+        stored = SimpleNamespace(path=lambda name: tmp_path / name)
+        return SimpleNamespace(settings=done.settings, seed=0, read=lambda key, corpus: stored), table
+
+    return make
+
+
+def test_router_is_not_said_to_be_like_or_better_without_questions_that_show_it(scores_of):
+    base = {"mog-paper": 0.5, "fixed-2": 0.4, "mogg-paper": 0.5, "mogg-uniform": 0.41}
+    lab, _ = scores_of(base | {f"fused-paper-{level}": 0.5 for level in LEVELS})
+    claims = {claim.claim: claim for claim in granularity.router(lab).claims}
+    assert claims["MoG finds more than MedRAG, which has one level."].verdict == "seen"
+    assert claims["MoGG is better with its router than without."].verdict == "seen"
+    # An interval of some ±.03 about .01: neither within ±.02 nor outside.
+    assert claims["MoGG without its router is as good as MedRAG."].verdict == "undecided"
+    equal = next(claim for name, claim in claims.items() if "equal weights" in name)
+    assert equal.verdict in ("undecided", "not seen") and equal.paper.startswith("Ours")
+
+
+def test_best_level_is_chosen_anew_in_every_resample(scores_of):
+    lab, table = scores_of({"fixed-1": 0.4, "fixed-2": 0.4, "mog-paper": 0.5, "oracle-paper": 0.7})
+    ((row,),) = granularity.oracle_gap(lab).tables.values()
+    wide = table.pivot(index="question", columns="method", values="ER")
+    totals = by_document(wide.to_numpy(), wide.index.to_numpy(str))
+    means = resampled_means(totals, 2000, 0)
+    drawn = pd.DataFrame(means, columns=wide.columns)
+    best = drawn[["fixed-1", "fixed-2"]].max(axis=1)
+    low, high = ends((drawn["oracle-paper"] - best).to_numpy(), totals)
+    assert row["gap"].endswith(f" [{low:.3f}, {high:.3f}]")
+    low, high = ends(((drawn["mog-paper"] - best) / (drawn["oracle-paper"] - best)).to_numpy(), totals)
+    assert row["closed"].endswith(f" [{low:.0%}, {high:.0%}]")
+    assert (best > drawn[row["best level"]]).any()
+
+
+@pytest.mark.parametrize(
+    "name", ["k_r", "retrievers", "soft-labels", "label-values", "training-corpus", "router-weights"]
+)
+def test_experiment_without_questions_that_have_evidence_says_so(name):
+    experiment = EXPERIMENTS[name]
+    with pytest.raises(NothingToMeasure, match="has evidence"):
+        experiment.run(SimpleNamespace(tested=dict))
+
+
+def test_training_without_questions_is_refused_by_name(done):
+    lab = SimpleNamespace(trained_on=dict, settings=done.settings)
+    with pytest.raises(MogError, match="question_sets: expected training questions"):
+        labels._labels(lab, "embedding", (0.8, 0.2))
+    with pytest.raises(MogError, match="question_sets: expected training questions"):
+        labels._trained(lab, "all", pd.DataFrame(columns=["text", "label", "group"]))
+
+
+def test_order_and_files_of_encoders_make_retrievers_out_of_date(done, tmp_path):
+    tiny_encoder(tmp_path / "local", seed=2)
+
+    def options(encoders):
+        chosen = done.settings.model_copy(
+            update={"experiments": config.ExperimentSettings.model_validate({"encoders": encoders})}
+        )
+        (recipe,) = [r for r in recipes(chosen) if r.key == "experiments/retrievers"]
+        return digest(recipe.settings(Tools(chosen)))
+
+    minilm, local = {"model": "all-MiniLM-L6-v2"}, {"model": str(tmp_path / "local")}
+    first = options({"a": minilm, "b": local})
+    assert first == options({"a": minilm | {"device": "cpu"}, "b": local})
+    assert first != options({"b": local, "a": minilm})
+    assert first != options({"a": minilm | {"levels": "pooled"}, "b": local})
+    with (tmp_path / "local" / "config.json").open("a") as file:
+        file.write(" ")
+    assert first != options({"a": minilm, "b": local})
+    # As the model of the questions as well.
+    asked = minilm | {"query_model": str(tmp_path / "local")}
+    first = options({"a": asked})
+    (tmp_path / "local" / "vocab.extra").write_text("new", encoding="utf-8")
+    assert first != options({"a": asked})
+
+
+def test_chunks_of_another_encoder_are_encoded_whole_unless_told_otherwise(done):
+    tools = Tools(done.settings)
+    corpora = Corpora.open(tools.store.read, done.settings, list(done.settings.corpora))
+    lab = SimpleNamespace(progress=lambda total, what: nullcontext(lambda n: None))
+    seen = []
+
+    def encode(texts):
+        seen.extend(texts)
+        return np.ones((len(texts), 2), np.float16)
+
+    for levels, level in ((None, 2), ("pooled", 1)):
+        chosen = config.RetrieverEncoderSettings.model_validate({"levels": levels} if levels else {})
+        retrievers.OtherVectors(corpora, chosen, encode, lab).of(0, 2)
+        assert len(seen) == corpora.layouts[0].count(level)
+        seen.clear()
+
+
+@pytest.mark.full
+def test_cells_of_an_interrupted_experiment_are_not_made_again(done, materialise_project, monkeypatch):
+    chosen = done.settings.experiments.model_copy(update={"k_r": [3, 8, 16]})
+    settings = done.settings.model_copy(update={"experiments": chosen})
+    folder = done.store.folder("experiments/k_r")
+    before = set(folder.glob("samples_k_r*"))
+    assert len(before) == 2
+
+    def stops(*_):
+        raise RuntimeError("stopped after the last cell")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(granularity, "score_rows", stops)
+        report = do(settings, materialise_project, "k_r")
+    assert "stopped after the last cell" in report.failures[0]
+    made = set(folder.glob("samples_k_r*"))
+    assert before < made and len(made) == 3
+    report = do(settings, materialise_project, "k_r")
+    assert report.failures == []
+    (step,) = [step for step in report.steps if step["asset"] == "experiments/k_r"]
+    assert step["seconds"] > 0 and "cells" not in step["recomputed"]
+    assert set(folder.glob("samples_k_r*")) == made
+
+
+def test_first_run_made_every_cell(done):
+    made = {step["asset"]: step["recomputed"].get("cells", 0) for step in done.report.steps}
+    assert made["experiments/k_r"] == 2
+    assert made["experiments/retrievers"] == 12
+    # Similarities, routers and rankings.
+    assert made["experiments/soft-labels"] == 3 * 3
+    assert made["experiments/time"] == 1

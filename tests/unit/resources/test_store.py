@@ -1,0 +1,339 @@
+import os
+import re
+import subprocess
+import sys
+
+import pytest
+from shared import ROOT
+
+from mog_assets.resources.errors import MissingArtefact, MogError
+from mog_assets.resources.store import Store, atomic, digest, sweep_orphans
+
+
+@pytest.fixture
+def store(tmp_path):
+    return Store(tmp_path, lock_seconds=0.2)
+
+
+def write(draft, name="data.txt", content="content", key=None):
+    path, there = draft.file(name, digest(key or content))
+    if not there:
+        with atomic(path) as temporary:
+            temporary.write_text(content)
+    return path
+
+
+def commit(store, content="content", partition=None, **files):
+    with store.lock("asset", partition):
+        draft = store.draft("asset", partition)
+        for name, text in (files or {"data": content}).items():
+            write(draft, f"{name}.txt", text)
+        return store.commit(draft, "asset", partition, recipe="r", inputs={}, counts={}, info={}, seconds=0.0)
+
+
+def test_draft_that_was_not_committed_is_invisible(store):
+    with store.lock("asset"):
+        write(store.draft("asset"))
+    assert store.find("asset") is None
+    with pytest.raises(MissingArtefact, match=r"asset has not been materialised: run `mog run`"):
+        store.read("asset")
+
+
+def test_previous_artefact_stays_until_the_next_is_committed(store):
+    commit(store, "old")
+    with store.lock("asset"):
+        write(store.draft("asset"), content="new")
+    assert store.read("asset").path("data.txt").read_text() == "old"
+
+
+def test_truncated_file_makes_the_artefact_not_found(store):
+    path = commit(store).path("data.txt")
+    path.write_text("con")
+    assert store.find("asset") is None
+
+
+def test_truncated_file_is_written_again(store):
+    commit(store).path("data.txt").write_text("con")
+    assert commit(store).path("data.txt").read_text() == "content"
+
+
+def test_missing_file_makes_the_artefact_not_found(store):
+    commit(store).path("data.txt").unlink()
+    assert store.find("asset") is None
+
+
+@pytest.mark.parametrize("content", ["", "{", "[]", "{}", '{"asset": 1, "unknown": 2}'])
+def test_manifest_that_is_none_makes_the_artefact_not_found(store, content):
+    (commit(store).folder / "manifest.json").write_text(content)
+    assert store.find("asset") is None
+
+
+def test_verify_sees_a_flipped_byte(store):
+    artefact = commit(store)
+    assert store.verify(artefact) == []
+    path = artefact.path("data.txt")
+    data = bytearray(path.read_bytes())
+    data[3] ^= 1
+    path.write_bytes(data)
+    assert store.find("asset") is not None
+    assert store.verify(artefact) == ["asset: data.txt has changed since it was written: run `mog run`"]
+    path.unlink()
+    assert store.find("asset") is None
+    assert store.verify(commit(store)) == []
+
+
+def test_files_that_no_longer_count_are_swept(store):
+    first = commit(store, "old")
+    with subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE) as process:
+        pass
+    (first.folder / f".tmp-{process.pid}-data.txt").write_text("left by a process that was killed")
+    second = commit(store, "new")
+    assert not first.path("data.txt").exists()
+    visible = {p.name for p in second.folder.iterdir()} - {".lock"}
+    assert visible == {"manifest.json", second.path("data.txt").name}
+
+
+def test_temporary_file_of_a_living_process_stays(store):
+    with subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE) as process:
+        path = commit(store).folder / f".tmp-{process.pid}-data.txt"
+        path.write_text("half")
+        commit(store, "new")
+        assert path.read_text() == "half"
+        process.stdin.close()
+    commit(store, "newer")
+    assert not path.exists()
+
+
+def test_orphans_are_swept_and_files_of_the_living_stay(tmp_path):
+    sweep_orphans(tmp_path / "none")
+    with subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE) as process:
+        for name in (f".tmp-{process.pid}-a.parquet", "b.parquet"):
+            (tmp_path / name).touch()
+        sweep_orphans(tmp_path)
+        assert len(list(tmp_path.iterdir())) == 2
+        process.stdin.close()
+    sweep_orphans(tmp_path)
+    assert [path.name for path in tmp_path.iterdir()] == ["b.parquet"]
+
+
+def test_partitions_do_not_touch_each_other(store):
+    commit(store, "whole")
+    commit(store, "garden", "garden")
+    commit(store, "sky", "sky")
+    store.remove("asset", "sky")
+    assert store.partitions("asset") == ["garden"]
+    commit(store, "whole again")
+    assert store.read("asset", "garden").path("data.txt").read_text() == "garden"
+    with pytest.raises(MissingArtefact, match="asset of corpus sky has not been"):
+        store.read("asset", "sky")
+
+
+def test_unchanged_file_keeps_its_name_and_bytes(store):
+    before = commit(store, one="1", two="2").path("one.txt").stat()
+    after = commit(store, one="1", two="changed").path("one.txt").stat()
+    assert (before.st_ino, before.st_mtime_ns) == (after.st_ino, after.st_mtime_ns)
+
+
+def test_version_follows_content_alone(store):
+    first = commit(store, "same", "a").manifest
+    second = commit(store, "same", "b").manifest
+    other = commit(store, "other", "b").manifest
+    assert first.version == second.version != other.version
+
+
+def test_unknown_file_of_an_artefact_is_named(store):
+    with pytest.raises(MissingArtefact, match=r"asset has no file 'nothing.txt': materialise it again"):
+        commit(store).path("nothing.txt")
+
+
+HOLDER = """
+import sys
+from pathlib import Path
+from mog_assets.resources.store import Store, atomic
+store = Store(Path(sys.argv[1]))
+with store.lock("asset", "garden"):
+    if sys.argv[2] == "commit":
+        draft = store.draft("asset", "garden")
+        store.commit(draft, "asset", "garden", recipe="r", inputs={}, counts={}, info={}, seconds=0.0)
+    print("held", flush=True)
+    sys.stdin.read()
+"""
+
+
+@pytest.mark.parametrize("stage", ["before", "commit"])
+def test_second_writer_fails_naming_the_holder(store, stage):
+    with subprocess.Popen(
+        [sys.executable, "-c", HOLDER, str(store.home), stage],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        cwd=ROOT,
+        text=True,
+    ) as holder:
+        assert holder.stdout.readline() == "held\n"
+        expected = (
+            rf"asset of corpus garden is being written by process {holder.pid} "
+            r"\(since \d{4}-\d\d-\d\d \d\d:\d\d:\d\d\): wait for it or stop it"
+        )
+        with pytest.raises(MogError, match=expected), store.lock("asset", "garden"):
+            pass
+        holder.stdin.close()
+        assert holder.wait(10) == 0
+    with store.lock("asset", "garden"):
+        pass
+
+
+def test_killed_holder_blocks_nobody(store):
+    with subprocess.Popen(
+        [sys.executable, "-c", HOLDER, str(store.home), "before"],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        cwd=ROOT,
+        text=True,
+    ) as holder:
+        assert holder.stdout.readline() == "held\n"
+        holder.kill()
+        holder.wait(10)
+    with store.lock("asset", "garden"):
+        pass
+
+
+@pytest.mark.parametrize("text", ["", "4194304999 1", "no number"])
+def test_holder_that_is_not_known_is_not_named(store, text):
+    with store.lock("asset"):
+        holder = store.folder("asset") / ".lock.holder"
+        holder.write_text(text)
+        with pytest.raises(MogError, match="asset is being written by another process: wait"), store.lock("asset"):
+            pass
+
+
+RUNS = """
+import sys, time
+from pathlib import Path
+from mog_assets.resources.store import Store, atomic
+store = Store(Path(sys.argv[1]))
+for n in range(40):
+    with store.lock("asset"):
+        busy = Path(sys.argv[1]) / "busy"
+        busy.touch(exist_ok=False)
+        draft = store.draft("asset")
+        path, there = draft.file("data.txt", f"{sys.argv[2]}-{n}")
+        with atomic(path) as temporary:
+            temporary.write_text(sys.argv[2] * n)
+        store.commit(draft, "asset", None, recipe="r", inputs={}, counts={}, info={}, seconds=0.0)
+        busy.unlink()
+"""
+
+
+def test_two_processes_never_write_at_once(store):
+    processes = [subprocess.Popen([sys.executable, "-c", RUNS, str(store.home), name], cwd=ROOT) for name in "ab"]
+    assert [process.wait(60) for process in processes] == [0, 0]
+    artefact = store.read("asset")
+    assert store.verify(artefact) == []
+    assert artefact.path("data.txt").read_text() in {"a" * 39, "b" * 39}
+
+
+# No room
+
+LIMITED = """
+import json, resource, sys
+from pathlib import Path
+import numpy as np, pandas as pd
+from scipy import sparse
+from safetensors.numpy import save_file
+from mog_assets.arrays import save_array
+from mog_assets.resources.errors import MogError
+from mog_assets.resources.store import Store, atomic
+store = Store(Path(sys.argv[1]))
+draft = store.draft("asset")
+resource.setrlimit(resource.RLIMIT_FSIZE, (int(sys.argv[3]), resource.RLIM_INFINITY))
+array = np.random.default_rng(0).random(1000)
+def npz(path):
+    with path.open("wb") as stream:
+        sparse.save_npz(stream, sparse.csr_array(array[None]), compressed=False)
+write = {
+    "text": lambda path: path.write_text("x" * 8000),
+    "array": lambda path: save_array(path, array),
+    "table": lambda path: pd.DataFrame({"a": array}).to_parquet(path),
+    "weights": lambda path: save_file({"a": array}, path),
+    "npz": npz,
+    "manifest": lambda path: path.write_text("new"),
+}[sys.argv[2]]
+try:
+    path, _ = draft.file("data.txt", "new")
+    with atomic(path) as temporary:
+        write(temporary)
+    info = {"long": "x" * 8000}
+    store.commit(draft, "asset", None, recipe="r", inputs={}, counts={}, info=info, seconds=0.0)
+except MogError as error:
+    print(error)
+"""
+
+
+@pytest.mark.parametrize("what", ["text", "array", "table", "weights", "npz", "manifest"])
+def test_file_that_may_not_be_so_large_leaves_the_previous_artefact(store, what):
+    before = commit(store, "old")
+    command = [sys.executable, "-c", LIMITED, str(store.home), what, "5000"]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True)
+    file = "manifest.json" if what == "manifest" else "data-.*txt"
+    message = (
+        rf"no room to write .*{file}: expected at least (\d+) bytes, \d+ are free \(.+\); existing files are unchanged"
+    )
+    (wanted,) = re.findall(message, done.stdout)
+    assert done.stdout.count("\n") == 1
+    assert int(wanted) >= (8000 if what == "manifest" else 1)
+    assert store.read("asset").manifest == before.manifest
+    assert store.verify(before) == []
+    assert list(before.folder.rglob(".tmp-*")) == []
+    assert commit(store, "next").path("data.txt").read_text() == "next"
+
+
+@pytest.fixture
+def small_disk(tmp_path):
+    """A file system of 1 MiB."""
+    folder = tmp_path / "disk"
+    folder.mkdir()
+    mounted = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=1m", "tmpfs", folder], capture_output=True)
+    if mounted.returncode != 0:
+        pytest.skip("mounting a small file system needs root")
+    yield folder
+    subprocess.run(["umount", folder], check=True)
+
+
+@pytest.mark.parametrize("what", ["file", "manifest"])
+def test_full_disk_leaves_the_previous_artefact(small_disk, what):
+    store = Store(small_disk)
+    before = commit(store, "old")
+    filler = small_disk / "filler"
+    with filler.open("wb", buffering=0) as stream, pytest.raises(OSError, match="No space left"):
+        while True:
+            stream.write(bytes(4096))
+    if what == "manifest":
+        # Room for the lock's holder and the file, and none for the manifest after them.
+        os.truncate(filler, filler.stat().st_size - 2 * 4096)
+    with pytest.raises(MogError) as raised:
+        commit(store, "new" * 1000)
+    name = "manifest.json" if what == "manifest" else "data-"
+    assert re.search(
+        rf"no room to write .*{name}.*expected at least \d+ bytes, \d+ are free \(.*No space", str(raised.value)
+    )
+    assert store.read("asset").manifest == before.manifest
+    assert store.verify(before) == []
+    assert list(small_disk.rglob(".tmp-*")) == []
+    filler.unlink()
+    assert commit(store, "new" * 1000).path("data.txt").read_text() == "new" * 1000
+
+
+def test_atomic_leaves_nothing_behind_on_error(tmp_path):
+    path = tmp_path / "file.txt"
+    path.write_text("before")
+    with pytest.raises(RuntimeError), atomic(path) as temporary:
+        temporary.write_text("half")
+        raise RuntimeError
+    assert path.read_text() == "before"
+    assert list(tmp_path.iterdir()) == [path]
+
+
+def test_digest_does_not_depend_on_the_order_of_keys():
+    assert digest({"a": 1, "b": [2]}) == digest({"b": [2], "a": 1})
+    assert digest([1, 2]) != digest([2, 1])
+    assert digest("ab", "c") != digest("a", "bc")
