@@ -140,7 +140,7 @@ def _compared(methods: list[str], real: Totals, made: Totals, seed: int) -> dict
 
     values, others = real.mean, made.mean
     best, chosen = int(values.argmax()), int(others.argmax())
-    found: dict[str, Any] = {
+    row: dict[str, Any] = {
         "methods": len(methods),
         "n": real.questions,
         "documents": len(real.sizes),
@@ -154,17 +154,17 @@ def _compared(methods: list[str], real: Totals, made: Totals, seed: int) -> dict
         "difference": values[chosen] - values[best],
     }
     fewer = min(real, made, key=lambda side: side.effective)
-    if min(found["documents"], found["made_documents"]) < 2:
-        return found | dict.fromkeys(("tau_low", "tau_high", "difference_low", "difference_high", "share"), np.nan)
+    if min(row["documents"], row["made_documents"]) < 2:
+        return row | dict.fromkeys(("tau_low", "tau_high", "difference_low", "difference_high", "share"), np.nan)
     # Different seeds: with equal ones, sides with as many documents would see the same resamples.
     drawn, others_drawn = resampled_means(real, RESAMPLES, seed), resampled_means(made, RESAMPLES, seed + 1)
     low, high = ends(taus(drawn, others_drawn), fewer)
-    found["tau_low"] = max(-1.0, min(low, 2 * found["tau"] - high))
-    found["tau_high"] = min(1.0, max(high, 2 * found["tau"] - low))
+    row["tau_low"] = max(-1.0, min(low, 2 * row["tau"] - high))
+    row["tau_high"] = min(1.0, max(high, 2 * row["tau"] - low))
     picked = np.take_along_axis(drawn, others_drawn.argmax(axis=1)[:, None], axis=1)[:, 0]
     behind = np.round(picked - drawn.max(axis=1), _DECIMALS)
-    found["difference_low"], found["difference_high"] = ends(behind, fewer)
-    return found | {"share": float((behind == 0).mean())}
+    row["difference_low"], row["difference_high"] = ends(behind, fewer)
+    return row | {"share": float((behind == 0).mean())}
 
 
 def taus(first: np.ndarray, second: np.ndarray) -> np.ndarray:
@@ -175,12 +175,12 @@ def taus(first: np.ndarray, second: np.ndarray) -> np.ndarray:
     """
     first, second = np.round(first, _DECIMALS), np.round(second, _DECIMALS)
     i, j = np.triu_indices(first.shape[1], 1)
-    found = np.zeros(len(first))
+    taus = np.zeros(len(first))
     for at in range(0, len(first), _BLOCK):
         a, b = (np.sign(side[at : at + _BLOCK, i] - side[at : at + _BLOCK, j]) for side in (first, second))
         untied = np.sqrt((a != 0).sum(axis=1) * (b != 0).sum(axis=1))
-        np.divide((a * b).sum(axis=1), untied, out=found[at : at + _BLOCK], where=untied > 0)
-    return found
+        np.divide((a * b).sum(axis=1), untied, out=taus[at : at + _BLOCK], where=untied > 0)
+    return taus
 
 
 def sentences(table: pd.DataFrame) -> list[str]:
@@ -235,8 +235,8 @@ def points(row: Mapping[str, Any], scores: pd.DataFrame) -> pd.DataFrame:
         ones).
     """
     kept = scores[(scores["measure"] == row["measure"]) & scores["kind"].map(_counts)]
-    found = dict(boards(kept))
+    parts = dict(boards(kept))
     keys = (Board(*(row[f"{side}{name}"] for name in Board._fields)) for side in ("", "made_"))
-    real, made = (found[key].set_index("method") for key in keys)
-    there = [name for name in real.index if name in made.index]
-    return real.loc[there, ["kind", "value", "low", "high"]].assign(made=made.loc[there, "value"])
+    real, made = (parts[key].set_index("method") for key in keys)
+    both = [name for name in real.index if name in made.index]
+    return real.loc[both, ["kind", "value", "low", "high"]].assign(made=made.loc[both, "value"])

@@ -60,12 +60,12 @@ def mark(answers: pd.DataFrame, questions: Mapping[str, Sequence[Question]]) -> 
         except an empty one; NaN in a question set in which some of these questions have no options, or others than A to
         D.
     """
-    known = {(name, q.id): q for name, members in questions.items() for q in members}
+    by_id = {(name, q.id): q for name, members in questions.items() for q in members}
     records = answers.to_dict("records")
-    others = {row["question_set"] for row in records if not _lettered(known[row["question_set"], row["question"]])}
+    others = {row["question_set"] for row in records if not _lettered(by_id[row["question_set"], row["question"]])}
     rows = []
     for row in records:
-        question = known[row["question_set"], row["question"]]
+        question = by_id[row["question_set"], row["question"]]
         answered, said = not row["failure"], str(row["answer"] or "")
         if question.options:
             right = float(answered and said == question.answer)
@@ -129,10 +129,10 @@ def score_answers(marks: pd.DataFrame, seed: int) -> pd.DataFrame:
         if control.any():
             compared = pd.concat([compared, compare(cells[control], measures, None, seed)], ignore_index=True)
         spent = {name: (name, "mean") for name in ("rounds", "calls", "tokens_in", "tokens_out")}
-        own = part.groupby("method").agg(
+        costs = part.groupby("method").agg(
             reader=("reader", "first"), coverage=("answered", "mean"), **spent, cost=("cost", "sum")
         )
-        table = compared.rename(columns={"cell": "method", "p": "p_vs_cot"}).join(own, on="method")
+        table = compared.rename(columns={"cell": "method", "p": "p_vs_cot"}).join(costs, on="method")
         table = table.assign(question_set=str(question_set))[list(COLUMNS)]
         judged = [
             table[table["method"] == method].head(1).assign(**_judged(answers, seed))
@@ -182,10 +182,10 @@ def preflight_cases(answers: pd.DataFrame, questions: Mapping[str, Sequence[Ques
     Returns:
         A row per answer: question_set, method, document (what the question is about), foreseen, below.
     """
-    known = {(name, q.id): q for name, members in questions.items() for q in members}
+    by_id = {(name, q.id): q for name, members in questions.items() for q in members}
     rows = []
     for row in answers.to_dict("records"):
-        question = known[row["question_set"], row["question"]]
+        question = by_id[row["question_set"], row["question"]]
         preflight = json.loads(row["preflight"]) if isinstance(row["preflight"], str) else None
         gold = {(e.corpus, e.doc) for e in question.evidence}
         passages = json.loads(row["passages"]) if preflight else []
@@ -202,10 +202,10 @@ def preflight_quality(cases: pd.DataFrame) -> list[dict[str, Any]]:
     Args:
         cases: Result of `preflight_cases`.
     """
-    found = []
+    rows = []
     for (question_set, method), part in cases.groupby(["question_set", "method"], sort=False):
         counts = Confusion.of(part["foreseen"].tolist(), part["below"].tolist())
-        found.append(
+        rows.append(
             {
                 "question set": question_set,
                 "method": method,
@@ -214,4 +214,4 @@ def preflight_quality(cases: pd.DataFrame) -> list[dict[str, Any]]:
                 **{name: getattr(counts, name) for name in ("tp", "fp", "fn", "tn", "precision", "recall", "f1")},
             }
         )
-    return found
+    return rows

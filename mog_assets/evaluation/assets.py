@@ -46,21 +46,21 @@ def build_scores(work: Work) -> None:
         made_by, corpora = origins(settings), {name: q.corpora for name, q in settings.question_sets.items()}
         compared = agreement(measured, kinds, made_by, corpora, settings.seed)
     # Evidence may change while the runs do not.
-    told = [runs.manifest.version, work.input("questions").manifest.version, work.recipe.settings(work.tools)]
+    made_of = [runs.manifest.version, work.input("questions").manifest.version, work.recipe.settings(work.tools)]
     for name, frame in (("per_question.parquet", measured), ("scores.parquet", scores), (AGREEMENT, compared)):
-        path, there = work.file(name, *told)
-        if not there:
+        path, exists = work.file(name, *made_of)
+        if not exists:
             with work.writing(path) as temporary:
                 frame.to_parquet(temporary)
     work.recomputed["rankings measured"] = len(measured)
     work.counts |= {"methods": len(methods), "measures": len(measure_names(settings.k)), "rows": len(scores)}
     for name in sorted(set(scores["question_set"])):
         work.counts[f"{name}: questions"] = int(scores[scores["question_set"] == name]["n"].max())
-    for board, own in boards(scores, made_by):
+    for board, part in boards(scores, made_by):
         title = f"leaderboard: {board.name}{said(board.question_set, made_by)}"
-        work.show_table(title, leaderboard(own, headline_measures(settings.k)))
+        work.show_table(title, leaderboard(part, headline_measures(settings.k)))
         if board.evidence == "spans":
-            work.show_plot(f"ER against context: {board.name}", plots.er_against_cost(own, board.question_set))
+            work.show_plot(f"ER against context: {board.name}", plots.er_against_cost(part, board.question_set))
     for row, sentence in zip(compared.to_dict("records"), sentences(compared), strict=True):
         name = f"generated and real questions: {row['made_question_set']} and {row['question_set']}, {row['split']}"
         work.shown[name] = sentence
@@ -72,14 +72,16 @@ def build_answer_scores(work: Work) -> None:
     stored = work.input("answers")
     answers = read_answers(stored.path, stored.names())
     names = sorted(set(answers["question_set"])) if len(answers) else []
-    held = work.input("questions")
-    questions = {name: load_questions(held.path(f"{name}.parquet")) for name in names}
+    question_sets = work.input("questions")
+    questions = {name: load_questions(question_sets.path(f"{name}.parquet")) for name in names}
     marks = mark(answers, questions)
     with work.progress(0, "significance tested"):
         scores = score_answers(marks, work.settings.seed) if len(marks) else marks
     for name, frame in (("per_question", marks), ("scores", scores)):
-        path, there = work.file(f"{name}.parquet", stored.manifest.version, held.manifest.version, work.settings.seed)
-        if not there:
+        path, exists = work.file(
+            f"{name}.parquet", stored.manifest.version, question_sets.manifest.version, work.settings.seed
+        )
+        if not exists:
             with work.writing(path) as temporary:
                 frame.to_parquet(temporary)
     work.recomputed["answers marked"] = len(marks)
@@ -116,8 +118,8 @@ def build_report(work: Work) -> None:
         *((f"version of {key}", version[:12]) for key, version in inputs.items()),
     ]
     # The preflight is in a manifest, so no file version shows that it has changed.
-    path, there = work.file("report.html", inputs, configuration, facts, preflight, items)
-    if not there:
+    path, exists = work.file("report.html", inputs, configuration, facts, preflight, items)
+    if not exists:
         with work.progress(0, "wins and losses read"):
             main, groups, duels = _browsed(work, scores, list(corpora))
         page = Report(
@@ -146,13 +148,13 @@ def build_report(work: Work) -> None:
         )
         with work.writing(path) as temporary:
             temporary.write_text(render(page), encoding="utf-8")
-    work.recomputed["pages written"] = int(not there)
+    work.recomputed["pages written"] = int(not exists)
     work.counts["rows"] = len(scores)
     work.shown["report"] = f"`{path}`"
-    for board, own in boards(scores, made_by):
+    for board, part in boards(scores, made_by):
         title = f"leaderboard: {board.name}{said(board.question_set, made_by)}"
-        work.show_table(title, leaderboard(own, headline_measures(settings.k)))
-        work.show_plot(f"all methods: {board.name}", plots.leaderboard_bars(own, board.question_set))
+        work.show_table(title, leaderboard(part, headline_measures(settings.k)))
+        work.show_plot(f"all methods: {board.name}", plots.leaderboard_bars(part, board.question_set))
     if len(counted):
         work.show_plot(f"levels and retrievers that counted: {counted.attrs['method']}", plots.shares(counted))
 
@@ -166,18 +168,18 @@ def _browsed(
     runs = read_runs(work.input("runs").path(RUNS))
     questions = scored_questions(work)
     stored = {name: work.input("documents", name) for name in corpora}
-    buckets = {name: [held.path(bucket) for bucket in held.names("bucket")] for name, held in stored.items()}
+    buckets = {name: [s.path(bucket) for bucket in s.names("bucket")] for name, s in stored.items()}
     main, groups, duels = {}, {}, {}
     scored = dict(boards(scores))
     for board, part in boards(per_question):
         main[board] = browse.main_methods(scored[board])
         measures = [name for name in headline_measures(settings.k) if name in set(scored[board]["measure"])]
-        asked = questions[board.question_set]
-        groups[board] = browse.by_group(part, asked, main[board], measures, settings.seed)
+        members = questions[board.question_set]
+        groups[board] = browse.by_group(part, members, main[board], measures, settings.seed)
         if len(main[board]) > 1:
-            own_runs = runs[runs["question_set"] == board.question_set]
+            runs_of_set = runs[runs["question_set"] == board.question_set]
             texts = partial(browse.read_texts, buckets)
-            duels[board] = browse.duels(part, own_runs, asked, main[board], texts)
+            duels[board] = browse.duels(part, runs_of_set, members, main[board], texts)
     return main, groups, duels
 
 

@@ -79,22 +79,22 @@ def by_group(
         measure, value with its 95 % bootstrap interval low … high over documents, NaN for a single document. A question
         with evidence in two corpora counts in both.
     """
-    known = {q.id: q for q in questions}
+    by_id = {q.id: q for q in questions}
     here = per_question[per_question["method"].isin(methods)]
     cells = here.set_index(["question", "method"])[list(measures)].unstack("method")
     members: dict[tuple[str, str], list[int]] = {}
     for row, identity in enumerate(cells.index):
-        for own_group in groups_of(known[identity]):
-            members.setdefault(own_group, []).append(row)
+        for group_key in groups_of(by_id[identity]):
+            members.setdefault(group_key, []).append(row)
     columns = [(measure, method) for measure in measures for method in methods]
     values = np.stack([cells[column].to_numpy(np.float64) for column in columns], axis=1) if len(cells) else None
     documents = here.drop_duplicates("question").set_index("question")["document"].loc[cells.index].to_numpy(str)
     rows = []
-    for (by, group), own in sorted(members.items(), key=lambda item: (item[0][0] == "corpus", -len(item[1]), item[0])):
+    for (by, group), at in sorted(members.items(), key=lambda item: (item[0][0] == "corpus", -len(item[1]), item[0])):
         assert values is not None
-        totals = by_document(values[own], documents[own])
+        totals = by_document(values[at], documents[at])
         low, high = bootstrap_interval(totals, seed=seed)
-        counts = (len(own), len(totals.sizes))
+        counts = (len(at), len(totals.sizes))
         for i, ((measure, method), value) in enumerate(zip(columns, totals.mean, strict=True)):
             rows.append((by, group, *counts, method, measure, value, low[i], high[i]))
     return pd.DataFrame(rows, columns=["by", "group", "n", "documents", "method", "measure", "value", "low", "high"])
@@ -102,14 +102,14 @@ def by_group(
 
 def read_texts(buckets: Mapping[str, Sequence[Path]], wanted: Collection[Document]) -> dict[Document, tuple[str, str]]:
     """Titles and texts of documents from the stored buckets of their corpora, by corpus."""
-    found = {}
+    texts = {}
     for corpus, paths in buckets.items():
         ids = sorted({doc for owner, doc in wanted if owner == corpus})
         for path in paths if ids else ():
             table = pq.read_table(path, columns=["id", "title", "text"], filters=[("id", "in", ids)])
             for row in table.to_pylist():
-                found[corpus, row["id"]] = (row["title"], row["text"])
-    return found
+                texts[corpus, row["id"]] = (row["title"], row["text"])
+    return texts
 
 
 def duels(
@@ -145,7 +145,7 @@ def duels(
         gold evidence in the text. For a passage with gold evidence `GOLD_CHARS` characters around it are kept, for any
         other `OTHER_CHARS`.
     """
-    known = {q.id: q for q in questions}
+    by_id = {q.id: q for q in questions}
     measure = leading_measure(per_question.columns[per_question.notna().all()])
     er = per_question.pivot(index="question", columns="method", values=measure)
     er = er.loc[list(dict.fromkeys(per_question["question"]))]
@@ -160,27 +160,27 @@ def duels(
         counts = {"n": len(er), "better": int((difference > 0).sum()), "worse": int((difference < 0).sum())}
         mean = round(float(difference.mean()), 4) if len(er) else 0.0
         pairs.append({"a": a, "b": b, **counts, "mean": mean, "wins": wins, "losses": losses})
-    asked = [identity for identity in er.index if any((identity, m) in wanted for m in range(len(methods)))]
-    number = {identity: i for i, identity in enumerate(asked)}
+    chosen = [identity for identity in er.index if any((identity, m) in wanted for m in range(len(methods)))]
+    number = {identity: i for i, identity in enumerate(chosen)}
     for pair in pairs:
         for side in ("wins", "losses"):
             pair[side] = [number[identity] for identity in pair[side]]
 
-    found = dict(_found(runs, known, methods, wanted))
-    needed = {document for identity in asked for document in known[identity].grades}
-    needed |= {(row["corpus"], row["doc"]) for shown, _ in found.values() for row in shown}
+    passages_of = dict(_passages(runs, by_id, methods, wanted))
+    needed = {document for identity in chosen for document in by_id[identity].grades}
+    needed |= {(row["corpus"], row["doc"]) for shown, _ in passages_of.values() for row in shown}
     book = _Book(texts(needed))
     rows = []
-    for identity in asked:
-        question = known[identity]
+    for identity in chosen:
+        question = by_id[identity]
         values = [round(float(er.loc[identity, method]), 4) for method in methods]
         gold = [book.snippet(question, (e.corpus, e.doc), e.start, e.end) for e in question.evidence]
         if not question.evidence:
             gold = [book.snippet(question, document, 0, book.characters(document)) for document in _relevant(question)]
-        own = {}
+        by_method = {}
         for method in range(len(methods)):
-            if (identity, method) in found:
-                shown, hidden = found[identity, method]
+            if (identity, method) in passages_of:
+                shown, hidden = passages_of[identity, method]
                 passages = [
                     {
                         **book.snippet(question, (row["corpus"], row["doc"]), row["start"], row["end"]),
@@ -190,9 +190,9 @@ def duels(
                     }
                     for row in shown
                 ]
-                own[str(method)] = {"passages": passages, "hidden": hidden}
+                by_method[str(method)] = {"passages": passages, "hidden": hidden}
         row = {"id": identity, "text": _cut(question.question, GOLD_CHARS), "kind": question.kind}
-        rows.append({**row, "er": values, "gold": gold, "found": own})
+        rows.append({**row, "er": values, "gold": gold, "found": by_method})
     return {
         "methods": list(methods),
         "measure": measure,
@@ -213,13 +213,13 @@ def _cut(text: str, most: int) -> str:
     return text if len(text) <= most else text[: most - 1] + "…"
 
 
-def _found(
-    runs: pd.DataFrame, known: Mapping[str, Question], methods: Sequence[str], wanted: Collection[tuple[str, int]]
+def _passages(
+    runs: pd.DataFrame, by_id: Mapping[str, Question], methods: Sequence[str], wanted: Collection[tuple[str, int]]
 ) -> Iterator[tuple[tuple[str, int], tuple[list[dict[str, Any]], int]]]:
     """Spans to show for each question and method (by position), and the number of further passages."""
     position = {name: i for i, name in enumerate(methods)}
-    asked = {identity for identity, _ in wanted}
-    here = runs[runs["method"].isin(methods) & runs["question"].isin(asked)]
+    chosen = {identity for identity, _ in wanted}
+    here = runs[runs["method"].isin(methods) & runs["question"].isin(chosen)]
     columns = ["rank", "corpus", "doc", "start", "end", "level", "why"]
     for key, part in here.groupby(["question", "method"], observed=True, sort=False):
         identity, method = str(key[0]), position[str(key[1])]
@@ -231,7 +231,7 @@ def _found(
         golden = {
             row["rank"]
             for row in rows
-            if _marks(known[identity], (row["corpus"], row["doc"]), row["start"], row["end"])
+            if _marks(by_id[identity], (row["corpus"], row["doc"]), row["start"], row["end"])
         }
         ranks = sorted({row["rank"] for row in rows})
         shown = [rank for rank in ranks if rank <= FIRST_PASSAGES or rank in golden][:MOST_PASSAGES]

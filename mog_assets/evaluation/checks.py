@@ -59,12 +59,12 @@ def _difference(before: pd.DataFrame, now: pd.DataFrame) -> str | None:
     rescored = ~np.isclose(both["score"], both["score_now"], rtol=_ROUNDING, atol=_ROUNDING)
     moved = other & (rescored | both["method"].isin(controls()))
     rankings = both[place[:3]].assign(moved=moved, rescored=rescored & ~moved)
-    found = rankings.groupby(place[:3])[["moved", "rescored"]].any()
-    if not found.any(axis=None):
+    changed = rankings.groupby(place[:3])[["moved", "rescored"]].any()
+    if not changed.any(axis=None):
         return None
     return (
-        f"of {len(found)} rankings, {int(found['moved'].sum())} have other passages and "
-        f"{int((found['rescored'] & ~found['moved']).sum())} other scores than before, from the same inputs and "
+        f"of {len(changed)} rankings, {int(changed['moved'].sum())} have other passages and "
+        f"{int((changed['rescored'] & ~changed['moved']).sum())} other scores than before, from the same inputs and "
         "settings: ranking is not deterministic"
     )
 

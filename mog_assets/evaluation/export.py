@@ -59,14 +59,14 @@ def retrieval_files(
     for (name, method), part in runs.groupby(["question_set", "method"], sort=False, observed=True):
         files[f"runs/{set_names[name]}/{method_names[method]}.trec"] = partial(_write_lines, partial(trec_run, part))
     for name, ids in by_set.items():
-        known = {q.id: q for q in questions.get(name, ())}
-        if missing := [identity for identity in ids if identity not in known]:
+        by_id = {q.id: q for q in questions.get(name, ())}
+        if missing := [identity for identity in ids if identity not in by_id]:
             raise MogError(
                 f"question set {name}: expected the {len(ids)} scored questions, but {len(missing)} no longer exist, "
                 f"the first is {missing[0]!r}: run `mog run`"
             )
-        asked = [known[identity] for identity in ids]
-        files[f"qrels/{set_names[name]}.txt"] = partial(_write_lines, partial(trec_qrels, asked))
+        members = [by_id[identity] for identity in ids]
+        files[f"qrels/{set_names[name]}.txt"] = partial(_write_lines, partial(trec_qrels, members))
     tables = {"passages": passages, "per_question": per_question, "scores": scores}
     files |= {f"{name}.parquet": partial(shutil.copyfile, path) for name, path in tables.items()}
     return files | {"scores.csv": partial(write_csv, scores)}
@@ -129,9 +129,9 @@ def file_names(names: Iterable[str]) -> dict[str, str]:
         not allowed. In names that differ only in case, which some systems treat as equal, capitals are encoded too.
         `urllib.parse.unquote` restores the name.
     """
-    found = {str(name): _file_name(str(name), _FILE) for name in names}
-    times = Counter(text.lower() for text in found.values())
-    return {name: text if times[text.lower()] == 1 else _file_name(name, _LOWER) for name, text in found.items()}
+    files = {str(name): _file_name(str(name), _FILE) for name in names}
+    times = Counter(text.lower() for text in files.values())
+    return {name: text if times[text.lower()] == 1 else _file_name(name, _LOWER) for name, text in files.items()}
 
 
 def _file_name(name: str, kept: frozenset[str]) -> str:

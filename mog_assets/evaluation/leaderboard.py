@@ -58,10 +58,10 @@ def leaderboards(
     """
     made = []
     for board, part in boards(scores, origins):
-        asked = next(own for key, own in boards(per_question) if key == board)
+        measured = next(part_measured for key, part_measured in boards(per_question) if key == board)
         splits = scores.loc[scores["question_set"] == board.question_set, "split"].nunique()
         name = f"{board.question_set}, {board.split}" if splits > 1 else board.question_set
-        made.append(_leaderboard(name, board, part, asked, default, k, seed, origins or {}))
+        made.append(_leaderboard(name, board, part, measured, default, k, seed, origins or {}))
     return made
 
 

@@ -283,8 +283,8 @@ def _tokens_to_answer(ranked: Ranked) -> np.ndarray:
     ever = whole(most)
     while (least < most).any():
         middle = (least + most) // 2
-        there = whole(middle)
-        least, most = np.where(there, least, middle + 1), np.where(there, middle, most)
+        inside = whole(middle)
+        least, most = np.where(inside, least, middle + 1), np.where(inside, middle, most)
     never = np.iinfo(np.int64).max
     last = np.full(groups, never)
     np.minimum.at(last, owner[ever], most[ever])

@@ -43,7 +43,7 @@ def choice(output: str | None) -> str | None:
     if not output:
         return None
     said = output.split(_MARK)[-1].strip()
-    return next((found[1] for rule in _RULES if (found := rule.search(said))), "A")
+    return next((match[1] for rule in _RULES if (match := rule.search(said))), "A")
 
 
 @dataclass(frozen=True)
@@ -73,15 +73,15 @@ def score(outputs: Mapping[str, str | None], answers: Mapping[str, str]) -> list
     right: dict[str, list[bool]] = {}
     for identity, output in outputs.items():
         right.setdefault(identity.split("/")[0], []).append(choice(output) == answers[identity])
-    found = []
+    rows = []
     for name in sorted(right):
         n, p = len(right[name]), sum(right[name]) / len(right[name])
-        found.append(Accuracy(name, n, p, math.sqrt(p * (1 - p) / n)))
-    if found:
-        mean = sum(a.accuracy for a in found) / len(found)
-        se = math.sqrt(sum(a.se**2 for a in found)) / len(found)
-        found.append(Accuracy(AVERAGE, sum(a.n for a in found), mean, se))
-    return found
+        rows.append(Accuracy(name, n, p, math.sqrt(p * (1 - p) / n)))
+    if rows:
+        mean = sum(a.accuracy for a in rows) / len(rows)
+        se = math.sqrt(sum(a.se**2 for a in rows)) / len(rows)
+        rows.append(Accuracy(AVERAGE, sum(a.n for a in rows), mean, se))
+    return rows
 
 
 def read_outputs(path: Path, answers: Mapping[str, str]) -> dict[str, str | None]:
@@ -90,7 +90,7 @@ def read_outputs(path: Path, answers: Mapping[str, str]) -> dict[str, str | None
     Raises:
         MogError: the file cannot be read, or a line is not such an object, names an unknown question, or repeats one.
     """
-    found: dict[str, str | None] = {}
+    outputs: dict[str, str | None] = {}
     for number, line in read_lines(path):
         place = f"{path.name}:{number}"
         try:
@@ -104,12 +104,12 @@ def read_outputs(path: Path, answers: Mapping[str, str]) -> dict[str, str | None
             raise MogError(f"{place}: output: expected a text or null, got {type(output).__name__}")
         if identity not in answers:
             raise MogError(f"{place}: id: expected a question with a known answer, got {identity[:80]!r}")
-        if identity in found:
+        if identity in outputs:
             raise MogError(f"{place}: id: {identity!r} is in the file twice")
-        found[identity] = output
-    if not found:
+        outputs[identity] = output
+    if not outputs:
         raise MogError(f"{path}: expected at least one line, found none")
-    return found
+    return outputs
 
 
 def read_answers(path: Path) -> dict[str, str]:

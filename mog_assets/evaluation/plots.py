@@ -32,19 +32,19 @@ def er_against_cost(scores: pd.DataFrame, question_set: str) -> bytes:
     """
     here = scores[scores["question_set"] == question_set]
     retrievers = list(dict.fromkeys(name for name in here["retriever"] if name))
-    own = {name: here[here["retriever"] == name] for name in retrievers}
+    by_retriever = {name: here[here["retriever"] == name] for name in retrievers}
     if (ranked := here["kind"].isin(rankings())).any():
-        own = {"all retrievers": here[ranked | (here["kind"] == "fixed")], **own}
-    figure = new_figure(1 + 3.1 * max(len(own), 1), 4.4)
-    panels = figure.subplots(1, max(len(own), 1), sharey=True, squeeze=False)[0]
-    for axes, (retriever, part) in zip(panels, own.items(), strict=False):
+        by_retriever = {"all retrievers": here[ranked | (here["kind"] == "fixed")], **by_retriever}
+    figure = new_figure(1 + 3.1 * max(len(by_retriever), 1), 4.4)
+    panels = figure.subplots(1, max(len(by_retriever), 1), sharey=True, squeeze=False)[0]
+    for axes, (retriever, part) in zip(panels, by_retriever.items(), strict=False):
         for kind, (colour, marker) in ((name, kind.look) for name, kind in METHODS.items() if kind.look):
-            found = part[part["kind"] == kind]
-            means = found[found["measure"] == "ER"].set_index("method")["value"]
+            of_kind = part[part["kind"] == kind]
+            means = of_kind[of_kind["measure"] == "ER"].set_index("method")["value"]
             if means.empty:
                 continue
             best = str(means.idxmax())
-            rows = found[found["method"] == best].drop_duplicates("measure").set_index("measure")
+            rows = of_kind[of_kind["method"] == best].drop_duplicates("measure").set_index("measure")
             line = rows.loc[[f"ER@{c}" for c in CONTEXTS]]
             numbered = METHODS[kind].numbers is not None
             text = f"best {'fixed level' if kind == 'fixed' else kind}: {plain(best)}" if numbered else kind
@@ -149,7 +149,7 @@ def shares(rows: pd.DataFrame) -> bytes:
     # As bright as their levels are fine.
     tones = [0.2 + 0.8 * level / levels for level in range(1, levels + 1)]
     colours = [_mixed(colour, tone) for colour in (_BM25, _VECTORS) for tone in tones]
-    bars = [(f"{group} ({n:,})", np.array(own)) for _, group, n, *own in rows.itertuples(index=False, name=None)]
+    bars = [(f"{group} ({n:,})", np.array(sizes)) for _, group, n, *sizes in rows.itertuples(index=False, name=None)]
     title = f"Which levels and retrievers counted: {rows.attrs['method']}"
     return stacked(bars, names, [*colours, "#999999"], "mean share of the weights", title)
 
@@ -160,7 +160,7 @@ def stacked(
     """Shares that add up to 1 as bars: name and shares of each row; name and colour of each share."""
     figure = new_figure(6.5, 1.3 + max(0.3 * max(len(rows), 1), 0.16 * len(names)))
     axes = figure.subplots()
-    widths = np.array([own for _, own in rows]).reshape(len(rows), len(names))
+    widths = np.array([sizes for _, sizes in rows]).reshape(len(rows), len(names))
     at = np.arange(len(rows))[::-1]
     start = np.zeros(len(rows))
     for name, colour, share in zip(names, colours, widths.T, strict=True):

@@ -213,11 +213,11 @@ def _codes(runs: pd.DataFrame, gold: Gold) -> tuple[np.ndarray, np.ndarray]:
     doc, docs = pd.factorize(runs["doc"])
     of_corpus, of_doc = pd.Index(corpora, dtype=object), pd.Index(docs, dtype=object)
     for table in (gold.spans, gold.judged):
-        own, document = of_corpus.get_indexer(table["corpus"]), of_doc.get_indexer(table["doc"])
+        corpus_number, document = of_corpus.get_indexer(table["corpus"]), of_doc.get_indexer(table["doc"])
         names = pd.factorize(table["corpus"] + "/" + table["doc"])[0]
         # Gold documents without a passage get distinct numbers below zero.
-        number = own.astype(np.int64) * (doc.max(initial=0) + 1) + document
-        table["document"] = np.where((own >= 0) & (document >= 0), number, -1 - names)
+        number = corpus_number.astype(np.int64) * (doc.max(initial=0) + 1) + document
+        table["document"] = np.where((corpus_number >= 0) & (document >= 0), number, -1 - names)
     return corpus.astype(np.int64), doc.astype(np.int64)
 
 

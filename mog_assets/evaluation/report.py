@@ -108,21 +108,21 @@ def render(report: Report) -> str:
     environment.filters["csp"] = _csp
     environment.filters["yaml"] = lambda values: yaml.safe_dump(values, sort_keys=False, allow_unicode=True)
     source = files(__package__).joinpath(TEMPLATE).read_text(encoding="utf-8")
-    found = _boards(report)
+    tables = _boards(report)
     data = {
-        "curves": [_curves(report, board) for board in found if board["key"].evidence == "spans"],
+        "curves": [_curves(report, board) for board in tables if board["key"].evidence == "spans"],
         "duels": [
-            {"name": board["name"], **report.duels[board["key"]]} for board in found if board["key"] in report.duels
+            {"name": board["name"], **report.duels[board["key"]]} for board in tables if board["key"] in report.duels
         ],
         "answers": _answer_points(report.answers),
         "history": _history_lines(report),
         "agreement": _agreement_points(report),
     }
     return environment.from_string(source).render(
-        boards=found,
+        boards=tables,
         agreement=[] if report.agreement is None else sentences(report.agreement),
         detailed={"effect", "detectable"} <= set(report.scores.columns),
-        groups=[_groups(report, board) for board in found if board["key"] in report.groups],
+        groups=[_groups(report, board) for board in tables if board["key"] in report.groups],
         shares=_shares(report.shares),
         known_items=[_known_item(row) for row in report.known_items],
         answers=_answer_tables(report),
@@ -163,12 +163,12 @@ def _boards(report: Report) -> list[dict[str, Any]]:
     """A table per question set and split, with methods sorted by the leading measure."""
     made = []
     for key, part in boards(report.scores, report.origins):
-        there = list(dict.fromkeys(part["measure"]))
+        present = list(dict.fromkeys(part["measure"]))
         # The most important measures come first.
-        measures = [*(name for name in report.headline if name in there)]
-        measures += [name for name in there if name not in measures]
-        shown = set(report.headline) & set(there) or set(measures)
-        rows = [_row(own, measures) for _, own in part.groupby("method", sort=False)]
+        measures = [*(name for name in report.headline if name in present)]
+        measures += [name for name in present if name not in measures]
+        shown = set(report.headline) & set(present) or set(measures)
+        rows = [_row(rows_of_method, measures) for _, rows_of_method in part.groupby("method", sort=False)]
         rows.sort(key=lambda row: -row["order"])
         places = iter(range(1, len(rows) + 1))
         leads = part[part["measure"] == LEADS[key.evidence]].set_index("method")
@@ -193,10 +193,10 @@ def _boards(report: Report) -> list[dict[str, Any]]:
     return made
 
 
-def _row(own: pd.DataFrame, measures: Sequence[str]) -> dict[str, Any]:
-    by_measure = own.set_index("measure")
+def _row(rows: pd.DataFrame, measures: Sequence[str]) -> dict[str, Any]:
+    by_measure = rows.set_index("measure")
     values = by_measure["value"]
-    kind, topics, _ = str(own["kind"].iloc[0]).partition("+topics")
+    kind, topics, _ = str(rows["kind"].iloc[0]).partition("+topics")
     cells = []
     for name in measures:
         row = by_measure.loc[name]
@@ -207,29 +207,29 @@ def _row(own: pd.DataFrame, measures: Sequence[str]) -> dict[str, Any]:
                 "text": _text(row["value"], name),
                 "interval": _ends(row, name),
                 "baseline": row["baseline"],
-                "difference": _difference(row, own, name) if compared else "",
+                "difference": _difference(row, rows, name) if compared else "",
                 "p": p_text(row["p_vs_best_fixed"]),
                 "effect": _effect(row, name),
             }
         )
     return {
-        "method": own["method"].iloc[0],
-        "retriever": own["retriever"].iloc[0],
+        "method": rows["method"].iloc[0],
+        "retriever": rows["retriever"].iloc[0],
         "kind": kind,
         "topics": bool(topics),
         "unplaced": kind in unplaced(),
         "badge": "control" if kind in controls() else "sees gold evidence",
         "cells": cells,
-        "coverage": float(own["coverage"].iloc[0]),
+        "coverage": float(rows["coverage"].iloc[0]),
         "order": float(values[leading_measure(values.index)]),
     }
 
 
-def _difference(row: pd.Series, own: pd.DataFrame, measure: str) -> str:
-    if "difference" not in own.columns:
+def _difference(row: pd.Series, rows: pd.DataFrame, measure: str) -> str:
+    if "difference" not in rows.columns:
         return ""
     text = _signed(row["difference"], measure)
-    if text and "difference_low" in own.columns and not pd.isna(row["difference_low"]):
+    if text and "difference_low" in rows.columns and not pd.isna(row["difference_low"]):
         text += f" [{_signed(row['difference_low'], measure)}, {_signed(row['difference_high'], measure)}]"
     return text
 
@@ -323,15 +323,16 @@ def _agreement_points(report: Report) -> list[dict[str, Any]]:
     charts = []
     for row in () if report.agreement is None else report.agreement.to_dict("records"):
         sides = {side: f"{row[f'{side}question_set']} ({row[f'{side}split']})" for side in ("", "made_")}
-        found, measure = points(row, report.scores), row["measure"]
+        both, measure = points(row, report.scores), row["measure"]
         series = []
-        for kind, part in found.groupby(found["kind"].str.removesuffix("+topics"), sort=False):
+        for kind, part in both.groupby(both["kind"].str.removesuffix("+topics"), sort=False):
             marks = []
-            for method, own in part.iterrows():
+            for method, of_method in part.iterrows():
                 text = (
-                    f"{method}: {measure} {_with_interval(own)} on {sides['']}, {own['made']:.3f} on {sides['made_']}"
+                    f"{method}: {measure} {_with_interval(of_method)} on {sides['']}, "
+                    f"{of_method['made']:.3f} on {sides['made_']}"
                 )
-                point = _point(round(float(own["made"]), 4), own, text)
+                point = _point(round(float(of_method["made"]), 4), of_method, text)
                 marks.append({**point, "low": None, "high": None})
             series.append({"name": str(kind), "shown": True, "points": marks})
         axes = {"x": f"{measure} on {sides['made_']}", "y": f"{measure} on {sides['']}", "scale": "points", "ticks": []}
@@ -359,9 +360,9 @@ def _groups(report: Report, board: Mapping[str, Any]) -> dict[str, Any]:
     tables = []
     for measure, part in table.groupby("measure", sort=False):
         rows = []
-        for (by, group), own in part.groupby(["by", "group"], sort=False):
-            at = own.set_index("method")
-            best = own["value"].min() if lower_is_better(measure) else own["value"].max()
+        for (by, group), of_group in part.groupby(["by", "group"], sort=False):
+            at = of_group.set_index("method")
+            best = of_group["value"].min() if lower_is_better(measure) else of_group["value"].max()
             cells = [
                 {
                     "value": _number(at.loc[name, "value"]),
@@ -371,7 +372,7 @@ def _groups(report: Report, board: Mapping[str, Any]) -> dict[str, Any]:
                 }
                 for name in methods
             ]
-            rows.append({"by": by, "group": group or "(none)", **_counts(own), "cells": cells})
+            rows.append({"by": by, "group": group or "(none)", **_counts(of_group), "cells": cells})
         tables.append({"measure": measure, "rows": rows})
     return {"name": board["name"], "methods": methods, "tables": tables}
 
@@ -390,9 +391,9 @@ def _shares(shares: pd.DataFrame | None) -> dict[str, Any] | None:
     tones = [round(20 + 80 * level / levels) for level in range(1, levels + 1)]
     looks = [*((colour, tone) for colour in ("c1", "c0") for tone in tones), ("c6", 100)]
     rows = []
-    for by, group, n, *own in shares.itertuples(index=False, name=None):
-        starts = np.cumsum([0, *own[:-1]])
-        rows.append({"by": by, "group": group, "n": n, "parts": list(zip(starts.tolist(), own, strict=True))})
+    for by, group, n, *sizes in shares.itertuples(index=False, name=None):
+        starts = np.cumsum([0, *sizes[:-1]])
+        rows.append({"by": by, "group": group, "n": n, "parts": list(zip(starts.tolist(), sizes, strict=True))})
     parts = [{"name": name, "colour": colour, "tone": tone} for name, (colour, tone) in zip(names, looks, strict=True)]
     return {"method": shares.attrs["method"], "parts": parts, "rows": rows}
 
@@ -432,8 +433,12 @@ def _answer_tables(report: Report) -> dict[str, Any]:
         spent = part.drop_duplicates("method").set_index("method")
         rows = []
         for row in answer_board(answers, str(name)):
-            own = spent.loc[row["method"]]
-            calls = {"calls": f"{own['calls']:.1f}", "written": f"{own['tokens_out']:.0f}", "$": f"{own['cost']:.4f}"}
+            mean = spent.loc[row["method"]]
+            calls = {
+                "calls": f"{mean['calls']:.1f}",
+                "written": f"{mean['tokens_out']:.0f}",
+                "$": f"{mean['cost']:.4f}",
+            }
             rows.append({**{key: value for key, value in row.items() if key != "reader"}, **calls})
         columns = list(dict.fromkeys(key for row in rows for key in row))
         counts = on_documents(*_counts(part).values())

@@ -51,20 +51,20 @@ def ranked(method: Method, retrieval: Retrieval, k: int) -> Passages:
 
 
 def table_of(
-    name: str, questions: Sequence[Question], method: Method, found: Passages, retrieval: Retrieval
+    name: str, questions: Sequence[Question], method: Method, passages: Passages, retrieval: Retrieval
 ) -> pa.Table:
     """A run of one method: its passages with the reasons of the first of each question; see `run_table`."""
-    told = np.full(len(found.question), "", object)
-    first = found.rank < FIRST
-    told[first] = retrieval.reasons(method, found.at(first))
-    return run_table(name, questions, method.name, found, retrieval.corpora, told)
+    why = np.full(len(passages.question), "", object)
+    first = passages.rank < FIRST
+    why[first] = retrieval.reasons(method, passages.at(first))
+    return run_table(name, questions, method.name, passages, retrieval.corpora, why)
 
 
 def run_table(
     name: str,
     questions: Sequence[Question],
     method: str,
-    found: Passages,
+    passages: Passages,
     corpora: Corpora,
     why: Sequence[str] | np.ndarray = (),
 ) -> pa.Table:
@@ -74,7 +74,7 @@ def run_table(
         name: The question set.
         questions: The questions of the passages, in order.
         method: Name of the method.
-        found: The passages.
+        passages: The passages.
         corpora: The corpora of the question set.
         why: Why each passage is there; nothing if empty.
 
@@ -82,19 +82,19 @@ def run_table(
         Columns as in `SCHEMA`; ranks from 1, tokens as `Corpora.tokens_in` counts them.
     """
     columns = {
-        "question_set": _coded(np.zeros(len(found.question)), pa.array([name])),
-        "split": _coded(found.question, pa.array([q.split for q in questions], pa.string())),
-        "question": _coded(found.question, pa.array([q.id for q in questions], pa.string())),
-        "method": _coded(np.zeros(len(found.question)), pa.array([method])),
-        "rank": found.rank + 1,
-        "corpus": _coded(corpora.owners[found.document], pa.array(corpora.names, pa.string())),
-        "doc": _coded(found.document, pa.array(corpora.layout.documents, pa.string())),
-        "start": found.start,
-        "end": found.end,
-        "tokens": corpora.tokens_in(found.document, found.start, found.end),
-        "level": found.level,
-        "score": found.score,
-        "why": list(why) if len(why) else [""] * len(found.question),
+        "question_set": _coded(np.zeros(len(passages.question)), pa.array([name])),
+        "split": _coded(passages.question, pa.array([q.split for q in questions], pa.string())),
+        "question": _coded(passages.question, pa.array([q.id for q in questions], pa.string())),
+        "method": _coded(np.zeros(len(passages.question)), pa.array([method])),
+        "rank": passages.rank + 1,
+        "corpus": _coded(corpora.owners[passages.document], pa.array(corpora.names, pa.string())),
+        "doc": _coded(passages.document, pa.array(corpora.layout.documents, pa.string())),
+        "start": passages.start,
+        "end": passages.end,
+        "tokens": corpora.tokens_in(passages.document, passages.start, passages.end),
+        "level": passages.level,
+        "score": passages.score,
+        "why": list(why) if len(why) else [""] * len(passages.question),
     }
     return pa.table([pa.array(columns[f.name]).cast(f.type) for f in SCHEMA], schema=SCHEMA)
 

@@ -71,8 +71,8 @@ class _Ranking:
         work, settings = self._work, self._work.settings
         # All vectors are compared: an index may miss some.
         opened = Retrieval.open(work.tools, work.input, settings.question_sets[name].corpora)
-        asked = stored_candidates(work.input("candidates"), name, questions, settings) if self._ranks else None
-        retrieval = replace(opened, vector_store=None).measuring(name, questions, asked)
+        inputs = stored_candidates(work.input("candidates"), name, questions, settings) if self._ranks else None
+        retrieval = replace(opened, vector_store=None).measuring(name, questions, inputs)
         for method in self._methods:
             yield table_of(name, questions, method, ranked(method, retrieval, settings.k), retrieval)
             used = retrieval.resolved(method)

@@ -100,7 +100,7 @@ def side_by_side(
     keys = [*Board._fields, "method", "question"]
     both = ours[[*keys, "document", *measures]].merge(theirs[[*keys, *measures]], on=keys, suffixes=("", " theirs"))
     both = both[~both["method"].isin(controls())]
-    found = {}
+    tables = {}
     for board, part in boards(both):
         measures = [name for name in measures if part[[name, f"{name} theirs"]].notna().all(axis=None)]
         # A question that some method lacks is left out for all methods.
@@ -116,10 +116,10 @@ def side_by_side(
         table = table[table["cell"] != _NO_CHANGE].reset_index(drop=True)
         means = part.groupby("method")[[*measures, *(f"{m} theirs" for m in measures)]].mean()
         pairs = list(zip(table["cell"], table["measure"], strict=True))
-        found[f"{board.question_set}, {board.split}{KNOWN_BY[board.evidence]}"] = table.assign(
+        tables[f"{board.question_set}, {board.split}{KNOWN_BY[board.evidence]}"] = table.assign(
             value=[means.loc[cell, m] for cell, m in pairs], other=[means.loc[cell, f"{m} theirs"] for cell, m in pairs]
         ).drop(columns=["low", "high"])
-    return found
+    return tables
 
 
 def cell_values(table: pd.DataFrame, column: str, measures: Sequence[str]) -> tuple[list[str], np.ndarray, np.ndarray]:
@@ -163,13 +163,13 @@ def cell_values(table: pd.DataFrame, column: str, measures: Sequence[str]) -> tu
 
 
 def _rows(
-    names: Sequence[str], measures: Sequence[str], documents: np.ndarray, found: Mapping[str, np.ndarray]
+    names: Sequence[str], measures: Sequence[str], documents: np.ndarray, columns: Mapping[str, np.ndarray]
 ) -> pd.DataFrame:
     """A row per cell and measure from arrays of shape (cells, measures)."""
     counts = {"n": len(documents), "documents": len(np.unique(documents))}
     table = pd.DataFrame({"name": np.repeat(list(names), len(measures)), "measure": list(measures) * len(names)})
-    numbers = {key: found[key].ravel() for key in ("value", "low", "high")}
-    return table.assign(**numbers, **counts, **{key: found[key].ravel() for key in COMPARED})
+    numbers = {key: columns[key].ravel() for key in ("value", "low", "high")}
+    return table.assign(**numbers, **counts, **{key: columns[key].ravel() for key in COMPARED})
 
 
 def score(per_question: pd.DataFrame, k: int, seed: int, kinds: Mapping[str, tuple[str, str]]) -> pd.DataFrame:
@@ -237,15 +237,15 @@ def leaderboard(scores: pd.DataFrame, measures: Sequence[str], order_by: str | N
         A dict per method: method, each measure as `value [low, high]`, p (of `order_by` against the best single level,
         empty without a test) and coverage.
     """
-    there = set(scores["measure"])
-    order_by = order_by or leading_measure(there)
+    present = set(scores["measure"])
+    order_by = order_by or leading_measure(present)
     rows = []
     for _, part in scores.groupby("method", sort=False):
         by_measure = part.set_index("measure")
         if order_by not in by_measure.index:
             continue
         leading = by_measure.loc[order_by]
-        shown = {m: interval(*by_measure.loc[m, ["value", "low", "high"]]) for m in measures if m in there}
+        shown = {m: interval(*by_measure.loc[m, ["value", "low", "high"]]) for m in measures if m in present}
         row = {"method": leading["method"], **shown, "p": p_text(leading["p_vs_best_fixed"])}
         rows.append((leading["value"], {**row, "coverage": f"{leading['coverage']:.0%}"}))
     rows.sort(key=lambda pair: pair[0], reverse=not lower_is_better(order_by))

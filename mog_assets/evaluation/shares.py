@@ -35,10 +35,10 @@ def parts(shares: np.ndarray, experts: Sequence[str], levels: int) -> np.ndarray
         levels: Number of levels.
     """
     named = [f"{name}-{level}" for name in _RETRIEVERS for level in range(1, levels + 1)]
-    found = np.zeros((len(shares), len(named) + 1), np.float32)
+    sums = np.zeros((len(shares), len(named) + 1), np.float32)
     for column, name in enumerate(experts):
-        found[:, named.index(name) if name in named else -1] += shares[:, column]
-    return found
+        sums[:, named.index(name) if name in named else -1] += shares[:, column]
+    return sums
 
 
 def mean_shares(method: str, questions: Sequence[Question], shares: np.ndarray) -> list[tuple[str | int | float, ...]]:
@@ -57,8 +57,8 @@ def mean_shares(method: str, questions: Sequence[Question], shares: np.ndarray) 
                 members.setdefault((by, group), []).append(row)
     rows: list[tuple[str | int | float, ...]] = []
     for wanted in ("", "corpus", "kind"):
-        own = [(group, at) for (by, group), at in members.items() if by == wanted and len(at) >= FEWEST]
-        for group, at in sorted(own, key=lambda item: (-len(item[1]), item[0]))[:MOST]:
+        groups = [(group, at) for (by, group), at in members.items() if by == wanted and len(at) >= FEWEST]
+        for group, at in sorted(groups, key=lambda item: (-len(item[1]), item[0]))[:MOST]:
             rows.append((method, wanted, group, len(at), *shares[at].mean(axis=0, dtype=np.float64).tolist()))
     return rows
 
@@ -78,8 +78,8 @@ def of_one(shares: pd.DataFrame, chosen: str) -> pd.DataFrame:
     Returns:
         Rows of one ranking, `attrs["method"]`; of any that there is if both were not run.
     """
-    there = set(shares["method"])
-    method = next((name for name in (chosen, AUTO, "fused", *rankings()) if name in there), "")
-    own = shares[shares["method"] == method].drop(columns="method").reset_index(drop=True)
-    own.attrs["method"] = method
-    return own
+    present = set(shares["method"])
+    method = next((name for name in (chosen, AUTO, "fused", *rankings()) if name in present), "")
+    rows = shares[shares["method"] == method].drop(columns="method").reset_index(drop=True)
+    rows.attrs["method"] = method
+    return rows

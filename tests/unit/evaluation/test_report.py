@@ -94,7 +94,7 @@ def dated(scores):
             dropped=(methods["method"] == "mog-paper") & moved,
         )
         nights.append(history.rows(scores, ["ER"], datetime(2026, 1, night, 3, tzinfo=UTC), "v", "c", methods))
-    return history.appended(*nights)
+    return history.joined(*nights)
 
 
 @pytest.fixture(scope="module")
