@@ -44,7 +44,7 @@ def parsed(line):
     command = main.commands[name]
     while isinstance(command, click.Group) and arguments:
         name, *arguments = arguments
-        command = command.commands[name]
+        command = command.get_command(click.Context(command), name)
     known = {option for parameter in command.params for option in parameter.opts}
     unknown = [word.split("=")[0] for word in arguments if word.startswith("--")]
     return [word for word in unknown if word not in {*known, "--help"}]

@@ -18,7 +18,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 from click.testing import CliRunner
-from crashes import CORPORA, artefacts, change, forking, points, temporary, write_project
+from crashes import CORPORA, after, artefacts, before, change, forking, mog, points, temporary, write_project  # noqa: F401
 from shared import copy_folder
 
 import mog_assets

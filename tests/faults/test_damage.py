@@ -9,7 +9,7 @@ from types import SimpleNamespace
 import damage
 import pandas as pd
 import pytest
-from moor import versions
+from moor import copied, moor, versions  # noqa: F401 (fixtures)
 from shared import copy_folder
 
 from mog_assets import config

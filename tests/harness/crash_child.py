@@ -23,7 +23,7 @@ from pathlib import Path
 
 # What a run needs.
 PRELOADED = (
-    "conftest",
+    "shared",
     "dagster._core.launcher.default_run_launcher",
     "dagster._core.storage.local_compute_log_manager",
     "dagster._core.storage.sqlite_storage",

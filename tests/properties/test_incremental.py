@@ -14,7 +14,19 @@ import pyarrow.parquet as pq
 import pytest
 from hypothesis import HealthCheck, Phase, event, example, given, note, seed, settings
 from hypothesis import strategies as st
-from incremental import HERON, IN_MEMORY, NEWT, OTTER, Project, corpora, title_of, two_corpora
+from incremental import (  # noqa: F401 (fixtures)
+    HERON,
+    IN_MEMORY,
+    NEWT,
+    OTTER,
+    Project,
+    corpora,
+    encoder,
+    folder,
+    nothing_is_drawn,
+    title_of,
+    two_corpora,
+)
 from shared import copy_folder, examples
 
 from mog_assets import config

@@ -44,7 +44,7 @@ def folder():
         yield Path(name)
 
 
-def project_of(folder, encoder, **drift):  # noqa: F811
+def project_of(folder, encoder, **drift):
     """Two corpora of 16 documents and questions about them, a quarter of them test questions."""
     rows = []
     for number in range(16):
@@ -117,7 +117,7 @@ EDITED = settings(
 
 @given(st.lists(st.lists(EDITS, min_size=1, max_size=3), min_size=1, max_size=3))
 @EDITED
-def test_after_any_edits_rows_are_those_of_a_rebuild_with_the_same_statistics(encoder, steps):  # noqa: F811
+def test_after_any_edits_rows_are_those_of_a_rebuild_with_the_same_statistics(encoder, steps):
     with tempfile.TemporaryDirectory(dir=IN_MEMORY) as name:
         project = project_of(Path(name), encoder)
         project.run()
@@ -133,7 +133,7 @@ def test_after_any_edits_rows_are_those_of_a_rebuild_with_the_same_statistics(en
         assert_rows_equal_those_of_a_rebuild(project)
 
 
-def test_candidates_are_made_again_only_for_questions_that_a_document_may_concern(folder, encoder):  # noqa: F811
+def test_candidates_are_made_again_only_for_questions_that_a_document_may_concern(folder, encoder):
     project = project_of(folder, encoder)
     # So many near ones that a far one is among the best of no expert at any level.
     for number in range(16, 80):
@@ -147,7 +147,7 @@ def test_candidates_are_made_again_only_for_questions_that_a_document_may_concer
 
 
 @pytest.mark.full
-def test_statistics_are_renewed_when_more_documents_changed_than_may(folder, encoder):  # noqa: F811
+def test_statistics_are_renewed_when_more_documents_changed_than_may(folder, encoder):
     project = project_of(folder, encoder, documents=0.1)
     project.run()
     first = project.stored("statistics", None).manifest
@@ -164,7 +164,7 @@ def test_statistics_are_renewed_when_more_documents_changed_than_may(folder, enc
     assert "99 % of occurrences" in shown and "hop" not in shown
 
 
-def test_deviations_are_those_of_the_terms_most_weights_belong_to(folder, encoder):  # noqa: F811
+def test_deviations_are_those_of_the_terms_most_weights_belong_to(folder, encoder):
     project = project_of(folder, encoder)
     project.run()
     path = project.stored("statistics", None).path
@@ -175,7 +175,7 @@ def test_deviations_are_those_of_the_terms_most_weights_belong_to(folder, encode
         assert 0 < row["half of occurrences, %"] <= row["99 % of occurrences, %"] <= row["all, %"]
 
 
-def test_damaged_rows_are_made_again(folder, encoder):  # noqa: F811
+def test_damaged_rows_are_made_again(folder, encoder):
     project = project_of(folder, encoder)
     project.run()
     stored = project.stored("candidates", None)
@@ -190,7 +190,7 @@ def test_damaged_rows_are_made_again(folder, encoder):  # noqa: F811
     assert_rows_equal_those_of_a_rebuild(project)
 
 
-def test_held_statistics_are_off_by_no_more_than_their_bound(folder, encoder):  # noqa: F811
+def test_held_statistics_are_off_by_no_more_than_their_bound(folder, encoder):
     project = project_of(folder, encoder)
     project.run()
     for number in (0, 3, 9, 12):
@@ -236,7 +236,7 @@ def trained(project):
 
 
 @pytest.mark.full
-def test_rankings_and_routers_stay_after_a_small_change_and_follow_a_great_one(folder, encoder):  # noqa: F811
+def test_rankings_and_routers_stay_after_a_small_change_and_follow_a_great_one(folder, encoder):
     project = project_of(folder, encoder, training=0.3)
     project.run()
     first = trained(project)

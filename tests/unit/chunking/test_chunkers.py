@@ -307,7 +307,7 @@ BANK = [
 
 
 @pytest.mark.parametrize("topics", [(POND, BANK), (BANK, POND), (POND[:3], BANK)])
-def test_semantic_breaks_where_the_topic_changes(topics, encoder):  # noqa: F811
+def test_semantic_breaks_where_the_topic_changes(topics, encoder):
     first, second = (" ".join(topic) + " " for topic in topics)
     text = first + second
     finest_chars = -(-len(text) // 2)
@@ -324,7 +324,7 @@ def rows_of(project, key="chunks/level_1"):
 
 
 @pytest.fixture
-def ponds(folder, encoder):  # noqa: F811
+def ponds(folder, encoder):
     """A file of three documents and a folder of one, built with the default chunker."""
     project = Project(folder, encoder)
     for name, text in {"a": HERON + OTTER, "b": OTTER + NEWT, "c": NEWT + HERON + OTTER}.items():

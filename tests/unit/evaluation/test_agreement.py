@@ -72,7 +72,7 @@ def test_sets_that_rank_alike_have_a_high_tau_and_no_regret():
     # Controls and the oracle do not count.
     assert row["methods"] == len(METHODS)
     assert [row[key] for key in ("n", "documents", "made_n", "made_documents")] == [40, 20, 100, 50]
-    assert (row["origin"], row["measure"], row["question_set"]) == ("generated", "ER", "real")
+    assert (row["measure"], row["question_set"], row["made_question_set"]) == ("ER", "real", "made")
 
 
 def test_sets_that_rank_the_other_way_round_have_a_tau_below_zero_and_a_regret():

@@ -225,7 +225,7 @@ def edges(project, corpora=("file", "folder")):
 
 
 @pytest.fixture
-def project(encoder):  # noqa: F811
+def project(encoder):
     with tempfile.TemporaryDirectory(dir=IN_MEMORY) as name:
         yield Project(Path(name), encoder)
 

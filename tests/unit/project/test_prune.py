@@ -29,7 +29,7 @@ def rows(path):
 
 
 @pytest.fixture
-def littered(copied):  # noqa: F811
+def littered(copied):
     """A project with one of everything that can go, and what must stay beside it."""
     cache = copied.settings.home / "cache"
     encoder = Tools(copied.settings).encoder
@@ -48,7 +48,7 @@ def littered(copied):  # noqa: F811
     return copied
 
 
-def test_what_nothing_needs_goes_and_nothing_is_built_again(littered, moor, materialise_project):  # noqa: F811
+def test_what_nothing_needs_goes_and_nothing_is_built_again(littered, moor, materialise_project):
     planned = prune(littered, "--dry-run").output
     assert all(path.exists() for path in littered.gone) and rows(littered.own) == littered.needed + 2
     told = prune(littered).output
@@ -80,7 +80,7 @@ def test_nothing_goes_while_a_run_writes(littered):
 
 
 @pytest.mark.full
-def test_runs_go_by_age_but_for_those_that_materialised_something_last(copied, materialise_project):  # noqa: F811
+def test_runs_go_by_age_but_for_those_that_materialised_something_last(copied, materialise_project):
     materialise_project(copied.settings, force=["runs", "scores", "history", "report"])
     with instance(copied.settings) as opened:
         before = opened.get_runs_count()

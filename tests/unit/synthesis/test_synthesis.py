@@ -406,7 +406,7 @@ def test_a_document_keeps_its_place_whatever_is_added():
 
 
 def test_windows_are_whole_sentences_of_bounded_size_from_all_over_the_document():
-    settings = GenerationSettings(by="openai", per_document=12)
+    settings = GenerationSettings(per_document=12)
     found = windows("long", "", LONG, settings, 0)
     assert found == windows("long", "", LONG, settings, 0) != windows("long", "", LONG, settings, 1)
     assert {(w.style, w.breadth) for w in found} == {(s, b) for s in settings.styles for b in settings.breadths}
@@ -417,14 +417,13 @@ def test_windows_are_whole_sentences_of_bounded_size_from_all_over_the_document(
     assert max(w.start for w in found) - min(w.start for w in found) > len(LONG) / 3
     assert {w.text for w in windows("short", "", "One sentence.", settings, 0)} == {"One sentence."}
     assert windows("blank", "", " \n", settings, 0) == []
-    (one,) = windows("one", "", "x" * 50_000, GenerationSettings(by="openai", per_document=1, breadths=["sentence"]), 0)
+    (one,) = windows("one", "", "x" * 50_000, GenerationSettings(per_document=1, breadths=["sentence"]), 0)
     assert len(one.text) == BREADTHS["sentence"].window
 
 
 @pytest.mark.parametrize(("styles", "breadths"), [(2, 3), (3, 3), (1, 2), (4, 1)])
 def test_every_style_meets_every_breadth(styles, breadths):
     settings = GenerationSettings(
-        by="openai",
         styles=[f"style {i}" for i in range(styles)],
         breadths=list(BREADTHS)[:breadths],
         per_document=styles * breadths,
@@ -501,7 +500,7 @@ TEXT = "The fox is red.  In winter\nthe fox eats voles. The owl eats mice."
 
 def verdict(question="What does the fox eat in winter?", quotes=("the fox eats voles.",), answer="voles"):
     window = Window("d", "", 2, "plain question", "sentence", 100, TEXT)
-    return filters.checked(Candidate(window, question, answer, tuple(quotes), "generated"), "wild")
+    return filters.checked(Candidate(window, question, answer, tuple(quotes)), "wild")
 
 
 def test_a_quote_is_found_up_to_white_space_and_case():
@@ -605,7 +604,7 @@ def test_generation_without_questions_to_train_on_is_part_of_no_other_project(in
     del raw["generation"]
     assert KEY not in plan.graph(config.parse(raw, indexed.folder / "mog.yaml"))
     recipes = plan.graph(indexed.settings)
-    assert recipes[KEY].pool is None and recipes[KEY].partitioned
+    assert recipes[KEY].pool == "llm" and recipes[KEY].partitioned
     assert not {"questions", "candidates"} & set(plan.needed(recipes, [KEY]))
 
 
