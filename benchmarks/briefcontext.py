@@ -95,7 +95,7 @@ def signals(
         chances = []
         for query, own in zip(retrieval.queries, texts(retrieval.corpora, short, count), strict=True):
             best = roles.network.best(query, [(p.title, p.text) for p in own])
-            chances.append(1 - roles.network.probability(best[0].score) if best else 1.0)
+            chances.append(1 - best[0].probability if best else 1.0)
         made["reader's doubt"] = np.array(chances)
     return made
 

@@ -31,7 +31,6 @@ from ranking import examples, merged, recall
 
 from mog_assets import config, markdown, runner
 from mog_assets.arrays import running
-from mog_assets.chunking.chunks import Layout
 from mog_assets.plan import graph, needed
 from mog_assets.questions.sets import Question, load_questions
 from mog_assets.ranking import models, rivals
@@ -47,7 +46,7 @@ from mog_assets.ranking.retrieve import Retrieval
 from mog_assets.ranking.training import FOLDS, Examples, drawn, fixed_recalls
 from mog_assets.ranking.weak_labels import measured
 from mog_assets.retrieval.methods import METHODS
-from mog_assets.retrieval.passages import CONTEXTS
+from mog_assets.retrieval.passages import CONTEXTS, Passages
 from mog_assets.significance import bootstrap_interval, by_document, holm, permutation_p
 from mog_assets.tools import Tools
 
@@ -241,7 +240,7 @@ def hops(names: Sequence[str], homes: Path) -> list[dict[str, str]]:
             evidence = measured(questions, again.corpora)
             documents += [question.document for question in questions]
             for method in ("fused", "multihop"):
-                values[method].append(_of_order(*again._ordered(method)[:2], evidence, again.corpora.layout))
+                values[method].append(_of_order(again.once(Rankings).passages(method), evidence))
         both = {method: np.concatenate(parts) for method, parts in values.items()}
         gain = both["multihop"] - both["fused"]
         totals = by_document(gain, documents)
@@ -256,10 +255,11 @@ def hops(names: Sequence[str], homes: Path) -> list[dict[str, str]]:
     return rows
 
 
-def _of_order(question: np.ndarray, piece: np.ndarray, evidence: Sequence[Any], layout: Layout) -> np.ndarray:
+def _of_order(passages: Passages, evidence: Sequence[Any]) -> np.ndarray:
     """Of pieces in order of question and rank: ER, and whether every document with evidence is in 4,000 characters."""
-    spans, of = layout.spans[piece], layout.document_of[piece]
-    length = spans[:, 1] - spans[:, 0]
+    question, of = passages.question, passages.document
+    spans = np.stack([passages.start, passages.end], axis=1)
+    length = passages.end - passages.start
     before = running(length, question)
     values = np.zeros((len(evidence), 2))
     for number, gold in enumerate(evidence):

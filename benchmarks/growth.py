@@ -237,6 +237,7 @@ def build(folder: Path, project: Settings, chunks: int, graph: bool, collections
 
 def ask(folder: Path, project: Settings) -> None:
     """Ask questions of a corpus that is built; writes what they needed to `asked.json`."""
+    from mog_assets.ranking.rankings import Rankings
     from mog_assets.ranking.retrieve import Retrieval
     from mog_assets.retrieval.methods import parse
 
@@ -277,7 +278,7 @@ def ask(folder: Path, project: Settings) -> None:
         click.echo(f"{name}: first {times[0]:,.0f} ms, then {p50:,.1f} ms, {highest() / MIB:,.0f} MiB", err=True)
     forget()
     started = time.process_time()
-    together = served.again(questions).asked
+    together = served.again(questions).once(Rankings).inputs
     found["candidates"] = {
         "p50": 1000 * (time.process_time() - started) / TOGETHER,
         "peak": highest(),

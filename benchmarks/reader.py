@@ -70,7 +70,7 @@ def compared(tools: Tools, name: str, method: str, most: int, reader: Reader) ->
         spans = reader.best(question.question, [(p.title, p.text) for p in own])
         seconds["neural"] += time.perf_counter() - start
         best = (exact_match(spans[0].text, gold), f1(spans[0].text, gold)) if spans else (0.0, 0.0)
-        chance = reader.probability(spans[0].score) if spans else 0.0
+        chance = spans[0].probability if spans else 0.0
         chances.append((chance, best[1] >= calibration.RIGHT))
         marks["neural, always"].append(best)
         marks["neural"].append(best if chance >= LEAST else (0.0, 0.0))

@@ -3,6 +3,8 @@
 python benchmarks/term_statistics.py --config mog.yaml --question-set medquad
 """
 
+from dataclasses import replace
+
 import click
 import pandas as pd
 
@@ -31,9 +33,9 @@ def main(path: str, name: str) -> None:
     for statistics in ("corpus", "question_set"):
         bm25 = settings.bm25.model_copy(update={"statistics": statistics})
         corpora = Corpora.open(tools.store.read, settings.model_copy(update={"bm25": bm25}), question_set.corpora)
-        encoder, texts = tools.encoder, [q.question for q in questions]
-        retrieval = Retrieval(corpora, texts, encoder.encode, encoder.fingerprint, tools.qdrant)
-        passages = {method: ranked(questions, method, retrieval, {}, settings.k) for method in methods}
+        opened = Retrieval.open(tools, tools.store.read, question_set.corpora, [q.question for q in questions])
+        retrieval = replace(opened, corpora=corpora, vector_store=None)
+        passages = {method: ranked(method, retrieval, settings.k) for method in methods}
         tables_of = [table_of(name, questions, method, found, retrieval) for method, found in passages.items()]
         runs = pd.concat([table.to_pandas() for table in tables_of])
         measured = evaluate(runs, {name: questions}, settings.k)
