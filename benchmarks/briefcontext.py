@@ -23,7 +23,7 @@ from mog_assets.answering.ask import reader
 from mog_assets.answering.neural import Neural
 from mog_assets.answering.preflight import THRESHOLD, TOP, another, overlap
 from mog_assets.answering.retrieve import PASSAGES, texts
-from mog_assets.answering.roles import Asked, Passage, Roles, Usage
+from mog_assets.answering.roles import AnswerRequest, Passage, Roles, Usage
 from mog_assets.papers.briefcontext.answerer import BRIEF_K, PARTITIONS, split
 from mog_assets.questions.marks import f1
 from mog_assets.questions.sets import Question
@@ -39,7 +39,7 @@ AGREED = 10
 SHARE = 0.3
 
 
-def map_reduced(roles: Roles, asked: Asked, passages: Sequence[Passage]) -> tuple[str, Usage]:
+def map_reduced(roles: Roles, asked: AnswerRequest, passages: Sequence[Passage]) -> tuple[str, Usage]:
     """Answer and cost of map-reduce."""
     used, extractions = Usage(), []
     for part in split(passages, PARTITIONS):
@@ -133,7 +133,7 @@ def study(tools: Tools, roles: Roles, name: str, method: str, most: int) -> None
     passages = texts(retrieval.corpora, found, len(asked))
     rows = []
     for question, own in zip(asked, passages, strict=True):
-        what, gold = Asked(question.id, question.question), answers(question)
+        what, gold = AnswerRequest(question.id, question.question), answers(question)
         direct = roles.answer(what, own)
         said, used = map_reduced(roles, what, own)
         rows.append((f1(direct.value or "", gold), f1(said, gold), direct.usage.tokens_in, used.tokens_in))

@@ -26,7 +26,7 @@ import click
 from mog_assets import markdown
 from mog_assets.questions import fuzzy
 from mog_assets.questions.folding import Folding, code_points
-from mog_assets.questions.locate import Found, Located, Quote, locate
+from mog_assets.questions.locate import Located, Location, Quote, locate
 from mog_assets.questions.quote_index import LONG, QuoteIndex, Scope
 
 SETS = ("medquad", "squad", "pubmedqa", "bioasq", "musique")
@@ -74,7 +74,7 @@ def merged(spans: list[tuple[str, str, int, int]]) -> set[tuple[str, str, int, i
     return set(found)
 
 
-def place(found: Found | Span) -> tuple[str, str, int, int]:
+def place(found: Location | Span) -> tuple[str, str, int, int]:
     return found.corpus, found.doc, found.start, found.end
 
 
@@ -161,7 +161,7 @@ def other_characters(text: str, rng: random.Random) -> str:
 DAMAGE = {"case": other_case, "blanks": other_blanks, "1 character in 50": other_characters}
 
 
-def overlap(a: Span, b: Found) -> float:
+def overlap(a: Span, b: Location) -> float:
     """Characters in both, as a share of those in either."""
     if (a.corpus, a.doc) != (b.corpus, b.doc):
         return 0.0

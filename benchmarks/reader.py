@@ -22,7 +22,7 @@ from mog_assets.answering.ask import remembering
 from mog_assets.answering.extractive import Extractive
 from mog_assets.answering.neural import LEAST
 from mog_assets.answering.retrieve import texts
-from mog_assets.answering.roles import Asked
+from mog_assets.answering.roles import AnswerRequest
 from mog_assets.questions.marks import exact_match, f1
 from mog_assets.questions.sets import Question, load_questions
 from mog_assets.ranking.retrieve import Retrieval
@@ -63,7 +63,7 @@ def compared(tools: Tools, name: str, method: str, most: int, reader: Reader) ->
     seconds, chances = dict.fromkeys(("extractive", "neural"), 0.0), []
     for question, own in zip(asked, passages, strict=True):
         gold, start = answers(question), time.perf_counter()
-        said = rules.answer(Asked(question.id, question.question), own).value or ""
+        said = rules.answer(AnswerRequest(question.id, question.question), own).value or ""
         seconds["extractive"] += time.perf_counter() - start
         marks["extractive"].append((exact_match(said, gold), f1(said, gold)))
         start = time.perf_counter()

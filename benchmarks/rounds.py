@@ -19,7 +19,7 @@ from mog_assets import config, markdown
 from mog_assets.answering.answerers import Means, one_step
 from mog_assets.answering.ask import reader, side_by_side
 from mog_assets.answering.retrieve import retrieve_by
-from mog_assets.answering.roles import Asked
+from mog_assets.answering.roles import AnswerRequest
 from mog_assets.answering.rows import AnswerRow
 from mog_assets.papers.at_rag.answerer import at_rag
 from mog_assets.questions.marks import exact_match, f1
@@ -65,7 +65,7 @@ def main(project: Path, read_by: str, methods: Sequence[str], rounds: int) -> No
             means = Means(means_of, retrieve_by(parse(method, settings), retrieval), side_by_side(tools))
             before: np.ndarray | None = None
             for number in range(rounds + 1):
-                questions = [Asked.of(q) for q in asked]
+                questions = [AnswerRequest.of(q) for q in asked]
                 found = at_rag(questions, means, number, topics=False) if number else one_step(questions, means)
                 table = np.array([measures(q, row) for q, row in zip(asked, found, strict=True)])
                 low, high = bootstrap_interval(by_document(table, documents))

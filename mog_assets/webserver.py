@@ -31,7 +31,7 @@ from mog_assets.resources.errors import MogError
 from mog_assets.serving import access, descriptors, server
 from mog_assets.serving.connections import Connections
 from mog_assets.serving.guards import Body
-from mog_assets.serving.limits import Options
+from mog_assets.serving.limits import ServerOptions
 from mog_assets.serving.observed import Metrics
 from mog_assets.serving.ui_guard import Changes, UiGuard
 
@@ -59,7 +59,7 @@ def main(descriptor: int, host: str, workspace: Path | None) -> int:
     setup_interrupt_handlers()
     configure_loggers(formatter="colored", log_level="INFO")
     key, connections = access.key_for(host), descriptors.reserve(descriptors.CONNECTIONS)
-    options = Options(
+    options = ServerOptions(
         key=key,
         hosts=access.names_of(host, key),
         drain=_DRAIN_SECONDS,
@@ -99,7 +99,7 @@ def _code_server(instance: dg.DagsterInstance, stack: ExitStack) -> Path:
 class _Serving:
     """See `server.Served`."""
 
-    def __init__(self, options: Options) -> None:
+    def __init__(self, options: ServerOptions) -> None:
         self.options, self.stopping = options, Event()
         self.connections = Connections(options, Metrics())
 
@@ -107,7 +107,7 @@ class _Serving:
         self.connections.end()
 
 
-def _guarded(app: ASGIApp, options: Options) -> ASGIApp:
+def _guarded(app: ASGIApp, options: ServerOptions) -> ASGIApp:
     return Changes(UiGuard(Body(app, options), options))
 
 

@@ -12,7 +12,7 @@ from typing import Any, Protocol, TypeVar
 
 from mog_assets import registry
 from mog_assets.answering.preflight import Rerank, by_bm25
-from mog_assets.answering.roles import AnswerSpan, Asked, Passage, Reply, Roles, Usage
+from mog_assets.answering.roles import AnswerRequest, AnswerSpan, Passage, Reply, Roles, Usage
 from mog_assets.answering.rows import AnswerRow
 from mog_assets.registry import Registry
 
@@ -23,7 +23,7 @@ ONE_STEP_K = 5
 
 
 @dataclass(frozen=True)
-class Retrieved:
+class RetrievedPassages:
     """The passages of a query.
 
     Attributes:
@@ -44,7 +44,7 @@ class Retrieve(Protocol):
 
     def __call__(
         self, queries: Sequence[str], k: int, topics: bool, read: Sequence[Sequence[Passage]] = ()
-    ) -> Sequence[Retrieved]:
+    ) -> Sequence[RetrievedPassages]:
         """The k best passages for each query; with `topics`, of its topic only.
 
         Args:
@@ -88,9 +88,9 @@ class Means:
 class Progress:
     """The state of a question while it is being answered; `row` gives the result."""
 
-    asked: Asked
+    asked: AnswerRequest
     query: str
-    found: Retrieved = Retrieved(())
+    found: RetrievedPassages = RetrievedPassages(())
     # Passages that the answer was read from, if others were found since.
     read: Sequence[Passage] | None = None
     answer: str | None = None
@@ -121,7 +121,7 @@ class Progress:
         self.failure = f"{role}: {reply.failure}" if reply.failure else ""
         return reply
 
-    def retrieved(self, found: Retrieved) -> None:
+    def retrieved(self, found: RetrievedPassages) -> None:
         """Record the results of a query."""
         self.found = found
         self.queries.append(
@@ -160,14 +160,16 @@ class Progress:
         )
 
 
-def cot(questions: Sequence[Asked], means: Means) -> list[AnswerRow]:
+def cot(questions: Sequence[AnswerRequest], means: Means) -> list[AnswerRow]:
     """Chain of thought: no retrieval."""
     active = start(questions)
     means.each(lambda p: p.take_answer("answer", means.roles.answer(p.asked, ())), active)
     return [p.row("cot", means.roles) for p in active]
 
 
-def one_step(questions: Sequence[Asked], means: Means, k: int = ONE_STEP_K, topics: bool = False) -> list[AnswerRow]:
+def one_step(
+    questions: Sequence[AnswerRequest], means: Means, k: int = ONE_STEP_K, topics: bool = False
+) -> list[AnswerRow]:
     """One-Step RAG: k passages, one answer (AT-RAG, section 3.1.1)."""
     active = start(questions)
     search(active, means, k, topics)
@@ -197,7 +199,7 @@ WAYS.register("cot", Way(cot, retrieves=False))
 WAYS.register("one-step", Way(one_step))
 
 
-def start(questions: Sequence[Asked]) -> list[Progress]:
+def start(questions: Sequence[AnswerRequest]) -> list[Progress]:
     """Questions before the first round."""
     return [Progress(asked, asked.question) for asked in questions]
 

@@ -11,14 +11,14 @@ from typing import Any, TypeVar
 import numpy as np
 
 from mog_assets.answering import extractive, neural
-from mog_assets.answering.answerers import ONE_STEP_K, WAYS, Each, Means, Retrieve, Retrieved, serial
+from mog_assets.answering.answerers import ONE_STEP_K, WAYS, Each, Means, Retrieve, RetrievedPassages, serial
 from mog_assets.answering.extractive import Extractive
 from mog_assets.answering.neural import Neural
 from mog_assets.answering.notation import Combination
 from mog_assets.answering.preflight import Encode, another
 from mog_assets.answering.prompted import Prompted
 from mog_assets.answering.retrieve import given, retrieve_by, texts
-from mog_assets.answering.roles import Asked, Passage, Roles
+from mog_assets.answering.roles import AnswerRequest, Passage, Roles
 from mog_assets.answering.rows import AnswerRow
 from mog_assets.answering.watching import Told, watched
 from mog_assets.questions.sets import Question
@@ -124,7 +124,7 @@ def all_answered(tools: Tools, what: str) -> Iterator[None]:
 
 
 def answer(
-    tools: Tools, retrieval: Retrieval, how: Combination, asked: Sequence[Asked], told: Told | None = None
+    tools: Tools, retrieval: Retrieval, how: Combination, asked: Sequence[AnswerRequest], told: Told | None = None
 ) -> list[AnswerRow]:
     """Answer questions.
 
@@ -147,7 +147,7 @@ def answer(
 
 
 def control(
-    tools: Tools, retrieval: Retrieval, how: Combination, questions: Sequence[Question], asked: Sequence[Asked]
+    tools: Tools, retrieval: Retrieval, how: Combination, questions: Sequence[Question], asked: Sequence[AnswerRequest]
 ) -> list[AnswerRow]:
     """Answer questions from gold or random passages instead of retrieved ones.
 
@@ -157,7 +157,7 @@ def control(
         how: One of `notation.controls`: all gold evidence (nothing if there is none), or as many random passages as
             one-step uses.
         questions: The questions.
-        asked: The same questions, as `Asked`.
+        asked: The same questions, as `AnswerRequest`.
     """
     assert how.retrieval is not None
     if how.retrieval.kind == "gold":
@@ -169,5 +169,7 @@ def control(
     return WAYS[how.way].answer(asked, Means(reader(tools), retrieve, side_by_side(tools)))
 
 
-def _nothing(queries: Sequence[str], k: int, topics: bool, read: Sequence[Sequence[Passage]] = ()) -> list[Retrieved]:
+def _nothing(
+    queries: Sequence[str], k: int, topics: bool, read: Sequence[Sequence[Passage]] = ()
+) -> list[RetrievedPassages]:
     raise AssertionError("an answering method without retrieval tried to retrieve")

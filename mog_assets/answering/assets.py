@@ -13,7 +13,7 @@ import pandas as pd
 from mog_assets.answering.answerers import WAYS
 from mog_assets.answering.ask import answer, control, reader, reader_name, side_by_side
 from mog_assets.answering.notation import Combination, combinations, controls, is_control
-from mog_assets.answering.roles import Asked, Usage
+from mog_assets.answering.roles import AnswerRequest, Usage
 from mog_assets.answering.rows import AnswerRow, answer_table, read_answers
 from mog_assets.config import Settings
 from mog_assets.questions.sets import Question, load_questions
@@ -107,7 +107,7 @@ def _answered(
         asked, members, refused = [], [], {}
         for question in questions[first : first + _BATCH]:
             try:
-                asked.append(Asked.of(question))
+                asked.append(AnswerRequest.of(question))
             except MogError as error:
                 refused[question.id] = str(error)
             else:
@@ -131,7 +131,7 @@ def _answered(
 
 
 def judged(
-    tools: Tools, asked: Sequence[Asked], rows: Sequence[AnswerRow], references: Mapping[str, str]
+    tools: Tools, asked: Sequence[AnswerRequest], rows: Sequence[AnswerRow], references: Mapping[str, str]
 ) -> list[AnswerRow]:
     """Rows, with the judge's marks for answers to open questions (AT-RAG, section 4.2).
 
@@ -143,7 +143,7 @@ def judged(
     """
     roles = reader(tools)
 
-    def one(pair: tuple[Asked, AnswerRow]) -> AnswerRow:
+    def one(pair: tuple[AnswerRequest, AnswerRow]) -> AnswerRow:
         question, row = pair
         if row.answer is None or question.kind != "open":
             return row

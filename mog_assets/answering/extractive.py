@@ -15,7 +15,17 @@ from typing import TypeVar
 import numpy as np
 
 from mog_assets.answering.preflight import Encode, bm25_scores
-from mog_assets.answering.roles import NOTHING, Asked, Judgement, Passage, Reply, Route, Support, Usage, Usefulness
+from mog_assets.answering.roles import (
+    NOTHING,
+    AnswerRequest,
+    Judgement,
+    Passage,
+    Reply,
+    Route,
+    Support,
+    Usage,
+    Usefulness,
+)
 from mog_assets.chunking.sentences import sentence_ends
 from mog_assets.retrieval.tokens import query_terms
 
@@ -90,7 +100,7 @@ class Extractive:
         """See `Roles.reader`."""
         return f"extractive-{VERSION}@{self.encoder}"
 
-    def answer(self, asked: Asked, passages: Sequence[Passage], thoughts: Sequence[str] = ()) -> Reply[str]:
+    def answer(self, asked: AnswerRequest, passages: Sequence[Passage], thoughts: Sequence[str] = ()) -> Reply[str]:
         """The best supported option or sentence of passages and thoughts.
 
         Choice: the option with the highest support in any sentence (`_support`); without sentences, the option whose
@@ -102,7 +112,9 @@ class Extractive:
             [*read_of(asked), *_texts(passages), *thoughts], lambda: self._answer(asked, passages, thoughts)
         )
 
-    def think(self, asked: Asked, query: str, passages: Sequence[Passage], thoughts: Sequence[str] = ()) -> Reply[str]:
+    def think(
+        self, asked: AnswerRequest, query: str, passages: Sequence[Passage], thoughts: Sequence[str] = ()
+    ) -> Reply[str]:
         """The sentence of the passages that is closest to the query and not a thought already."""
 
         def best() -> str:
@@ -114,7 +126,7 @@ class Extractive:
 
         return self._reply([*read_of(asked), query, *_texts(passages), *thoughts], best)
 
-    def extract(self, asked: Asked, passages: Sequence[Passage]) -> Reply[str]:
+    def extract(self, asked: AnswerRequest, passages: Sequence[Passage]) -> Reply[str]:
         """Sentences, one per line, whose cosine with the question (and one of its options) is at least `RELEVANT`."""
 
         def relevant() -> str:
@@ -126,11 +138,11 @@ class Extractive:
 
         return self._reply([*read_of(asked), *_texts(passages)], relevant, NOTHING)
 
-    def reduce(self, asked: Asked, extractions: Sequence[str]) -> Reply[str]:
+    def reduce(self, asked: AnswerRequest, extractions: Sequence[str]) -> Reply[str]:
         """As `answer`, from the sentences of the extractions."""
         return self._reply([*read_of(asked), *extractions], lambda: self._answer(asked, (), extractions))
 
-    def grade_usefulness(self, asked: Asked, answer: str) -> Reply[Usefulness]:
+    def grade_usefulness(self, asked: AnswerRequest, answer: str) -> Reply[Usefulness]:
         """Useful if the answer's cosine with the question is at least `USEFUL`; an option of yes/no/maybe always is."""
 
         def grade() -> Usefulness:
@@ -141,7 +153,7 @@ class Extractive:
 
         return self._reply([*read_of(asked), answer], grade)
 
-    def grade_support(self, asked: Asked, passages: Sequence[Passage], answer: str) -> Reply[Support]:
+    def grade_support(self, asked: AnswerRequest, passages: Sequence[Passage], answer: str) -> Reply[Support]:
         """Supported if the documents contain the share `SUPPORTED` of the answer's terms.
 
         For a yes/no question, supported if a sentence has a cosine of at least `RELEVANT` with the question.
@@ -158,7 +170,7 @@ class Extractive:
 
         return self._reply([*read_of(asked), *_texts(passages), answer], grade)
 
-    def rewrite(self, asked: Asked, query: str, answer: str, thoughts: Sequence[str]) -> Reply[str]:
+    def rewrite(self, asked: AnswerRequest, query: str, answer: str, thoughts: Sequence[str]) -> Reply[str]:
         """Pseudo-relevance feedback (Rocchio, unweighted): the query and frequent new terms of answer and thoughts.
 
         Adds at most `NEW_TERMS` words that the query does not have in any form, the most frequent first, then in order
@@ -181,7 +193,7 @@ class Extractive:
 
         return self._reply([*read_of(asked), query, answer, *thoughts], expanded)
 
-    def judge(self, asked: Asked, answer: str, reference: str) -> Reply[Judgement]:
+    def judge(self, asked: AnswerRequest, answer: str, reference: str) -> Reply[Judgement]:
         """Marks by overlap with the reference, ten times each.
 
         Correctness: the cosine of the two; completeness: the share of the reference's terms that the answer has;
@@ -196,7 +208,7 @@ class Extractive:
 
         return self._reply([*read_of(asked), answer, reference], mark)
 
-    def classify(self, asked: Asked) -> Reply[Route]:
+    def classify(self, asked: AnswerRequest) -> Reply[Route]:
         """By the form of the question.
 
         None: it has no search terms. Iterative: two or more hops, counted as relative clauses, chains of "of the …",
@@ -224,7 +236,7 @@ class Extractive:
         usage = Usage(1, sum(len(text.split()) for text in read), len(raw.split()), 0.0, time.perf_counter() - start)
         return Reply(value, raw, self.reader, usage, failure, declined)
 
-    def _answer(self, asked: Asked, passages: Sequence[Passage], thoughts: Sequence[str]) -> str:
+    def _answer(self, asked: AnswerRequest, passages: Sequence[Passage], thoughts: Sequence[str]) -> str:
         found = self._sentences(_query(asked), [*_texts(passages), *thoughts])
         if asked.kind == "yesno":
             said = _verdict(asked.question, found, self._cosines(asked.question, found))
@@ -240,7 +252,7 @@ class Extractive:
         covered = np.array([_share(terms, row) for row in found.terms])
         return found.texts[int(np.argmax(self._cosines(asked.question, found) + covered))]
 
-    def _choose(self, asked: Asked, found: Sentences) -> str:
+    def _choose(self, asked: AnswerRequest, found: Sentences) -> str:
         keys, statements = list(asked.options), _statements(asked)
         if not found.texts:
             question, *options = self._vectors([asked.question, *asked.options.values()])
@@ -278,7 +290,7 @@ class NoAnswer(Nothing):
     """The passages were read, and have no answer."""
 
 
-def read_of(asked: Asked) -> list[str]:
+def read_of(asked: AnswerRequest) -> list[str]:
     """What is read of a question."""
     return [asked.question, *asked.options.values()]
 
@@ -287,11 +299,11 @@ def _texts(passages: Sequence[Passage]) -> list[str]:
     return [p.text for p in passages]
 
 
-def _query(asked: Asked) -> str:
+def _query(asked: AnswerRequest) -> str:
     return asked.question if asked.kind == "yesno" else " ".join(read_of(asked))
 
 
-def _statements(asked: Asked) -> list[str]:
+def _statements(asked: AnswerRequest) -> list[str]:
     """The question with each of its options, or alone for yes/no."""
     if asked.kind != "choice":
         return [asked.question]

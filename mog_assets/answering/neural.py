@@ -13,13 +13,13 @@ from itertools import pairwise
 from typing import TYPE_CHECKING
 
 from mog_assets.answering.extractive import Extractive, NoAnswer, Nothing, read_of
-from mog_assets.answering.roles import NOTHING, AnswerSpan, Asked, Passage, Reply, Support, Usefulness
+from mog_assets.answering.roles import NOTHING, AnswerRequest, AnswerSpan, Passage, Reply, Support, Usefulness
 from mog_assets.chunking.sentences import sentence_ends
 from mog_assets.questions.marks import f1
 from mog_assets.reader.model import Reader
 
 if TYPE_CHECKING:
-    from mog_assets.reader.spans import Span
+    from mog_assets.reader.spans import ReaderSpan
 
 # Increased when a rule below changes.
 VERSION = "2"
@@ -46,13 +46,15 @@ class Neural(Extractive):
         """See `Roles.reader`."""
         return f"neural-{VERSION} {self.network.name}, {super().reader}"
 
-    def answer(self, asked: Asked, passages: Sequence[Passage], thoughts: Sequence[str] = ()) -> Reply[str]:
+    def answer(self, asked: AnswerRequest, passages: Sequence[Passage], thoughts: Sequence[str] = ()) -> Reply[str]:
         """The likeliest span; none if it is right with a probability below `LEAST`. Else by rules."""
         if asked.kind != "open":
             return super().answer(asked, passages, thoughts)
         return self._answered(asked, _pairs(passages), thoughts)
 
-    def think(self, asked: Asked, query: str, passages: Sequence[Passage], thoughts: Sequence[str] = ()) -> Reply[str]:
+    def think(
+        self, asked: AnswerRequest, query: str, passages: Sequence[Passage], thoughts: Sequence[str] = ()
+    ) -> Reply[str]:
         """The sentence of the span that is right with the highest probability and is not in a thought already."""
         if asked.kind != "open":
             return super().think(asked, query, passages, thoughts)
@@ -65,7 +67,7 @@ class Neural(Extractive):
 
         return self._reply([*read_of(asked), query, *(p.text for p in passages), *thoughts], best)
 
-    def extract(self, asked: Asked, passages: Sequence[Passage]) -> Reply[str]:
+    def extract(self, asked: AnswerRequest, passages: Sequence[Passage]) -> Reply[str]:
         """Sentences, one per line, of the spans that are right with a probability of at least `LEAST`."""
         if asked.kind != "open":
             return super().extract(asked, passages)
@@ -77,19 +79,19 @@ class Neural(Extractive):
 
         return self._reply([*read_of(asked), *(p.text for p in passages)], relevant, NOTHING)
 
-    def reduce(self, asked: Asked, extractions: Sequence[str]) -> Reply[str]:
+    def reduce(self, asked: AnswerRequest, extractions: Sequence[str]) -> Reply[str]:
         """As `answer`, from the sentences of the extractions."""
         if asked.kind != "open":
             return super().reduce(asked, extractions)
         return self._answered(asked, (), [line for text in extractions for line in text.splitlines()])
 
-    def grade_usefulness(self, asked: Asked, answer: str) -> Reply[Usefulness]:
+    def grade_usefulness(self, asked: AnswerRequest, answer: str) -> Reply[Usefulness]:
         """An open question's span is useful: whether it is right, the passages decide. Else by rules."""
         if asked.kind != "open":
             return super().grade_usefulness(asked, answer)
         return self._reply([*read_of(asked), answer], lambda: "useful" if answer.strip() else "not_useful")
 
-    def grade_support(self, asked: Asked, passages: Sequence[Passage], answer: str) -> Reply[Support]:
+    def grade_support(self, asked: AnswerRequest, passages: Sequence[Passage], answer: str) -> Reply[Support]:
         """Supported if a span with the words of the answer is right with a probability of at least `SUPPORTED`."""
         if asked.kind != "open":
             return super().grade_support(asked, passages, answer)
@@ -101,9 +103,9 @@ class Neural(Extractive):
 
         return self._reply([*read_of(asked), *(p.text for p in passages), answer], grade)
 
-    def _answered(self, asked: Asked, passages: Sequence[tuple[str, str]], others: Sequence[str]) -> Reply[str]:
+    def _answered(self, asked: AnswerRequest, passages: Sequence[tuple[str, str]], others: Sequence[str]) -> Reply[str]:
         """The likeliest span of passages (title and text) and other texts."""
-        spans: list[Span] = []
+        spans: list[ReaderSpan] = []
 
         def said() -> str:
             spans.extend(self.network.best(asked.question, [*passages, *(("", text) for text in others)]))
@@ -126,7 +128,7 @@ def _pairs(passages: Sequence[Passage]) -> list[tuple[str, str]]:
     return [(p.title, p.text) for p in passages]
 
 
-def _sentence(span: Span, passage: Passage) -> str:
+def _sentence(span: ReaderSpan, passage: Passage) -> str:
     """The sentence of a span, after the title that says what it is about."""
     ends = sentence_ends(passage.text).tolist()
     # That of a span in the title is the first.

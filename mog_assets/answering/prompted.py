@@ -19,7 +19,7 @@ from mog_assets.answering.roles import (
     ROUTES,
     SUPPORT,
     USEFULNESS,
-    Asked,
+    AnswerRequest,
     Complete,
     Judgement,
     Passage,
@@ -64,7 +64,9 @@ def prompts_fingerprint() -> str:
     return hashlib.sha256(repr([VERSION, *map(load_prompt, _PROMPTS)]).encode()).hexdigest()[:8]
 
 
-def build(role: str, asked: Asked, pieces: Mapping[str, Sequence[Piece]], words: Mapping[str, str]) -> list[Message]:
+def build(
+    role: str, asked: AnswerRequest, pieces: Mapping[str, Sequence[Piece]], words: Mapping[str, str]
+) -> list[Message]:
     """The messages of a role.
 
     Args:
@@ -102,18 +104,18 @@ def _numbered(heading: str, texts: Sequence[str]) -> list[Piece]:
     return [(f"{heading} {i} of {len(texts)}", text) for i, text in enumerate(texts, 1)]
 
 
-def _answer(asked: Asked, answer: str) -> list[Piece]:
+def _answer(asked: AnswerRequest, answer: str) -> list[Piece]:
     spelled = asked.spelled(answer)
     return [("answer", spelled if spelled == answer else f"{answer}. {spelled}")]
 
 
-def _form(asked: Asked) -> str:
+def _form(asked: AnswerRequest) -> str:
     name = "form_choice" if asked.options else "form_open"
     form = load_prompt(name)
     return f"[{name} {form.version}]\n{fill(form.parts[0], {'letters': ', '.join(asked.options)})}"
 
 
-def _answered(asked: Asked) -> tuple[Mapping[str, str], Form]:
+def _answered(asked: AnswerRequest) -> tuple[Mapping[str, str], Form]:
     """The form of an answer, in the words of the prompt and as a schema."""
     key, value = ("answer_choice", {"type": "string", "enum": list(asked.options)}) if asked.options else _OPEN
     return {"form": _form(asked)}, Form("answer", {"step_by_step_thinking": {"type": "string"}, key: value})
@@ -149,12 +151,14 @@ class Prompted:
         """See `Roles.reader`."""
         return f"{self.model}@prompts-{prompts_fingerprint()}"
 
-    def answer(self, asked: Asked, passages: Sequence[Passage], thoughts: Sequence[str] = ()) -> Reply[str]:
+    def answer(self, asked: AnswerRequest, passages: Sequence[Passage], thoughts: Sequence[str] = ()) -> Reply[str]:
         """See `Roles.answer`."""
         pieces = {"documents": _documents(passages), "thoughts": _numbered("thought", thoughts)}
         return self._call("answer", asked, pieces, lambda text: _parse_answer(text, asked), *_answered(asked))
 
-    def think(self, asked: Asked, query: str, passages: Sequence[Passage], thoughts: Sequence[str] = ()) -> Reply[str]:
+    def think(
+        self, asked: AnswerRequest, query: str, passages: Sequence[Passage], thoughts: Sequence[str] = ()
+    ) -> Reply[str]:
         """See `Roles.think`."""
         pieces = {
             "query": [("search query", query)],
@@ -163,30 +167,30 @@ class Prompted:
         }
         return self._call("think", asked, pieces, whole)
 
-    def extract(self, asked: Asked, passages: Sequence[Passage]) -> Reply[str]:
+    def extract(self, asked: AnswerRequest, passages: Sequence[Passage]) -> Reply[str]:
         """See `Roles.extract`."""
         return self._call(
             "extract", asked, {"documents": _documents(passages)}, parsing.extraction, {"nothing": NOTHING}
         )
 
-    def reduce(self, asked: Asked, extractions: Sequence[str]) -> Reply[str]:
+    def reduce(self, asked: AnswerRequest, extractions: Sequence[str]) -> Reply[str]:
         """See `Roles.reduce`."""
         pieces = {"extractions": _numbered("extraction", extractions)}
         return self._call("reduce", asked, pieces, lambda text: _parse_answer(text, asked), *_answered(asked))
 
-    def grade_usefulness(self, asked: Asked, answer: str) -> Reply[Usefulness]:
+    def grade_usefulness(self, asked: AnswerRequest, answer: str) -> Reply[Usefulness]:
         """See `Roles.grade_usefulness`."""
         pieces = {"answer": _answer(asked, answer)}
         return self._call(
             "usefulness", asked, pieces, lambda text: parsing.verdict(text, USEFULNESS), form=_verdict(USEFULNESS)
         )
 
-    def grade_support(self, asked: Asked, passages: Sequence[Passage], answer: str) -> Reply[Support]:
+    def grade_support(self, asked: AnswerRequest, passages: Sequence[Passage], answer: str) -> Reply[Support]:
         """See `Roles.grade_support`."""
         pieces = {"documents": _documents(passages), "answer": _answer(asked, answer)}
         return self._call("support", asked, pieces, lambda text: parsing.verdict(text, SUPPORT), form=_verdict(SUPPORT))
 
-    def rewrite(self, asked: Asked, query: str, answer: str, thoughts: Sequence[str]) -> Reply[str]:
+    def rewrite(self, asked: AnswerRequest, query: str, answer: str, thoughts: Sequence[str]) -> Reply[str]:
         """See `Roles.rewrite`."""
         pieces = {
             "query": [("search query", query)],
@@ -195,20 +199,20 @@ class Prompted:
         }
         return self._call("rewrite", asked, pieces, parsing.query, form=_QUERY)
 
-    def judge(self, asked: Asked, answer: str, reference: str) -> Reply[Judgement]:
+    def judge(self, asked: AnswerRequest, answer: str, reference: str) -> Reply[Judgement]:
         """See `Roles.judge`."""
         spelled = asked.spelled(reference)
         pieces = {"answer": _answer(asked, answer), "reference": [("reference answer", spelled)]}
         return self._call("judge", asked, pieces, parsing.judgement, form=_MARKS)
 
-    def classify(self, asked: Asked) -> Reply[Route]:
+    def classify(self, asked: AnswerRequest) -> Reply[Route]:
         """See `Roles.classify`."""
         return self._call("classify", asked, {}, lambda text: parsing.verdict(text, ROUTES), form=_verdict(ROUTES))
 
     def _call(
         self,
         role: str,
-        asked: Asked,
+        asked: AnswerRequest,
         pieces: Mapping[str, Sequence[Piece]],
         parse: Callable[[str], T],
         words: Mapping[str, str] | None = None,
@@ -228,5 +232,5 @@ class Prompted:
             return Reply(None, raw, self.reader, usage, failure=failure(error, done.text))
 
 
-def _parse_answer(text: str, asked: Asked) -> str:
+def _parse_answer(text: str, asked: AnswerRequest) -> str:
     return parsing.choice(text, asked.options) if asked.options else parsing.text_answer(text)

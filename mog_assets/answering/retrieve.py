@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from mog_assets.answering.answerers import Retrieve, Retrieved
+from mog_assets.answering.answerers import Retrieve, RetrievedPassages
 from mog_assets.answering.roles import Passage
 from mog_assets.arrays import ranges
 from mog_assets.ranking.rankings import Rankings
@@ -36,7 +36,7 @@ def retrieve_by(method: Method, opened: Retrieval) -> Retrieve:
 
     def retrieve(
         queries: Sequence[str], k: int, topics: bool, read: Sequence[Sequence[Passage]] = ()
-    ) -> list[Retrieved]:
+    ) -> list[RetrievedPassages]:
         retrieval = opened.again(queries)
         used = retrieval.resolved(method.within(topics))
         if used.ranking and any(read):
@@ -48,11 +48,11 @@ def retrieve_by(method: Method, opened: Retrieval) -> Retrieve:
             found = found.at(found.rank < k)
         passages = texts(retrieval.corpora, found, len(queries))
         if not topics:
-            return [Retrieved(own) for own in passages]
+            return [RetrievedPassages(own) for own in passages]
         labels, back = retrieval.topics.labels, retrieval.fell_back(used, k)
         numbers = retrieval.topics.assigned[0].tolist()
         return [
-            Retrieved(own, topic, labels[topic], bool(fell))
+            RetrievedPassages(own, topic, labels[topic], bool(fell))
             for own, topic, fell in zip(passages, numbers, back, strict=True)
         ]
 
@@ -64,8 +64,8 @@ def given(passages: Sequence[Sequence[Passage]]) -> Retrieve:
 
     def retrieve(
         queries: Sequence[str], k: int, topics: bool, read: Sequence[Sequence[Passage]] = ()
-    ) -> list[Retrieved]:
-        return [Retrieved(own) for _, own in zip(queries, passages, strict=True)]
+    ) -> list[RetrievedPassages]:
+        return [RetrievedPassages(own) for _, own in zip(queries, passages, strict=True)]
 
     return retrieve
 

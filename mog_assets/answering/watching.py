@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any, cast
 
-from mog_assets.answering.answerers import Means, Retrieved
+from mog_assets.answering.answerers import Means, RetrievedPassages
 from mog_assets.answering.roles import Passage, Reply, Roles
 
 Told = Callable[[str, dict[str, Any]], object]
@@ -34,7 +34,7 @@ def watched(means: Means, told: Told) -> Means:
 
     def retrieve(
         queries: Sequence[str], k: int, topics: bool, read: Sequence[Sequence[Passage]] = ()
-    ) -> Sequence[Retrieved]:
+    ) -> Sequence[RetrievedPassages]:
         found = means.retrieve(queries, k, topics, read)
         for query, own in zip(queries, found, strict=True):
             told("passages", {"query": query, "passages": own.passages})

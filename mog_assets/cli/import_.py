@@ -20,7 +20,7 @@ from mog_assets.resources.errors import MogError
 from mog_assets.stopping import on_stop, stoppable
 
 if TYPE_CHECKING:
-    from mog_assets.questions.foreign import Dataset, Importer, Notes, Written
+    from mog_assets.questions.foreign import Dataset, ImportCounts, Importer, Notes
 
 # Of gzip: packing takes no longer than the rest.
 _LEVEL = 5
@@ -87,7 +87,7 @@ def _sweep(target: Target) -> None:
         sweep_halves(path)
 
 
-def _write(target: Target, data: Dataset, notes: Notes) -> Written:
+def _write(target: Target, data: Dataset, notes: Notes) -> ImportCounts:
     """Write the files of a data set; none is there before all are complete."""
     from mog_assets.questions.foreign import Ids, write_documents, write_questions
     from mog_assets.questions.foreign_trec import ids_of_corpus
@@ -135,7 +135,7 @@ def _expect(count: int, what: str, notes: Notes) -> None:
         raise MogError(f"expected at least one {what} that can be used, found none ({'; '.join(notes) or 'empty'})")
 
 
-def _tell(target: Target, result: Written, splits: dict[str, int], notes: Notes) -> None:
+def _tell(target: Target, result: ImportCounts, splits: dict[str, int], notes: Notes) -> None:
     if target.imports_corpus:
         echo(f"documents {target.corpus}: {os.path.relpath(target.documents)} ({result.documents:,})")
     counts = ", ".join(f"{count:,} {split}" for split, count in splits.items())

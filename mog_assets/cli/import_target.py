@@ -9,7 +9,7 @@ from pathlib import Path
 
 from mog_assets import config, config_file
 from mog_assets.cli.found_questions import Questions
-from mog_assets.cli.project import Documents, corpus_entry, questions_entry, written
+from mog_assets.cli.project import CorpusFiles, corpus_entry, questions_entry, written
 from mog_assets.config_text import Entry, with_entry
 from mog_assets.resources.errors import ConfigError
 
@@ -116,7 +116,7 @@ class Target:
         """
         measured = next((s for s in _MEASURED if s in splits), list(splits)[-1])
         base = self.file.parent
-        documents = Documents(self.corpus, self.documents, {}, [])
+        documents = CorpusFiles(self.corpus, self.documents, {}, [])
         questions = Questions(self.name, self.questions, splits, [self.corpus], measured)
         if self.settings is None:
             return written([documents], [questions], base)

@@ -88,7 +88,7 @@ _MORE = """
 
 
 @dataclass(frozen=True)
-class Documents:
+class CorpusFiles:
     """A corpus that was found: name, path, number of readable files by suffix, and why other files are not read."""
 
     name: str
@@ -103,7 +103,7 @@ class Documents:
         return f"documents {self.name}: {os.path.relpath(self.path)} ({counts}{refused}{more})"
 
 
-def find_documents(path: Path, name: str, questions: Sequence[Path] = ()) -> Documents:
+def find_documents(path: Path, name: str, questions: Sequence[Path] = ()) -> CorpusFiles:
     """The readable files of a corpus, without files of questions among them.
 
     Raises:
@@ -123,7 +123,7 @@ def find_documents(path: Path, name: str, questions: Sequence[Path] = ()) -> Doc
         raise ConfigError(
             f"FOLDERS: expected documents ({', '.join(suffixes())}) in {path}, found none{first}: convert them to text"
         )
-    return Documents(name, path, dict(readable.most_common()), refused)
+    return CorpusFiles(name, path, dict(readable.most_common()), refused)
 
 
 def name_of(path: Path, taken: Sequence[str] = ()) -> str:
@@ -134,7 +134,7 @@ def name_of(path: Path, taken: Sequence[str] = ()) -> str:
     return next(name for n in range(1, len(taken) + 2) if (name := stem if n == 1 else f"{stem}-{n}") not in taken)
 
 
-def written(corpora: Sequence[Documents], questions: Sequence[Questions], base: Path) -> str:
+def written(corpora: Sequence[CorpusFiles], questions: Sequence[Questions], base: Path) -> str:
     """The text of a mog.yaml in the folder `base`."""
     parts = [_TOP]
     for corpus in corpora:
@@ -150,7 +150,7 @@ def written(corpora: Sequence[Documents], questions: Sequence[Questions], base: 
     return "".join([*parts, _MORE])
 
 
-def corpus_entry(found: Documents, base: Path) -> Entry:
+def corpus_entry(found: CorpusFiles, base: Path) -> Entry:
     """The keys and values of a corpus in a mog.yaml in the folder `base`."""
     return {"path": _path(found.path, base)}
 
@@ -167,7 +167,7 @@ def _path(path: Path, base: Path) -> str:
     return path.relative_to(base).as_posix() if path.is_relative_to(base) else str(path)
 
 
-def _named_as_asked(corpora: list[Documents], questions: Sequence[Questions]) -> list[Documents]:
+def _named_as_asked(corpora: list[CorpusFiles], questions: Sequence[Questions]) -> list[CorpusFiles]:
     """Give a single corpus the name that the evidence of the questions uses."""
     asked = {name for found in questions for name in found.corpora}
     if len(corpora) == len(asked) == 1 and re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}", name := asked.pop()):
@@ -243,7 +243,7 @@ def init(
     found = given or [file for file, holds in holding.items() if holds]
     others = [*(f for f in sources if f.is_file()), *(file for file, holds in holding.items() if not holds)]
     unnamed = [seen for file in dict.fromkeys(others) if (seen := unnamed_questions(file))]
-    corpora: list[Documents] = []
+    corpora: list[CorpusFiles] = []
     for source in sources:
         corpora.append(find_documents(source, name_of(source, [c.name for c in corpora]), found))
     if not corpora:
@@ -286,7 +286,7 @@ def write_configuration(target: Path, text: str) -> None:
         raise MogError(f"{target}: expected a writable path ({error.strerror})") from error
 
 
-def _warn(corpora: Sequence[Documents], questions: Sequence[Questions]) -> None:
+def _warn(corpora: Sequence[CorpusFiles], questions: Sequence[Questions]) -> None:
     names = {corpus.name for corpus in corpora}
     for found in questions:
         if missing := [name for name in found.corpora if name not in names]:
@@ -304,7 +304,7 @@ def _warn(corpora: Sequence[Documents], questions: Sequence[Questions]) -> None:
                 )
 
 
-def _remedied(seen: Unnamed, corpora: Sequence[Documents], config_path: str | None) -> str:
+def _remedied(seen: Unnamed, corpora: Sequence[CorpusFiles], config_path: str | None) -> str:
     """What became of a file that seems to hold questions, and the command that uses it."""
     file = seen.path.resolve()
     read = any(file.is_relative_to(corpus.path.resolve()) for corpus in corpora)

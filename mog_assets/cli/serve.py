@@ -17,7 +17,7 @@ from mog_assets.resources.errors import MogError
 from mog_assets.serving import access
 
 if TYPE_CHECKING:
-    from mog_assets.serving.limits import Options
+    from mog_assets.serving.limits import ServerOptions
 
 
 @click.command()
@@ -94,16 +94,16 @@ def serve(path: str | None, host: str, port: int, **given: Any) -> None:
     _end(project)
 
 
-def _options(host: str, given: dict[str, Any]) -> Options:
+def _options(host: str, given: dict[str, Any]) -> ServerOptions:
     """The options of the server.
 
     Raises:
         ConfigError: other machines would be served without a key, or the key is short.
     """
-    from mog_assets.serving.limits import Options
+    from mog_assets.serving.limits import ServerOptions
 
     key = access.key_for(host)
-    return Options(
+    return ServerOptions(
         key=key,
         hosts=access.names_of(host, key),
         origins=given["allow_origin"],
@@ -135,13 +135,13 @@ def mcp(path: str | None) -> None:
         with _extra("mcp"):
             from mog_assets.serving import mcp_server
         import mog_assets
-        from mog_assets.serving.limits import Options, Work
+        from mog_assets.serving.limits import ServerOptions, Slots
 
-        options = Options()
+        options = ServerOptions()
         project = mog_assets.open(settings)
-        search = Work("search", options.concurrency, options.waiting, options.timeout)
-        answers = Work("answer", options.concurrency, options.waiting, options.ask_timeout)
-        documents = Work("document", options.concurrency, options.waiting, options.timeout)
+        search = Slots("search", options.concurrency, options.waiting, options.timeout)
+        answers = Slots("answer", options.concurrency, options.waiting, options.ask_timeout)
+        documents = Slots("document", options.concurrency, options.waiting, options.timeout)
         made = mcp_server.server(project, options, search, answers, documents)
     mcp_server.serve_stdio(made)
     _end(project)

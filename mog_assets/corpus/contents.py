@@ -10,7 +10,7 @@ from collections.abc import Collection
 from pathlib import Path
 from typing import Any
 
-from mog_assets.corpus.folders import Found, Stamp, opened, scan
+from mog_assets.corpus.folders import FolderFile, Stamp, opened, scan
 from mog_assets.resources.errors import MogError
 from mog_assets.resources.store import atomic
 
@@ -33,7 +33,7 @@ def source_state(path: Path, limit: int, questions: Collection[str] = (), cache:
     """
     contents = Contents(cache)
 
-    def state(found: Found) -> list[Any]:
+    def state(found: FolderFile) -> list[Any]:
         if found.status is None or found.refusal:
             return [found.place, found.refusal]
         return [found.place, found.status.st_mtime_ns, contents.of(found)]
@@ -58,7 +58,7 @@ class Contents:
         self._known = _stored(path, _stamp(path)) if path else {}
         self._now: dict[str, list[int | str]] = {}
 
-    def of(self, found: Found) -> str:
+    def of(self, found: FolderFile) -> str:
         """SHA-256 of a file in hexadecimal; the reason if it cannot be read."""
         assert found.status is not None
         stamp, started = Stamp.of(found.status), time.time_ns()

@@ -29,7 +29,7 @@ import pyarrow.parquet as pq
 
 from mog_assets.corpus.archives import unpack_text
 from mog_assets.corpus.decoding import decode, hidden_characters, other_encoding, parse_line, split_lines
-from mog_assets.corpus.folders import Found, Stamp, opened, printable, scan, too_long
+from mog_assets.corpus.folders import FolderFile, Stamp, opened, printable, scan, too_long
 from mog_assets.corpus.formats import GZIP, format_of
 from mog_assets.corpus.marks import MOST_MARKS, Mark
 from mog_assets.corpus.memory import Journal, Memory, Outcome
@@ -206,7 +206,7 @@ def read_corpus(
         return _read_corpus(path, found, _Context(limit, memory or Memory(), Spool(folder), parser))
 
 
-def _read_corpus(path: Path, entries: Sequence[Found], context: _Context) -> Reading:
+def _read_corpus(path: Path, entries: Sequence[FolderFile], context: _Context) -> Reading:
     reading = Reading(normalised=context.spool)
     seen: dict[str, tuple[str, str]] = {}
     for found in entries:
@@ -241,7 +241,7 @@ def _read_corpus(path: Path, entries: Sequence[Found], context: _Context) -> Rea
     return reading
 
 
-def _read_file(found: Found, context: _Context) -> tuple[Stamp | None, Sequence[_Record]]:
+def _read_file(found: FolderFile, context: _Context) -> tuple[Stamp | None, Sequence[_Record]]:
     """The records of a file, and its stamp if it can be trusted from now on; its documents go to the spool.
 
     Those of a file that changes while it is read may stay there unused.
@@ -264,7 +264,7 @@ def _read_file(found: Found, context: _Context) -> tuple[Stamp | None, Sequence[
     return None, [_refused(0, b"", found.place, "changed twice while it was read")]
 
 
-def _read_whole(found: Found, stream: BinaryIO, context: _Context) -> Iterator[_Record]:
+def _read_whole(found: FolderFile, stream: BinaryIO, context: _Context) -> Iterator[_Record]:
     content = stream.read(context.limit + 1)
     status = os.fstat(stream.fileno())
     if len(content) > context.limit:
@@ -309,7 +309,7 @@ def _modified(status: os.stat_result) -> dict[str, str]:
     return {MODIFIED: time_of.isoformat().replace("+00:00", "Z")}
 
 
-def _read_lines(found: Found, stream: BinaryIO, context: _Context) -> Iterator[_Record]:
+def _read_lines(found: FolderFile, stream: BinaryIO, context: _Context) -> Iterator[_Record]:
     try:
         lines = gzip.open(stream) if found.name.lower().endswith(GZIP) else stream  # noqa: SIM115
         for number, line, size in split_lines(lines, context.limit):
@@ -329,7 +329,7 @@ def _read_lines(found: Found, stream: BinaryIO, context: _Context) -> Iterator[_
         yield _refused(0, b"", "", f"expected a readable JSON Lines file, got: {error}")
 
 
-def _read_table(found: Found, stream: BinaryIO, context: _Context) -> Iterator[_Record]:
+def _read_table(found: FolderFile, stream: BinaryIO, context: _Context) -> Iterator[_Record]:
     name = found.name.lower()
     try:
         table = gzip.open(stream) if name.endswith(GZIP) else stream  # noqa: SIM115
@@ -350,7 +350,7 @@ def _read_table(found: Found, stream: BinaryIO, context: _Context) -> Iterator[_
         yield _refused(0, b"", found.place, str(error))
 
 
-def _read_line(found: Found, number: int, raw: bytes, record: dict[str, Any] | str, spool: Spool) -> _Record:
+def _read_line(found: FolderFile, number: int, raw: bytes, record: dict[str, Any] | str, spool: Spool) -> _Record:
     if isinstance(record, str):
         return _refused(number, raw, "", record)
     identity, text, title = record.get("id"), record.get("text"), record.get("title", "")

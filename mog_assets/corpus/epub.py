@@ -12,7 +12,7 @@ from lxml import etree
 from mog_assets.corpus.archives import ENCRYPTED
 from mog_assets.corpus.decoding import decode
 from mog_assets.corpus.html_page import read_html
-from mog_assets.corpus.marks import Draft, Parsed, clean
+from mog_assets.corpus.marks import MarkedText, Parsed, clean
 
 _PAGES = ("application/xhtml+xml", "text/html")
 
@@ -43,7 +43,7 @@ def read_epub(parts: dict[str, bytes], fallback: str, limit: int) -> Parsed:
         for reference in _parsed(parts, "META-INF/encryption.xml").iter("{*}CipherReference"):
             if posixpath.normpath(unquote(reference.get("URI", ""))) in pages.values():
                 raise ValueError(ENCRYPTED)
-    draft, missing = Draft(limit), 0
+    draft, missing = MarkedText(limit), 0
     # Each page once, however often it is named.
     for name in dict.fromkeys(pages[key] for key in spine if key in pages):
         if name not in parts:

@@ -81,7 +81,7 @@ class Stamp(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Found:
+class FolderFile:
     """An entry of a corpus.
 
     Attributes:
@@ -112,7 +112,7 @@ class Found:
         return self.name.lower().endswith(ROWS)
 
 
-def scan(path: Path, limit: int, questions: Collection[str] = ()) -> list[Found]:
+def scan(path: Path, limit: int, questions: Collection[str] = ()) -> list[FolderFile]:
     """Everything in a corpus, in reading order: by the parts of the name.
 
     Files and folders whose name starts with a dot are skipped. A link is read if its target is a file in the folder.
@@ -141,11 +141,11 @@ def scan(path: Path, limit: int, questions: Collection[str] = ()) -> list[Found]
         ]
     if not (stat.S_ISREG(status.st_mode) and path.name.lower().endswith(_MANY)):
         raise MogError(f"{path}: expected a folder, or a file that ends in {', '.join((*LINES, *ROWS))}")
-    return [Found(path.name, os.path.realpath(path), status)]
+    return [FolderFile(path.name, os.path.realpath(path), status)]
 
 
-def _scan_folder(root: str, limit: int) -> list[Found]:
-    result: list[Found] = []
+def _scan_folder(root: str, limit: int) -> list[FolderFile]:
+    result: list[FolderFile] = []
     strangers: dict[str, list[str]] = {}
     folders = [""]
     while folders:
@@ -154,7 +154,7 @@ def _scan_folder(root: str, limit: int) -> list[Found]:
             with os.scandir(os.path.join(root, folder)) as entries:
                 names = [entry.name for entry in entries if not entry.name.startswith(".")]
         except OSError as error:
-            result.append(Found(folder or ".", refusal=f"folder cannot be listed: {error.strerror}"))
+            result.append(FolderFile(folder or ".", refusal=f"folder cannot be listed: {error.strerror}"))
             continue
         for name in names:
             name = f"{folder}/{name}" if folder else name
@@ -168,7 +168,7 @@ def _scan_folder(root: str, limit: int) -> list[Found]:
     return sorted(result + _unknown(strangers), key=lambda f: f.name.split("/"))
 
 
-def _look_at(root: str, name: str, limit: int) -> Found:
+def _look_at(root: str, name: str, limit: int) -> FolderFile:
     path, what = os.path.join(root, name), "cannot be accessed"
     try:
         status = os.lstat(path)
@@ -178,19 +178,19 @@ def _look_at(root: str, name: str, limit: int) -> Found:
             path = os.path.realpath(path, strict=True)
             status = os.lstat(path)
             if os.path.commonpath([root, path]) != root:
-                return Found(name, refusal=f"link to a place outside the folder: {printable(given)}")
+                return FolderFile(name, refusal=f"link to a place outside the folder: {printable(given)}")
             if stat.S_ISDIR(status.st_mode):
-                return Found(name, refusal=f"link to the folder {printable(given)}: not followed")
+                return FolderFile(name, refusal=f"link to the folder {printable(given)}: not followed")
     except OSError as error:
-        return Found(name, refusal=f"{what}: {error.strerror}")
+        return FolderFile(name, refusal=f"{what}: {error.strerror}")
     if stat.S_ISDIR(status.st_mode):
-        return Found(name, path, status)
+        return FolderFile(name, path, status)
     if not stat.S_ISREG(status.st_mode):
         kind = _KINDS.get(stat.S_IFMT(status.st_mode), "special file")
-        return Found(name, refusal=f"expected a regular file, got a {kind}: not opened")
+        return FolderFile(name, refusal=f"expected a regular file, got a {kind}: not opened")
     if status.st_size > limit and suffix_of(name) not in ("", *_MANY):
-        return Found(name, path, status, too_long(status.st_size, limit))
-    return Found(name, path, status)
+        return FolderFile(name, path, status, too_long(status.st_size, limit))
+    return FolderFile(name, path, status)
 
 
 def too_long(size: int, limit: int) -> str:
@@ -198,7 +198,7 @@ def too_long(size: int, limit: int) -> str:
     return f"expected at most {limit} bytes per document (max_document_mb), got {size}: not read"
 
 
-def _unknown(strangers: dict[str, list[str]]) -> list[Found]:
+def _unknown(strangers: dict[str, list[str]]) -> list[FolderFile]:
     kinds = sorted(strangers, key=lambda kind: (-len(strangers[kind]), kind))
     rows = [(f"unknown kind {printable(kind)}" if kind else "no suffix", kind) for kind in kinds]
     result = [_stranger(what, strangers[kind]) for what, kind in rows[:_KINDS_LISTED]]
@@ -207,10 +207,10 @@ def _unknown(strangers: dict[str, list[str]]) -> list[Found]:
     return result
 
 
-def _stranger(what: str, names: list[str]) -> Found:
+def _stranger(what: str, names: list[str]) -> FolderFile:
     first = min(names, key=lambda name: name.split("/"))
     more = f" this and {len(names) - 1} more" if len(names) > 1 else ""
-    return Found(first, refusal=f"{what}:{more} not opened; expected {', '.join(suffixes())}")
+    return FolderFile(first, refusal=f"{what}:{more} not opened; expected {', '.join(suffixes())}")
 
 
 @contextmanager

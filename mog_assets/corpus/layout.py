@@ -6,7 +6,7 @@ from functools import cache
 from io import BytesIO
 from typing import Any
 
-from mog_assets.corpus.marks import Draft, Kind, Parsed, clean
+from mog_assets.corpus.marks import Kind, MarkedText, Parsed, clean
 
 
 @cache
@@ -33,7 +33,7 @@ def read_docling(content: bytes, name: str, fallback: str, limit: int) -> Parsed
 
     converted = _converter().convert(DocumentStream(name=name, stream=BytesIO(content)))
     document = converted.document
-    draft, title, page = Draft(limit), "", 0
+    draft, title, page = MarkedText(limit), "", 0
     kind: Kind = "slide" if name.lower().endswith(".pptx") else "page"
     for item, _ in document.iterate_items():
         number = item.prov[0].page_no if getattr(item, "prov", None) else page

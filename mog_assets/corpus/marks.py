@@ -91,7 +91,7 @@ def clean(text: str) -> str:
     return _CONTROL.sub("", text)
 
 
-class Draft:
+class MarkedText:
     """A text that grows by paragraphs, with its marks.
 
     Args:

@@ -7,7 +7,7 @@ from io import BytesIO
 from typing import Any
 
 from mog_assets.corpus.archives import packed
-from mog_assets.corpus.marks import Draft, Parsed, clean
+from mog_assets.corpus.marks import MarkedText, Parsed, clean
 
 _WORD = "{http://schemas.openxmlformats.org/wordprocessingml/2006/main}"
 _DRAWING = "{http://schemas.openxmlformats.org/drawingml/2006/main}"
@@ -31,7 +31,7 @@ def read_docx(parts: dict[str, bytes], fallback: str, limit: int) -> Parsed:
     import docx
 
     document = _opened(docx.Document, parts, ".docx")
-    draft, styles, title, item = Draft(limit), _styles(document), _property_title(document), False
+    draft, styles, title, item = MarkedText(limit), _styles(document), _property_title(document), False
     for block in _blocks(document.element.body):
         if block.tag == f"{_WORD}tbl":
             for number, row in enumerate(_rows(block, f"{_WORD}tr", f"{_WORD}tc")):
@@ -153,7 +153,7 @@ def read_pptx(parts: dict[str, bytes], fallback: str, limit: int) -> Parsed:
     import pptx
 
     presentation = _opened(pptx.Presentation, parts, ".pptx")
-    draft = Draft(limit)
+    draft = MarkedText(limit)
     for number, slide in enumerate(presentation.slides, start=1):
         draft.start("slide", str(number))
         title = slide.shapes.title
@@ -167,7 +167,7 @@ def read_pptx(parts: dict[str, bytes], fallback: str, limit: int) -> Parsed:
     return draft.parsed(_property_title(presentation), fallback)
 
 
-def _add_shape(draft: Draft, shape: Any) -> None:
+def _add_shape(draft: MarkedText, shape: Any) -> None:
     """Add the tables and texts of a shape, which may be a group."""
     waiting = [shape]
     while waiting:

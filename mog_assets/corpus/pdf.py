@@ -11,7 +11,7 @@ import pypdfium2 as pdfium
 from pypdfium2 import raw
 
 from mog_assets.corpus.archives import ENCRYPTED
-from mog_assets.corpus.marks import Draft, Mark, Parsed, clean, first_line, heading
+from mog_assets.corpus.marks import Mark, MarkedText, Parsed, clean, first_line, heading
 
 _MOST_BOOKMARKS = 10_000
 # What PDFium gives for a hyphen at the end of a line.
@@ -58,7 +58,7 @@ def read_pdf(content: bytes, fallback: str, limit: int) -> Parsed:
         if error.err_code in (raw.FPDF_ERR_PASSWORD, raw.FPDF_ERR_SECURITY):
             raise ValueError(ENCRYPTED) from error
         raise ValueError(f"damaged: expected a readable .pdf file, got: {error}") from error
-    draft, without, unreadable = Draft(limit), 0, 0
+    draft, without, unreadable = MarkedText(limit), 0, 0
     title = pdf.get_metadata_dict().get("Title", "").strip()
     outline = _outline(pdf)
     for number in range(len(pdf)):

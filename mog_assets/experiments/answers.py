@@ -41,7 +41,7 @@ _ENOUGH = 10
 
 
 @dataclass(frozen=True)
-class Answered:
+class AnsweredCases:
     """The data of the asset `answers`.
 
     Attributes:
@@ -55,7 +55,7 @@ class Answered:
     marks: pd.DataFrame
 
     @classmethod
-    def read(cls, lab: Lab) -> Answered:
+    def read(cls, lab: Lab) -> AnsweredCases:
         """Read them, without those of the controls.
 
         Raises:
@@ -136,7 +136,7 @@ def of_model(lab: Lab, paper: str, claim: str, verdict: Verdict, because: str) -
 def flips(lab: Lab) -> Findings:
     """Count the answers that retrieval turns right and wrong."""
     tables, scores, plots, claims = {}, [], {}, []
-    stored, hows = Answered.read(lab), combinations(lab.settings)
+    stored, hows = AnsweredCases.read(lab), combinations(lab.settings)
     routed = {how.name for how in hows if how.retrieval is not None and how.retrieval.kind == "mog-paper"}
     for name, _, marks in stored.parts():
         cells = by_way(marks)
@@ -228,7 +228,7 @@ def without(rows: Sequence[Mapping[str, Any]], *names: str) -> list[dict[str, An
 def cost(lab: Lab) -> Findings:
     """Calls, tokens, money and accuracy of every answering method."""
     tables, plots, claims = {}, {}, []
-    for name, answers, marks in Answered.read(lab).parts():
+    for name, answers, marks in AnsweredCases.read(lab).parts():
         scores = score_answers(marks, lab.seed)
         tables[f"{name}: cost and accuracy"] = cost_rows(answers, scores)
         plots[f"{name}: accuracy against reading"] = accuracy_against_cost(scores, name)

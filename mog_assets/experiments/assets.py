@@ -14,7 +14,7 @@ import pandas as pd
 from mog_assets.answering.ask import all_answered, reader, reader_name, side_by_side
 from mog_assets.config import EncoderSettings, QuestionSetSettings, Settings
 from mog_assets.experiments.lab import STATISTICS, Experiment, Findings, Lab, NothingToMeasure
-from mog_assets.experiments.results import Project, Told, verdicts
+from mog_assets.experiments.results import ProjectResults, Told, verdicts
 from mog_assets.ranking.retrieve import Retrieval
 from mog_assets.recipe import Recipe, Work
 from mog_assets.registry import EXPERIMENTS
@@ -76,7 +76,7 @@ def findings(store: Store, name: str) -> Told | None:
     return Told(**json.loads(artefact.path(FINDINGS).read_text(encoding="utf-8")))
 
 
-def project(name: str, settings: Settings) -> Project:
+def project(name: str, settings: Settings) -> ProjectResults:
     """The results of all experiments of a project.
 
     Args:
@@ -90,7 +90,7 @@ def project(name: str, settings: Settings) -> Project:
     told = [found for experiment in offered(settings) if (found := findings(store, experiment.name)) is not None]
     if not told:
         raise MogError(f"{name}: expected results of experiments, got none: run `mog experiment --all`")
-    return Project(name, told)
+    return ProjectResults(name, told)
 
 
 def _facts(tools: Tools) -> dict[str, str]:

@@ -15,7 +15,7 @@ from mog_assets.answering import extractive, neural
 from mog_assets.answering.answerers import Means
 from mog_assets.answering.prompted import prompts_fingerprint
 from mog_assets.answering.retrieve import given, texts
-from mog_assets.answering.roles import Asked, Passage
+from mog_assets.answering.roles import AnswerRequest, Passage
 from mog_assets.answering.rows import AnswerRow, answer_table
 from mog_assets.arrays import places
 from mog_assets.config import Settings
@@ -31,7 +31,7 @@ from mog_assets.retrieval.passages import Passages
 # Number of questions that advance together.
 _BATCH = 256
 
-Way = Callable[[Sequence[Asked], Means], list[AnswerRow]]
+Way = Callable[[Sequence[AnswerRequest], Means], list[AnswerRow]]
 
 
 class NoContext(MogError):
@@ -51,7 +51,7 @@ class Case:
     """
 
     question: Question
-    asked: Asked
+    asked: AnswerRequest
     key: Passage
     others: Sequence[Passage]
     unlike: Sequence[Passage]
@@ -123,7 +123,7 @@ def cases(lab: Lab, question_set: str, size: int) -> list[Case]:
     questions, asked = [], []
     for question in candidates(lab)[question_set]:
         try:
-            asked.append(Asked.of(question))
+            asked.append(AnswerRequest.of(question))
         except MogError:
             continue
         questions.append(question)

@@ -60,7 +60,7 @@ class Told:
 
 
 @dataclass(frozen=True)
-class Project:
+class ProjectResults:
     """A configuration whose experiments were run.
 
     Attributes:
@@ -72,7 +72,7 @@ class Project:
     told: Sequence[Told]
 
 
-def markdown(projects: Sequence[Project], command: str) -> str:
+def markdown(projects: Sequence[ProjectResults], command: str) -> str:
     """A page of results.
 
     Args:
@@ -103,7 +103,7 @@ def markdown(projects: Sequence[Project], command: str) -> str:
     return "\n".join(lines).rstrip() + "\n"
 
 
-def _claims(projects: Sequence[Project]) -> list[str]:
+def _claims(projects: Sequence[ProjectResults]) -> list[str]:
     """A row per claim and a column per project, with the distinct verdicts of its question sets."""
     rows: dict[tuple[str, str], dict[str, list[str]]] = {}
     found = [(project.name, claim) for project in projects for told in project.told for claim in told.claims]

@@ -14,7 +14,7 @@ import pyarrow.parquet as pq
 
 from mog_assets.config import QuestionSetSettings, Settings
 from mog_assets.corpus.contents import Contents
-from mog_assets.corpus.folders import Found
+from mog_assets.corpus.folders import FolderFile
 from mog_assets.questions import checks
 from mog_assets.questions.formats import used_columns
 from mog_assets.questions.likeness import near_copies
@@ -269,7 +269,7 @@ def _question_sources(settings: Settings, _: str | None) -> object:
         path = question_set.path
         if path is None or not path.exists():
             return None
-        return Contents().of(Found(path.name, os.path.realpath(path), path.stat()))
+        return Contents().of(FolderFile(path.name, os.path.realpath(path), path.stat()))
 
     return {name: of(question_set) for name, question_set in settings.question_sets.items()}
 

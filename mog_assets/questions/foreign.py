@@ -98,7 +98,7 @@ class Judged:
 
 
 @dataclass
-class Written:
+class ImportCounts:
     """What was written of a data set: documents, questions by split, grades of judgements, and evidence."""
 
     documents: int = 0
@@ -194,9 +194,9 @@ def _document_line(record: Mapping[str, Any]) -> bytes:
     return line
 
 
-def write_questions(records: Iterable[Mapping[str, Any]], stream: BinaryIO, notes: Notes) -> Written:
+def write_questions(records: Iterable[Mapping[str, Any]], stream: BinaryIO, notes: Notes) -> ImportCounts:
     """Write question records as JSON lines; of several with one id, all but the first are left out."""
-    written = Written()
+    written = ImportCounts()
     seen = Ids()
     for record in records:
         try:

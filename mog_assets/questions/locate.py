@@ -70,7 +70,7 @@ class Quote:
 
 
 @dataclass(frozen=True)
-class Found:
+class Location:
     """A place of a quote: characters start … end − 1 of a document's text.
 
     Attributes:
@@ -94,7 +94,7 @@ class Located:
         problem: What was expected, what came, and what to do; empty if there are places.
     """
 
-    places: tuple[Found, ...]
+    places: tuple[Location, ...]
     problem: str = ""
 
 
@@ -139,7 +139,7 @@ class _Locator:
         self._index, self._folding = index, folding
         self._ranked: tuple[Sought | None, tuple[list[Similar], bool]] = None, ([], False)
 
-    def locate(self, quote: Quote) -> tuple[Found, ...]:
+    def locate(self, quote: Quote) -> tuple[Location, ...]:
         prefix, suffix = quote.prefix[-_CONTEXT:], quote.suffix[:_CONTEXT]
         if any(map(_is_no_text, (quote.text, prefix, suffix))):
             raise _Problem(f"quote: expected text, got over {_MOST_MARKS} combining characters in a row: copy it again")
@@ -163,10 +163,10 @@ class _Locator:
         text = unicodedata.normalize("NFC", text).replace("\0", " ")
         return Sought(text, self._folding.fold(code_points(text)), scope, prefix, suffix)
 
-    def _found(self, place: Place) -> Found:
+    def _found(self, place: Place) -> Location:
         corpus, doc = self._index.names[place.document]
         how: How = "exact" if place.exact else "normalised" if place.score == 1 else "fuzzy"
-        return Found(corpus, doc, place.start, place.end, how, place.score)
+        return Location(corpus, doc, place.start, place.end, how, place.score)
 
     def _same(self, sought: Sought, part: bool = False) -> list[Place]:
         """Exact places, or else normalised ones; if there are several, those that prefix and suffix choose.

@@ -10,7 +10,7 @@ from typing import Any
 
 
 @dataclass(frozen=True)
-class Named:
+class NamedDocument:
     """A document, or only a corpus; or what is wrong with the name."""
 
     corpus: str | None
@@ -18,7 +18,7 @@ class Named:
     problem: str = ""
 
 
-class Names:
+class DocumentNames:
     """The documents of some corpora by what they may be called.
 
     A name is a document's id, `corpus/id`, or, if no id is equal, the name of its file with or without folders and
@@ -28,7 +28,7 @@ class Names:
     def __init__(self, documents: Mapping[str, Mapping[str, Any]]) -> None:
         self.documents = documents
 
-    def find(self, name: str, corpus: str | None = None) -> Named:
+    def find(self, name: str, corpus: str | None = None) -> NamedDocument:
         """The document that a name stands for, in `corpus` if that is given."""
         name = unicodedata.normalize("NFC", name)
         corpora = [corpus] if corpus is not None else list(self.documents)
@@ -41,12 +41,12 @@ class Names:
             # An id that is not in NFC, as some systems name files, is the same name.
             found = [place for place in found if unicodedata.normalize("NFC", place[1]) == name] or found
         if len(found) == 1:
-            return Named(*found[0])
+            return NamedDocument(*found[0])
         if not found:
             there = f"{corpus}/{name}" if corpus is not None else f"{name!r} (in {', '.join(corpora)})"
-            return Named(corpus, None, f"{there} is not among the usable documents")
+            return NamedDocument(corpus, None, f"{there} is not among the usable documents")
         told = ", ".join(f"{owner}/{doc}" for owner, doc in found[:3])
-        return Named(corpus, None, f"{name!r} may be any of {told}: write corpus/id")
+        return NamedDocument(corpus, None, f"{name!r} may be any of {told}: write corpus/id")
 
     @cached_property
     def _files(self) -> dict[str, list[tuple[str, str]]]:

@@ -13,7 +13,7 @@ from typing import Any
 from mog_assets.corpus.documents import printable, shifted
 from mog_assets.questions.formats import read_records
 from mog_assets.questions.locate import Located, Quote, locate
-from mog_assets.questions.naming import Named, Names
+from mog_assets.questions.naming import DocumentNames, NamedDocument
 from mog_assets.questions.sets import Evidence, Question, Relevant
 from mog_assets.questions.splits import TEST, TRAIN, divided
 from mog_assets.resources.errors import MogError
@@ -130,7 +130,7 @@ def located(
         texts: Their texts, for quotes.
         parts: See `splits.divided`.
     """
-    reading, names = QuestionReading(), Names(documents)
+    reading, names = QuestionReading(), DocumentNames(documents)
     drafts: list[_Draft] = []
     quotes: list[Quote] = []
     seen: dict[str, str] = {}
@@ -214,7 +214,9 @@ def _fault(record: dict[str, Any]) -> str:
     return ""
 
 
-def _evidence(draft: _Draft, record: dict[str, Any], names: Names, documents: Documents, quotes: list[Quote]) -> str:
+def _evidence(
+    draft: _Draft, record: dict[str, Any], names: DocumentNames, documents: Documents, quotes: list[Quote]
+) -> str:
     """Add the places and quotes of a record to its draft; returns what is wrong with one."""
     for span in _entries(record):
         if not isinstance(span, dict) or not ({"quote", "start", "end"} & set(span)):
@@ -226,7 +228,7 @@ def _evidence(draft: _Draft, record: dict[str, Any], names: Names, documents: Do
         if corpus is not None and corpus not in documents:
             draft.away += 1
             continue
-        named = names.find(doc, corpus) if doc is not None else Named(corpus, None)
+        named = names.find(doc, corpus) if doc is not None else NamedDocument(corpus, None)
         # Offsets say more than the quote beside them, which may stand elsewhere too.
         if "quote" in span and not {"start", "end"} & set(span):
             parts = [span.get(key, "") for key in ("quote", "prefix", "suffix")]
@@ -264,7 +266,7 @@ def _entries(record: dict[str, Any]) -> list[Any]:
     return found
 
 
-def _judged(draft: _Draft, record: dict[str, Any], names: Names) -> str:
+def _judged(draft: _Draft, record: dict[str, Any], names: DocumentNames) -> str:
     """Add the judged documents of a record to its draft; returns what is wrong with one."""
     docs = record.get("docs") or {}
     grades = dict(docs) if isinstance(docs, dict) else {name if isinstance(name, str) else "": 1 for name in docs}

@@ -31,7 +31,7 @@ _SPAN = 'corpus, doc, start, "end", text, prefix, suffix'
 
 
 @dataclass(frozen=True, slots=True)
-class Quote:
+class UsedQuote:
     """A piece of a document that answered a question.
 
     Attributes:
@@ -72,7 +72,7 @@ class Entry:
     id: str
     time: float
     question: str
-    quotes: tuple[Quote, ...]
+    quotes: tuple[UsedQuote, ...]
     method: str
     version: str
 
@@ -87,19 +87,21 @@ def written(question: str) -> str:
     return " ".join(unicodedata.normalize("NFC", question).split())
 
 
-def quoted(corpus: str, doc: str, text: str, start: int, end: int) -> Quote:
+def quoted(corpus: str, doc: str, text: str, start: int, end: int) -> UsedQuote:
     """Characters `start` … `end` − 1 of a document's text, with what tells them from other places that say the same."""
     size = 0
     while size < _MOST_CONTEXT and _repeated(text, text[max(0, start - size) : end + size]):
         size = max(_CONTEXT, 2 * size)
-    return Quote(corpus, doc, start, end, text[start:end], text[max(0, start - size) : start], text[end : end + size])
+    return UsedQuote(
+        corpus, doc, start, end, text[start:end], text[max(0, start - size) : start], text[end : end + size]
+    )
 
 
 def _repeated(text: str, piece: str) -> bool:
     return text.find(piece, text.find(piece) + 1) >= 0
 
 
-class Asked:
+class UseEntry:
     """Notes questions that were asked, many a second: its connection stays open.
 
     Args:
@@ -164,7 +166,7 @@ def _place(path: Path) -> tuple[int, int] | None:
     return found.st_dev, found.st_ino
 
 
-def note_used(path: Path, question: str, quotes: Sequence[Quote], method: str, version: str) -> str:
+def note_used(path: Path, question: str, quotes: Sequence[UsedQuote], method: str, version: str) -> str:
     """Keep that a passage answered a question; it is on disk when this returns.
 
     Returns:
@@ -280,11 +282,11 @@ def entries(path: Path, most: int | None = None) -> list[Entry]:
             connection.execute("BEGIN")
             newest = "SELECT * FROM entries ORDER BY number DESC LIMIT ?"
             rows = connection.execute(newest, (-1 if most is None else most,)).fetchall()
-            spans: dict[int, list[Quote]] = {}
+            spans: dict[int, list[UsedQuote]] = {}
             if rows:
                 since = f"SELECT entry, {_SPAN} FROM spans WHERE entry >= ? ORDER BY rowid"
                 for entry, *span in connection.execute(since, (rows[-1][0],)):
-                    spans.setdefault(entry, []).append(Quote(*span))
+                    spans.setdefault(entry, []).append(UsedQuote(*span))
     return [
         Entry(identity, when, question, tuple(spans.get(number, ())), method, version)
         for number, identity, when, question, _, method, version in rows
@@ -305,7 +307,7 @@ def use_records(path: Path, asked: bool = True) -> Iterator[tuple[str, dict[str,
     Raises:
         MogError: the log cannot be read.
     """
-    found: dict[str, list[Quote]] = {}
+    found: dict[str, list[UsedQuote]] = {}
     for entry in reversed(entries(path)):
         if asked or entry.quotes:
             found.setdefault(entry.question, []).extend(entry.quotes)
@@ -317,9 +319,9 @@ def use_records(path: Path, asked: bool = True) -> Iterator[tuple[str, dict[str,
         yield f"{path.name}:{identity}", record
 
 
-def _joined(quotes: Sequence[Quote]) -> list[Quote]:
+def _joined(quotes: Sequence[UsedQuote]) -> list[UsedQuote]:
     """Quotes by document and place; those that overlap and say the same there are one."""
-    joined: list[Quote] = []
+    joined: list[UsedQuote] = []
     for quote in sorted(quotes, key=lambda q: (q.corpus, q.doc, q.start, q.end)):
         for row, other in enumerate(joined):
             if (union := _union(other, quote)) is not None:
@@ -327,13 +329,13 @@ def _joined(quotes: Sequence[Quote]) -> list[Quote]:
                 break
         else:
             joined.append(quote)
-    seen: dict[tuple[str, ...], Quote] = {}
+    seen: dict[tuple[str, ...], UsedQuote] = {}
     for quote in joined:
         seen.setdefault((quote.corpus, quote.doc, quote.text, quote.prefix, quote.suffix), quote)
     return list(seen.values())
 
 
-def _union(first: Quote, second: Quote) -> Quote | None:
+def _union(first: UsedQuote, second: UsedQuote) -> UsedQuote | None:
     """Both as one quote, if the second begins within the first; None if they are apart or say different things."""
     at, both = second.start - first.start, min(first.end, second.end) - second.start
     if (first.corpus, first.doc) != (second.corpus, second.doc) or both < 0:

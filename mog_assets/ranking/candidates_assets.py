@@ -22,7 +22,7 @@ from mog_assets.recipe import Work
 from mog_assets.resources.errors import MogError
 from mog_assets.resources.store import Artefact, digest
 from mog_assets.retrieval.assets import hashes_of
-from mog_assets.retrieval.changes import Change, Documents, about
+from mog_assets.retrieval.changes import Change, DocumentStates, about
 from mog_assets.retrieval.methods import needs, parse
 from mog_assets.retrieval.tokens import TOKENIZER
 
@@ -87,7 +87,7 @@ def _candidates_of(
     name: str,
     questions: Sequence[Question],
     retrieval: Retrieval,
-    now: Documents,
+    now: DocumentStates,
     previous: Artefact | None,
 ) -> None:
     """Write the parts of a question set, and the state they were made for."""
@@ -95,7 +95,7 @@ def _candidates_of(
     training = work.settings.question_sets[name].train
     if previous is not None and not previous.names(state):
         previous = None
-    change = None if previous is None else Change(Documents.read(previous.path(state)), now)
+    change = None if previous is None else Change(DocumentStates.read(previous.path(state)), now)
     fresh = None if change is None else Fresh(corpora, change.fresh)
     made_of = [work.info["basis"], work.recipe.settings(work.tools), digest(now.hashes.tobytes().hex())]
     path, exists = work.file(state, made_of)

@@ -16,7 +16,7 @@ from mog_assets.ranking.candidates import COLUMNS, OF_QUESTIONS, Candidates
 from mog_assets.ranking.exact import rare_words
 from mog_assets.ranking.relevance import Relevance
 from mog_assets.retrieval.bm25 import Bm25Index, Statistics
-from mog_assets.retrieval.changes import Documents, chunks_of, multiplied, reached, scored
+from mog_assets.retrieval.changes import DocumentStates, chunks_of, multiplied, reached, scored
 from mog_assets.retrieval.corpora import Corpora
 from mog_assets.tensors import decode, encode
 
@@ -209,7 +209,7 @@ class Fresh:
         return touched
 
 
-def sketch(part: Part, documents: Documents) -> np.ndarray:
+def sketch(part: Part, documents: DocumentStates) -> np.ndarray:
     """Hashes of a sample of the candidates: uint64, ascending, at most `_SKETCH`.
 
     A hash changes with what is known of the question, with the document, and with the piece. The smallest hashes of a

@@ -29,7 +29,7 @@ from mog_assets.ranking.relevance import ordered
 from mog_assets.ranking.retrieve import Retrieval
 from mog_assets.resources.store import Artefact
 from mog_assets.retrieval.bm25 import Bm25Index
-from mog_assets.retrieval.changes import Documents
+from mog_assets.retrieval.changes import DocumentStates
 from mog_assets.retrieval.methods import METHODS, Kind, Method, Needs, named_methods
 from mog_assets.retrieval.passages import Passages
 from mog_assets.retrieval.vocabulary import known_share
@@ -122,14 +122,14 @@ def fused(candidates: Candidates, experts: Sequence[str]) -> np.ndarray:
     return Blend().scores(candidates, experts)
 
 
-def documents_of(retrieval: Retrieval, hashes: Mapping[str, np.ndarray]) -> Documents:
+def documents_of(retrieval: Retrieval, hashes: Mapping[str, np.ndarray]) -> DocumentStates:
     """What rankings of pieces know of documents: their texts and what they name.
 
     Args:
         retrieval: The corpora.
         hashes: Of the documents of each corpus, see `statistics.document_hashes`.
     """
-    documents = Documents.of(retrieval.corpora, hashes)
+    documents = DocumentStates.of(retrieval.corpora, hashes)
     if not reads_mentions(retrieval.corpora.settings.ranking.experts):
         return documents
     edges: Mentions = retrieval.shared(mentions)

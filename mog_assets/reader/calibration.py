@@ -18,7 +18,7 @@ from mog_assets.questions.marks import f1
 from mog_assets.retrieval.tokens import query_terms
 
 if TYPE_CHECKING:
-    from mog_assets.reader.spans import Span
+    from mog_assets.reader.spans import ReaderSpan
 
 # F1 from which an answer counts as right, and two spans as the same answer.
 RIGHT = 0.5
@@ -30,7 +30,7 @@ _MOST = 20.0
 FEATURES = ("score", "lead", "sentence", "passage")
 
 
-def features(question: str, passages: Sequence[tuple[str, str]], spans: Sequence[Span]) -> np.ndarray:
+def features(question: str, passages: Sequence[tuple[str, str]], spans: Sequence[ReaderSpan]) -> np.ndarray:
     """What tells right spans from wrong ones.
 
     `score` of the span, and its `lead` over the best span with another answer, both in nats; shares of the question's

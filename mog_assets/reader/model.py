@@ -19,7 +19,7 @@ from mog_assets.resources.errors import MogError
 from mog_assets.resources.store import Artefact
 
 if TYPE_CHECKING:
-    from mog_assets.reader.spans import Span, SpanReader
+    from mog_assets.reader.spans import ReaderSpan, SpanReader
 
 FILE = "reader.safetensors"
 # The weights that come with the package; reader.md says how they were made.
@@ -58,7 +58,7 @@ class Reader:
 
     def __init__(self, data: bytes, where: str) -> None:
         self._data, self._where = data, where
-        self._known: dict[tuple[str, str, str], list[Span]] = {}
+        self._known: dict[tuple[str, str, str], list[ReaderSpan]] = {}
         self._alone = Lock()
         self.name = hashlib.sha256(data).hexdigest()[:8]
 
@@ -86,7 +86,7 @@ class Reader:
 
         return SpanReader(source(), self._checked[0])
 
-    def best(self, question: str, passages: Sequence[tuple[str, str]]) -> list[Span]:
+    def best(self, question: str, passages: Sequence[tuple[str, str]]) -> list[ReaderSpan]:
         """The best span of every window of the passages, best first, with its probability; see `SpanReader.best`."""
         with self._alone:
             missing = [pair for pair in dict.fromkeys(passages) if (question, *pair) not in self._known]

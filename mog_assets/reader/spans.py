@@ -19,7 +19,7 @@ LONGEST = 24
 
 
 @dataclass(frozen=True)
-class Span:
+class ReaderSpan:
     """A possible answer.
 
     Attributes:
@@ -51,7 +51,7 @@ class SpanReader:
         self._trained = network.tensors(arrays)
         self._bert = network.merged(network.load(folder), self._trained)
 
-    def best(self, question: str, passages: Sequence[tuple[str, str]]) -> list[Span]:
+    def best(self, question: str, passages: Sequence[tuple[str, str]]) -> list[ReaderSpan]:
         """The best span of every window, best first.
 
         Args:
@@ -64,7 +64,7 @@ class SpanReader:
             named, tokens = told[2 * number : 2 * number + 2]
             for start, end in parts(sentences(text, tokens), room(asked, named)):
                 windows.append((number, self.words.window(asked, named, tokens.part(start, end))))
-        found: list[Span] = []
+        found: list[ReaderSpan] = []
         for (number, window), logits in zip(windows, self._logits([window for _, window in windows]), strict=True):
             first, last, score = pointed(window, logits)
             inside = first >= window.body
@@ -72,7 +72,7 @@ class SpanReader:
             begin, stop = int(window.spans[first, 0]), int(window.spans[last, 1])
             said = passages[number][inside][begin:stop]
             place = (begin, stop) if inside else (-1, -1)
-            found.append(Span(said, number, *place, score))
+            found.append(ReaderSpan(said, number, *place, score))
         return sorted(found, key=lambda span: -span.score)
 
     def _logits(self, windows: Sequence[Window]) -> list[np.ndarray]:

@@ -23,7 +23,7 @@ _SCORES_BYTES = 64 << 20
 
 
 @dataclass(frozen=True)
-class Documents:
+class DocumentStates:
     """The documents of some corpora, in order.
 
     Attributes:
@@ -35,13 +35,13 @@ class Documents:
     pieces: np.ndarray
 
     @classmethod
-    def of(cls, corpora: Corpora, hashes: Mapping[str, np.ndarray]) -> Documents:
+    def of(cls, corpora: Corpora, hashes: Mapping[str, np.ndarray]) -> DocumentStates:
         """Those of some corpora, from the hashes of each."""
         each = [hashes[name] for name in corpora.names]
         return cls(np.concatenate([np.zeros(0, np.uint64), *each]), np.diff(corpora.layout.offsets))
 
     @classmethod
-    def read(cls, path: Path) -> Documents:
+    def read(cls, path: Path) -> DocumentStates:
         """What `write` wrote."""
         stored = load_file(path)
         return cls(stored["hashes"].view(np.uint64), stored["pieces"].astype(np.int64))
@@ -64,8 +64,8 @@ class Change:
         before, now: The documents.
     """
 
-    before: Documents
-    now: Documents
+    before: DocumentStates
+    now: DocumentStates
 
     @cached_property
     def fresh(self) -> np.ndarray:

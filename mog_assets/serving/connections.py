@@ -13,7 +13,7 @@ import h11
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from mog_assets.serving.descriptors import SPARE
-from mog_assets.serving.limits import Options
+from mog_assets.serving.limits import ServerOptions
 from mog_assets.serving.observed import Metrics
 from mog_assets.serving.problems import PROBLEM_TYPE, Problem, log
 
@@ -52,7 +52,7 @@ class Connections:
         metrics: Of the server.
     """
 
-    def __init__(self, options: Options, metrics: Metrics) -> None:
+    def __init__(self, options: ServerOptions, metrics: Metrics) -> None:
         self.options, self.metrics = options, metrics
         self._everybody = _Room(options.connections)
         self._by_address: dict[str, _Room] = {}

@@ -9,7 +9,7 @@ from concurrent.futures import Future
 from threading import Event
 from typing import Any
 
-from mog_assets.serving.limits import Abandoned, Happened, Work
+from mog_assets.serving.limits import Abandoned, Happened, Slots
 from mog_assets.serving.problems import problem_of
 
 # A comment keeps proxies from ending a connection on which nothing happens.
@@ -19,7 +19,7 @@ _QUIET_SECONDS = 10.0
 class Stream:
     """Events of one answer. `start` puts the work into the queue, so that a full queue is told before the stream."""
 
-    def __init__(self, work: Work, ask: Callable[[Happened], Any]) -> None:
+    def __init__(self, work: Slots, ask: Callable[[Happened], Any]) -> None:
         self._work, self._ask = work, ask
         self._gone = Event()
         self._events: asyncio.Queue[tuple[str, Any]] = asyncio.Queue()

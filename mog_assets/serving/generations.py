@@ -21,7 +21,7 @@ from mog_assets.retrieval.corpora import Read
 from mog_assets.retrieval.methods import AUTO, all_methods, needs, parse
 from mog_assets.retrieval.where import Fields
 from mog_assets.serving import reading
-from mog_assets.serving.snapshot import Place, Snapshot, Unsettled, is_torn, read_matching, stamps, take
+from mog_assets.serving.snapshot import Place, Snapshot, SnapshotUnsettled, is_torn, read_matching, stamps, take
 from mog_assets.tools import Tools
 from mog_assets.topics.assign import document_topics
 
@@ -201,7 +201,7 @@ class Generations:
                 continue
             try:
                 fresh = self._opened(self.current)
-            except Unsettled as error:
+            except SnapshotUnsettled as error:
                 self.trouble = str(error)
                 continue
             # Whatever is wrong with new artefacts, the old ones answer.

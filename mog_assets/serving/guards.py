@@ -10,7 +10,7 @@ from urllib.parse import urlsplit
 from starlette.datastructures import Headers
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from mog_assets.serving.limits import HEAD_BYTES, HEADERS, RETRY_SECONDS, TARGET_CHARS, Options, check_json
+from mog_assets.serving.limits import HEAD_BYTES, HEADERS, RETRY_SECONDS, TARGET_CHARS, ServerOptions, check_json
 from mog_assets.serving.problems import Problem
 
 # Anybody may ask for these: they hold nothing of the project's documents.
@@ -47,7 +47,7 @@ class Guard:
     open = OPEN
     remedy = "see --allow-origin"
 
-    def __init__(self, app: ASGIApp, options: Options) -> None:
+    def __init__(self, app: ASGIApp, options: ServerOptions) -> None:
         self.app, self.options = app, options
         self._key = options.key.encode()
 
@@ -142,7 +142,7 @@ class Body:
         options: Of the server.
     """
 
-    def __init__(self, app: ASGIApp, options: Options) -> None:
+    def __init__(self, app: ASGIApp, options: ServerOptions) -> None:
         self.app, self.options = app, options
         self._arriving = 0
         self._answered: Counter[str] = Counter()

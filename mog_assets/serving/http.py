@@ -20,7 +20,7 @@ from mog_assets.serving import files, openapi_page
 from mog_assets.serving.compatible import add_dify, add_openai
 from mog_assets.serving.events import Stream
 from mog_assets.serving.guards import Body, Guard, Head
-from mog_assets.serving.limits import CHOICES, NAME_CHARS, NAMES, Options
+from mog_assets.serving.limits import CHOICES, NAME_CHARS, NAMES, ServerOptions
 from mog_assets.serving.observed import Observed
 from mog_assets.serving.problems import Problem, problem_of
 from mog_assets.serving.state import Serving
@@ -66,9 +66,9 @@ class AskBody(Searched):
     stream: bool = Field(False, description="Answer with server-sent events; so does `Accept: text/event-stream`.")
 
 
-def app(project: Any, options: Options | None = None) -> FastAPI:
+def app(project: Any, options: ServerOptions | None = None) -> FastAPI:
     """The application for an open project. Its `state.serving.stopping` is to be set when the server is stopped."""
-    options = options or Options()
+    options = options or ServerOptions()
     serving = Serving(project, options)
     agents = _agents(serving)
 

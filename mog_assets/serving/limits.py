@@ -42,7 +42,7 @@ class Abandoned(Exception):
 
 
 @dataclass(frozen=True)
-class Options:
+class ServerOptions:
     """Options of the server.
 
     Attributes:
@@ -179,7 +179,7 @@ def _check_text(text: str, most: int) -> None:
         raise Problem(422, f"body: expected text, got half a character (surrogate) at {error.start}") from None
 
 
-class Work:
+class Slots:
     """Work in a bounded number of threads with a bounded queue.
 
     A place is taken until its work has ended, also if nobody waits for it any more.

@@ -24,7 +24,7 @@ from starlette.routing import Route
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from mog_assets.resources.errors import NotFound
-from mog_assets.serving.limits import Options, Work
+from mog_assets.serving.limits import ServerOptions, Slots
 from mog_assets.serving.problems import problem_of
 from mog_assets.serving.results import Document, Likeliest, Passage
 
@@ -103,7 +103,7 @@ class Agents:
         documents: The queue of documents.
     """
 
-    def __init__(self, project: Any, options: Options, search: Work, answers: Work, documents: Work) -> None:
+    def __init__(self, project: Any, options: ServerOptions, search: Slots, answers: Slots, documents: Slots) -> None:
         self._project, self._options = project, options
         self._search, self._answers, self._documents = search, answers, documents
 
@@ -184,7 +184,7 @@ class Agents:
         return await _told(self._answers, work)
 
 
-async def _told(work: Work, function: Callable[[], T]) -> T:
+async def _told(work: Slots, function: Callable[[], T]) -> T:
     """The result of a tool; what goes wrong is told to the agent."""
     try:
         return await work.run(function)
@@ -192,7 +192,7 @@ async def _told(work: Work, function: Callable[[], T]) -> T:
         raise ToolError(problem_of(error).detail) from None
 
 
-def server(project: Any, options: Options, search: Work, answers: Work, documents: Work) -> MCPServer:
+def server(project: Any, options: ServerOptions, search: Slots, answers: Slots, documents: Slots) -> MCPServer:
     """The MCP server of an open project."""
     agents = Agents(project, options, search, answers, documents)
     made: MCPServer = MCPServer(
@@ -225,7 +225,7 @@ class Mounted:
     Each request stands alone, so that any process can answer it; key, host and size are checked before it comes here.
     """
 
-    def __init__(self, project: Any, options: Options, search: Work, answers: Work, documents: Work) -> None:
+    def __init__(self, project: Any, options: ServerOptions, search: Slots, answers: Slots, documents: Slots) -> None:
         made = server(project, options, search, answers, documents)
         app = made.streamable_http_app(
             streamable_http_path=PATH,
@@ -271,7 +271,7 @@ def _cut(spans: Spans, most: int) -> tuple[Spans, Spans]:
     return first, []
 
 
-def _urls(ctx: Context, options: Options) -> Callable[[str], str]:
+def _urls(ctx: Context, options: ServerOptions) -> Callable[[str], str]:
     """What gives an id its URL: the page of the document on this server, or a name where there is no server."""
     host = (ctx.headers or {}).get("host")
     base = options.public_url.rstrip("/") or (f"http://{host}" if host else "")

@@ -18,7 +18,7 @@ _DAY_SECONDS = 86_400.0
 _PATIENCE = 1.0
 
 
-def quote_of(document: str, span: Span, text: str | None) -> use.Quote:
+def quote_of(document: str, span: Span, text: str | None) -> use.UsedQuote:
     """What stands at a place of a document.
 
     Args:
@@ -63,7 +63,7 @@ class Noting:
         self.settings, self.path = settings, use.log_path(home)
         self.failures = 0
         self._warned, self._counting = False, Lock()
-        self._asked = use.Asked(self.path)
+        self._asked = use.UseEntry(self.path)
         self._ended, self._thread = Event(), None
         self._expire()
         # Entries also grow old after the log was switched off.
@@ -91,7 +91,7 @@ class Noting:
             if first:
                 _log.warning("questions are answered and not noted: %s", error)
 
-    def used(self, question: str, quotes: Sequence[use.Quote], method: str, version: str) -> str:
+    def used(self, question: str, quotes: Sequence[use.UsedQuote], method: str, version: str) -> str:
         """Note that a passage answered a question; see `use.note_used`.
 
         Raises:

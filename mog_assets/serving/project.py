@@ -257,7 +257,7 @@ class Project:
         """
         _check([question])
         how = self._way(method)
-        asked = roles.Asked.of(Question("question", question, "open", "test", options=dict(options or {})))
+        asked = roles.AnswerRequest.of(Question("question", question, "open", "test", options=dict(options or {})))
         with self._generations.using() as now:
             retrieval = now.retrieval.among(self._allowed(now, corpora, where))
 

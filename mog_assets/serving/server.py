@@ -18,7 +18,7 @@ from starlette.types import ASGIApp
 from mog_assets.resources.errors import ConfigError, MogError
 from mog_assets.serving.connections import Connections, protocol
 from mog_assets.serving.descriptors import BATCH
-from mog_assets.serving.limits import HEAD_BYTES, Options
+from mog_assets.serving.limits import HEAD_BYTES, ServerOptions
 from mog_assets.serving.problems import log
 
 # Connections that the system keeps until they are accepted.
@@ -38,7 +38,7 @@ class Served(Protocol):
         stopping: Set when the server is told to stop.
     """
 
-    options: Options
+    options: ServerOptions
     connections: Connections
     stopping: Event
 

@@ -39,7 +39,7 @@ _TRIES = 5
 _NO_LINKS = (errno.EXDEV, errno.EPERM, errno.EOPNOTSUPP, errno.ENOSYS, errno.EMLINK)
 
 
-class Unsettled(MogError):
+class SnapshotUnsettled(MogError):
     """Artefacts of a corpus do not belong together: a run is moving them, or was stopped while it did."""
 
 
@@ -98,7 +98,7 @@ def take(store: Store, required: Iterable[Place], others: Iterable[Place], patie
 
     Raises:
         MissingArtefact: a required one has not been materialised.
-        Unsettled: those of a corpus still do not belong together after `patience` seconds.
+        SnapshotUnsettled: those of a corpus still do not belong together after `patience` seconds.
         MogError: the folder cannot be written.
     """
     required, others = list(required), list(others)
@@ -108,17 +108,17 @@ def take(store: Store, required: Iterable[Place], others: Iterable[Place], patie
         now = stamps(store, [*required, *others])
         try:
             return _take(store, store.home, required, others)
-        except (Unsettled, MissingArtefact, FileNotFoundError) as error:
+        except (SnapshotUnsettled, MissingArtefact, FileNotFoundError) as error:
             if begins:
-                with suppress(Unsettled, MissingArtefact, FileNotFoundError):
+                with suppress(SnapshotUnsettled, MissingArtefact, FileNotFoundError):
                     earlier = _take(_complete(store), store.home, required, others)
                     return replace(earlier, stamps=now, behind=str(error))
             if isinstance(error, MissingArtefact):
                 raise
             if time.monotonic() > until:
-                if isinstance(error, Unsettled):
+                if isinstance(error, SnapshotUnsettled):
                     raise
-                raise Unsettled(f"artefacts are replaced faster than they can be opened ({error})") from error
+                raise SnapshotUnsettled(f"artefacts are replaced faster than they can be opened ({error})") from error
         time.sleep(_AGAIN)
 
 
@@ -151,7 +151,9 @@ def _take(store: Store, home: Path, required: list[Place], others: list[Place], 
     before = stamps(store, [*required, *others])
     found: dict[Place, Artefact] = {place: store.read(*place) for place in required}
     if fault := _mismatch(found):
-        raise Unsettled(f"{fault}: a run is replacing them, or was stopped while it did; wait for it, or run `mog run`")
+        raise SnapshotUnsettled(
+            f"{fault}: a run is replacing them, or was stopped while it did; wait for it, or run `mog run`"
+        )
     for place in others:
         artefact = store.find(*place)
         # What is out of date is not there: it may name pieces that are gone.
@@ -225,7 +227,7 @@ def _keep(store: Store, required: list[Place], others: list[Place]) -> None:
         try:
             snapshot = _take(store, store.home, required, others, copy=False)
             break
-        except (Unsettled, MissingArtefact):
+        except (SnapshotUnsettled, MissingArtefact):
             # What is kept already is the last that did.
             return
         except OSError as error:

@@ -6,7 +6,7 @@ import threading
 from typing import Any
 
 from mog_assets.serving.connections import Connections
-from mog_assets.serving.limits import Options, Work
+from mog_assets.serving.limits import ServerOptions, Slots
 from mog_assets.serving.observed import Metrics
 
 
@@ -17,11 +17,11 @@ class Serving:
     search should; nor should anybody who reads a document wait for those who search.
     """
 
-    def __init__(self, project: Any, options: Options) -> None:
+    def __init__(self, project: Any, options: ServerOptions) -> None:
         self.project, self.options = project, options
-        self.search = Work("search", options.concurrency, options.waiting, options.timeout)
-        self.answers = Work("answer", options.concurrency, options.waiting, options.ask_timeout)
-        self.documents = Work("document", options.concurrency, options.waiting, options.timeout)
+        self.search = Slots("search", options.concurrency, options.waiting, options.timeout)
+        self.answers = Slots("answer", options.concurrency, options.waiting, options.ask_timeout)
+        self.documents = Slots("document", options.concurrency, options.waiting, options.timeout)
         self.metrics = Metrics(project)
         self.connections = Connections(options, self.metrics)
         self.stopping = threading.Event()
@@ -38,5 +38,5 @@ class Serving:
             work.close()
 
     @property
-    def _queues(self) -> tuple[Work, ...]:
+    def _queues(self) -> tuple[Slots, ...]:
         return self.search, self.answers, self.documents

@@ -18,7 +18,7 @@ class _Strict(BaseModel):
     model_config = ConfigDict(extra="forbid", strict=True)
 
 
-class Place(_Strict):
+class UsedPlace(_Strict):
     """Where a passage stands."""
 
     corpus: str = Field(max_length=NAME_CHARS, description="The corpus.")
@@ -31,8 +31,10 @@ class UsedBody(_Strict):
     """The body of `POST /v1/used`."""
 
     question: str = Field(description="The question, as it was asked.")
-    passage: Place = Field(description="Where the passage stands that answered it.")
-    more: list[Place] = Field([], max_length=PLACES, description="Where the rest of it stands: its further `spans`.")
+    passage: UsedPlace = Field(description="Where the passage stands that answered it.")
+    more: list[UsedPlace] = Field(
+        [], max_length=PLACES, description="Where the rest of it stands: its further `spans`."
+    )
     text: str | None = Field(
         None, description="The text of the passage as it was read: refused if the documents no longer say it. Not kept."
     )

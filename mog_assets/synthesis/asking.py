@@ -11,9 +11,9 @@ from mog_assets.resources.llm import OpenAIModel
 from mog_assets.resources.progress import Advance
 from mog_assets.resources.store import digest
 from mog_assets.synthesis import filters
-from mog_assets.synthesis.candidates import ANSWERED, OPEN, REFUSED, Asked, Candidate, Dropped
+from mog_assets.synthesis.candidates import ANSWERED, OPEN, REFUSED, Candidate, Dropped, ModelRequest
 from mog_assets.synthesis.model import FORM, NothingToAsk, request, written
-from mog_assets.synthesis.windows import Window
+from mog_assets.synthesis.windows import Extract
 
 # Requests after which it is seen whether there is anybody who answers.
 _BATCH = 64
@@ -29,13 +29,13 @@ class Replies:
         stopped: Why not everything was asked; empty if it was.
     """
 
-    rows: list[Asked]
+    rows: list[ModelRequest]
     settled: int
     stopped: str
 
 
 def ask(
-    llm: OpenAIModel, windows: Sequence[Window], model: str, known: Mapping[str, Asked], advance: Advance
+    llm: OpenAIModel, windows: Sequence[Extract], model: str, known: Mapping[str, ModelRequest], advance: Advance
 ) -> Replies:
     """Ask for one question for each window.
 
@@ -74,7 +74,8 @@ def ask(
         if len(lost) == len(batch):
             stopped = f"none of {len(lost)} requests got a response, so no more were sent; the first: {lost[0].reason}"
     rows = [
-        Asked(key, window.document, window.number, *settled[key]) for key, window in zip(keys, windows, strict=True)
+        ModelRequest(key, window.document, window.number, *settled[key])
+        for key, window in zip(keys, windows, strict=True)
     ]
     return Replies(rows, sum(settled[key][0] != OPEN for key in missing), stopped)
 
@@ -93,7 +94,7 @@ def _state(reply: Completion | Failure) -> tuple[str, str]:
     return ANSWERED, printable(reply.text[: MAX_CHARS + 1])
 
 
-def read(window: Window, row: Asked) -> Candidate | Dropped | None:
+def read(window: Extract, row: ModelRequest) -> Candidate | Dropped | None:
     """What a request gave: a candidate, or what is wrong with it; None if it is open."""
     if row.state == OPEN:
         return None

@@ -20,10 +20,18 @@ from mog_assets.resources.store import Artefact, digest
 from mog_assets.retrieval.corpora import Corpora
 from mog_assets.retrieval.tokens import query_terms
 from mog_assets.synthesis import asking, checks, filters
-from mog_assets.synthesis.candidates import OPEN, Asked, Candidate, Dropped, read_asked, write_asked, write_dropped
+from mog_assets.synthesis.candidates import (
+    OPEN,
+    Candidate,
+    Dropped,
+    ModelRequest,
+    read_asked,
+    write_asked,
+    write_dropped,
+)
 from mog_assets.synthesis.leads import RETRIEVERS, leads_back
 from mog_assets.synthesis.model import prompts_fingerprint
-from mog_assets.synthesis.windows import Window, drawn, windows
+from mog_assets.synthesis.windows import Extract, drawn, windows
 from mog_assets.tools import Tools
 
 KEY = "generated_questions"
@@ -66,7 +74,7 @@ def _generation(settings: Settings) -> GenerationSettings:
     return settings.generation
 
 
-def _windows(work: Work, made: GenerationSettings) -> list[Window]:
+def _windows(work: Work, made: GenerationSettings) -> list[Extract]:
     """The parts of documents that questions are made from, documents in the order of the store."""
     documents, seed = work.input("documents"), work.settings.seed
     paths = [documents.path(name) for name in documents.names("bucket")]
@@ -81,12 +89,12 @@ def _windows(work: Work, made: GenerationSettings) -> list[Window]:
     return found
 
 
-def _asked(work: Work, parts: Sequence[Window]) -> list[Candidate | Dropped]:
+def _asked(work: Work, parts: Sequence[Extract]) -> list[Candidate | Dropped]:
     """What the model wrote, in the order of the windows; requests that got no answer are recorded as open."""
     llm, before = work.tools.llm, work.tools.llm.tally
     with work.progress(len(parts), "questions asked for") as advance:
         replies = asking.ask(llm, parts, _model(work.tools), _known(work), advance)
-    held: dict[int, list[Asked]] = {}
+    held: dict[int, list[ModelRequest]] = {}
     for row in replies.rows:
         held.setdefault(bucket_of(row.document, work.settings.buckets), []).append(row)
     for bucket, rows in sorted(held.items()):
@@ -113,7 +121,7 @@ def _asked(work: Work, parts: Sequence[Window]) -> list[Candidate | Dropped]:
     return [one for one in found if one is not None]
 
 
-def _known(work: Work) -> Mapping[str, Asked]:
+def _known(work: Work) -> Mapping[str, ModelRequest]:
     """Answers in the previous artefact; none if the run is forced, which finds them in the cache."""
     before = work.draft.previous
     if before is None or work.repeats is not None:

@@ -9,7 +9,7 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from mog_assets.synthesis.windows import Window
+from mog_assets.synthesis.windows import Extract
 
 # States of a request.
 ANSWERED, REFUSED, OPEN = "answered", "refused", "open"
@@ -24,14 +24,14 @@ class Candidate:
         quotes: Texts that it rests on; they may not stand in the document.
     """
 
-    window: Window
+    window: Extract
     question: str
     answer: str
     quotes: tuple[str, ...]
 
 
 @dataclass(frozen=True)
-class Asked:
+class ModelRequest:
     """A request for a question, and what came of it.
 
     Attributes:
@@ -76,14 +76,14 @@ _DROPPED = pa.schema(
 )
 
 
-def write_asked(rows: Sequence[Asked], path: Path) -> None:
+def write_asked(rows: Sequence[ModelRequest], path: Path) -> None:
     """Write requests."""
     pq.write_table(pa.Table.from_pylist([asdict(row) for row in rows], _ASKED), path, compression="zstd")
 
 
-def read_asked(paths: Iterable[Path]) -> Mapping[str, Asked]:
+def read_asked(paths: Iterable[Path]) -> Mapping[str, ModelRequest]:
     """Requests of some files, by key."""
-    return {row["key"]: Asked(**row) for path in paths for row in pq.read_table(path).to_pylist()}
+    return {row["key"]: ModelRequest(**row) for path in paths for row in pq.read_table(path).to_pylist()}
 
 
 def write_dropped(rows: Sequence[Dropped], path: Path) -> None:

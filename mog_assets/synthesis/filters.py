@@ -11,7 +11,7 @@ from mog_assets.questions.likeness import normalised
 from mog_assets.questions.locate import Located, Quote, locate
 from mog_assets.questions.sets import Evidence, Question
 from mog_assets.synthesis.candidates import Candidate, Dropped
-from mog_assets.synthesis.windows import BREADTHS, Window
+from mog_assets.synthesis.windows import BREADTHS, Extract
 
 REFUSED = "the model refused"
 UNPARSABLE = "unparsable"
@@ -78,7 +78,7 @@ def names_the_text(question: str) -> bool:
     return _NAMING.search(question) is not None
 
 
-def dropped(window: Window, question: str, reason: str, detail: str = "") -> Dropped:
+def dropped(window: Extract, question: str, reason: str, detail: str = "") -> Dropped:
     """The record of a question that is not kept."""
     return Dropped(window.document, window.number, window.style, question, reason, detail)
 

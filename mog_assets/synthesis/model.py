@@ -9,7 +9,7 @@ from functools import cache
 from mog_assets.prompting import fenced, fill, marks, neutral, nonce, prompt_of
 from mog_assets.replies import VERSION, Unparsable, agreed, decode, said, shown, worded
 from mog_assets.resources.chat import Form, Message
-from mog_assets.synthesis.windows import BREADTHS, Window
+from mog_assets.synthesis.windows import BREADTHS, Extract
 
 _PACKAGE = "mog_assets.synthesis"
 _PROMPTS = ("data", "question")
@@ -24,7 +24,7 @@ FORM = Form(
 
 
 @dataclass(frozen=True)
-class Written:
+class WrittenQuestion:
     """A question as a model wrote it, on one line; nothing in it has been checked against the document."""
 
     question: str
@@ -43,7 +43,7 @@ def prompts_fingerprint() -> str:
     return hashlib.sha256(repr(read).encode()).hexdigest()[:8]
 
 
-def request(window: Window) -> list[Message]:
+def request(window: Extract) -> list[Message]:
     """The messages that ask for a question."""
     prompt, rule = prompt_of(_PACKAGE, "question"), prompt_of(_PACKAGE, "data")
     titled = [("title", window.title)] if window.title.strip() else []
@@ -59,7 +59,7 @@ def request(window: Window) -> list[Message]:
     ]
 
 
-def written(text: str) -> Written:
+def written(text: str) -> WrittenQuestion:
     """The question in a model's output: that of its only object with the key `question`.
 
     Raises:
@@ -74,7 +74,7 @@ def written(text: str) -> Written:
     if not isinstance(quotes, list) or not 0 < len(quotes) <= _MOST_QUOTES:
         raise Unparsable(f"expected quote, a text or a list of at most {_MOST_QUOTES}, got {shown(str(quotes))}")
     question, answer = _line("question", held["question"]), _line("answer", held.get("answer"))
-    return Written(question, answer, tuple(dict.fromkeys(_line("quote", quote) for quote in quotes)))
+    return WrittenQuestion(question, answer, tuple(dict.fromkeys(_line("quote", quote) for quote in quotes)))
 
 
 def _line(name: str, value: object) -> str:

@@ -37,7 +37,7 @@ BREADTHS = {
 
 
 @dataclass(frozen=True)
-class Window:
+class Extract:
     """A part of a document that one question is made from.
 
     Attributes:
@@ -70,7 +70,7 @@ def drawn(documents: Iterable[str], most: int, seed: int) -> set[str]:
     return set(sorted(documents, key=lambda identity: (_number(seed, identity), identity))[:most])
 
 
-def windows(document: str, title: str, text: str, settings: GenerationSettings, seed: int) -> list[Window]:
+def windows(document: str, title: str, text: str, settings: GenerationSettings, seed: int) -> list[Extract]:
     """The parts of a document that its questions are made from, one for each question.
 
     Args:
@@ -92,7 +92,7 @@ def windows(document: str, title: str, text: str, settings: GenerationSettings, 
             ends[longest] = units(text, longest).tolist()
         start, end = _part(text, ends[longest], longest, _number(seed, document, number))
         if text[start:end].strip():
-            found.append(Window(document, title, number, style, breadth, start, text[start:end]))
+            found.append(Extract(document, title, number, style, breadth, start, text[start:end]))
     return found
 
 

@@ -179,14 +179,14 @@ def build_names(work: Work) -> None:
     work.show_table("names", shown)
 
 
-def _known(work: Work) -> Mapping[str, naming.Named]:
+def _known(work: Work) -> Mapping[str, naming.TopicName]:
     """What came of requests of earlier runs; nothing if the run is forced, which finds replies in the cache."""
     before = work.draft.previous
     return {} if before is None or work.repeats is not None else {row.key: row for row in _named(before)}
 
 
-def _named(stored: Artefact) -> list[naming.Named]:
-    return [naming.Named(**row) for row in json.loads(stored.path(_NAMES).read_bytes())]
+def _named(stored: Artefact) -> list[naming.TopicName]:
+    return [naming.TopicName(**row) for row in json.loads(stored.path(_NAMES).read_bytes())]
 
 
 def _asked_of(tools: Tools) -> str:

@@ -23,7 +23,7 @@ _BATCH = 64
 
 
 @dataclass(frozen=True)
-class Named:
+class TopicName:
     """What came of the request for the name of a topic.
 
     Attributes:
@@ -78,9 +78,9 @@ def ask(
     llm: OpenAIModel,
     topics: Sequence[tuple[Sequence[str], Sequence[str]]],
     model: str,
-    known: Mapping[str, Named],
+    known: Mapping[str, TopicName],
     advance: Advance,
-) -> list[Named]:
+) -> list[TopicName]:
     """Ask for the name of every topic; what fails leaves a topic without one.
 
     Args:
@@ -105,7 +105,7 @@ def ask(
             except MogError as error:
                 stopped = str(error)
         if stopped:
-            held |= {key: Named(key, failure=printable(stopped), open=True) for key in batch}
+            held |= {key: TopicName(key, failure=printable(stopped), open=True) for key in batch}
             continue
         held |= {key: _read(key, reply) for key, reply in zip(batch, replies, strict=True)}
         if all(held[key].open for key in batch):
@@ -113,10 +113,10 @@ def ask(
     return [held[key] for key in keys]
 
 
-def _read(key: str, reply: Completion | Failure) -> Named:
+def _read(key: str, reply: Completion | Failure) -> TopicName:
     if isinstance(reply, Failure):
-        return Named(key, failure=printable(reply.reason), open=reply.unanswered)
+        return TopicName(key, failure=printable(reply.reason), open=reply.unanswered)
     try:
-        return Named(key, name_in(reply.text))
+        return TopicName(key, name_in(reply.text))
     except Unparsable as error:
-        return Named(key, failure=failure(error, reply.text))
+        return TopicName(key, failure=failure(error, reply.text))

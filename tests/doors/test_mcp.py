@@ -176,10 +176,10 @@ def test_standard_output_carries_nothing_but_the_protocol(sample_project):
 
 ALONE = """
 from mog_assets.serving import mcp_server
-from mog_assets.serving.limits import Options, Work
+from mog_assets.serving.limits import ServerOptions, Slots
 
-work = Work("search", 1, 1, 1.0)
-mcp_server.serve_stdio(mcp_server.server(None, Options(), work, work, work))
+work = Slots("search", 1, 1, 1.0)
+mcp_server.serve_stdio(mcp_server.server(None, ServerOptions(), work, work, work))
 """
 
 

@@ -17,7 +17,7 @@ from mog_assets.serving import http
 from mog_assets.serving.compatible import Condition, Conditions, dify_where, openai_where
 from mog_assets.serving.connections import Connections, protocol
 from mog_assets.serving.guards import OPEN
-from mog_assets.serving.limits import Options
+from mog_assets.serving.limits import ServerOptions
 from mog_assets.serving.normal import shares
 from mog_assets.serving.observed import Metrics
 from mog_assets.serving.problems import Problem
@@ -65,7 +65,7 @@ class Project:
 
 def client(project=None, **options):
     return TestClient(
-        http.app(project or Project(), Options(**options)), "http://localhost", raise_server_exceptions=False
+        http.app(project or Project(), ServerOptions(**options)), "http://localhost", raise_server_exceptions=False
     )
 
 
@@ -301,7 +301,7 @@ def test_a_caller_that_does_not_read_loses_the_connection():
         await send({"type": "http.response.body", "body": bytes(50 << 20)})
 
     opened = listen("127.0.0.1", 0)
-    connections = Connections(Options(body_seconds=5, send_seconds=0.3), Metrics(Project()))
+    connections = Connections(ServerOptions(body_seconds=5, send_seconds=0.3), Metrics(Project()))
     config = uvicorn.Config(large, http=protocol(connections), lifespan="off", log_config=None)
     server = uvicorn.Server(config)
     thread = threading.Thread(target=server.run, kwargs={"sockets": [opened]})

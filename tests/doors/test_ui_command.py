@@ -27,7 +27,7 @@ from starlette.testclient import TestClient
 
 from mog_assets import config, runner
 from mog_assets.resources.store import Store
-from mog_assets.serving.limits import Options
+from mog_assets.serving.limits import ServerOptions
 from mog_assets.serving.ui_guard import UiGuard
 
 START_SECONDS, END_SECONDS, CALL_SECONDS = 240, 30, 60
@@ -193,7 +193,7 @@ def test_nothing_but_json_from_its_own_pages_changes_anything(served, status, me
 
 
 def test_a_page_of_another_site_is_told_what_helps_here():
-    caller = TestClient(UiGuard(None, Options()), "http://localhost")
+    caller = TestClient(UiGuard(None, ServerOptions()), "http://localhost")
     told = caller.get("/", headers={"Origin": "http://evil.example"}).json()["detail"]
     assert "pages of 'http://evil.example' may not call this server: open the address that `mog ui` printed" in told
 

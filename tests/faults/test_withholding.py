@@ -9,7 +9,7 @@ from starlette.testclient import TestClient
 import mog_assets
 from mog_assets import cli
 from mog_assets.serving.http import app
-from mog_assets.serving.limits import Options
+from mog_assets.serving.limits import ServerOptions
 
 DOCUMENTS = [
     ("Bustard", "The great bustard is a heavy bird. It was reintroduced to Salisbury Plain in 2004. It eats seeds."),
@@ -77,7 +77,7 @@ def withheld(opened):
 
 
 def test_http_gives_no_answer_and_the_likeliest_sentence(opened, withheld):
-    with TestClient(app(opened, Options()), base_url="http://localhost") as client:
+    with TestClient(app(opened, ServerOptions()), base_url="http://localhost") as client:
         told = client.post("/v1/ask", json={"question": withheld.question}).json()
         assert told["answer"] is None and told["failure"] == withheld.failure
         assert told["probability"] == withheld.probability and told["likeliest"] == withheld.likeliest.to_json()

@@ -15,7 +15,7 @@ from mog_assets.chunking.cuts import candidates, unit_chars
 from mog_assets.chunking.sentences import units
 from mog_assets.config import ChunkerSettings, ChunkerTraining
 from mog_assets.papers.learned_chunking import text_encoder, training
-from mog_assets.papers.learned_chunking.articles import Source, encode_articles
+from mog_assets.papers.learned_chunking.articles import ArticleSource, encode_articles
 from mog_assets.papers.learned_chunking.learned import (
     Shape,
     joined,
@@ -132,7 +132,7 @@ def sources(count=4):
         text = article_text(number)
         places = [text.index(f"seen {10 * number + i} times") for i in range(len(SUBJECTS))]
         asked = [f"How often was {subject} of valley {number} seen?" for subject in SUBJECTS]
-        found.append(Source(f"valleys/{number}", "", text, asked, np.array([(p, p + 7) for p in places])))
+        found.append(ArticleSource(f"valleys/{number}", "", text, asked, np.array([(p, p + 7) for p in places])))
     return found
 
 

@@ -11,7 +11,7 @@ from mog_assets.chunking.cuts import WINDOW, candidates, least, unit_chars
 from mog_assets.chunking.sentences import units
 from mog_assets.config import ChunkerTraining, EncoderSettings
 from mog_assets.papers.learned_chunking import training
-from mog_assets.papers.learned_chunking.articles import Source, encode_articles, packed, within
+from mog_assets.papers.learned_chunking.articles import ArticleSource, encode_articles, packed, within
 from mog_assets.papers.learned_chunking.articles import sources as usable_sources
 from mog_assets.papers.learned_chunking.learned import (
     Shape,
@@ -60,7 +60,7 @@ def sources(count=6):
             start = text.index(f"{10 * number + i} times")
             spans.append((start, start + len(f"{10 * number + i} times")))
             asked.append(f"How often was {subject.lower()} of valley {number} counted?")
-        found.append(Source(f"valleys/{number}", "", text, asked, np.array(spans)))
+        found.append(ArticleSource(f"valleys/{number}", "", text, asked, np.array(spans)))
     return found
 
 

@@ -19,7 +19,7 @@ from mog_assets.chunking.chunks import Layout
 from mog_assets.ranking.parts import Part, share_changed, sketch
 from mog_assets.recipe import materialise
 from mog_assets.retrieval.bm25 import Bm25Index, TermCounts, statistics
-from mog_assets.retrieval.changes import Change, Documents
+from mog_assets.retrieval.changes import Change, DocumentStates
 from mog_assets.retrieval.corpora import Corpora
 from mog_assets.retrieval.statistics import StoredStatistics, bound, changed, deviations, document_hashes, drifted
 
@@ -259,7 +259,7 @@ def test_rankings_and_routers_stay_after_a_small_change_and_follow_a_great_one(f
 
 def test_the_share_of_candidates_that_changed_is_known_from_their_sketches():
     rng = np.random.default_rng(0)
-    documents = Documents(rng.integers(0, 2**63, 400).astype(np.uint64), np.full(400, 10, np.int64))
+    documents = DocumentStates(rng.integers(0, 2**63, 400).astype(np.uint64), np.full(400, 10, np.int64))
 
     class Found:
         question = np.repeat(np.arange(50), 80)
@@ -275,14 +275,14 @@ def test_the_share_of_candidates_that_changed_is_known_from_their_sketches():
         hashes = documents.hashes.copy()
         edited = rng.choice(400, round(400 * share), replace=False)
         hashes[edited] += np.uint64(1)
-        now = sketch(Some, Documents(hashes, documents.pieces))
+        now = sketch(Some, DocumentStates(hashes, documents.pieces))
         wanted = np.isin(Found.piece // 10, edited).mean()
         assert share_changed(before, now) == pytest.approx(wanted, abs=1e-9)
 
 
 def test_a_change_says_what_is_new_and_where_the_rest_is_now():
-    before = Documents(np.array([5, 6, 7, 8], np.uint64), np.array([2, 1, 3, 4]))
-    now = Documents(np.array([5, 9, 7, 8, 4], np.uint64), np.array([2, 5, 3, 4, 1]))
+    before = DocumentStates(np.array([5, 6, 7, 8], np.uint64), np.array([2, 1, 3, 4]))
+    now = DocumentStates(np.array([5, 9, 7, 8, 4], np.uint64), np.array([2, 5, 3, 4, 1]))
     found = Change(before, now)
     assert found.fresh.tolist() == [1, 4]
     assert found.moved.tolist() == [0, -1, 2, 3]

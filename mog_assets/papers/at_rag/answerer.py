@@ -6,14 +6,14 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from mog_assets.answering.answerers import ONE_STEP_K, WAYS, Means, Progress, Way, cot, one_step, search, start
-from mog_assets.answering.roles import Asked, Roles, Route, Usage
+from mog_assets.answering.roles import AnswerRequest, Roles, Route, Usage
 from mog_assets.answering.rows import AnswerRow
 
 ROUNDS = 5
 
 
 def at_rag(
-    questions: Sequence[Asked], means: Means, rounds: int = ROUNDS, k: int = ONE_STEP_K, topics: bool = True
+    questions: Sequence[AnswerRequest], means: Means, rounds: int = ROUNDS, k: int = ONE_STEP_K, topics: bool = True
 ) -> list[AnswerRow]:
     """Retrieve by topic, think, answer, grade, rewrite, until an answer passes (AT-RAG, Algorithm 1).
 
@@ -76,7 +76,7 @@ def _grade(p: Progress, roles: Roles, answer: str) -> None:
     p.graded = grades["support"] == "supported"
 
 
-def adaptive(questions: Sequence[Asked], means: Means, topics: bool = True) -> list[AnswerRow]:
+def adaptive(questions: Sequence[AnswerRequest], means: Means, topics: bool = True) -> list[AnswerRow]:
     """Adaptive-RAG: a classifier picks `cot`, `one_step` or `at_rag` for each question.
 
     A question that could not be classified has no answer.
@@ -89,7 +89,7 @@ def adaptive(questions: Sequence[Asked], means: Means, topics: bool = True) -> l
     active = start(questions)
     routes = means.each(lambda p: p.take("classify", means.roles.classify(p.asked)), active)
     answered: dict[int, AnswerRow] = {}
-    ways: dict[Route, Callable[[Sequence[Asked]], list[AnswerRow]]] = {
+    ways: dict[Route, Callable[[Sequence[AnswerRequest]], list[AnswerRow]]] = {
         "none": lambda some: cot(some, means),
         "single": lambda some: one_step(some, means, topics=topics),
         "iterative": lambda some: at_rag(some, means, topics=topics),

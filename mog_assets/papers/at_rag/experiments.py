@@ -17,7 +17,7 @@ from mog_assets.config import Settings
 from mog_assets.evaluation.answers import JUDGE
 from mog_assets.evaluation.scores import interval, on_documents, p_said
 from mog_assets.experiments.answers import (
-    Answered,
+    AnsweredCases,
     accuracy_measures,
     by_way,
     differences,
@@ -40,7 +40,7 @@ _FEW = 0.05
 
 def at_rag(lab: Lab) -> Findings:
     """Rounds, grades, topics and fallbacks of every AT-RAG method in the answers, and its accuracy against others."""
-    stored, tables, scores, claims = Answered.read(lab), {}, [], []
+    stored, tables, scores, claims = AnsweredCases.read(lab), {}, [], []
     ways = {how.name: how for how in combinations(lab.settings)}
     for name, answers, marks in stored.parts():
         by_id = {q.id: q for q in stored.questions[name]}

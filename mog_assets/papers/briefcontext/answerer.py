@@ -7,7 +7,7 @@ from itertools import pairwise
 
 from mog_assets.answering.answerers import WAYS, Means, Progress, Way, search, start
 from mog_assets.answering.preflight import THRESHOLD, TOP, overlap
-from mog_assets.answering.roles import Asked, Passage
+from mog_assets.answering.roles import AnswerRequest, Passage
 from mog_assets.answering.rows import AnswerRow
 
 BRIEF_K = 16
@@ -15,7 +15,7 @@ PARTITIONS = 4
 
 
 def briefcontext(
-    questions: Sequence[Asked],
+    questions: Sequence[AnswerRequest],
     means: Means,
     k: int = BRIEF_K,
     partitions: int = PARTITIONS,

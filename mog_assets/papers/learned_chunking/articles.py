@@ -109,7 +109,7 @@ def packed(article: Article, chars: int) -> list[int]:
 
 
 @dataclass(frozen=True)
-class Source:
+class ArticleSource:
     """A document that chunkers may be trained on: its name, title and text, and texts and answers of its questions.
 
     Attributes:
@@ -125,7 +125,7 @@ class Source:
 
 
 def encode_articles(
-    sources: Sequence[Source],
+    sources: Sequence[ArticleSource],
     longest: int,
     encode: Callable[[Sequence[str]], np.ndarray],
     encoder: TextEncoder | None = None,
@@ -182,7 +182,7 @@ def encode_articles(
 
 def sources(
     texts: Mapping[tuple[str, str], tuple[str, str]], questions: Iterable[Question], longest: int
-) -> list[Source]:
+) -> list[ArticleSource]:
     """The documents that have questions with an answer that fits into a chunk, by name.
 
     Args:
@@ -208,16 +208,16 @@ def sources(
         fits[fits] = possible[first[fits], (last - first)[fits]]
         if fits.any():
             kept = [asked[i][0] for i in np.flatnonzero(fits)]
-            found.append(Source("/".join(key), title, text, kept, answers[fits]))
+            found.append(ArticleSource("/".join(key), title, text, kept, answers[fits]))
     return found
 
 
-def within(found: Sequence[Source], longest: int, spans: int) -> list[Source]:
+def within(found: Sequence[ArticleSource], longest: int, spans: int) -> list[ArticleSource]:
     """Documents with at most `spans` possible chunks in all, at least two, in an order unrelated to their names.
 
     A document that would exceed the limit is skipped; later ones may still fit.
     """
-    kept: list[Source] = []
+    kept: list[ArticleSource] = []
     total = 0
     for source in sorted(found, key=lambda one: hashlib.sha256(one.name.encode()).digest()):
         own = int(candidates(units(source.text, longest), longest)[1].sum())

@@ -14,7 +14,7 @@ from mog_assets.chunking.chunkers import CHUNKERS
 from mog_assets.chunking.cuts import unit_chars
 from mog_assets.config import EncoderSettings, Settings
 from mog_assets.papers.learned_chunking import learned, text_encoder, training
-from mog_assets.papers.learned_chunking.articles import Source, encode_articles, sources, within
+from mog_assets.papers.learned_chunking.articles import ArticleSource, encode_articles, sources, within
 from mog_assets.papers.learned_chunking.chunker import WEIGHTS, files
 from mog_assets.papers.learned_chunking.plots import chunker_curves
 from mog_assets.questions.sets import load_questions
@@ -91,7 +91,7 @@ def build_chunker(work: Work) -> None:
     work.show_table("facts", [{"fact": name, "value": str(value)} for name, value in scorer.facts.items()])
 
 
-def _train_chunker(work: Work, held: list[Source], longest: int, content: str) -> training.TrainedScorer:
+def _train_chunker(work: Work, held: list[ArticleSource], longest: int, content: str) -> training.TrainedScorer:
     settings, encoder = work.settings, work.tools.encoder
     options = settings.chunker.training
 

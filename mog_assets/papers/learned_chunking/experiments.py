@@ -32,7 +32,7 @@ from mog_assets.experiments.lab import (
     score_rows,
     told,
 )
-from mog_assets.papers.learned_chunking.articles import Article, Source, encode_articles, sources, within
+from mog_assets.papers.learned_chunking.articles import Article, ArticleSource, encode_articles, sources, within
 from mog_assets.papers.learned_chunking.learned import Shape, bisected, costs, network, penalty_for, scores, set_weights
 from mog_assets.papers.learned_chunking.plots import chunker_curves
 from mog_assets.papers.learned_chunking.training import best_epoch, train
@@ -73,7 +73,7 @@ class _Ground:
         encode: Texts to unit vectors.
     """
 
-    sources: Sequence[Source]
+    sources: Sequence[ArticleSource]
     articles: Sequence[Article]
     asked: Sequence[Question]
     vectors: np.ndarray
@@ -207,7 +207,7 @@ def _grounds(lab: Lab) -> dict[str, _Ground]:
     return found
 
 
-def _key(source: Source) -> tuple[str, str]:
+def _key(source: ArticleSource) -> tuple[str, str]:
     """Corpus and id."""
     corpus, document = source.name.split("/", 1)
     return corpus, document

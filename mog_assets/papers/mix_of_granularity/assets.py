@@ -133,7 +133,7 @@ def _stays(work: Work, table: pd.DataFrame) -> bool:
     return True
 
 
-def _previous(family: Family, work: Work) -> tuple[router.Router | None, str | None]:
+def _previous(family: Family, work: Work) -> tuple[router.PaperRouter | None, str | None]:
     """The previous router if it can replace a new one; else why it cannot, or None if there is none."""
     artefact = work.draft.previous
     if artefact is None:
@@ -146,7 +146,7 @@ def _previous(family: Family, work: Work) -> tuple[router.Router | None, str | N
 
 def _train(
     family: Family, work: Work, table: pd.DataFrame, vectors: np.ndarray, version: str
-) -> tuple[router.Trained, router.Router]:
+) -> tuple[router.Trained, router.PaperRouter]:
     """A new router, sealed with facts about its training data."""
     settings = work.settings
     if table.empty:
@@ -180,7 +180,7 @@ def _train(
 
 
 def _worse(
-    work: Work, previous: router.Router, trained: router.Trained, table: pd.DataFrame, vectors: np.ndarray
+    work: Work, previous: router.PaperRouter, trained: router.Trained, table: pd.DataFrame, vectors: np.ndarray
 ) -> str | None:
     """Why the previous router is kept, by the current labels on questions that neither was trained on."""
     assert work.draft.previous is not None
@@ -199,7 +199,9 @@ def _worse(
     )
 
 
-def _write(work: Work, new: router.Router, trained: router.Trained, table: pd.DataFrame, vectors: np.ndarray) -> None:
+def _write(
+    work: Work, new: router.PaperRouter, trained: router.Trained, table: pd.DataFrame, vectors: np.ndarray
+) -> None:
     """Store a new router as the artefact."""
     path, there = work.file(router.WEIGHTS, new.facts)
     # The file of a damaged router has the same name if training gave the same weights.
@@ -223,7 +225,7 @@ def _write(work: Work, new: router.Router, trained: router.Trained, table: pd.Da
     work.info |= {"router": new.facts, "kept": None, "trained": datetime.now(UTC).isoformat(timespec="seconds")}
 
 
-def _keep(work: Work, previous: router.Router, reason: str) -> None:
+def _keep(work: Work, previous: router.PaperRouter, reason: str) -> None:
     """Keep the previous router and record why."""
     artefact = work.draft.previous
     assert artefact is not None
@@ -238,7 +240,7 @@ def _keep(work: Work, previous: router.Router, reason: str) -> None:
     work.shown["which router"] = f"**The previous router stays in use.** {_text(work.info['kept'])}"
 
 
-def _show(work: Work, used: router.Router, table: pd.DataFrame, vectors: np.ndarray) -> None:
+def _show(work: Work, used: router.PaperRouter, table: pd.DataFrame, vectors: np.ndarray) -> None:
     """Show facts about the current router and its outputs for the training questions."""
     facts = {**used.facts, "training": json.dumps(used.facts["training"])}
     work.show_table("facts", [{"fact": name, "value": value} for name, value in facts.items()])

@@ -35,7 +35,7 @@ class Granularities(Protocol):
 
 
 @dataclass(frozen=True)
-class Candidates:
+class RankedChunks:
     """Pieces in at least one retrieved chunk of any granularity, in order of question and piece.
 
     Attributes:
@@ -51,7 +51,7 @@ class Candidates:
     chunks: np.ndarray
 
 
-def candidates(hits: Sequence[Hits], made_of: Granularities) -> Candidates:
+def candidates(hits: Sequence[Hits], made_of: Granularities) -> RankedChunks:
     """Spread the chunks retrieved at each granularity over the pieces they contain.
 
     Args:
@@ -73,7 +73,7 @@ def candidates(hits: Sequence[Hits], made_of: Granularities) -> Candidates:
     ):
         scores[place, column] = found.score[row]
         chunks[place, column] = found.chunk[row]
-    return Candidates(*unpaired(distinct), scores, chunks)
+    return RankedChunks(*unpaired(distinct), scores, chunks)
 
 
 def emission_levels(weights: np.ndarray) -> np.ndarray:
@@ -85,7 +85,7 @@ def emission_levels(weights: np.ndarray) -> np.ndarray:
     return np.where((weights > 0).any(axis=1), weights.argmax(axis=1) + 1, 0)
 
 
-def ranked(found: Candidates, weights: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+def ranked(found: RankedChunks, weights: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Rows of the candidates by t(c)·w, question by question, best first; and their scores.
 
     Args:
@@ -98,7 +98,7 @@ def ranked(found: Candidates, weights: np.ndarray) -> tuple[np.ndarray, np.ndarr
 
 
 def emit(
-    found: Candidates, order: np.ndarray, scores: np.ndarray, levels: np.ndarray, made_of: Granularities
+    found: RankedChunks, order: np.ndarray, scores: np.ndarray, levels: np.ndarray, made_of: Granularities
 ) -> tuple[Hits, np.ndarray]:
     """For each candidate the chunk of its question's granularity that contains it; each chunk once.
 

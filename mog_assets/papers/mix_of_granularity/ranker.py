@@ -19,8 +19,8 @@ from mog_assets.config import RetrieverName, Settings
 from mog_assets.papers.mix_of_granularity import router
 from mog_assets.papers.mix_of_granularity.graph.search import Neighbourhoods
 from mog_assets.papers.mix_of_granularity.mixing import (
-    Candidates,
     Granularities,
+    RankedChunks,
     candidates,
     emission_levels,
     emit,
@@ -96,7 +96,7 @@ class Ranker:
     k_r: int
 
     @cached_property
-    def _candidates(self) -> Candidates:
+    def _candidates(self) -> RankedChunks:
         hits = [
             self.searcher.search(granularity, DEPTH).best_per_corpus(self.k_r, self.chunks.starts(granularity))
             for granularity in range(1, self.chunks.count + 1)

@@ -37,7 +37,7 @@ _CONSTANT = 1e-6
 
 
 @dataclass(frozen=True)
-class Router:
+class PaperRouter:
     """A verified router.
 
     Attributes:
@@ -241,7 +241,7 @@ def compare(
     }
 
 
-def sealed(weights: Mapping[str, np.ndarray], facts: Mapping[str, Any]) -> Router:
+def sealed(weights: Mapping[str, np.ndarray], facts: Mapping[str, Any]) -> PaperRouter:
     """A router whose facts include the checksum of its weights.
 
     Args:
@@ -249,15 +249,15 @@ def sealed(weights: Mapping[str, np.ndarray], facts: Mapping[str, Any]) -> Route
         facts: As JSON values; at least `encoder` (fingerprint) and `levels` (number).
     """
     arrays = {name: np.ascontiguousarray(array, np.float32) for name, array in weights.items()}
-    return Router(arrays, {**facts, "sha256": _checksum(arrays)})
+    return PaperRouter(arrays, {**facts, "sha256": _checksum(arrays)})
 
 
-def encoded(router: Router) -> bytes:
+def encoded(router: PaperRouter) -> bytes:
     """A self-describing safetensors file; equal routers give equal bytes."""
     return encode(router.weights, router.facts)
 
 
-def open_router(stored: Artefact, encoder: str, levels: int) -> Router:
+def open_router(stored: Artefact, encoder: str, levels: int) -> PaperRouter:
     """Load the router from the store, for an encoder and a number of levels. Every use of a router goes through this.
 
     Args:
@@ -288,7 +288,7 @@ def is_intact(stored: Artefact) -> bool:
     return True
 
 
-def _checked(stored: Artefact) -> Router:
+def _checked(stored: Artefact) -> PaperRouter:
     """The router in the store, without checking encoder and levels."""
     path = stored.path(WEIGHTS)
     try:
@@ -306,7 +306,7 @@ def _checked(stored: Artefact) -> Router:
         raise MogError(f"router {path}: expected outputs for {facts['levels']} levels, got {levels}: run `mog run`")
     if (checksum := _checksum(weights)) != facts["sha256"]:
         raise MogError(f"router {path}: expected weights of SHA-256 {facts['sha256']}, got {checksum}: run `mog run`")
-    return Router(weights, facts)
+    return PaperRouter(weights, facts)
 
 
 def _checksum(weights: Mapping[str, np.ndarray]) -> str:

@@ -10,12 +10,12 @@ import numpy as np
 import pytest
 
 from mog_assets.answering import parsing
-from mog_assets.answering.answerers import WAYS, Means, Retrieved, cot, one_step
+from mog_assets.answering.answerers import WAYS, Means, RetrievedPassages, cot, one_step
 from mog_assets.answering.extractive import Extractive
 from mog_assets.answering.parsing import Unparsable
 from mog_assets.answering.preflight import Confusion, bm25_scores, by_bm25, by_vectors, overlap
 from mog_assets.answering.prompted import Prompted, prompts_fingerprint
-from mog_assets.answering.roles import USEFULNESS, Asked, Judgement, Passage
+from mog_assets.answering.roles import USEFULNESS, AnswerRequest, Judgement, Passage
 from mog_assets.answering.rows import AnswerRow
 from mog_assets.config import EncoderSettings
 from mog_assets.papers.at_rag.answerer import adaptive, at_rag
@@ -25,7 +25,7 @@ from mog_assets.resources.encoder import EMBEDDED, Encoder
 from mog_assets.resources.errors import MogError
 
 OPTIONS = {"A": "insulin", "B": "glucagon", "C": "cortisol", "D": "aldosterone"}
-CHOICE = Asked("c", "Which hormone lowers blood glucose?", OPTIONS, "choice")
+CHOICE = AnswerRequest("c", "Which hormone lowers blood glucose?", OPTIONS, "choice")
 YES_NO = {"A": "yes", "B": "no", "C": "maybe"}
 PASSAGES = [
     Passage(
@@ -91,7 +91,7 @@ class Library:
     def __call__(self, queries, k, topics, read=()):
         self.asked.append((list(queries), k, topics))
         topic = self.topic if topics else None
-        return [Retrieved(self.passages[:k], topic, "hormones" if topics else "", topic == -1) for _ in queries]
+        return [RetrievedPassages(self.passages[:k], topic, "hormones" if topics else "", topic == -1) for _ in queries]
 
 
 def means(model, library=None, **more):
@@ -190,7 +190,7 @@ def test_answer_that_cannot_be_had_ends_its_question_and_an_earlier_answer_does_
 
 def test_questions_leave_the_loop_one_by_one():
     model, library = Scripted(usefulness=['{"verdict": "useful"}', USELESS, '{"verdict": "useful"}']), Library()
-    other = Asked("other", "Which hormone raises blood glucose?", OPTIONS, "choice")
+    other = AnswerRequest("other", "Which hormone raises blood glucose?", OPTIONS, "choice")
     rows = at_rag([CHOICE, other], means(model, library))
     assert [(row.question, row.rounds) for row in rows] == [("c", 1), ("other", 2)]
     assert [len(queries) for queries, _, _ in library.asked] == [2, 1]
@@ -328,7 +328,7 @@ def test_chain_of_thought_retrieves_nothing_and_one_step_once():
 def test_classifier_picks_the_way_and_its_call_is_in_the_account():
     routes = ["none", "single", "iterative", "sometimes"]
     model, library = Scripted(classify=[f'{{"verdict": "{route}"}}' for route in routes]), Library()
-    questions = [Asked(str(i), f"Question {i}?", OPTIONS, "choice") for i in range(4)]
+    questions = [AnswerRequest(str(i), f"Question {i}?", OPTIONS, "choice") for i in range(4)]
     rows = adaptive(questions, means(model, library))
     assert [row.question for row in rows] == ["0", "1", "2", "3"]
     assert [row.route for row in rows] == ["none", "single", "iterative", None]
@@ -343,7 +343,7 @@ def test_classifier_picks_the_way_and_its_call_is_in_the_account():
 def test_failure_of_one_question_stops_no_other():
     down = MogError("llm: scripted did not answer")
     model = Scripted(answer=['{"answer_choice": "A"}', down, '{"answer_choice": "C"}'])
-    questions = [Asked(str(i), "Which?", OPTIONS, "choice") for i in range(3)]
+    questions = [AnswerRequest(str(i), "Which?", OPTIONS, "choice") for i in range(3)]
     rows = one_step(questions, means(model))
     assert [row.answer for row in rows] == ["A", None, "C"]
     assert rows[1].failure == "answer: llm: scripted did not answer"
@@ -367,7 +367,7 @@ def test_calls_side_by_side_give_the_same_rows(method):
         with ThreadPoolExecutor(4) as pool:
             return list(pool.map(work, items))
 
-    questions = [Asked(str(i), f"Question {i}?", OPTIONS, "choice") for i in range(6)]
+    questions = [AnswerRequest(str(i), f"Question {i}?", OPTIONS, "choice") for i in range(6)]
     outputs = {"support": [UNSUPPORTED], "classify": ['{"verdict": "iterative"}']}
     one, other = (WAYS[method].answer(questions, means(Scripted(**outputs), **more)) for more in ({}, {"each": each}))
     assert one == other
@@ -465,12 +465,12 @@ def test_output_that_is_too_long_is_a_failure_and_is_not_kept():
 
 
 def test_kind_of_a_question_follows_from_its_options():
-    assert Asked.of(Question("q", "Is it?", "pubmedqa", "test", options=YES_NO)).kind == "yesno"
-    assert Asked.of(Question("q", "Is it?", "yesno", "train", answer="yes")).options["no"] == "no"
-    assert Asked.of(Question("q", "Which?", "mmlu", "test", options=OPTIONS)).kind == "choice"
-    assert Asked.of(Question("q", "Why?", "2hop", "test")) == Asked("q", "Why?")
+    assert AnswerRequest.of(Question("q", "Is it?", "pubmedqa", "test", options=YES_NO)).kind == "yesno"
+    assert AnswerRequest.of(Question("q", "Is it?", "yesno", "train", answer="yes")).options["no"] == "no"
+    assert AnswerRequest.of(Question("q", "Which?", "mmlu", "test", options=OPTIONS)).kind == "choice"
+    assert AnswerRequest.of(Question("q", "Why?", "2hop", "test")) == AnswerRequest("q", "Why?")
     with pytest.raises(MogError, match="expected options"):
-        Asked("q", "Which?", {}, "choice")
+        AnswerRequest("q", "Which?", {}, "choice")
 
 
 # The extractive reader
@@ -506,12 +506,12 @@ def extractive(request):
     ],
 )
 def test_best_supported_option_is_chosen(extractive, question, letter):
-    reply = extractive.answer(Asked("q", question, OPTIONS, "choice"), PASSAGES)
+    reply = extractive.answer(AnswerRequest("q", question, OPTIONS, "choice"), PASSAGES)
     assert (reply.value, reply.raw, reply.failure) == (letter, letter, "")
 
 
 def test_option_closest_to_the_question_is_chosen_without_passages(extractive):
-    asked = Asked("q", "Which hormone of the thyroid gland?", {"A": "liver", "B": "thyroid hormone"}, "choice")
+    asked = AnswerRequest("q", "Which hormone of the thyroid gland?", {"A": "liver", "B": "thyroid hormone"}, "choice")
     assert extractive.answer(asked, []).value == "B"
 
 
@@ -525,19 +525,19 @@ def test_option_closest_to_the_question_is_chosen_without_passages(extractive):
     ],
 )
 def test_yes_no_follows_the_words_closest_to_the_question(extractive, question, text, word):
-    asked = Asked("q", question, YES_NO, "yesno")
+    asked = AnswerRequest("q", question, YES_NO, "yesno")
     assert asked.spelled(extractive.answer(asked, [Passage("c", "d", "", text)]).value) == word
 
 
 def test_open_question_is_answered_with_the_best_sentence(extractive):
-    asked = Asked("q", "What makes the kidneys keep sodium?")
+    asked = AnswerRequest("q", "What makes the kidneys keep sodium?")
     assert extractive.answer(asked, PASSAGES).value == "Aldosterone makes the kidneys keep sodium."
     nothing = extractive.answer(asked, [])
     assert (nothing.value, nothing.failure) == (None, "no sentence to answer from")
 
 
 def test_extraction_keeps_relevant_sentences_in_order_or_says_that_there_are_none(extractive):
-    asked = Asked("q", "Which hormone lowers blood glucose?")
+    asked = AnswerRequest("q", "Which hormone lowers blood glucose?")
     quartz = Passage("c", "d", "", "Quartz scratches steel.")
     kept = extractive.extract(asked, [PASSAGES[0], quartz, PASSAGES[1]]).value
     assert kept.startswith("Insulin lowers blood glucose.")
@@ -553,13 +553,13 @@ def test_reduce_answers_from_extractions(extractive):
 
 
 def test_support_and_usefulness_have_verdicts_of_both_kinds(extractive):
-    asked = Asked("q", "Which hormone lowers blood glucose?")
+    asked = AnswerRequest("q", "Which hormone lowers blood glucose?")
     assert extractive.grade_usefulness(asked, "The hormone insulin lowers blood glucose.").value == "useful"
     assert extractive.grade_usefulness(asked, "Quartz scratches steel.").value == "not_useful"
     assert extractive.grade_support(asked, PASSAGES, "Insulin lowers glucose").value == "supported"
     assert extractive.grade_support(asked, PASSAGES, "Thyroxine regulates metabolism").value == "unsupported"
     assert extractive.grade_support(asked, [], "Insulin").value == "unsupported"
-    yes_no = Asked("q", "Does insulin lower blood glucose?", YES_NO, "yesno")
+    yes_no = AnswerRequest("q", "Does insulin lower blood glucose?", YES_NO, "yesno")
     assert extractive.grade_support(yes_no, PASSAGES, "A").value == "supported"
     assert (
         extractive.grade_support(yes_no, [Passage("c", "d", "", "Quartz scratches steel.")], "A").value == "unsupported"
@@ -584,11 +584,11 @@ def test_rewriting_adds_the_commonest_new_terms(extractive):
     ],
 )
 def test_hops_of_a_question_decide_its_route(extractive, question, route):
-    assert extractive.classify(Asked("q", question)).value == route
+    assert extractive.classify(AnswerRequest("q", question)).value == route
 
 
 def test_marks_rise_with_agreement(extractive):
-    asked = Asked("q", "Which hormone lowers blood glucose?")
+    asked = AnswerRequest("q", "Which hormone lowers blood glucose?")
     right, wrong = (extractive.judge(asked, text, "insulin").value for text in ("insulin", "quartz"))
     assert right.correctness > 9.9 and right.completeness == 10
     assert right.overall > wrong.overall
@@ -605,8 +605,8 @@ def test_thought_is_the_closest_sentence_that_is_new(extractive):
 def test_every_method_answers_without_a_model_and_the_same_way_twice(embedded):
     questions = [
         CHOICE,
-        Asked("y", "Does insulin lower blood glucose?", YES_NO, "yesno"),
-        Asked("o", "What is insulin?"),
+        AnswerRequest("y", "Does insulin lower blood glucose?", YES_NO, "yesno"),
+        AnswerRequest("o", "What is insulin?"),
     ]
     for name, way in WAYS.items():
         first, second = (
@@ -623,7 +623,9 @@ def test_every_method_answers_without_a_model_and_the_same_way_twice(embedded):
 
 def test_words_read_and_written_are_counted():
     usage = (
-        Extractive(by_words, "words").answer(Asked("q", "one two three?"), [Passage("c", "d", "t", "Four five.")]).usage
+        Extractive(by_words, "words")
+        .answer(AnswerRequest("q", "one two three?"), [Passage("c", "d", "t", "Four five.")])
+        .usage
     )
     assert (usage.calls, usage.tokens_in, usage.tokens_out) == (1, 5, 2)
 

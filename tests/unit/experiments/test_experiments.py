@@ -165,7 +165,7 @@ def test_results_put_projects_side_by_side_and_break_out_of_no_cell():
         rows = [{"cell": "a | b", "ER": 0.5}, {"cell": "<script>"}]
         return results.Told.of("x", "Title", "What?", {"seed": "0"}, Findings(tables={"T": rows}, claims=[claim]))
 
-    projects = [results.Project("one", [told("seen")] * 2), results.Project("two", [told("not seen")])]
+    projects = [results.ProjectResults("one", [told("seen")] * 2), results.ProjectResults("two", [told("not seen")])]
     page = results.markdown(projects, "mog results one two")
     line = next(line for line in page.splitlines() if line.startswith("| A paper, table 1"))
     seen = "seen: by 3 \\| 4 &lt;b>"

@@ -25,7 +25,7 @@ from shared import ROOT
 import mog_assets
 from mog_assets.cli import main
 from mog_assets.questions import use
-from mog_assets.questions.use import Asked, expire, forget, log_path, note_used, quoted, state, use_records, withdraw
+from mog_assets.questions.use import UseEntry, expire, forget, log_path, note_used, quoted, state, use_records, withdraw
 from mog_assets.resources.errors import ConfigError, MogError, NotFound
 from mog_assets.serving.noting import Noting
 from mog_assets.serving.results import Span
@@ -72,7 +72,7 @@ def note(log, question=SECRET, text=TEXT, start=0, end=16, corpus="garden", doc=
 
 
 def asked(log, *questions):
-    opened = Asked(log)
+    opened = UseEntry(log)
     opened.note(questions, "fused", "v1")
     opened.close()
 
@@ -175,7 +175,7 @@ def test_only_its_owner_can_read_the_file(log):
     before = os.umask(0)
     try:
         note(log)
-        opened = Asked(log)
+        opened = UseEntry(log)
         opened.note(["Why?"], "fused", "v1")
         modes = {path.name: stat.S_IMODE(path.stat().st_mode) for path in log.parent.iterdir()}
         opened.close()
@@ -188,9 +188,9 @@ def test_only_its_owner_can_read_the_file(log):
 WRITER = """
 import sys
 from pathlib import Path
-from mog_assets.questions.use import Asked, note_used, quoted
+from mog_assets.questions.use import UseEntry, note_used, quoted
 path, name, number = Path(sys.argv[1]), sys.argv[2], int(sys.argv[3])
-opened = Asked(path, 30)
+opened = UseEntry(path, 30)
 print("ready", flush=True)
 sys.stdin.readline()
 for row in range(number):
@@ -259,7 +259,7 @@ def test_a_log_that_cannot_be_used_is_an_error_that_names_it(log, broken):
     with pytest.raises(MogError, match=r"use\.sqlite"):
         note(log)
     with pytest.raises(MogError, match=r"use\.sqlite"):
-        Asked(log).note([SECRET], "fused", "v1")
+        UseEntry(log).note([SECRET], "fused", "v1")
 
 
 # Deletion
@@ -267,7 +267,7 @@ def test_a_log_that_cannot_be_used_is_an_error_that_names_it(log, broken):
 
 def test_nothing_is_left_of_what_was_deleted(log):
     long = SECRET + " ".join(f"word{number} Philippa" for number in range(5000))
-    opened = Asked(log)
+    opened = UseEntry(log)
     # In between others, so that pages are split; long ones lie on pages of their own.
     for row in range(150):
         opened.note([f"{row} Why? " * (row % 40 + 1), f"{row} {SECRET} " * (row % 7 + 1)], "fused", "v1")

@@ -20,9 +20,9 @@ from hypothesis import strategies as st
 from shared import copy_folder, examples
 
 from mog_assets import config, tensors
-from mog_assets.answering.answerers import Means, Retrieved
+from mog_assets.answering.answerers import Means, RetrievedPassages
 from mog_assets.answering.neural import Neural
-from mog_assets.answering.roles import Asked, Passage
+from mog_assets.answering.roles import AnswerRequest, Passage
 from mog_assets.papers.at_rag.answerer import at_rag
 from mog_assets.plan import default, graph
 from mog_assets.questions.sets import Evidence, Question
@@ -30,7 +30,7 @@ from mog_assets.reader import assets, calibration, network, training
 from mog_assets.reader.examples import Document, Lesson, shown
 from mog_assets.reader.lessons import places, teaches, without
 from mog_assets.reader.model import SHIPPED, Reader, encoded, shipped, source
-from mog_assets.reader.spans import LONGEST, Span, SpanReader, pointed
+from mog_assets.reader.spans import LONGEST, ReaderSpan, SpanReader, pointed
 from mog_assets.reader.windows import QUESTION, TITLE, WINDOW, Tokens, Window, WordPieces, parts, room, sentences
 from mog_assets.resources.errors import ConfigError, MogError
 from mog_assets.resources.store import Store
@@ -275,7 +275,7 @@ def spans_of(*scores):
     """A span of every word of a text, with these scores."""
     text = "Ada wrote notes. Bob sang."
     words = [(m.group(), m.start(), m.end()) for m in re.finditer(r"\w+", text)]
-    return ("", text), [Span(word, 0, a, b, score) for (word, a, b), score in zip(words, scores, strict=False)]
+    return ("", text), [ReaderSpan(word, 0, a, b, score) for (word, a, b), score in zip(words, scores, strict=False)]
 
 
 def test_features_tell_how_far_a_span_leads_and_what_the_question_shares_with_its_sentence():
@@ -362,8 +362,8 @@ PASSAGES = [
     Passage("c", "a", "Bustard", "The great bustard is a heavy bird. It was reintroduced to Salisbury Plain in 2004."),
     Passage("c", "b", "Otter", "The otter eats fish. It sleeps by day."),
 ]
-REINTRODUCED = Asked("q", "When was the great bustard reintroduced?")
-NONE = Asked("q", "Who painted the ceiling of the chapel?")
+REINTRODUCED = AnswerRequest("q", "When was the great bustard reintroduced?")
+NONE = AnswerRequest("q", "Who painted the ceiling of the chapel?")
 
 
 @pytest.fixture(scope="module")
@@ -432,7 +432,7 @@ def test_the_loop_goes_on_where_passages_have_no_answer(neural):
     rounds = iter([[PASSAGES[1]], [PASSAGES[1], PASSAGES[0]]])
 
     def retrieve(queries, k, topics, read=()):
-        return [Retrieved(next(rounds)) for _ in queries]
+        return [RetrievedPassages(next(rounds)) for _ in queries]
 
     (row,) = at_rag([REINTRODUCED], Means(neural, retrieve), rounds=2, topics=False)
     assert "2004" in row.answer and row.rounds == 2 and row.graded
@@ -443,7 +443,7 @@ def test_a_later_round_without_an_answer_does_not_lose_an_earlier_one(neural):
     assert neural.answer(REINTRODUCED, PASSAGES[1:]).declined
 
     def retrieve(queries, k, topics, read=()):
-        return [Retrieved(next(rounds)) for _ in queries]
+        return [RetrievedPassages(next(rounds)) for _ in queries]
 
     class Doubts(Neural):
         """Supports nothing."""

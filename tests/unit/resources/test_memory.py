@@ -16,7 +16,7 @@ from mog_assets.chunking.cuts import unit_chars
 from mog_assets.chunking.layouts import bucket_layout
 from mog_assets.config import Settings
 from mog_assets.corpus.documents import bucket_of, make_document, write_documents
-from mog_assets.papers.learned_chunking.articles import Source, encode_articles, packed
+from mog_assets.papers.learned_chunking.articles import ArticleSource, encode_articles, packed
 from mog_assets.papers.learned_chunking.tokens_to_answer import tokens_to_answer
 from mog_assets.papers.mix_of_granularity.graph.neighbourhoods import Around, save_neighbourhoods
 from mog_assets.papers.mix_of_granularity.graph.search import Neighbourhoods
@@ -190,7 +190,7 @@ def made_up_articles(count):
     sources = []
     for number in range(count):
         text = "".join(sentence.format(number, i) for i in range(40))
-        sources.append(Source(f"ponds/{number}", "", text, ["How often?"], np.array([[0, 9]])))
+        sources.append(ArticleSource(f"ponds/{number}", "", text, ["How often?"], np.array([[0, 9]])))
 
     def encode(texts):
         vectors = rng.standard_normal((len(texts), 64)).astype(np.float32)

@@ -10,21 +10,21 @@ from chat_server import ChatServer, extra_input, faults, refusal, refused_parame
 
 from mog_assets.answering.parsing import choice, extraction, text_answer
 from mog_assets.answering.prompted import Prompted
-from mog_assets.answering.roles import Asked, Judgement, Passage
+from mog_assets.answering.roles import AnswerRequest, Judgement, Passage
 from mog_assets.replies import MAX_CHARS, Unparsable, only, shown, whole
 from mog_assets.resources.chat import LlmSettings, RequestFailed
 from mog_assets.resources.errors import MogError
 from mog_assets.resources.llm import OpenAIModel
 from mog_assets.synthesis import asking
 from mog_assets.synthesis.candidates import Dropped
-from mog_assets.synthesis.windows import Window
+from mog_assets.synthesis.windows import Extract
 
 OPTIONS = {"A": "insulin", "B": "glucagon", "C": "cortisol", "D": "aldosterone"}
-CHOICE = Asked("c", "Which hormone lowers blood glucose?", OPTIONS, "choice")
-YES_NO = Asked("y", "Does insulin lower blood glucose?", {"A": "yes", "B": "no", "C": "maybe"}, "yesno")
-OPEN = Asked("o", "What lowers blood glucose?")
+CHOICE = AnswerRequest("c", "Which hormone lowers blood glucose?", OPTIONS, "choice")
+YES_NO = AnswerRequest("y", "Does insulin lower blood glucose?", {"A": "yes", "B": "no", "C": "maybe"}, "yesno")
+OPEN = AnswerRequest("o", "What lowers blood glucose?")
 PASSAGES = [Passage("med", "d1", "Hormones", "Insulin lowers blood glucose. The pancreas makes it.")]
-WINDOW = Window("d1", "Hormones", 0, "plain", "sentence", 0, "Insulin lowers blood glucose. The pancreas makes it.")
+WINDOW = Extract("d1", "Hormones", 0, "plain", "sentence", 0, "Insulin lowers blood glucose. The pancreas makes it.")
 NOTHING = "no relevant information"
 TEXT = "Insulin lowers blood glucose."
 

@@ -12,7 +12,7 @@ from mog_assets.answering.preflight import TOP, Confusion
 from mog_assets.config import Settings
 from mog_assets.evaluation.answers import preflight_cases
 from mog_assets.evaluation.scores import interval, on_documents, p_said
-from mog_assets.experiments.answers import Answered, of_answers
+from mog_assets.experiments.answers import AnsweredCases, of_answers
 from mog_assets.experiments.conclusions import untestable
 from mog_assets.experiments.lab import ALPHA, Claim, Experiment, Findings, Lab, Verdict, registered
 from mog_assets.significance import (
@@ -43,7 +43,7 @@ _PAPERS = {
 
 def preflight(lab: Lab) -> Findings:
     """How well the preflight of the stored map-reduces predicts that the key document is ranked below the top."""
-    stored, tables, claims = Answered.read(lab), {}, []
+    stored, tables, claims = AnsweredCases.read(lab), {}, []
     cases = preflight_cases(stored.answers, stored.questions)
     for (question_set, method), part in cases.groupby(["question_set", "method"], sort=False):
         name, counts = f"{question_set}, {method}", Confusion.of(part["foreseen"].tolist(), part["below"].tolist())
