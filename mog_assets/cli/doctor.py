@@ -16,20 +16,16 @@ from dataclasses import asdict, dataclass
 from importlib import metadata
 from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from urllib.parse import urlsplit
 
 import click
-import yaml
 
 from mog_assets import config
 from mog_assets.cli.common import FAILED, config_option, echo, guarded
 from mog_assets.config import AnsweringSettings, Settings
 from mog_assets.resources.errors import ConfigError, MogError
 from mog_assets.serving import descriptors
-
-if TYPE_CHECKING:
-    from sqlalchemy import URL
 
 OK, WARNING, PROBLEM = "ok", "warning", "problem"
 
@@ -83,7 +79,6 @@ def doctor(path: str | None, as_json: bool) -> None:
 
 def examine(path: str | None = None) -> Iterator[Finding]:
     """Yield all findings, those about the machine first; `path` is the value of `--config`."""
-    yield from _tried("python", python)
     yield from _tried("packages", packages)
     settings, finding = configuration(path)
     yield finding
@@ -109,18 +104,6 @@ def _tried(item: str, check: Callable[[], Iterator[Finding]]) -> Iterator[Findin
         yield Finding(item, PROBLEM, said if isinstance(error, MogError) else f"{type(error).__name__}: {said}")
 
 
-def python() -> Iterator[Finding]:
-    """Compare the Python version with the one the package requires."""
-    from packaging.specifiers import SpecifierSet
-
-    version = ".".join(map(str, sys.version_info[:3]))
-    wanted = metadata.metadata(DISTRIBUTION)["Requires-Python"]
-    if version in SpecifierSet(wanted):
-        yield Finding("python", OK, f"{version} ({sys.executable})")
-    else:
-        yield Finding("python", PROBLEM, f"{version}, expected {wanted}", "make a virtual environment of that version")
-
-
 def packages() -> Iterator[Finding]:
     """Compare installed packages with the required versions; packages of extras are not checked."""
     from packaging.requirements import Requirement
@@ -140,7 +123,8 @@ def packages() -> Iterator[Finding]:
             wrong.append(Finding("packages", PROBLEM, said, f"pip install '{plain}'"))
     yield from wrong
     if not wrong:
-        yield Finding("packages", OK, f"mog-assets {metadata.version(DISTRIBUTION)} and its {len(asked)} dependencies")
+        said = f"mog-assets {metadata.version(DISTRIBUTION)} and its {len(asked)} dependencies"
+        yield Finding("packages", OK, f"{said}, Python {sys.version.split()[0]} ({sys.executable})")
 
 
 def _asked(requirement: Any) -> str:
@@ -354,105 +338,29 @@ def _get(url: str, headers: Mapping[str, str]) -> tuple[int | None, str]:
 
 
 def dagster(settings: Settings | None = None) -> Iterator[Finding]:
-    """Check where Dagster keeps its records, that they can be reached, and the package of the executor."""
+    """Check that Dagster's records can be opened, wherever they are, and the package of the executor."""
     executor = {"k8s_job": "dagster_k8s", "ray": "dagster_ray"}.get(os.environ.get("MOG_EXECUTOR", ""))
     if executor and find_spec(executor) is None:
         remedy = f"pip install {executor.replace('_', '-')}"
         yield Finding("dagster", PROBLEM, f"MOG_EXECUTOR={os.environ['MOG_EXECUTOR']} needs {executor}", remedy)
-    named = os.environ.get("DAGSTER_HOME")
-    if not named:
-        if settings is not None and (settings.home / "dagster" / "dagster.yaml").exists():
-            yield from _instance(settings.home / "dagster")
-        else:
-            yield Finding("dagster", OK, f"{metadata.version('dagster')}, records in SQLite in the home folder")
-        return
-    folder = Path(named)
-    if not folder.is_absolute() or not folder.is_dir() or not os.access(folder, os.W_OK):
+    named, version = os.environ.get("DAGSTER_HOME"), metadata.version("dagster")
+    folder = Path(named) if named else settings.home / "dagster" if settings is not None else None
+    if named and not (os.path.isabs(named) and os.path.isdir(named) and os.access(named, os.W_OK)):
         said = f"DAGSTER_HOME={named} is not the absolute path of a writable folder"
         yield Finding("dagster", PROBLEM, said, "make the folder, or unset DAGSTER_HOME")
-        return
-    yield from _instance(folder)
+    elif folder is None or not (folder / "dagster.yaml").exists():
+        yield Finding("dagster", OK, f"{version}, records in SQLite in {folder or 'the home folder'}")
+    else:
+        from sqlalchemy import make_url
 
+        from mog_assets.records import opened_instance, readable_errors
 
-def _instance(folder: Path) -> Iterator[Finding]:
-    source = folder / "dagster.yaml"
-    try:
-        raw = yaml.safe_load(source.read_text(encoding="utf-8")) if source.exists() else {}
-    except (OSError, yaml.YAMLError) as error:
-        yield Finding("dagster", PROBLEM, f"{source}: {' '.join(str(error).split())}", "correct the file")
-        return
-    postgres = _postgres(raw if isinstance(raw, dict) else {})
-    if postgres is None:
-        yield Finding("dagster", OK, f"{metadata.version('dagster')}, records in SQLite in {folder}")
-        return
-    if find_spec("dagster_postgres") is None:
-        said = f"{source} names Postgres, but dagster_postgres is not installed"
-        yield Finding("dagster", PROBLEM, said, "pip install 'mog-assets[postgres]'")
-        return
-    unset: list[str] = []
-    url = _url(postgres, unset)
-    if url is None:
-        said = f"{source} names {', '.join(unset)}, which is not set" if unset else f"{source} names no database"
-        yield Finding("dagster", PROBLEM, said, "set it" if unset else "correct the file")
-        return
-    yield _reached(url, source)
-
-
-def _postgres(raw: Mapping[str, Any]) -> Mapping[str, Any] | None:
-    """The settings of Postgres in a `dagster.yaml`: as people write them, or as the Helm chart does."""
-    storage, runs = raw.get("storage"), raw.get("run_storage")
-    if isinstance(storage, dict) and isinstance(storage.get("postgres"), dict):
-        found: Mapping[str, Any] = storage["postgres"]
-        return found
-    if isinstance(runs, dict) and str(runs.get("module", "")).startswith("dagster_postgres"):
-        config = runs.get("config")
-        return config if isinstance(config, dict) else {}
-    return None
-
-
-def _url(values: Mapping[str, Any], unset: list[str]) -> URL | None:
-    """The database; None if a setting is missing. Environment variables that are not set are added to `unset`."""
-    from sqlalchemy import URL, make_url
-
-    def plain(value: Any) -> str:
-        if isinstance(value, dict) and "env" in value:
-            if value["env"] not in os.environ:
-                unset.append(str(value["env"]))
-            return os.environ.get(value["env"], "")
-        return str(value or "")
-
-    if values.get("postgres_url"):
-        text = plain(values["postgres_url"])
-        return make_url(text) if text else None
-    parts = values.get("postgres_db")
-    if not isinstance(parts, dict):
-        return None
-    user, password, host, port, name = map(
-        plain, map(parts.get, ("username", "password", "hostname", "port", "db_name"))
-    )
-    scheme = plain(parts.get("scheme")) or "postgresql"
-    return None if unset else URL.create(scheme, user, password or None, host, int(port or 5432), name)
-
-
-def _reached(url: URL, source: Path) -> Finding:
-    """Whether a database accepts a connection and answers."""
-    from sqlalchemy import create_engine
-    from sqlalchemy.exc import SQLAlchemyError
-    from sqlalchemy.pool import NullPool
-
-    place = f"Postgres at {url.host or 'localhost'}:{url.port or 5432}, database {url.database}"
-    try:
-        engine = create_engine(url, connect_args={"connect_timeout": int(_SECONDS)}, poolclass=NullPool)
-        with engine.connect() as connection:
-            version = connection.exec_driver_sql("SHOW server_version").scalar_one()
-    except ModuleNotFoundError as error:
-        driver = "add `scheme: postgresql+psycopg2` to postgres_db" if error.name == "psycopg" else ""
-        said = f"{source} names a driver that is not installed ({error.name})"
-        return Finding("dagster", PROBLEM, said, driver or "pip install 'mog-assets[postgres]'")
-    except SQLAlchemyError as error:
-        said = " ".join(str(getattr(error, "orig", None) or error).split())
-        return Finding("dagster", PROBLEM, f"{place}, cannot be reached ({said})", f"start it, or correct {source}")
-    return Finding("dagster", OK, f"{metadata.version('dagster')}, records in {place}: version {version}")
+        with readable_errors(folder), opened_instance(folder, {}) as instance:
+            instance.get_runs_count()
+            server = getattr(instance.run_storage, "postgres_url", None)
+        url = make_url(server) if server else None
+        place = f"Postgres at {url.host}:{url.port or 5432}, database {url.database}" if url else f"SQLite in {folder}"
+        yield Finding("dagster", OK, f"{version}, records in {place}")
 
 
 def open_files() -> Iterator[Finding]:

@@ -174,34 +174,33 @@ def test_a_run_without_postgres_says_so_in_a_line(settings_of_dagster, server, t
     server.kill()
     try:
         done = mog(folder, "run")
-        found = list(doctor.dagster())
+        found = records()
     finally:
         server.start()
     assert done.returncode == 1
     check_said(done.stderr)
     assert "refused" in done.stderr
-    (finding,) = found
-    assert finding.state == "problem" and "cannot be reached" in finding.found and "refused" in finding.found
+    assert found.state == "problem" and "refused" in found.found
+
+
+def records():
+    """What `mog doctor` says of Dagster's records."""
+    (finding,) = doctor._tried("dagster", doctor.dagster)
+    return finding
 
 
 def test_doctor_says_where_the_records_are_and_whether_they_can_be_reached(settings_of_dagster, server, monkeypatch):
-    (finding,) = doctor.dagster()
     database = settings_of_dagster.values["DAGSTER_POSTGRES_DB"]
+    finding = records()
     assert finding.state == "ok"
-    assert f"records in Postgres at 127.0.0.1:{server.port}, database {database}: version " in finding.found
+    assert finding.found.endswith(f"records in Postgres at 127.0.0.1:{server.port}, database {database}")
     monkeypatch.setenv("DAGSTER_POSTGRES_PASSWORD", "wrong one")
-    (finding,) = doctor.dagster()
+    finding = records()
     assert finding.state == "problem" and "password authentication failed" in finding.found
     assert "wrong one" not in str(finding)
     monkeypatch.delenv("DAGSTER_POSTGRES_DB")
-    (finding,) = doctor.dagster()
-    assert finding.state == "problem" and finding.found.endswith("names DAGSTER_POSTGRES_DB, which is not set")
-    # As the Helm chart writes it.
-    place = {"postgres_url": f"postgresql+psycopg2://dagster:no@127.0.0.1:{server.port}/{database}"}
-    storage = {"module": "dagster_postgres.run_storage", "class": "PostgresRunStorage", "config": place}
-    write_yaml(settings_of_dagster.home, {"run_storage": storage})
-    (finding,) = doctor.dagster()
-    assert finding.state == "problem" and "password authentication failed" in finding.found
+    finding = records()
+    assert finding.state == "problem" and "DAGSTER_POSTGRES_DB" in finding.found
 
 
 def write_yaml(home, values):
