@@ -25,7 +25,7 @@ _WIDEST = 70
 @guarded
 def questions(path: str | None, only: str | None, lost: bool, as_json: bool) -> None:
     """Print what was found of each question, how, and what was not."""
-    from mog_assets.questions.told import told_rows
+    from mog_assets.questions.evidence_report import report_rows
     from mog_assets.resources.store import Store
 
     settings = settings_of(path)
@@ -34,7 +34,7 @@ def questions(path: str | None, only: str | None, lost: bool, as_json: bool) -> 
     if only is not None and only not in settings.question_sets:
         raise ConfigError(f"--set: expected a question set ({', '.join(settings.question_sets)}), got {shown(only)!r}")
     stored = Store(settings.home).read("questions")
-    by_set = {name: told_rows(stored, name) for name in settings.question_sets if only in (None, name)}
+    by_set = {name: report_rows(stored, name) for name in settings.question_sets if only in (None, name)}
     if lost:
         by_set = {name: [row for row in rows if row["not found"] or row["skipped"]] for name, rows in by_set.items()}
     if as_json:
@@ -83,8 +83,8 @@ def _sentences(
     name: str, question_set: QuestionSetSettings, info: dict[str, Any], counts: dict[str, float]
 ) -> Iterator[str]:
     from mog_assets.evaluation.scores import on_documents
+    from mog_assets.questions.evidence_report import unread
     from mog_assets.questions.sets import MEASURED
-    from mog_assets.questions.told import unread
 
     summary = info.get("summary", {}).get(name)
     if summary is None:

@@ -16,12 +16,12 @@ from mog_assets.config import QuestionSetSettings, Settings
 from mog_assets.corpus.contents import Contents
 from mog_assets.corpus.folders import FolderFile
 from mog_assets.questions import checks
+from mog_assets.questions.evidence_report import REPORT
 from mog_assets.questions.formats import used_columns
 from mog_assets.questions.likeness import near_copies
 from mog_assets.questions.reading import KnownDocument, QuestionReading, located, read_questions
 from mog_assets.questions.sets import LEVELS, MEASURED, Question, load_questions, split_counts, write_questions
 from mog_assets.questions.splits import TEST, TRAIN, check_splits, divided, sharing_evidence
-from mog_assets.questions.told import TOLD
 from mog_assets.questions.use import log_path, state, use_records
 from mog_assets.recipe import Recipe, Work
 from mog_assets.resources.errors import MogError
@@ -30,7 +30,7 @@ GROUP = "questions"
 _SHARED = "training question that asks for what a test question asks for: training data is never scored"
 _ALREADY = "generated test question that asks for what a training question of people asks for"
 _COPY = "generated question that is nearly the same as a test question"
-_TOLD = pa.schema(
+_REPORT = pa.schema(
     [
         ("question set", pa.string()),
         ("place", pa.string()),
@@ -50,24 +50,24 @@ def build_questions(work: Work) -> None:
     readings = {name: _read_question_set(work, name) for name in sets}
     _drop_copies(readings, sets)
     left_out = _keep_apart(readings, sets)
-    problems, told = [], []
+    problems, reports = [], []
     for name, reading in readings.items():
-        path, there = work.file(f"{name}.parquet", [repr(q) for q in reading.questions])
-        if not there:
+        path, exists = work.file(f"{name}.parquet", [repr(q) for q in reading.questions])
+        if not exists:
             with work.writing(path) as temporary:
                 write_questions(reading.questions, temporary)
         problems += [{"question set": name, **problem} for problem in reading.problems]
-        told += [{"question set": name, **row} for row in reading.told]
+        reports += [{"question set": name, **row} for row in reading.reports]
         _count(work, name, reading, left_out[name])
-    path, there = work.file(TOLD, told)
-    if not there:
+    path, exists = work.file(REPORT, reports)
+    if not exists:
         with work.writing(path) as temporary:
-            pq.write_table(pa.Table.from_pylist(told, _TOLD), temporary, compression="zstd")
+            pq.write_table(pa.Table.from_pylist(reports, _REPORT), temporary, compression="zstd")
     work.recomputed["questions read"] = sum(len(reading.questions) for reading in readings.values())
     # What people asked is deleted with the log of use: no text of it may stay in Dagster's.
     public = {name for name in sets if sets[name].source != "use"}
     work.show_table("skipped", [problem for problem in problems if problem["question set"] in public][:20])
-    lost = [row for row in told if row["not found"] and row["question set"] in public]
+    lost = [row for row in reports if row["not found"] and row["question set"] in public]
     work.show_table("evidence that was not found", [{**row, "score": round(row["score"], 3)} for row in lost[:20]])
     work.info["problems"] = problems[:1000]
     work.info["splits"] = {name: dict(reading.splits) for name, reading in readings.items()}
@@ -118,8 +118,8 @@ def _count(work: Work, name: str, reading: QuestionReading, shared: int) -> None
     }
     work.counts |= {f"{name}: {split}": n for split, n in split_counts(reading.questions).items()}
     levels = Counter(q.level for q in reading.questions)
-    ways = Counter(row["found"] for row in reading.told if row["found"])
-    several = sum(row["places"] > 1 and row["found"] in ("exact", "normalised", "fuzzy") for row in reading.told)
+    ways = Counter(row["found"] for row in reading.reports if row["found"])
+    several = sum(row["places"] > 1 and row["found"] in ("exact", "normalised", "fuzzy") for row in reading.reports)
     rows = [{"known": level, "questions": levels[level]} for level in LEVELS if levels[level]]
     work.show_table(f"{name}: what is known of the answers", rows)
     if set(ways) - {"offsets"}:
@@ -140,15 +140,15 @@ def _summary(question_set: QuestionSetSettings, reading: QuestionReading) -> dic
         divided: number of questions that had no split; for each use (train, test): numbers of questions and documents;
         lost: number of questions with evidence that was not found, and the first.
     """
-    lost = [row for row in reading.told if row["not found"]]
-    found: dict[str, Any] = {"divided": reading.divided, "lost": len(lost)}
-    found["first lost"] = f"{lost[0]['place']}: {lost[0]['not found']}" if lost else ""
+    lost = [row for row in reading.reports if row["not found"]]
+    summary: dict[str, Any] = {"divided": reading.divided, "lost": len(lost)}
+    summary["first lost"] = f"{lost[0]['place']}: {lost[0]['not found']}" if lost else ""
     for use in ("train", "test"):
-        own = [q for q in reading.questions if q.split in getattr(question_set, use)]
-        levels = Counter(q.level for q in own)
-        documents = {q.document for q in own if q.level in MEASURED}
-        found[use] = {"questions": len(own), "documents": len(documents), "levels": dict(levels)}
-    return found
+        members = [q for q in reading.questions if q.split in getattr(question_set, use)]
+        levels = Counter(q.level for q in members)
+        documents = {q.document for q in members if q.level in MEASURED}
+        summary[use] = {"questions": len(members), "documents": len(documents), "levels": dict(levels)}
+    return summary
 
 
 def _use(question_set: QuestionSetSettings, split: str) -> str:
@@ -162,12 +162,12 @@ def _read_question_set(work: Work, name: str) -> QuestionReading:
     if question_set.source == "generated":
         reading = _generated(work, question_set)
     else:
-        known = {corpus: _known_documents(work, corpus) for corpus in question_set.corpora}
+        by_corpus = {corpus: _known_documents(work, corpus) for corpus in question_set.corpora}
         texts = partial(_texts, work, question_set.corpora)
         if question_set.source == "use":
             # What was asked without a passage that answered it neither trains nor measures.
             reading = located(
-                use_records(log_path(work.settings.home), asked=False), known, texts, _parts(question_set)
+                use_records(log_path(work.settings.home), asked=False), by_corpus, texts, _parts(question_set)
             )
             reading.questions = [replace(question, origin="use") for question in reading.questions]
         else:
@@ -176,7 +176,9 @@ def _read_question_set(work: Work, name: str) -> QuestionReading:
                 columns = used_columns(question_set.path, question_set.columns)
                 if columns.used:
                     work.shown[f"{name}: columns"] = str(columns)
-                reading = read_questions(question_set.path, known, texts, question_set.columns, _parts(question_set))
+                reading = read_questions(
+                    question_set.path, by_corpus, texts, question_set.columns, _parts(question_set)
+                )
             except MogError as error:
                 raise MogError(f"question_sets.{name}.path: {error}") from error
             # What was divided has the splits that it was divided into.
@@ -209,7 +211,7 @@ def _generated(work: Work, question_set: QuestionSetSettings) -> QuestionReading
     reading = QuestionReading(divided(questions, _parts(question_set)))
     reading.divided = len(reading.questions)
     reading.splits = Counter(question.split for question in reading.questions)
-    reading.told = [
+    reading.reports = [
         {
             "place": "",
             "id": q.id,
@@ -242,24 +244,24 @@ def _drop_copies(readings: dict[str, QuestionReading], sets: dict[str, QuestionS
 
 def _known_documents(work: Work, corpus: str) -> dict[str, KnownDocument]:
     documents = work.input("documents", corpus)
-    known = {}
+    by_id = {}
     for name in documents.names("bucket"):
         table = pq.read_table(documents.path(name), columns=["id", "characters", "shifts"])
         columns = (table[column].to_pylist() for column in ("id", "characters", "shifts"))
-        known.update({i: KnownDocument(characters, shifts) for i, characters, shifts in zip(*columns, strict=True)})
-    return known
+        by_id.update({i: KnownDocument(characters, shifts) for i, characters, shifts in zip(*columns, strict=True)})
+    return by_id
 
 
 def _texts(work: Work, corpora: Sequence[str]) -> dict[tuple[str, str], str]:
     """Text of every document, by corpus and id."""
-    found = {}
+    texts = {}
     for corpus in corpora:
         documents = work.input("documents", corpus)
         for name in documents.names("bucket"):
             table = pq.read_table(documents.path(name), columns=["id", "text"])
             for identity, text in zip(table["id"].to_pylist(), table["text"].to_pylist(), strict=True):
-                found[corpus, identity] = text
-    return found
+                texts[corpus, identity] = text
+    return texts
 
 
 def _question_sources(settings: Settings, _: str | None) -> object:

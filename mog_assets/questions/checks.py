@@ -7,16 +7,16 @@ from mog_assets.recipe import Check, Work
 
 
 def _unused(work: Work) -> str | None:
-    told = []
+    sentences = []
     for name, question_set in work.settings.question_sets.items():
         unused = unused_splits(question_set.train, question_set.test, work.info["splits"][name])
         counts = ", ".join(f"{n:,} of split {split}" for split, n in unused.items())
         if counts:
-            told.append(
+            sentences.append(
                 f"question_sets.{name}: questions that are neither trained on nor scored: {counts}; name the split "
                 f"under question_sets.{name}.train or .test to use them"
             )
-    return "; ".join(told) or None
+    return "; ".join(sentences) or None
 
 
 EVERY_SPLIT_IS_USED = Check(

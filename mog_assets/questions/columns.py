@@ -66,13 +66,13 @@ def match_columns(names: Sequence[str], given: Mapping[str, str]) -> Columns:
     used = {field: _given(field, name, names) for field, name in given.items()}
     used |= {field: field for field in FIELDS if field in names and field not in used and field not in used.values()}
     for synonyms in (False, True):
-        found = {}
+        fields = {}
         for field in FIELDS:
             wanted = _SYNONYMS.get(field, ()) if synonyms else (_plain(field),)
             free = [name for name in names if name not in used.values() and _plain(name) in wanted]
             if field not in used and len(free) == 1:
-                found[field] = free[0]
-        used |= found
+                fields[field] = free[0]
+        used |= fields
     if "question" not in used:
         raise MogError(
             f"expected a column `question`, found {_listed(names)}: rename one, or name it under `columns`, as in "
@@ -86,7 +86,7 @@ def _given(field: str, name: str, names: Sequence[str]) -> str:
     if name in names:
         return name
     # Readers of tables change the case of some names.
-    near = [there for there in names if _plain(there) == _plain(name)]
+    near = [existing for existing in names if _plain(existing) == _plain(name)]
     if len(near) != 1:
         raise MogError(
             f"columns.{field}: expected a column of the file ({_listed(names)}), got {printable(name)[:60]!r}"

@@ -77,9 +77,9 @@ class Ids:
         if self._count * 2 > len(self._slots):
             kept = self._slots
             self._slots = array("Q", bytes(16 * len(kept)))
-            for known in kept:
-                if known:
-                    self._slots[self._place(known)] = known
+            for key_kept in kept:
+                if key_kept:
+                    self._slots[self._place(key_kept)] = key_kept
         return True
 
 
@@ -116,8 +116,8 @@ class Dataset(Protocol):
     def documents(self, advance: Advance) -> Iterator[Found]:
         """Place, and id, title, text and metadata of a document, or what is wrong there."""
 
-    def questions(self, known: Ids, corpus: str, notes: Notes) -> Iterator[dict[str, Any]]:
-        """Question records; `known` has the ids of the documents of the corpus."""
+    def questions(self, ids: Ids, corpus: str, notes: Notes) -> Iterator[dict[str, Any]]:
+        """Question records; `ids` has the ids of the documents of the corpus."""
 
 
 @dataclass(frozen=True)
@@ -140,19 +140,19 @@ class Importer:
     check: Callable[..., None] = lambda **parameters: None
 
 
-def write_documents(found: Iterable[Found], stream: BinaryIO, known: Ids, notes: Notes) -> int:
+def write_documents(documents: Iterable[Found], stream: BinaryIO, ids: Ids, notes: Notes) -> int:
     """Write documents as the JSON lines of a corpus, one at a time; returns how many.
 
     Documents that the reader of corpora would skip are left out, and of several with one id all but the first.
 
     Args:
-        found: Of `Dataset.documents`.
+        documents: Of `Dataset.documents`.
         stream: Where to.
-        known: The ids that are written are added to it.
+        ids: The ids that are written are added to it.
         notes: What was left out or changed is added to them.
     """
     count = 0
-    for place, record in found:
+    for place, record in documents:
         if isinstance(record, str):
             notes.add("documents skipped", f"{place}: {record}")
             continue
@@ -165,7 +165,7 @@ def write_documents(found: Iterable[Found], stream: BinaryIO, known: Ids, notes:
             notes.add("documents with a title alone, which is also their text", place)
         identity = record["id"]
         normal = unicodedata.normalize("NFC", identity)
-        if not known.add(normal) or (normal != identity and not known.add(identity)):
+        if not ids.add(normal) or (normal != identity and not ids.add(identity)):
             notes.add("documents skipped that repeat an id", f"{place}: {identity[:100]!r}")
             continue
         stream.write(line)
@@ -256,44 +256,44 @@ def add_judgement(judged: dict[str, Judged], split: str, given: tuple[str, str, 
         return
     if text.startswith("-") and float(text) < 0:
         notes.add("judgements with a negative grade, imported as 0", f"{place}: {text}")
-    own = judged.setdefault(query, Judged(split))
-    if own.split != split:
-        notes.add(f"judgements of {split} skipped, whose question is in {own.split}", f"{place}: {query[:100]!r}")
-    elif own.grades.setdefault(document, grade) != grade:
+    question = judged.setdefault(query, Judged(split))
+    if question.split != split:
+        notes.add(f"judgements of {split} skipped, whose question is in {question.split}", f"{place}: {query[:100]!r}")
+    elif question.grades.setdefault(document, grade) != grade:
         notes.add("judgements skipped that contradict an earlier one", f"{place}: {query[:100]!r}")
 
 
 def judged_questions(
-    queries: Iterable[Found], judged: dict[str, Judged], known: Ids, notes: Notes
+    queries: Iterable[Found], judged: dict[str, Judged], ids: Ids, notes: Notes
 ) -> Iterator[dict[str, Any]]:
     """Records of the queries that have a relevant document.
 
     Args:
         queries: Places, and id and text, or what is wrong there.
         judged: Judgements by id of the query; those that are used are removed.
-        known: Ids of the documents.
+        ids: Ids of the documents.
         notes: What is left out is added to them.
     """
     for place, query in queries:
         if isinstance(query, str) or not isinstance(query["id"], str) or not isinstance(query["text"], str):
             notes.add("queries skipped", f"{place}: {query if isinstance(query, str) else 'expected texts'}")
             continue
-        own = judged.pop(query["id"], None)
-        if own is None:
+        question = judged.pop(query["id"], None)
+        if question is None:
             notes.add("queries without judgements, left out", f"{place}: {query['id'][:100]!r}")
             continue
         if not query["text"].strip():
             notes.add("queries skipped that are empty", f"{place}: {query['id'][:100]!r}")
             continue
         docs = {}
-        for document, grade in own.grades.items():
-            if document in known:
+        for document, grade in question.grades.items():
+            if document in ids:
                 docs[document] = grade
             else:
                 notes.add("judgements skipped of unknown documents", f"{query['id'][:100]!r}: {document[:100]!r}")
         if not any(docs.values()):
             notes.add("queries without a relevant document, left out", f"{place}: {query['id'][:100]!r}")
             continue
-        yield {"id": query["id"], "question": query["text"], "split": own.split, "docs": docs}
+        yield {"id": query["id"], "question": query["text"], "split": question.split, "docs": docs}
     for identity in judged:
         notes.add("judged questions without a query, or with one that repeats an id", repr(identity[:100]))

@@ -58,19 +58,19 @@ class Beir:
         """See `Dataset`."""
         return texts_of_lines(self._corpus, {"id": ("_id",), "title": ("title",), "text": ("text",)}, advance)
 
-    def questions(self, known: Ids, corpus: str, notes: Notes) -> Iterator[dict[str, Any]]:
+    def questions(self, ids: Ids, corpus: str, notes: Notes) -> Iterator[dict[str, Any]]:
         """See `Dataset`."""
         queries = texts_of_lines(self._queries, {"id": ("_id",), "text": ("text",)})
-        return judged_questions(queries, self._judged, known, notes)
+        return judged_questions(queries, self._judged, ids, notes)
 
 
 def _jsonl(folder: Path, stem: str) -> Path:
-    found = [path for suffix in (".jsonl", ".jsonl.gz") if (path := folder / f"{stem}{suffix}").is_file()]
-    if not found:
+    files = [path for suffix in (".jsonl", ".jsonl.gz") if (path := folder / f"{stem}{suffix}").is_file()]
+    if not files:
         inside = sorted(p.parent.name for p in folder.glob(f"*/{stem}.jsonl*"))
         hint = f"; import one of the folders in it: {', '.join(inside[:12])}" if inside else ""
         raise MogError(f"{folder}: expected a BEIR folder with {stem}.jsonl or {stem}.jsonl.gz, found neither{hint}")
-    return found[0]
+    return files[0]
 
 
 def _split_of(path: Path) -> str:

@@ -52,9 +52,9 @@ class Squad:
                     i for n in range(1, len(taken) + 2) if (i := name if n == 1 else f"{name} {n}") not in taken
                 )
                 taken.add(identity)
-                text, asked = _joined(paragraphs, place, notes)
+                text, questions_of = _joined(paragraphs, place, notes)
                 self.size += len(text)
-                self._articles.append((identity, split, text, asked))
+                self._articles.append((identity, split, text, questions_of))
 
     def documents(self, advance: Advance) -> Iterator[Found]:
         """See `Dataset`."""
@@ -62,13 +62,13 @@ class Squad:
             yield f"article {identity[:100]!r}", {"id": identity, "title": identity.replace("_", " "), "text": text}
             advance(len(text))
 
-    def questions(self, known: Ids, corpus: str, notes: Notes) -> Iterator[dict[str, Any]]:
+    def questions(self, ids: Ids, corpus: str, notes: Notes) -> Iterator[dict[str, Any]]:
         """See `Dataset`."""
-        for identity, split, text, asked in self._articles:
-            if identity not in known:
+        for identity, split, text, questions_of in self._articles:
+            if identity not in ids:
                 notes.add("articles whose questions are left out, because the article is", repr(identity[:100]))
                 continue
-            for start, qa in asked:
+            for start, qa in questions_of:
                 record = _squad_question(qa, text, start, notes)
                 if record is not None:
                     for span in record.get("evidence", ()):
@@ -78,10 +78,11 @@ class Squad:
 
 def _squad_articles(path: Path) -> list[Any]:
     # The parser of lines is strict and needs no line to be a line.
-    found = parse_line(whole(path, "SQuAD file", _MOST))
-    articles = found.get("data") if isinstance(found, dict) else None
+    content = parse_line(whole(path, "SQuAD file", _MOST))
+    articles = content.get("data") if isinstance(content, dict) else None
     if not isinstance(articles, list):
-        got = found if isinstance(found, str) else f"an object with {', '.join(list(found)[:10])[:200] or 'nothing'}"
+        keys = "" if isinstance(content, str) else ", ".join(list(content)[:10])[:200]
+        got = content if isinstance(content, str) else f"an object with {keys or 'nothing'}"
         raise MogError(f"{path}: expected SQuAD's format, an object with a list `data`, got: {got}")
     return articles
 
@@ -89,7 +90,7 @@ def _squad_articles(path: Path) -> list[Any]:
 def _joined(paragraphs: list[Any], place: str, notes: Notes) -> tuple[str, list[tuple[int, Any]]]:
     """The text of an article, and its questions with the offset of their paragraph."""
     parts: list[str] = []
-    asked: list[tuple[int, Any]] = []
+    questions_of: list[tuple[int, Any]] = []
     start = 0
     for paragraph in paragraphs:
         context = paragraph.get("context") if isinstance(paragraph, dict) else None
@@ -97,10 +98,10 @@ def _joined(paragraphs: list[Any], place: str, notes: Notes) -> tuple[str, list[
             notes.add("paragraphs skipped, with their questions", f"{place}: expected a text that is not blank")
             continue
         qas = paragraph.get("qas")
-        asked += [(start, qa) for qa in (qas if isinstance(qas, list) else [])]
+        questions_of += [(start, qa) for qa in (qas if isinstance(qas, list) else [])]
         parts.append(context)
         start += len(context) + 2
-    return "\n\n".join(parts), asked
+    return "\n\n".join(parts), questions_of
 
 
 def _squad_question(qa: Any, text: str, start: int, notes: Notes) -> dict[str, Any] | None:

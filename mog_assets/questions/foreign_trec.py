@@ -97,22 +97,22 @@ class Trec:
         """See `Dataset`."""
         for path in self._files:
             if path.name.lower().endswith(LINES):
-                found = texts_of_lines(path, _KEYS, advance)
+                records = texts_of_lines(path, _KEYS, advance)
             elif path.name.lower().endswith(_TSV):
-                found = _tab_lines(path, advance)
+                records = _tab_lines(path, advance)
             else:
-                found = _sgml(path, self._encoding, advance)
+                records = _sgml(path, self._encoding, advance)
             try:
-                yield from found
+                yield from records
             except MogError as error:
                 # One file of a folder does not stop the others.
                 if path == self._base:
                     raise
                 yield path.name, str(error)
 
-    def questions(self, known: Ids, corpus: str, notes: Notes) -> Iterator[dict[str, Any]]:
+    def questions(self, ids: Ids, corpus: str, notes: Notes) -> Iterator[dict[str, Any]]:
         """See `Dataset`."""
-        return judged_questions(self._numbered(), self._judged, known, notes)
+        return judged_questions(self._numbered(), self._judged, ids, notes)
 
     def _numbered(self) -> Iterator[Found]:
         """The topics; `051` is the topic 51 of judgements that have no 051."""
@@ -153,15 +153,15 @@ def _topics(path: Path, part: Part, encoding: str) -> Iterator[Found]:
         text = _decoded(whole(path, "file of topics", _MOST_TOPICS), encoding)
     except ValueError as error:
         raise MogError(f"{path}: {error}") from error
-    found: Iterator[dict[str, str]]
+    topics_of: Iterator[dict[str, str]]
     if re.search("<top>", text, re.IGNORECASE):
-        found = (_sgml_topic(match[1], part) for match in _TOPIC.finditer(text))
+        topics_of = (_sgml_topic(match[1], part) for match in _TOPIC.finditer(text))
     elif text.lstrip().startswith("<"):
-        found = _xml_topics(path, text, part)
+        topics_of = _xml_topics(path, text, part)
     else:
         lines = (line.partition("\t") for line in text.split("\n") if line.strip())
-        found = ({"id": identity.strip(), "text": " ".join(said.split())} for identity, _, said in lines)
-    for number, topic in enumerate(found, start=1):
+        topics_of = ({"id": identity.strip(), "text": " ".join(said.split())} for identity, _, said in lines)
+    for number, topic in enumerate(topics_of, start=1):
         yield f"{path.name}: topic {number}", topic if topic["id"] else "expected a topic with a number and a text"
 
 
@@ -201,14 +201,14 @@ def _declared(text: str, parser: Any) -> Any:
 def _files(path: Path) -> list[Path]:
     if path.is_file():
         return [path]
-    found: list[Path] = []
+    files: list[Path] = []
     for folder, folders, names in os.walk(path):
         folders[:] = sorted(name for name in folders if not name.startswith("."))
-        found += [Path(folder, name) for name in sorted(names) if not name.startswith(".")]
-    found = [file for file in found if file.is_file()]
-    if not found:
+        files += [Path(folder, name) for name in sorted(names) if not name.startswith(".")]
+    files = [file for file in files if file.is_file()]
+    if not files:
         raise MogError(f"{path}: expected a file of documents or a folder of such files, found none")
-    return found
+    return files
 
 
 def _tab_lines(path: Path, advance: Advance) -> Iterator[Found]:
@@ -241,22 +241,22 @@ def _until_end(path: Path, advance: Advance) -> Iterator[bytes | str]:
     """What is before each `</DOC>`, or what is wrong with it."""
     too_long = f"expected at most {LONGEST} bytes per document, got more: not read"
     with unpacked(path, "file of documents") as (stream, raw):
-        held, skipping, at = bytearray(), False, 0
+        buffer, skipping, at = bytearray(), False, 0
         while block := stream.read(_BLOCK):
             # The end may be cut in two.
-            start = max(0, len(held) - len(b"</doc"))
-            held += block
-            while match := _END.search(held, start):
-                yield too_long if skipping or match.start() > LONGEST else bytes(held[: match.start()])
-                del held[: match.end()]
+            start = max(0, len(buffer) - len(b"</doc"))
+            buffer += block
+            while match := _END.search(buffer, start):
+                yield too_long if skipping or match.start() > LONGEST else bytes(buffer[: match.start()])
+                del buffer[: match.end()]
                 start, skipping = 0, False
-            if len(held) > LONGEST:
-                del held[: -len(b"</doc")]
+            if len(buffer) > LONGEST:
+                del buffer[: -len(b"</doc")]
                 skipping = True
             if (now := raw.tell()) != at:
                 advance(now - at)
                 at = now
-        if skipping or b"<doc>" in held.lower():
+        if skipping or b"<doc>" in buffer.lower():
             yield too_long if skipping else "expected </DOC>, the file ends before"
 
 
@@ -282,11 +282,11 @@ def _sgml_document(text: str) -> dict[str, str]:
             parts.setdefault(name, []).append(text[start : match.start()])
             name, start = "", match.end()
     parts.setdefault(name, []).append(text[start:])
-    identity = next((" ".join(found.split()) for found in parts.get("docno", ())), "")
+    identity = next((" ".join(text_of.split()) for text_of in parts.get("docno", ())), "")
     if not identity:
         raise ValueError("expected a <DOCNO>, found none")
     title = next(
-        (t for tag in ("title", "headline", "hl", "ti") for found in parts.get(tag, ()) if (t := _plain(found))), ""
+        (t for tag in ("title", "headline", "hl", "ti") for text_of in parts.get(tag, ()) if (t := _plain(text_of))), ""
     )
     body = parts.get("text") or [*rest, *parts.get("", ())]
     return {"id": identity, "title": " ".join(title.split()), "text": "\n\n".join(filter(None, map(_plain, body)))}
@@ -306,26 +306,26 @@ def ids_of_corpus(path: Path, limit: int) -> Ids:
     Raises:
         MogError: the corpus is missing.
     """
-    known = Ids()
+    ids = Ids()
     for identity in _ids(path, limit):
-        known.add(identity)
-    return known
+        ids.add(identity)
+    return ids
 
 
 def _ids(path: Path, limit: int) -> Iterable[str]:
-    for found in scan(path, limit):
-        if found.refusal:
+    for file_of in scan(path, limit):
+        if file_of.refusal:
             continue
-        file = Path(found.path)
-        if not (found.lines or found.rows):
-            yield found.place
+        file = Path(file_of.path)
+        if not (file_of.lines or file_of.rows):
+            yield file_of.place
             continue
         with unpacked(file, "corpus") as (stream, _):
-            if found.rows:
+            if file_of.rows:
                 try:
                     rows = (
-                        record_of(row, found.place)
-                        for row in read_rows(stream, found.name, limit)
+                        record_of(row, file_of.place)
+                        for row in read_rows(stream, file_of.name, limit)
                         if isinstance(row, Row)
                     )
                     yield from (record["id"] for record in rows)

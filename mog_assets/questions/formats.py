@@ -117,12 +117,12 @@ def _checked(path: Path) -> str:
 def _read_lines(path: Path, given: Mapping[str, str]) -> Iterator[Found]:
     missing, objects = set(given.values()), 0
     for number, line, wrong in lines_of(path, "JSON Lines file", MOST):
-        found: dict[str, Any] | str = wrong or parse_line(line)
-        if isinstance(found, dict):
-            missing -= found.keys()
+        record: dict[str, Any] | str = wrong or parse_line(line)
+        if isinstance(record, dict):
+            missing -= record.keys()
             objects += 1
-            found = _named(found, given)
-        yield f"{path.name}:{number}", found
+            record = _named(record, given)
+        yield f"{path.name}:{number}", record
     for field, key in given.items():
         if key in missing and objects:
             raise MogError(f"{path}: columns.{field}: expected a key that lines of the file have, got {key[:60]!r}")

@@ -53,7 +53,7 @@ def similar_places(quote: Folded, index: QuoteIndex, scope: Scope) -> tuple[list
     """
     data = as_bytes(quote.codes)
     text = data.tobytes().decode("latin-1")
-    found: dict[tuple[int, int], Similar] = {}
+    similar: dict[tuple[int, int], Similar] = {}
     candidates, left_out = _candidates(data, quote.starts, index, scope)
     for low, high, hit, votes in candidates:
         number = index.document(hit)
@@ -61,8 +61,8 @@ def similar_places(quote: Folded, index: QuoteIndex, scope: Scope) -> tuple[list
         window = max(low, first), min(high, last)
         if place := _aligned(text, window, (first, last), index):
             start, end, score = place
-            found.setdefault((start, end), Similar(start, end, score, votes))
-    places = sorted(found.values(), key=lambda place: (-place.score, place.start))
+            similar.setdefault((start, end), Similar(start, end, score, votes))
+    places = sorted(similar.values(), key=lambda place: (-place.score, place.start))
     near = sum(place.score >= places[0].score - _NEAR for place in places)
     return places, bool(places) and (left_out >= places[0].votes or near > _MOST_SIMILAR)
 

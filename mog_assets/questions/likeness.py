@@ -62,10 +62,10 @@ def near_copies(texts: Sequence[str], others: Sequence[str]) -> list[bool]:
     vectors = _vectors([*texts, *others])
     words, kept = [_content(text) for text in texts], [_content(text) for text in others]
     same = {normalised(text) for text in others}
-    found = [normalised(text) in same for text in texts]
+    copies = [normalised(text) in same for text in texts]
     for first, second in _alike(vectors[: len(texts)], vectors[len(texts) :]):
-        found[first] = found[first] or _agree(words[first], kept[second])
-    return found
+        copies[first] = copies[first] or _agree(words[first], kept[second])
+    return copies
 
 
 def repetitions(texts: Sequence[str]) -> list[bool]:
@@ -101,9 +101,9 @@ def _content(text: str) -> list[str]:
 def _agree(words: Sequence[str], others: Sequence[str]) -> bool:
     """Whether every word has a counterpart on the other side."""
     return all(
-        word in there or any(_inflected(word, other) for other in there)
-        for own, there in ((words, set(others)), (others, set(words)))
-        for word in own
+        word in counterpart or any(_inflected(word, other) for other in counterpart)
+        for these, counterpart in ((words, set(others)), (others, set(words)))
+        for word in these
     )
 
 

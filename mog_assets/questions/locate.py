@@ -243,19 +243,19 @@ class _Locator:
         parts = [part for part in parts if len(part.folded.codes)]
         if len(parts) < 2:
             return []
-        scope, found = whole.scope, dict[int, list[Place]]()
+        scope, places_of = whole.scope, dict[int, list[Place]]()
         # The longest first: short ones are then looked for in few documents.
         for i in sorted(range(len(parts)), key=lambda i: -len(parts[i].folded.codes)):
             prefix, suffix = whole.prefix if not i else "", whole.suffix if i == len(parts) - 1 else ""
             part = Sought(parts[i].text, parts[i].folded, scope, prefix, suffix)
-            found[i] = self._same(part, part=True) or (self._similar(part) if changed else [])
-            scope = self._index.of_documents(sorted({place.document for place in found[i]}))
-            if not found[i]:
+            places_of[i] = self._same(part, part=True) or (self._similar(part) if changed else [])
+            scope = self._index.of_documents(sorted({place.document for place in places_of[i]}))
+            if not places_of[i]:
                 return []
         chains = [
             chain
-            for number in sorted({place.document for place in found[0]})
-            if (chain := _shortest([[p for p in found[i] if p.document == number] for i in range(len(parts))]))
+            for number in sorted({place.document for place in places_of[0]})
+            if (chain := _shortest([[p for p in places_of[i] if p.document == number] for i in range(len(parts))]))
         ]
         if len(chains) > MOST_PLACES:
             raise _Problem(_too_many(whole, f"{len(chains)} places"))

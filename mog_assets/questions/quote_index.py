@@ -193,7 +193,7 @@ class QuoteIndex:
             words: Only where it is whole words.
         """
         data = as_bytes(quote.codes)
-        whole, found, more = data.tobytes(), list[int](), False
+        whole, starts, more = data.tobytes(), list[int](), False
         anchors = spread(np.flatnonzero(quote.starts), _ANCHORS)
         if len(anchors) == 1 and not words:
             return self._scanned(whole, scope)
@@ -209,20 +209,20 @@ class QuoteIndex:
             candidates = self._narrowed(scope.of(candidates), data)
             most = min(MOST, max(_FEW, _COMPARED // len(whole)))
             more = len(candidates) > most
-            found = [int(c) for c in candidates[:most] if self.folded.startswith(whole, int(c))]
-            if found or more:
+            starts = [int(c) for c in candidates[:most] if self.folded.startswith(whole, int(c))]
+            if starts or more:
                 break
-        return found, more
+        return starts, more
 
     def _scanned(self, whole: bytes, scope: Scope) -> tuple[list[int], bool]:
         """What `find` returns, for a part of a word: the folded texts are read from beginning to end."""
-        found, most = list[int](), min(MOST, max(_FEW, _COMPARED // len(whole)))
+        starts, most = list[int](), min(MOST, max(_FEW, _COMPARED // len(whole)))
         for first, last in [(0, len(self.folded))] if scope.ranges is None else scope.ranges.tolist():
             at = self.folded.find(whole, first, last)
-            while at >= 0 and len(found) <= most:
-                found.append(at)
+            while at >= 0 and len(starts) <= most:
+                starts.append(at)
                 at = self.folded.find(whole, at + 1, last)
-        return found[:most], len(found) > most
+        return starts[:most], len(starts) > most
 
     def _narrowed(self, candidates: np.ndarray, data: np.ndarray) -> np.ndarray:
         """Sorted candidates that have the quote's characters at some places of it."""

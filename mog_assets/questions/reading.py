@@ -45,7 +45,7 @@ class QuestionReading:
 
     Attributes:
         problems: Questions that were skipped: file and line, id, reason.
-        told: A row per question: place (of its record), id, level (see `Question.level`), how its evidence was found
+        reports: A row per question: place (of its record), id, level (see `Question.level`), how its evidence was found
             (`offsets`, `exact`, `normalised`, `fuzzy`; the weakest way if there are several), places, score of the
             worst place (0 … 1; 0 without any), and what was not found.
         elsewhere: Number of questions left out because all their evidence is in corpora that are not named.
@@ -55,7 +55,7 @@ class QuestionReading:
 
     questions: list[Question] = field(default_factory=list)
     problems: list[dict[str, str]] = field(default_factory=list)
-    told: list[dict[str, Any]] = field(default_factory=list)
+    reports: list[dict[str, Any]] = field(default_factory=list)
     elsewhere: int = 0
     splits: Counter[str] = field(default_factory=Counter)
     divided: int = 0
@@ -160,9 +160,9 @@ def located(
             raise MogError("quotes: expected the texts of the documents to find them in, got none")
         places = locate(quotes, texts())
     for draft in drafts:
-        question, told = _settled(draft, places)
+        question, report = _settled(draft, places)
         reading.questions.append(question)
-        reading.told.append(told)
+        reading.reports.append(report)
     reading.divided = sum(not question.split for question in reading.questions)
     reading.questions = divided(reading.questions, parts)
     reading.splits += Counter(question.split for question in reading.questions)
@@ -244,26 +244,26 @@ def _evidence(
             continue
         if named.problem or named.corpus is None or named.doc is None:
             return f"evidence: {named.problem or f'expected the document of the offsets, got {str(span)[:80]}'}"
-        known = documents[named.corpus][named.doc]
+        document = documents[named.corpus][named.doc]
         start, end = span.get("start"), span.get("end")
         if type(start) is int and type(end) is int:
-            start, end = shifted(start, known.shifts), shifted(end, known.shifts)
-        if not (type(start) is int and type(end) is int and 0 <= start < end <= known.characters):
+            start, end = shifted(start, document.shifts), shifted(end, document.shifts)
+        if not (type(start) is int and type(end) is int and 0 <= start < end <= document.characters):
             name = f"{named.corpus}/{named.doc}"
-            return f"evidence outside the text: {name} has {known.characters} characters, got {start}..{end}"
+            return f"evidence outside the text: {name} has {document.characters} characters, got {start}..{end}"
         draft.spans.append(Evidence(named.corpus, named.doc, start, end))
     return ""
 
 
 def _entries(record: dict[str, Any]) -> list[Any]:
     """What a record says of places: its `evidence`, and the shorthands `quote`, and `start` and `end`."""
-    found = list(record.get("evidence") or [])
+    entries = list(record.get("evidence") or [])
     where = {key: record[key] for key in ("corpus", "doc") if record.get(key) is not None}
     quoted = record.get("quote") or []
-    found += [{"quote": quote, **where} for quote in ([quoted] if isinstance(quoted, str) else quoted)]
+    entries += [{"quote": quote, **where} for quote in ([quoted] if isinstance(quoted, str) else quoted)]
     if "start" in record or "end" in record:
-        found.append({**where, "start": record.get("start"), "end": record.get("end")})
-    return found
+        entries.append({**where, "start": record.get("start"), "end": record.get("end")})
+    return entries
 
 
 def _judged(draft: _Draft, record: dict[str, Any], names: DocumentNames) -> str:
@@ -277,7 +277,7 @@ def _judged(draft: _Draft, record: dict[str, Any], names: DocumentNames) -> str:
         # It is about documents of a corpus that is not searched, whatever others are called.
         draft.away += len(grades)
         return ""
-    found: dict[tuple[str, str], int] = {}
+    judged: dict[tuple[str, str], int] = {}
     for name, grade in grades.items():
         if not isinstance(name, str) or not name.strip():
             return f"docs: expected names of documents, got {str(docs)[:80]}"
@@ -293,8 +293,8 @@ def _judged(draft: _Draft, record: dict[str, Any], names: DocumentNames) -> str:
         else:
             key = (named.corpus, named.doc)
             # TREC has grades below 0 for spam.
-            found[key] = max(found.get(key, 0), grade, 0)
-    relevant = tuple(Relevant(*key, grade) for key, grade in found.items())
+            judged[key] = max(judged.get(key, 0), grade, 0)
+    relevant = tuple(Relevant(*key, grade) for key, grade in judged.items())
     draft.question = replace(draft.question, relevant=relevant)
     return ""
 
@@ -308,13 +308,13 @@ def _settled(draft: _Draft, places: Sequence[Located]) -> tuple[Question, dict[s
             evidence.append(span)
             ways.append("offsets")
             continue
-        found = places[span]
-        if found.problem:
-            missing.append(found.problem)
-        for there in found.places:
-            evidence.append(Evidence(there.corpus, there.doc, there.start, there.end))
-            ways.append(there.how)
-            scores.append(there.score)
+        located = places[span]
+        if located.problem:
+            missing.append(located.problem)
+        for place in located.places:
+            evidence.append(Evidence(place.corpus, place.doc, place.start, place.end))
+            ways.append(place.how)
+            scores.append(place.score)
     question = replace(draft.question, evidence=tuple(dict.fromkeys(evidence)))
     if not question.evidence and not question.relevant:
         question = replace(question, relevant=tuple(dict.fromkeys(draft.named)))

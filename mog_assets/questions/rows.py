@@ -116,11 +116,11 @@ def _json(field: str, value: Any) -> Any:
 def _evidence(cells: Mapping[str, Any]) -> list[Any]:
     if "evidence" not in cells:
         return []
-    found = _json("evidence", cells["evidence"])
-    if not isinstance(found, list):
-        raise ValueError(f"evidence: expected a list, got {_short(found)}")
+    entries = _json("evidence", cells["evidence"])
+    if not isinstance(entries, list):
+        raise ValueError(f"evidence: expected a list, got {_short(entries)}")
     # A list of structs has every field in every struct.
-    return [{k: v for k, v in e.items() if v is not None} if isinstance(e, dict) else e for e in found]
+    return [{k: v for k, v in e.items() if v is not None} if isinstance(e, dict) else e for e in entries]
 
 
 def _pieces(cells: Mapping[str, Any], about: Mapping[str, str]) -> Iterator[dict[str, Any]]:
@@ -157,11 +157,11 @@ def _docs(value: Any) -> dict[str, int]:
         if isinstance(value, str):
             graded = ((name, _GRADED.fullmatch(name)) for name in names)
             pairs = [(match[1], int(match[2])) if match else (name, 1) for name, match in graded]
-    found: dict[str, int] = {}
+    grades_of: dict[str, int] = {}
     for name, grade in pairs:
-        if found.setdefault(name, grade) != grade:
-            raise ValueError(f"docs: expected one grade of {name[:60]!r}, got {found[name]} and {grade}")
-    return found
+        if grades_of.setdefault(name, grade) != grade:
+            raise ValueError(f"docs: expected one grade of {name[:60]!r}, got {grades_of[name]} and {grade}")
+    return grades_of
 
 
 def _short(value: Any) -> str:
@@ -173,7 +173,7 @@ class _Entry:
     """A place, and the record that starts there or what is wrong there."""
 
     place: str
-    found: dict[str, Any] | str
+    record: dict[str, Any] | str
 
 
 class Joined:
@@ -208,33 +208,33 @@ class Joined:
             self._entries.append(entry)
 
     def _join(self, first: _Entry, record: dict[str, Any]) -> None:
-        known = first.found
-        assert isinstance(known, dict)
+        merged = first.record
+        assert isinstance(merged, dict)
         for field in record.keys() - set(_ADDED):
-            if known.get(field, record[field]) != record[field]:
+            if merged.get(field, record[field]) != record[field]:
                 raise ValueError(
                     f"{field}: expected the same as in {first.place}, which has the same id {record['id'][:60]!r}: "
-                    f"{str(known[field])[:60]!r}, got {str(record[field])[:60]!r}"
+                    f"{str(merged[field])[:60]!r}, got {str(record[field])[:60]!r}"
                 )
-        grades: dict[str, int] = known.get("docs", {})
+        grades: dict[str, int] = merged.get("docs", {})
         for name, grade in record.get("docs", {}).items():
             if grades.get(name, grade) != grade:
                 raise ValueError(
                     f"docs: expected the grade of {name[:60]!r} in {first.place}, {grades[name]}, got {grade}"
                 )
-        more = [piece for piece in record.get("evidence", ()) if piece not in known.get("evidence", ())]
+        more = [piece for piece in record.get("evidence", ()) if piece not in merged.get("evidence", ())]
         new_docs = {name: grade for name, grade in record.get("docs", {}).items() if name not in grades}
-        new = {field: value for field, value in record.items() if field not in known and field not in _ADDED}
+        new = {field: value for field, value in record.items() if field not in merged and field not in _ADDED}
         if not (more or new_docs or new):
             raise ValueError(f"duplicate row: expected more than {first.place} has, with the same id, got the same")
-        known |= new
+        merged |= new
         if more:
-            known["evidence"] = [*known.get("evidence", ()), *more]
+            merged["evidence"] = [*merged.get("evidence", ()), *more]
         if new_docs:
-            known["docs"] = grades | new_docs
+            merged["docs"] = grades | new_docs
 
     def __iter__(self) -> Iterator[tuple[str, dict[str, Any] | str]]:
         """Places, and records or reasons, in the order of the rows."""
         for entry in self._entries:
-            blank = isinstance(entry.found, dict) and "question" not in entry.found
-            yield entry.place, "question: expected a text, the cell is empty" if blank else entry.found
+            blank = isinstance(entry.record, dict) and "question" not in entry.record
+            yield entry.place, "question: expected a text, the cell is empty" if blank else entry.record

@@ -76,7 +76,7 @@ def test_a_quote_that_is_not_found_leaves_what_else_is_known_and_is_told():
         {"id": "half", "quote": ["Nobody wrote this sentence anywhere.", "Mint spreads."]},
     )
     assert [q.level for q in reading.questions] == ["documents", "answer", "none", "documents", "spans"]
-    assert all("Nobody wrote this" in row["not found"] for row in reading.told)
+    assert all("Nobody wrote this" in row["not found"] for row in reading.reports)
     assert places(reading.questions[4]) == [("garden", "herbs/mint.md", "Mint spreads.")]
 
 
@@ -93,7 +93,7 @@ def test_how_each_quote_was_found_is_told():
         {"id": "offsets", "doc": "soap.md", "corpus": "kitchen", "start": 0, "end": 4},
         {"id": "none"},
     )
-    assert [(row["found"], row["places"]) for row in reading.told] == [
+    assert [(row["found"], row["places"]) for row in reading.reports] == [
         ("exact", 1),
         ("normalised", 1),
         ("offsets", 1),
@@ -111,7 +111,7 @@ def test_documents_may_be_named_by_id_by_corpus_and_id_or_by_the_name_of_their_f
 def test_a_name_that_several_documents_have_is_not_guessed():
     reading = read({"id": "q", "docs": ["soap.md"]}, {"id": "r", "docs": ["kitchen/soap.md"]})
     assert [q.level for q in reading.questions] == ["none", "documents"]
-    assert "may be any of garden/soap.md, kitchen/soap.md" in reading.told[0]["not found"]
+    assert "may be any of garden/soap.md, kitchen/soap.md" in reading.reports[0]["not found"]
 
 
 def test_grades_are_kept_and_those_below_zero_count_as_zero():
@@ -367,7 +367,7 @@ def test_a_document_of_a_corpus_that_is_not_searched_is_no_other_of_that_name():
 def test_a_quote_is_looked_for_everywhere_if_nobody_knows_the_document_that_is_named():
     reading = read({"id": "q", "quote": "Keep it in a pot", "doc": "https://example.org/mint"})
     assert places(reading.questions[0]) == [("garden", "herbs/mint.md", "Keep it in a pot")]
-    assert reading.told[0]["not found"].count("https://example.org/mint") == 1
+    assert reading.reports[0]["not found"].count("https://example.org/mint") == 1
 
 
 def test_a_name_is_the_same_composed_or_not():

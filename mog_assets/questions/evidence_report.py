@@ -10,10 +10,10 @@ import pyarrow.parquet as pq
 from mog_assets.resources.store import Artefact
 
 # A row per question: how its evidence was found, and what was not. No question set has a name like this.
-TOLD = "_evidence.parquet"
+REPORT = "_evidence.parquet"
 
 
-def told_rows(stored: Artefact, question_set: str) -> list[dict[str, Any]]:
+def report_rows(stored: Artefact, question_set: str) -> list[dict[str, Any]]:
     """What was found of the questions of a set, and which of them are not used.
 
     Args:
@@ -27,24 +27,26 @@ def told_rows(stored: Artefact, question_set: str) -> list[dict[str, Any]]:
         used, empty if it is. First those that could be read, in the order of their file, then the others, of which
         nothing was looked for: the asset keeps at most 1,000 of these.
     """
-    table = pq.read_table(stored.path(TOLD), filters=[("question set", "=", question_set)])
+    table = pq.read_table(stored.path(REPORT), filters=[("question set", "=", question_set)])
     columns = pq.read_table(stored.path(f"{question_set}.parquet"), columns=["id", "question", "split"])
-    known = {row["id"]: row for row in columns.to_pylist()}
+    by_id = {row["id"]: row for row in columns.to_pylist()}
     problems = [p for p in stored.manifest.info["problems"] if p["question set"] == question_set]
     # Others have a place in the file.
     left_out = {p["id"]: p["reason"] for p in problems if not _unread(p)}
     rows = []
     for row in table.to_pylist():
-        own = known.get(row["id"], {})
-        found = {key: row[key] for key in ("level", "found", "places", "score")}
+        question = by_id.get(row["id"], {})
+        row_of = {key: row[key] for key in ("level", "found", "places", "score")}
         # A row of a table may have no id of its own, so it is named by its place.
         lost = f"{row['place']}: {row['not found']}" if row["not found"] and row["place"] else row["not found"]
-        found["not found"] = lost
+        row_of["not found"] = lost
         # Without a place there is no worst one.
-        found["score"] = row["score"] if row["found"] else None
-        skipped = left_out.get(row["id"], "" if own else "another kind of question than `kinds` names")
-        rows.append({"id": row["id"], "question": own.get("question", ""), "split": own.get("split", ""), **found})
-        rows[-1]["skipped"] = "" if own else skipped
+        row_of["score"] = row["score"] if row["found"] else None
+        skipped = left_out.get(row["id"], "" if question else "another kind of question than `kinds` names")
+        rows.append(
+            {"id": row["id"], "question": question.get("question", ""), "split": question.get("split", ""), **row_of}
+        )
+        rows[-1]["skipped"] = "" if question else skipped
     nothing = {"question": "", "split": "", "level": "", "found": "", "places": 0, "score": None, "not found": ""}
     rows += [{"id": p["id"], **nothing, "skipped": f"{p['place']}: {p['reason']}"} for p in unread(problems)]
     return rows
