@@ -41,8 +41,8 @@ def build_sentence_vectors(work: Work) -> None:
 
 def _texts(documents: Artefact, name: str) -> list[str]:
     """What identifies the texts of a bucket."""
-    found: list[str] = pq.read_table(documents.path(name), columns=["sha256"])["sha256"].to_pylist()
-    return found
+    digests: list[str] = pq.read_table(documents.path(name), columns=["sha256"])["sha256"].to_pylist()
+    return digests
 
 
 def _chunker_options(settings: Settings) -> dict[str, Any]:
@@ -97,8 +97,8 @@ def build_coarser(level: int, work: Work) -> None:
 
 
 def _finish_level(work: Work, level: int, counts: np.ndarray, lengths: np.ndarray) -> None:
-    path, there = work.file("counts.npy", counts.tolist())
-    if not there:
+    path, exists = work.file("counts.npy", counts.tolist())
+    if not exists:
         with work.writing(path) as temporary:
             save_array(temporary, counts.astype(np.int32))
     work.counts |= {
@@ -112,9 +112,9 @@ def _finish_level(work: Work, level: int, counts: np.ndarray, lengths: np.ndarra
 def recipes(settings: Settings) -> list[Recipe]:
     """The recipes of this stage."""
     chunker = CHUNKERS[settings.chunker.name]
-    found = []
+    recipes_of = []
     if takes_vectors(settings.chunker):
-        found.append(
+        recipes_of.append(
             Recipe(
                 key="sentence_vectors",
                 build=build_sentence_vectors,
@@ -127,7 +127,7 @@ def recipes(settings: Settings) -> list[Recipe]:
             )
         )
     looked_at = ["sentence_vectors"] * takes_vectors(settings.chunker) + ["chunker"] * chunker.trained
-    found.append(
+    recipes_of.append(
         Recipe(
             key="chunks/level_1",
             build=build_finest,
@@ -142,7 +142,7 @@ def recipes(settings: Settings) -> list[Recipe]:
         )
     )
     for level in settings.level_range[1:]:
-        found.append(
+        recipes_of.append(
             Recipe(
                 key=f"chunks/level_{level}",
                 build=partial(build_coarser, level),
@@ -155,4 +155,4 @@ def recipes(settings: Settings) -> list[Recipe]:
                 kinds=("numpy",),
             )
         )
-    return found
+    return recipes_of

@@ -70,7 +70,7 @@ def sentences(text: str, finest_chars: int) -> Spans:
         finest_chars: Greatest length in characters, ≥ 1.
     """
     ends = sentence_ends(text).tolist()
-    found: list[int] = []
+    ends_of: list[int] = []
     start, sentence = 0, 0
     while start < len(text):
         limit = start + finest_chars
@@ -79,8 +79,8 @@ def sentences(text: str, finest_chars: int) -> Spans:
             start, sentence = ends[reached - 1], reached
         else:
             start = cut(text, start, limit)
-        found.append(start)
-    return spans_to(found)
+        ends_of.append(start)
+    return spans_to(ends_of)
 
 
 def fixed(text: str, finest_chars: int, tokens: int | None = None) -> Spans:
@@ -112,14 +112,14 @@ def recursive(text: str, finest_chars: int) -> Spans:
         text: Any text.
         finest_chars: Greatest length in characters, ≥ 1.
     """
-    found: list[int] = []
+    ends_of: list[int] = []
 
     def split(start: int, end: int, separators: Sequence[re.Pattern[str]]) -> None:
         if end - start <= finest_chars:
-            found.append(end)
+            ends_of.append(end)
             return
         if not separators:
-            found.extend([*range(start + finest_chars, end, finest_chars), end])
+            ends_of.extend([*range(start + finest_chars, end, finest_chars), end])
             return
         pieces = [match.end() for match in separators[0].finditer(text, start, end)]
         if not pieces or pieces[-1] != end:
@@ -128,7 +128,7 @@ def recursive(text: str, finest_chars: int) -> Spans:
         while start < end:
             reached = bisect_right(pieces, start + finest_chars, piece)
             if reached > piece:
-                found.append(pieces[reached - 1])
+                ends_of.append(pieces[reached - 1])
             else:
                 reached = piece + 1
                 split(start, pieces[piece], separators[1:])
@@ -136,7 +136,7 @@ def recursive(text: str, finest_chars: int) -> Spans:
 
     if text:
         split(0, len(text), _SEPARATORS)
-    return spans_to(found)
+    return spans_to(ends_of)
 
 
 def semantic(text: str, finest_chars: int, vectors: np.ndarray) -> Spans:

@@ -134,20 +134,20 @@ def split_bucket(
     """
     table = pq.read_table(documents, columns=["text", "sha256"])
     texts = table["text"].to_pylist()
-    own = _unit_vectors(texts, finest_chars, vectors) if vectors else [None] * len(texts)
+    unit_vectors = _unit_vectors(texts, finest_chars, vectors) if vectors else [None] * len(texts)
     trained = _sha256(weights) if weights else None
     read_by = [_sha256(path) for _, path in sorted((encoder or {}).items())]
     decides = json.dumps([chunker, CHUNKERS[chunker].version, finest_chars, tokens, trained, *read_by]).encode()
     keys = [
         hashlib.sha256(sha.encode() + decides + (b"" if rows is None else rows.tobytes())).hexdigest()
-        for sha, rows in zip(table["sha256"].to_pylist(), own, strict=True)
+        for sha, rows in zip(table["sha256"].to_pylist(), unit_vectors, strict=True)
     ]
     files = {name: Path(path) for name, path in encoder.items()} if encoder else None
     options = Options(finest_chars, tokens, Path(weights) if weights else None, files)
 
     def compute(positions: list[int]) -> pa.Table:
         split = CHUNKERS[chunker].make(options)
-        spans = [split(texts[position], own[position]) for position in positions]
+        spans = [split(texts[position], unit_vectors[position]) for position in positions]
         both = np.concatenate(spans).astype(np.int32)
         rows = np.repeat(np.asarray(positions, np.int32), [len(s) for s in spans])
         return pa.table({"document": rows, "start": both[:, 0], "end": both[:, 1]})
@@ -161,10 +161,10 @@ def _sha256(path: str) -> str:
 
 def bucket_units(documents: Path, finest_chars: int) -> list[str]:
     """The texts of the units of a bucket's documents, in order, whose vectors chunkers use."""
-    found = []
+    chunks_of = []
     for text in pq.read_table(documents, columns=["text"])["text"].to_pylist():
-        found += [text[start:end] for start, end in spans_to(units(text, unit_chars(finest_chars))).tolist()]
-    return found
+        chunks_of += [text[start:end] for start, end in spans_to(units(text, unit_chars(finest_chars))).tolist()]
+    return chunks_of
 
 
 def _unit_vectors(texts: Sequence[str], finest_chars: int, path: str) -> list[np.ndarray]:

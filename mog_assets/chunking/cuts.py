@@ -31,13 +31,13 @@ def opening(text: str, ends: np.ndarray) -> np.ndarray:
         text: The text.
         ends: Offsets of the ends of its units.
     """
-    found = np.ones(len(ends), bool)
+    kept = np.ones(len(ends), bool)
     start = 0
     for i, end in enumerate(ends[:-1].tolist()):
         unit = text[start:end]
-        found[i + 1] = unit.count("\n", len(unit.rstrip())) > 1
+        kept[i + 1] = unit.count("\n", len(unit.rstrip())) > 1
         start = end
-    return found
+    return kept
 
 
 def candidates(ends: np.ndarray, longest: int) -> tuple[np.ndarray, np.ndarray]:

@@ -28,8 +28,8 @@ def encode_buckets(
     before = encoder.encoded
     wanted = []
     for name, key in keys.items():
-        _, there = work.file(name.replace(".parquet", ".npy"), *key, encoder.fingerprint)
-        if not there:
+        _, exists = work.file(name.replace(".parquet", ".npy"), *key, encoder.fingerprint)
+        if not exists:
             wanted.append(name)
     pending: list[tuple[str, list[str]]] = []
     total = sum(map(count, wanted))
@@ -39,13 +39,13 @@ def encode_buckets(
     ):
 
         def flush() -> None:
-            vectors = encoder.encode([text for _, held in pending for text in held], advance)
+            vectors = encoder.encode([text for _, texts_of in pending for text in texts_of], advance)
             start = 0
-            for name, held in pending:
+            for name, texts_of in pending:
                 path = work.draft.path(name.replace(".parquet", ".npy"))
                 with work.writing(path) as temporary:
-                    save_array(temporary, vectors[start : start + len(held)])
-                start += len(held)
+                    save_array(temporary, vectors[start : start + len(texts_of)])
+                start += len(texts_of)
             pending.clear()
 
         for name in wanted:

@@ -30,14 +30,14 @@ def write_rows(out: Path, keys: Sequence[str], previous: Path | None, compute: C
         Number of documents computed.
     """
     parts = []
-    held: dict[str, int] = {}
+    positions: dict[str, int] = {}
     if previous is not None:
         table = pq.read_table(previous)
         noted = pq.read_metadata(previous).metadata[_KEYS.encode()]
-        held = {key: document for document, key in enumerate(json.loads(noted))}
-        kept = [position for position, key in enumerate(keys) if key in held]
-        parts += [_taken(table, [held[keys[position]] for position in kept], kept)] if kept else []
-    missing = [position for position, key in enumerate(keys) if key not in held]
+        positions = {key: document for document, key in enumerate(json.loads(noted))}
+        kept = [position for position, key in enumerate(keys) if key in positions]
+        parts += [_taken(table, [positions[keys[position]] for position in kept], kept)] if kept else []
+    missing = [position for position, key in enumerate(keys) if key not in positions]
     if missing:
         parts.append(compute(missing))
     rows = pa.concat_tables(parts).combine_chunks()

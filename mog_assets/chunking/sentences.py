@@ -71,15 +71,15 @@ def units(text: str, longest: int) -> np.ndarray:
     ends = sentence_ends(text)
     if not (np.diff(ends, prepend=0) > longest).any():
         return ends
-    found: list[int] = []
+    ends_of: list[int] = []
     start = 0
     for end in ends.tolist():
         while end - start > longest:
             start = cut(text, start, start + longest)
-            found.append(start)
-        found.append(end)
+            ends_of.append(start)
+        ends_of.append(end)
         start = end
-    return np.asarray(found, np.int64)
+    return np.asarray(ends_of, np.int64)
 
 
 def cut(text: str, start: int, limit: int) -> int:

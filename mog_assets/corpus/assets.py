@@ -83,15 +83,15 @@ def build_documents(work: Work) -> None:
         # One bucket's texts are in memory at a time.
         for bucket, outcomes in into_buckets(reading.used, work.settings.buckets).items():
             name = f"bucket_{bucket:04d}.parquet"
-            path, there = work.file(name, [outcome.digest for outcome in outcomes])
-            if not there:
+            path, exists = work.file(name, [outcome.digest for outcome in outcomes])
+            if not exists:
                 lost |= _write_bucket(work, name, path, [outcome.digest for outcome in outcomes], reading)
         if not lost:
             break
         # Remembered, but in no artefact: a run was interrupted or the artefact damaged, or an id was a duplicate.
         memory.forget(lost)
-    path, there = work.file("skipped.parquet", [vars(q) for q in reading.skipped])
-    if not there:
+    path, exists = work.file("skipped.parquet", [vars(q) for q in reading.skipped])
+    if not exists:
         with work.writing(path) as temporary:
             write_skipped(reading.skipped, temporary)
     remembered.parent.mkdir(parents=True, exist_ok=True)
@@ -121,34 +121,34 @@ def _write_bucket(work: Work, name: str, path: Path, digests: Sequence[str], rea
     Documents that were not read now come from the previous artefact.
     """
     previous = work.draft.previous
-    held: dict[str, Document] = {}
+    documents_before: dict[str, Document] = {}
     if previous is not None and name in previous.manifest.files:
-        held = load_documents(previous.path(name))
-    lost = {digest for digest in digests if digest not in reading.normalised and digest not in held}
+        documents_before = load_documents(previous.path(name))
+    lost = {digest for digest in digests if digest not in reading.normalised and digest not in documents_before}
     if not lost:
-        documents = [reading.document(d) if d in reading.normalised else held[d] for d in digests]
+        documents = [reading.document(d) if d in reading.normalised else documents_before[d] for d in digests]
         with work.writing(path) as temporary:
             write_documents(documents, temporary)
     return lost
 
 
 def _write_json(work: Work, name: str, value: Any) -> None:
-    path, there = work.file(name, value)
-    if not there:
+    path, exists = work.file(name, value)
+    if not exists:
         with work.writing(path) as temporary:
             temporary.write_text(json.dumps(value), encoding="utf-8")
 
 
 def leftovers(store: Store, corpora: Iterable[str]) -> dict[str, list[str]]:
     """Artefacts, complete or not, of corpora that are not in `corpora`: asset keys by corpus."""
-    found: dict[str, list[str]] = {}
+    members: dict[str, list[str]] = {}
     root = store.folder("")
     # An asset's key has one part or two.
     for folder in sorted([*root.glob("*/corpus/*"), *root.glob("*/*/corpus/*")]):
         # A file here was moved aside; it is not a corpus.
         if folder.is_dir():
-            found.setdefault(folder.name, []).append(folder.parent.parent.relative_to(root).as_posix())
-    return {corpus: assets for corpus, assets in found.items() if corpus not in set(corpora)}
+            members.setdefault(folder.name, []).append(folder.parent.parent.relative_to(root).as_posix())
+    return {corpus: assets for corpus, assets in members.items() if corpus not in set(corpora)}
 
 
 def build_registry(work: Work) -> None:
@@ -177,15 +177,15 @@ def build_registry(work: Work) -> None:
 def _remove_points(work: Work, asset: str, corpus: str) -> int:
     store, level = work.tools.store, asset.rsplit("_", 1)[1]
     # An interrupted first upsert leaves points without a manifest: take the size from the vectors of any corpus.
-    known = (store.find(f"embeddings/level_{level}", c) for c in (corpus, *work.settings.corpora))
-    sizes = (vectors.manifest.counts.get("size") for vectors in known if vectors is not None)
+    stored = (store.find(f"embeddings/level_{level}", c) for c in (corpus, *work.settings.corpora))
+    sizes = (vectors.manifest.counts.get("size") for vectors in stored if vectors is not None)
     size = next((int(size) for size in sizes if size is not None), None)
     if size is None:
         return 0
     with work.tools.qdrant.open(f"level_{level}", size) as collection:
-        held = sorted(collection.ids(corpus))
-        collection.delete(held)
-    return len(held)
+        ids = sorted(collection.ids(corpus))
+        collection.delete(ids)
+    return len(ids)
 
 
 def recipes(settings: Settings) -> list[Recipe]:

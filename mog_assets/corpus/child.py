@@ -44,8 +44,8 @@ def _answer(name: str, content: bytes, limits: dict[str, Any]) -> tuple[dict[str
             return {"memory": True}, b""
         kind = PurePosixPath(name).suffix.lower()
         # Not the places of objects in memory, so that the reason is the same next time.
-        told = re.sub(r"<[^<>]* at 0x[0-9a-f]+>", "…", str(error))
-        return {"reason": f"damaged: expected a readable {kind} file, got {type(error).__name__}: {told}"[:500]}, b""
+        reason = re.sub(r"<[^<>]* at 0x[0-9a-f]+>", "…", str(error))
+        return {"reason": f"damaged: expected a readable {kind} file, got {type(error).__name__}: {reason}"[:500]}, b""
     text = parsed.text.encode("utf-8", "surrogatepass")
     if len(text) > (most := limits["text_bytes"]):
         return {"reason": f"expected at most {most} bytes of text (max_document_mb), got {len(text)}: not read"}, b""
@@ -56,10 +56,10 @@ def _answer(name: str, content: bytes, limits: dict[str, Any]) -> tuple[dict[str
 def serve(stream: BinaryIO, connection: socket.socket, limits: dict[str, Any]) -> None:
     """Parse the files that arrive, until one exhausts the memory or needs a library that cannot be imported."""
     while request := stream.readline():
-        asked = json.loads(request)
+        order = json.loads(request)
         # If the other side is gone, nobody stops this process.
         signal.setitimer(signal.ITIMER_REAL, limits["seconds"] + _GRACE)
-        header, text = _answer(asked["name"], stream.read(asked["bytes"]), limits)
+        header, text = _answer(order["name"], stream.read(order["bytes"]), limits)
         signal.setitimer(signal.ITIMER_REAL, 0)
         encoded = json.dumps(header).encode()
         connection.sendall(len(encoded).to_bytes(8, "big") + encoded)

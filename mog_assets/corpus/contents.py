@@ -33,10 +33,10 @@ def source_state(path: Path, limit: int, questions: Collection[str] = (), cache:
     """
     contents = Contents(cache)
 
-    def state(found: FolderFile) -> list[Any]:
-        if found.status is None or found.refusal:
-            return [found.place, found.refusal]
-        return [found.place, found.status.st_mtime_ns, contents.of(found)]
+    def state(file: FolderFile) -> list[Any]:
+        if file.status is None or file.refusal:
+            return [file.place, file.refusal]
+        return [file.place, file.status.st_mtime_ns, contents.of(file)]
 
     states = [state(found) for found in scan(path, limit, questions)]
     contents.keep()
@@ -58,23 +58,23 @@ class Contents:
         self._known = _stored(path, _stamp(path)) if path else {}
         self._now: dict[str, list[int | str]] = {}
 
-    def of(self, found: FolderFile) -> str:
+    def of(self, file: FolderFile) -> str:
         """SHA-256 of a file in hexadecimal; the reason if it cannot be read."""
-        assert found.status is not None
-        stamp, started = Stamp.of(found.status), time.time_ns()
-        held = self._known.get(found.place)
-        if held is None or held[:-1] != list(stamp):
+        assert file.status is not None
+        stamp, started = Stamp.of(file.status), time.time_ns()
+        noted = self._known.get(file.place)
+        if noted is None or noted[:-1] != list(stamp):
             try:
-                with opened(found.path) as stream:
+                with opened(file.path) as stream:
                     digest = hashlib.sha256()
                     while piece := stream.read(_PIECE):
                         digest.update(piece)
-                held = [*stamp, digest.hexdigest()]
+                noted = [*stamp, digest.hexdigest()]
             except OSError as error:
                 return f"cannot be read: {error.strerror}"
         if stamp.settled(started):
-            self._now[found.place] = held
-        return str(held[-1])
+            self._now[file.place] = noted
+        return str(noted[-1])
 
     def keep(self) -> None:
         """Keep the hashes of all files that were asked for and whose stamps can be trusted, and no others."""

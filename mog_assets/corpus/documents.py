@@ -99,10 +99,10 @@ def _undated(metadata: str) -> str:
     """Metadata without the date of the file: a checkout or a copy gives all files new dates, and changes nothing."""
     if f'"{MODIFIED}"' not in metadata:
         return metadata
-    found = json.loads(metadata)
-    if isinstance(found.get("mog"), dict):
-        found["mog"].pop(MODIFIED, None)
-    return json.dumps(found, sort_keys=True, ensure_ascii=False)
+    fields = json.loads(metadata)
+    if isinstance(fields.get("mog"), dict):
+        fields["mog"].pop(MODIFIED, None)
+    return json.dumps(fields, sort_keys=True, ensure_ascii=False)
 
 
 def _packed(document: Document) -> str:
@@ -202,8 +202,8 @@ def read_corpus(
     if missing := check_reader(limits.reader):
         raise MogError(f"{path}: {missing}")
     with Parser(limits, limit) as parser:
-        found = scan(path, limit, questions)
-        return _read_corpus(path, found, _Context(limit, memory or Memory(), Spool(folder), parser))
+        files = scan(path, limit, questions)
+        return _read_corpus(path, files, _Context(limit, memory or Memory(), Spool(folder), parser))
 
 
 def _read_corpus(path: Path, entries: Sequence[FolderFile], context: _Context) -> Reading:
@@ -241,58 +241,58 @@ def _read_corpus(path: Path, entries: Sequence[FolderFile], context: _Context) -
     return reading
 
 
-def _read_file(found: FolderFile, context: _Context) -> tuple[Stamp | None, Sequence[_Record]]:
+def _read_file(file: FolderFile, context: _Context) -> tuple[Stamp | None, Sequence[_Record]]:
     """The records of a file, and its stamp if it can be trusted from now on; its documents go to the spool.
 
     Those of a file that changes while it is read may stay there unused.
     """
-    assert found.status is not None
-    now, stamp = time.time_ns(), Stamp.of(found.status)
-    known = context.memory.of_file(found.name, stamp)
-    if known is not None:
-        return stamp, [_Record(line, raw, context.memory.outcomes[raw]) for line, raw in known]
-    read = _read_lines if found.lines else _read_table if found.rows else _read_whole
+    assert file.status is not None
+    now, stamp = time.time_ns(), Stamp.of(file.status)
+    remembered = context.memory.of_file(file.name, stamp)
+    if remembered is not None:
+        return stamp, [_Record(line, raw, context.memory.outcomes[raw]) for line, raw in remembered]
+    read = _read_lines if file.lines else _read_table if file.rows else _read_whole
     try:
         for _ in range(2):
-            with opened(found.path) as stream:
+            with opened(file.path) as stream:
                 stamp = Stamp.of(os.fstat(stream.fileno()))
-                records = list(read(found, stream, context))
+                records = list(read(file, stream, context))
                 if Stamp.of(os.fstat(stream.fileno())) == stamp:
                     return stamp if stamp.settled(now) else None, records
     except OSError as error:
-        return None, [_refused(0, b"", found.place, f"cannot be read: {error.strerror}")]
-    return None, [_refused(0, b"", found.place, "changed twice while it was read")]
+        return None, [_refused(0, b"", file.place, f"cannot be read: {error.strerror}")]
+    return None, [_refused(0, b"", file.place, "changed twice while it was read")]
 
 
-def _read_whole(found: FolderFile, stream: BinaryIO, context: _Context) -> Iterator[_Record]:
+def _read_whole(file: FolderFile, stream: BinaryIO, context: _Context) -> Iterator[_Record]:
     content = stream.read(context.limit + 1)
     status = os.fstat(stream.fileno())
     if len(content) > context.limit:
-        yield _refused(0, b"", found.place, too_long(status.st_size, context.limit))
+        yield _refused(0, b"", file.place, too_long(status.st_size, context.limit))
         return
-    notes = {"path": found.place, **_modified(status)}
-    raw = _hashed(found.name, content)
+    notes = {"path": file.place, **_modified(status)}
+    raw = _hashed(file.name, content)
     if raw in context.memory.outcomes:
         yield _Record(0, raw, context.memory.outcomes[raw])
         return
     try:
-        form = format_of(found.name)
+        form = format_of(file.name)
         if not form.text:
-            parsed = context.parser.parse(found.place, content)
+            parsed = context.parser.parse(file.place, content)
         else:
-            packed = found.name.lower().endswith(GZIP)
+            packed = file.name.lower().endswith(GZIP)
             text, encoding = decode(unpack_text(content, context.limit) if packed else content)
-            parsed = form.read(found.place[: -len(GZIP)] if packed else found.place, text)
+            parsed = form.read(file.place[: -len(GZIP)] if packed else file.place, text)
             notes |= {} if encoding == "utf-8" else {"encoding": encoding}
         notes |= parsed.notes
         document = make_document(
-            found.place, parsed.title, parsed.text, parsed.metadata, notes, parsed.marks, parsed.removed
+            file.place, parsed.title, parsed.text, parsed.metadata, notes, parsed.marks, parsed.removed
         )
         yield _read(0, raw, document, context.spool)
     except Unsettled as error:
-        yield _refused(0, b"", found.place, str(error))
+        yield _refused(0, b"", file.place, str(error))
     except ValueError as error:
-        yield _refused(0, raw, found.place, str(error))
+        yield _refused(0, raw, file.place, str(error))
 
 
 def _hashed(*parts: str | bytes) -> bytes:
@@ -309,48 +309,48 @@ def _modified(status: os.stat_result) -> dict[str, str]:
     return {MODIFIED: time_of.isoformat().replace("+00:00", "Z")}
 
 
-def _read_lines(found: FolderFile, stream: BinaryIO, context: _Context) -> Iterator[_Record]:
+def _read_lines(file: FolderFile, stream: BinaryIO, context: _Context) -> Iterator[_Record]:
     try:
-        lines = gzip.open(stream) if found.name.lower().endswith(GZIP) else stream  # noqa: SIM115
+        lines = gzip.open(stream) if file.name.lower().endswith(GZIP) else stream  # noqa: SIM115
         for number, line, size in split_lines(lines, context.limit):
             if number == 1 and (encoding := other_encoding(line)):
-                yield _refused(0, b"", found.place, f"expected UTF-8, got {encoding.upper()}: save it as UTF-8")
+                yield _refused(0, b"", file.place, f"expected UTF-8, got {encoding.upper()}: save it as UTF-8")
                 return
             if size > context.limit:
                 yield _refused(number, b"", "", too_long(size, context.limit))
                 continue
             # No file name starts with NUL, so a line is never mistaken for a file.
-            raw = _hashed("", found.name, line)
+            raw = _hashed("", file.name, line)
             if raw in context.memory.outcomes:
                 yield _Record(number, raw, context.memory.outcomes[raw])
             else:
-                yield _read_line(found, number, raw, parse_line(line), context.spool)
+                yield _read_line(file, number, raw, parse_line(line), context.spool)
     except (gzip.BadGzipFile, EOFError, zlib.error) as error:
         yield _refused(0, b"", "", f"expected a readable JSON Lines file, got: {error}")
 
 
-def _read_table(found: FolderFile, stream: BinaryIO, context: _Context) -> Iterator[_Record]:
-    name = found.name.lower()
+def _read_table(file: FolderFile, stream: BinaryIO, context: _Context) -> Iterator[_Record]:
+    name = file.name.lower()
     try:
         table = gzip.open(stream) if name.endswith(GZIP) else stream  # noqa: SIM115
         for row in read_rows(cast(BinaryIO, table), name.removesuffix(GZIP), context.limit):
             if isinstance(row, Wrong):
-                raw = _hashed("", "", "", found.name, json.dumps(row[1:]))
+                raw = _hashed("", "", "", file.name, json.dumps(row[1:]))
                 yield _refused(row.number, raw, "".join(row.fields[:1])[:100], row.reason)
                 continue
-            record = record_of(row, found.place)
-            raw = _hashed("", "", found.name, json.dumps(record, ensure_ascii=True))
+            record = record_of(row, file.place)
+            raw = _hashed("", "", file.name, json.dumps(record, ensure_ascii=True))
             if raw in context.memory.outcomes:
                 yield _Record(row.number, raw, context.memory.outcomes[raw])
             else:
-                yield _read_line(found, row.number, raw, record, context.spool)
+                yield _read_line(file, row.number, raw, record, context.spool)
     except (gzip.BadGzipFile, EOFError, zlib.error) as error:
         yield _refused(0, b"", "", f"expected a readable table, got: {error}")
     except ValueError as error:
-        yield _refused(0, b"", found.place, str(error))
+        yield _refused(0, b"", file.place, str(error))
 
 
-def _read_line(found: FolderFile, number: int, raw: bytes, record: dict[str, Any] | str, spool: Spool) -> _Record:
+def _read_line(file: FolderFile, number: int, raw: bytes, record: dict[str, Any] | str, spool: Spool) -> _Record:
     if isinstance(record, str):
         return _refused(number, raw, "", record)
     identity, text, title = record.get("id"), record.get("text"), record.get("title", "")
@@ -361,7 +361,7 @@ def _read_line(found: FolderFile, number: int, raw: bytes, record: dict[str, Any
         reason = f"expected strings id, title and text, got {given}"
         return _refused(number, raw, "" if identity is None else str(identity)[:100], reason)
     try:
-        document = make_document(identity, title, text, record.get("metadata") or {}, {"path": found.place})
+        document = make_document(identity, title, text, record.get("metadata") or {}, {"path": file.place})
         return _read(number, raw, document, spool)
     except ValueError as error:
         return _refused(number, raw, identity[:100], str(error))

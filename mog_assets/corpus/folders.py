@@ -134,10 +134,10 @@ def scan(path: Path, limit: int, questions: Collection[str] = ()) -> list[Folder
             f"{path}: expected a file ({', '.join(suffixes())}) or a folder of such files, found {what}"
         ) from error
     if stat.S_ISDIR(status.st_mode):
-        found = _scan_folder(os.path.realpath(path), limit)
+        files = _scan_folder(os.path.realpath(path), limit)
         return [
             replace(f, refusal=_QUESTIONS) if f.path in questions and f.name.lower().endswith(_MANY) else f
-            for f in found
+            for f in files
         ]
     if not (stat.S_ISREG(status.st_mode) and path.name.lower().endswith(_MANY)):
         raise MogError(f"{path}: expected a folder, or a file that ends in {', '.join((*LINES, *ROWS))}")
@@ -158,11 +158,11 @@ def _scan_folder(root: str, limit: int) -> list[FolderFile]:
             continue
         for name in names:
             name = f"{folder}/{name}" if folder else name
-            found = _look_at(root, name, limit)
-            if found.status and not found.refusal and stat.S_ISDIR(found.status.st_mode):
+            file = _look_at(root, name, limit)
+            if file.status and not file.refusal and stat.S_ISDIR(file.status.st_mode):
                 folders.append(name)
-            elif found.refusal or suffix_of(name):
-                result.append(found)
+            elif file.refusal or suffix_of(name):
+                result.append(file)
             else:
                 strangers.setdefault(os.path.splitext(name)[1].lower(), []).append(name)
     return sorted(result + _unknown(strangers), key=lambda f: f.name.split("/"))

@@ -63,21 +63,21 @@ def front_matter(text: str) -> tuple[dict[str, Any], int]:
     """
     import yaml
 
-    found = _FRONT.match(text[:_LONGEST_FRONT])
+    front = _FRONT.match(text[:_LONGEST_FRONT])
     # The time of reading YAML grows with the square of the brackets.
-    if not found or found[1].count("[") + found[1].count("{") > _MOST_BRACKETS:
+    if not front or front[1].count("[") + front[1].count("{") > _MOST_BRACKETS:
         return {}, 0
     try:
         # A few nested aliases expand to more than any memory holds.
-        if any(isinstance(token, yaml.AliasToken) for token in yaml.scan(found[1], yaml.SafeLoader)):
+        if any(isinstance(token, yaml.AliasToken) for token in yaml.scan(front[1], yaml.SafeLoader)):
             return {}, 0
-        given = yaml.safe_load(found[1])
+        given = yaml.safe_load(front[1])
         if not isinstance(given, dict) or not _plain(given):
             return {}, 0
         values = json.loads(json.dumps(given, default=_iso, allow_nan=False))
     except (yaml.YAMLError, ValueError, TypeError, RecursionError, OverflowError, AttributeError, LookupError):
         return {}, 0
-    return values, found.end()
+    return values, front.end()
 
 
 def _plain(value: Any) -> bool:
@@ -106,15 +106,15 @@ def markdown_headings(text: str) -> Iterator[Mark]:
                 fence = ""
         elif not line.strip():
             lines = 0
-        elif found := _FENCE.match(line):
-            fence, lines = found[1], 0
-        elif found := _HEADING.match(line):
+        elif match := _FENCE.match(line):
+            fence, lines = match[1], 0
+        elif match := _HEADING.match(line):
             lines = 0
-            if words := _without_closing(line[found.end() :].strip()):
-                yield heading(start, len(found[1]), words)
-        elif lines and (found := _UNDERLINE.fullmatch(line)):
+            if words := _without_closing(line[match.end() :].strip()):
+                yield heading(start, len(match[1]), words)
+        elif lines and (match := _UNDERLINE.fullmatch(line)):
             if lines == 1:
-                yield heading(above_start, 1 if "=" in found[1] else 2, above)
+                yield heading(above_start, 1 if "=" in match[1] else 2, above)
             lines = 0
         else:
             # Two lines and more are a paragraph with a rule below it, more often than a heading.

@@ -61,8 +61,8 @@ class Memory:
 
     def of_file(self, name: str, stamp: Stamp) -> list[tuple[int, bytes]] | None:
         """The records of an unchanged file, if all their outcomes are known."""
-        known, records = self.files.get(name, (None, []))
-        if known != stamp or any(raw not in self.outcomes for _, raw in records):
+        stamp_before, records = self.files.get(name, (None, []))
+        if stamp_before != stamp or any(raw not in self.outcomes for _, raw in records):
             return None
         return records
 

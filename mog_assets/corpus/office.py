@@ -104,23 +104,23 @@ def _text(element: Any, namespace: str) -> str:
 
 def _styles(document: Any) -> dict[str, tuple[int, bool]]:
     """Depth of a heading (0: none) and whether it is a list, of each paragraph style by its id."""
-    own: dict[str, tuple[int, bool, str | None]] = {}
+    styles_of: dict[str, tuple[int, bool, str | None]] = {}
     for style in document.styles.element.iter(f"{_WORD}style"):
         name = (_value(style, "name") or "").lower()
         depth = int(name[8:]) if name.startswith("heading ") and name[8:].isdecimal() else int(name == "title")
         level = _value(style.find(f"{_WORD}pPr"), "outlineLvl")
         if not depth and level and level.isdecimal() and int(level) < 9:
             depth = int(level) + 1
-        own[style.get(f"{_WORD}styleId", "")] = min(depth, 6), name.startswith("list "), _value(style, "basedOn")
-    found = {}
-    for key in own:
-        depth, listed, base = own[key]
+        styles_of[style.get(f"{_WORD}styleId", "")] = min(depth, 6), name.startswith("list "), _value(style, "basedOn")
+    levels = {}
+    for key in styles_of:
+        depth, listed, base = styles_of[key]
         for _ in range(10):
-            if depth or listed or base not in own:
+            if depth or listed or base not in styles_of:
                 break
-            depth, listed, base = own[base]
-        found[key] = depth, listed
-    return found
+            depth, listed, base = styles_of[base]
+        levels[key] = depth, listed
+    return levels
 
 
 def _value(element: Any, name: str) -> str | None:

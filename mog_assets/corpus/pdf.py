@@ -86,7 +86,7 @@ def read_pdf(content: bytes, fallback: str, limit: int) -> Parsed:
 
 def _outline(pdf: pdfium.PdfDocument) -> dict[int, list[tuple[int, str]]]:
     """Depth and title of the bookmarks of each page, by its index."""
-    found: dict[int, list[tuple[int, str]]] = {}
+    titles: dict[int, list[tuple[int, str]]] = {}
     for number, bookmark in enumerate(pdf.get_toc(max_depth=6)):
         if number == _MOST_BOOKMARKS:
             break
@@ -94,16 +94,16 @@ def _outline(pdf: pdfium.PdfDocument) -> dict[int, list[tuple[int, str]]]:
         page = None if target is None else target.get_index()
         title = " ".join(clean(bookmark.get_title()).split())
         if page is not None and title:
-            found.setdefault(page, []).append((bookmark.level + 1, title))
-    return found
+            titles.setdefault(page, []).append((bookmark.level + 1, title))
+    return titles
 
 
 def _headings(text: str, bookmarks: list[tuple[int, str]]) -> list[Mark]:
     """The bookmarks of a page: at the line of their title, numbered or not; without one at the start of the page."""
     marks, offset = [], 0
     for depth, title in bookmarks:
-        if found := re.compile(rf"^.{{0,12}}?{re.escape(title)}$", re.MULTILINE).search(text, offset):
-            offset = found.start()
+        if match := re.compile(rf"^.{{0,12}}?{re.escape(title)}$", re.MULTILINE).search(text, offset):
+            offset = match.start()
         marks.append(heading(offset, depth, title))
     return marks
 
@@ -131,13 +131,13 @@ def _lines(page: pdfium.PdfTextPage) -> list[_Line]:
     if len(text) != units:
         text = "".join(map(chr, buffer[:units]))
     lines = []
-    for found in _LINE.finditer(text):
-        line = found[0].rstrip()
-        hyphen = text[found.end() : found.end() + 1] == _HYPHEN
+    for match in _LINE.finditer(text):
+        line = match[0].rstrip()
+        hyphen = text[match.end() : match.end() + 1] == _HYPHEN
         if line.strip():
-            start = found.end() - len(found[0].lstrip())
+            start = match.end() - len(match[0].lstrip())
             words = line.lstrip().encode("utf-16-le", "surrogatepass").decode("utf-16-le", "ignore")
-            box = _box(page, start, found.start() + len(line) - 1)
+            box = _box(page, start, match.start() + len(line) - 1)
             lines.append(_Line(clean(words), hyphen, box))
     return lines
 

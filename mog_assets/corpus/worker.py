@@ -130,8 +130,8 @@ class Parser:
 
     def _environment(self) -> dict[str, str]:
         # docling may need a token to load its models; who only parses needs none.
-        known = self._limits.reader == "docling"
-        return {name: value for name, value in os.environ.items() if known or not _SECRET.search(name.upper())}
+        docling = self._limits.reader == "docling"
+        return {name: value for name, value in os.environ.items() if docling or not _SECRET.search(name.upper())}
 
     def _stop(self, wait: bool = False) -> None:
         if self._socket is not None:

@@ -32,21 +32,21 @@ def build_names(work: Work) -> None:
     rows = []
     with work.progress(len(work.settings.corpora), "corpora read") as advance:
         for corpus in work.settings.corpora:
-            found = _names_of(work.input("documents", corpus))
-            distinct.update(dict.fromkeys((name for _, name in found), 0))
-            bearers.update({name for _, name in found})
-            documents = np.array([document for document, _ in found], np.int32)
-            digests = np.array([name.digest for _, name in found], np.uint64)
-            path, there = work.file(names_file(corpus), documents.tobytes().hex(), digests.tobytes().hex())
-            if not there:
+            names_of_documents = _names_of(work.input("documents", corpus))
+            distinct.update(dict.fromkeys((name for _, name in names_of_documents), 0))
+            bearers.update({name for _, name in names_of_documents})
+            documents = np.array([document for document, _ in names_of_documents], np.int32)
+            digests = np.array([name.digest for _, name in names_of_documents], np.uint64)
+            path, exists = work.file(names_file(corpus), documents.tobytes().hex(), digests.tobytes().hex())
+            if not exists:
                 with work.writing(path) as temporary:
                     pq.write_table(pa.table({"digest": digests, "document": documents}), temporary, compression="zstd")
-            told = sum(1 for _ in dict.fromkeys(document for document, _ in found))
-            rows.append({"corpus": corpus, "documents with names": told, "names": len(found)})
+            told = sum(1 for _ in dict.fromkeys(document for document, _ in names_of_documents))
+            rows.append({"corpus": corpus, "documents with names": told, "names": len(names_of_documents)})
             advance(1)
     ordered = sorted(distinct, key=lambda name: (name.digest, name))
-    path, there = work.file(DISTINCT, ordered)
-    if not there:
+    path, exists = work.file(DISTINCT, ordered)
+    if not exists:
         columns = {
             "name": [name.folded for name in ordered],
             "digest": pa.array([name.digest for name in ordered], pa.uint64()),
@@ -54,19 +54,19 @@ def build_names(work: Work) -> None:
         }
         with work.writing(path) as temporary:
             pq.write_table(pa.table(columns), temporary, compression="zstd")
-    work.counts |= {"names": len(ordered), "of several documents": sum(1 for own in bearers.values() if own > 1)}
+    work.counts |= {"names": len(ordered), "of several documents": sum(1 for count in bearers.values() if count > 1)}
     work.show_table("names", rows)
 
 
 def _names_of(documents: Artefact) -> list[tuple[int, Name]]:
     """Position in the corpus and name, for all names of all documents."""
-    found, first = [], 0
+    rows, first = [], 0
     for bucket in documents.names("bucket"):
         table = pq.read_table(documents.path(bucket), columns=["title", "text", "metadata"])
         for row, values in enumerate(zip(*(table[name].to_pylist() for name in table.column_names), strict=True)):
-            found += [(first + row, name) for name in names_of(*values)]
+            rows += [(first + row, name) for name in names_of(*values)]
         first += table.num_rows
-    return found
+    return rows
 
 
 def build_mentions(work: Work) -> None:
@@ -77,8 +77,8 @@ def build_mentions(work: Work) -> None:
     documents, stored = work.input("documents"), work.tools.store.read("names")
     names = stored.path(DISTINCT)
     words, digests, capitals = read_names(names)
-    path, there = work.file(SEARCHED, stored.manifest.files[DISTINCT]["sha256"])
-    if not there:
+    path, exists = work.file(SEARCHED, stored.manifest.files[DISTINCT]["sha256"])
+    if not exists:
         with work.writing(path) as temporary:
             save_array(temporary, digests)
     before = work.comparable
@@ -86,8 +86,8 @@ def build_mentions(work: Work) -> None:
     folder = work.tools.settings.home / "cache"
     count = len(words)
     if before is not None and before.names(SEARCHED):
-        held = np.load(before.path(SEARCHED))
-        fresh = ~np.isin(digests, held)
+        searched = np.load(before.path(SEARCHED))
+        fresh = ~np.isin(digests, searched)
         count = int(fresh.sum())
         added, removed = folder / f"added-{work.corpus}.parquet", folder / f"removed-{work.corpus}.npy"
         folder.mkdir(parents=True, exist_ok=True)
@@ -96,7 +96,7 @@ def build_mentions(work: Work) -> None:
             columns = {"name": words.filter(chosen), "digest": digests[fresh], "capitals": capitals[fresh]}
             pq.write_table(pa.table(columns), temporary)
         with work.writing(removed) as temporary:
-            save_array(temporary, np.setdiff1d(held, digests))
+            save_array(temporary, np.setdiff1d(searched, digests))
     jobs, keys = {}, {}
     for bucket in documents.names("bucket"):
         jobs[bucket] = {
@@ -112,7 +112,7 @@ def build_mentions(work: Work) -> None:
         for temporary in filter(None, (added, removed)):
             temporary.unlink(missing_ok=True)
     work.recomputed |= {
-        "texts searched for all names": sum(own["searched"] for own in made),
+        "texts searched for all names": sum(one["searched"] for one in made),
         "names searched for in other texts": count if before is not None else 0,
     }
     _show(work, documents.names("bucket"), words, digests)
@@ -130,7 +130,7 @@ def _show(work: Work, buckets: Sequence[str], words: pa.ChunkedArray, digests: n
         of_name.update(dict(zip(distinct.tolist(), np.bincount(once, minlength=len(distinct)).tolist(), strict=True)))
     # Names are in the order of their digests.
     usual = of_name.most_common(20)
-    rows = np.searchsorted(digests, np.array([own for own, _ in usual], np.uint64)).tolist()
+    rows = np.searchsorted(digests, np.array([digest for digest, _ in usual], np.uint64)).tolist()
     most = [{"name": words[row].as_py(), "texts": count} for row, (_, count) in zip(rows, usual, strict=True)]
     work.counts |= {"texts that have names": texts, "places": places}
     work.show_table("names that most texts have", most)

@@ -17,17 +17,17 @@ def _places_are_names(work: Work) -> str | None:
     table = pq.read_table(stored.path("distinct.parquet"), columns=["digest", "name"])
     names = dict(zip(table["digest"].to_pylist(), table["name"].to_pylist(), strict=True))
     for bucket in documents.names("bucket"):
-        found = pq.read_table(work.draft.path(bucket))
-        if not len(found):
+        places = pq.read_table(work.draft.path(bucket))
+        if not len(places):
             continue
         texts = pq.read_table(documents.path(bucket), columns=["text"])["text"]
-        rows = np.unique(np.linspace(0, len(found) - 1, _SAMPLE).astype(int))
-        for place in found.take(rows).to_pylist():
+        rows = np.unique(np.linspace(0, len(places) - 1, _SAMPLE).astype(int))
+        for place in places.take(rows).to_pylist():
             text = texts[place["document"]].as_py() if place["document"] < len(texts) else ""
-            own = folded(text[place["start"] : place["end"]])[0].strip()
-            if own != names.get(place["name"]):
+            text_there = folded(text[place["start"] : place["end"]])[0].strip()
+            if text_there != names.get(place["name"]):
                 where = f"{bucket}, document {place['document']}, {place['start']} to {place['end']}"
-                return f"{where}: expected the name {names.get(place['name'])!r}, got {own!r}"
+                return f"{where}: expected the name {names.get(place['name'])!r}, got {text_there!r}"
     return None
 
 

@@ -70,8 +70,8 @@ class Mentions:
         rows = np.repeat(rows, count)
         other = target != document[rows]
         # A text that has one of a document's names for itself does not name others by it.
-        own = np.unique(pairs(of[rows[~other]], document[rows[~other]]))
-        other &= ~np.isin(pairs(of[rows], document[rows]), own)
+        documents_of = np.unique(pairs(of[rows[~other]], document[rows[~other]]))
+        other &= ~np.isin(pairs(of[rows], document[rows]), documents_of)
         rows, target = rows[other], target[other]
         order = np.lexsort((target, start[rows], document[rows]))
         rows, target = rows[order], target[order]
@@ -111,11 +111,11 @@ class Mentions:
         place = mixed(pairs(self.start, self.end).view(np.uint64)) ^ mixed(
             self.weight.view(np.uint32).astype(np.uint64)
         )
-        own = mixed(targets[self.target] ^ place)
-        found = np.zeros(len(layout.documents), np.uint64)
+        hashes = mixed(targets[self.target] ^ place)
+        sums = np.zeros(len(layout.documents), np.uint64)
         # A sum does not depend on the order.
-        np.add.at(found, self.document, own)
-        return found
+        np.add.at(sums, self.document, hashes)
+        return sums
 
     @property
     def _ids(self) -> tuple[list[str], list[str]]:
@@ -145,15 +145,15 @@ def _bearers(corpora: Corpora) -> tuple[np.ndarray, np.ndarray]:
 
 def _places(corpora: Corpora) -> tuple[np.ndarray, ...]:
     """All places where names stand: document, start, end and name, by document and start."""
-    found, first = [tuple(np.zeros(0, kind) for kind in (np.int64, np.int64, np.int64, np.uint64))], 0
+    parts, first = [tuple(np.zeros(0, kind) for kind in (np.int64, np.int64, np.int64, np.uint64))], 0
     for corpus in corpora.names:
         stored, documents = corpora.read("mentions", corpus), corpora.read("documents", corpus)
         for bucket in documents.names("bucket"):
             table = pq.read_table(stored.path(bucket))
             columns = [table[column].to_numpy() for column in ("document", "start", "end", "name")]
-            found.append((columns[0].astype(np.int64) + first, *(c.astype(np.int64) for c in columns[1:3]), columns[3]))
+            parts.append((columns[0].astype(np.int64) + first, *(c.astype(np.int64) for c in columns[1:3]), columns[3]))
             first += pq.read_metadata(documents.path(bucket)).num_rows
-    document, start, end, name = (np.concatenate(parts) for parts in zip(*found, strict=True))
+    document, start, end, name = (np.concatenate(column) for column in zip(*parts, strict=True))
     order = np.lexsort((name, end, start, document))
     return document[order], start[order], end[order], name[order]
 

@@ -48,8 +48,8 @@ def folded(text: str) -> tuple[str, np.ndarray]:
         The folded text, and the offset in `text` of each of its characters, int64 of shape (characters,). A space that
         stands before a word has the offset of the character before it, −1 at the beginning of the text.
     """
-    found, offsets = folded_points(text)
-    return found.tobytes().decode("utf-32-le", "surrogatepass"), offsets
+    points_found, offsets = folded_points(text)
+    return points_found.tobytes().decode("utf-32-le", "surrogatepass"), offsets
 
 
 def folded_points(text: str) -> tuple[np.ndarray, np.ndarray]:
@@ -61,10 +61,10 @@ def folded_points(text: str) -> tuple[np.ndarray, np.ndarray]:
     kept = in_word.copy()
     kept[1:] |= in_word[:-1]
     at = np.flatnonzero(kept)
-    found = np.where(in_word[at], lower[points[at]], _SPACE).astype("<u4")
+    folded_text = np.where(in_word[at], lower[points[at]], _SPACE).astype("<u4")
     # A word before another with nothing between them cannot be; the space before the first, and after the last, can.
     tail = [len(points)] if len(points) and in_word[-1] else []
-    whole = np.concatenate([[_SPACE], found, [_SPACE] * len(tail)]).astype("<u4")
+    whole = np.concatenate([[_SPACE], folded_text, [_SPACE] * len(tail)]).astype("<u4")
     return whole, np.concatenate([[-1], at, tail]).astype(np.int64)
 
 

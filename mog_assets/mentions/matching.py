@@ -52,8 +52,8 @@ class Matcher:
         whole = np.concatenate(hashes)
         # Of two equal names one counts in capitals only: a hash may be of several.
         self._order, self._most = np.argsort(whole, kind="stable").astype(np.int32), longest
-        self._hashes, own = np.unique(whole, return_counts=True)
-        self._first = np.concatenate([[0], np.cumsum(own)])
+        self._hashes, counts = np.unique(whole, return_counts=True)
+        self._first = np.concatenate([[0], np.cumsum(counts)])
         self._complete, self._begun = Filter.of(whole), Filter.of(np.concatenate(starts))
         self._points, self._sizes = np.concatenate(parts), np.concatenate(sizes)
         self._at = np.cumsum(self._sizes + 1) - self._sizes - 1
@@ -66,22 +66,22 @@ class Matcher:
             texts: The texts.
             documents: What each is called in the result.
         """
-        found, waiting, size = [_NONE], list[_Text](), 0
+        parts, waiting, size = [_NONE], list[_Text](), 0
         for text, name in zip(texts, documents, strict=True):
             waiting.append(_Text(text, name, *folded_points(text)))
             size += len(waiting[-1].points)
             # Texts are short, and arrays slow for short ones: many are searched together.
             if size >= CHARACTERS_AT_ONCE:
-                found.append(self._found(waiting))
+                parts.append(self._found(waiting))
                 waiting, size = [], 0
         if waiting:
-            found.append(self._found(waiting))
-        document, start, end, number = (np.concatenate(parts) for parts in zip(*found, strict=True))
+            parts.append(self._found(waiting))
+        document, start, end, number = (np.concatenate(column) for column in zip(*parts, strict=True))
         return _table(document, start, end, self._digests[number])
 
     def _found(self, texts: Sequence[_Text]) -> _Places:
         """Document, start, end and number of the name, of all places in some texts."""
-        points = np.concatenate([own.points for own in texts])
+        points = np.concatenate([one.points for one in texts])
         # Two spaces stand between texts, and an empty word between them: no name has one.
         words, spaces = _words(points)
         found = [_NONE[1:]]
@@ -89,37 +89,37 @@ class Matcher:
             here = np.arange(first, min(first + WORDS_AT_ONCE, len(words)))
             found += self._beginning(words, here, points, spaces)
         begin, end, number = (np.concatenate(parts) for parts in zip(*found, strict=True))
-        ends = np.cumsum([len(own.points) for own in texts])
+        ends = np.cumsum([len(one.points) for one in texts])
         at = np.searchsorted(ends, begin, side="right")
-        offsets = np.concatenate([own.offsets for own in texts])
+        offsets = np.concatenate([one.offsets for one in texts])
         # The spaces are not part of the name.
         begin, end = offsets[begin], offsets[end - 1] + 1
         kept = ~self._capitals[number]
         for row in np.flatnonzero(~kept).tolist():
             kept[row] = texts[at[row]].text[begin[row] : end[row]].isupper()
-        document = np.array([own.document for own in texts], np.int32)[at]
+        document = np.array([one.document for one in texts], np.int32)[at]
         return document[kept], begin[kept].astype(np.int32), end[kept].astype(np.int32), number[kept]
 
     def _beginning(
         self, words: np.ndarray, here: np.ndarray, points: np.ndarray, spaces: np.ndarray
     ) -> Iterator[tuple[np.ndarray, np.ndarray, np.ndarray]]:
         """Names that begin at some words: start and end in `points`, and the number of the name."""
-        known = _first(words[here])
+        names = _first(words[here])
         for count in range(1, self._most + 1):
-            row = np.flatnonzero(self._complete.may_have(known))
-            at = np.searchsorted(self._hashes[:-1], known[row])
-            there = self._hashes[at] == known[row]
+            row = np.flatnonzero(self._complete.may_have(names))
+            at = np.searchsorted(self._hashes[:-1], names[row])
+            there = self._hashes[at] == names[row]
             row, first, last = row[there], self._first[at[there]], self._first[at[there] + 1]
             number = self._order[ranges(first, last)]
             row = np.repeat(row, last - first)
             begin, end = (at.astype(np.int32) for at in (spaces[here[row]] + 1, spaces[here[row] + count]))
             same = self._are(points, begin, end, number)
             yield begin[same], end[same], number[same]
-            on = self._begun.may_have(known) & (here + count < len(words))
-            here, known = here[on], known[on]
+            on = self._begun.may_have(names) & (here + count < len(words))
+            here, names = here[on], names[on]
             if not len(here):
                 return
-            known = _followed(known, words[here + count])
+            names = _followed(names, words[here + count])
 
     def _are(self, points: np.ndarray, begin: np.ndarray, end: np.ndarray, number: np.ndarray) -> np.ndarray:
         """Whether the names stand at some places: equal hashes may be of different texts."""
@@ -155,19 +155,19 @@ class Filter:
     def of(cls, hashes: np.ndarray) -> Filter:
         """The set of some hashes."""
         made = cls(np.zeros(1 << max(2 * len(hashes) - 1, 1).bit_length(), np.uint8))
-        own = hashes & made._mask
-        np.bitwise_or.at(made._bits, own >> np.uint64(3), np.uint8(1) << (own & np.uint64(7)).astype(np.uint8))
+        slots = hashes & made._mask
+        np.bitwise_or.at(made._bits, slots >> np.uint64(3), np.uint8(1) << (slots & np.uint64(7)).astype(np.uint8))
         return made
 
     def may_have(self, hashes: np.ndarray) -> np.ndarray:
         """Whether each may be in the set."""
-        own = hashes & self._mask
-        return (self._bits[own >> np.uint64(3)] >> (own & np.uint64(7)).astype(np.uint8)) & np.uint8(1) != 0
+        slots = hashes & self._mask
+        return (self._bits[slots >> np.uint64(3)] >> (slots & np.uint64(7)).astype(np.uint8)) & np.uint8(1) != 0
 
 
 def _words(points: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """A hash of every word of a folded text, uint64, and where the spaces are: one before each word, one at the end."""
-    spaces, found = np.flatnonzero(points == ord(" ")), [np.zeros(0, np.uint64)]
+    spaces, hashes = np.flatnonzero(points == ord(" ")), [np.zeros(0, np.uint64)]
     for first in range(0, len(spaces) - 1, WORDS_AT_ONCE):
         own = spaces[first : first + WORDS_AT_ONCE + 1]
         here, own = points[own[0] : own[-1] + 1], own - own[0]
@@ -176,17 +176,17 @@ def _words(points: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         worth = here * _NUMBERS[place % len(_NUMBERS)]
         total = np.cumsum(worth)[own]
         # Up to the space after a word, without that, and from the space before it.
-        found.append(total[1:] - worth[own[1:]] - total[:-1])
-    return np.concatenate(found), spaces
+        hashes.append(total[1:] - worth[own[1:]] - total[:-1])
+    return np.concatenate(hashes), spaces
 
 
 def _first(words: np.ndarray) -> np.ndarray:
     return mixed(words)
 
 
-def _followed(known: np.ndarray, words: np.ndarray) -> np.ndarray:
+def _followed(names: np.ndarray, words: np.ndarray) -> np.ndarray:
     """The hash of words with a further one after them."""
-    return mixed(known * np.uint64(3) + words)
+    return mixed(names * np.uint64(3) + words)
 
 
 def _of_names(words: np.ndarray, counts: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -196,12 +196,12 @@ def _of_names(words: np.ndarray, counts: np.ndarray) -> tuple[np.ndarray, np.nda
         The hash of every name, and the distinct hashes of what names begin with, without their last words.
     """
     first = np.cumsum(counts) - counts
-    known, parts = _first(words[first]), [np.zeros(0, np.uint64)]
+    names, parts = _first(words[first]), [np.zeros(0, np.uint64)]
     for count in range(1, int(counts.max(initial=0))):
         more = np.flatnonzero(counts > count)
-        parts.append(np.unique(known[more]))
-        known[more] = _followed(known[more], words[first[more] + count])
-    return known, np.concatenate(parts)
+        parts.append(np.unique(names[more]))
+        names[more] = _followed(names[more], words[first[more] + count])
+    return names, np.concatenate(parts)
 
 
 # Odd numbers, one for each place of a word.
@@ -211,7 +211,7 @@ _NUMBERS = mixed(np.arange(256, dtype=np.uint64)) | np.uint64(1)
 def _table(document: np.ndarray, start: np.ndarray, end: np.ndarray, name: np.ndarray) -> pa.Table:
     order = np.lexsort((name, end, pairs(document, start)))
     columns = [document[order], start[order], end[order]]
-    return pa.table([*(pa.array(own.astype(np.int32)) for own in columns), pa.array(name[order])], schema=SCHEMA)
+    return pa.table([*(pa.array(column.astype(np.int32)) for column in columns), pa.array(name[order])], schema=SCHEMA)
 
 
 def read_names(path: Path) -> tuple[pa.ChunkedArray, np.ndarray, np.ndarray]:
@@ -253,22 +253,22 @@ def search_bucket(
     """
     table = pq.read_table(documents, columns=["text", "sha256"])
     texts, keys = table["text"], table["sha256"].to_pylist()
-    parts, known = [], dict[str, int]()
+    parts, rows_of = [], dict[str, int]()
     if previous is not None and added is not None and removed is not None:
-        held = pq.read_table(previous, schema=SCHEMA)
+        earlier = pq.read_table(previous, schema=SCHEMA)
         made_of = pq.read_schema(previous).metadata[_MADE_OF].decode().split()
-        known = {key: row for row, key in enumerate(made_of)}
-        rows = [row for row, key in enumerate(keys) if key in known]
-        before = np.array([known[keys[row]] for row in rows], np.int64)
+        rows_of = {key: row for row, key in enumerate(made_of)}
+        rows = [row for row, key in enumerate(keys) if key in rows_of]
+        before = np.array([rows_of[keys[row]] for row in rows], np.int64)
         # Rows are in order of documents, and documents of the same text have the same places.
-        first, last = (np.searchsorted(held["document"].to_numpy(), before, side) for side in ("left", "right"))
+        first, last = (np.searchsorted(earlier["document"].to_numpy(), before, side) for side in ("left", "right"))
         places, moved = ranges(first, last), np.repeat(np.array(rows, np.int64), last - first)
-        start, end, name = (held[column].to_numpy()[places] for column in ("start", "end", "name"))
+        start, end, name = (earlier[column].to_numpy()[places] for column in ("start", "end", "name"))
         kept = ~np.isin(name, np.load(removed))
         parts.append(_table(moved[kept], start[kept], end[kept], name[kept]))
         if rows and pq.read_metadata(added).num_rows:
             parts.append(_matcher(added).find([texts[row].as_py() for row in rows], rows))
-    missing = [row for row, key in enumerate(keys) if key not in known]
+    missing = [row for row, key in enumerate(keys) if key not in rows_of]
     if missing:
         parts.append(_matcher(names).find([texts[row].as_py() for row in missing], missing))
     whole = pa.concat_tables([SCHEMA.empty_table(), *parts])

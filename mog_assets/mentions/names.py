@@ -35,8 +35,8 @@ class Name(NamedTuple):
     @property
     def digest(self) -> int:
         """A number for the name: uint64; two names share a number with a probability of 2^−64."""
-        told = f"{self.folded}\0{self.capitals}".encode("utf-8", "surrogatepass")
-        return int.from_bytes(hashlib.blake2b(told, digest_size=8).digest(), "little")
+        facts = f"{self.folded}\0{self.capitals}".encode("utf-8", "surrogatepass")
+        return int.from_bytes(hashlib.blake2b(facts, digest_size=8).digest(), "little")
 
 
 def names_of(title: str, text: str, metadata: str) -> list[Name]:
@@ -50,7 +50,7 @@ def names_of(title: str, text: str, metadata: str) -> list[Name]:
         text: Its text.
         metadata: Its metadata as JSON.
     """
-    found: dict[Name, None] = {}
+    names: dict[Name, None] = {}
     for name in _said(title, text, metadata):
         if len(name) > _LONGEST:
             continue
@@ -59,8 +59,8 @@ def names_of(title: str, text: str, metadata: str) -> list[Name]:
             continue
         if any(character.isalpha() for character in plain):
             capitals = bool(_ABBREVIATION.fullmatch(name.strip()))
-            found[Name(plain, capitals)] = None
-    return list(found)
+            names[Name(plain, capitals)] = None
+    return list(names)
 
 
 def _said(title: str, text: str, metadata: str) -> Iterator[str]:
@@ -81,11 +81,11 @@ def _aliases(metadata: str) -> Iterator[str]:
     if not any(f'"{key}"' in metadata for key in ALIASES):
         return
     try:
-        known: Any = json.loads(metadata)
+        fields: Any = json.loads(metadata)
     except RecursionError:
         # Whoever wrote it had more of the stack left.
         return
-    for key in ALIASES if isinstance(known, dict) else ():
-        value = known.get(key)
-        own = value.split(",") if isinstance(value, str) else value if isinstance(value, list) else []
-        yield from (name for name in own[:_MOST_ALIASES] if isinstance(name, str))
+    for key in ALIASES if isinstance(fields, dict) else ():
+        value = fields.get(key)
+        values = value.split(",") if isinstance(value, str) else value if isinstance(value, list) else []
+        yield from (name for name in values[:_MOST_ALIASES] if isinstance(name, str))

@@ -35,7 +35,7 @@ class Replies:
 
 
 def ask(
-    llm: OpenAIModel, windows: Sequence[Extract], model: str, known: Mapping[str, ModelRequest], advance: Advance
+    llm: OpenAIModel, windows: Sequence[Extract], model: str, answered: Mapping[str, ModelRequest], advance: Advance
 ) -> Replies:
     """Ask for one question for each window.
 
@@ -43,7 +43,7 @@ def ask(
         llm: The model.
         windows: What questions are made from.
         model: Everything besides the messages that decides an answer.
-        known: Answers of earlier runs, by key; open ones are asked again.
+        answered: Answers of earlier runs, by key; open ones are asked again.
         advance: Called with the number of windows done.
 
     Raises:
@@ -52,7 +52,7 @@ def ask(
     requests = [request(window) for window in windows]
     keys = [digest(model, chat) for chat in requests]
     messages = dict(zip(keys, requests, strict=True))
-    settled = {key: (row.state, row.said) for key, row in known.items() if row.state != OPEN}
+    settled = {key: (row.state, row.said) for key, row in answered.items() if row.state != OPEN}
     missing = [key for key in messages if key not in settled]
     advance(sum(key in settled for key in keys))
     stopped = ""
@@ -62,15 +62,15 @@ def ask(
             settled |= {key: (OPEN, stopped) for key in batch}
             continue
         try:
-            found = llm.complete_many([messages[key] for key in batch], advance, FORM)
+            responses = llm.complete_many([messages[key] for key in batch], advance, FORM)
         except SpendCapReached as error:
             stopped = str(error)
             # Answers that arrived before, and those of earlier runs, are in the cache.
-            found = [_cached(llm, messages[key], stopped) for key in missing[first:]]
-            settled |= {key: _state(reply) for key, reply in zip(missing[first:], found, strict=True)}
+            responses = [_cached(llm, messages[key], stopped) for key in missing[first:]]
+            settled |= {key: _state(reply) for key, reply in zip(missing[first:], responses, strict=True)}
             break
-        settled |= {key: _state(reply) for key, reply in zip(batch, found, strict=True)}
-        lost = [reply for reply in found if isinstance(reply, Failure) and reply.unanswered]
+        settled |= {key: _state(reply) for key, reply in zip(batch, responses, strict=True)}
+        lost = [reply for reply in responses if isinstance(reply, Failure) and reply.unanswered]
         if len(lost) == len(batch):
             stopped = f"none of {len(lost)} requests got a response, so no more were sent; the first: {lost[0].reason}"
     rows = [
@@ -101,9 +101,9 @@ def read(window: Extract, row: ModelRequest) -> Candidate | Dropped | None:
     if row.state == REFUSED:
         return filters.dropped(window, "", filters.REFUSED, row.said)
     try:
-        found = written(row.said)
+        writing = written(row.said)
     except Unparsable as error:
         return filters.dropped(window, "", filters.UNPARSABLE, failure(error, row.said))
     except NothingToAsk:
         return filters.dropped(window, "", filters.NOTHING)
-    return Candidate(window, found.question, found.answer, found.quotes)
+    return Candidate(window, writing.question, writing.answer, writing.quotes)

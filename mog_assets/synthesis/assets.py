@@ -80,26 +80,26 @@ def _windows(work: Work, made: GenerationSettings) -> list[Extract]:
     paths = [documents.path(name) for name in documents.names("bucket")]
     every = (identity for path in paths for identity in pq.read_table(path, columns=["id"])["id"].to_pylist())
     chosen = drawn(every, made.documents, seed)
-    found = []
+    extracts = []
     for path in paths:
         table = pq.read_table(path, columns=["id", "title", "text"])
         table = table.filter(pc.is_in(table["id"], pa.array(sorted(chosen), pa.string())))
         for row in table.to_pylist():
-            found += windows(row["id"], row["title"], row["text"], made, seed)
-    return found
+            extracts += windows(row["id"], row["title"], row["text"], made, seed)
+    return extracts
 
 
 def _asked(work: Work, parts: Sequence[Extract]) -> list[Candidate | Dropped]:
     """What the model wrote, in the order of the windows; requests that got no answer are recorded as open."""
     llm, before = work.tools.llm, work.tools.llm.tally
     with work.progress(len(parts), "questions asked for") as advance:
-        replies = asking.ask(llm, parts, _model(work.tools), _known(work), advance)
-    held: dict[int, list[ModelRequest]] = {}
+        replies = asking.ask(llm, parts, _model(work.tools), _answered(work), advance)
+    by_bucket: dict[int, list[ModelRequest]] = {}
     for row in replies.rows:
-        held.setdefault(bucket_of(row.document, work.settings.buckets), []).append(row)
-    for bucket, rows in sorted(held.items()):
-        path, there = work.file(f"{_ASKED}_{bucket:04d}.parquet", [repr(row) for row in rows])
-        if not there:
+        by_bucket.setdefault(bucket_of(row.document, work.settings.buckets), []).append(row)
+    for bucket, rows in sorted(by_bucket.items()):
+        path, exists = work.file(f"{_ASKED}_{bucket:04d}.parquet", [repr(row) for row in rows])
+        if not exists:
             with work.writing(path) as temporary:
                 write_asked(rows, temporary)
     spent, still = llm.tally - before, [row for row in replies.rows if row.state == OPEN]
@@ -117,11 +117,11 @@ def _asked(work: Work, parts: Sequence[Extract]) -> list[Candidate | Dropped]:
             work.log(f"{KEY} of corpus {work.corpus}: {work.info['retry']}")
     work.info["parameters"] = llm.parameters.sent
     work.shown["parameters sent"] = llm.parameters.told()
-    found = [asking.read(window, row) for window, row in zip(parts, replies.rows, strict=True)]
-    return [one for one in found if one is not None]
+    read = [asking.read(window, row) for window, row in zip(parts, replies.rows, strict=True)]
+    return [one for one in read if one is not None]
 
 
-def _known(work: Work) -> Mapping[str, ModelRequest]:
+def _answered(work: Work) -> Mapping[str, ModelRequest]:
     """Answers in the previous artefact; none if the run is forced, which finds them in the cache."""
     before = work.draft.previous
     if before is None or work.repeats is not None:
@@ -164,16 +164,16 @@ def _checked(
 
 
 def _write(work: Work, kept: Sequence[Question], lost: Sequence[Dropped]) -> None:
-    held: dict[int, list[Question]] = {}
+    by_bucket: dict[int, list[Question]] = {}
     for question in kept:
-        held.setdefault(bucket_of(question.evidence[0].doc, work.settings.buckets), []).append(question)
-    for bucket, questions in sorted(held.items()):
-        path, there = work.file(f"bucket_{bucket:04d}.parquet", [repr(question) for question in questions])
-        if not there:
+        by_bucket.setdefault(bucket_of(question.evidence[0].doc, work.settings.buckets), []).append(question)
+    for bucket, questions in sorted(by_bucket.items()):
+        path, exists = work.file(f"bucket_{bucket:04d}.parquet", [repr(question) for question in questions])
+        if not exists:
             with work.writing(path) as temporary:
                 write_questions(questions, temporary)
-    path, there = work.file(_DROPPED, [repr(row) for row in lost])
-    if not there:
+    path, exists = work.file(_DROPPED, [repr(row) for row in lost])
+    if not exists:
         with work.writing(path) as temporary:
             write_dropped(lost, temporary)
 

@@ -6,8 +6,8 @@ from mog_assets.recipe import Check, Work
 
 
 def _open(work: Work) -> str | None:
-    found: str | None = work.info["retry"]
-    return found
+    fault: str | None = work.info["retry"]
+    return fault
 
 
 EVERY_QUESTION_WAS_ANSWERED = Check(

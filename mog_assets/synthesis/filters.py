@@ -68,8 +68,8 @@ def quote_span(text: str, quote: str) -> tuple[int, int] | None:
 
     None if it does not: what is only similar was not copied from there.
     """
-    (found,) = locate([Quote(quote)], {("", ""): text}) if quote.strip() else (Located(()),)
-    spans = [(place.start, place.end) for place in found.places if place.how != "fuzzy"]
+    (located,) = locate([Quote(quote)], {("", ""): text}) if quote.strip() else (Located(()),)
+    spans = [(place.start, place.end) for place in located.places if place.how != "fuzzy"]
     return min(spans, default=None)
 
 

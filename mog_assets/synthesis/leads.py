@@ -33,9 +33,9 @@ def leads_back(
     Returns:
         By retriever, bool array of shape (n,).
     """
-    found = {name: np.zeros(len(documents), bool) for name in RETRIEVERS}
+    leading = {name: np.zeros(len(documents), bool) for name in RETRIEVERS}
     if not len(documents):
-        return found
+        return leading
     for level in corpora.settings.level_range:
         chunks = corpora.layout.count(level)
         index, table = corpora.joined_bm25(level), corpora.vectors(level)
@@ -53,8 +53,8 @@ def leads_back(
 
         for name, score in (("bm25", by_words), ("dense", by_vectors)):
             ranks = _ranks(score, corpora.layout, level, documents)
-            found[name] |= ranks <= DOCUMENTS
-    return found
+            leading[name] |= ranks <= DOCUMENTS
+    return leading
 
 
 def _ranks(score: Callable[[slice], np.ndarray], layout: Layout, level: int, documents: np.ndarray) -> np.ndarray:
@@ -66,10 +66,10 @@ def _ranks(score: Callable[[slice], np.ndarray], layout: Layout, level: int, doc
         best = np.full((len(documents[rows]), len(layout.documents)), -np.inf, np.float32)
         if len(filled):
             best[:, filled] = np.maximum.reduceat(score(rows), offsets[filled], axis=1)
-        own = best[np.arange(len(best)), documents[rows]][:, None]
+        least = best[np.arange(len(best)), documents[rows]][:, None]
         before = np.arange(len(layout.documents)) < documents[rows][:, None]
-        better = ((best > own) | ((best == own) & before)).sum(axis=1)
-        ranks[rows] = np.where(own[:, 0] > -np.inf, better + 1, len(layout.documents) + 1)
+        better = ((best > least) | ((best == least) & before)).sum(axis=1)
+        ranks[rows] = np.where(least[:, 0] > -np.inf, better + 1, len(layout.documents) + 1)
     return ranks
 
 

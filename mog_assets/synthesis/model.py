@@ -50,12 +50,12 @@ def request(window: Extract) -> list[Message]:
     pieces = [(heading, neutral(text)) for heading, text in [*titled, ("text", window.text)]]
     number = nonce([prompt.name, prompt.version, window.style, window.breadth, *(text for _, text in pieces)])
     begin, end = marks(number)
-    instructions, asked = prompt.parts
+    instructions, question = prompt.parts
     system = f"[{prompt.name} {prompt.version}, data {rule.version}]\n{instructions}\n\n{rule.parts[0]}"
-    words = {"style": window.style, "breadth": BREADTHS[window.breadth].told, "begin": begin, "end": end}
+    words = {"style": window.style, "breadth": BREADTHS[window.breadth].text, "begin": begin, "end": end}
     return [
         {"role": "system", "content": fill(system, words)},
-        {"role": "user", "content": fill(asked, {"text": "\n".join(fenced(number, piece) for piece in pieces)})},
+        {"role": "user", "content": fill(question, {"text": "\n".join(fenced(number, piece) for piece in pieces)})},
     ]
 
 
@@ -66,14 +66,14 @@ def written(text: str) -> WrittenQuestion:
         Unparsable: there is none, or a value has another type, is blank, or refuses.
         NothingToAsk: the question is null.
     """
-    held = agreed([value for value in decode(said(text)) if "question" in value], "question")
-    if held["question"] is None:
+    fields = agreed([value for value in decode(said(text)) if "question" in value], "question")
+    if fields["question"] is None:
         raise NothingToAsk
-    quotes = held.get("quote")
+    quotes = fields.get("quote")
     quotes = [quotes] if isinstance(quotes, str) else quotes
     if not isinstance(quotes, list) or not 0 < len(quotes) <= _MOST_QUOTES:
         raise Unparsable(f"expected quote, a text or a list of at most {_MOST_QUOTES}, got {shown(str(quotes))}")
-    question, answer = _line("question", held["question"]), _line("answer", held.get("answer"))
+    question, answer = _line("question", fields["question"]), _line("answer", fields.get("answer"))
     return WrittenQuestion(question, answer, tuple(dict.fromkeys(_line("quote", quote) for quote in quotes)))
 
 

@@ -19,12 +19,12 @@ class Breadth:
     """How much of a document an answer rests on.
 
     Attributes:
-        told: In words, for a model.
+        text: In words, for a model.
         window: Characters of the document that the question is made from, at most.
         evidence: Characters that a question may rest on, at most.
     """
 
-    told: str
+    text: str
     window: int
     evidence: int
 
@@ -81,7 +81,7 @@ def windows(document: str, title: str, text: str, settings: GenerationSettings, 
         seed: Other seeds draw other parts.
     """
     first = _number(seed, document, "style")
-    found, ends = [], dict[int, list[int]]()
+    extracts, ends = [], dict[int, list[int]]()
     for number in range(settings.per_document):
         styles, breadths = settings.styles, settings.breadths
         # Neighbours differ in both, and every combination has its turn.
@@ -92,8 +92,8 @@ def windows(document: str, title: str, text: str, settings: GenerationSettings, 
             ends[longest] = units(text, longest).tolist()
         start, end = _part(text, ends[longest], longest, _number(seed, document, number))
         if text[start:end].strip():
-            found.append(Extract(document, title, number, style, breadth, start, text[start:end]))
-    return found
+            extracts.append(Extract(document, title, number, style, breadth, start, text[start:end]))
+    return extracts
 
 
 def _part(text: str, ends: Sequence[int], longest: int, draw: int) -> tuple[int, int]:
