@@ -97,4 +97,4 @@ class WordPieces:
     def __call__(self, texts: Sequence[str], *, max_length: int, **_: Any) -> dict[str, list[list[int]]]:
         """Tokens of each text, truncated to `max_length`."""
         self._tokenizer.enable_truncation(max_length)
-        return {"input_ids": [found.ids for found in self._tokenizer.encode_batch(list(texts))]}
+        return {"input_ids": [encoding.ids for encoding in self._tokenizer.encode_batch(list(texts))]}

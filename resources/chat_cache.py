@@ -31,13 +31,13 @@ class ChatCache:
         """Cached answers, by key."""
         if self.folder is None:
             return {}
-        found = {}
+        rows = {}
         with _opened(self.folder / _FILE) as connection:
             for key in keys:
                 row = connection.execute("SELECT answer FROM answers WHERE key = ?", (key,)).fetchone()
                 if row:
-                    found[key] = Completion(**json.loads(row[0]), cached=True)
-        return found
+                    rows[key] = Completion(**json.loads(row[0]), cached=True)
+        return rows
 
     def keep(self, key: str, completion: Completion) -> None:
         """Store an answer; it is on disk when this returns."""

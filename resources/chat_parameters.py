@@ -101,9 +101,9 @@ class Parameters:
         with self._lock:
             takes = self._takes()
             before = dict(takes)
-            for own in self.wanted:
-                if takes.get(own, own) == name:
-                    takes[own] = _OTHER_NAME.get(own) if name == own else None
+            for parameter in self.wanted:
+                if takes.get(parameter, parameter) == name:
+                    takes[parameter] = _OTHER_NAME.get(parameter) if name == parameter else None
             if self.folder is not None:
                 self.folder.mkdir(parents=True, exist_ok=True)
                 everything = {**self._remembered(), self.model: takes}
@@ -133,8 +133,8 @@ class Parameters:
     def _remembered(self) -> dict[str, dict[str, str | None]]:
         """Stored findings for every model."""
         try:
-            found = json.loads((self.folder / FILE).read_text(encoding="utf-8")) if self.folder else {}
+            stored = json.loads((self.folder / FILE).read_text(encoding="utf-8")) if self.folder else {}
         # The file only saves a request: if it cannot be read, it is learned again.
         except (OSError, ValueError):
             return {}
-        return {k: v for k, v in found.items() if isinstance(v, dict)} if isinstance(found, dict) else {}
+        return {k: v for k, v in stored.items() if isinstance(v, dict)} if isinstance(stored, dict) else {}

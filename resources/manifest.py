@@ -67,9 +67,9 @@ def label(asset: str, partition: str | None) -> str:
 
 def encode(manifest: Manifest) -> bytes:
     """The bytes of the file: JSON, with a checksum of the rest as `seal`."""
-    found = json.loads(json.dumps(asdict(manifest)))
-    found["seal"] = digest(found)
-    return json.dumps(found, ensure_ascii=False, indent=1, sort_keys=True).encode("utf-8")
+    fields = json.loads(json.dumps(asdict(manifest)))
+    fields["seal"] = digest(fields)
+    return json.dumps(fields, ensure_ascii=False, indent=1, sort_keys=True).encode("utf-8")
 
 
 def decode(data: bytes) -> Manifest:
@@ -79,12 +79,12 @@ def decode(data: bytes) -> Manifest:
         ValueError: it is not a manifest, or has changed since it was written.
     """
     try:
-        found = json.loads(data)
-        seal = found.pop("seal")
-        manifest = Manifest(**found)
+        fields = json.loads(data)
+        seal = fields.pop("seal")
+        manifest = Manifest(**fields)
     except (ValueError, TypeError, AttributeError, KeyError, RecursionError):
         raise ValueError("it is not a manifest") from None
-    if seal != digest(found):
+    if seal != digest(fields):
         raise ValueError("it has changed since it was written")
     if not _well_formed(manifest):
         raise ValueError("it is not a manifest")

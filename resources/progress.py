@@ -34,11 +34,11 @@ class _Track:
         self.done, self._started = 0, time.monotonic()
 
     def __str__(self) -> str:
-        told = f"{self.what}: {self.done:,} of {self.total:,}"
+        state = f"{self.what}: {self.done:,} of {self.total:,}"
         if not 0 < self.done < self.total:
-            return told
+            return state
         rest = (time.monotonic() - self._started) / self.done * (self.total - self.done)
-        return f"{told}, about {duration(rest)} left"
+        return f"{state}, about {duration(rest)} left"
 
 
 def duration(seconds: float) -> str:

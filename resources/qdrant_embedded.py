@@ -68,8 +68,8 @@ class EmbeddedQdrant:
                     self._create(path, size)
             self._counted.pop(name, None)
             with _loaded(path) as shard:
-                if (held := _stored(path).size) != size:
-                    raise size_mismatch(name, held, size)
+                if (stored := _stored(path).size) != size:
+                    raise size_mismatch(name, stored, size)
                 collection = _EmbeddedCollection(shard, path, self._counts_of(name))
                 yield collection
                 with _engine(path):
@@ -134,16 +134,16 @@ class EmbeddedQdrant:
         if not path.exists():
             return {}
         # Opening takes tenths of a second, and the planner asks once per corpus, in every process.
-        if name not in self._counted and (known := _read_counts(self._counts_of(name))):
-            self._counted[name] = known
+        if name not in self._counted and (counted := _read_counts(self._counts_of(name))):
+            self._counted[name] = counted
         if name in self._counted and self._counted[name][0] == _stamp(path):
             return self._counted[name][1][with_topic]
         topic = edge.Filter(must_not=[edge.IsEmptyCondition(TOPIC)])
         with self._held(name):
             counts = {}
             with _loaded(path) as shard, _engine(path):
-                for only, asked in ((False, None), (True, topic)):
-                    request = edge.FacetRequest("corpus", limit=_MOST_CORPORA, exact=True, filter=asked)
+                for only, filter_of in ((False, None), (True, topic)):
+                    request = edge.FacetRequest("corpus", limit=_MOST_CORPORA, exact=True, filter=filter_of)
                     counts[only] = {str(hit.value): int(hit.count) for hit in shard.facet(request).hits if hit.count}
             self._counted[name] = (_stamp(path), counts)
             stored = {"stamp": self._counted[name][0], "points": counts[False], "with topic": counts[True]}
@@ -207,10 +207,10 @@ class _Stored(NamedTuple):
 
 def _stored(path: Path) -> _Stored:
     try:
-        found = json.loads((path / "edge_config.json").read_text(encoding="utf-8"))
-        vectors = found["vectors"][""]
+        config = json.loads((path / "edge_config.json").read_text(encoding="utf-8"))
+        vectors = config["vectors"][""]
         # What is not in the file is the engine's default.
-        return _Stored(int(vectors["size"]), vectors.get("datatype", "float32"), found.get("wal_enabled", True))
+        return _Stored(int(vectors["size"]), vectors.get("datatype", "float32"), config.get("wal_enabled", True))
     except (OSError, ValueError, LookupError, TypeError, AttributeError) as error:
         raise _Damaged(f"its configuration cannot be read: {error}") from error
 
@@ -253,8 +253,8 @@ def _stamp(path: Path) -> list[list[Any]]:
     return [[os.path.relpath(file, path), *_state(os.lstat(file))] for file in files]
 
 
-def _state(found: os.stat_result) -> tuple[int, int, int]:
-    return found.st_size, found.st_mtime_ns, found.st_ino
+def _state(status: os.stat_result) -> tuple[int, int, int]:
+    return status.st_size, status.st_mtime_ns, status.st_ino
 
 
 def _read_counts(path: Path) -> _Known | None:
@@ -262,7 +262,7 @@ def _read_counts(path: Path) -> _Known | None:
     try:
         stored = json.loads(path.read_bytes())
         counts = {False: dict(stored["points"]), True: dict(stored["with topic"])}
-        if all(isinstance(count, int) for own in counts.values() for count in own.values()):
+        if all(isinstance(count, int) for of_corpus in counts.values() for count in of_corpus.values()):
             return list(stored["stamp"]), counts
     except (OSError, ValueError, LookupError, TypeError):
         pass
@@ -373,5 +373,5 @@ class _EmbeddedCollection:
             batch = edge.QueryBatchRequest(requests[start : start + SEARCH_BATCH])
             with _engine(self._path):
                 answers = self._shard.query_batch(batch)
-            hits += [[(str(p.id), float(p.score)) for p in found] for found in answers]
+            hits += [[(str(p.id), float(p.score)) for p in answer] for answer in answers]
         return matching(hits, where, self._path.name, corpus)

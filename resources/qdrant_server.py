@@ -84,17 +84,17 @@ class QdrantServer:
                 )
                 client.create_collection(name, vectors_config=stored, on_disk_payload=True)
             # Checked every time: a process may have been killed between the two steps.
-            there = client.get_collection(name).payload_schema
-            if "corpus" not in there:
+            indexed = client.get_collection(name).payload_schema
+            if "corpus" not in indexed:
                 client.create_payload_index(
                     name, "corpus", models.KeywordIndexParams(type=models.KeywordIndexType.KEYWORD, is_tenant=True)
                 )
             for key, kind in _INDEXES.items():
-                if key not in there:
+                if key not in indexed:
                     client.create_payload_index(name, key, models.PayloadSchemaType(kind))
-            held = client.get_collection(name).config.params.vectors.size
-            if held != size:
-                raise size_mismatch(name, held, size)
+            size_there = client.get_collection(name).config.params.vectors.size
+            if size_there != size:
+                raise size_mismatch(name, size_there, size)
             yield _ServerCollection(client, name)
 
     def prepare(self, name: str, size: int) -> None:
@@ -103,8 +103,8 @@ class QdrantServer:
             client = self._connected()
             if not client.collection_exists(name):
                 return
-            held = client.get_collection(name).config.params.vectors
-            if (held.size, held.datatype or _DATATYPES["float32"]) != (size, self._datatype):
+            vectors = client.get_collection(name).config.params.vectors
+            if (vectors.size, vectors.datatype or _DATATYPES["float32"]) != (size, self._datatype):
                 client.delete_collection(name)
 
     def counts(self, name: str, with_topic: bool = False) -> dict[str, int]:
@@ -116,8 +116,8 @@ class QdrantServer:
             client = self._connected()
             if not client.collection_exists(name):
                 return {}
-            asked = topic if with_topic else None
-            hits = client.facet(name, "corpus", facet_filter=asked, limit=_MOST_CORPORA, exact=True).hits
+            wanted_topic = topic if with_topic else None
+            hits = client.facet(name, "corpus", facet_filter=wanted_topic, limit=_MOST_CORPORA, exact=True).hits
             return {str(hit.value): int(hit.count) for hit in hits}
 
     def drop(self, name: str) -> None:

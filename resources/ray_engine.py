@@ -93,25 +93,25 @@ class Cluster:
 
     def _check(self) -> None:
         """Have every node read a file of this process, and this process one of every node."""
-        asked = {}
+        needs = {}
         for node in ray.nodes():
             if node["Alive"]:
-                there = NodeAffinitySchedulingStrategy(node["NodeID"], soft=False)
+                strategy = NodeAffinitySchedulingStrategy(node["NodeID"], soft=False)
                 job = {"out": str(self.scratch / node["NodeID"])}
-                remote = self._task.options(scheduling_strategy=there, num_cpus=0)
-                asked[remote.remote(self.terms, "mog_assets.resources.ray_node:greet", job)] = (node, job)
-        if not asked:
+                remote = self._task.options(scheduling_strategy=strategy, num_cpus=0)
+                needs[remote.remote(self.terms, "mog_assets.resources.ray_node:greet", job)] = (node, job)
+        if not needs:
             raise MogError("engine.address: expected a cluster with nodes, got one without")
-        done, waiting = ray.wait(list(asked), num_returns=len(asked), timeout=self.settings.wait_seconds)
+        done, waiting = ray.wait(list(needs), num_returns=len(needs), timeout=self.settings.wait_seconds)
         if waiting:
-            node = asked[waiting[0]][0]
+            node = needs[waiting[0]][0]
             raise MogError(
                 f"engine: node {node['NodeID'][:8]} ({node['NodeManagerHostname']}, {node['NodeManagerAddress']}) did "
                 f"not answer within {self.settings.wait_seconds:g} seconds (engine.wait_seconds): look at its log in "
                 "/tmp/ray/session_latest/logs, or raise it"
             )
         for ref in done:
-            self.finish(ref, "mog_assets.resources.ray_node:greet", asked[ref][1])
+            self.finish(ref, "mog_assets.resources.ray_node:greet", needs[ref][1])
 
     def map(self, target: str, jobs: Sequence[dict[str, Any]]) -> Iterator[Any]:
         """As `Engine.map`: a bounded number of tasks is pending at a time."""
@@ -254,14 +254,15 @@ def _until_visible(path: Path, size: int, node: str) -> None:
     deadline = time.monotonic() + _VISIBLE_SECONDS
     while True:
         try:
-            found = path.stat().st_size
+            visible = path.stat().st_size
         except FileNotFoundError:
-            found = None
-        if found == size:
+            visible = None
+        if visible == size:
             return
         if time.monotonic() > deadline:
             raise MogError(
-                f"engine: {node} wrote {size} bytes to {path}, here it has {'no file' if found is None else found}: "
+                f"engine: {node} wrote {size} bytes to {path}, here it has "
+                f"{'no file' if visible is None else visible}: "
                 "mount the same folder at the same path on every node, with read-after-write consistency"
             )
         # Reading a folder makes a client of NFS ask the server again for names that it did not find before.
@@ -298,11 +299,11 @@ def cluster(settings: EngineSettings, home: Path) -> Cluster:
 
 def _joined(settings: EngineSettings, home: Path) -> Cluster:
     """A checked connection; one that the program has made itself is used, and stays if the check fails."""
-    own = not ray.is_initialized()
+    started = not ray.is_initialized()
     try:
         return Cluster(settings, home, _connect(settings))
     except BaseException:
-        if own:
+        if started:
             ray.shutdown()
         raise
 
@@ -310,8 +311,8 @@ def _joined(settings: EngineSettings, home: Path) -> Cluster:
 def leave() -> None:
     """Leave the cluster, and end a Ray that this process started."""
     with _opening:
-        for held in _opened.values():
-            held.leave()
+        for one in _opened.values():
+            one.leave()
         if _opened:
             ray.shutdown()
         _opened.clear()

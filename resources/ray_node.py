@@ -40,21 +40,21 @@ class Terms:
 @lru_cache(maxsize=1)
 def versions() -> tuple[tuple[str, str], ...]:
     """Name and version of the packages that this project depends on, of itself, and a digest of its code."""
-    found = {}
+    values = {}
     for name in [_DISTRIBUTION, *(metadata.requires(_DISTRIBUTION) or ())]:
         requirement = Requirement(name)
         if requirement.marker is None or requirement.marker.evaluate({"extra": ""}):
             try:
-                found[requirement.name] = metadata.version(requirement.name)
+                values[requirement.name] = metadata.version(requirement.name)
             except metadata.PackageNotFoundError:
-                found[requirement.name] = "missing"
+                values[requirement.name] = "missing"
     code = hashlib.sha256()
     spec = importlib.util.find_spec(_PACKAGE)
     for folder in (spec.submodule_search_locations or ()) if spec else ():
         # `glob` follows links: in a checkout `resources` is one.
         for path in sorted(glob("**/*.py", root_dir=folder, recursive=True)):
             code.update(Path(path).as_posix().encode() + b"\0" + (Path(folder) / path).read_bytes())
-    return (*sorted(found.items()), ("code of mog-assets", code.hexdigest()[:12]))
+    return (*sorted(values.items()), ("code of mog-assets", code.hexdigest()[:12]))
 
 
 @lru_cache(maxsize=8)

@@ -46,9 +46,9 @@ def encode_file(texts: str, settings: str, fingerprint: str, out: str) -> str:
             f"encoder: expected the fingerprint {fingerprint}, got {encoder.fingerprint}: use the same model files on "
             "every node"
         )
-    held = json.loads(Path(texts).read_bytes())
+    texts_of = json.loads(Path(texts).read_bytes())
     with open(out, "wb") as stream:
-        np.save(stream, encoder.encode(held), allow_pickle=False)
+        np.save(stream, encoder.encode(texts_of), allow_pickle=False)
     return texts
 
 
@@ -88,10 +88,10 @@ def _through(kept: Kept, folder: Path, encoder: Encoder, items: Hashed) -> Gener
     """Keys and vectors of texts, in any order, a file's worth at a time."""
     # The precision that this process would use, whatever the hardware of a node prefers.
     settings = encoder.settings.model_copy(update={"dtype": encoder.dtype}).model_dump_json()
-    own, jobs, parts = uuid4().hex, [], {}
+    batch, jobs, parts = uuid4().hex, [], {}
     try:
         for first in range(0, len(items), _TEXTS):
-            path, part = folder / f"{own}-{first}.json", items[first : first + _TEXTS]
+            path, part = folder / f"{batch}-{first}.json", items[first : first + _TEXTS]
             # In ASCII: a text may hold a half of a surrogate pair, which is no UTF-8.
             path.write_text(json.dumps([text for _, text in part]), encoding="ascii")
             parts[str(path)] = part
@@ -103,5 +103,5 @@ def _through(kept: Kept, folder: Path, encoder: Encoder, items: Hashed) -> Gener
             Path(done).with_suffix(".npy").unlink()
             Path(done).unlink()
     finally:
-        for path in folder.glob(f"{own}-*"):
+        for path in folder.glob(f"{batch}-*"):
             path.unlink(missing_ok=True)

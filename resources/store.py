@@ -66,8 +66,8 @@ class Artefact:
         if self.manifest.shown is None:
             return {}
         try:
-            found: dict[str, str] = json.loads((self.folder / self.manifest.shown["file"]).read_bytes())
-            return found
+            titles: dict[str, str] = json.loads((self.folder / self.manifest.shown["file"]).read_bytes())
+            return titles
         except (OSError, ValueError) as error:
             return {"damaged": f"The tables and plots cannot be read ({error}): run `mog verify`."}
 
@@ -187,18 +187,18 @@ class Store:
 
     def find(self, asset: str, partition: str | None = None) -> Artefact | None:
         """The artefact, or None if there is no valid manifest, or a file it names is missing or has another size."""
-        found = self._look(asset, partition, written_to=False)
-        return found if isinstance(found, Artefact) else None
+        state = self._look(asset, partition, written_to=False)
+        return state if isinstance(state, Artefact) else None
 
     def sound(self, asset: str, partition: str | None = None) -> Artefact | None:
         """As `find`; also None if a file was written to since and its bytes have changed."""
-        found = self._look(asset, partition, written_to=True)
-        return found if isinstance(found, Artefact) else None
+        state = self._look(asset, partition, written_to=True)
+        return state if isinstance(state, Artefact) else None
 
     def damage(self, asset: str, partition: str | None = None) -> str | None:
         """What is wrong with an artefact, in a few words; None if it is sound or does not exist."""
-        found = self._look(asset, partition, written_to=True)
-        return found if isinstance(found, str) else None
+        state = self._look(asset, partition, written_to=True)
+        return state if isinstance(state, str) else None
 
     def _look(self, asset: str, partition: str | None, written_to: bool) -> Artefact | str | None:
         """The artefact, or what is wrong with it, or None if it does not exist."""
@@ -226,9 +226,9 @@ class Store:
 
     def _manifest(self, path: Path) -> Manifest:
         """The manifest in a file; parsed again only if the file has changed."""
-        held = self._manifests.get(path)
-        if held is not None and held[0] == _stamp(path.stat()):
-            return held[1]
+        cached = self._manifests.get(path)
+        if cached is not None and cached[0] == _stamp(path.stat()):
+            return cached[1]
         with path.open("rb") as stream:
             stamp = _stamp(os.fstat(stream.fileno()))
             manifest = decode(stream.read())
@@ -265,10 +265,10 @@ class Store:
     def draft(self, asset: str, partition: str | None = None) -> Draft:
         """Begin a new version of an artefact; call while holding `lock`. Damaged files of the last one are deleted."""
         folder = self.folder(asset, partition)
-        found = self._look(asset, partition, written_to=True)
-        if isinstance(found, str):
+        state = self._look(asset, partition, written_to=True)
+        if isinstance(state, str):
             self._remove_damaged(folder)
-        return Draft(folder, found if isinstance(found, Artefact) else None)
+        return Draft(folder, state if isinstance(state, Artefact) else None)
 
     def _remove_damaged(self, folder: Path) -> None:
         """Delete files that do not match the manifest, so that no draft treats them as complete."""
@@ -306,8 +306,8 @@ class Store:
         `replacing` is entered while that happens, with whether the content changes.
         """
         # A name is never reused for other bytes, so checksums of the previous version stay valid.
-        known = {e["file"]: e for e in draft.previous.manifest.files.values()} if draft.previous else {}
-        files = {name: known.get(file) or _entry(draft.folder, file) for name, file in sorted(draft.files.items())}
+        entries = {e["file"]: e for e in draft.previous.manifest.files.values()} if draft.previous else {}
+        files = {name: entries.get(file) or _entry(draft.folder, file) for name, file in sorted(draft.files.items())}
         version = digest({name: entry["sha256"] for name, entry in files.items()}, info.get("content"))
         picture = _write_shown(draft.folder, shown) if shown else None
         manifest = Manifest(
@@ -323,8 +323,8 @@ class Store:
 
     def orphans(self, artefact: Artefact) -> list[Path]:
         """Files in the folder of an artefact that do not belong to it; call while holding its lock."""
-        own = {entry["file"] for _, entry in artefact.manifest.entries()}
-        return _orphans(artefact.folder, {MANIFEST, *_LOCKS, *own})
+        files = {entry["file"] for _, entry in artefact.manifest.entries()}
+        return _orphans(artefact.folder, {MANIFEST, *_LOCKS, *files})
 
     def doubt(self, artefact: Artefact) -> None:
         """Mark an artefact as out of date, before data outside the store that it names changes."""
@@ -363,9 +363,9 @@ class Store:
         _sync_folder(folder)
 
 
-def _stamp(found: os.stat_result) -> tuple[int, int, int]:
+def _stamp(status: os.stat_result) -> tuple[int, int, int]:
     """A value that changes when the file changes."""
-    return found.st_ino, found.st_mtime_ns, found.st_size
+    return status.st_ino, status.st_mtime_ns, status.st_size
 
 
 def _entry(folder: Path, file: str) -> dict[str, Any]:
@@ -391,24 +391,24 @@ def _file_fault(path: Path, entry: dict[str, Any], written: float | None) -> str
         written: When the manifest was written; the bytes of files written to since are compared. None compares none.
     """
     try:
-        found = path.stat()
+        status = path.stat()
     except FileNotFoundError:
         return "is missing"
     except OSError as error:
         return f"cannot be read ({error.strerror})"
-    if not stat.S_ISREG(found.st_mode):
-        return "is a folder, expected a file" if stat.S_ISDIR(found.st_mode) else "is not a regular file"
-    if found.st_size != entry["bytes"]:
-        return f"has {found.st_size} bytes, expected {entry['bytes']}"
+    if not stat.S_ISREG(status.st_mode):
+        return "is a folder, expected a file" if stat.S_ISDIR(status.st_mode) else "is not a regular file"
+    if status.st_size != entry["bytes"]:
+        return f"has {status.st_size} bytes, expected {entry['bytes']}"
     if not os.access(path, os.R_OK):
         return "cannot be read (Permission denied)"
-    if written is None or found.st_mtime <= written:
+    if written is None or status.st_mtime <= written:
         return None
     if not _holds(path.parent, entry):
         return "has changed since it was written"
     # For example a copy: the new time saves reading it again.
     with suppress(OSError):
-        os.utime(path, (found.st_atime, int(written)))
+        os.utime(path, (status.st_atime, int(written)))
     return None
 
 
@@ -443,8 +443,8 @@ def sweep_halves(path: Path) -> None:
 
 def _being_written(name: str) -> bool:
     """Whether a file is the temporary file of another living process."""
-    found = re.match(r"\.tmp-(\d+)-", name)
-    return found is not None and int(found[1]) != os.getpid() and alive(int(found[1]))
+    match = re.match(r"\.tmp-(\d+)-", name)
+    return match is not None and int(match[1]) != os.getpid() and alive(int(match[1]))
 
 
 def alive(pid: int) -> bool:

@@ -113,8 +113,8 @@ class VectorCache:
 
         def read() -> np.ndarray:
             with self.open() as cache:
-                held = prefixes(_keys(cache))
-            return ~np.isin(prefixes(hashes), held)
+                stored = prefixes(_keys(cache))
+            return ~np.isin(prefixes(hashes), stored)
 
         return self.using(read)
 
@@ -162,5 +162,5 @@ def lookup(cache: sqlite3.Connection, keys: Sequence[bytes]) -> Iterator[tuple[b
 
 
 def _keys(cache: sqlite3.Connection) -> np.ndarray:
-    found = b"".join(key for (key,) in cache.execute("SELECT key FROM vectors"))
-    return np.frombuffer(found, np.uint8).reshape(-1, 32)
+    keys = b"".join(key for (key,) in cache.execute("SELECT key FROM vectors"))
+    return np.frombuffer(keys, np.uint8).reshape(-1, 32)

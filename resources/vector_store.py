@@ -97,10 +97,10 @@ class VectorStore(Protocol):
         """Delete a collection if it exists."""
 
 
-def size_mismatch(name: str, held: int, given: int) -> MogError:
+def size_mismatch(name: str, stored: int, given: int) -> MogError:
     """The error for a collection made with another encoder."""
     return MogError(
-        f"collection {name!r} holds vectors of size {held}, the encoder gives {given}: "
+        f"collection {name!r} holds vectors of size {stored}, the encoder gives {given}: "
         f"rematerialise embeddings and collections of every corpus (`mog run` does)"
     )
 
@@ -112,6 +112,6 @@ def matching(hits: list[list[Hit]], where: Where, name: str, corpus: str) -> lis
         MissingArtefact: a query without a filter found nothing.
     """
     # Every corpus has chunks, and the search is exact: no hits means that the collection was lost.
-    if not all(found or wanted for found, wanted in zip(hits, where, strict=True)):
+    if not all(hit or wanted for hit, wanted in zip(hits, where, strict=True)):
         raise MissingArtefact(f"collection {name!r} has no points of corpus {corpus}: run `mog run`")
     return hits

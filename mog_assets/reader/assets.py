@@ -62,7 +62,7 @@ class _Set:
         return np.array([question.document in self.measuring for question in self.questions], bool)
 
 
-def held_out(documents: Iterable[str]) -> set[str]:
+def withheld(documents: Iterable[str]) -> set[str]:
     """The documents that are not trained on: those of the lowest hashes, so that few move when others are added.
 
     Raises:
@@ -82,20 +82,20 @@ def build_reader(work: Work) -> None:
     # It imports torch, which takes longer than planning a run.
     from mog_assets.reader import network, training
 
-    words, asked = WordPieces(source()), dict[str, list[Question]]()
+    words, by_set = WordPieces(source()), dict[str, list[Question]]()
     for name, question_set in work.settings.question_sets.items():
         if question_set.train:
             stored = work.input("questions").path(f"{name}.parquet")
-            asked[name] = [q for q in load_questions(stored, question_set.train) if teaches(q)]
-    if not any(asked.values()):
+            by_set[name] = [q for q in load_questions(stored, question_set.train) if teaches(q)]
+    if not any(by_set.values()):
         raise MogError(_NOTHING)
     # The same for all sets: what one measures on is not trained on through another.
-    measuring, sets = held_out(q.document for own in asked.values() for q in own), list[_Set]()
-    for name, own in asked.items():
-        if own:
+    measuring, sets = withheld(q.document for questions in by_set.values() for q in questions), list[_Set]()
+    for name, questions in by_set.items():
+        if questions:
             corpora = work.settings.question_sets[name].corpora
-            retrieval = Retrieval.open(work.tools, work.input, corpora, [q.question for q in own])
-            sets.append(_Set(own, retrieval, *lessons(own, retrieval, words), measuring))
+            retrieval = Retrieval.open(work.tools, work.input, corpora, [q.question for q in questions])
+            sets.append(_Set(questions, retrieval, *lessons(questions, retrieval, words), measuring))
     documents, learnt = _together(sets)
     if not learnt:
         raise MogError(_NOTHING)
@@ -104,8 +104,8 @@ def build_reader(work: Work) -> None:
     untold = Reader(encoded(arrays, {"calibration": calibration.BY_SCORE.to_json()}), "now")
     facts = {**_measured(work, untold, sets), "trained on": len(learnt)}
     data = encoded(arrays, facts)
-    path, there = work.file(FILE, digest(data.hex()))
-    if not there:
+    path, exists = work.file(FILE, digest(data.hex()))
+    if not exists:
         with work.writing(path) as temporary:
             temporary.write_bytes(data)
     work.info |= facts
@@ -117,12 +117,12 @@ def build_reader(work: Work) -> None:
 def _together(sets: Sequence[_Set]) -> tuple[dict[int, Document], list[Lesson]]:
     """Documents and lessons of all sets: positions of documents belong to the corpora of a set."""
     documents, learnt, first = dict[int, Document](), list[Lesson](), 0
-    for own in sets:
+    for one in sets:
         # Nothing of a document that measures is read in training, with or without an answer.
-        position = own.retrieval.corpora.position
-        unseen = {number for (corpus, name), number in position.items() if f"{corpus}/{name}" in own.measuring}
-        documents |= {first + number: document for number, document in own.documents.items()}
-        for lesson, out in zip(own.lessons, own.measures.tolist(), strict=True):
+        position = one.retrieval.corpora.position
+        unseen = {number for (corpus, name), number in position.items() if f"{corpus}/{name}" in one.measuring}
+        documents |= {first + number: document for number, document in one.documents.items()}
+        for lesson, out in zip(one.lessons, one.measures.tolist(), strict=True):
             if lesson is not None and not out:
                 places = [(first + d, start, end) for d, start, end in lesson.answers if d not in unseen]
                 misleading = [(first + d, start) for d, start in lesson.misleading if d not in unseen]
@@ -146,12 +146,12 @@ def _trained(
     with work.progress(training.EPOCHS * len(learnt), f"questions read, {training.EPOCHS} times each") as advance:
         for number in range(training.EPOCHS):
             name = f"epoch_{number}.safetensors"
-            path, there = work.file(name, number, TRAINED, seed, key)
+            path, exists = work.file(name, number, TRAINED, seed, key)
             # It is no part of the artefact.
             del work.draft.files[name]
-            if there:
-                state, told = tensors.decode(path.read_bytes())
-                loss = told["loss"]
+            if exists:
+                state, facts = tensors.decode(path.read_bytes())
+                loss = facts["loss"]
                 advance(len(learnt))
             else:
                 state, loss = training.epoch(bert, words, documents, learnt, state, number, seed, advance=advance)
@@ -163,12 +163,12 @@ def _trained(
 
 def _key(documents: dict[int, Document], learnt: list[Lesson]) -> str:
     """A digest of all that is read in training."""
-    told = hashlib.sha256()
+    hashed = hashlib.sha256()
     for number, document in documents.items():
         for array in (np.array(number), document.title.ids, document.text.ids, document.text.spans, document.bounds):
-            told.update(array.tobytes())
+            hashed.update(array.tobytes())
     read = [[lesson.question.ids.tolist(), lesson.answers, lesson.misleading] for lesson in learnt]
-    return digest(told.hexdigest(), read)
+    return digest(hashed.hexdigest(), read)
 
 
 def _measured(work: Work, reader: Reader, sets: Sequence[_Set]) -> dict[str, Any]:
@@ -178,59 +178,59 @@ def _measured(work: Work, reader: Reader, sets: Sequence[_Set]) -> dict[str, Any
     probability must be as good where there is nothing to find.
     """
     documents, marks, values, right, of = list[str](), list[tuple[float, float]](), [], list[bool](), list[str]()
-    total = sum(min(int(own.measures.sum()), MEASURED) for own in sets)
+    total = sum(min(int(one.measures.sum()), MEASURED) for one in sets)
     with work.progress(total, "questions answered from documents not trained on") as advance:
-        for own in sets:
-            chosen = _drawn(own, work.settings.seed)
-            asked = [own.questions[row] for row in chosen]
-            for question, contexts in zip(asked, _contexts(work, own, chosen), strict=True):
+        for one in sets:
+            chosen = _drawn(one, work.settings.seed)
+            chosen_questions = [one.questions[row] for row in chosen]
+            for question, contexts in zip(chosen_questions, _contexts(work, one, chosen), strict=True):
                 gold = answers(question)
-                for passages, there in zip(contexts, (True, False), strict=True):
+                for passages, answerable in zip(contexts, (True, False), strict=True):
                     best = reader.best(question.question, passages)
                     said = best[0].text if best else ""
-                    if there:
+                    if answerable:
                         documents.append(question.document)
                         marks.append((exact_match(said, gold), f1(said, gold)))
                     if best:
                         values.append(calibration.features(question.question, passages, best)[0])
-                        right.append(there and marks[-1][1] >= calibration.RIGHT)
+                        right.append(answerable and marks[-1][1] >= calibration.RIGHT)
                         of.append(question.document)
                 advance(1)
     table = np.array(values).reshape(-1, len(calibration.FEATURES))
     fitted, chance = calibration.by_halves(table, np.array(right, bool), of)
-    told: dict[str, Any] = {"calibration": fitted.to_json(), "measured on": len(marks)}
+    facts: dict[str, Any] = {"calibration": fitted.to_json(), "measured on": len(marks)}
     if not marks:
-        return told
+        return facts
     low, high = bootstrap_interval(by_document(np.array(marks), documents))
     for number, name in enumerate(("exact match", "F1")):
         mean = float(np.mean(marks, axis=0)[number])
-        told[name] = [round(float(value), 4) for value in (mean, low[number], high[number])]
+        facts[name] = [round(float(value), 4) for value in (mean, low[number], high[number])]
     ends = "{:.3f} [{:.3f}, {:.3f}]"
-    work.show_table("documents not trained on", [{name: ends.format(*told[name]) for name in ("exact match", "F1")}])
+    work.show_table("documents not trained on", [{name: ends.format(*facts[name]) for name in ("exact match", "F1")}])
     if chance is None:
-        return told
+        return facts
     rows, error = calibration.curve(chance, np.array(right, bool))
-    told["calibration error"] = round(error, 4)
+    facts["calibration error"] = round(error, 4)
     work.show_table("calibration", rows)
     work.show_plot("calibration", calibration.plot(rows))
-    return told
+    return facts
 
 
-def _drawn(own: _Set, seed: int) -> list[int]:
+def _drawn(one: _Set, seed: int) -> list[int]:
     """The questions that measure: a sample, because questions on a document often stand together."""
-    rows = np.random.default_rng(seed).permutation(np.flatnonzero(own.measures))
+    rows = np.random.default_rng(seed).permutation(np.flatnonzero(one.measures))
     return sorted(rows[:MEASURED].tolist())
 
 
-def _contexts(work: Work, own: _Set, rows: Sequence[int]) -> list[tuple[Context, Context]]:
+def _contexts(work: Work, one: _Set, rows: Sequence[int]) -> list[tuple[Context, Context]]:
     """For some questions of a set: the passages that are found, and passages that lack the answer."""
-    corpora = own.retrieval.corpora
-    again = own.retrieval.again([own.questions[row].question for row in rows])
-    found = again.passages(parse(FOUND_BY, work.settings), budget=work.settings.budget)
-    lacking = [lesson.misleading if (lesson := own.lessons[row]) else [] for row in rows]
-    texts = corpora.texts({*found.document.tolist(), *(document for misled in lacking for document, _ in misled)})
+    corpora = one.retrieval.corpora
+    again = one.retrieval.again([one.questions[row].question for row in rows])
+    ranked = again.passages(parse(FOUND_BY, work.settings), budget=work.settings.budget)
+    lacking = [lesson.misleading if (lesson := one.lessons[row]) else [] for row in rows]
+    texts = corpora.texts({*ranked.document.tolist(), *(document for misled in lacking for document, _ in misled)})
     made: list[tuple[Context, Context]] = [([], []) for _ in rows]
-    columns = (found.question, found.document, found.start, found.end)
+    columns = (ranked.question, ranked.document, ranked.start, ranked.end)
     for question, document, start, end in zip(*(column.tolist() for column in columns), strict=True):
         made[question][0].append((texts[document][0], texts[document][1][start:end]))
     for (_, passages), misled in zip(made, lacking, strict=True):

@@ -48,14 +48,14 @@ def features(question: str, passages: Sequence[tuple[str, str]], spans: Sequence
     for span in spans:
         title, text = passages[span.passage]
         texts += [sentence(text, span.start) if span.start >= 0 else title, f"{title} {text}"]
-    asked, *terms = map(set, query_terms(texts))
+    question_terms, *terms = map(set, query_terms(texts))
     scores = np.clip([span.score for span in spans], -_MOST, _MOST)
     rows = []
     for number, span in enumerate(spans):
         others = [f1(span.text, [other.text]) < RIGHT for other in spans]
         lead = scores[number] - scores[others].max(initial=-_MOST)
         near, around = terms[2 * number : 2 * number + 2]
-        rows.append((scores[number], lead, _share(asked, near), _share(asked, around)))
+        rows.append((scores[number], lead, _share(question_terms, near), _share(question_terms, around)))
     return np.array(rows, np.float64).reshape(-1, len(FEATURES))
 
 
@@ -137,9 +137,9 @@ def by_halves(values: np.ndarray, right: np.ndarray, documents: Sequence[str]) -
     names = sorted(set(documents))
     if len(names) < 2:
         return Calibration.fitted(values, right), None
-    own = np.isin(documents, names[::2])
+    members = np.isin(documents, names[::2])
     chances = np.empty(len(right))
-    for half in (own, ~own):
+    for half in (members, ~members):
         chances[half] = Calibration.fitted(values[~half], right[~half]).probabilities(values[half])
     return Calibration.fitted(values, right, certain_from(chances, right)), chances
 
@@ -163,10 +163,10 @@ def curve(probabilities: np.ndarray, right: np.ndarray) -> tuple[list[dict[str, 
     rows, error = [], 0.0
     places = np.minimum((probabilities * BINS).astype(int), BINS - 1)
     for place in np.unique(places).tolist():
-        own = places == place
-        said, true = float(probabilities[own].mean()), float(right[own].mean())
-        error += abs(said - true) * float(own.mean())
-        rows.append({"n": int(own.sum()), "probability": round(said, 3), "share right": round(true, 3)})
+        rows_of = places == place
+        said, true = float(probabilities[rows_of].mean()), float(right[rows_of].mean())
+        error += abs(said - true) * float(rows_of.mean())
+        rows.append({"n": int(rows_of.sum()), "probability": round(said, 3), "share right": round(true, 3)})
     return rows, error
 
 

@@ -24,8 +24,8 @@ class Document:
     @classmethod
     def of(cls, words: WordPieces, title: str, text: str) -> Document:
         """A document's texts in tokens."""
-        told, tokens = words([title, text])
-        return cls(told, tokens, sentences(text, tokens))
+        texts, tokens = words([title, text])
+        return cls(texts, tokens, sentences(text, tokens))
 
     def at(self, character: int) -> int:
         """The token at a character, or before it if none is there."""

@@ -45,15 +45,15 @@ def places(question: Question, spans: Sequence[tuple[int, int, int]], texts: Tex
         spans: (document, start, end) of its evidence.
         texts: Title and text, by document.
     """
-    found = []
+    lessons = []
     for document, start, end in spans:
         for said in answers(question):
             # No part of a longer word or number.
             pattern = re.compile(rf"(?<!\w){re.escape(said)}(?!\w)", re.IGNORECASE)
             if match := pattern.search(texts[document][1], start, end):
-                found.append((document, *match.span()))
+                lessons.append((document, *match.span()))
                 break
-    return found
+    return lessons
 
 
 def lessons(
@@ -67,18 +67,18 @@ def lessons(
         words: The tokenizer.
     """
     evidence = measured(questions, retrieval.corpora)
-    found = retrieval.rank(parse(FOUND_BY, retrieval.corpora.settings), FIRST)
-    found = found.at(found.rank < FIRST)
-    used = {document for spans in evidence for document, _, _ in spans} | set(found.document.tolist())
+    passages = retrieval.rank(parse(FOUND_BY, retrieval.corpora.settings), FIRST)
+    passages = passages.at(passages.rank < FIRST)
+    used = {document for spans in evidence for document, _, _ in spans} | set(passages.document.tolist())
     texts = retrieval.corpora.texts(sorted(used))
-    first = np.searchsorted(found.question, np.arange(len(questions) + 1))
+    first = np.searchsorted(passages.question, np.arange(len(questions) + 1))
     documents, made = dict[int, Document](), list[Lesson | None]()
-    asked = words([q.question for q in questions])
+    tokens_of = words([q.question for q in questions])
     for number, (question, spans) in enumerate(zip(questions, evidence, strict=True)):
         stand = places(question, spans, texts)
-        own = slice(int(first[number]), int(first[number + 1]))
-        misleading = without(question, found.document[own].tolist(), found.start[own].tolist(), texts)
-        made.append(Lesson(asked[number], stand, misleading) if stand else None)
+        rows_of = slice(int(first[number]), int(first[number + 1]))
+        misleading = without(question, passages.document[rows_of].tolist(), passages.start[rows_of].tolist(), texts)
+        made.append(Lesson(tokens_of[number], stand, misleading) if stand else None)
         for document in {d for d, *_ in (*stand, *misleading)} - documents.keys() if stand else ():
             documents[document] = Document.of(words, *texts[document])
     return documents, made
@@ -87,9 +87,9 @@ def lessons(
 def without(question: Question, documents: Sequence[int], starts: Sequence[int], texts: Texts) -> list[tuple[int, int]]:
     """The first passages around which the answer does not stand: (document, start)."""
     said = [text.lower() for text in answers(question)]
-    found: list[tuple[int, int]] = []
+    places: list[tuple[int, int]] = []
     for document, start in zip(documents, starts, strict=True):
         around = texts[document][1][max(start - _BEFORE, 0) : start + _AFTER].lower()
-        if not any(text in around for text in said) and len(found) < MISLEADING:
-            found.append((document, start))
-    return found
+        if not any(text in around for text in said) and len(places) < MISLEADING:
+            places.append((document, start))
+    return places

@@ -58,7 +58,7 @@ class Reader:
 
     def __init__(self, data: bytes, where: str) -> None:
         self._data, self._where = data, where
-        self._known: dict[tuple[str, str, str], list[ReaderSpan]] = {}
+        self._spans_of: dict[tuple[str, str, str], list[ReaderSpan]] = {}
         self._alone = Lock()
         self.name = hashlib.sha256(data).hexdigest()[:8]
 
@@ -89,21 +89,22 @@ class Reader:
     def best(self, question: str, passages: Sequence[tuple[str, str]]) -> list[ReaderSpan]:
         """The best span of every window of the passages, best first, with its probability; see `SpanReader.best`."""
         with self._alone:
-            missing = [pair for pair in dict.fromkeys(passages) if (question, *pair) not in self._known]
-            if len(self._known) + len(missing) > self.REMEMBERED:
-                self._known.clear()
+            missing = [pair for pair in dict.fromkeys(passages) if (question, *pair) not in self._spans_of]
+            if len(self._spans_of) + len(missing) > self.REMEMBERED:
+                self._spans_of.clear()
                 missing = list(dict.fromkeys(passages))
-            found = self._spans.best(question, missing)
-            self._known.update({(question, *pair): [] for pair in missing})
-            for span in found:
-                self._known[(question, *missing[span.passage])].append(span)
-            own = [replace(s, passage=n) for n, pair in enumerate(passages) for s in self._known[(question, *pair)]]
-        if not own:
+            spans = self._spans.best(question, missing)
+            self._spans_of.update({(question, *pair): [] for pair in missing})
+            for span in spans:
+                self._spans_of[(question, *missing[span.passage])].append(span)
+            pairs = enumerate(passages)
+            read_spans = [replace(s, passage=n) for n, pair in pairs for s in self._spans_of[(question, *pair)]]
+        if not read_spans:
             return []
-        own.sort(key=lambda span: -span.score)
-        chances = self._calibration.probabilities(features(question, passages, own)).tolist()
+        read_spans.sort(key=lambda span: -span.score)
+        chances = self._calibration.probabilities(features(question, passages, read_spans)).tolist()
         # The best one by its score is the answer: that is what was calibrated.
-        return [replace(span, probability=chance) for span, chance in zip(own, chances, strict=True)]
+        return [replace(span, probability=chance) for span, chance in zip(read_spans, chances, strict=True)]
 
 
 @lru_cache(2)

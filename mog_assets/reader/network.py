@@ -83,11 +83,11 @@ class _Adapting(Bert):
         self._trained, self._dropout = trained, dropout
 
     def _linear(self, name: str, x: Tensor) -> Tensor:
-        held, rows = self._trained, x.flatten(0, -2)
+        layer, rows = self._trained, x.flatten(0, -2)
         # Dropout between the two maps costs little: there are as few numbers as the rank.
-        inner = f.dropout(f.linear(rows, held[f"{name}.down"]), self._dropout, self._dropout > 0)
-        plain = f.linear(rows, self.weights[f"{name}.weight"], self.weights[f"{name}.bias"] + held[f"{name}.bias"])
-        return torch.addmm(plain, inner, held[f"{name}.up"].T).view(*x.shape[:-1], -1)
+        inner = f.dropout(f.linear(rows, layer[f"{name}.down"]), self._dropout, self._dropout > 0)
+        plain = f.linear(rows, self.weights[f"{name}.weight"], self.weights[f"{name}.bias"] + layer[f"{name}.bias"])
+        return torch.addmm(plain, inner, layer[f"{name}.up"].T).view(*x.shape[:-1], -1)
 
 
 def merged(bert: Bert, trained: Mapping[str, Tensor]) -> Bert:

@@ -58,13 +58,13 @@ class SpanReader:
             question: The question.
             passages: Title and text of each.
         """
-        asked, *told = self.words([question, *(part for passage in passages for part in passage)])
+        question_tokens, *parts_tokens = self.words([question, *(part for passage in passages for part in passage)])
         windows: list[tuple[int, Window]] = []
         for number, (_, text) in enumerate(passages):
-            named, tokens = told[2 * number : 2 * number + 2]
-            for start, end in parts(sentences(text, tokens), room(asked, named)):
-                windows.append((number, self.words.window(asked, named, tokens.part(start, end))))
-        found: list[ReaderSpan] = []
+            named, tokens = parts_tokens[2 * number : 2 * number + 2]
+            for start, end in parts(sentences(text, tokens), room(question_tokens, named)):
+                windows.append((number, self.words.window(question_tokens, named, tokens.part(start, end))))
+        spans: list[ReaderSpan] = []
         for (number, window), logits in zip(windows, self._logits([window for _, window in windows]), strict=True):
             first, last, score = pointed(window, logits)
             inside = first >= window.body
@@ -72,8 +72,8 @@ class SpanReader:
             begin, stop = int(window.spans[first, 0]), int(window.spans[last, 1])
             said = passages[number][inside][begin:stop]
             place = (begin, stop) if inside else (-1, -1)
-            found.append(ReaderSpan(said, number, *place, score))
-        return sorted(found, key=lambda span: -span.score)
+            spans.append(ReaderSpan(said, number, *place, score))
+        return sorted(spans, key=lambda span: -span.score)
 
     def _logits(self, windows: Sequence[Window]) -> list[np.ndarray]:
         """Logits of each window, by as many threads as torch has."""

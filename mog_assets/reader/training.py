@@ -33,10 +33,10 @@ def batch(windows: Sequence[Window]) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     ids, kinds, mask = (torch.zeros((len(windows), length), dtype=torch.int64) for _ in range(3))
     allowed = torch.zeros((len(windows), length), dtype=torch.bool)
     for row, window in enumerate(windows):
-        own = len(window.ids)
-        ids[row, :own], kinds[row, :own] = torch.from_numpy(window.ids), torch.from_numpy(window.kinds)
-        mask[row, :own] = 1
-        allowed[row, :own] = torch.from_numpy(window.spans[:, 0] >= 0)
+        used = len(window.ids)
+        ids[row, :used], kinds[row, :used] = torch.from_numpy(window.ids), torch.from_numpy(window.kinds)
+        mask[row, :used] = 1
+        allowed[row, :used] = torch.from_numpy(window.spans[:, 0] >= 0)
     allowed[:, 0] = True
     return ids, kinds, mask, allowed
 
@@ -44,9 +44,9 @@ def batch(windows: Sequence[Window]) -> tuple[Tensor, Tensor, Tensor, Tensor]:
 def loss_of(bert: Bert, trained: Mapping[str, Tensor], some: Sequence[Shown]) -> Tensor:
     """Mean cross-entropy of first and last token, in nats."""
     ids, kinds, mask, allowed = batch([one.window for one in some])
-    found = network.logits(bert, trained, ids, kinds, mask).masked_fill(~allowed[:, :, None], -torch.inf)
+    logits = network.logits(bert, trained, ids, kinds, mask).masked_fill(~allowed[:, :, None], -torch.inf)
     target = torch.tensor([[one.first, one.last] for one in some])
-    return f.cross_entropy(found, target)
+    return f.cross_entropy(logits, target)
 
 
 def start(bert: Bert, seed: int) -> dict[str, np.ndarray]:
@@ -59,13 +59,13 @@ def start(bert: Bert, seed: int) -> dict[str, np.ndarray]:
 def values(state: Mapping[str, np.ndarray]) -> dict[str, Tensor]:
     """What is trained, in a state."""
     # In one order, whatever order a file has: sums over all of them are rounded in theirs.
-    own = sorted(name for name in state if name.startswith("value/"))
-    return {name.removeprefix("value/"): torch.from_numpy(state[name].copy()) for name in own}
+    names = sorted(name for name in state if name.startswith("value/"))
+    return {name.removeprefix("value/"): torch.from_numpy(state[name].copy()) for name in names}
 
 
 def _state(trained: Mapping[str, Tensor], moments: Sequence[Mapping[str, Tensor]]) -> dict[str, np.ndarray]:
     parts = zip(_STATE, [trained, *moments], strict=True)
-    return {f"{part}/{name}": tensor.detach().numpy().copy() for part, held in parts for name, tensor in held.items()}
+    return {f"{part}/{name}": tensor.detach().numpy().copy() for part, layer in parts for name, tensor in layer.items()}
 
 
 def epoch(

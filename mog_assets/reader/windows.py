@@ -69,19 +69,19 @@ class WordPieces:
         words = self._tokenizer.get_vocab()
         self.first, self.end, self._colon = words["[CLS]"], words["[SEP]"], words[":"]
         self._says = np.zeros(max(words.values()) + 1, bool)
-        told = [
+        sizes = [
             n
             for word, n in words.items()
             if word.lstrip("#").isalnum() and word not in STOPWORDS_EN_PLUS and len(word) > 1
         ]
-        self._says[told] = True
+        self._says[sizes] = True
 
     def __call__(self, texts: Sequence[str]) -> list[Tokens]:
         """Tokens of each text."""
-        found = self._tokenizer.encode_batch(list(texts), add_special_tokens=False)
+        encodings = self._tokenizer.encode_batch(list(texts), add_special_tokens=False)
         return [
             Tokens(np.array(one.ids, np.int64), np.array(one.offsets, np.int64).reshape(len(one.ids), 2))
-            for one in found
+            for one in encodings
         ]
 
     def window(self, question: Tokens, title: Tokens, text: Tokens) -> Window:

@@ -90,11 +90,11 @@ def add_dify(made: FastAPI, serving: Serving) -> None:
         options.check_amount("k", setting.top_k)
         corpora = corpora_of(serving, "knowledge_id", body.knowledge_id)
         where = dify_where(body.metadata_condition)
-        found = await serving.search.run(project.retrieve, body.query, k=setting.top_k, corpora=corpora, where=where)
+        many = await serving.search.run(project.retrieve, body.query, k=setting.top_k, corpora=corpora, where=where)
         records = [
             # Dify fails on metadata that is null.
             {"content": p.text, "score": score, "title": p.title or p.doc, "metadata": {**p.metadata, **_place(p)}}
-            for p, score in _scored(found.passages, setting.score_threshold)
+            for p, score in _scored(many.passages, setting.score_threshold)
         ]
         return JSONResponse({"records": records})
 
@@ -121,8 +121,8 @@ def add_openai(made: FastAPI, serving: Serving) -> None:
         }
         many = await serving.search.run(project.retrieve_many, queries, **keywords)
         best: dict[Any, tuple[Passage, float]] = {}
-        for found in many:
-            for passage, score in _scored(found.passages, body.ranking_options.score_threshold):
+        for result in many:
+            for passage, score in _scored(result.passages, body.ranking_options.score_threshold):
                 if passage.spans not in best or best[passage.spans][1] < score:
                     best[passage.spans] = passage, score
         rows = sorted(best.values(), key=lambda row: -row[1])[: body.max_num_results]
@@ -147,13 +147,13 @@ def corpora_of(serving: Serving, name: str, id: str) -> list[str] | None:
     Raises:
         NotFound: there is no such corpus.
     """
-    known = list(serving.project.settings.corpora)
+    names = list(serving.project.settings.corpora)
     # A corpus may be called `all`.
-    if id in known:
+    if id in names:
         return [id]
     if id == ALL:
         return None
-    raise NotFound(f"{name}: expected {ALL!r} or one of {', '.join(known)}, got {id!r}")
+    raise NotFound(f"{name}: expected {ALL!r} or one of {', '.join(names)}, got {id!r}")
 
 
 def _scored(passages: Sequence[Passage], threshold: float) -> list[tuple[Passage, float]]:
@@ -208,8 +208,8 @@ def _dify_condition(condition: Condition) -> Any:
         return {_BOUNDS[operator]: _number(value)}
     if operator in _TEXTS and isinstance(value, str):
         return {_TEXTS[operator]: value}
-    known = ", ".join(["is", "=", "in", *_BOUNDS, *_TEXTS])
-    raise Problem(400, f"comparison_operator: expected one of {known} with a value, got {operator!r} with {value!r}")
+    every = ", ".join(["is", "=", "in", *_BOUNDS, *_TEXTS])
+    raise Problem(400, f"comparison_operator: expected one of {every} with a value, got {operator!r} with {value!r}")
 
 
 def _number(value: Any) -> Any:
@@ -250,10 +250,10 @@ def openai_where(filters: dict[str, Any] | None) -> Where | None:
 
 def _add(where: Where, name: str, condition: Any) -> None:
     """Add a condition; bounds of one field go together."""
-    there = where.get(name)
-    if there is None:
+    existing = where.get(name)
+    if existing is None:
         where[name] = condition
-    elif isinstance(there, dict) and isinstance(condition, dict) and not there.keys() & condition.keys():
-        where[name] = {**there, **condition}
+    elif isinstance(existing, dict) and isinstance(condition, dict) and not existing.keys() & condition.keys():
+        where[name] = {**existing, **condition}
     else:
         raise Problem(400, f"two conditions on {name!r} cannot be combined")

@@ -102,9 +102,9 @@ class Connections:
         self._untold[reason] += 1
 
     def _tell(self) -> None:
-        told = ", ".join(f"{number} {reason}" for reason, number in self._untold.items())
+        summary = ", ".join(f"{number} {reason}" for reason, number in self._untold.items())
         self._untold.clear()
-        log.warning("connections dropped: %s", told)
+        log.warning("connections dropped: %s", summary)
 
 
 class _Transport:

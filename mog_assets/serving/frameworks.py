@@ -19,11 +19,11 @@ class Retriever:
 
     Args:
         config: Path of `mog.yaml`, or an open project; None for what `mog_assets.open` finds.
-        asked: Arguments of `Project.retrieve`; None stands for its default.
+        options: Arguments of `Project.retrieve`; None stands for its default.
     """
 
-    def __init__(self, config: str | Path | Project | None, **asked: Any) -> None:
-        self._config, self._asked = config, asked
+    def __init__(self, config: str | Path | Project | None, **options: Any) -> None:
+        self._config, self._options = config, options
         self._project = config if isinstance(config, Project) else None
         self._alone = Lock()
 
@@ -38,9 +38,9 @@ class Retriever:
 
     def passages(self, question: str, **changes: Any) -> list[Passage]:
         """The best passages; `changes` that are not None replace what was said at the start."""
-        asked = {**self._asked, **{name: value for name, value in changes.items() if value is not None}}
-        asked = {name: value for name, value in asked.items() if value is not None}
-        return self.project.retrieve(question, **asked).passages
+        options = {**self._options, **{name: value for name, value in changes.items() if value is not None}}
+        options = {name: value for name, value in options.items() if value is not None}
+        return self.project.retrieve(question, **options).passages
 
     def saved(self) -> dict[str, Any]:
         """The arguments that make the same retriever, as JSON values.
@@ -50,10 +50,10 @@ class Retriever:
         """
         if isinstance(self._config, Project):
             raise ConfigError("config: expected the path of mog.yaml of a retriever that is saved, got an open project")
-        corpora: Sequence[str] | None = self._asked.get("corpora")
-        where: Mapping[str, Any] | None = self._asked.get("where")
+        corpora: Sequence[str] | None = self._options.get("corpora")
+        where: Mapping[str, Any] | None = self._options.get("where")
         return {
-            **self._asked,
+            **self._options,
             "config": None if self._config is None else str(self._config),
             "corpora": None if corpora is None else list(corpora),
             "where": None if where is None else dict(where),

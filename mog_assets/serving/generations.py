@@ -72,7 +72,7 @@ class Generations:
         self._tools, self.names, self._keep = tools, names, keep
         self._required, self._others = places(tools.settings, names)
         self._alone, self._ended = RLock(), Event()
-        self._held = self._opened() if keep else None
+        self._current = self._opened() if keep else None
         self._follower: Thread | None = None
         if refresh is not None:
             self._follower = Thread(target=self._follow, args=(refresh,), name="mog-refresh", daemon=True)
@@ -82,9 +82,9 @@ class Generations:
     def current(self) -> Generation:
         """The generation for new questions."""
         with self._alone:
-            if self._held is None:
-                self._held = self._opened()
-            return self._held
+            if self._current is None:
+                self._current = self._opened()
+            return self._current
 
     def close(self) -> None:
         """Stop looking for new artefacts, and remove the snapshot when the last question is answered."""
@@ -92,8 +92,8 @@ class Generations:
         if self._follower is not None:
             self._follower.join()
         with self._alone:
-            if self._held is not None:
-                self._retire(self._held)
+            if self._current is not None:
+                self._retire(self._current)
 
     @contextmanager
     def using(self) -> Iterator[Generation]:
@@ -146,10 +146,10 @@ class Generations:
         if before is not None and snapshot is not None and before.snapshot is not None:
             # Stamps are of what is in the store, which is not what a snapshot from before holds.
             same = not before.snapshot.behind and _of_corpora(before.snapshot) == _of_corpora(snapshot)
-            held = before.retrieval.corpora.kept
-            if same and held is not None and retrieval.corpora.kept is not None:
+            tables = before.retrieval.corpora.kept
+            if same and tables is not None and retrieval.corpora.kept is not None:
                 # Questions that run now may still add to it; `dict` copies it in one step.
-                kept = {key: value for key, value in dict(held).items() if key not in _BY_PATH}
+                kept = {key: value for key, value in dict(tables).items() if key not in _BY_PATH}
                 retrieval.corpora.kept.update(kept)
         retrieval = replace(
             retrieval,
@@ -167,15 +167,15 @@ class Generations:
         Raises:
             MogError: settings and artefacts have different encoders.
         """
-        own = self._tools.encoder.fingerprint
+        fingerprint = self._tools.encoder.fingerprint
         for key, corpus in self._required:
             if key.startswith("embeddings/"):
-                held = snapshot.read(key, corpus).manifest.info.get("encoder", own)
-                if held != own:
+                encoder_of = snapshot.read(key, corpus).manifest.info.get("encoder", fingerprint)
+                if encoder_of != fingerprint:
                     raise MogError(
-                        f"{label(key, corpus)}: expected vectors of the encoder in the settings ({own[:12]}), got "
-                        f"those of another one ({str(held)[:12]}): open the project again if the settings have "
-                        "changed, else run `mog run`"
+                        f"{label(key, corpus)}: expected vectors of the encoder in the settings ({fingerprint[:12]}), "
+                        f"got those of another one ({str(encoder_of)[:12]}): open the project again if the settings "
+                        "have changed, else run `mog run`"
                     )
 
     def _warm(self, now: Generation) -> None:
@@ -183,9 +183,9 @@ class Generations:
         position = now.retrieval.corpora.position
         retrieval = now.retrieval.again([next(iter(position))[1]])
         method, _ = retrieval.chosen
-        found = retrieval.passages(method, None, self._tools.settings.budget)
-        retrieval.reasons(method, found)
-        reading.passages(retrieval, found, 1, None)
+        passages = retrieval.passages(method, None, self._tools.settings.budget)
+        retrieval.reasons(method, passages)
+        reading.passages(retrieval, passages, 1, None)
 
     def _follow(self, seconds: float) -> None:
         """Take over new artefacts as they come."""
@@ -214,7 +214,7 @@ class Generations:
                 continue
             with self._alone:
                 self._retire(self.current)
-                self._held, self.trouble = fresh, ""
+                self._current, self.trouble = fresh, ""
 
 
 def places(settings: Settings, names: Sequence[str]) -> tuple[list[Place], list[Place]]:

@@ -67,8 +67,8 @@ class Guard:
     def _check(self, path: str, headers: Headers) -> None:
         host = headers.get("host", "")
         if self.options.hosts and _name(host) not in self.options.hosts:
-            known = ", ".join(self.options.hosts)
-            raise Problem(421, f"Host: expected one of {known}, got {_name(host)!r}", "host")
+            hosts = ", ".join(self.options.hosts)
+            raise Problem(421, f"Host: expected one of {hosts}, got {_name(host)!r}", "host")
         origin = headers.get("origin")
         if origin is not None and _place(origin) != host and origin not in self.options.origins:
             raise Problem(403, f"Origin: pages of {origin!r} may not call this server: {self.remedy}", "origin")

@@ -63,8 +63,8 @@ class MogRetriever:
         Returns:
             `documents`: best first.
         """
-        found = self._retriever.passages(query, budget=budget, k=k, method=method, corpora=corpora, where=where)
-        return {"documents": [_document(passage) for passage in found]}
+        passages = self._retriever.passages(query, budget=budget, k=k, method=method, corpora=corpora, where=where)
+        return {"documents": [_document(passage) for passage in passages]}
 
     @component.output_types(documents=list[Document])
     async def run_async(
@@ -94,5 +94,5 @@ class MogRetriever:
 
 
 def _document(passage: Passage) -> Document:
-    known = {name: value for name, value in facts(passage).items() if name != "score"}
-    return Document(id=identity(passage), content=passage.text, meta=known, score=passage.score)
+    metadata = {name: value for name, value in facts(passage).items() if name != "score"}
+    return Document(id=identity(passage), content=passage.text, meta=metadata, score=passage.score)

@@ -164,36 +164,36 @@ def _add_search(made: FastAPI, serving: Serving) -> None:
 
     @made.post("/v1/retrieve", tags=["search"], summary="The best passages for a question")
     async def retrieve(request: Request, body: RetrieveBody) -> JSONResponse:
-        asked = checked(request, body)
+        arguments = checked(request, body)
         options.check_amount("budget", body.budget)
         options.check_amount("k", body.k)
-        asked |= {"budget": body.budget, "k": body.k, "method": body.method, "explain": body.explain}
+        arguments |= {"budget": body.budget, "k": body.k, "method": body.method, "explain": body.explain}
 
         def work() -> dict[str, Any]:
-            found = project.retrieve(body.question, **asked)
-            told = found.to_json()
+            results = project.retrieve(body.question, **arguments)
+            content = results.to_json()
             if body.sentences:
                 # Each sentence costs as much as a question.
                 left = _SENTENCES
-                for passage, row in zip(found.passages, told["passages"], strict=True):
+                for passage, row in zip(results.passages, content["passages"], strict=True):
                     similar = project.sentences(body.question, passage, left)
                     left -= len(similar)
                     row["sentences"] = [{"start": s, "end": e, "similarity": float(v)} for s, e, v in similar]
-            return told
+            return content
 
         return JSONResponse(await serving.search.run(work))
 
     @made.post("/v1/ask", tags=["search"], summary="An answer with the passages that it is based on")
     async def ask(request: Request, body: AskBody) -> Response:
-        asked = checked(request, body, body.options)
-        asked |= {"method": body.method, "options": body.options}
+        arguments = checked(request, body, body.options)
+        arguments |= {"method": body.method, "options": body.options}
         if body.stream or "text/event-stream" in request.headers.get("accept", ""):
             stream = Stream(
-                serving.answers, lambda happened: project.ask(body.question, **asked, on_event=happened)
+                serving.answers, lambda happened: project.ask(body.question, **arguments, on_event=happened)
             ).start()
             return StreamingResponse(stream, media_type="text/event-stream", headers={"X-Accel-Buffering": "no"})
         answer = await serving.answers.run_watched(
-            lambda happened: project.ask(body.question, **asked, on_event=happened).to_json()
+            lambda happened: project.ask(body.question, **arguments, on_event=happened).to_json()
         )
         return JSONResponse(answer)
 
@@ -204,18 +204,18 @@ def _add_documents(made: FastAPI, serving: Serving) -> None:
     @made.get("/v1/corpora", tags=["documents"], summary="What is searched, and how it can be asked")
     async def corpora() -> JSONResponse:
         def work() -> dict[str, Any]:
-            own = {name: getattr(project, name) for name in ("methods", "ways", "version", "loaded", "trouble")}
+            state = {name: getattr(project, name) for name in ("methods", "ways", "version", "loaded", "trouble")}
             most = {"question": options.question_chars, "budget": options.budget, "k": options.k}
-            told = [corpus.to_json() for corpus in project.corpora]
+            corpora = [corpus.to_json() for corpus in project.corpora]
             kept = {"budget": project.settings.budget, "use": project.settings.use.log}
-            return {"corpora": told, **own, **kept, "limits": most}
+            return {"corpora": corpora, **state, **kept, "limits": most}
 
         return JSONResponse(await serving.documents.run(work))
 
     @made.get("/v1/documents/{corpus}/{id:path}", tags=["documents"], summary="A document as it is searched")
     async def document(corpus: str, id: str) -> JSONResponse:
-        found = await serving.documents.run(project.document, corpus, id)
-        return JSONResponse(found.to_json())
+        requested = await serving.documents.run(project.document, corpus, id)
+        return JSONResponse(requested.to_json())
 
     @made.get("/v1/source/{corpus}/{id:path}", tags=["documents"], summary="The file that a document comes from")
     async def source(corpus: str, id: str) -> Response:

@@ -60,9 +60,9 @@ class MogRetriever(BaseRetriever):
         where: Mapping[str, Any] | None = None,
     ) -> list[Document]:
         given = {"budget": budget, "k": k, "method": method, "corpora": corpora, "where": where}
-        asked = {name: getattr(self, name) if value is None else value for name, value in given.items()}
-        found = self._retriever.passages(query, **asked)
-        return [Document(id=identity(p), page_content=p.text, metadata=facts(p)) for p in found]
+        options = {name: getattr(self, name) if value is None else value for name, value in given.items()}
+        passages = self._retriever.passages(query, **options)
+        return [Document(id=identity(p), page_content=p.text, metadata=facts(p)) for p in passages]
 
     async def _aget_relevant_documents(
         self, query: str, *, run_manager: AsyncCallbackManagerForRetrieverRun, **changes: Any

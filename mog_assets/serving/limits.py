@@ -114,15 +114,15 @@ class ServerOptions:
             raise Problem(422, f"options: expected at most {CHOICES}, got {len(choices):,}", "too much")
         return question
 
-    def check_amount(self, name: str, asked: int | None) -> None:
+    def check_amount(self, name: str, amount: int | None) -> None:
         """Check a budget or a k.
 
         Raises:
             Problem: it is larger than allowed.
         """
         most = self.budget if name == "budget" else self.k
-        if asked is not None and asked > most:
-            raise Problem(422, f"{name}: expected at most {most:,}, got {asked:,}", "too much")
+        if amount is not None and amount > most:
+            raise Problem(422, f"{name}: expected at most {most:,}, got {amount:,}", "too much")
 
 
 def check_json(body: bytes, most: int) -> None:

@@ -50,21 +50,21 @@ class MogRetriever(BaseRetriever):
         return self._retriever.project
 
     def _retrieve(self, query_bundle: QueryBundle) -> list[NodeWithScore]:
-        found = self._retriever.passages(query_bundle.query_str)
-        return [NodeWithScore(node=_node(passage), score=passage.score) for passage in found]
+        passages = self._retriever.passages(query_bundle.query_str)
+        return [NodeWithScore(node=_node(passage), score=passage.score) for passage in passages]
 
     async def _aretrieve(self, query_bundle: QueryBundle) -> list[NodeWithScore]:
         return await asyncio.to_thread(self._retrieve, query_bundle)
 
 
 def _node(passage: Passage) -> TextNode:
-    known = {name: value for name, value in facts(passage).items() if name != "score"}
-    others = [name for name in known if name not in _TOLD or not known[name]]
+    meta = {name: value for name, value in facts(passage).items() if name != "score"}
+    others = [name for name in meta if name not in _TOLD or not meta[name]]
     whole = RelatedNodeInfo(node_id=f"{passage.corpus}/{passage.doc}", metadata={"title": passage.title})
     return TextNode(
         id_=identity(passage),
         text=passage.text,
-        metadata=known,
+        metadata=meta,
         excluded_llm_metadata_keys=others,
         excluded_embed_metadata_keys=others,
         start_char_idx=passage.start,

@@ -116,8 +116,8 @@ class Agents:
         def work() -> Results:
             self._options.check_question("query", query)
             self._options.check_amount("k", k)
-            found = self._project.retrieve(query, k=k, corpora=None if corpus is None else [corpus], where=where)
-            return Results(results=[_result(passage, with_url) for passage in found.passages])
+            retrieved = self._project.retrieve(query, k=k, corpora=None if corpus is None else [corpus], where=where)
+            return Results(results=[_result(passage, with_url) for passage in retrieved.passages])
 
         return await _told(self._search, work)
 
@@ -127,22 +127,22 @@ class Agents:
         return await _told(self._documents, lambda: self._fetched(id, with_url))
 
     def _fetched(self, id: str, with_url: Callable[[str], str]) -> Fetched:
-        document, spans = self._found(id)
+        document, spans = self._document(id)
         whole = len(document.text)
-        own: dict[str, Any] = {**document.metadata, "corpus": document.corpus, "document": document.id}
-        own["characters"] = whole
+        meta: dict[str, Any] = {**document.metadata, "corpus": document.corpus, "document": document.id}
+        meta["characters"] = whole
         if document.source is not None:
-            own["source"] = document.source
+            meta["source"] = document.source
         for start, end in spans:
             if not 0 <= start <= end <= whole:
                 raise NotFound(f"id: expected places from 0 to {whole} in {document.corpus}/{document.id}, got {id!r}")
         spans, rest = _cut(spans or [(0, whole)], self._options.budget)
         if rest:
-            own["next"] = f"{document.corpus}/{document.id}#{_written(rest)}"
+            meta["next"] = f"{document.corpus}/{document.id}#{_written(rest)}"
         text = "\n".join(document.text[start:end] for start, end in spans)
-        return Fetched(id=id, title=document.title or document.id, text=text, url=with_url(id), metadata=own)
+        return Fetched(id=id, title=document.title or document.id, text=text, url=with_url(id), metadata=meta)
 
-    def _found(self, id: str) -> tuple[Document, Spans]:
+    def _document(self, id: str) -> tuple[Document, Spans]:
         """The document of an id, and the places that it names."""
         corpus, _, doc = id.partition("/")
         before, mark, places = doc.rpartition("#")
@@ -169,15 +169,15 @@ class Agents:
         def work() -> Answered:
             self._options.check_question("question", question)
             corpora = None if corpus is None else [corpus]
-            told = self._project.ask(question, options=options, corpora=corpora, where=where)
-            passages = [_result(passage, with_url) for passage in told.passages]
-            best = told.likeliest
+            reply = self._project.ask(question, options=options, corpora=corpora, where=where)
+            passages = [_result(passage, with_url) for passage in reply.passages]
+            best = reply.likeliest
             return Answered(
-                answer=told.answer,
-                failure=told.failure,
-                probability=told.probability,
+                answer=reply.answer,
+                failure=reply.failure,
+                probability=reply.probability,
                 likeliest=None if best is None else _sentence(best, with_url),
-                method=told.method,
+                method=reply.method,
                 passages=passages,
             )
 
@@ -252,8 +252,8 @@ def _sentence(likeliest: Likeliest, with_url: Callable[[str], str]) -> Result:
 
 def passage_id(passage: Passage) -> str:
     """`CORPUS/DOCUMENT#START-END`; of several places in the document, all."""
-    own = [span for span in passage.spans if (span.corpus, span.doc) == (passage.corpus, passage.doc)]
-    return f"{passage.corpus}/{passage.doc}#{_written([(span.start, span.end) for span in own])}"
+    spans = [span for span in passage.spans if (span.corpus, span.doc) == (passage.corpus, passage.doc)]
+    return f"{passage.corpus}/{passage.doc}#{_written([(span.start, span.end) for span in spans])}"
 
 
 def _written(spans: Spans) -> str:

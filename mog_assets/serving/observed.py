@@ -54,22 +54,21 @@ class Metrics:
     """The metrics of a server, in a registry of its own."""
 
     def __init__(self, project: Any = None) -> None:
-        self.registry = own = CollectorRegistry()
+        self.registry = metrics = CollectorRegistry()
         if project is not None:
-            own.register(Artefacts(project))
+            metrics.register(Artefacts(project))
         labels = ["method", "route", "status"]
-        self.requests = Counter("mog_http_requests", "Requests by route and status", labels, registry=own)
+        self.requests = Counter("mog_http_requests", "Requests by route and status", labels, registry=metrics)
         self.seconds = Histogram(
-            "mog_http_request_seconds", "Latency by route", ["route"], buckets=_BUCKETS, registry=own
+            "mog_http_request_seconds", "Latency by route", ["route"], buckets=_BUCKETS, registry=metrics
         )
-        self.running = Gauge("mog_http_requests_in_flight", "Requests that are being answered", registry=own)
+        self.running = Gauge("mog_http_requests_in_flight", "Requests that are being answered", registry=metrics)
         self.rejected = Counter(
-            "mog_http_rejected", "Requests that were turned away, by reason", ["reason"], registry=own
+            "mog_http_rejected", "Requests that were turned away, by reason", ["reason"], registry=metrics
         )
-        self.connections = Gauge("mog_http_connections", "Open connections", registry=own)
-        self.dropped = Counter(
-            "mog_http_connections_dropped", "Connections that the server closed, by reason", ["reason"], registry=own
-        )
+        self.connections = Gauge("mog_http_connections", "Open connections", registry=metrics)
+        said = "Connections that the server closed, by reason"
+        self.dropped = Counter("mog_http_connections_dropped", said, ["reason"], registry=metrics)
 
 
 class Observed:

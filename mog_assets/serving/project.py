@@ -197,35 +197,35 @@ class Project:
     ) -> list[Retrieved]:
         """The best passages for each of several questions, as `retrieve`; faster than one at a time."""
         _check(questions, budget=budget, k=k)
-        asked, because = self._method(method), ""
-        if explain and not asked.ranking and asked.kind != AUTO:
-            raise ConfigError(f"explain: expected a ranking ({', '.join(rankings())}), which {asked.name} is not")
+        how, because = self._method(method), ""
+        if explain and not how.ranking and how.kind != AUTO:
+            raise ConfigError(f"explain: expected a ranking ({', '.join(rankings())}), which {how.name} is not")
         with self._generations.using() as now:
             retrieval = now.retrieval.among(self._allowed(now, corpora, where)).again(list(questions))
-            if asked.kind == AUTO:
-                asked, because = retrieval.chosen
+            if how.kind == AUTO:
+                how, because = retrieval.chosen
             limit = self.settings.budget if k is None and budget is None else budget
-            found = retrieval.passages(asked, k, limit)
-            weights = asked.of.weights(retrieval, asked, explain)
-            topics = reading.topics(retrieval, asked, k or self.settings.k)
-            why = retrieval.reasons(asked, found) if explain else None
-            told = [
+            ranked = retrieval.passages(how, k, limit)
+            weights = how.of.weights(retrieval, how, explain)
+            topics = reading.topics(retrieval, how, k or self.settings.k)
+            why = retrieval.reasons(how, ranked) if explain else None
+            results = [
                 Retrieved(
                     question,
                     passages,
-                    asked.name,
+                    how.name,
                     because,
-                    "" if passages else reading.nothing(asked, weights[row], corpora is not None or bool(where)),
+                    "" if passages else reading.nothing(how, weights[row], corpora is not None or bool(where)),
                     now.version,
                     weights[row],
                     topics[row],
                 )
                 for row, (question, passages) in enumerate(
-                    zip(questions, reading.passages(retrieval, found, len(questions), why), strict=True)
+                    zip(questions, reading.passages(retrieval, ranked, len(questions), why), strict=True)
                 )
             ]
-        self._noting.asked(questions, asked.name, now.version)
-        return told
+        self._noting.asked(questions, how.name, now.version)
+        return results
 
     def ask(
         self,
@@ -257,19 +257,19 @@ class Project:
         """
         _check([question])
         how = self._way(method)
-        asked = roles.AnswerRequest.of(Question("question", question, "open", "test", options=dict(options or {})))
+        request = roles.AnswerRequest.of(Question("question", question, "open", "test", options=dict(options or {})))
         with self._generations.using() as now:
             retrieval = now.retrieval.among(self._allowed(now, corpora, where))
 
             def told(step: str, what: dict[str, Any]) -> None:
                 if step == "passages":
-                    found = reading.with_documents(retrieval, what["passages"])
-                    what = {**what, "passages": [passage.to_json() for passage in found]}
+                    passages = reading.with_documents(retrieval, what["passages"])
+                    what = {**what, "passages": [passage.to_json() for passage in passages]}
                 if what.get("certain") is False:
                     what = {**what, "text": None, "failure": UNCERTAIN}
                 on_event and on_event(step, what)
 
-            (row,) = answer(self._tools, retrieval, how, [asked], told if on_event else None)
+            (row,) = answer(self._tools, retrieval, how, [request], told if on_event else None)
             auto = weights = None
             if how.retrieval is not None:
                 auto = retrieval.chosen[0].name if how.retrieval.kind == AUTO else None
@@ -440,12 +440,12 @@ def _check(questions: Sequence[str], **limits: int | None) -> None:
             raise ConfigError(f"{name}: expected an integer of at least 1, got {value!r}")
 
 
-def _check_corpora(names: Sequence[str], known: Sequence[str], kind: type[MogError]) -> None:
+def _check_corpora(names: Sequence[str], existing: Sequence[str], kind: type[MogError]) -> None:
     for name in names:
-        if name not in known:
-            raise kind(f"corpora: expected names of corpora ({', '.join(known)}), got {name!r}")
+        if name not in existing:
+            raise kind(f"corpora: expected names of corpora ({', '.join(existing)}), got {name!r}")
     if not names:
-        raise ConfigError(f"corpora: expected at least one of {', '.join(known)}, got none")
+        raise ConfigError(f"corpora: expected at least one of {', '.join(existing)}, got none")
 
 
 def _details(row: AnswerRow) -> dict[str, Any]:

@@ -23,11 +23,11 @@ from mog_assets.serving.results import Likeliest, Passage, Span
 
 def rows(opened: Corpora, positions: Sequence[int]) -> dict[int, dict[str, Any]]:
     """Title, text, metadata and marks of documents."""
-    found = opened.rows(positions, ("title", "text", "metadata", "marks"))
-    for row in found.values():
+    fields = opened.rows(positions, ("title", "text", "metadata", "marks"))
+    for row in fields.values():
         row["metadata"] = json.loads(row["metadata"])
         row["marks"] = tuple(Mark(**mark) for mark in row.get("marks") or ())
-    return found
+    return fields
 
 
 def source_of(id: str, metadata: Any) -> str | None:
@@ -43,16 +43,16 @@ def own_metadata(metadata: Any) -> dict[str, Any]:
     return {key: value for key, value in metadata.items() if key != "mog"}
 
 
-def passages(retrieval: Retrieval, found: Passages, questions: int, why: Sequence[str] | None) -> list[list[Passage]]:
+def passages(retrieval: Retrieval, ranked: Passages, questions: int, why: Sequence[str] | None) -> list[list[Passage]]:
     """The passages of every question, with what is known of their documents."""
     result = []
-    first = np.searchsorted(found.question, np.arange(questions + 1))
-    for number, own in enumerate(texts(retrieval.corpora, found, questions)):
-        _, rows = np.unique(found.rank[first[number] : first[number + 1]], return_index=True)
-        made = with_documents(retrieval, own)
+    first = np.searchsorted(ranked.question, np.arange(questions + 1))
+    for number, text in enumerate(texts(retrieval.corpora, ranked, questions)):
+        _, rows = np.unique(ranked.rank[first[number] : first[number + 1]], return_index=True)
+        made = with_documents(retrieval, text)
         result.append(
             [
-                replace(p, score=float(found.score[row]), why="" if why is None else why[row])
+                replace(p, score=float(ranked.score[row]), why="" if why is None else why[row])
                 for p, row in zip(made, (rows + first[number]).tolist(), strict=True)
             ]
         )
@@ -70,29 +70,29 @@ def likeliest(retrieval: Retrieval, read: Sequence[Passage], span: Mapping[str, 
     if span is None or span["start"] < 0:
         return None
     passage, at = read[span["passage"]], 0
-    positions = [retrieval.corpora.position[own.corpus, own.doc] for own in passage.spans]
+    positions = [retrieval.corpora.position[part.corpus, part.doc] for part in passage.spans]
     texts = retrieval.corpora.texts(set(positions))
-    for own, position in zip(passage.spans, positions, strict=True):
+    for part, position in zip(passage.spans, positions, strict=True):
         # Between the spans of a passage stand a gap, and a title if another document begins.
-        piece = texts[position][1][own.start : own.end]
+        piece = texts[position][1][part.start : part.end]
         at = passage.text.index(piece, at)
         low, high = span["start"] - at, span["end"] - at
         if low >= 0 and high <= len(piece):
             start, end = sentence_at(piece, low)
             # What looks like the end of a sentence may stand in an answer.
-            places = (own.start + place for place in (start, max(end, high), low, high))
-            return Likeliest(piece[start : max(end, high)], own.corpus, own.doc, *places)
+            places = (part.start + place for place in (start, max(end, high), low, high))
+            return Likeliest(piece[start : max(end, high)], part.corpus, part.doc, *places)
         at += len(piece)
     return None
 
 
-def with_documents(retrieval: Retrieval, found: Sequence[roles.Passage]) -> list[Passage]:
+def with_documents(retrieval: Retrieval, passages: Sequence[roles.Passage]) -> list[Passage]:
     """Passages for callers, without scores."""
     opened = retrieval.corpora
-    held = rows(opened, [opened.position[p.corpus, p.doc] for p in found])
+    documents = rows(opened, [opened.position[p.corpus, p.doc] for p in passages])
     result = []
-    for passage in found:
-        row = held[opened.position[passage.corpus, passage.doc]]
+    for passage in passages:
+        row = documents[opened.position[passage.corpus, passage.doc]]
         start = passage.spans[0][2] if passage.spans else 0
         result.append(
             Passage(

@@ -68,8 +68,8 @@ class Passage:
 
     def to_json(self) -> dict[str, Any]:
         """As JSON values."""
-        own = {**asdict(self), "spans": [asdict(span) for span in self.spans], "headings": list(self.headings)}
-        return {**own, "start": self.start, "end": self.end}
+        content = {**asdict(self), "spans": [asdict(span) for span in self.spans], "headings": list(self.headings)}
+        return {**content, "start": self.start, "end": self.end}
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,8 +100,9 @@ class Retrieved:
 
     def to_json(self) -> dict[str, Any]:
         """As JSON values."""
-        own = {name: getattr(self, name) for name in ("question", "method", "because", "nothing", "version")}
-        return {**own, "passages": [p.to_json() for p in self.passages], "weights": self.weights, "topic": self.topic}
+        content = {name: getattr(self, name) for name in ("question", "method", "because", "nothing", "version")}
+        passages = [passage.to_json() for passage in self.passages]
+        return {**content, "passages": passages, "weights": self.weights, "topic": self.topic}
 
 
 @dataclass(frozen=True, slots=True)
@@ -165,10 +166,11 @@ class Answer:
 
     def to_json(self) -> dict[str, Any]:
         """As JSON values."""
-        own = {name: getattr(self, name) for name in ("question", "answer", "failure", "method", "reader", "version")}
+        names = ("question", "answer", "failure", "method", "reader", "version")
+        content = {name: getattr(self, name) for name in names}
         rest = {name: getattr(self, name) for name in ("probability", "auto", "weights", "parameters", "details")}
         likeliest = None if self.likeliest is None else self.likeliest.to_json()
-        return {**own, "passages": [p.to_json() for p in self.passages], "likeliest": likeliest, **rest}
+        return {**content, "passages": [p.to_json() for p in self.passages], "likeliest": likeliest, **rest}
 
 
 @dataclass(frozen=True, slots=True)

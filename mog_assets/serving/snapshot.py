@@ -78,10 +78,10 @@ def stamps(store: Store, places: Iterable[Place]) -> dict[Place, tuple[int, ...]
 
     def state(place: Place) -> tuple[int, ...] | None:
         try:
-            found = (store.folder(*place) / MANIFEST).stat()
+            status = (store.folder(*place) / MANIFEST).stat()
         except OSError:
             return None
-        return found.st_ino, found.st_mtime_ns, found.st_size
+        return status.st_ino, status.st_mtime_ns, status.st_size
 
     return {place: state(place) for place in places}
 
@@ -138,8 +138,8 @@ def read_matching(store: Store, required: Collection[Place], asset: str, partiti
     if place not in required and _binds(place):
         ending = label("", partition)
         sources = [(name.removesuffix(ending), partition) for name in artefact.manifest.inputs if name.endswith(ending)]
-        there = {source: held for source in sources if (held := store.find(*source)) is not None}
-        if fault := _mismatch({**there, place: artefact}, [place]):
+        present = {source: stored for source in sources if (stored := store.find(*source)) is not None}
+        if fault := _mismatch({**present, place: artefact}, [place]):
             raise MissingArtefact(
                 f"{fault}: run `mog run`, or `mog run --select {asset}` if no configured method needs it"
             )
@@ -149,27 +149,27 @@ def read_matching(store: Store, required: Collection[Place], asset: str, partiti
 def _take(store: Store, home: Path, required: list[Place], others: list[Place], copy: bool = True) -> Snapshot:
     # Before they are read: what is replaced from now on is seen as a change.
     before = stamps(store, [*required, *others])
-    found: dict[Place, Artefact] = {place: store.read(*place) for place in required}
-    if fault := _mismatch(found):
+    artefacts: dict[Place, Artefact] = {place: store.read(*place) for place in required}
+    if fault := _mismatch(artefacts):
         raise SnapshotUnsettled(
             f"{fault}: a run is replacing them, or was stopped while it did; wait for it, or run `mog run`"
         )
     for place in others:
         artefact = store.find(*place)
         # What is out of date is not there: it may name pieces that are gone.
-        if artefact is not None and not _mismatch({**found, place: artefact}, [place]):
-            found[place] = artefact
-    folder, held = _new(home)
+        if artefact is not None and not _mismatch({**artefacts, place: artefact}, [place]):
+            artefacts[place] = artefact
+    folder, lock = _new(home)
     try:
-        for place, artefact in found.items():
+        for place, artefact in artefacts.items():
             _link(artefact, Store(folder).folder(*place), home, copy)
-        if stamps(store, found) != {place: before[place] for place in found}:
+        if stamps(store, artefacts) != {place: before[place] for place in artefacts}:
             raise FileNotFoundError("an artefact was replaced meanwhile")
     except BaseException:
-        _remove(folder, held)
+        _remove(folder, lock)
         raise
-    version = digest({label(*place): artefact.manifest.version for place, artefact in found.items()})[:12]
-    return Snapshot(Store(folder), version, before, held)
+    version = digest({label(*place): artefact.manifest.version for place, artefact in artefacts.items()})[:12]
+    return Snapshot(Store(folder), version, before, lock)
 
 
 def _complete(store: Store) -> Store:
@@ -243,15 +243,15 @@ def _keep(store: Store, required: list[Place], others: list[Place]) -> None:
 
 def is_torn(store: Store, required: Iterable[Place]) -> bool:
     """Whether some of these artefacts were made from others than there are now; missing ones do not count."""
-    return _mismatch(_there(store, required)) is not None
+    return _mismatch(_present(store, required)) is not None
 
 
 def _unsettled(store: Store, required: list[Place]) -> bool:
-    there = _there(store, required)
-    return len(there) < len(set(required)) or _mismatch(there) is not None
+    present = _present(store, required)
+    return len(present) < len(set(required)) or _mismatch(present) is not None
 
 
-def _there(store: Store, places: Iterable[Place]) -> dict[Place, Artefact]:
+def _present(store: Store, places: Iterable[Place]) -> dict[Place, Artefact]:
     return {place: artefact for place in places if (artefact := store.find(*place)) is not None}
 
 
@@ -263,13 +263,13 @@ def _binds(place: Place) -> bool:
     return place[1] is not None or place[0] == "question_set_graph"
 
 
-def _mismatch(found: dict[Place, Artefact], of: Iterable[Place] | None = None) -> str | None:
+def _mismatch(artefacts: dict[Place, Artefact], of: Iterable[Place] | None = None) -> str | None:
     """What was made from an artefact that is no longer there, in words; None if all belong together."""
-    versions = {label(*place): artefact.manifest.version for place, artefact in found.items()}
-    for place in of or found:
+    versions = {label(*place): artefact.manifest.version for place, artefact in artefacts.items()}
+    for place in of or artefacts:
         if not _binds(place):
             continue
-        for source, version in found[place].manifest.inputs.items():
+        for source, version in artefacts[place].manifest.inputs.items():
             if source in versions and versions[source] != version:
                 return f"{label(*place)} was made from another version of {source}"
     return None
@@ -295,22 +295,22 @@ def _new(home: Path) -> tuple[Path, FileLock]:
     make_folder(home / _FOLDER, home)
     # Host and process may have the same names in two containers that share a home.
     folder = home / _FOLDER / uuid4().hex
-    held = FileLock(home / _FOLDER / f"{folder.name}{_LOCK}", timeout=0, thread_local=False)
-    held.acquire()
+    lock = FileLock(home / _FOLDER / f"{folder.name}{_LOCK}", timeout=0, thread_local=False)
+    lock.acquire()
     folder.mkdir()
-    return folder, held
+    return folder, lock
 
 
-def _remove(folder: Path, held: FileLock) -> None:
+def _remove(folder: Path, lock: FileLock) -> None:
     shutil.rmtree(folder, ignore_errors=True)
     with suppress(OSError):
-        Path(held.lock_file).unlink(missing_ok=True)
-    held.release()
+        Path(lock.lock_file).unlink(missing_ok=True)
+    lock.release()
 
 
 def abandoned(home: Path) -> list[Path]:
     """Snapshots below a home whose process has ended, on whatever machine it ran."""
-    found = []
+    faults = []
     for folder in (home / _FOLDER).glob("*"):
         if not folder.is_dir() or folder.name == _COMPLETE:
             continue
@@ -318,8 +318,8 @@ def abandoned(home: Path) -> list[Path]:
         with suppress(Timeout, OSError):
             lock.acquire()
             lock.release()
-            found.append(folder)
-    return found
+            faults.append(folder)
+    return faults
 
 
 def sweep(home: Path) -> None:

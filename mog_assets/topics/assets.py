@@ -73,8 +73,8 @@ def build_model(work: Work) -> None:
 
 
 def _buckets(work: Work, corpus: str, level: int) -> list[Bucket]:
-    found = vector_buckets(lambda key: work.input(key, corpus), work.settings, level)
-    return [Bucket(each.documents, each.spans, each.vectors, level, each.pooled) for each in found]
+    buckets_of = vector_buckets(lambda key: work.input(key, corpus), work.settings, level)
+    return [Bucket(each.documents, each.spans, each.vectors, level, each.pooled) for each in buckets_of]
 
 
 def _previous(work: Work, wanted: dict[str, Any]) -> tuple[TopicModel | None, str]:
@@ -98,8 +98,8 @@ def _fit(work: Work, buckets: list[Bucket], wanted: dict[str, Any]) -> TopicMode
     versions = [
         work.input(f"embeddings/level_{wanted['level']}", corpus).manifest.version for corpus in work.settings.corpora
     ]
-    path, there = work.file(MODEL, wanted, versions)
-    if not there:
+    path, exists = work.file(MODEL, wanted, versions)
+    if not exists:
         with work.progress(1, "models fitted") as advance, work.writing(path) as temporary:
             arguments = {
                 "buckets": [asdict(bucket) for bucket in buckets],
@@ -122,8 +122,8 @@ def _show(work: Work, model: TopicModel, buckets: dict[str, list[Bucket]]) -> No
     """Show the topics, and the distribution of every corpus's chunks over them."""
     number, labels = len(model.centroids), model.labels
     counts = np.zeros((len(buckets), number + 1), np.int64)
-    for row, own in enumerate(buckets.values()):
-        for bucket in own:
+    for row, sizes in enumerate(buckets.values()):
+        for bucket in sizes:
             counts[row] += np.bincount(model.assign(bucket.held.open())[0] - OUTLIER, minlength=number + 1)
     outliers = counts[:, 0].sum() / max(int(counts.sum()), 1)
     work.counts |= {
@@ -154,9 +154,9 @@ def build_names(work: Work) -> None:
     topics = list(zip(facts["words"], facts["titles"], strict=True))
     llm, before = work.tools.llm, work.tools.llm.tally
     with work.progress(len(topics), "topics named") as advance:
-        rows = naming.ask(llm, topics, _asked_of(work.tools), _known(work), advance)
-    path, there = work.file(_NAMES, [asdict(row) for row in rows])
-    if not there:
+        rows = naming.ask(llm, topics, _model_of(work.tools), _named_before(work), advance)
+    path, exists = work.file(_NAMES, [asdict(row) for row in rows])
+    if not exists:
         with work.writing(path) as temporary:
             temporary.write_text(json.dumps([asdict(row) for row in rows]), encoding="utf-8")
     spent, failed, still = llm.tally - before, [row for row in rows if row.failure], [row for row in rows if row.open]
@@ -179,7 +179,7 @@ def build_names(work: Work) -> None:
     work.show_table("names", shown)
 
 
-def _known(work: Work) -> Mapping[str, naming.TopicName]:
+def _named_before(work: Work) -> Mapping[str, naming.TopicName]:
     """What came of requests of earlier runs; nothing if the run is forced, which finds replies in the cache."""
     before = work.draft.previous
     return {} if before is None or work.repeats is not None else {row.key: row for row in _named(before)}
@@ -189,7 +189,7 @@ def _named(stored: Artefact) -> list[naming.TopicName]:
     return [naming.TopicName(**row) for row in json.loads(stored.path(_NAMES).read_bytes())]
 
 
-def _asked_of(tools: Tools) -> str:
+def _model_of(tools: Tools) -> str:
     """Everything besides the messages that decides a name; `auto` uses answers without a form again."""
     llm = tools.settings.llm
     formed = [llm.structured] if llm.structured == "on" else []
@@ -218,9 +218,9 @@ def build_assigned(work: Work) -> None:
     levels, spans = work.settings.level_range, work.input("chunks/level_1").manifest.files
     for level in levels:
         embeddings = work.input(f"embeddings/level_{level}")
-        held = vector_buckets(work.input, work.settings, level)
+        buckets_of = vector_buckets(work.input, work.settings, level)
         sources = [work.input(key) for key in vector_keys(level, work.settings)]
-        for name, bucket in zip(embeddings.names("bucket"), held, strict=True):
+        for name, bucket in zip(embeddings.names("bucket"), buckets_of, strict=True):
             target = file_name(level, name)
             jobs[target] = {"bucket": asdict(bucket), "model": str(stored.path(MODEL))}
             made_of = [source.manifest.files[name]["sha256"] for source in sources]
@@ -231,32 +231,32 @@ def build_assigned(work: Work) -> None:
     work.info["points"] = {}
     rows = []
     for level in levels:
-        found = checks.drafted(work, level)
-        work.recomputed["payloads set"] += _set_payloads(work, level, found, labels)
-        work.info["points"][str(level)] = len(found)
-        topics, sizes = np.unique(found["topic"], return_counts=True)
-        outliers = float((found["topic"] == OUTLIER).mean())
+        topics_of = checks.drafted(work, level)
+        work.recomputed["payloads set"] += _set_payloads(work, level, topics_of, labels)
+        work.info["points"][str(level)] = len(topics_of)
+        topics, sizes = np.unique(topics_of["topic"], return_counts=True)
+        outliers = float((topics_of["topic"] == OUTLIER).mean())
         work.counts[f"level {level}: share of outliers"] = round(outliers, 4)
         largest = [int(topics[i]) for i in np.argsort(-sizes, kind="stable") if topics[i] != OUTLIER][:3]
         shown = "; ".join(labels[topic] for topic in largest)
-        rows.append({"level": level, "chunks": len(found), "outliers": outliers, "largest topics": shown})
+        rows.append({"level": level, "chunks": len(topics_of), "outliers": outliers, "largest topics": shown})
     work.counts["topics"] = len(model.centroids)
     work.show_table("by level", rows)
     work.shown["place"] = f"payloads in {work.tools.qdrant.place}"
 
 
-def _set_payloads(work: Work, level: int, found: np.ndarray, labels: dict[int, str]) -> int:
+def _set_payloads(work: Work, level: int, assigned: np.ndarray, labels: dict[int, str]) -> int:
     """Write changed topics to the payloads of a level's collection; returns the number of payloads written."""
     points = work.input(f"collections/level_{level}")
     ids = [str(uuid.UUID(bytes=row.tobytes())) for row in np.load(points.path("ids.npy"))]
     wanted = {
         identity: {"topic": topic, "label": labels[topic], "probability": round(probability, DECIMALS)}
-        for identity, (topic, probability) in zip(ids, found.tolist(), strict=True)
+        for identity, (topic, probability) in zip(ids, assigned.tolist(), strict=True)
     }
     with work.tools.qdrant.open(f"level_{level}", int(points.manifest.info["size"])) as collection:
-        held = collection.payloads(str(work.corpus), ("topic", "label", "probability"))
+        stored = collection.payloads(str(work.corpus), ("topic", "label", "probability"))
         # Missing points are found by the check.
-        changed = [identity for identity, payload in wanted.items() if held.get(identity, payload) != payload]
+        changed = [identity for identity, payload in wanted.items() if stored.get(identity, payload) != payload]
         # As for points: an interrupted update must not leave a manifest that is valid again when its cause is undone.
         if work.draft.previous and changed:
             work.tools.store.doubt(work.draft.previous)
@@ -279,7 +279,7 @@ def recipes(settings: Settings) -> list[Recipe]:
         group=GROUP,
         deps=("topics/model",),
         partitioned=False,
-        settings=_asked_of,
+        settings=_model_of,
         intact=lambda tools, stored: not stored.manifest.info["retry"],
         kinds=("openai",),
         pool="llm",

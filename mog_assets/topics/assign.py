@@ -40,9 +40,9 @@ def assign_bucket(bucket: dict[str, Any], model: str, out: str) -> int:
     Returns:
         Number of vectors.
     """
-    held = VectorBucket(**bucket).open()
-    rows = np.empty(len(held), _ROW)
-    rows["topic"], rows["probability"] = decoded(Path(model).read_bytes(), Path(model)).assign(held)
+    vectors = VectorBucket(**bucket).open()
+    rows = np.empty(len(vectors), _ROW)
+    rows["topic"], rows["probability"] = decoded(Path(model).read_bytes(), Path(model)).assign(vectors)
     save_array(Path(out), rows)
     return len(rows)
 
@@ -76,17 +76,17 @@ def document_topics(corpora: Corpora) -> Items:
             stored = corpora.read("topics/assigned", name)
         except MissingArtefact as error:
             raise MissingArtefact(f"where.topic: expected topics of corpus {name}, got none: {error}") from error
-        own = read_assigned([stored.path(file) for file in stored.names(file_name(1, "bucket"))])
-        told = labels_of(stored)
-        if len(own) != layout.count(1):
+        finest = read_assigned([stored.path(file) for file in stored.names(file_name(1, "bucket"))])
+        label_of = labels_of(stored)
+        if len(finest) != layout.count(1):
             raise MissingArtefact(
                 f"where.topic: expected topics of the {layout.count(1)} chunks of corpus {name}, got "
                 f"{label('topics/assigned', name)} of an earlier state: run `mog run`, or "
                 "`mog run --select topics/assigned` if no configured method needs them"
             )
-        rows.append(own)
+        rows.append(finest)
         documents.append(first + np.repeat(np.arange(len(layout.documents)), np.diff(layout.level_offsets(1))))
-        labels.append(np.array([OUTLIER_LABEL, *told], object)[own["topic"] + 1])
+        labels.append(np.array([OUTLIER_LABEL, *label_of], object)[finest["topic"] + 1])
         first += len(layout.documents)
     every = np.concatenate(rows)
     values = {}

@@ -10,7 +10,7 @@ from mog_assets.topics.assign import Assigned, file_name, read_assigned
 from mog_assets.topics.model import open_model
 
 
-def topics_held(tools: Tools, corpus: str) -> dict[int, tuple[int, int]]:
+def stored_topics(tools: Tools, corpus: str) -> dict[int, tuple[int, int]]:
     """Per level: points of a corpus that have a topic, and all its points."""
     levels = {level: f"level_{level}" for level in tools.settings.level_range}
     with_topic = {level: tools.qdrant.counts(name, with_topic=True) for level, name in levels.items()}
@@ -23,11 +23,11 @@ def topics_held(tools: Tools, corpus: str) -> dict[int, tuple[int, int]]:
 def payloads_hold(tools: Tools, artefact: Artefact) -> bool:
     """Whether as many points have a topic as the artefact says: points lose it when upserted again."""
     try:
-        held = topics_held(tools, str(artefact.manifest.partition))
+        stored = stored_topics(tools, str(artefact.manifest.partition))
     except MogError:
         # Damaged (and now discarded) or not reachable: a build repairs it, or reports what is wrong.
         return False
-    return all(with_topic == artefact.manifest.info["points"][str(level)] for level, (with_topic, _) in held.items())
+    return all(with_topic == artefact.manifest.info["points"][str(level)] for level, (with_topic, _) in stored.items())
 
 
 def drafted(work: Work, level: int) -> Assigned:
@@ -37,14 +37,14 @@ def drafted(work: Work, level: int) -> Assigned:
 
 
 def _every_chunk(work: Work) -> str | None:
-    known = len(open_model(work.tools.store.read("topics/model")).centroids)
+    count = len(open_model(work.tools.store.read("topics/model")).centroids)
     for level in work.settings.level_range:
-        found = drafted(work, level)
+        assigned = drafted(work, level)
         chunks = int(work.input(f"embeddings/level_{level}").manifest.counts["vectors"])
-        if len(found) != chunks:
-            return f"level {level} has {chunks} chunks, {len(found)} have a topic"
-        wrong = (found["topic"] < -1) | (found["topic"] >= known)
-        wrong |= ~((found["probability"] >= 0) & (found["probability"] <= 1))
+        if len(assigned) != chunks:
+            return f"level {level} has {chunks} chunks, {len(assigned)} have a topic"
+        wrong = (assigned["topic"] < -1) | (assigned["topic"] >= count)
+        wrong |= ~((assigned["probability"] >= 0) & (assigned["probability"] <= 1))
         if wrong.any():
             return f"{int(wrong.sum())} chunks of level {level} have an unknown topic, or no probability"
     return None
@@ -58,7 +58,7 @@ EVERY_CHUNK = Check(
 
 
 def _payloads(work: Work) -> str | None:
-    for level, (with_topic, points) in topics_held(work.tools, str(work.corpus)).items():
+    for level, (with_topic, points) in stored_topics(work.tools, str(work.corpus)).items():
         if with_topic != points or points != work.info["points"][str(level)]:
             return (
                 f"collection level_{level} has a topic for {with_topic} of {points} points of corpus {work.corpus}, "

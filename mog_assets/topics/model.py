@@ -96,8 +96,8 @@ class TopicModel:
     def labels(self) -> dict[int, str]:
         """Label of every topic, all different: its name, else its first terms. The outlier topic has one too."""
         words = self.facts["words"]
-        told = self.names or distinct([", ".join(own[:_LABEL_TERMS]) for own in words], words)
-        return {OUTLIER: OUTLIER_LABEL, **dict(enumerate(told))}
+        titles = self.names or distinct([", ".join(terms[:_LABEL_TERMS]) for terms in words], words)
+        return {OUTLIER: OUTLIER_LABEL, **dict(enumerate(titles))}
 
     def assign(self, vectors: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Topic of each vector: that of the nearest centroid, or −1 if the vector is below its threshold.
@@ -191,20 +191,20 @@ def distinct(labels: Sequence[str], words: Sequence[Sequence[str]]) -> list[str]
     """
     wanted = [label or f"topic {topic}" for topic, label in enumerate(labels)]
     times = Counter(label.casefold() for label in wanted)
-    found: list[str] = []
+    titles: list[str] = []
     taken = {OUTLIER_LABEL}
     for topic, label in enumerate(wanted):
         if times[label.casefold()] > 1:
             equal = [t for t, other in enumerate(wanted) if t != topic and other.casefold() == label.casefold()]
             others = {word for t in equal for word in words[t]}
-            own = [word for word in words[topic] if word not in others and word.casefold() not in label.casefold()]
-            label = f"{label} ({own[0]})" if own else label
+            more = [word for word in words[topic] if word not in others and word.casefold() not in label.casefold()]
+            label = f"{label} ({more[0]})" if more else label
         number, plain = 2, label
         while label.casefold() in taken:
             label, number = f"{plain} ({number})", number + 1
         taken.add(label.casefold())
-        found.append(label)
-    return found
+        titles.append(label)
+    return titles
 
 
 def vector_hashes(vectors: np.ndarray) -> np.ndarray:
@@ -324,21 +324,21 @@ def _sample(
     """Vectors, texts and documents' titles of the chunks with these hashes (sorted), one each, in their order."""
     vectors: dict[int, np.ndarray] = {}
     texts: dict[int, tuple[str, str]] = {}
-    for bucket, found in zip(buckets, hashes, strict=True):
-        rows = np.flatnonzero(np.isin(found, wanted))
+    for bucket, hashes_of in zip(buckets, hashes, strict=True):
+        rows = np.flatnonzero(np.isin(hashes_of, wanted))
         if not len(rows):
             continue
         layout = bucket_layout(Path(bucket.documents), Path(bucket.spans))
-        own = bucket.level or level
-        held, of_bucket = bucket.held.open(), bucket_texts(Path(bucket.documents), layout, own)
+        own_level = bucket.level or level
+        held, of_bucket = bucket.held.open(), bucket_texts(Path(bucket.documents), layout, own_level)
         titles = pq.read_table(bucket.documents, columns=["title"])["title"].to_pylist()
-        document = np.repeat(np.arange(len(titles)), np.diff(layout.level_offsets(own)))
+        document = np.repeat(np.arange(len(titles)), np.diff(layout.level_offsets(own_level)))
         for row in rows:
             # Chunks with equal vectors may have different texts; which of them is used must not depend on order.
-            identity = int(found[row])
+            identity = int(hashes_of[row])
             vectors[identity] = held[row]
-            told = (of_bucket[row], titles[document[row]])
-            texts[identity] = min(told, texts.get(identity, told))
+            entry = (of_bucket[row], titles[document[row]])
+            texts[identity] = min(entry, texts.get(identity, entry))
     order = [int(identity) for identity in wanted]
     size = buckets[0].held.open().shape[1]
     stacked = np.stack([vectors[i] for i in order]) if order else np.zeros((0, size))
@@ -388,21 +388,21 @@ def _cluster(vectors: np.ndarray, texts: Sequence[str], settings: TopicSettings,
     with warnings.catch_warnings():
         # The warning says that new vectors cannot be transformed: centroids do that here.
         warnings.filterwarnings("ignore", "precomputed_knn", UserWarning)
-        found, _ = model.fit_transform(list(texts), vectors)
-    return np.asarray(found, np.int64)
+        topics, _ = model.fit_transform(list(texts), vectors)
+    return np.asarray(topics, np.int64)
 
 
 def _nearest_titles(
     vectors: np.ndarray, topics: np.ndarray, centroids: np.ndarray, titles: Sequence[str]
 ) -> list[list[str]]:
     """Of every topic, different titles of the documents whose chunks are nearest to its centroid."""
-    found = []
+    samples = []
     for topic, centroid in enumerate(centroids):
         rows = np.flatnonzero(topics == topic)
         near = rows[np.argsort(-np.round(vectors[rows].astype(np.float64) @ centroid, _DECIMALS), kind="stable")]
         shown = (" ".join(titles[row].split())[:_TITLE_CHARS] for row in near.tolist())
-        found.append(list(dict.fromkeys(title for title in shown if title))[:_TITLES])
-    return found
+        samples.append(list(dict.fromkeys(title for title in shown if title))[:_TITLES])
+    return samples
 
 
 def _centroids(vectors: np.ndarray, topics: np.ndarray, number: int, quantile: float) -> tuple[np.ndarray, np.ndarray]:
@@ -436,13 +436,13 @@ def _temperature(vectors: np.ndarray, topics: np.ndarray, centroids: np.ndarray)
     least, most = 1 / _TEMPERATURES[1], 1 / _TEMPERATURES[0]
     if not cosines.size:
         return _TEMPERATURES[1]
-    own = float(cosines[np.arange(len(cosines)), topics[rows]].mean())
+    similarity = float(cosines[np.arange(len(cosines)), topics[rows]].mean())
     largest = cosines.max(axis=1, keepdims=True)
     for _ in range(_HALVINGS):
         inverse = float(np.sqrt(least * most))
         shares = np.exp(inverse * (cosines - largest))
         expected = (shares * cosines).sum(axis=1) / shares.sum(axis=1)
-        if own >= expected.mean():
+        if similarity >= expected.mean():
             least = inverse
         else:
             most = inverse

@@ -54,11 +54,11 @@ def request(words: Sequence[str], titles: Sequence[str]) -> list[Message]:
         pieces.append(("titles", neutral("\n".join(titles))))
     number = nonce([prompt.name, prompt.version, *(text for _, text in pieces)])
     begin, end = marks(number)
-    instructions, asked = prompt.parts
+    instructions, question = prompt.parts
     system = f"[{prompt.name} {prompt.version}, data {rule.version}]\n{instructions}\n\n{rule.parts[0]}"
     return [
         {"role": "system", "content": fill(system, {"begin": begin, "end": end})},
-        {"role": "user", "content": fill(asked, {"data": "\n".join(fenced(number, piece) for piece in pieces)})},
+        {"role": "user", "content": fill(question, {"data": "\n".join(fenced(number, piece) for piece in pieces)})},
     ]
 
 
@@ -78,7 +78,7 @@ def ask(
     llm: OpenAIModel,
     topics: Sequence[tuple[Sequence[str], Sequence[str]]],
     model: str,
-    known: Mapping[str, TopicName],
+    before: Mapping[str, TopicName],
     advance: Advance,
 ) -> list[TopicName]:
     """Ask for the name of every topic; what fails leaves a topic without one.
@@ -87,14 +87,14 @@ def ask(
         llm: The model.
         topics: Terms and titles of each.
         model: Everything besides the messages that decides a reply.
-        known: What came of earlier requests, by key; open ones are asked again.
+        before: What came of earlier requests, by key; open ones are asked again.
         advance: Called with the number of topics done.
     """
     requests = [request(words, titles) for words, titles in topics]
     keys = [digest(model, chat) for chat in requests]
-    held = {key: row for key, row in known.items() if not row.open}
-    missing = {key: chat for key, chat in zip(keys, requests, strict=True) if key not in held}
-    advance(sum(key in held for key in keys))
+    settled = {key: row for key, row in before.items() if not row.open}
+    missing = {key: chat for key, chat in zip(keys, requests, strict=True) if key not in settled}
+    advance(sum(key in settled for key in keys))
     stopped, order = "", list(missing)
     for first in range(0, len(order), _BATCH):
         batch = order[first : first + _BATCH]
@@ -105,12 +105,12 @@ def ask(
             except MogError as error:
                 stopped = str(error)
         if stopped:
-            held |= {key: TopicName(key, failure=printable(stopped), open=True) for key in batch}
+            settled |= {key: TopicName(key, failure=printable(stopped), open=True) for key in batch}
             continue
-        held |= {key: _read(key, reply) for key, reply in zip(batch, replies, strict=True)}
-        if all(held[key].open for key in batch):
-            stopped = f"none of {len(batch)} requests got a response, so no more were sent: {held[batch[0]].failure}"
-    return [held[key] for key in keys]
+        settled |= {key: _read(key, reply) for key, reply in zip(batch, replies, strict=True)}
+        if all(settled[key].open for key in batch):
+            stopped = f"none of {len(batch)} requests got a response, so no more were sent: {settled[batch[0]].failure}"
+    return [settled[key] for key in keys]
 
 
 def _read(key: str, reply: Completion | Failure) -> TopicName:

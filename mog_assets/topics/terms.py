@@ -59,18 +59,18 @@ def topic_terms(texts: Sequence[str], topics: np.ndarray, number: int, most: int
     rows = [[code[stems[word]] for line in text for word in line] for text in lines]
     scores = _weighed(_counted(rows, topics, number, len(names)))
     common = _common(_counted([set(row) for row in rows], topics, number, len(names)), topics)
-    held: list[list[list[list[str]]]] = [[] for _ in range(number)]
+    by_topic: list[list[list[list[str]]]] = [[] for _ in range(number)]
     for topic, text in zip(np.asarray(topics).tolist(), lines, strict=True):
         if topic >= 0:
-            held[topic].append(text)
-    found = []
+            by_topic[topic].append(text)
+    terms = []
     for topic in range(number):
-        own = scores[topic + 1]
-        kept = ~common[own.indices]
-        order = np.lexsort((own.indices[kept], -own.data[kept]))[:_CANDIDATES]
-        best = own.indices[kept][order].tolist()
-        found.append(_chosen([names[i] for i in best], held[topic], stems, most))
-    return found
+        scores_of = scores[topic + 1]
+        kept = ~common[scores_of.indices]
+        order = np.lexsort((scores_of.indices[kept], -scores_of.data[kept]))[:_CANDIDATES]
+        best = scores_of.indices[kept][order].tolist()
+        terms.append(_chosen([names[i] for i in best], by_topic[topic], stems, most))
+    return terms
 
 
 def _lines(text: str) -> Iterator[list[str]]:
@@ -90,22 +90,22 @@ def _lines(text: str) -> Iterator[list[str]]:
 def _stems(words: Collection[str]) -> dict[str, str]:
     """The stem of every word; the plurals of "leaf" and "knife", which the stemmer does not know, have theirs."""
     lower = {word.lower() for word in words}
-    found = {}
+    singulars = {}
     for word in words:
-        own = word.lower()
-        if own.endswith("ves"):
-            own = next((base for base in (f"{own[:-3]}f", f"{own[:-3]}fe") if base in lower), own)
-        found[word] = stem(own)
-    return found
+        lowered = word.lower()
+        if lowered.endswith("ves"):
+            lowered = next((base for base in (f"{lowered[:-3]}f", f"{lowered[:-3]}fe") if base in lower), lowered)
+        singulars[word] = stem(lowered)
+    return singulars
 
 
 def _counted(rows: Sequence[Collection[int]], topics: np.ndarray, number: int, words: int) -> sparse.csr_matrix:
     """How often each topic has each word, shape (1 + topics, words); the first row is of chunks without a topic."""
     owner = np.repeat(np.asarray(topics, np.int64) + 1, [len(row) for row in rows])
     flat = np.fromiter((i for row in rows for i in row), np.int64, len(owner))
-    found = sparse.csr_matrix((np.ones(len(flat)), (owner, flat)), shape=(number + 1, words))
-    found.sort_indices()
-    return found
+    counts = sparse.csr_matrix((np.ones(len(flat)), (owner, flat)), shape=(number + 1, words))
+    counts.sort_indices()
+    return counts
 
 
 def _weighed(counts: sparse.csr_matrix) -> sparse.csr_matrix:
@@ -142,21 +142,21 @@ def _chosen(best: Sequence[str], texts: Sequence[list[list[str]]], stems: dict[s
     capitals = Counter[str]()
     for text in texts:
         for line in text:
-            known = [stems[word] for word in line]
-            for word, own in zip(line, known, strict=True):
-                if own in wanted:
-                    single[own] += 1
-                    words[word.lower(), own] += 1
+            stems_of = [stems[word] for word in line]
+            for word, base in zip(line, stems_of, strict=True):
+                if base in wanted:
+                    single[base] += 1
+                    words[word.lower(), base] += 1
                     capitals[word.lower()] += word.isupper()
             for (one, other), pair in zip(
-                zip(line, line[1:], strict=False), zip(known, known[1:], strict=False), strict=True
+                zip(line, line[1:], strict=False), zip(stems_of, stems_of[1:], strict=False), strict=True
             ):
                 if pair[0] in wanted and pair[1] in wanted and pair[0] != pair[1]:
                     pairs[pair] += 1
                     shown[one.lower(), other.lower(), pair] += 1
     form: dict[str, str] = {}
-    for (word, own), _ in sorted(words.items(), key=lambda item: (-item[1], item[0])):
-        form.setdefault(own, word)
+    for (word, base), _ in sorted(words.items(), key=lambda item: (-item[1], item[0])):
+        form.setdefault(base, word)
     of_pair: dict[tuple[str, str], tuple[str, str]] = {}
     for (one, other, pair), _ in sorted(shown.items(), key=lambda item: (-item[1], item[0])):
         of_pair.setdefault(pair, (one, other))
@@ -166,21 +166,21 @@ def _chosen(best: Sequence[str], texts: Sequence[list[list[str]]], stems: dict[s
         return word.upper() if 2 * capitals[word] > every[word] else word
 
     terms, used = [], set[str]()
-    for own in best:
-        if own in used:
+    for base in best:
+        if base in used:
             continue
         together = [
             (count, pair)
             for pair, count in pairs.items()
-            if own in pair and not used & set(pair) and count >= _TOGETHER * min(single[pair[0]], single[pair[1]])
+            if base in pair and not used & set(pair) and count >= _TOGETHER * min(single[pair[0]], single[pair[1]])
         ]
         if together and max(together)[0] > 1:
             count, pair = min(together, key=lambda item: (-item[0], item[1]))
             used |= set(pair)
             terms.append(" ".join(map(cased, of_pair[pair])))
         else:
-            used.add(own)
-            terms.append(cased(form[own]))
+            used.add(base)
+            terms.append(cased(form[base]))
         if len(terms) == most:
             break
     return terms
