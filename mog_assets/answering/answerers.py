@@ -88,9 +88,9 @@ class Means:
 class Progress:
     """The state of a question while it is being answered; `row` gives the result."""
 
-    asked: AnswerRequest
+    request: AnswerRequest
     query: str
-    found: RetrievedPassages = RetrievedPassages(())
+    results: RetrievedPassages = RetrievedPassages(())
     # Passages that the answer was read from, if others were found since.
     read: Sequence[Passage] | None = None
     answer: str | None = None
@@ -121,17 +121,17 @@ class Progress:
         self.failure = f"{role}: {reply.failure}" if reply.failure else ""
         return reply
 
-    def retrieved(self, found: RetrievedPassages) -> None:
+    def retrieved(self, results: RetrievedPassages) -> None:
         """Record the results of a query."""
-        self.found = found
+        self.results = results
         self.queries.append(
-            {"query": self.query, "topic": found.topic, "label": found.label, "fallback": found.fallback}
+            {"query": self.query, "topic": results.topic, "label": results.label, "fallback": results.fallback}
         )
 
     def row(self, method: str, roles: Roles) -> AnswerRow:
         """The finished row."""
         return AnswerRow(
-            question=self.asked.id,
+            question=self.request.id,
             method=method,
             reader=roles.reader,
             answer=self.answer,
@@ -140,7 +140,7 @@ class Progress:
             span=asdict(self.span) if self.span else None,
             passages=[
                 {**asdict(passage), "spans": [list(span) for span in passage.spans]}
-                for passage in (self.found.passages if self.read is None else self.read)
+                for passage in (self.results.passages if self.read is None else self.read)
             ],
             rounds=self.rounds,
             graded=self.graded if self.answer is not None else None,
@@ -163,7 +163,7 @@ class Progress:
 def cot(questions: Sequence[AnswerRequest], means: Means) -> list[AnswerRow]:
     """Chain of thought: no retrieval."""
     active = start(questions)
-    means.each(lambda p: p.take_answer("answer", means.roles.answer(p.asked, ())), active)
+    means.each(lambda p: p.take_answer("answer", means.roles.answer(p.request, ())), active)
     return [p.row("cot", means.roles) for p in active]
 
 
@@ -173,7 +173,7 @@ def one_step(
     """One-Step RAG: k passages, one answer (AT-RAG, section 3.1.1)."""
     active = start(questions)
     search(active, means, k, topics)
-    means.each(lambda p: p.take_answer("answer", means.roles.answer(p.asked, p.found.passages)), active)
+    means.each(lambda p: p.take_answer("answer", means.roles.answer(p.request, p.results.passages)), active)
     return [p.row("one-step", means.roles) for p in active]
 
 
@@ -201,12 +201,12 @@ WAYS.register("one-step", Way(one_step))
 
 def start(questions: Sequence[AnswerRequest]) -> list[Progress]:
     """Questions before the first round."""
-    return [Progress(asked, asked.question) for asked in questions]
+    return [Progress(request, request.question) for request in questions]
 
 
 def search(active: Sequence[Progress], means: Means, k: int, topics: bool, again: bool = False) -> None:
     """One batch of retrieval; the query is the question without its options until it is rewritten."""
     if active:
-        read = [p.found.passages for p in active] if again else []
-        for progress, found in zip(active, means.retrieve([p.query for p in active], k, topics, read), strict=True):
-            progress.retrieved(found)
+        read = [p.results.passages for p in active] if again else []
+        for progress, results in zip(active, means.retrieve([p.query for p in active], k, topics, read), strict=True):
+            progress.retrieved(results)

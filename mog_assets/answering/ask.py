@@ -74,18 +74,18 @@ def remembering(encode: Encode, most: int = _REMEMBERED) -> Encode:
         encode: n texts to vectors of shape (n, size).
         most: Maximum number of vectors; beyond it, those of earlier calls are dropped.
     """
-    known: dict[str, np.ndarray] = {}
+    vectors: dict[str, np.ndarray] = {}
 
     def remembered(texts: Sequence[str]) -> np.ndarray:
         if not texts:
             return encode(texts)
-        missing = [text for text in dict.fromkeys(texts) if text not in known]
-        if len(known) + len(missing) > most:
-            known.clear()
+        missing = [text for text in dict.fromkeys(texts) if text not in vectors]
+        if len(vectors) + len(missing) > most:
+            vectors.clear()
             missing = list(dict.fromkeys(texts))
         if missing:
-            known.update(zip(missing, encode(missing), strict=True))
-        return np.stack([known[text] for text in texts])
+            vectors.update(zip(missing, encode(missing), strict=True))
+        return np.stack([vectors[text] for text in texts])
 
     return remembered
 
@@ -124,7 +124,7 @@ def all_answered(tools: Tools, what: str) -> Iterator[None]:
 
 
 def answer(
-    tools: Tools, retrieval: Retrieval, how: Combination, asked: Sequence[AnswerRequest], told: Told | None = None
+    tools: Tools, retrieval: Retrieval, how: Combination, requests: Sequence[AnswerRequest], tell: Told | None = None
 ) -> list[AnswerRow]:
     """Answer questions.
 
@@ -132,8 +132,8 @@ def answer(
         tools: The resources.
         retrieval: The corpora.
         how: The answering method with its retrieval.
-        asked: The questions.
-        told: Called with every step while it works; see `watching.watched`.
+        requests: The questions.
+        tell: Called with every step while it works; see `watching.watched`.
     """
     options: dict[str, Any] = {}
     retrieve: Retrieve = _nothing
@@ -143,11 +143,15 @@ def answer(
     means = Means(reader(tools), retrieve, side_by_side(tools))
     if how.retrieval is not None:
         means = replace(means, rerank=another(retrieval.resolved(how.retrieval).retriever, tools.encoder.encode))
-    return WAYS[how.way].answer(asked, means if told is None else watched(means, told), **options)
+    return WAYS[how.way].answer(requests, means if tell is None else watched(means, tell), **options)
 
 
 def control(
-    tools: Tools, retrieval: Retrieval, how: Combination, questions: Sequence[Question], asked: Sequence[AnswerRequest]
+    tools: Tools,
+    retrieval: Retrieval,
+    how: Combination,
+    questions: Sequence[Question],
+    requests: Sequence[AnswerRequest],
 ) -> list[AnswerRow]:
     """Answer questions from gold or random passages instead of retrieved ones.
 
@@ -157,16 +161,16 @@ def control(
         how: One of `notation.controls`: all gold evidence (nothing if there is none), or as many random passages as
             one-step uses.
         questions: The questions.
-        asked: The same questions, as `AnswerRequest`.
+        requests: The same questions, as `AnswerRequest`.
     """
     assert how.retrieval is not None
     if how.retrieval.kind == "gold":
-        found = gold_passages(questions, retrieval.corpora)
+        passages = gold_passages(questions, retrieval.corpora)
     else:
-        found = random_passages(questions, retrieval.corpora)
-        found = found.at(found.rank < ONE_STEP_K)
-    retrieve = given(texts(retrieval.corpora, found, len(questions)))
-    return WAYS[how.way].answer(asked, Means(reader(tools), retrieve, side_by_side(tools)))
+        passages = random_passages(questions, retrieval.corpora)
+        passages = passages.at(passages.rank < ONE_STEP_K)
+    retrieve = given(texts(retrieval.corpora, passages, len(questions)))
+    return WAYS[how.way].answer(requests, Means(reader(tools), retrieve, side_by_side(tools)))
 
 
 def _nothing(

@@ -33,28 +33,28 @@ _BATCH = 256
 def answered_questions(work: Work, name: str) -> list[Question]:
     """The test questions of a set that have a reference answer: all, or the configured number, ordered by id."""
     stored = work.input("questions").path(f"{name}.parquet")
-    found = [q for q in load_questions(stored, work.settings.question_sets[name].test) if q.answer]
+    questions_of = [q for q in load_questions(stored, work.settings.question_sets[name].test) if q.answer]
     most = work.settings.answering.questions
-    if most is not None and most < len(found):
-        chosen = sorted(found, key=lambda q: hashlib.sha256(q.id.encode()).digest())[:most]
+    if most is not None and most < len(questions_of):
+        chosen = sorted(questions_of, key=lambda q: hashlib.sha256(q.id.encode()).digest())[:most]
         kept = {q.id for q in chosen}
-        found = [q for q in found if q.id in kept]
-    return found
+        questions_of = [q for q in questions_of if q.id in kept]
+    return questions_of
 
 
 def build_answers(work: Work) -> None:
     """Answer every test question with every answering method."""
     settings, hows = work.settings, [*combinations(work.settings), *controls(work.settings)]
-    asked = {name: answered_questions(work, name) for name in settings.question_sets}
-    asked = {name: questions for name, questions in asked.items() if questions}
-    total = sum(map(len, asked.values())) * len(hows)
+    by_set = {name: answered_questions(work, name) for name in settings.question_sets}
+    by_set = {name: questions for name, questions in by_set.items() if questions}
+    total = sum(map(len, by_set.values())) * len(hows)
     before, seconds = work.tools.llm.tally, dict[str, float]()
     with work.progress(total, "questions answered") as advance:
-        for name, questions in asked.items():
+        for name, questions in by_set.items():
             retrieval = Retrieval.open(work.tools, work.input, settings.question_sets[name].corpora, keep=True)
             for how in hows:
-                path, there = work.file(_file(name, how), _key(work, name, how), [repr(q) for q in questions])
-                if there:
+                path, exists = work.file(_file(name, how), _key(work, name, how), [repr(q) for q in questions])
+                if exists:
                     advance(len(questions))
                     continue
                 rows = _answered(work, retrieval, how, questions, advance)
@@ -88,9 +88,9 @@ def build_answers(work: Work) -> None:
 def _all_failed(work: Work, table: pd.DataFrame) -> MogError:
     """The error if no question got an answer; nothing is stored, so the next run tries again."""
     before = work.draft.previous
-    held = {entry["file"] for entry in before.manifest.files.values()} if before else set()
+    files = {entry["file"] for entry in before.manifest.files.values()} if before else set()
     for name in work.draft.files:
-        if work.draft.files[name] not in held:
+        if work.draft.files[name] not in files:
             work.draft.path(name).unlink()
     first = table.iloc[0]
     return MogError(
@@ -104,25 +104,25 @@ def _answered(
 ) -> list[AnswerRow]:
     rows: list[AnswerRow] = []
     for first in range(0, len(questions), _BATCH):
-        asked, members, refused = [], [], {}
+        requests, members, refused = [], [], {}
         for question in questions[first : first + _BATCH]:
             try:
-                asked.append(AnswerRequest.of(question))
+                requests.append(AnswerRequest.of(question))
             except MogError as error:
                 refused[question.id] = str(error)
             else:
                 members.append(question)
         if is_control(how.name):
-            answered = control(work.tools, retrieval, how, members, asked)
+            answered = control(work.tools, retrieval, how, members, requests)
         else:
-            answered = answer(work.tools, retrieval, how, asked)
+            answered = answer(work.tools, retrieval, how, requests)
         if work.settings.answering.judge:
-            answered = judged(work.tools, asked, answered, {q.id: q.long_answer or q.answer for q in questions})
-        found = {row.question: row for row in answered}
+            answered = judged(work.tools, requests, answered, {q.id: q.long_answer or q.answer for q in questions})
+        by_question = {row.question: row for row in answered}
         for question in questions[first : first + _BATCH]:
             reason = refused.get(question.id)
             rows.append(
-                found[question.id]
+                by_question[question.id]
                 if reason is None
                 else AnswerRow(question.id, how.way, reader(work.tools).reader, None, reason, "")
             )
@@ -131,13 +131,13 @@ def _answered(
 
 
 def judged(
-    tools: Tools, asked: Sequence[AnswerRequest], rows: Sequence[AnswerRow], references: Mapping[str, str]
+    tools: Tools, requests: Sequence[AnswerRequest], rows: Sequence[AnswerRow], references: Mapping[str, str]
 ) -> list[AnswerRow]:
     """Rows, with the judge's marks for answers to open questions (AT-RAG, section 4.2).
 
     Args:
         tools: The resources.
-        asked: The questions of the rows.
+        requests: The questions of the rows.
         rows: The answers.
         references: Reference answers, by question.
     """
@@ -154,7 +154,7 @@ def judged(
         spent = Usage(row.calls, row.tokens_in, row.tokens_out, row.cost, row.seconds) + reply.usage
         return replace(row, judgement=marks, **asdict(spent))
 
-    return list(side_by_side(tools)(one, list(zip(asked, rows, strict=True))))
+    return list(side_by_side(tools)(one, list(zip(requests, rows, strict=True))))
 
 
 def _file(name: str, how: Combination) -> str:

@@ -100,7 +100,7 @@ class Extractive:
         """See `Roles.reader`."""
         return f"extractive-{VERSION}@{self.encoder}"
 
-    def answer(self, asked: AnswerRequest, passages: Sequence[Passage], thoughts: Sequence[str] = ()) -> Reply[str]:
+    def answer(self, request: AnswerRequest, passages: Sequence[Passage], thoughts: Sequence[str] = ()) -> Reply[str]:
         """The best supported option or sentence of passages and thoughts.
 
         Choice: the option with the highest support in any sentence (`_support`); without sentences, the option whose
@@ -109,68 +109,68 @@ class Extractive:
         terms; without sentences, there is no answer.
         """
         return self._reply(
-            [*read_of(asked), *_texts(passages), *thoughts], lambda: self._answer(asked, passages, thoughts)
+            [*read_of(request), *_texts(passages), *thoughts], lambda: self._answer(request, passages, thoughts)
         )
 
     def think(
-        self, asked: AnswerRequest, query: str, passages: Sequence[Passage], thoughts: Sequence[str] = ()
+        self, request: AnswerRequest, query: str, passages: Sequence[Passage], thoughts: Sequence[str] = ()
     ) -> Reply[str]:
         """The sentence of the passages that is closest to the query and not a thought already."""
 
         def best() -> str:
-            found = self._sentences(query, _texts(passages))
-            for i in np.argsort(-self._cosines(query, found), kind="stable"):
-                if found.texts[i] not in thoughts:
-                    return found.texts[i]
+            sentences = self._sentences(query, _texts(passages))
+            for i in np.argsort(-self._cosines(query, sentences), kind="stable"):
+                if sentences.texts[i] not in thoughts:
+                    return sentences.texts[i]
             raise Nothing("no sentence that is not a thought already")
 
-        return self._reply([*read_of(asked), query, *_texts(passages), *thoughts], best)
+        return self._reply([*read_of(request), query, *_texts(passages), *thoughts], best)
 
-    def extract(self, asked: AnswerRequest, passages: Sequence[Passage]) -> Reply[str]:
+    def extract(self, request: AnswerRequest, passages: Sequence[Passage]) -> Reply[str]:
         """Sentences, one per line, whose cosine with the question (and one of its options) is at least `RELEVANT`."""
 
         def relevant() -> str:
-            found = self._sentences(_query(asked), _texts(passages))
-            if not found.texts:
+            sentences = self._sentences(_query(request), _texts(passages))
+            if not sentences.texts:
                 return ""
-            cosines = np.max([self._cosines(text, found) for text in _statements(asked)], axis=0)
-            return "\n".join(text for text, cosine in zip(found.texts, cosines, strict=True) if cosine >= RELEVANT)
+            cosines = np.max([self._cosines(text, sentences) for text in _statements(request)], axis=0)
+            return "\n".join(text for text, cosine in zip(sentences.texts, cosines, strict=True) if cosine >= RELEVANT)
 
-        return self._reply([*read_of(asked), *_texts(passages)], relevant, NOTHING)
+        return self._reply([*read_of(request), *_texts(passages)], relevant, NOTHING)
 
-    def reduce(self, asked: AnswerRequest, extractions: Sequence[str]) -> Reply[str]:
+    def reduce(self, request: AnswerRequest, extractions: Sequence[str]) -> Reply[str]:
         """As `answer`, from the sentences of the extractions."""
-        return self._reply([*read_of(asked), *extractions], lambda: self._answer(asked, (), extractions))
+        return self._reply([*read_of(request), *extractions], lambda: self._answer(request, (), extractions))
 
-    def grade_usefulness(self, asked: AnswerRequest, answer: str) -> Reply[Usefulness]:
+    def grade_usefulness(self, request: AnswerRequest, answer: str) -> Reply[Usefulness]:
         """Useful if the answer's cosine with the question is at least `USEFUL`; an option of yes/no/maybe always is."""
 
         def grade() -> Usefulness:
-            if asked.kind == "yesno":
-                return "useful" if answer in asked.options else "not_useful"
-            question, said = self._vectors([asked.question, asked.spelled(answer)])
+            if request.kind == "yesno":
+                return "useful" if answer in request.options else "not_useful"
+            question, said = self._vectors([request.question, request.spelled(answer)])
             return "useful" if float(question @ said) >= USEFUL else "not_useful"
 
-        return self._reply([*read_of(asked), answer], grade)
+        return self._reply([*read_of(request), answer], grade)
 
-    def grade_support(self, asked: AnswerRequest, passages: Sequence[Passage], answer: str) -> Reply[Support]:
+    def grade_support(self, request: AnswerRequest, passages: Sequence[Passage], answer: str) -> Reply[Support]:
         """Supported if the documents contain the share `SUPPORTED` of the answer's terms.
 
         For a yes/no question, supported if a sentence has a cosine of at least `RELEVANT` with the question.
         """
 
         def grade() -> Support:
-            found = self._sentences(f"{asked.question} {asked.spelled(answer)}", _texts(passages))
-            if not found.texts:
+            sentences = self._sentences(f"{request.question} {request.spelled(answer)}", _texts(passages))
+            if not sentences.texts:
                 return "unsupported"
-            if asked.kind == "yesno":
-                return "supported" if self._cosines(asked.question, found).max() >= RELEVANT else "unsupported"
-            held = set[str]().union(*map(set, query_terms(_texts(passages))))
-            return "supported" if _share(_terms(asked.spelled(answer)), held) >= SUPPORTED else "unsupported"
+            if request.kind == "yesno":
+                return "supported" if self._cosines(request.question, sentences).max() >= RELEVANT else "unsupported"
+            terms_there = set[str]().union(*map(set, query_terms(_texts(passages))))
+            return "supported" if _share(_terms(request.spelled(answer)), terms_there) >= SUPPORTED else "unsupported"
 
-        return self._reply([*read_of(asked), *_texts(passages), answer], grade)
+        return self._reply([*read_of(request), *_texts(passages), answer], grade)
 
-    def rewrite(self, asked: AnswerRequest, query: str, answer: str, thoughts: Sequence[str]) -> Reply[str]:
+    def rewrite(self, request: AnswerRequest, query: str, answer: str, thoughts: Sequence[str]) -> Reply[str]:
         """Pseudo-relevance feedback (Rocchio, unweighted): the query and frequent new terms of answer and thoughts.
 
         Adds at most `NEW_TERMS` words that the query does not have in any form, the most frequent first, then in order
@@ -178,12 +178,12 @@ class Extractive:
         """
 
         def expanded() -> str:
-            words = [word for text in (asked.spelled(answer), *thoughts) for word in _content(text)]
+            words = [word for text in (request.spelled(answer), *thoughts) for word in _content(text)]
             stems = [row[0] if len(row) == 1 else "" for row in query_terms(words)]
-            known = _terms(query) | {""}
+            terms_known = _terms(query) | {""}
             first: dict[str, str] = {}
             for stem, word in zip(stems, words, strict=True):
-                if stem not in known:
+                if stem not in terms_known:
                     first.setdefault(stem, word)
             counts = Counter(stem for stem in stems if stem in first)
             new = [first[stem] for stem, _ in counts.most_common(NEW_TERMS)]
@@ -191,9 +191,9 @@ class Extractive:
                 raise Nothing("answer and thoughts have no term that the query does not have")
             return " ".join([query, *new])
 
-        return self._reply([*read_of(asked), query, answer, *thoughts], expanded)
+        return self._reply([*read_of(request), query, answer, *thoughts], expanded)
 
-    def judge(self, asked: AnswerRequest, answer: str, reference: str) -> Reply[Judgement]:
+    def judge(self, request: AnswerRequest, answer: str, reference: str) -> Reply[Judgement]:
         """Marks by overlap with the reference, ten times each.
 
         Correctness: the cosine of the two; completeness: the share of the reference's terms that the answer has;
@@ -201,14 +201,14 @@ class Extractive:
         """
 
         def mark() -> Judgement:
-            said, right = asked.spelled(answer), asked.spelled(reference)
-            a, r, q = self._vectors([said, right, asked.question])
+            said, right = request.spelled(answer), request.spelled(reference)
+            a, r, q = self._vectors([said, right, request.question])
             complete = 1.0 if said.strip().lower() == right.strip().lower() else _share(_terms(right), _terms(said))
             return Judgement(_mark(float(a @ r)), _mark(complete), _mark(float(a @ q)))
 
-        return self._reply([*read_of(asked), answer, reference], mark)
+        return self._reply([*read_of(request), answer, reference], mark)
 
-    def classify(self, asked: AnswerRequest) -> Reply[Route]:
+    def classify(self, request: AnswerRequest) -> Reply[Route]:
         """By the form of the question.
 
         None: it has no search terms. Iterative: two or more hops, counted as relative clauses, chains of "of the …",
@@ -216,13 +216,13 @@ class Extractive:
         """
 
         def route() -> Route:
-            if not _terms(asked.question):
+            if not _terms(request.question):
                 return "none"
-            last = re.split(r"(?<=[.!?])\s+", asked.question.strip())[-1]
+            last = re.split(r"(?<=[.!?])\s+", request.question.strip())[-1]
             hops = len(_HOP.findall(last)) + len(_OF_THE.findall(last)) + len(_BOTH.findall(last))
             return "iterative" if hops >= 2 else "single"
 
-        return self._reply(read_of(asked), route)
+        return self._reply(read_of(request), route)
 
     def _reply(self, read: Sequence[str], work: Callable[[], T], empty: str = "") -> Reply[T]:
         start = time.perf_counter()
@@ -236,32 +236,32 @@ class Extractive:
         usage = Usage(1, sum(len(text.split()) for text in read), len(raw.split()), 0.0, time.perf_counter() - start)
         return Reply(value, raw, self.reader, usage, failure, declined)
 
-    def _answer(self, asked: AnswerRequest, passages: Sequence[Passage], thoughts: Sequence[str]) -> str:
-        found = self._sentences(_query(asked), [*_texts(passages), *thoughts])
-        if asked.kind == "yesno":
-            said = _verdict(asked.question, found, self._cosines(asked.question, found))
-            letters = {text.strip().lower(): key for key, text in asked.options.items()}
+    def _answer(self, request: AnswerRequest, passages: Sequence[Passage], thoughts: Sequence[str]) -> str:
+        sentences = self._sentences(_query(request), [*_texts(passages), *thoughts])
+        if request.kind == "yesno":
+            said = _verdict(request.question, sentences, self._cosines(request.question, sentences))
+            letters = {text.strip().lower(): key for key, text in request.options.items()}
             if said not in letters:
                 raise Nothing(f"says {said}, which is not among the options")
             return letters[said]
-        if asked.kind == "choice":
-            return self._choose(asked, found)
-        if not found.texts:
+        if request.kind == "choice":
+            return self._choose(request, sentences)
+        if not sentences.texts:
             raise Nothing("no sentence to answer from")
-        terms = _terms(asked.question)
-        covered = np.array([_share(terms, row) for row in found.terms])
-        return found.texts[int(np.argmax(self._cosines(asked.question, found) + covered))]
+        terms = _terms(request.question)
+        covered = np.array([_share(terms, row) for row in sentences.terms])
+        return sentences.texts[int(np.argmax(self._cosines(request.question, sentences) + covered))]
 
-    def _choose(self, asked: AnswerRequest, found: Sentences) -> str:
-        keys, statements = list(asked.options), _statements(asked)
-        if not found.texts:
-            question, *options = self._vectors([asked.question, *asked.options.values()])
+    def _choose(self, request: AnswerRequest, sentences: Sentences) -> str:
+        keys, statements = list(request.options), _statements(request)
+        if not sentences.texts:
+            question, *options = self._vectors([request.question, *request.options.values()])
             return keys[int(np.argmax([float(question @ option) for option in options]))]
-        cosines = self._vectors(statements) @ found.vectors.T
-        asked_terms = _terms(asked.question)
+        cosines = self._vectors(statements) @ sentences.vectors.T
+        question_terms = _terms(request.question)
         values = [
-            _support(asked_terms, _terms(option), found, row)
-            for option, row in zip(asked.options.values(), cosines, strict=True)
+            _support(question_terms, _terms(option), sentences, row)
+            for option, row in zip(request.options.values(), cosines, strict=True)
         ]
         return keys[int(np.argmax(values))]
 
@@ -275,8 +275,8 @@ class Extractive:
         terms = [set(row) for row in query_terms(unique)] if unique else []
         return Sentences(unique, self._vectors(unique), terms)
 
-    def _cosines(self, text: str, found: Sentences) -> np.ndarray:
-        return found.vectors @ self._vectors([text])[0] if found.texts else np.zeros(0, np.float32)
+    def _cosines(self, text: str, sentences: Sentences) -> np.ndarray:
+        return sentences.vectors @ self._vectors([text])[0] if sentences.texts else np.zeros(0, np.float32)
 
     def _vectors(self, texts: Sequence[str]) -> np.ndarray:
         return np.asarray(self.encode(texts), np.float32) if texts else np.zeros((0, 1), np.float32)
@@ -290,24 +290,24 @@ class NoAnswer(Nothing):
     """The passages were read, and have no answer."""
 
 
-def read_of(asked: AnswerRequest) -> list[str]:
+def read_of(request: AnswerRequest) -> list[str]:
     """What is read of a question."""
-    return [asked.question, *asked.options.values()]
+    return [request.question, *request.options.values()]
 
 
 def _texts(passages: Sequence[Passage]) -> list[str]:
     return [p.text for p in passages]
 
 
-def _query(asked: AnswerRequest) -> str:
-    return asked.question if asked.kind == "yesno" else " ".join(read_of(asked))
+def _query(request: AnswerRequest) -> str:
+    return request.question if request.kind == "yesno" else " ".join(read_of(request))
 
 
-def _statements(asked: AnswerRequest) -> list[str]:
+def _statements(request: AnswerRequest) -> list[str]:
     """The question with each of its options, or alone for yes/no."""
-    if asked.kind != "choice":
-        return [asked.question]
-    return [f"{asked.question} {option}" for option in asked.options.values()]
+    if request.kind != "choice":
+        return [request.question]
+    return [f"{request.question} {option}" for option in request.options.values()]
 
 
 def _pairs(text: str) -> list[tuple[int, int]]:
@@ -326,30 +326,30 @@ def _terms(text: str) -> set[str]:
     return set(query_terms([" ".join(_content(text))])[0])
 
 
-def _share(terms: set[str], held: set[str]) -> float:
+def _share(terms: set[str], others: set[str]) -> float:
     """Share of the terms that are contained, in [0, 1]; 0 without terms."""
-    return len(terms & held) / len(terms) if terms else 0.0
+    return len(terms & others) / len(terms) if terms else 0.0
 
 
 def _mark(value: float) -> float:
     return round(10 * min(max(value, 0.0), 1.0), 3)
 
 
-def _support(question: set[str], option: set[str], found: Sentences, cosines: np.ndarray) -> float:
+def _support(question: set[str], option: set[str], sentences: Sentences, cosines: np.ndarray) -> float:
     """Highest, over sentences, of cosine + share of the option's own terms × (1 + share of the question's terms) / 2.
 
     Args:
         question: Terms of the question.
         option: Terms of the option; terms shared with the question are ignored because they do not discriminate.
-        found: Sentences.
+        sentences: Sentences.
         cosines: Cosines with "question option", float array of shape (sentences,).
     """
-    own = option - question or option
-    lexical = [_share(own, row) * (1 + _share(question, row)) / 2 for row in found.terms]
+    distinctive = option - question or option
+    lexical = [_share(distinctive, row) * (1 + _share(question, row)) / 2 for row in sentences.terms]
     return float(np.max(cosines + np.array(lexical, np.float32)))
 
 
-def _verdict(question: str, found: Sentences, cosines: np.ndarray) -> str:
+def _verdict(question: str, sentences: Sentences, cosines: np.ndarray) -> str:
     """`yes` or `no` by the words of the `VOTERS` sentences closest to the question.
 
     A sentence with a negation votes no; one that affirms without a negation votes yes; each with the square of its
@@ -358,15 +358,15 @@ def _verdict(question: str, found: Sentences, cosines: np.ndarray) -> str:
 
     Args:
         question: Text of the question.
-        found: Sentences.
+        sentences: Sentences.
         cosines: Cosines with the question, float array of shape (sentences,).
     """
     no = yes = 0.0
     for i in np.argsort(-cosines, kind="stable")[:VOTERS]:
         vote = max(float(cosines[i]), 0.0) ** 2
-        if _NO.search(found.texts[i]):
+        if _NO.search(sentences.texts[i]):
             no += vote
-        elif _YES.search(found.texts[i]):
+        elif _YES.search(sentences.texts[i]):
             yes += vote
     denied = no > DENIED * (no + yes + 0.5)
     return "no" if denied and not _SAMENESS.search(question) else "yes"

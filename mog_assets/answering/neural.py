@@ -46,76 +46,78 @@ class Neural(Extractive):
         """See `Roles.reader`."""
         return f"neural-{VERSION} {self.network.name}, {super().reader}"
 
-    def answer(self, asked: AnswerRequest, passages: Sequence[Passage], thoughts: Sequence[str] = ()) -> Reply[str]:
+    def answer(self, request: AnswerRequest, passages: Sequence[Passage], thoughts: Sequence[str] = ()) -> Reply[str]:
         """The likeliest span; none if it is right with a probability below `LEAST`. Else by rules."""
-        if asked.kind != "open":
-            return super().answer(asked, passages, thoughts)
-        return self._answered(asked, _pairs(passages), thoughts)
+        if request.kind != "open":
+            return super().answer(request, passages, thoughts)
+        return self._answered(request, _pairs(passages), thoughts)
 
     def think(
-        self, asked: AnswerRequest, query: str, passages: Sequence[Passage], thoughts: Sequence[str] = ()
+        self, request: AnswerRequest, query: str, passages: Sequence[Passage], thoughts: Sequence[str] = ()
     ) -> Reply[str]:
         """The sentence of the span that is right with the highest probability and is not in a thought already."""
-        if asked.kind != "open":
-            return super().think(asked, query, passages, thoughts)
+        if request.kind != "open":
+            return super().think(request, query, passages, thoughts)
 
         def best() -> str:
-            for span in self.network.best(asked.question, _pairs(passages)):
-                if (told := _sentence(span, passages[span.passage])) not in thoughts:
-                    return told
+            for span in self.network.best(request.question, _pairs(passages)):
+                if (sentence := _sentence(span, passages[span.passage])) not in thoughts:
+                    return sentence
             raise Nothing("no sentence that is not a thought already")
 
-        return self._reply([*read_of(asked), query, *(p.text for p in passages), *thoughts], best)
+        return self._reply([*read_of(request), query, *(p.text for p in passages), *thoughts], best)
 
-    def extract(self, asked: AnswerRequest, passages: Sequence[Passage]) -> Reply[str]:
+    def extract(self, request: AnswerRequest, passages: Sequence[Passage]) -> Reply[str]:
         """Sentences, one per line, of the spans that are right with a probability of at least `LEAST`."""
-        if asked.kind != "open":
-            return super().extract(asked, passages)
+        if request.kind != "open":
+            return super().extract(request, passages)
 
         def relevant() -> str:
-            found = self.network.best(asked.question, _pairs(passages))
-            told = (_sentence(s, passages[s.passage]) for s in found if s.probability >= LEAST)
-            return "\n".join(dict.fromkeys(told))
+            spans = self.network.best(request.question, _pairs(passages))
+            sentences = (_sentence(s, passages[s.passage]) for s in spans if s.probability >= LEAST)
+            return "\n".join(dict.fromkeys(sentences))
 
-        return self._reply([*read_of(asked), *(p.text for p in passages)], relevant, NOTHING)
+        return self._reply([*read_of(request), *(p.text for p in passages)], relevant, NOTHING)
 
-    def reduce(self, asked: AnswerRequest, extractions: Sequence[str]) -> Reply[str]:
+    def reduce(self, request: AnswerRequest, extractions: Sequence[str]) -> Reply[str]:
         """As `answer`, from the sentences of the extractions."""
-        if asked.kind != "open":
-            return super().reduce(asked, extractions)
-        return self._answered(asked, (), [line for text in extractions for line in text.splitlines()])
+        if request.kind != "open":
+            return super().reduce(request, extractions)
+        return self._answered(request, (), [line for text in extractions for line in text.splitlines()])
 
-    def grade_usefulness(self, asked: AnswerRequest, answer: str) -> Reply[Usefulness]:
+    def grade_usefulness(self, request: AnswerRequest, answer: str) -> Reply[Usefulness]:
         """An open question's span is useful: whether it is right, the passages decide. Else by rules."""
-        if asked.kind != "open":
-            return super().grade_usefulness(asked, answer)
-        return self._reply([*read_of(asked), answer], lambda: "useful" if answer.strip() else "not_useful")
+        if request.kind != "open":
+            return super().grade_usefulness(request, answer)
+        return self._reply([*read_of(request), answer], lambda: "useful" if answer.strip() else "not_useful")
 
-    def grade_support(self, asked: AnswerRequest, passages: Sequence[Passage], answer: str) -> Reply[Support]:
+    def grade_support(self, request: AnswerRequest, passages: Sequence[Passage], answer: str) -> Reply[Support]:
         """Supported if a span with the words of the answer is right with a probability of at least `SUPPORTED`."""
-        if asked.kind != "open":
-            return super().grade_support(asked, passages, answer)
+        if request.kind != "open":
+            return super().grade_support(request, passages, answer)
 
         def grade() -> Support:
-            found = self.network.best(asked.question, _pairs(passages))
-            alike = [span for span in found if f1(answer, [span.text]) >= ALIKE]
+            spans = self.network.best(request.question, _pairs(passages))
+            alike = [span for span in spans if f1(answer, [span.text]) >= ALIKE]
             return "supported" if alike and alike[0].probability >= SUPPORTED else "unsupported"
 
-        return self._reply([*read_of(asked), *(p.text for p in passages), answer], grade)
+        return self._reply([*read_of(request), *(p.text for p in passages), answer], grade)
 
-    def _answered(self, asked: AnswerRequest, passages: Sequence[tuple[str, str]], others: Sequence[str]) -> Reply[str]:
+    def _answered(
+        self, request: AnswerRequest, passages: Sequence[tuple[str, str]], others: Sequence[str]
+    ) -> Reply[str]:
         """The likeliest span of passages (title and text) and other texts."""
         spans: list[ReaderSpan] = []
 
         def said() -> str:
-            spans.extend(self.network.best(asked.question, [*passages, *(("", text) for text in others)]))
+            spans.extend(self.network.best(request.question, [*passages, *(("", text) for text in others)]))
             if not spans:
                 raise Nothing("no passage to answer from")
             if spans[0].probability < LEAST:
                 raise NoAnswer(f"no answer in the passages: the likeliest has probability {spans[0].probability:.2f}")
             return spans[0].text
 
-        reply = self._reply([*read_of(asked), *(text for _, text in passages), *others], said)
+        reply = self._reply([*read_of(request), *(text for _, text in passages), *others], said)
         if reply.value is None:
             return reply
         best = spans[0]
@@ -133,5 +135,5 @@ def _sentence(span: ReaderSpan, passage: Passage) -> str:
     ends = sentence_ends(passage.text).tolist()
     # That of a span in the title is the first.
     sentences = ((end, passage.text[begin:end].strip()) for begin, end in pairwise([0, *ends]))
-    told = next((text for end, text in sentences if text and end > span.start), "")
-    return f"{passage.title}: {told}" if passage.title else told
+    sentence = next((text for end, text in sentences if text and end > span.start), "")
+    return f"{passage.title}: {sentence}" if passage.title else sentence

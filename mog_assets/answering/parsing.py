@@ -79,10 +79,10 @@ def extraction(text: str) -> str:
     Raises:
         Unparsable: see `whole`; or the output says that there is none, and something else.
     """
-    found = whole(text)
-    lines = [line.strip("\"'`.* \n").casefold() for line in found.splitlines() if line.strip()]
+    value = whole(text)
+    lines = [line.strip("\"'`.* \n").casefold() for line in value.splitlines() if line.strip()]
     if NOTHING not in lines:
-        return found
+        return value
     if any(line != NOTHING for line in lines):
         raise Unparsable(f"expected relevant text, or {NOTHING!r} alone, got both")
     return ""

@@ -62,7 +62,7 @@ def overlap(first: Sequence[int], second: Sequence[int], n: int = TOP) -> float:
 
 def bm25_scores(query: str, texts: Sequence[str]) -> np.ndarray:
     """BM25 score of each text for a query, with statistics of these texts only: float64 array of shape (texts,)."""
-    *rows, asked = query_terms([*texts, query])
+    *rows, question_terms = query_terms([*texts, query])
     scores = np.zeros(len(texts))
     terms = sorted({term for row in rows for term in row})
     if not terms:
@@ -73,9 +73,9 @@ def bm25_scores(query: str, texts: Sequence[str]) -> np.ndarray:
     matrix = sparse.csc_matrix((np.ones(len(columns), np.int32), (owner, columns)), shape=(len(rows), len(terms)))
     lengths = np.array([len(row) for row in rows], np.int64)
     counts = TermCounts(terms, matrix.indptr, matrix.indices, matrix.data, lengths)
-    found, values = Bm25Index(counts, statistics([counts]), K1, B).search([asked], len(texts))
-    kept = found[0] >= 0
-    scores[found[0, kept]] = values[0, kept]
+    chunks, values = Bm25Index(counts, statistics([counts]), K1, B).search([question_terms], len(texts))
+    kept = chunks[0] >= 0
+    scores[chunks[0, kept]] = values[0, kept]
     return scores
 
 

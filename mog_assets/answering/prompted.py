@@ -65,31 +65,31 @@ def prompts_fingerprint() -> str:
 
 
 def build(
-    role: str, asked: AnswerRequest, pieces: Mapping[str, Sequence[Piece]], words: Mapping[str, str]
+    role: str, request: AnswerRequest, pieces: Mapping[str, Sequence[Piece]], words: Mapping[str, str]
 ) -> list[Message]:
     """The messages of a role.
 
     Args:
         role: Name of the prompt.
-        asked: The question.
+        request: The question.
         pieces: Data by field of the prompt; an empty field becomes `none`.
         words: Other fields, which are not data.
     """
     prompt, rule = load_prompt(role), load_prompt("data")
-    question = [("question", asked.question), *((f"option {key}", text) for key, text in asked.options.items())]
+    question = [("question", request.question), *((f"option {key}", text) for key, text in request.options.items())]
     every: dict[str, Sequence[Piece]] = {"question": question, **pieces}
-    data = {name: [(heading, neutral(text)) for heading, text in found] for name, found in every.items()}
-    number = nonce([role, prompt.version, *(text for found in data.values() for _, text in found)])
+    data = {name: [(heading, neutral(text)) for heading, text in texts] for name, texts in every.items()}
+    number = nonce([role, prompt.version, *(text for texts in data.values() for _, text in texts)])
     begin, end = marks(number)
     fields = dict(words)
-    for name, found in data.items():
-        fields[name] = "\n".join(fenced(number, piece) for piece in found) or "none"
-    instructions, request = prompt.parts
+    for name, texts in data.items():
+        fields[name] = "\n".join(fenced(number, piece) for piece in texts) or "none"
+    instructions, task = prompt.parts
     system = f"[{role} {prompt.version}, data {rule.version}]\n{instructions}\n\n{rule.parts[0]}"
     # One pass each, so that braces inside data are text.
     return [
         {"role": "system", "content": fill(system, {**words, "begin": begin, "end": end})},
-        {"role": "user", "content": fill(request, fields)},
+        {"role": "user", "content": fill(task, fields)},
     ]
 
 
@@ -104,21 +104,21 @@ def _numbered(heading: str, texts: Sequence[str]) -> list[Piece]:
     return [(f"{heading} {i} of {len(texts)}", text) for i, text in enumerate(texts, 1)]
 
 
-def _answer(asked: AnswerRequest, answer: str) -> list[Piece]:
-    spelled = asked.spelled(answer)
+def _answer(request: AnswerRequest, answer: str) -> list[Piece]:
+    spelled = request.spelled(answer)
     return [("answer", spelled if spelled == answer else f"{answer}. {spelled}")]
 
 
-def _form(asked: AnswerRequest) -> str:
-    name = "form_choice" if asked.options else "form_open"
+def _form(request: AnswerRequest) -> str:
+    name = "form_choice" if request.options else "form_open"
     form = load_prompt(name)
-    return f"[{name} {form.version}]\n{fill(form.parts[0], {'letters': ', '.join(asked.options)})}"
+    return f"[{name} {form.version}]\n{fill(form.parts[0], {'letters': ', '.join(request.options)})}"
 
 
-def _answered(asked: AnswerRequest) -> tuple[Mapping[str, str], Form]:
+def _answered(request: AnswerRequest) -> tuple[Mapping[str, str], Form]:
     """The form of an answer, in the words of the prompt and as a schema."""
-    key, value = ("answer_choice", {"type": "string", "enum": list(asked.options)}) if asked.options else _OPEN
-    return {"form": _form(asked)}, Form("answer", {"step_by_step_thinking": {"type": "string"}, key: value})
+    key, value = ("answer_choice", {"type": "string", "enum": list(request.options)}) if request.options else _OPEN
+    return {"form": _form(request)}, Form("answer", {"step_by_step_thinking": {"type": "string"}, key: value})
 
 
 def _verdict(vocabulary: Sequence[str]) -> Form:
@@ -151,13 +151,13 @@ class Prompted:
         """See `Roles.reader`."""
         return f"{self.model}@prompts-{prompts_fingerprint()}"
 
-    def answer(self, asked: AnswerRequest, passages: Sequence[Passage], thoughts: Sequence[str] = ()) -> Reply[str]:
+    def answer(self, request: AnswerRequest, passages: Sequence[Passage], thoughts: Sequence[str] = ()) -> Reply[str]:
         """See `Roles.answer`."""
         pieces = {"documents": _documents(passages), "thoughts": _numbered("thought", thoughts)}
-        return self._call("answer", asked, pieces, lambda text: _parse_answer(text, asked), *_answered(asked))
+        return self._call("answer", request, pieces, lambda text: _parse_answer(text, request), *_answered(request))
 
     def think(
-        self, asked: AnswerRequest, query: str, passages: Sequence[Passage], thoughts: Sequence[str] = ()
+        self, request: AnswerRequest, query: str, passages: Sequence[Passage], thoughts: Sequence[str] = ()
     ) -> Reply[str]:
         """See `Roles.think`."""
         pieces = {
@@ -165,60 +165,62 @@ class Prompted:
             "documents": _documents(passages),
             "thoughts": _numbered("thought", thoughts),
         }
-        return self._call("think", asked, pieces, whole)
+        return self._call("think", request, pieces, whole)
 
-    def extract(self, asked: AnswerRequest, passages: Sequence[Passage]) -> Reply[str]:
+    def extract(self, request: AnswerRequest, passages: Sequence[Passage]) -> Reply[str]:
         """See `Roles.extract`."""
         return self._call(
-            "extract", asked, {"documents": _documents(passages)}, parsing.extraction, {"nothing": NOTHING}
+            "extract", request, {"documents": _documents(passages)}, parsing.extraction, {"nothing": NOTHING}
         )
 
-    def reduce(self, asked: AnswerRequest, extractions: Sequence[str]) -> Reply[str]:
+    def reduce(self, request: AnswerRequest, extractions: Sequence[str]) -> Reply[str]:
         """See `Roles.reduce`."""
         pieces = {"extractions": _numbered("extraction", extractions)}
-        return self._call("reduce", asked, pieces, lambda text: _parse_answer(text, asked), *_answered(asked))
+        return self._call("reduce", request, pieces, lambda text: _parse_answer(text, request), *_answered(request))
 
-    def grade_usefulness(self, asked: AnswerRequest, answer: str) -> Reply[Usefulness]:
+    def grade_usefulness(self, request: AnswerRequest, answer: str) -> Reply[Usefulness]:
         """See `Roles.grade_usefulness`."""
-        pieces = {"answer": _answer(asked, answer)}
+        pieces = {"answer": _answer(request, answer)}
         return self._call(
-            "usefulness", asked, pieces, lambda text: parsing.verdict(text, USEFULNESS), form=_verdict(USEFULNESS)
+            "usefulness", request, pieces, lambda text: parsing.verdict(text, USEFULNESS), form=_verdict(USEFULNESS)
         )
 
-    def grade_support(self, asked: AnswerRequest, passages: Sequence[Passage], answer: str) -> Reply[Support]:
+    def grade_support(self, request: AnswerRequest, passages: Sequence[Passage], answer: str) -> Reply[Support]:
         """See `Roles.grade_support`."""
-        pieces = {"documents": _documents(passages), "answer": _answer(asked, answer)}
-        return self._call("support", asked, pieces, lambda text: parsing.verdict(text, SUPPORT), form=_verdict(SUPPORT))
+        pieces = {"documents": _documents(passages), "answer": _answer(request, answer)}
+        return self._call(
+            "support", request, pieces, lambda text: parsing.verdict(text, SUPPORT), form=_verdict(SUPPORT)
+        )
 
-    def rewrite(self, asked: AnswerRequest, query: str, answer: str, thoughts: Sequence[str]) -> Reply[str]:
+    def rewrite(self, request: AnswerRequest, query: str, answer: str, thoughts: Sequence[str]) -> Reply[str]:
         """See `Roles.rewrite`."""
         pieces = {
             "query": [("search query", query)],
-            "answer": _answer(asked, answer),
+            "answer": _answer(request, answer),
             "thoughts": _numbered("thought", thoughts),
         }
-        return self._call("rewrite", asked, pieces, parsing.query, form=_QUERY)
+        return self._call("rewrite", request, pieces, parsing.query, form=_QUERY)
 
-    def judge(self, asked: AnswerRequest, answer: str, reference: str) -> Reply[Judgement]:
+    def judge(self, request: AnswerRequest, answer: str, reference: str) -> Reply[Judgement]:
         """See `Roles.judge`."""
-        spelled = asked.spelled(reference)
-        pieces = {"answer": _answer(asked, answer), "reference": [("reference answer", spelled)]}
-        return self._call("judge", asked, pieces, parsing.judgement, form=_MARKS)
+        spelled = request.spelled(reference)
+        pieces = {"answer": _answer(request, answer), "reference": [("reference answer", spelled)]}
+        return self._call("judge", request, pieces, parsing.judgement, form=_MARKS)
 
-    def classify(self, asked: AnswerRequest) -> Reply[Route]:
+    def classify(self, request: AnswerRequest) -> Reply[Route]:
         """See `Roles.classify`."""
-        return self._call("classify", asked, {}, lambda text: parsing.verdict(text, ROUTES), form=_verdict(ROUTES))
+        return self._call("classify", request, {}, lambda text: parsing.verdict(text, ROUTES), form=_verdict(ROUTES))
 
     def _call(
         self,
         role: str,
-        asked: AnswerRequest,
+        request: AnswerRequest,
         pieces: Mapping[str, Sequence[Piece]],
         parse: Callable[[str], T],
         words: Mapping[str, str] | None = None,
         form: Form | None = None,
     ) -> Reply[T]:
-        messages = build(role, asked, pieces, words or {})
+        messages = build(role, request, pieces, words or {})
         try:
             done = self.complete(messages, form)
         except self.failures as error:
@@ -232,5 +234,5 @@ class Prompted:
             return Reply(None, raw, self.reader, usage, failure=failure(error, done.text))
 
 
-def _parse_answer(text: str, asked: AnswerRequest) -> str:
-    return parsing.choice(text, asked.options) if asked.options else parsing.text_answer(text)
+def _parse_answer(text: str, request: AnswerRequest) -> str:
+    return parsing.choice(text, request.options) if request.options else parsing.text_answer(text)

@@ -40,20 +40,20 @@ def retrieve_by(method: Method, opened: Retrieval) -> Retrieve:
         retrieval = opened.again(queries)
         used = retrieval.resolved(method.within(topics))
         if used.ranking and any(read):
-            found = retrieval.once(Rankings).passages_after(*_pieces(opened.corpora, read), budget * k // PASSAGES)
+            ranked = retrieval.once(Rankings).passages_after(*_pieces(opened.corpora, read), budget * k // PASSAGES)
         elif used.ranking:
-            found = retrieval.passages(used, budget=budget * k // PASSAGES)
+            ranked = retrieval.passages(used, budget=budget * k // PASSAGES)
         else:
-            found = retrieval.rank(used, k)
-            found = found.at(found.rank < k)
-        passages = texts(retrieval.corpora, found, len(queries))
+            ranked = retrieval.rank(used, k)
+            ranked = ranked.at(ranked.rank < k)
+        passages = texts(retrieval.corpora, ranked, len(queries))
         if not topics:
-            return [RetrievedPassages(own) for own in passages]
+            return [RetrievedPassages(passages_of) for passages_of in passages]
         labels, back = retrieval.topics.labels, retrieval.fell_back(used, k)
         numbers = retrieval.topics.assigned[0].tolist()
         return [
-            RetrievedPassages(own, topic, labels[topic], bool(fell))
-            for own, topic, fell in zip(passages, numbers, back, strict=True)
+            RetrievedPassages(passages_of, topic, labels[topic], bool(fell))
+            for passages_of, topic, fell in zip(passages, numbers, back, strict=True)
         ]
 
     return retrieve
@@ -65,7 +65,7 @@ def given(passages: Sequence[Sequence[Passage]]) -> Retrieve:
     def retrieve(
         queries: Sequence[str], k: int, topics: bool, read: Sequence[Sequence[Passage]] = ()
     ) -> list[RetrievedPassages]:
-        return [RetrievedPassages(own) for _, own in zip(queries, passages, strict=True)]
+        return [RetrievedPassages(passages_of) for _, passages_of in zip(queries, passages, strict=True)]
 
     return retrieve
 
@@ -83,26 +83,26 @@ def _pieces(corpora: Corpora, read: Sequence[Sequence[Passage]]) -> tuple[np.nda
     return np.repeat(query, last - first), ranges(first, last)
 
 
-def texts(corpora: Corpora, found: Passages, questions: int) -> list[list[Passage]]:
+def texts(corpora: Corpora, passages: Passages, questions: int) -> list[list[Passage]]:
     """The passages of every question with their texts, best first.
 
     A passage of several spans contains all of them, in order, and is named after the document of the first.
     """
-    held = corpora.texts(np.unique(found.document).tolist())
+    documents = corpora.texts(np.unique(passages.document).tolist())
     by_question: list[list[Passage]] = [[] for _ in range(questions)]
     last = (-1, -1)
-    columns = (found.question, found.rank, found.document, found.start, found.end, found.level)
+    columns = (passages.question, passages.rank, passages.document, passages.start, passages.end, passages.level)
     for question, rank, document, start, end, level in zip(*(column.tolist() for column in columns), strict=True):
-        title, text = held[document]
+        title, text = documents[document]
         span = (corpora.names[corpora.owners[document]], corpora.layout.documents[document], start, end)
-        own, piece = by_question[question], text[start:end]
+        passages_of, piece = by_question[question], text[start:end]
         if (question, rank) == last:
-            before = own.pop()
+            before = passages_of.pop()
             # Otherwise a reader would take it for part of the previous document.
             head = "" if before.spans[-1][:2] == span[:2] else f"{title}: "
             joined = f"{before.text}{_GAP}{head}{piece}"
-            own.append(replace(before, text=joined, spans=(*before.spans, span)))
+            passages_of.append(replace(before, text=joined, spans=(*before.spans, span)))
         else:
-            own.append(Passage(span[0], span[1], title, piece, (span,), level))
+            passages_of.append(Passage(span[0], span[1], title, piece, (span,), level))
         last = (question, rank)
     return by_question

@@ -191,31 +191,31 @@ class Roles(Protocol):
     def token_unit(self) -> str:
         """The unit of tokens in `Usage`: `tokens` of a model, or `words`."""
 
-    def answer(self, asked: AnswerRequest, passages: Sequence[Passage], thoughts: Sequence[str] = ()) -> Reply[str]:
+    def answer(self, request: AnswerRequest, passages: Sequence[Passage], thoughts: Sequence[str] = ()) -> Reply[str]:
         """The letter of an option, or a text for an open question; without passages, from the reader's knowledge."""
 
     def think(
-        self, asked: AnswerRequest, query: str, passages: Sequence[Passage], thoughts: Sequence[str] = ()
+        self, request: AnswerRequest, query: str, passages: Sequence[Passage], thoughts: Sequence[str] = ()
     ) -> Reply[str]:
         """A reasoning step from the passages of a query."""
 
-    def extract(self, asked: AnswerRequest, passages: Sequence[Passage]) -> Reply[str]:
+    def extract(self, request: AnswerRequest, passages: Sequence[Passage]) -> Reply[str]:
         """The parts of the passages relevant to the question; empty if there are none."""
 
-    def reduce(self, asked: AnswerRequest, extractions: Sequence[str]) -> Reply[str]:
+    def reduce(self, request: AnswerRequest, extractions: Sequence[str]) -> Reply[str]:
         """As `answer`, from extractions in order; there may be none."""
 
-    def grade_usefulness(self, asked: AnswerRequest, answer: str) -> Reply[Usefulness]:
+    def grade_usefulness(self, request: AnswerRequest, answer: str) -> Reply[Usefulness]:
         """Whether an answer resolves the question."""
 
-    def grade_support(self, asked: AnswerRequest, passages: Sequence[Passage], answer: str) -> Reply[Support]:
+    def grade_support(self, request: AnswerRequest, passages: Sequence[Passage], answer: str) -> Reply[Support]:
         """Whether the passages support an answer."""
 
-    def rewrite(self, asked: AnswerRequest, query: str, answer: str, thoughts: Sequence[str]) -> Reply[str]:
+    def rewrite(self, request: AnswerRequest, query: str, answer: str, thoughts: Sequence[str]) -> Reply[str]:
         """A better query."""
 
-    def judge(self, asked: AnswerRequest, answer: str, reference: str) -> Reply[Judgement]:
+    def judge(self, request: AnswerRequest, answer: str, reference: str) -> Reply[Judgement]:
         """Marks for an answer, compared with the reference answer."""
 
-    def classify(self, asked: AnswerRequest) -> Reply[Route]:
+    def classify(self, request: AnswerRequest) -> Reply[Route]:
         """How much retrieval a question needs (Adaptive-RAG)."""

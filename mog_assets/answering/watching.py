@@ -25,7 +25,7 @@ _STEPS = {
 }
 
 
-def watched(means: Means, told: Told) -> Means:
+def watched(means: Means, tell: Told) -> Means:
     """The same means, which tell each step when it is done.
 
     Steps are `passages` (`query`, `passages`), `route`, `thought`, `extract`, `answer`, `grade`, `rewrite`; a step of a
@@ -35,30 +35,30 @@ def watched(means: Means, told: Told) -> Means:
     def retrieve(
         queries: Sequence[str], k: int, topics: bool, read: Sequence[Sequence[Passage]] = ()
     ) -> Sequence[RetrievedPassages]:
-        found = means.retrieve(queries, k, topics, read)
-        for query, own in zip(queries, found, strict=True):
-            told("passages", {"query": query, "passages": own.passages})
-        return found
+        results = means.retrieve(queries, k, topics, read)
+        for query, result in zip(queries, results, strict=True):
+            tell("passages", {"query": query, "passages": result.passages})
+        return results
 
-    return replace(means, roles=cast(Roles, _Watched(means.roles, told)), retrieve=retrieve)
+    return replace(means, roles=cast(Roles, _Watched(means.roles, tell)), retrieve=retrieve)
 
 
 class _Watched:
     """Roles that tell what they reply."""
 
-    def __init__(self, roles: Roles, told: Told) -> None:
-        self._roles, self._told = roles, told
+    def __init__(self, roles: Roles, tell: Told) -> None:
+        self._roles, self._tell = roles, tell
 
     def __getattr__(self, name: str) -> Any:
-        found = getattr(self._roles, name)
+        role = getattr(self._roles, name)
         if name not in _STEPS:
-            return found
+            return role
         step, what = _STEPS[name]
 
         def call(*args: Any, **options: Any) -> Reply[Any]:
-            reply: Reply[Any] = found(*args, **options)
+            reply: Reply[Any] = role(*args, **options)
             said = {"role": name, what: reply.value, **({"failure": reply.failure} if reply.failure else {})}
-            self._told(step, said | ({"certain": reply.span.certain} if reply.span else {}))
+            self._tell(step, said | ({"certain": reply.span.certain} if reply.span else {}))
             return reply
 
         return call

@@ -45,12 +45,12 @@ def at_rag(
 
 def _round(p: Progress, roles: Roles, rewrite: bool) -> bool:
     """Lines 7 to 14 of Algorithm 1 for one question; returns whether it is done."""
-    passages = p.found.passages
-    thought = p.take("think", roles.think(p.asked, p.query, passages, tuple(p.thoughts)))
+    passages = p.results.passages
+    thought = p.take("think", roles.think(p.request, p.query, passages, tuple(p.thoughts)))
     if thought is not None:
         p.thoughts.append(thought)
     before = p.answer, p.raw, p.span
-    reply = p.take_answer("answer", roles.answer(p.asked, passages, tuple(p.thoughts)))
+    reply = p.take_answer("answer", roles.answer(p.request, passages, tuple(p.thoughts)))
     if reply.declined:
         # Passages of the next round may have the answer that these lack; an earlier answer stays the last one.
         p.grades.append({"usefulness": None, "support": None})
@@ -62,16 +62,18 @@ def _round(p: Progress, roles: Roles, rewrite: bool) -> bool:
         p.read = passages
         _grade(p, roles, p.answer)
     if not p.graded and rewrite:
-        p.query = p.take("rewrite", roles.rewrite(p.asked, p.query, p.answer or "", tuple(p.thoughts))) or p.query
+        p.query = p.take("rewrite", roles.rewrite(p.request, p.query, p.answer or "", tuple(p.thoughts))) or p.query
     return bool(p.graded)
 
 
 def _grade(p: Progress, roles: Roles, answer: str) -> None:
     """Whether the answer passes both graders."""
-    useful = p.take("grade usefulness", roles.grade_usefulness(p.asked, answer))
+    useful = p.take("grade usefulness", roles.grade_usefulness(p.request, answer))
     grades: dict[str, str | None] = {"usefulness": useful or "failed", "support": None}
     if useful == "useful":
-        grades["support"] = p.take("grade support", roles.grade_support(p.asked, p.found.passages, answer)) or "failed"
+        grades["support"] = (
+            p.take("grade support", roles.grade_support(p.request, p.results.passages, answer)) or "failed"
+        )
     p.grades.append(grades)
     p.graded = grades["support"] == "supported"
 
@@ -87,7 +89,7 @@ def adaptive(questions: Sequence[AnswerRequest], means: Means, topics: bool = Tr
         topics: Whether retrieval filters by topic.
     """
     active = start(questions)
-    routes = means.each(lambda p: p.take("classify", means.roles.classify(p.asked)), active)
+    routes = means.each(lambda p: p.take("classify", means.roles.classify(p.request)), active)
     answered: dict[int, AnswerRow] = {}
     ways: dict[Route, Callable[[Sequence[AnswerRequest]], list[AnswerRow]]] = {
         "none": lambda some: cot(some, means),

@@ -37,14 +37,14 @@ def briefcontext(
     """
     active = start(questions)
     search(active, means, k, topics)
-    for progress, order in zip(active, [means.rerank(p.query, p.found.passages) for p in active], strict=True):
+    for progress, order in zip(active, [means.rerank(p.query, p.results.passages) for p in active], strict=True):
         iou = overlap(range(len(order)), order, TOP)
-        reduces = bool(progress.found.passages) and (not preflight or iou <= THRESHOLD)
+        reduces = bool(progress.results.passages) and (not preflight or iou <= THRESHOLD)
         progress.preflight = {"iou": iou, "map_reduce": reduces}
     brief = [p for p in active if p.preflight and p.preflight["map_reduce"]]
     direct = [p for p in active if not (p.preflight and p.preflight["map_reduce"])]
-    parts = [(p, part) for p in brief for part in split(p.found.passages, partitions)]
-    replies = means.each(lambda part: means.roles.extract(part[0].asked, part[1]), parts)
+    parts = [(p, part) for p in brief for part in split(p.results.passages, partitions)]
+    replies = means.each(lambda part: means.roles.extract(part[0].request, part[1]), parts)
     for progress in brief:
         values = [
             progress.take("extract", reply)
@@ -57,9 +57,9 @@ def briefcontext(
 
     def conclude(p: Progress) -> None:
         if p.extractions is None:
-            p.take_answer("answer", means.roles.answer(p.asked, p.found.passages))
+            p.take_answer("answer", means.roles.answer(p.request, p.results.passages))
         else:
-            p.take_answer("reduce", means.roles.reduce(p.asked, [text for text in p.extractions if text]))
+            p.take_answer("reduce", means.roles.reduce(p.request, [text for text in p.extractions if text]))
 
     means.each(conclude, [*direct, *(p for p in brief if not p.failure)])
     return [p.row("briefcontext", means.roles) for p in active]
