@@ -47,9 +47,9 @@ def passages(retrieval: Retrieval, ranked: Passages, questions: int, why: Sequen
     """The passages of every question, with what is known of their documents."""
     result = []
     first = np.searchsorted(ranked.question, np.arange(questions + 1))
-    for number, text in enumerate(texts(retrieval.corpora, ranked, questions)):
+    for number, members in enumerate(texts(retrieval.corpora, ranked, questions)):
         _, rows = np.unique(ranked.rank[first[number] : first[number + 1]], return_index=True)
-        made = with_documents(retrieval, text)
+        made = with_documents(retrieval, members)
         result.append(
             [
                 replace(p, score=float(ranked.score[row]), why="" if why is None else why[row])
