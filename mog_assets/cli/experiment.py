@@ -138,4 +138,4 @@ def results(configs: tuple[str, ...], to: Path | None) -> None:
     to.parent.mkdir(parents=True, exist_ok=True)
     with atomic(to, private=False) as temporary:
         temporary.write_text(text, encoding="utf-8")
-    echo(f"{to}: {sum(len(p.told) for p in projects)} experiments of {len(projects)} projects")
+    echo(f"{to}: {sum(len(p.results) for p in projects)} experiments of {len(projects)} projects")

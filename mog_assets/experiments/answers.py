@@ -113,8 +113,8 @@ def paired_rows(
         for first, second in pairs
     ]
     none = differences[0].assign(cell="no difference", **dict.fromkeys(names, 0.0))
-    found = score_rows(question_set, [none, *differences], names, "no difference", seed)
-    compared = found.set_index(["cell", "measure"])[list(_DIFFERENCE)]
+    rows_of = score_rows(question_set, [none, *differences], names, "no difference", seed)
+    compared = rows_of.set_index(["cell", "measure"])[list(_DIFFERENCE)]
     places = pd.MultiIndex.from_frame(table[["cell", "measure"]])
     table[list(_DIFFERENCE)] = compared.reindex(places).to_numpy()
     partners = {second["cell"].iloc[0]: first["cell"].iloc[0] for first, second in pairs}
@@ -145,10 +145,10 @@ def flips(lab: Lab) -> Findings:
                 f"answers: expected answers of `{BASELINE}`, found none: add it to answering.methods"
             )
         ids = set(marks["question"])
-        asked = [q for q in stored.questions[name] if q.id in ids]
-        measures = accuracy_measures(asked)
+        members = [q for q in stored.questions[name] if q.id in ids]
+        measures = accuracy_measures(members)
         scores.append(score_rows(name, list(cells.values()), measures, BASELINE, lab.seed))
-        rows = flip_rows(marks, {q.id: q.kind for q in asked}, lab.seed)
+        rows = flip_rows(marks, {q.id: q.kind for q in members}, lab.seed)
         tables[f"{name}: answers of {BASELINE} and of every other way"] = without(rows, "p value")
         whole = [row for row in rows if row["kind"] == "all"]
         plots[f"{name}: turned right and wrong"] = turned_right_and_wrong(whole, name)

@@ -41,24 +41,24 @@ def build_experiment(experiment: Experiment, work: Work) -> None:
         findings = experiment.run(_lab(experiment, work))
     except NothingToMeasure as reason:
         findings = Findings(tables={"questions": [{"asked": "none", "because": str(reason)}]})
-    told = Told.of(experiment.name, experiment.title, experiment.asks, _facts(work.tools), findings)
+    result = Told.of(experiment.name, experiment.title, experiment.asks, _facts(work.tools), findings)
     scores = findings.scores
-    path, there = work.file("scores.parquet", scores.to_json())
-    if not there:
+    path, exists = work.file("scores.parquet", scores.to_json())
+    if not exists:
         with work.writing(path) as temporary:
             scores.to_parquet(temporary)
-    text = json.dumps(told.to_json(), ensure_ascii=False, indent=1, default=_plain)
-    path, there = work.file(FINDINGS, text)
-    if not there:
+    text = json.dumps(result.to_json(), ensure_ascii=False, indent=1, default=_plain)
+    path, exists = work.file(FINDINGS, text)
+    if not exists:
         with work.writing(path) as temporary:
             temporary.write_text(text, encoding="utf-8")
     work.counts |= {"rows": len(scores), "claims": len(findings.claims)}
-    for title, rows in told.tables.items():
+    for title, rows in result.tables.items():
         work.show_table(title, rows)
     for title, picture in findings.plots.items():
         work.show_plot(title, picture)
-    if told.claims:
-        work.show_table("claims", verdicts([told]))
+    if result.claims:
+        work.show_table("claims", verdicts([result]))
 
 
 def _plain(value: Any) -> Any:
@@ -87,10 +87,10 @@ def project(name: str, settings: Settings) -> ProjectResults:
         MogError: no experiment has been run.
     """
     store = Store(settings.home)
-    told = [found for experiment in offered(settings) if (found := findings(store, experiment.name)) is not None]
-    if not told:
+    results = [result for experiment in offered(settings) if (result := findings(store, experiment.name)) is not None]
+    if not results:
         raise MogError(f"{name}: expected results of experiments, got none: run `mog experiment --all`")
-    return ProjectResults(name, told)
+    return ProjectResults(name, results)
 
 
 def _facts(tools: Tools) -> dict[str, str]:
@@ -123,8 +123,8 @@ def _lab(experiment: Experiment, work: Work) -> Lab:
 
     def cached(name: str, key: Any, make: Callable[[], pd.DataFrame]) -> pd.DataFrame:
         safe = re.sub(r"[^A-Za-z0-9_-]+", "_", name)[:80]
-        path, there = work.file(f"{safe}-{digest(name)[:8]}.parquet", versions, name, key)
-        if not there:
+        path, exists = work.file(f"{safe}-{digest(name)[:8]}.parquet", versions, name, key)
+        if not exists:
             with all_answered(tools, name):
                 table = make()
             with work.writing(path) as temporary:
@@ -153,12 +153,12 @@ def _lab(experiment: Experiment, work: Work) -> Lab:
 
 def _inputs(work: Work) -> list[str]:
     """Versions of all assets that the experiment reads."""
-    found = []
+    versions_of = []
     for key in work.recipe.deps:
         shared = work.tools.store.find(key)
         stored = [shared] if shared else [work.input(key, corpus) for corpus in work.settings.corpora]
-        found += [artefact.manifest.version for artefact in stored]
-    return found
+        versions_of += [artefact.manifest.version for artefact in stored]
+    return versions_of
 
 
 def recipes(settings: Settings) -> list[Recipe]:

@@ -14,27 +14,27 @@ def joined(tables: Sequence[pd.DataFrame]) -> pd.DataFrame:
     return pd.concat(tables, ignore_index=True) if tables else pd.DataFrame()
 
 
-def over_sets(paper: str, claim: str, found: Mapping[str, tuple[Verdict, str]]) -> list[Claim]:
+def over_sets(paper: str, claim: str, verdicts: Mapping[str, tuple[Verdict, str]]) -> list[Claim]:
     """A claim over all question sets; no claim without question sets.
 
     Args:
         paper: Paper with section, table or figure.
         claim: The claim in one sentence.
-        found: Verdict and figures by question set. One `not seen` decides; else one that is undecided.
+        verdicts: Verdict and figures by question set. One `not seen` decides; else one that is undecided.
     """
-    if not found:
+    if not verdicts:
         return []
-    verdict = every(own for own, _ in found.values())
-    mixed = len({own for own, _ in found.values()}) > 1
-    said = [f"{name}{f' ({own})' if mixed else ''}: {figures}" for name, (own, figures) in found.items()]
+    verdict = every(verdict_of for verdict_of, _ in verdicts.values())
+    mixed = len({verdict_of for verdict_of, _ in verdicts.values()}) > 1
+    said = [f"{name}{f' ({one})' if mixed else ''}: {figures}" for name, (one, figures) in verdicts.items()]
     return [Claim(paper, claim, verdict, "; ".join(said))]
 
 
 def every(verdicts: Iterable[Verdict]) -> Verdict:
     """`seen` if all verdicts (at least one) are: one `not seen` decides, else one that is undecided."""
-    there = set(verdicts)
+    present = set(verdicts)
     order: tuple[Verdict, ...] = ("not seen", "undecided", "not testable here", "seen")
-    return next(one for one in order if one in there)
+    return next(one for one in order if one in present)
 
 
 def denied(verdict: Verdict) -> Verdict:
@@ -45,10 +45,10 @@ def denied(verdict: Verdict) -> Verdict:
 
 def turned(row: pd.Series) -> pd.Series:
     """A row of `score_rows` with row and baseline swapped: by how much the baseline is better."""
-    found = row.copy()
-    found["difference"], found["difference_low"] = -row["difference"], -row["difference_high"]
-    found["difference_high"] = -row["difference_low"]
-    return found
+    changed = row.copy()
+    changed["difference"], changed["difference_low"] = -row["difference"], -row["difference_high"]
+    changed["difference_high"] = -row["difference_low"]
+    return changed
 
 
 def untestable(paper: str, claim: str, because: str) -> Claim:

@@ -51,7 +51,7 @@ class Case:
     """
 
     question: Question
-    asked: AnswerRequest
+    request: AnswerRequest
     key: Passage
     others: Sequence[Passage]
     unlike: Sequence[Passage]
@@ -95,15 +95,15 @@ def depends_on(lab: Lab, question_set: str, size: int) -> list[Any]:
         size: Size of the largest context.
     """
     settings = lab.settings
-    asked = settings.question_sets[question_set]
-    chosen = [*options(settings), settings.bm25.model_dump(), asked.corpora, asked.test, lab.seed]
+    question_set_of = settings.question_sets[question_set]
+    chosen = [*options(settings), settings.bm25.model_dump(), question_set_of.corpora, question_set_of.test, lab.seed]
     return [lab.reader().reader, *chosen, size]
 
 
 def candidates(lab: Lab) -> dict[str, list[Question]]:
     """Test questions with an answer and evidence, up to the configured number, by question set."""
-    found = {name: [q for q in questions if q.answer] for name, questions in lab.tested().items()}
-    return {name: lab.asked(questions) for name, questions in found.items() if questions}
+    by_set = {name: [q for q in questions if q.answer] for name, questions in lab.tested().items()}
+    return {name: lab.asked(questions) for name, questions in by_set.items() if questions}
 
 
 def cases(lab: Lab, question_set: str, size: int) -> list[Case]:
@@ -120,10 +120,10 @@ def cases(lab: Lab, question_set: str, size: int) -> list[Case]:
     Raises:
         NoContext: there are none.
     """
-    questions, asked = [], []
+    questions, requests = [], []
     for question in candidates(lab)[question_set]:
         try:
-            asked.append(AnswerRequest.of(question))
+            requests.append(AnswerRequest.of(question))
         except MogError:
             continue
         questions.append(question)
@@ -134,10 +134,10 @@ def cases(lab: Lab, question_set: str, size: int) -> list[Case]:
     assert level is not None
     gold = [gold_chunks(corpora, question, level) for question in questions]
     of_gold = [{corpora.position[e.corpus, e.doc] for e in question.evidence} for question in questions]
-    found = retrieval.rank(passages_method(lab.settings), size)
-    kept = np.array([d not in of_gold[q] for q, d in zip(found.question, found.document, strict=True)], bool)
-    found = found.at(kept)
-    found = found.at(places(found.question) < size - 1)
+    ranked = retrieval.rank(passages_method(lab.settings), size)
+    kept = np.array([d not in of_gold[q] for q, d in zip(ranked.question, ranked.document, strict=True)], bool)
+    ranked = ranked.at(kept)
+    ranked = ranked.at(places(ranked.question) < size - 1)
     keys = _chunks(corpora, [[max(chunks, key=lambda c: (chunks[c], -c))] for chunks in gold], level)
     drawn = [
         _drawn(corpora, level, documents, size - 1, generator(lab.seed, question.id))
@@ -145,9 +145,9 @@ def cases(lab: Lab, question_set: str, size: int) -> list[Case]:
     ]
     passages = zip(
         questions,
-        asked,
+        requests,
         texts(corpora, keys, len(questions)),
-        texts(corpora, found, len(questions)),
+        texts(corpora, ranked, len(questions)),
         texts(corpora, _chunks(corpora, drawn, level), len(questions)),
         strict=True,
     )
@@ -167,15 +167,15 @@ def generator(seed: int, question: str) -> np.random.Generator:
 
 def gold_chunks(corpora: Corpora, question: Question, level: int) -> dict[int, int]:
     """The chunks of a level with evidence of a question, and the number of its characters in each."""
-    layout, held = corpora.layout, dict[int, int]()
+    layout, chunk_of = corpora.layout, dict[int, int]()
     for evidence in question.evidence:
         document = corpora.position[evidence.corpus, evidence.doc]
         chunks = np.arange(*layout.level_offsets(level)[document : document + 2])
         _, start, end = layout.chunk_spans(chunks, level)
         shared = np.minimum(end, evidence.end) - np.maximum(start, evidence.start)
         for chunk, characters in zip(chunks[shared > 0].tolist(), shared[shared > 0].tolist(), strict=True):
-            held[chunk] = held.get(chunk, 0) + characters
-    return held
+            chunk_of[chunk] = chunk_of.get(chunk, 0) + characters
+    return chunk_of
 
 
 def _drawn(corpora: Corpora, level: int, gold: set[int], n: int, rng: np.random.Generator) -> list[int]:
@@ -189,8 +189,8 @@ def _drawn(corpora: Corpora, level: int, gold: set[int], n: int, rng: np.random.
 
 def _chunks(corpora: Corpora, chunks: Sequence[Sequence[int]], level: int) -> Passages:
     """Chunks of questions as passages, in order."""
-    question = np.repeat(np.arange(len(chunks)), [len(own) for own in chunks])
-    flat = np.array([chunk for own in chunks for chunk in own], np.int64)
+    question = np.repeat(np.arange(len(chunks)), [len(members) for members in chunks])
+    flat = np.array([chunk for members in chunks for chunk in members], np.int64)
     document, start, end = corpora.layout.chunk_spans(flat, level)
     none = np.zeros(len(flat))
     return Passages(question, places(question), document, start, end, np.full(len(flat), level), none)
@@ -243,7 +243,7 @@ def answered(
             for first in range(0, len(made), _BATCH):
                 part = made[first : first + _BATCH]
                 retrieve = given([passages for _, passages in part])
-                rows += way([case.asked for case, _ in part], Means(lab.reader(), retrieve, lab.each))
+                rows += way([case.request for case, _ in part], Means(lab.reader(), retrieve, lab.each))
                 advance(len(part))
         table = answer_table(question_set, name, rows)
         return mark(table, {question_set: [case.question for case, _ in made]}).assign(answer=table["answer"])
@@ -265,23 +265,24 @@ def by_set(
         Cells by question set, and a row for every set of test questions: how many were used, of how many, and the
         reason if none.
     """
-    found, used = dict[str, list[pd.DataFrame]](), []
+    tables, used = dict[str, list[pd.DataFrame]](), []
     offered = candidates(lab)
     for name in (name for name, question_set in lab.settings.question_sets.items() if question_set.test):
         questions, why = offered.get(name, []), ""
         if questions:
             try:
-                found[name] = list(ask(name, questions, cache(partial(cases, lab, name, size))))
+                tables[name] = list(ask(name, questions, cache(partial(cases, lab, name, size))))
             except NoContext as none:
                 why = str(none)
         else:
             why = "no test question has both an answer and evidence"
+        whole = tables[name][0]["question"].nunique() if name in tables else 0
         used.append(
             {
                 "question set": name,
                 "questions with an answer and evidence": len(questions),
-                "of which a whole context could be made": found[name][0]["question"].nunique() if name in found else 0,
+                "of which a whole context could be made": whole,
                 "why none": why,
             }
         )
-    return found, used
+    return tables, used

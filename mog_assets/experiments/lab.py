@@ -118,7 +118,7 @@ class Lab:
     progress: Callable[[int, str], AbstractContextManager[Callable[[int], None]]]
     open_reader: Callable[[], Roles]
     each: Each
-    _known: dict[Any, Any] = field(default_factory=dict, repr=False)
+    _computed: dict[Any, Any] = field(default_factory=dict, repr=False)
 
     @property
     def seed(self) -> int:
@@ -136,13 +136,13 @@ class Lab:
     def _questions(
         self, which: Literal["train", "test"], wanted: Callable[[Question], bool]
     ) -> dict[str, list[Question]]:
-        stored, found = self.read("questions", None), {}
+        stored, by_set = self.read("questions", None), {}
         for name, question_set in self.settings.question_sets.items():
             if splits := getattr(question_set, which):
                 members = [q for q in load_questions(stored.path(f"{name}.parquet"), splits) if wanted(q)]
                 if members:
-                    found[name] = members
-        return found
+                    by_set[name] = members
+        return by_set
 
     def retrieval(self, name: str, questions: Sequence[Question] | None = None) -> Retrieval:
         """Retrieval over the corpora of a question set, for its test questions with evidence or other questions.
@@ -151,10 +151,10 @@ class Lab:
         """
         if questions is None:
             key = ("retrieval", name)
-            if key not in self._known:
-                self._known[key] = self.retrieval(name, self.tested()[name])
-            found: Retrieval = self._known[key]
-            return found
+            if key not in self._computed:
+                self._computed[key] = self.retrieval(name, self.tested()[name])
+            opened: Retrieval = self._computed[key]
+            return opened
         names = self.settings.question_sets[name].corpora
         return self.open_retrieval(names, [q.question for q in questions])
 
@@ -178,24 +178,25 @@ class Lab:
         Returns:
             Columns question, document, cell, and the measures.
         """
-        asked = self.tested()[question_set] if questions is None else questions
+        questions_measured = self.tested()[question_set] if questions is None else questions
 
         def make() -> pd.DataFrame:
             k, corpora = self.settings.k, self.retrieval(question_set).corpora
-            table = run_table(question_set, asked, cell, cut(find(), k), corpora).to_pandas()
-            found = evaluate(table, {question_set: asked}, k)
-            if found.empty:
+            table = run_table(question_set, questions_measured, cell, cut(find(), k), corpora).to_pandas()
+            measured = evaluate(table, {question_set: questions_measured}, k)
+            if measured.empty:
                 raise MogError(f"{cell}: expected passages for at least one question of {question_set}, found none")
-            return found.drop(columns=["question_set", "split", "method"])
+            return measured.drop(columns=["question_set", "split", "method"])
 
-        return about(self.cached(f"{question_set} {cell}", [self.settings.k, key], make), asked).assign(cell=cell)
+        rows = self.cached(f"{question_set} {cell}", [self.settings.k, key], make)
+        return about(rows, questions_measured).assign(cell=cell)
 
     def reader(self) -> Roles:
         """The configured reader."""
-        if "reader" not in self._known:
-            self._known["reader"] = self.open_reader()
-        found: Roles = self._known["reader"]
-        return found
+        if "reader" not in self._computed:
+            self._computed["reader"] = self.open_reader()
+        roles_of: Roles = self._computed["reader"]
+        return roles_of
 
     @property
     def reads(self) -> bool:

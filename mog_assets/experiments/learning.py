@@ -50,8 +50,8 @@ def _rows(lab: Lab, kind: str, examples: Examples, names: Sequence[str]) -> list
     prepared = cache(partial(_prepared, lab, kind, examples))
 
     def recalls(size: int | None) -> pd.DataFrame:
-        found = recalls_of_fewer(*prepared(), size, METHODS[kind].ranking.trainer.threads)
-        return pd.DataFrame({"question": names, "ER": found})
+        of_size = recalls_of_fewer(*prepared(), size, METHODS[kind].ranking.trainer.threads)
+        return pd.DataFrame({"question": names, "ER": of_size})
 
     rows, measured = [], examples.measured
     by_fold = np.bincount(examples.folds, minlength=FOLDS)
@@ -59,16 +59,16 @@ def _rows(lab: Lab, kind: str, examples: Examples, names: Sequence[str]) -> list
     fused, documents = fused_recalls(examples)[measured], np.asarray(examples.documents, str)[measured]
     for size in [*sizes, None]:
         cell = lab.cached(f"{kind} {size or 'all'}", size, partial(recalls, size))
-        found = cell["ER"].to_numpy()[measured]
-        totals = by_document(np.stack([found, found - fused], axis=1), documents)
+        values = cell["ER"].to_numpy()[measured]
+        totals = by_document(np.stack([values, values - fused], axis=1), documents)
         (low, gain_low), (high, gain_high) = bootstrap_interval(totals, seed=lab.seed)
         rows.append(
             {
                 "training questions": size or int(len(names) - by_fold.min()),
-                "ER": float(found.mean()),
+                "ER": float(values.mean()),
                 "low": float(low),
                 "high": float(high),
-                "above fused": float((found - fused).mean()),
+                "above fused": float((values - fused).mean()),
                 "above fused, low": float(gain_low),
                 "above fused, high": float(gain_high),
             }

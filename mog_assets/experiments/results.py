@@ -65,11 +65,11 @@ class ProjectResults:
 
     Attributes:
         name: Its name in the results.
-        told: Its experiments.
+        results: Its experiments.
     """
 
     name: str
-    told: Sequence[Told]
+    results: Sequence[Told]
 
 
 def markdown(projects: Sequence[ProjectResults], command: str) -> str:
@@ -88,30 +88,30 @@ def markdown(projects: Sequence[ProjectResults], command: str) -> str:
         "",
     ]
     for project in projects:
-        for facts in dict.fromkeys(tuple(told.facts.items()) for told in project.told):
+        for facts in dict.fromkeys(tuple(result.facts.items()) for result in project.results):
             lines += [f"**{project.name}**: " + "; ".join(f"{name} {escaped(value)}" for name, value in facts), ""]
     lines += ["## Claims of the papers, and our verdicts", "", *_claims(projects), ""]
-    names = dict.fromkeys(told.name for project in projects for told in project.told)
+    names = dict.fromkeys(result.name for project in projects for result in project.results)
     for name in names:
-        found = [(project, told) for project in projects for told in project.told if told.name == name]
-        lines += [f"## {found[0][1].title}", "", f"`mog experiment {name}`. {found[0][1].asks}", ""]
-        for project, told in found:
-            for title, rows in told.tables.items():
+        pairs = [(project, result) for project in projects for result in project.results if result.name == name]
+        lines += [f"## {pairs[0][1].title}", "", f"`mog experiment {name}`. {pairs[0][1].asks}", ""]
+        for project, result in pairs:
+            for title, rows in result.tables.items():
                 lines += [f"**{project.name}: {escaped(title)}**", "", table(rows), ""]
-            lines += [f"- {_sentence(claim)}" for claim in told.claims]
-            lines += [""] if told.claims else []
+            lines += [f"- {_sentence(claim)}" for claim in result.claims]
+            lines += [""] if result.claims else []
     return "\n".join(lines).rstrip() + "\n"
 
 
 def _claims(projects: Sequence[ProjectResults]) -> list[str]:
     """A row per claim and a column per project, with the distinct verdicts of its question sets."""
     rows: dict[tuple[str, str], dict[str, list[str]]] = {}
-    found = [(project.name, claim) for project in projects for told in project.told for claim in told.claims]
-    for name, claim in found:
+    claims_of = [(project.name, claim) for project in projects for result in project.results for claim in result.claims]
+    for name, claim in claims_of:
         said = rows.setdefault((claim["paper"], claim["claim"]), {}).setdefault(name, [])
         said.append(f"{claim['verdict']}: {claim['because']}")
-    counts = Counter(claim["verdict"] for _, claim in found)
-    said = [", ".join(f"{count} {verdict}" for verdict, count in sorted(counts.items())) + ".", ""] if found else []
+    counts = Counter(claim["verdict"] for _, claim in claims_of)
+    said = [", ".join(f"{count} {verdict}" for verdict, count in sorted(counts.items())) + ".", ""] if claims_of else []
     names = [project.name for project in projects]
     texts = [
         {"paper": paper, "claim": claim, **{name: "; ".join(by_project.get(name, ())) for name in names}}
@@ -125,6 +125,6 @@ def _sentence(claim: Mapping[str, str]) -> str:
     return f"{said['paper']}: {said['claim']} **{said['verdict'].capitalize()}**: {said['because']}"
 
 
-def verdicts(told: Iterable[Told]) -> list[dict[str, str]]:
+def verdicts(results: Iterable[Told]) -> list[dict[str, str]]:
     """The claims of experiments as rows with their verdicts."""
-    return [{"claim": c["claim"], "verdict": c["verdict"], "because": c["because"]} for t in told for c in t.claims]
+    return [{"claim": c["claim"], "verdict": c["verdict"], "because": c["because"]} for t in results for c in t.claims]

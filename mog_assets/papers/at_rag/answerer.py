@@ -97,7 +97,7 @@ def adaptive(questions: Sequence[AnswerRequest], means: Means, topics: bool = Tr
         "iterative": lambda some: at_rag(some, means, topics=topics),
     }
     for route, answer in ways.items():
-        chosen = [i for i, found in enumerate(routes) if found == route]
+        chosen = [i for i, named in enumerate(routes) if named == route]
         for i, row in zip(chosen, answer([questions[i] for i in chosen]), strict=True):
             answered[i] = row
     return [_routed(p, routes[i], answered.get(i), means.roles) for i, p in enumerate(active)]

@@ -44,18 +44,18 @@ def at_rag(lab: Lab) -> Findings:
     ways = {how.name: how for how in combinations(lab.settings)}
     for name, answers, marks in stored.parts():
         by_id = {q.id: q for q in stored.questions[name]}
-        asked = [by_id[identity] for identity in dict.fromkeys(answers["question"])]
+        questions = [by_id[identity] for identity in dict.fromkeys(answers["question"])]
         cells = by_way(marks)
         loops = [way for way in cells if ways[way].way == "at-rag"]
         others = [way for way in cells if ways[way].way in ("one-step", "adaptive")]
-        measures, compared = accuracy_measures(asked), [*loops, *others]
+        measures, compared = accuracy_measures(questions), [*loops, *others]
         scores.append(score_rows(name, [cells[way] for way in compared], measures, loops[0], lab.seed))
         measure, marked = measures[0], {way: cells[way] for way in compared}
         if judged := judged_cells(marked):
             measure, marked = JUDGE, judged
             scores.append(score_rows(name, list(judged.values()), [JUDGE], loops[0], lab.seed))
         claims += [_better_claim(lab, name, marked, loop, others, measure) for loop in loops]
-        gold = gold_topics(lab, name, asked)
+        gold = gold_topics(lab, name, questions)
         rounds, grades = [], []
         for way in loops:
             part, retrieval = answers[answers["method"] == way], ways[way].retrieval
@@ -84,9 +84,9 @@ def judged_cells(cells: Mapping[str, pd.DataFrame]) -> dict[str, pd.DataFrame]:
         frame.assign(**{JUDGE: frame[JUDGE].where(frame["answered"], 0.0)}).set_index("question")
         for frame in cells.values()
     ]
-    asked = pd.concat([frame["asked judge"] for frame in frames], axis=1).any(axis=1)
+    judged = pd.concat([frame["asked judge"] for frame in frames], axis=1).any(axis=1)
     marks = pd.concat([frame[JUDGE] for frame in frames], axis=1)
-    kept = marks.index[asked & marks.notna().all(axis=1)]
+    kept = marks.index[judged & marks.notna().all(axis=1)]
     if kept.empty:
         return {}
     return {way: frame.loc[kept].reset_index() for way, frame in zip(cells, frames, strict=True)}
@@ -99,14 +99,14 @@ def _better_claim(
     if not others:
         return untestable(paper, claim, f"{name}: no answers of one-step or adaptive to compare {loop} with")
     table = score_rows(name, [cells[way] for way in (loop, *others)], [measure], loop, lab.seed)
-    found = table[table["cell"] != loop]
+    rivals = table[table["cell"] != loop]
     said, scale = ("the judge's mark, 0 to 10,", 10) if measure == JUDGE else (measure, 1)
     return of_model(
         lab,
         paper,
         claim,
-        every(greater(turned(row), MARGIN * scale) for _, row in found.iterrows()),
-        f"{name}, {said} against {loop}: {differences(found)}",
+        every(greater(turned(row), MARGIN * scale) for _, row in rivals.iterrows()),
+        f"{name}, {said} against {loop}: {differences(rivals)}",
     )
 
 

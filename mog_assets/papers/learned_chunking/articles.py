@@ -191,37 +191,37 @@ def sources(
             so are questions with evidence in several documents: training and held-out articles would share them.
         longest: Characters of the longest chunk.
     """
-    held: dict[tuple[str, str], list[tuple[str, int, int]]] = {}
+    by_document: dict[tuple[str, str], list[tuple[str, int, int]]] = {}
     for question in questions:
         documents = {(span.corpus, span.doc) for span in question.evidence}
         if len(documents) == 1 and documents <= texts.keys():
             spans = sorted({(span.start, span.end) for span in question.evidence})
-            held.setdefault(documents.pop(), []).extend((question.question, *span) for span in spans)
-    found = []
-    for key, asked in sorted(held.items()):
+            by_document.setdefault(documents.pop(), []).extend((question.question, *span) for span in spans)
+    sources_of = []
+    for key, members in sorted(by_document.items()):
         title, text = texts[key]
-        answers = np.array([span for _, *span in asked], np.int64)
+        answers = np.array([span for _, *span in members], np.int64)
         ends = units(text, longest)
         first, last = np.searchsorted(ends, answers - [0, 1], side="right").T
         fits = (last >= first) & (last - first < WINDOW) & (last < len(ends))
         possible = candidates(ends, longest)[1]
         fits[fits] = possible[first[fits], (last - first)[fits]]
         if fits.any():
-            kept = [asked[i][0] for i in np.flatnonzero(fits)]
-            found.append(ArticleSource("/".join(key), title, text, kept, answers[fits]))
-    return found
+            kept = [members[i][0] for i in np.flatnonzero(fits)]
+            sources_of.append(ArticleSource("/".join(key), title, text, kept, answers[fits]))
+    return sources_of
 
 
-def within(found: Sequence[ArticleSource], longest: int, spans: int) -> list[ArticleSource]:
+def within(articles: Sequence[ArticleSource], longest: int, spans: int) -> list[ArticleSource]:
     """Documents with at most `spans` possible chunks in all, at least two, in an order unrelated to their names.
 
     A document that would exceed the limit is skipped; later ones may still fit.
     """
     kept: list[ArticleSource] = []
     total = 0
-    for source in sorted(found, key=lambda one: hashlib.sha256(one.name.encode()).digest()):
-        own = int(candidates(units(source.text, longest), longest)[1].sum())
-        if total + own <= spans or len(kept) < 2:
-            total += own
+    for source in sorted(articles, key=lambda one: hashlib.sha256(one.name.encode()).digest()):
+        units_of = int(candidates(units(source.text, longest), longest)[1].sum())
+        if total + units_of <= spans or len(kept) < 2:
+            total += units_of
             kept.append(source)
     return sorted(kept, key=lambda one: one.name)

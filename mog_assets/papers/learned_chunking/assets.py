@@ -26,7 +26,7 @@ from mog_assets.resources.errors import MogError
 from mog_assets.resources.store import digest
 
 
-def _own_encoder(settings: Settings) -> Encoder | None:
+def _text_encoder(settings: Settings) -> Encoder | None:
     """The encoder that is trained with the chunker, if the settings name one."""
     model = settings.chunker.training.encoder
     if model is None:
@@ -38,21 +38,22 @@ def build_chunker(work: Work) -> None:
     """Train the chunker on the training questions with evidence in documents."""
     settings, encoder = work.settings, work.tools.encoder
     options, longest = settings.chunker.training, unit_chars(settings.finest_chars)
-    asked = [
+    questions = [
         question
         for name, question_set in settings.question_sets.items()
         for question in load_questions(work.input("questions").path(f"{name}.parquet"), question_set.train)
     ]
-    documents = {(span.corpus, span.doc) for question in asked for span in question.evidence}
-    found = sources(_titles_and_texts(work, documents), asked, longest)
-    held = within(found, longest, options.spans)
-    if len(held) < 2:
+    documents = {(span.corpus, span.doc) for question in questions for span in question.evidence}
+    all_sources = sources(_titles_and_texts(work, documents), questions, longest)
+    used_sources = within(all_sources, longest, options.spans)
+    if len(used_sources) < 2:
         raise MogError(
             f"chunker.name: 'learned' expects training questions with evidence of at most {longest} characters in at "
-            f"least 2 documents, got {len(held)}: add such questions to a train split, or choose another chunker"
+            f"least 2 documents, got {len(used_sources)}: add such questions to a train split, or choose another "
+            "chunker"
         )
-    own = _own_encoder(settings)
-    read_by = [own.fingerprint] if own else []
+    encoder_of_texts = _text_encoder(settings)
+    read_by = [encoder_of_texts.fingerprint] if encoder_of_texts else []
     decided_by = [
         learned.VERSION,
         options.model_dump(),
@@ -61,11 +62,11 @@ def build_chunker(work: Work) -> None:
         encoder.fingerprint,
         *read_by,
     ]
-    content = [[vars(source) | {"answers": source.answers.tolist()} for source in held], decided_by]
+    content = [[vars(source) | {"answers": source.answers.tolist()} for source in used_sources], decided_by]
     paths = {name: work.file(name, content) for name in ("curve.parquet", *files(settings.chunker))}
     path, curve_path = paths[WEIGHTS][0], paths["curve.parquet"][0]
-    if not all(there for _, there in paths.values()):
-        trained = _train_chunker(work, held, longest, digest(content))
+    if not all(exists for _, exists in paths.values()):
+        trained = _train_chunker(work, used_sources, longest, digest(content))
         with work.writing(curve_path) as temporary:
             pd.DataFrame(trained.curve).to_parquet(temporary)
         with work.writing(path) as temporary:
@@ -78,11 +79,11 @@ def build_chunker(work: Work) -> None:
     scorer, _ = learned.opened(path, encoder_files or None)
     curve = pd.read_parquet(curve_path).to_dict("records")
     best = training.best_epoch(curve)
-    answers = sum(len(source.questions) for source in held)
+    answers = sum(len(source.questions) for source in used_sources)
     work.counts |= {
-        "documents": len(held),
+        "documents": len(used_sources),
         "answers": answers,
-        "documents beyond chunker.training.spans": len(found) - len(held),
+        "documents beyond chunker.training.spans": len(all_sources) - len(used_sources),
         "best epoch": best,
         "tokens to answer on held-out documents": round(curve[best - 1]["validation_tokens"], 1),
     }
@@ -91,7 +92,7 @@ def build_chunker(work: Work) -> None:
     work.show_table("facts", [{"fact": name, "value": str(value)} for name, value in scorer.facts.items()])
 
 
-def _train_chunker(work: Work, held: list[ArticleSource], longest: int, content: str) -> training.TrainedScorer:
+def _train_chunker(work: Work, used: list[ArticleSource], longest: int, content: str) -> training.TrainedScorer:
     settings, encoder = work.settings, work.tools.encoder
     options = settings.chunker.training
 
@@ -99,9 +100,9 @@ def _train_chunker(work: Work, held: list[ArticleSource], longest: int, content:
         with work.progress(len(texts), "texts encoded") as advance:
             return encoder.encode(texts, advance)
 
-    own = _own_encoder(settings)
-    reads = text_encoder.load(own.source, own.setting) if own else None
-    articles = encode_articles(held, longest, encode, reads)
+    encoder_of_texts = _text_encoder(settings)
+    reads = text_encoder.load(encoder_of_texts.source, encoder_of_texts.setting) if encoder_of_texts else None
+    articles = encode_articles(used, longest, encode, reads)
     held_out = validation_rows([article.name for article in articles], options.validation, "chunker")
     # After an interruption, finished epochs are not trained again. The file is deleted when training ends.
     left = settings.home / "cache" / f"chunker-{content}.safetensors"
@@ -126,15 +127,15 @@ def _train_chunker(work: Work, held: list[ArticleSource], longest: int, content:
 
 
 def _titles_and_texts(work: Work, wanted: set[tuple[str, str]]) -> dict[tuple[str, str], tuple[str, str]]:
-    found = {}
+    texts = {}
     for corpus in sorted({corpus for corpus, _ in wanted}):
         documents = work.input("documents", corpus)
         for name in documents.names("bucket"):
             table = pq.read_table(documents.path(name), columns=["id", "title", "text"])
             for identity, title, text in zip(*(table[c].to_pylist() for c in ("id", "title", "text")), strict=True):
                 if (corpus, identity) in wanted:
-                    found[corpus, identity] = (title, text)
-    return found
+                    texts[corpus, identity] = (title, text)
+    return texts
 
 
 def recipes(settings: Settings) -> list[Recipe]:
@@ -155,7 +156,7 @@ def recipes(settings: Settings) -> list[Recipe]:
                 tools.settings.seed,
                 {name: q.train for name, q in tools.settings.question_sets.items()},
                 tools.encoder.identity,
-                *([own.identity] if (own := _own_encoder(tools.settings)) else []),
+                *([encoder_of_texts.identity] if (encoder_of_texts := _text_encoder(tools.settings)) else []),
             ],
             version=learned.VERSION,
             kinds=("pytorch",),

@@ -68,14 +68,14 @@ class _Ground:
     Attributes:
         sources: The documents.
         articles: The encoded documents.
-        asked: One question for each answer, in order of the documents.
+        questions: One question for each answer, in order of the documents.
         vectors: Their unit vectors, in the same order.
         encode: Texts to unit vectors.
     """
 
     sources: Sequence[ArticleSource]
     articles: Sequence[Article]
-    asked: Sequence[Question]
+    questions: Sequence[Question]
     vectors: np.ndarray
     encode: Callable[[Sequence[str]], np.ndarray]
 
@@ -87,9 +87,9 @@ class _Ground:
     def folds(self) -> np.ndarray:
         """The fold of each document: int64 of shape (documents,)."""
         places = [hashlib.sha256(f"fold {source.name}".encode()).digest() for source in self.sources]
-        found = np.empty(len(places), np.int64)
-        found[sorted(range(len(places)), key=places.__getitem__)] = np.arange(len(places)) % _FOLDS
-        return found
+        rows_of = np.empty(len(places), np.int64)
+        rows_of[sorted(range(len(places)), key=places.__getitem__)] = np.arange(len(places)) % _FOLDS
+        return rows_of
 
 
 def chunkers(lab: Lab) -> Findings:
@@ -185,26 +185,26 @@ def _differences(learned: pd.DataFrame, other: pd.DataFrame) -> pd.Series:
 
 def _grounds(lab: Lab) -> dict[str, _Ground]:
     """The usable data of each question set: training questions with answers that fit into a chunk."""
-    longest, found = unit_chars(lab.settings.finest_chars), {}
+    longest, sources_of = unit_chars(lab.settings.finest_chars), {}
     for name, questions in lab.trained_on().items():
         wanted = {(span.corpus, span.doc) for question in questions for span in question.evidence}
         chosen = within(sources(_texts(lab, wanted), questions, longest), longest, lab.settings.chunker.training.spans)
         if len(chosen) < _FEWEST:
             continue
         ready = encode_articles(chosen, longest, _encoded(lab))
-        asked = [
+        members = [
             Question(f"{source.name}#{i}", text, "", "train", evidence=(Evidence(*_key(source), start, end),))
             for source in chosen
             for i, (text, (start, end)) in enumerate(zip(source.questions, source.answers.tolist(), strict=True))
         ]
         vectors = np.concatenate([article.questions for article in ready])
-        found[name] = _Ground(chosen, ready, asked, vectors, _encoded(lab))
-    if not found:
+        sources_of[name] = _Ground(chosen, ready, members, vectors, _encoded(lab))
+    if not sources_of:
         raise NothingToMeasure(
             f"no question set has training questions with evidence of at most {longest} characters in {_FEWEST} "
             "documents"
         )
-    return found
+    return sources_of
 
 
 def _key(source: ArticleSource) -> tuple[str, str]:
@@ -216,23 +216,23 @@ def _key(source: ArticleSource) -> tuple[str, str]:
 def _encoded(lab: Lab) -> Callable[[Sequence[str]], np.ndarray]:
     def encode(texts: Sequence[str]) -> np.ndarray:
         parts = [texts[first : first + _AT_ONCE] for first in range(0, len(texts), _AT_ONCE)]
-        found = []
+        rows_of = []
         with lab.progress(len(texts), "texts encoded") as advance:
             for part in parts:
-                found.append(lab.encode(part))
+                rows_of.append(lab.encode(part))
                 advance(len(part))
-        return np.concatenate(found)
+        return np.concatenate(rows_of)
 
     return encode
 
 
 def _texts(lab: Lab, wanted: set[tuple[str, str]]) -> dict[tuple[str, str], tuple[str, str]]:
-    found = {}
+    texts_of = {}
     for corpus in sorted({corpus for corpus, _ in wanted}):
         corpora = Corpora.open(lab.read, lab.settings, [corpus])
-        held = {i: key for key, i in corpora.position.items() if key in wanted}
-        found.update({held[i]: texts for i, texts in corpora.texts(held).items()})
-    return found
+        positions = {i: key for key, i in corpora.position.items() if key in wanted}
+        texts_of.update({positions[i]: texts for i, texts in corpora.texts(positions).items()})
+    return texts_of
 
 
 def _mean(ground: _Ground, cuts: Cuts) -> float:
@@ -249,7 +249,7 @@ def _heuristic(ground: _Ground, name: str, mean: float) -> Cuts:
         ends = [units(source.text, unit_chars(chars)) for source in ground.sources]
         texts = [s.text[a:b] for s, e in zip(ground.sources, ends, strict=True) for a, b in spans_to(e).tolist()]
         vectors = np.split(ground.encode(texts), np.cumsum([len(e) for e in ends])[:-1])
-        return [split(source.text, own) for source, own in zip(ground.sources, vectors, strict=True)]
+        return [split(source.text, cuts_of) for source, cuts_of in zip(ground.sources, vectors, strict=True)]
 
     low, high = 1, int(16 * mean)
     tried: dict[int, Cuts] = {}
@@ -287,36 +287,36 @@ def _learned(
     """
 
     def cut() -> Cuts:
-        held = [_blinded(article) for article in ground.articles] if blind else ground.articles
-        folds, cuts = ground.folds(), [np.zeros((0, 2), np.int64)] * len(held)
+        articles = [_blinded(article) for article in ground.articles] if blind else ground.articles
+        folds, cuts = ground.folds(), [np.zeros((0, 2), np.int64)] * len(articles)
         for fold in range(_FOLDS):
-            fitted = _trained(lab, [a for a, f in zip(held, folds, strict=True) if f != fold], training)
+            fitted = _trained(lab, [a for a, f in zip(articles, folds, strict=True) if f != fold], training)
             model = network(Shape(**fitted.scorer.facts["shape"]))
             set_weights(model, fitted.scorer.weights)
-            own = np.flatnonzero(folds == fold).tolist()
+            rows_of = np.flatnonzero(folds == fold).tolist()
             cost = [
-                costs(scores(model, held[i].windows, held[i].vectors), held[i].windows.possible, training.objective)
-                for i in own
+                costs(scores(model, a.windows, a.vectors), a.windows.possible, training.objective)
+                for a in (articles[i] for i in rows_of)
             ]
-            characters = [int(held[i].ends[-1]) for i in own]
+            characters = [int(articles[i].ends[-1]) for i in rows_of]
             # Questions are not used here: only lengths are made equal.
             cut_by = _greedily if greedy else least
             if greedy:
                 penalty = bisected(partial(_chunks, cost), sum(characters) / mean, 100.0, 40)
             else:
                 penalty = penalty_for(mean, characters, cost)
-            for i, values in zip(own, cost, strict=True):
+            for i, values in zip(rows_of, cost, strict=True):
                 taken = cut_by(values, penalty)
-                cuts[i] = spans_to(held[i].ends[np.asarray(taken) - 1])
+                cuts[i] = spans_to(articles[i].ends[np.asarray(taken) - 1])
         return cuts
 
     return _cell(lab, question_set, ground, what, [mean, training.model_dump(), blind, greedy], cut)
 
 
-def _trained(lab: Lab, held: Sequence[Article], training: ChunkerTraining) -> Any:
-    held_out = validation_rows([article.name for article in held], training.validation, "chunker")
+def _trained(lab: Lab, articles: Sequence[Article], training: ChunkerTraining) -> Any:
+    held_out = validation_rows([article.name for article in articles], training.validation, "chunker")
     with lab.progress(training.epochs, "epochs trained (at most)") as advance:
-        return train(held, held_out, lab.settings.finest_chars, training, lab.seed, advance)
+        return train(articles, held_out, lab.settings.finest_chars, training, lab.seed, advance)
 
 
 def _blinded(article: Article) -> Article:
@@ -333,21 +333,21 @@ def _greedily(cost: np.ndarray, penalty: float) -> list[int]:
     return taken[1:]
 
 
-def _chunks(held: Sequence[np.ndarray], penalty: float) -> int:
-    return sum(len(_greedily(cost, penalty)) for cost in held)
+def _chunks(scores_of: Sequence[np.ndarray], penalty: float) -> int:
+    return sum(len(_greedily(cost, penalty)) for cost in scores_of)
 
 
 def _curve(lab: Lab, question_set: str, ground: _Ground, training: ChunkerTraining) -> list[dict[str, float]]:
     """The training curve of one fold, by epoch."""
 
     def make() -> pd.DataFrame:
-        held = [a for a, f in zip(ground.articles, ground.folds(), strict=True) if f]
-        return pd.DataFrame(_trained(lab, held, training).curve)
+        training_articles = [a for a, f in zip(ground.articles, ground.folds(), strict=True) if f]
+        return pd.DataFrame(_trained(lab, training_articles, training).curve)
 
-    found: list[dict[str, float]] = lab.cached(f"{question_set} curve", ["curve", training.model_dump()], make).to_dict(
+    curve: list[dict[str, float]] = lab.cached(f"{question_set} curve", ["curve", training.model_dump()], make).to_dict(
         "records"
     )
-    return found
+    return curve
 
 
 def _cell(lab: Lab, question_set: str, ground: _Ground, what: str, key: Any, cut: Callable[[], Cuts]) -> pd.DataFrame:
@@ -357,8 +357,8 @@ def _cell(lab: Lab, question_set: str, ground: _Ground, what: str, key: Any, cut
         cuts = cut()
         return _measured(lab, question_set, ground, cuts).assign(characters=_mean(ground, cuts))
 
-    found = lab.cached(f"{question_set} {what}", ["chunker", lab.settings.finest_chars, key], make)
-    return about(found, ground.asked).assign(cell=what)
+    result = lab.cached(f"{question_set} {what}", ["chunker", lab.settings.finest_chars, key], make)
+    return about(result, ground.questions).assign(cell=what)
 
 
 def _measured(lab: Lab, question_set: str, ground: _Ground, cuts: Cuts) -> pd.DataFrame:
@@ -372,8 +372,8 @@ def _measured(lab: Lab, question_set: str, ground: _Ground, cuts: Cuts) -> pd.Da
     spans = np.concatenate(cuts)
     tokens = np.concatenate(
         [
-            np.diff(np.searchsorted(token_starts(source.text), [0, *own[:, 1]]))
-            for source, own in zip(ground.sources, cuts, strict=True)
+            np.diff(np.searchsorted(token_starts(source.text), [0, *cuts_of[:, 1]]))
+            for source, cuts_of in zip(ground.sources, cuts, strict=True)
         ]
     )
     first = np.searchsorted(owner, np.arange(len(cuts)))
@@ -385,15 +385,15 @@ def _measured(lab: Lab, question_set: str, ground: _Ground, cuts: Cuts) -> pd.Da
         rows = np.arange(low, min(low + 1000, len(answers)))
         similar = ground.vectors[rows].astype(np.float32) @ vectors.T
         for row, values in zip(rows.tolist(), similar, strict=True):
-            own = cuts[document[row]]
-            begin, behind = np.searchsorted(own[:, 1], answers[row] - [0, 1], side="right") + first[document[row]]
+            cuts_of = cuts[document[row]]
+            begin, behind = np.searchsorted(cuts_of[:, 1], answers[row] - [0, 1], side="right") + first[document[row]]
             # An answer that was split is complete when the later of its chunks has been read.
             to_answer[row] = tokens[values >= values[begin : behind + 1].min()].sum()
         best = np.argsort(-similar, axis=1, kind="stable")[:, :DEPTH]
         runs.append(
             pd.DataFrame(
                 {
-                    "question": np.repeat([ground.asked[row].id for row in rows.tolist()], best.shape[1]),
+                    "question": np.repeat([ground.questions[row].id for row in rows.tolist()], best.shape[1]),
                     "rank": np.tile(np.arange(1, best.shape[1] + 1), len(rows)),
                     "chunk": best.ravel(),
                 }
@@ -411,9 +411,9 @@ def _measured(lab: Lab, question_set: str, ground: _Ground, cuts: Cuts) -> pd.Da
         end=spans[chunk, 1],
         tokens=tokens[chunk],
     )
-    found = evaluate(run, {question_set: ground.asked}, lab.settings.k)
-    return found[["question", *_MEASURES[1:]]].assign(
-        **{_ALL: found["question"].map(dict(zip([q.id for q in ground.asked], to_answer, strict=True)))}
+    measured = evaluate(run, {question_set: ground.questions}, lab.settings.k)
+    return measured[["question", *_MEASURES[1:]]].assign(
+        **{_ALL: measured["question"].map(dict(zip([q.id for q in ground.questions], to_answer, strict=True)))}
     )
 
 
@@ -445,7 +445,7 @@ def _described(name: str, ground: _Ground) -> dict[str, Any]:
         "question set": name,
         "documents": len(ground.sources),
         "characters": f"{ground.characters:,}",
-        "questions": len(ground.asked),
+        "questions": len(ground.questions),
         "possible chunks": f"{sum(len(article.possible) for article in ground.articles):,}",
         "folds": _FOLDS,
     }

@@ -116,7 +116,7 @@ def windows(text: str, ends: np.ndarray, vectors: np.ndarray | None, longest: in
     """
     n = len(ends)
     opens = opening(text, ends)
-    own = _unit_features(text, ends, opens, None if vectors is None else vectors.astype(np.float32))
+    of_units = _unit_features(text, ends, opens, None if vectors is None else vectors.astype(np.float32))
     index = np.arange(n)[:, None] + np.arange(-1, WINDOW + 1)
     inside = (index >= 0) & (index < n)
     index = np.clip(index, 0, max(n - 1, 0))
@@ -134,7 +134,7 @@ def windows(text: str, ends: np.ndarray, vectors: np.ndarray | None, longest: in
     begun = np.cumsum(opens)
     place[:, 1:-1, 2] = begun[index[:, 1:-1]] - begun[:, None]
     place[:, :, 3] = np.arange(-1, WINDOW + 1) / 10
-    return Windows(index, seen, np.concatenate([own[index], place], axis=2), possible, reading)
+    return Windows(index, seen, np.concatenate([of_units[index], place], axis=2), possible, reading)
 
 
 def _reading(text: str, ends: np.ndarray, index: np.ndarray, seen: np.ndarray, tokenizer: Any) -> WindowTokens:
@@ -229,12 +229,12 @@ def device() -> str:
     return "cuda" if torch.cuda.is_available() else "cpu"
 
 
-def forward(model: Any, found: Windows, vectors: np.ndarray | None, rows: slice | np.ndarray) -> Any:
+def forward(model: Any, parts: Windows, vectors: np.ndarray | None, rows: slice | np.ndarray) -> Any:
     """Scores of some windows by a network: a tensor of shape (rows, most ends of any row), on its device.
 
     Args:
         model: From `network`, or `joint` if the windows are read.
-        found: The windows.
+        parts: The windows.
         vectors: Unit vectors of the units, float of shape (units, size); None if windows are read.
         rows: Which of the windows.
     """
@@ -243,35 +243,35 @@ def forward(model: Any, found: Windows, vectors: np.ndarray | None, rows: slice 
     def tensor(array: np.ndarray) -> Any:
         return torch.from_numpy(array).to(next(model.parameters()).device)
 
-    wide = int(found.possible[rows].sum(axis=1).max()) + 2
-    if found.reading is None:
+    wide = int(parts.possible[rows].sum(axis=1).max()) + 2
+    if parts.reading is None:
         assert vectors is not None
-        given = tensor(vectors[found.units[rows, :wide]].astype(np.float32, copy=False))
+        given = tensor(vectors[parts.units[rows, :wide]].astype(np.float32, copy=False))
     else:
-        long = max(int((found.reading.tokens[rows] >= 0).sum(axis=1).max()), 1)
-        read = found.reading.tokens[rows, :long], found.reading.column[rows, :long]
+        long = max(int((parts.reading.tokens[rows] >= 0).sum(axis=1).max()), 1)
+        read = parts.reading.tokens[rows, :long], parts.reading.column[rows, :long]
         given = tuple(tensor(array.astype(np.int64)) for array in read)
-    return model(given, tensor(found.features[rows, :wide]), tensor(found.seen[rows, :wide]))
+    return model(given, tensor(parts.features[rows, :wide]), tensor(parts.seen[rows, :wide]))
 
 
-def scores(model: Any, found: Windows, vectors: np.ndarray | None) -> np.ndarray:
+def scores(model: Any, windows_of: Windows, vectors: np.ndarray | None) -> np.ndarray:
     """Scores of a network: float32 of shape (starts, WINDOW); those of impossible chunks have no meaning."""
     import torch
 
     model.eval()
     parts = []
-    size = _BATCH if found.reading is None else _READ_BATCH
+    size = _BATCH if windows_of.reading is None else _READ_BATCH
     with torch.inference_mode():
-        for first in range(0, len(found.units), size):
-            out = forward(model, found, vectors, slice(first, first + size)).cpu().numpy()
+        for first in range(0, len(windows_of.units), size):
+            out = forward(model, windows_of, vectors, slice(first, first + size)).cpu().numpy()
             parts.append(np.pad(out, ((0, 0), (0, WINDOW - out.shape[1]))))
     return np.concatenate(parts) if parts else np.zeros((0, WINDOW), np.float32)
 
 
 def weights_of(model: Any) -> dict[str, np.ndarray]:
     """Weights of a network, by name; of names that share a tensor, the first."""
-    own = {name for name, _ in (*model.named_parameters(), *model.named_buffers())}
-    return {name: held.cpu().numpy() for name, held in model.state_dict().items() if name in own}
+    names = {name for name, _ in (*model.named_parameters(), *model.named_buffers())}
+    return {name: tensor.cpu().numpy() for name, tensor in model.state_dict().items() if name in names}
 
 
 def set_weights(model: Any, weights: Mapping[str, np.ndarray]) -> None:
@@ -304,18 +304,18 @@ def costs(scored: np.ndarray, possible: np.ndarray, objective: str) -> np.ndarra
     return most + np.log(np.exp(masked - most).sum(axis=1, keepdims=True)) - masked
 
 
-def penalty_for(mean_chars: float, characters: Sequence[int], held: Sequence[np.ndarray]) -> float:
+def penalty_for(mean_chars: float, characters: Sequence[int], scores_of: Sequence[np.ndarray]) -> float:
     """The penalty for which the chunks of some texts come closest to a mean length.
 
     Args:
         mean_chars: The length, in characters.
         characters: Length of each text.
-        held: From `costs`, of each text.
+        scores_of: From `costs`, of each text.
     """
     wanted = sum(characters) / mean_chars
     # Between a penalty that gives only the shortest chunks and one that gives only the longest.
-    span = max((float(cost[np.isfinite(cost)].max(initial=0)) for cost in held), default=0.0) * WINDOW + 1
-    return bisected(lambda penalty: sum(len(least(cost, penalty)) for cost in held), wanted, span, 40, 0.002)
+    span = max((float(cost[np.isfinite(cost)].max(initial=0)) for cost in scores_of), default=0.0) * WINDOW + 1
+    return bisected(lambda penalty: sum(len(least(cost, penalty)) for cost in scores_of), wanted, span, 40, 0.002)
 
 
 def bisected(chunks: Callable[[float], int], wanted: float, span: float, steps: int, equal: float = 0.0) -> float:
@@ -331,10 +331,10 @@ def bisected(chunks: Callable[[float], int], wanted: float, span: float, steps: 
     low, high = -span, span
     for _ in range(steps):
         middle = (low + high) / 2
-        found = chunks(middle)
-        if abs(found - wanted) <= equal * wanted:
+        count = chunks(middle)
+        if abs(count - wanted) <= equal * wanted:
             return middle
-        low, high = (middle, high) if found > wanted else (low, middle)
+        low, high = (middle, high) if count > wanted else (low, middle)
     return (low + high) / 2
 
 
@@ -386,7 +386,7 @@ def spans_of(text: str, finest_chars: int, vectors: np.ndarray | None, scorer: S
     ends = units(text, unit_chars(finest_chars))
     if vectors is not None and len(vectors) != len(ends):
         raise ValueError(f"vectors must have a row for each of the {len(ends)} units of the text, got {len(vectors)}")
-    found = windows(text, ends, vectors, unit_chars(finest_chars), model.tokenizer)
-    cost = costs(scores(model, found, vectors), found.possible, scorer.facts["objective"])
+    parts = windows(text, ends, vectors, unit_chars(finest_chars), model.tokenizer)
+    cost = costs(scores(model, parts, vectors), parts.possible, scorer.facts["objective"])
     taken = least(cost, scorer.facts["penalty"])
     return spans_to(ends[np.asarray(taken, np.int64) - 1] if taken else [])

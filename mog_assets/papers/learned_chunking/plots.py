@@ -16,10 +16,10 @@ def chunker_curves(curve: Sequence[Mapping[str, float]], best_epoch: int) -> byt
     """
     figure = new_figure(7, 2.8)
     loss, tokens = figure.subplots(1, 2)
-    epochs = [told["epoch"] for told in curve]
-    loss.plot(epochs, [told["train_loss"] for told in curve], color="#0072B2", marker="o", label="training")
+    epochs = [row["epoch"] for row in curve]
+    loss.plot(epochs, [row["train_loss"] for row in curve], color="#0072B2", marker="o", label="training")
     for name, label, colour in (("train", "training", "#0072B2"), ("validation", "held-out documents", "#E69F00")):
-        tokens.plot(epochs, [told[f"{name}_tokens"] for told in curve], label=label, color=colour, marker="o")
+        tokens.plot(epochs, [row[f"{name}_tokens"] for row in curve], label=label, color=colour, marker="o")
     for axes, what in ((loss, "loss"), (tokens, "tokens to answer")):
         axes.axvline(best_epoch, color="#555555", linestyle=":", label=f"kept: epoch {best_epoch}")
         axes.set(xlabel="epoch", ylabel=what)

@@ -47,7 +47,7 @@ def preferences(
         every: Compare the tokens of all questions from there on, not only those of the one.
         rng: Draws the ends.
     """
-    found = []
+    pairs_of = []
     for place, (article, score, other) in enumerate(zip(articles, scored, others, strict=True)):
         values = _biased(article, score, bonus)
         following = np.arange(len(values)) + values.argmax(axis=1) + 1
@@ -63,16 +63,16 @@ def preferences(
             if not chances.sum() > 0:
                 continue
             drawn = int(rng.choice(WINDOW, p=chances / chances.sum()))
-            asked = np.flatnonzero(article.answers[:, 0] >= start) if every else np.array([question])
+            questions_asked = np.flatnonzero(article.answers[:, 0] >= start) if every else np.array([question])
             # If a cut splits an answer, the number of tokens is set above that of any article.
             either = [
-                np.minimum(tokens_of_some(article, article.numbers(cut), other, asked), 1e6).sum()
+                np.minimum(tokens_of_some(article, article.numbers(cut), other, questions_asked), 1e6).sum()
                 for cut in (_onward(path[1:], start + end + 1, following) for end in (taken, drawn))
             ]
             if either[0] != either[1]:
                 better, worse = (taken, drawn) if either[0] < either[1] else (drawn, taken)
-                found.append(Pair(place, start, better, worse))
-    return found
+                pairs_of.append(Pair(place, start, better, worse))
+    return pairs_of
 
 
 def _biased(article: Article, score: np.ndarray, bonus: float) -> np.ndarray:

@@ -52,15 +52,15 @@ def tokens_of(tokenizer: Any, texts: Sequence[str]) -> list[tuple[np.ndarray, np
 
     The offset is −1 for a token without characters, such as the start token.
     """
-    found = []
+    batches = []
     for one in tokenizer.encode_batch(list(texts)):
         # The first character of a token may be white space, which belongs to the previous sentence.
         last = [
             -1 if special or start == end else end - 1
             for (start, end), special in zip(one.offsets, one.special_tokens_mask, strict=True)
         ]
-        found.append((np.asarray(one.ids, np.int64), np.asarray(last, np.int64)))
-    return found
+        batches.append((np.asarray(one.ids, np.int64), np.asarray(last, np.int64)))
+    return batches
 
 
 def load(source: str, setting: str) -> TextEncoder:
@@ -164,16 +164,16 @@ def joint(head: Any, encoder: TextEncoder) -> Any:
 
         def forward(self, given: Any, features: Any, seen: Any) -> Any:
             tokens, column = given
-            there = tokens >= 0
+            present = tokens >= 0
             # Attention over no tokens is undefined.
-            there[:, 0] = True
+            present[:, 0] = True
             padding = getattr(self.encoder.config, "pad_token_id", None) or 0
             hidden = self.encoder(
-                input_ids=tokens.masked_fill(tokens < 0, padding), attention_mask=there.long()
+                input_ids=tokens.masked_fill(tokens < 0, padding), attention_mask=present.long()
             ).last_hidden_state
             columns = torch.arange(seen.shape[1], device=column.device)
-            own = (column[:, None, :] == columns[:, None]).to(hidden.dtype)
+            same = (column[:, None, :] == columns[:, None]).to(hidden.dtype)
             # Sum and mean have the same direction.
-            return self.head(nn.functional.normalize(own @ hidden, dim=2), features, seen)
+            return self.head(nn.functional.normalize(same @ hidden, dim=2), features, seen)
 
     return Joint()

@@ -48,11 +48,11 @@ def distractors(articles: Sequence[Article], cuts: Sequence[Sequence[int]]) -> I
     """
     numbers = [article.numbers(taken) for article, taken in zip(articles, cuts, strict=True)]
     pairs = list(zip(articles, numbers, strict=True))
-    vectors = np.concatenate([article.chunks[own] for article, own in pairs])
-    tokens = np.concatenate([article.size(own) for article, own in pairs])
+    vectors = np.concatenate([article.chunks[chunk_rows] for article, chunk_rows in pairs])
+    tokens = np.concatenate([article.size(chunk_rows) for article, chunk_rows in pairs])
     first = 0
-    for article, own in pairs:
-        here = slice(first, first + len(own))
+    for article, chunk_rows in pairs:
+        here = slice(first, first + len(chunk_rows))
         others = np.delete(vectors, here, axis=0).astype(np.float32)
         similar = article.questions.astype(np.float32) @ others.T
         order = np.argsort(-similar, axis=1, kind="stable")
@@ -72,18 +72,18 @@ def tokens_to_answer(articles: Sequence[Article], cuts: Sequence[Sequence[int]])
         float64 of shape (questions,) for each article.
     """
     numbers = [article.numbers(taken) for article, taken in zip(articles, cuts, strict=True)]
-    asked = [len(article.questions) for article in articles]
+    counts = [len(article.questions) for article in articles]
     questions = np.concatenate([article.questions.astype(np.float32) for article in articles])
     similarity, read = (np.concatenate(column) for column in zip(*map(_within, articles, numbers), strict=True))
     # The chunks of some articles at a time, for all questions.
-    for some in _blocks([len(own) for own in numbers], _BLOCK // max(len(questions), 1)):
+    for some in _blocks([len(numbers_of) for numbers_of in numbers], _BLOCK // max(len(questions), 1)):
         pairs = list(zip(articles[some], numbers[some], strict=True))
-        chunks = np.concatenate([article.chunks[own].astype(np.float32) for article, own in pairs])
-        tokens = [article.size(own) for article, own in pairs]
+        chunks = np.concatenate([article.chunks[numbers_of].astype(np.float32) for article, numbers_of in pairs])
+        tokens = [article.size(numbers_of) for article, numbers_of in pairs]
         ahead = questions @ chunks.T >= similarity[:, None]
-        _leave_out_own(ahead, some.start, asked, [len(of_one) for of_one in tokens])
+        _leave_out_article(ahead, some.start, counts, [len(of_one) for of_one in tokens])
         read += ahead @ np.concatenate(tokens).astype(np.float64)
-    return np.split(read, np.cumsum(asked)[:-1])
+    return np.split(read, np.cumsum(counts)[:-1])
 
 
 def _blocks(sizes: Sequence[int], most: int) -> Iterator[slice]:
@@ -97,33 +97,33 @@ def _blocks(sizes: Sequence[int], most: int) -> Iterator[slice]:
     yield slice(start, len(sizes))
 
 
-def _leave_out_own(ahead: np.ndarray, first: int, asked: Sequence[int], chunks: Sequence[int]) -> None:
+def _leave_out_article(ahead: np.ndarray, first: int, counts: Sequence[int], chunks: Sequence[int]) -> None:
     """Clear the entries of questions with chunks of their own articles; `first` is the number of the first chunk."""
-    row, column = sum(asked[:first]), 0
-    for questions, own in zip(asked[first:], chunks, strict=False):
-        ahead[row : row + questions, column : column + own] = False
-        row, column = row + questions, column + own
+    row, column = sum(counts[:first]), 0
+    for questions, number in zip(counts[first:], chunks, strict=False):
+        ahead[row : row + questions, column : column + number] = False
+        row, column = row + questions, column + number
 
 
-def tokens_of_some(article: Article, chunks: np.ndarray, other: Distractors, asked: np.ndarray) -> np.ndarray:
+def tokens_of_some(article: Article, chunks: np.ndarray, other: Distractors, rows: np.ndarray) -> np.ndarray:
     """Tokens to answer of some questions of an article that is cut into some chunks, float64 of shape (asked,)."""
-    similarity, own = _within(article, chunks, asked)
-    ahead = (other.similarity[asked] >= similarity[:, None]).sum(axis=1)
-    return own + other.tokens[asked, ahead].astype(np.float64)
+    similarity, of_article = _within(article, chunks, rows)
+    ahead = (other.similarity[rows] >= similarity[:, None]).sum(axis=1)
+    return of_article + other.tokens[rows, ahead].astype(np.float64)
 
 
 def _within(
-    article: Article, chunks: np.ndarray, asked: np.ndarray | slice = slice(None)
+    article: Article, chunks: np.ndarray, rows: np.ndarray | slice = slice(None)
 ) -> tuple[np.ndarray, np.ndarray]:
     """Similarity of the article's best chunk that contains each answer, and the tokens read in the article.
 
     −∞ and infinity if no chunk contains it.
     """
-    similar = article.similarities[asked][:, chunks]
-    holds = article.holding(chunks)[asked]
+    similar = article.similarities[rows][:, chunks]
+    holds = article.holding(chunks)[rows]
     similarity = np.where(holds, similar, -np.inf).max(axis=1, initial=-np.inf)
-    own = (article.size(chunks) * (similar >= similarity[:, None])).sum(axis=1)
-    return similarity, np.where(holds.any(axis=1), own.astype(np.float64), np.inf)
+    of_article = (article.size(chunks) * (similar >= similarity[:, None])).sum(axis=1)
+    return similarity, np.where(holds.any(axis=1), of_article.astype(np.float64), np.inf)
 
 
 def chunk_costs(articles: Sequence[Article], finest_chars: int) -> list[np.ndarray]:
@@ -135,10 +135,10 @@ def chunk_costs(articles: Sequence[Article], finest_chars: int) -> list[np.ndarr
     articles with more questions do not count more.
     """
     cuts = [packed(article, finest_chars) for article in articles]
-    found = []
+    parts = []
     for article, taken, other in zip(articles, cuts, distractors(articles, cuts), strict=True):
-        own = article.numbers(taken)
-        holds, every = article.holding(own), article.holding(np.arange(len(article.possible)))
+        numbers_of = article.numbers(taken)
+        holds, every = article.holding(numbers_of), article.holding(np.arange(len(article.possible)))
         size = article.size(np.arange(len(article.possible)))
         total = np.zeros(len(article.possible))
         for question in range(len(article.questions)):
@@ -147,7 +147,7 @@ def chunk_costs(articles: Sequence[Article], finest_chars: int) -> list[np.ndarr
                 continue
             similar = article.similarities[question]
             # The possible chunk replaces the packed chunk with the answer.
-            rivals = own[~holds[question]]
+            rivals = numbers_of[~holds[question]]
             order = np.argsort(-similar[rivals], kind="stable")
             summed = np.concatenate([[0], np.cumsum(article.size(rivals)[order])])
             ahead = np.searchsorted(-similar[rivals][order], -similar[could], side="right")
@@ -157,5 +157,5 @@ def chunk_costs(articles: Sequence[Article], finest_chars: int) -> list[np.ndarr
             total[could] += np.clip(np.exp(cost - cost.mean()), 1 / _EXTREME, _EXTREME)
         target = np.zeros(article.could.shape)
         target[article.could] = total * len(article.ends) / max(len(article.questions), 1)
-        found.append(target)
-    return found
+        parts.append(target)
+    return parts

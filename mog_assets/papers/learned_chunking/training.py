@@ -131,11 +131,11 @@ def train(
                     f"chunker.training.learning_rate ({settings.learning_rate})"
                     + (f" or encoder_learning_rate ({settings.encoder_learning_rate})" if encoder else "")
                 )
-            told = {"epoch": epoch, "train_loss": loss}
+            row = {"epoch": epoch, "train_loss": loss}
             for name, part in (("train", fit), ("validation", rest)):
-                found = np.concatenate(tokens_to_answer(part, _cuts(model, part, finest_chars, settings)[0]))
-                told[f"{name}_tokens"] = float(np.minimum(found, LOST).mean())
-            curve.append(told)
+                tokens_needed = np.concatenate(tokens_to_answer(part, _cuts(model, part, finest_chars, settings)[0]))
+                row[f"{name}_tokens"] = float(np.minimum(tokens_needed, LOST).mean())
+            curve.append(row)
             if best_epoch(curve) == epoch:
                 best = {name: array.copy() for name, array in weights_of(model).items()}
             if save:
@@ -158,7 +158,7 @@ def train(
 
 def best_epoch(curve: Sequence[Mapping[str, float]]) -> int:
     """The epoch with the fewest tokens to answer on held-out articles, the first of equals; 0 before the first."""
-    return int(min(curve, key=lambda told: told["validation_tokens"])["epoch"]) if curve else 0
+    return int(min(curve, key=lambda row: row["validation_tokens"])["epoch"]) if curve else 0
 
 
 def _over(curve: Sequence[Mapping[str, float]], settings: ChunkerTraining) -> bool:
@@ -169,9 +169,9 @@ def _cuts(
     model: Any, articles: Sequence[Article], finest_chars: int, settings: ChunkerTraining
 ) -> tuple[list[list[int]], float]:
     """The current cuts of articles into chunks of a mean length, and the penalty for that length."""
-    held = [costs(scores(model, a.windows, a.vectors), a.windows.possible, settings.objective) for a in articles]
-    penalty = penalty_for(finest_chars, [int(a.ends[-1]) for a in articles], held)
-    return [least(cost, penalty) for cost in held], penalty
+    costs_of = [costs(scores(model, a.windows, a.vectors), a.windows.possible, settings.objective) for a in articles]
+    penalty = penalty_for(finest_chars, [int(a.ends[-1]) for a in articles], costs_of)
+    return [least(cost, penalty) for cost in costs_of], penalty
 
 
 @dataclass(frozen=True)
@@ -199,8 +199,8 @@ class _Data:
             targets = torch.from_numpy(np.concatenate(chunk_costs(articles, finest_chars)).astype(np.float32))
         else:
             others = list(distractors(articles, [packed(a, finest_chars) for a in articles]))
-        found = joined([a.windows for a in articles])
-        return cls(articles, finest_chars, settings, found, vectors, first, targets, others)
+        windows = joined([a.windows for a in articles])
+        return cls(articles, finest_chars, settings, windows, vectors, first, targets, others)
 
     def epoch(self, model: Any, optimiser: Any, rng: np.random.Generator) -> float:
         """Train one epoch; returns the mean loss."""
@@ -239,19 +239,19 @@ class _Data:
     def _pairs(self, model: Any, rng: np.random.Generator) -> Any:
         import torch
 
-        held = [scores(model, a.windows, a.vectors) for a in self.articles]
-        bonus = bonus_for(self.articles, held, self.finest_chars)
+        scores_of = [scores(model, a.windows, a.vectors) for a in self.articles]
+        bonus = bonus_for(self.articles, scores_of, self.finest_chars)
         every = self.settings.questions == "all"
-        found = preferences(self.articles, held, self.others, bonus, every, rng)
-        rows = [(int(self.first[p.article]) + p.start, p.better, p.worse) for p in found]
+        pairs_of = preferences(self.articles, scores_of, self.others, bonus, every, rng)
+        rows = [(int(self.first[p.article]) + p.start, p.better, p.worse) for p in pairs_of]
         return torch.tensor(rows, dtype=torch.int64).reshape(-1, 3)
 
 
 def _state(model: Any, optimiser: Any, curve: list[dict[str, float]], best: Mapping[str, np.ndarray]) -> State:
     arrays = {f"now.{name}": array for name, array in weights_of(model).items()}
     arrays |= {f"best.{name}": array for name, array in best.items()}
-    for number, held in optimiser.state_dict()["state"].items():
-        arrays |= {f"optimiser.{number}.{name}": value.cpu().numpy() for name, value in held.items()}
+    for number, state_of in optimiser.state_dict()["state"].items():
+        arrays |= {f"optimiser.{number}.{name}": value.cpu().numpy() for name, value in state_of.items()}
     return {"arrays": arrays, "facts": {"curve": curve}}
 
 
@@ -263,9 +263,9 @@ def _restored(model: Any, optimiser: Any, state: State) -> tuple[list[dict[str, 
         part, rest = name.split(".", 1)
         parts[part][rest] = array
     set_weights(model, parts["now"])
-    held = optimiser.state_dict()
+    saved = optimiser.state_dict()
     for name, array in parts["optimiser"].items():
         number, key = name.split(".")
-        held["state"].setdefault(int(number), {})[key] = torch.from_numpy(array.copy())
-    optimiser.load_state_dict(held)
+        saved["state"].setdefault(int(number), {})[key] = torch.from_numpy(array.copy())
+    optimiser.load_state_dict(saved)
     return list(state["facts"]["curve"]), parts["best"]

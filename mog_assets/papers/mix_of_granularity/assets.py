@@ -44,8 +44,8 @@ def build_soft_labels(family: Family, work: Work) -> None:
         tables.append(table)
         work.counts |= {f"{name}: labels": len(table), f"{name}: without label": len(questions) - len(table)}
     table = pd.concat(tables, ignore_index=True) if tables else pd.DataFrame(columns=list(labels.COLUMNS))
-    path, there = work.file("labels.parquet", table.to_json())
-    if not there:
+    path, exists = work.file("labels.parquet", table.to_json())
+    if not exists:
         with work.writing(path) as temporary:
             table.to_parquet(temporary)
     best = Counter(np.argmax(np.stack(table["label"]), axis=1).tolist()) if len(table) else Counter()
@@ -115,9 +115,9 @@ def _stays(work: Work, table: pd.DataFrame) -> bool:
     earlier = pd.read_parquet(artefact.path("questions.parquet"))
     if "label" not in earlier:
         return False
-    known = ["question_set", "question", "text"]
+    columns = ["question_set", "question", "text"]
     before, now = (
-        {(*row[:3], np.asarray(row[3], np.float32).tobytes()) for row in t[[*known, "label"]].itertuples(index=False)}
+        {(*row[:3], np.asarray(row[3], np.float32).tobytes()) for row in t[[*columns, "label"]].itertuples(index=False)}
         for t in (earlier, table)
     )
     share = max(len(now - before), len(before - now)) / max(len(now), len(before))
@@ -187,15 +187,16 @@ def _worse(
     earlier = pd.read_parquet(work.draft.previous.path("questions.parquet"))
     rows = router.unseen(table, trained.held_out, earlier)
     targets, groups = np.stack(table["label"])[rows], table["group"][rows].tolist()
-    found = router.compare(previous.weights, trained.weights, vectors[rows], targets, groups, work.settings.seed)
-    work.show_table("loss of the new and the previous router on questions that neither was trained on", [found])
-    work.info["comparison"] = {name: None if np.isnan(value) else value for name, value in found.items()}
-    if not (found["new"] > found["previous"] and found["p"] < router.ALPHA):
+    comparison = router.compare(previous.weights, trained.weights, vectors[rows], targets, groups, work.settings.seed)
+    work.show_table("loss of the new and the previous router on questions that neither was trained on", [comparison])
+    work.info["comparison"] = {name: None if np.isnan(value) else value for name, value in comparison.items()}
+    if not (comparison["new"] > comparison["previous"] and comparison["p"] < router.ALPHA):
         return None
     return (
-        f"the new router is significantly worse: loss {found['new']:.4f} against {found['previous']:.4f} of the "
-        f"previous one on {found['questions']} questions about {found['groups']} documents that neither was trained on "
-        f"(paired permutation test, p = {found['p']:.4f})"
+        f"the new router is significantly worse: loss {comparison['new']:.4f} against {comparison['previous']:.4f} of "
+        f"the previous one on {comparison['questions']} questions about {comparison['groups']} documents that neither "
+        "was trained on "
+        f"(paired permutation test, p = {comparison['p']:.4f})"
     )
 
 
@@ -203,17 +204,17 @@ def _write(
     work: Work, new: router.PaperRouter, trained: router.Trained, table: pd.DataFrame, vectors: np.ndarray
 ) -> None:
     """Store a new router as the artefact."""
-    path, there = work.file(router.WEIGHTS, new.facts)
+    path, exists = work.file(router.WEIGHTS, new.facts)
     # The file of a damaged router has the same name if training gave the same weights.
-    if not there or path.read_bytes() != router.encoded(new):
+    if not exists or path.read_bytes() != router.encoded(new):
         with work.writing(path) as temporary:
             temporary.write_bytes(router.encoded(new))
     chosen = router.predict(trained.weights, vectors).argmax(axis=1).astype(np.int8)
-    known = table[["question_set", "question", "group", "text", "label"]]
-    questions = known.assign(held_out=trained.held_out, chosen=chosen)
+    questions_known = table[["question_set", "question", "group", "text", "label"]]
+    questions = questions_known.assign(held_out=trained.held_out, chosen=chosen)
     for name, frame in (("curve.parquet", pd.DataFrame(trained.curve)), ("questions.parquet", questions)):
-        path, there = work.file(name, new.facts)
-        if not there:
+        path, exists = work.file(name, new.facts)
+        if not exists:
             with work.writing(path) as temporary:
                 frame.to_parquet(temporary)
     work.counts |= {
@@ -269,10 +270,10 @@ def recipes(settings: Settings) -> list[Recipe]:
         "mogg-paper": [*chunks, "sentence_graph", *graph_of_question_sets(settings)],
     }
     vectors = {"mog-paper": [f"embeddings/level_{level}" for level in levels], "mogg-paper": ["embeddings/level_1"]}
-    found = []
+    recipes_of = []
     for family in families(settings):
         deps = searched[family.kind] + (vectors[family.kind] if embedded else [])
-        found.append(
+        recipes_of.append(
             Recipe(
                 key=family.labels,
                 build=partial(build_soft_labels, family),
@@ -293,7 +294,7 @@ def recipes(settings: Settings) -> list[Recipe]:
             )
         )
         if settings.trains_routers:
-            found.append(
+            recipes_of.append(
                 Recipe(
                     key=family.router,
                     build=partial(build_router, family),
@@ -314,7 +315,7 @@ def recipes(settings: Settings) -> list[Recipe]:
                     version="4",
                 )
             )
-    return found
+    return recipes_of
 
 
 RECIPES.register("graph", graph_assets.recipes)

@@ -39,12 +39,12 @@ def _ranker(retrieval: Retrieval, graph: bool) -> Ranker:
 
 
 def similarities(
-    asked: Retrieval, questions: Sequence[Question], method: str, graph: bool, encode: Encode
+    retrieval: Retrieval, questions: Sequence[Question], method: str, graph: bool, encode: Encode
 ) -> np.ndarray:
     """Similarity of the best BM25 chunk of each granularity to the label text of each question.
 
     Args:
-        asked: Retrieval over the corpora for these questions.
+        retrieval: Retrieval over the corpora for these questions.
         questions: n questions.
         method: `embedding`, `tfidf` or `hitrate`.
         graph: Whether granularities are hops of the sentence graph, not levels.
@@ -55,13 +55,14 @@ def similarities(
 
     References: Zhong et al. 2024, section 3.2.
     """
-    corpora, ranker = asked.corpora, _ranker(asked, graph)
+    corpora, ranker = retrieval.corpora, _ranker(retrieval, graph)
     granularities = range(1, ranker.chunks.count + 1)
     best, _ = best_chunks(ranker.searcher, granularities, len(questions))
     if method == "embedding":
         finest = corpora.vectors(1)
         tables: dict[int, Rows] = {
-            g: asked.shared(neighbourhoods).vectors(g, finest) if graph else corpora.vectors(g) for g in granularities
+            g: retrieval.shared(neighbourhoods).vectors(g, finest) if graph else corpora.vectors(g)
+            for g in granularities
         }
         vectors = evidence_vectors(questions, corpora.position, corpora.layout, finest)
         without = [i for i, question in enumerate(questions) if not question.evidence]
@@ -69,10 +70,10 @@ def similarities(
             vectors[without] = encode([label_text(questions[i], {}) for i in without])
         return similarities_embedding(vectors, tables, best)
     wanted = {(e.corpus, e.doc): corpora.position[e.corpus, e.doc] for q in questions for e in q.evidence}
-    found = corpora.texts(wanted.values())
-    documents = {key: found[position][1] for key, position in wanted.items()}
+    documents_of = corpora.texts(wanted.values())
+    documents = {key: documents_of[position][1] for key, position in wanted.items()}
     texts = [label_text(question, documents) for question in questions]
-    counts = {g: asked.shared(neighbourhoods).counts(g) if graph else corpora.counts(g) for g in granularities}
+    counts = {g: retrieval.shared(neighbourhoods).counts(g) if graph else corpora.counts(g) for g in granularities}
     measure = similarities_tfidf if method == "tfidf" else similarities_hitrate
     return measure(query_terms(texts), counts, best)
 

@@ -59,20 +59,20 @@ def candidates(hits: Sequence[Hits], made_of: Granularities) -> RankedChunks:
         made_of: The chunks.
     """
     keys, rows = [], []
-    for granularity, found in enumerate(hits, 1):
-        row, piece = made_of.spread(found, granularity)
+    for granularity, hits_of in enumerate(hits, 1):
+        row, piece = made_of.spread(hits_of, granularity)
         # Hits are best first, so the first of several chunks around a piece is the best.
-        first = first_of_each(found.question[row], piece)
-        keys.append(pairs(found.question[row[first]], piece[first]))
+        first = first_of_each(hits_of.question[row], piece)
+        keys.append(pairs(hits_of.question[row[first]], piece[first]))
         rows.append(row[first])
     distinct, where = np.unique(np.concatenate(keys), return_inverse=True)
     scores = np.zeros((len(distinct), len(hits)))
     chunks = np.full((len(distinct), len(hits)), -1, np.int64)
-    for column, (found, row, place) in enumerate(
+    for column, (hits_of, row, place) in enumerate(
         zip(hits, rows, np.split(where, np.cumsum([len(row) for row in rows])[:-1]), strict=True)
     ):
-        scores[place, column] = found.score[row]
-        chunks[place, column] = found.chunk[row]
+        scores[place, column] = hits_of.score[row]
+        chunks[place, column] = hits_of.chunk[row]
     return RankedChunks(*unpaired(distinct), scores, chunks)
 
 
@@ -85,25 +85,25 @@ def emission_levels(weights: np.ndarray) -> np.ndarray:
     return np.where((weights > 0).any(axis=1), weights.argmax(axis=1) + 1, 0)
 
 
-def ranked(found: RankedChunks, weights: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+def ranked(chunks: RankedChunks, weights: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Rows of the candidates by t(c)·w, question by question, best first; and their scores.
 
     Args:
-        found: The candidates.
+        chunks: The candidates.
         weights: float array of shape (questions, granularities).
     """
-    scores = np.einsum("ij,ij->i", found.scores, weights[found.question])
-    order = np.lexsort((-scores, found.question))
+    scores = np.einsum("ij,ij->i", chunks.scores, weights[chunks.question])
+    order = np.lexsort((-scores, chunks.question))
     return order, scores[order]
 
 
 def emit(
-    found: RankedChunks, order: np.ndarray, scores: np.ndarray, levels: np.ndarray, made_of: Granularities
+    chunks: RankedChunks, order: np.ndarray, scores: np.ndarray, levels: np.ndarray, made_of: Granularities
 ) -> tuple[Hits, np.ndarray]:
     """For each candidate the chunk of its question's granularity that contains it; each chunk once.
 
     Args:
-        found: The candidates.
+        chunks: The candidates.
         order: Rows of the candidates, from `ranked`.
         scores: Theirs.
         levels: int array of shape (questions,); 0 emits nothing.
@@ -112,11 +112,11 @@ def emit(
     Returns:
         The chunks, and the granularity of each.
     """
-    emitted = levels[found.question[order]] > 0
+    emitted = levels[chunks.question[order]] > 0
     order, scores = order[emitted], scores[emitted]
-    question, piece = found.question[order], found.piece[order]
+    question, piece = chunks.question[order], chunks.piece[order]
     level = levels[question]
-    chunk = found.chunks[order, level - 1]
+    chunk = chunks.chunks[order, level - 1]
     for granularity in np.unique(level):
         here = np.flatnonzero((level == granularity) & (chunk < 0))
         chunk[here] = made_of.containing(piece[here], int(granularity))

@@ -200,8 +200,8 @@ def unseen(questions: pd.DataFrame, held_out: np.ndarray, earlier: pd.DataFrame)
         bool array of shape (n,).
     """
     then, now = earlier[~earlier["held_out"].astype(bool)], questions[~held_out]
-    known = questions["group"].isin(then["group"]) | questions["text"].isin({*then["text"], *now["text"]})
-    return held_out & ~known.to_numpy(bool)
+    seen_before = questions["group"].isin(then["group"]) | questions["text"].isin({*then["text"], *now["text"]})
+    return held_out & ~seen_before.to_numpy(bool)
 
 
 def compare(
@@ -318,18 +318,18 @@ def _checksum(weights: Mapping[str, np.ndarray]) -> str:
     return total.hexdigest()
 
 
-def weights_fault(outputs: np.ndarray, asked: str = "training questions") -> str | None:
+def weights_fault(outputs: np.ndarray, trained_on: str = "training questions") -> str | None:
     """What is wrong with a router that has these outputs; None if nothing is.
 
     Args:
         outputs: Result of `predict`, shape (n, levels).
-        asked: Description of the n queries, for the message.
+        trained_on: Description of the n queries, for the message.
     """
     if bad := int((~np.isfinite(outputs)).any(axis=1).sum()):
-        return f"outputs are not finite for {bad} of {len(outputs)} {asked}"
+        return f"outputs are not finite for {bad} of {len(outputs)} {trained_on}"
     if len(outputs) > 1 and (spread := float(outputs.std(axis=0, dtype=np.float64).max())) < _CONSTANT:
         return (
-            f"outputs are the same for all {len(outputs)} {asked} "
+            f"outputs are the same for all {len(outputs)} {trained_on} "
             f"(greatest standard deviation of a level {spread:.1e}, expected at least {_CONSTANT:.0e})"
         )
     return None

@@ -93,8 +93,8 @@ def key_position(lab: Lab) -> Findings:
     def ask(name: str, questions: Sequence[Question], find: Find) -> list[pd.DataFrame]:
         return [_position(lab, name, find, *one, size) for one in cases]
 
-    found, used = by_set(lab, size, ask)
-    for name, made in found.items():
+    by_name, used = by_set(lab, size, ask)
+    for name, made in by_name.items():
         measures = accuracy_measures(candidates(lab)[name])
         cells = dict(zip(cases, made, strict=True))
         pairs = [(cells[k, p, ONE], cells[k, p, BOTH]) for k in sizes for p in positions]
@@ -120,13 +120,13 @@ def key_position(lab: Lab) -> Findings:
             sorted(positions),
         )
         claims += _position_claims(lab, name, table, measures[0])
-    if not found:
+    if not by_name:
         claims = unmeasured([_PAPERS["mean"], _PAPERS["middle"]], used)
     return Findings(joined(tables), {"questions": used}, plots, claims)
 
 
 def _position(lab: Lab, name: str, find: Any, top_k: int, percentile: int, way: str, size: int) -> pd.DataFrame:
-    found = answered(
+    answers = answered(
         lab,
         name,
         f"{CELL} {top_k} {percentile} {way}",
@@ -134,7 +134,7 @@ def _position(lab: Lab, name: str, find: Any, top_k: int, percentile: int, way: 
         _WAYS[way],
         lambda: [(case, context(case, top_k, percentile)) for case in find()],
     )
-    return found.assign(cell=f"top {top_k}, {percentile} %, {way}")
+    return answers.assign(cell=f"top {top_k}, {percentile} %, {way}")
 
 
 def _mean(cells: Sequence[pd.DataFrame], cell: str) -> pd.DataFrame:
@@ -199,8 +199,8 @@ def documents(lab: Lab) -> Findings:
             for size in sizes
         ]
 
-    found, used = by_set(lab, sizes[-1], ask)
-    for name, cells in found.items():
+    by_name, used = by_set(lab, sizes[-1], ask)
+    for name, cells in by_name.items():
         measures = accuracy_measures(candidates(lab)[name])
         table = score_rows(name, cells, measures, _documents(sizes[0]), lab.seed)
         tables.append(table)
@@ -221,7 +221,7 @@ def documents(lab: Lab) -> Findings:
                 + differences(table[table["measure"] == measures[0]]),
             )
         )
-    if not found:
+    if not by_name:
         claims = unmeasured([_PAPERS["documents"]], used)
     return Findings(joined(tables), {"questions": used}, plots, claims)
 
@@ -250,8 +250,8 @@ def distractors(lab: Lab) -> Findings:
             for cell, unlike in (("relevant", False), ("random", True))
         ]
 
-    found, used = by_set(lab, size, ask)
-    for name, cells in found.items():
+    by_name, used = by_set(lab, size, ask)
+    for name, cells in by_name.items():
         measures = accuracy_measures(candidates(lab)[name])
         tables.append(score_rows(name, cells, measures, "relevant", lab.seed))
         row = told(tables[-1], name, "random", measures[0])
@@ -263,7 +263,7 @@ def distractors(lab: Lab) -> Findings:
                 f"{name}, {measures[0]}, top {size}: {difference_text(row)}",
             )
         )
-    if not found:
+    if not by_name:
         claims = unmeasured([_PAPERS["distractors"]], used)
     return Findings(joined(tables), {"questions": used}, claims=claims)
 

@@ -54,8 +54,8 @@ def conflicts(lab: Lab) -> Findings:
     def ask(name: str, questions: Sequence[Question], find: Find) -> list[pd.DataFrame]:
         return [partitions(lab, name, find, top_k, max(sizes)) for top_k in sizes]
 
-    found, used = by_set(lab, max(sizes), ask)
-    for name, made in found.items():
+    by_name, used = by_set(lab, max(sizes), ask)
+    for name, made in by_name.items():
         alone = about(pd.concat(made, ignore_index=True), candidates(lab)[name])
         marks = _answers_by_position(lab)
         both = marks[marks["question_set"] == name].pivot(
@@ -68,7 +68,7 @@ def conflicts(lab: Lab) -> Findings:
             row["of"] = int(_group(alone, row["top_k"], row["position"]).sum())
         tables[f"{name}: contexts whose partitions disagree"] = without(rows, "low", "high", "gain high", "p value")
         claims += _conflict_claims(lab, name, rows[-1])
-    if not found:
+    if not by_name:
         claims = unmeasured(list(_PAPERS.values()), used)
     return Findings(tables={"questions": used, **tables}, claims=claims)
 
@@ -114,12 +114,12 @@ def _group(table: pd.DataFrame, top_k: Any, position: Any) -> pd.Series:
 def _answers_by_position(lab: Lab) -> pd.DataFrame:
     """Answers of the experiment on positions: its cells, with columns top_k, position, way, right."""
     artefact, (sizes, positions) = lab.read(f"experiments/{POSITIONS}", None), varied(lab)
-    found = pd.concat([pd.read_parquet(artefact.path(name)) for name in artefact.names() if CELL in name])
-    parts = found["method"].str.split(" ", n=3, expand=True)
+    cells = pd.concat([pd.read_parquet(artefact.path(name)) for name in artefact.names() if CELL in name])
+    parts = cells["method"].str.split(" ", n=3, expand=True)
     options = {q.id for questions in candidates(lab).values() for q in questions if q.options}
-    right = np.where(found["question"].isin(options), found["exact match"], found["F1"] >= RIGHT)
-    found = found.assign(top_k=parts[1].astype(int), position=parts[2].astype(int), way=parts[3], right=right)
-    return found[found["top_k"].isin(sizes) & found["position"].isin(positions)]
+    right = np.where(cells["question"].isin(options), cells["exact match"], cells["F1"] >= RIGHT)
+    cells = cells.assign(top_k=parts[1].astype(int), position=parts[2].astype(int), way=parts[3], right=right)
+    return cells[cells["top_k"].isin(sizes) & cells["position"].isin(positions)]
 
 
 def partitions(lab: Lab, name: str, find: Find, top_k: int, size: int) -> pd.DataFrame:
@@ -141,9 +141,9 @@ def partitions(lab: Lab, name: str, find: Find, top_k: int, size: int) -> pd.Dat
 
     def make() -> pd.DataFrame:
         rows = []
-        found = find()
-        with lab.progress(len(found), f"{name}, top {top_k}: questions answered from partitions") as advance:
-            for case in found:
+        rows_of = find()
+        with lab.progress(len(rows_of), f"{name}, top {top_k}: questions answered from partitions") as advance:
+            for case in rows_of:
                 rows += disagreements(case)
                 advance(1)
         return pd.DataFrame(rows)
@@ -151,7 +151,7 @@ def partitions(lab: Lab, name: str, find: Find, top_k: int, size: int) -> pd.Dat
     def disagreements(case: Case) -> list[dict[str, Any]]:
         divided = {p: [tuple(part) for part in split(context(case, top_k, p), PARTITIONS)] for p in positions}
         distinct = list(dict.fromkeys(part for parts in divided.values() for part in parts))
-        replies = lab.each(lambda part: roles.answer(case.asked, part), distinct)
+        replies = lab.each(lambda part: roles.answer(case.request, part), distinct)
         said = {part: reply.value for part, reply in zip(distinct, replies, strict=True)}
         return [
             {
@@ -175,12 +175,12 @@ def differ(said: Sequence[str], question: Question) -> bool:
     return any(f1(one, [other]) < RIGHT for one, other in combinations(said, 2))
 
 
-def conflict_rows(found: pd.DataFrame, seed: int) -> list[dict[str, Any]]:
+def conflict_rows(replies_of: pd.DataFrame, seed: int) -> list[dict[str, Any]]:
     """Outcomes of conflicts: by size and position of the key document, then in total.
 
     Args:
-        found: A row per conflict: question, document (what the question is about), top_k, position, and 1 or 0 in the
-            columns of both methods for right or wrong.
+        replies_of: A row per conflict: question, document (what the question is about), top_k, position, and 1 or 0 in
+            the columns of both methods for right or wrong.
         seed: Seed of resamples and signs.
 
     Returns:
@@ -192,12 +192,12 @@ def conflict_rows(found: pd.DataFrame, seed: int) -> list[dict[str, Any]]:
         few documents, or none differs.
     """
     cells = [
-        (top_k, position, found[(found["top_k"] == top_k) & (found["position"] == position)])
-        for top_k in sorted(set(found["top_k"]))
-        for position in sorted(set(found["position"]))
+        (top_k, position, replies_of[(replies_of["top_k"] == top_k) & (replies_of["position"] == position)])
+        for top_k in sorted(set(replies_of["top_k"]))
+        for position in sorted(set(replies_of["position"]))
     ]
     rows = []
-    for top_k, position, part in [*cells, ("all", "all", found)]:
+    for top_k, position, part in [*cells, ("all", "all", replies_of)]:
         right, before = (part[BOTH] > 0).to_numpy(float), (part[ONE] > 0).to_numpy(float)
         win, lose = int((right > before).sum()), int((right < before).sum())
         totals = by_document(np.stack([right, right - before], axis=1), part["document"].to_numpy(str))

@@ -52,9 +52,9 @@ def preflight(lab: Lab) -> Findings:
             {
                 "measure": measure,
                 "here": "" if here is None else interval(here, low[i], high[i]),
-                "in the paper": f"{there:.4f}",
+                "in the paper": f"{below:.4f}",
             }
-            for i, (measure, here, there) in enumerate(
+            for i, (measure, here, below) in enumerate(
                 (measure, getattr(counts, key), getattr(_PAPER, key))
                 for measure, key in (("precision", "precision"), ("recall", "recall"), ("F1", "f1"))
             )
@@ -82,9 +82,9 @@ def preflight_intervals(cases: pd.DataFrame, seed: int) -> tuple[np.ndarray, np.
     totals = by_document(counted, cases["document"].to_numpy(str))
     tp, fp, fn = resampled_means(totals, RESAMPLES, seed).T
     with np.errstate(invalid="ignore"):
-        found = np.stack([tp / (tp + fp), tp / (tp + fn), 2 * tp / (2 * tp + fp + fn)])
+        values = np.stack([tp / (tp + fp), tp / (tp + fn), 2 * tp / (2 * tp + fp + fn)])
     # A resample that predicts nothing has no precision.
-    kept = [row[~np.isnan(row)] if not np.isnan(row).all() else row for row in found]
+    kept = [row[~np.isnan(row)] if not np.isnan(row).all() else row for row in values]
     low, high = np.array([ends(row, totals) for row in kept]).T
     return low, high
 

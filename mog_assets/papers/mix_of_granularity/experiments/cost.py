@@ -78,33 +78,33 @@ def seconds(lab: Lab) -> Findings:
 
 def _timed(lab: Lab, name: str) -> pd.DataFrame:
     """Seconds per question: a row for each retriever and number of levels, and one for level 1 without router."""
-    settings, known = lab.settings, lab.retrieval(name)
-    count, repeats = len(known.queries), settings.experiments.repeats
+    settings, retrieval = lab.settings, lab.retrieval(name)
+    count, repeats = len(retrieval.queries), settings.experiments.repeats
     opened = router.open_router(lab.read(ROUTERS["mog-paper"], None), lab.encoder, settings.levels)
-    vectors, weights = known.vectors, known.once(router_weights, "mog-paper")
+    vectors, weights = retrieval.vectors, retrieval.once(router_weights, "mog-paper")
     steps = 2 * (len(settings.level_range) + 1) * (repeats + 1)
     with lab.progress(steps, "timed") as advance:
 
         def each(do: Callable[[], object]) -> float:
             return _seconds(do, repeats) / count
 
-        encoding = each(lambda: lab.encode_anew(known.queries))
+        encoding = each(lambda: lab.encode_anew(retrieval.queries))
         choosing = each(lambda: router.predict(opened.weights, vectors))
         rows = []
         names: tuple[RetrieverName, ...] = ("bm25", "dense")
         for retriever in names:
             for levels in (0, *settings.level_range):
                 few = settings.model_copy(update={"levels": max(levels, 1)})
-                corpora = replace(known.corpora, settings=few)
+                corpora = replace(retrieval.corpora, settings=few)
                 method = replace(parse("mog-paper" if levels else "fixed-1", few), retriever=retriever)
-                own = np.ascontiguousarray(weights[:, :levels]) if levels else None
+                some_weights = np.ascontiguousarray(weights[:, :levels]) if levels else None
 
-                def rank(corpora=corpora, method=method, own=own, retriever=retriever) -> None:  # type: ignore[no-untyped-def]
-                    asked = replace(known, corpora=corpora, encode=lambda _: vectors, _shared={}, _once={})
-                    if own is None:
-                        asked.rank(method, settings.k)
+                def rank(corpora=corpora, method=method, some_weights=some_weights, retriever=retriever) -> None:  # type: ignore[no-untyped-def]
+                    anew = replace(retrieval, corpora=corpora, encode=lambda _: vectors, _shared={}, _once={})
+                    if some_weights is None:
+                        anew.rank(method, settings.k)
                     else:
-                        level_ranker(asked, retriever).weighted(own)
+                        level_ranker(anew, retriever).weighted(some_weights)
 
                 spent = each(rank)
                 advance(repeats + 1)

@@ -77,7 +77,7 @@ def router(lab: Lab) -> Findings:
     fused = [f"fused-paper-{level}" for level in settings.level_range]
     hops = [f"hop-{hop}" for hop in range(settings.graph.hops + 1)]
     tables: list[pd.DataFrame] = []
-    found: dict[str, dict[str, tuple[Verdict, str]]] = {"medrag": {}, "fused": {}, "alike": {}, "mogg-paper": {}}
+    verdicts: dict[str, dict[str, tuple[Verdict, str]]] = {"medrag": {}, "fused": {}, "alike": {}, "mogg-paper": {}}
     for name, part in scored.items():
         levels = _compared(lab, part, f"{name}, levels", ["mog-paper", medrag, *fused])
         if levels is not None:
@@ -88,7 +88,7 @@ def router(lab: Lab) -> Findings:
                 if len(here):
                     rival = here.loc[here["value"].idxmax()]
                     figures = f"ER of {rival.name} against mog-paper {difference_text(rival)}"
-                    found[key][name] = (greater(turned(rival)), figures)
+                    verdicts[key][name] = (greater(turned(rival)), figures)
         graph = _compared(lab, part, f"{name}, sentence graph", ["mogg-paper", "mogg-uniform", *hops])
         if graph is not None:
             tables.append(graph)
@@ -96,24 +96,24 @@ def router(lab: Lab) -> Findings:
             if "mogg-uniform" in er.index:
                 row = er.loc["mogg-uniform"]
                 figures = f"ER of mogg-uniform against mogg-paper {difference_text(row)}"
-                found["mogg-paper"][name] = (greater(turned(row)), figures)
+                verdicts["mogg-paper"][name] = (greater(turned(row)), figures)
         unweighted = _compared(lab, part, f"{name}, graph without router", [medrag, "mogg-uniform"])
         if unweighted is not None:
             tables.append(unweighted)
             row = told(unweighted, f"{name}, graph without router", "mogg-uniform", "ER")
-            found["alike"][name] = (alike(row), f"ER of mogg-uniform against {medrag} {difference_text(row)}")
+            verdicts["alike"][name] = (alike(row), f"ER of mogg-uniform against {medrag} {difference_text(row)}")
     table9 = "Mix-of-Granularity, table 9 and appendix K"
     return Findings(
         joined(tables),
         claims=[
-            *over_sets(table9, "MoG finds more than MedRAG, which has one level.", found["medrag"]),
+            *over_sets(table9, "MoG finds more than MedRAG, which has one level.", verdicts["medrag"]),
             *over_sets(
                 "Ours: no ablation of Mix-of-Granularity is about MoG's router",
                 "A router's weights are better than equal weights (with the best level of returned chunks).",
-                found["fused"],
+                verdicts["fused"],
             ),
-            *over_sets(table9, "MoGG without its router is as good as MedRAG.", found["alike"]),
-            *over_sets(table9, "MoGG is better with its router than without.", found["mogg-paper"]),
+            *over_sets(table9, "MoGG without its router is as good as MedRAG.", verdicts["alike"]),
+            *over_sets(table9, "MoGG is better with its router than without.", verdicts["mogg-paper"]),
             untestable(
                 table9,
                 "With Llama 3, MoG and MoGG answer more questions than MedRAG, and fewer than chain of thought alone.",
@@ -125,10 +125,10 @@ def router(lab: Lab) -> Findings:
 
 def _compared(lab: Lab, part: pd.DataFrame, label: str, methods: Sequence[str]) -> pd.DataFrame | None:
     """The first of some methods against the others that were scored."""
-    there = [method for method in methods if method in set(part["method"])]
-    if methods[0] not in there or len(there) < 2:
+    present = [method for method in methods if method in set(part["method"])]
+    if methods[0] not in present or len(present) < 2:
         return None
-    cells = [part[part["method"] == method].rename(columns={"method": "cell"}) for method in there]
+    cells = [part[part["method"] == method].rename(columns={"method": "cell"}) for method in present]
     return score_rows(label, cells, headline_measures(lab.settings.k), methods[0], lab.seed)
 
 

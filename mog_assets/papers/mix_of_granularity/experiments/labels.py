@@ -82,7 +82,7 @@ def soft_labels(lab: Lab) -> Findings:
         rows = _pairwise(name, cells, pairs, lab.seed)
         shown[f"{name}: methods on the same training questions, two by two (ER)"] = _said(rows)
         compared += rows
-        if others := [found for row in rows if (found := _over("embedding", row)) is not None]:
+        if others := [verdict for row in rows if (verdict := _over("embedding", row)) is not None]:
             figures = "; ".join(f"{row['cell']} {difference_text(row)}" for row in others)
             sound[name] = (every(denied(greater(row)) for row in others), f"ER against embedding: {figures}")
     table5 = "Mix-of-Granularity, table 5 and appendix E"
@@ -168,9 +168,9 @@ def training_corpus(lab: Lab) -> Findings:
             figures = "; ".join(f"{row['cell']} {difference_text(row)}" for row in as_many)
             narrower[name] = (every(greater(turned(row)) for row in as_many), f"ER: {figures}")
         for corpus in settings.question_sets[name].corpora if len(cells) > 1 else ():
-            asked = {q.id for q in questions if _corpora(q) == {corpus}}
-            if asked:
-                part = [cell[cell["question"].isin(asked)] for cell in cells]
+            ids = {q.id for q in questions if _corpora(q) == {corpus}}
+            if ids:
+                part = [cell[cell["question"].isin(ids)] for cell in cells]
                 tables.append(score_rows(f"{name}, evidence in {corpus}", part, measures, ALL, lab.seed))
     paper = "Mix-of-Granularity, tables 1, 7 and 10, appendix L"
     claim = "A router trained on one corpus is not as good as one trained on all."
@@ -203,9 +203,9 @@ def router_weights(lab: Lab) -> Findings:
         weights = lab.retrieval(name).once(ranker.router_weights, "mog-paper").astype(np.float64)
         documents = np.array([q.document for q in questions])
         parts = {name: np.ones(len(questions), bool)}
-        there = Counter(q.kind for q in questions)
-        if len(there) > 1:
-            parts |= {f"{name}: {kind or '(none)'}": np.array([q.kind == kind for q in questions]) for kind in there}
+        counts = Counter(q.kind for q in questions)
+        if len(counts) > 1:
+            parts |= {f"{name}: {kind or '(none)'}": np.array([q.kind == kind for q in questions]) for kind in counts}
         for label, mask in parts.items():
             means = weights[mask].mean(axis=0)
             totals = by_document(router.choices(weights[mask]), documents[mask])
@@ -216,7 +216,7 @@ def router_weights(lab: Lab) -> Findings:
             )
             lines[label] = means
             # The paper's question sets are kinds if several of them form one set here.
-            if label != name or len(there) == 1:
+            if label != name or len(counts) == 1:
                 chosen[label] = totals
         spread[name] = _spread(weights, documents, lab.seed)
         of_pubmedqa = np.array(["pubmedqa" in f"{name} {q.kind}".lower() for q in questions])
@@ -277,9 +277,9 @@ def _labels(lab: Lab, method: str, values: tuple[float, float]) -> pd.DataFrame:
     for name, questions in lab.trained_on().items():
 
         def make(name: str = name, questions: Sequence[Question] = questions) -> pd.DataFrame:
-            asked = lab.retrieval(name, questions)
-            found = labels.similarities(asked, questions, method, graph=False, encode=lab.encode)
-            return pd.DataFrame(found, columns=[f"level_{level}" for level in lab.settings.level_range])
+            retrieval = lab.retrieval(name, questions)
+            similar = labels.similarities(retrieval, questions, method, graph=False, encode=lab.encode)
+            return pd.DataFrame(similar, columns=[f"level_{level}" for level in lab.settings.level_range])
 
         similarities = lab.cached(f"{name} similarities by {method}", [method], make).to_numpy()
         train = lab.settings.question_sets[name].train
@@ -379,9 +379,9 @@ def _over(method: str, row: pd.Series) -> pd.Series | None:
     if str(row["against"]).startswith(f"{method},"):
         return row
     if str(row["cell"]).startswith(f"{method},"):
-        found = turned(row)
-        found["cell"], found["against"] = row["against"], row["cell"]
-        return found
+        turned_row = turned(row)
+        turned_row["cell"], turned_row["against"] = row["against"], row["cell"]
+        return turned_row
     return None
 
 
@@ -440,11 +440,11 @@ def _pairs(chosen: Mapping[str, Totals], seed: int) -> list[dict[str, Any]]:
 
 def _tested(pairs: Sequence[tuple[str, Totals, Totals]], seed: int) -> list[dict[str, Any]]:
     """Distance between the levels chosen for two groups of questions each; p-values Holm-corrected over the pairs."""
-    found = [shift(one, other, seed=seed) for _, one, other in pairs]
-    adjusted = holm(np.array([p for _, p in found]))
+    shifts = [shift(one, other, seed=seed) for _, one, other in pairs]
+    adjusted = holm(np.array([p for _, p in shifts]))
     return [
         {"questions": label, "distance": distance, "p": float(p)}
-        for (label, _, _), (distance, _), p in zip(pairs, found, adjusted, strict=True)
+        for (label, _, _), (distance, _), p in zip(pairs, shifts, adjusted, strict=True)
     ]
 
 

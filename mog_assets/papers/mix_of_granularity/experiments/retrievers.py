@@ -71,14 +71,14 @@ class OtherVectors:
         documents, chunks = self.corpora.read("documents", name), self.corpora.read("chunks/level_1", name)
         buckets = [(documents.path(bucket), chunks.path(bucket)) for bucket in documents.names("bucket")]
         layouts = [bucket_layout(*paths) for paths in buckets]
-        found = []
+        rows_of = []
         total = sum(layout.count(level) for layout in layouts)
         with self.lab.progress(total, f"texts encoded by {self.chosen.model}, {name}") as advance:
             for (path, _), layout in zip(buckets, layouts, strict=True):
                 if layout.count(level):
-                    found.append(self.encode(bucket_texts(path, layout, level)))
+                    rows_of.append(self.encode(bucket_texts(path, layout, level)))
                     advance(layout.count(level))
-        return np.concatenate(found)
+        return np.concatenate(rows_of)
 
     def nearest(self, vectors: np.ndarray, level: int, k: int) -> list[tuple[np.ndarray, np.ndarray]]:
         """The k nearest chunks of each corpus for every question; see `nearest`."""
@@ -98,11 +98,11 @@ def nearest(queries: np.ndarray, vectors: np.ndarray, k: int) -> tuple[np.ndarra
         products, float32, rounded to six digits.
     """
     queries, vectors = queries.astype(np.float32), vectors.astype(np.float32)
-    found = np.full((len(queries), k), -1, np.int64)
+    chunks = np.full((len(queries), k), -1, np.int64)
     scores = np.zeros((len(queries), k), np.float32)
     depth = min(k, len(vectors))
     if not depth:
-        return found, scores
+        return chunks, scores
     step = max(_PRODUCTS // len(vectors), 1)
     for start in range(0, len(queries), step):
         products = np.round(queries[start : start + step] @ vectors.T, _DIGITS)
@@ -113,9 +113,9 @@ def nearest(queries: np.ndarray, vectors: np.ndarray, k: int) -> tuple[np.ndarra
         row, column, values = row[order], column[order], values[order]
         place = places(row)
         kept = place < depth
-        found[start + row[kept], place[kept]] = column[kept]
+        chunks[start + row[kept], place[kept]] = column[kept]
         scores[start + row[kept], place[kept]] = values[kept]
-    return found, scores
+    return chunks, scores
 
 
 def retrievers(lab: Lab) -> Findings:
@@ -132,7 +132,7 @@ def retrievers(lab: Lab) -> Findings:
     similar: dict[str, dict[str, tuple[Verdict, str]]] = {label: {} for label in methods}
     for name in lab.tested():
         retrieval = lab.retrieval(name)
-        found = _searchers(lab, retrieval, opened)
+        searchers = _searchers(lab, retrieval, opened)
         for label, method in methods.items():
             cells = [
                 lab.measured(
@@ -141,7 +141,7 @@ def retrievers(lab: Lab) -> Findings:
                     [lab.encoder, *(opened[member][2] for member in members if member in opened)],
                     partial(_ranked, retrieval, searcher, method),
                 ).assign(cell=retriever)
-                for retriever, (searcher, members) in found.items()
+                for retriever, (searcher, members) in searchers.items()
             ]
             tables.append(score_rows(f"{name}, {label}", cells, headline_measures(settings.k), "BM25", lab.seed))
             compared = tables[-1][(tables[-1]["measure"] == "ER") & (tables[-1]["cell"] != "BM25")]
@@ -178,20 +178,20 @@ def _searchers(
 ) -> dict[str, tuple[Searcher, list[str]]]:
     """Searchers by name, and the names of their components."""
     settings, corpora = lab.settings, retrieval.corpora
-    own = settings.encoder.model
+    encoder_name = settings.encoder.model
     bm25 = retrieval.searcher("bm25")
     # A name that differs from those of the encoders of the experiments.
-    own = f"{own} (the graph's)" if own in opened else own
-    found: dict[str, Searcher] = {"BM25": bm25, own: retrieval.searcher("dense")}
+    encoder_name = f"{encoder_name} (the graph's)" if encoder_name in opened else encoder_name
+    searchers: dict[str, Searcher] = {"BM25": bm25, encoder_name: retrieval.searcher("dense")}
     for name, (encode, ask, _) in opened.items():
         vectors = OtherVectors(corpora, settings.experiments.encoders[name], encode, lab)
-        found[name] = Remembering(_Late(ask, retrieval.queries, vectors))
-    result = {name: (searcher, [name]) for name, searcher in found.items()}
-    fused = list(opened) or [own]
+        searchers[name] = Remembering(_Late(ask, retrieval.queries, vectors))
+    result = {name: (searcher, [name]) for name, searcher in searchers.items()}
+    fused = list(opened) or [encoder_name]
     for count in sorted({1, min(3, len(fused))}):
         members = ["BM25", *fused[:count]]
         result[f"RRF-{count + 1}: {' + '.join(members)}"] = (
-            Remembering(HybridSearcher([found[member] for member in members])),
+            Remembering(HybridSearcher([searchers[member] for member in members])),
             members,
         )
     return result
@@ -207,8 +207,8 @@ class _Late:
 
     def search(self, level: int, k: int) -> Hits:
         """See `Searcher.search`."""
-        asked = self.encode(self.queries)
-        return DenseSearcher(asked, self.vectors.nearest, self.vectors.corpora.starts).search(level, k)
+        vectors_of = self.encode(self.queries)
+        return DenseSearcher(vectors_of, self.vectors.nearest, self.vectors.corpora.starts).search(level, k)
 
 
 def _ranked(retrieval: Retrieval, searcher: Searcher, method: Method) -> Passages:

@@ -116,18 +116,18 @@ def _nodes(work: Work) -> Any:
         "documents unchanged": total - max(split, tokenised),
     }
     layouts = [bucket_layout(documents.path(n), work.draft.path(n)) for n in names]
-    found = assemble([work.draft.path(name) for name in counted.values()], layouts)
+    terms_of = assemble([work.draft.path(name) for name in counted.values()], layouts)
     buckets = [work.draft.files[name] for name in counted.values()]
-    path, there = work.file("terms.parquet", buckets)
-    if not there:
+    path, exists = work.file("terms.parquet", buckets)
+    if not exists:
         with work.writing(path) as temporary:
-            save_terms(found["terms"], temporary)
-    for name, matrix in (("nodes", found["chunks"]), ("titles", found["titles"])):
-        path, there = work.file(f"{name}.npz", buckets)
-        if not there:
+            save_terms(terms_of["terms"], temporary)
+    for name, matrix in (("nodes", terms_of["chunks"]), ("titles", terms_of["titles"])):
+        path, exists = work.file(f"{name}.npz", buckets)
+        if not exists:
             with work.writing(path) as temporary:
                 save_matrix(temporary, matrix)
-    return found["chunks"]
+    return terms_of["chunks"]
 
 
 def _reach(around: Around, hop: int, layout: Layout, lengths: np.ndarray) -> dict[str, Any]:
@@ -194,7 +194,7 @@ def _show_example(work: Work, title: str, corpora: Sequence[str], made: Made, la
 
 def _texts(work: Work, corpora: Sequence[str], wanted: set[int]) -> dict[int, str]:
     """Texts of some documents, by their position among those of all corpora."""
-    found: dict[int, str] = {}
+    texts: dict[int, str] = {}
     base = 0
     for corpus in corpora:
         documents = work.input("documents", corpus)
@@ -203,9 +203,9 @@ def _texts(work: Work, corpora: Sequence[str], wanted: set[int]) -> dict[int, st
             here = sorted(position for position in wanted if base <= position < base + rows)
             if here:
                 column = pq.read_table(documents.path(name), columns=["text"])["text"]
-                found |= {position: column[position - base].as_py() for position in here}
+                texts |= {position: column[position - base].as_py() for position in here}
             base += rows
-    return found
+    return texts
 
 
 def build_hop_statistics(work: Work) -> None:
@@ -214,7 +214,9 @@ def build_hop_statistics(work: Work) -> None:
     def count(corpus: str) -> dict[str, Counted]:
         around = Neighbourhoods.open(Corpora.open(work.input, work.settings, [corpus]))
         return {
-            f"hop_{hop}": own for hop in range(work.settings.graph.hops + 1) for _, own in around.frequencies(hop + 1)
+            f"hop_{hop}": counts
+            for hop in range(work.settings.graph.hops + 1)
+            for _, counts in around.frequencies(hop + 1)
         }
 
     hold_statistics(work, count)
@@ -228,7 +230,7 @@ def _options(tools: Tools) -> Any:
 def recipes(settings: Settings) -> list[Recipe]:
     """The recipes of this stage."""
     within = settings.graph.across == "corpus"
-    found = [
+    recipes_of = [
         Recipe(
             key="sentence_graph",
             build=build_sentence_graph,
@@ -244,7 +246,7 @@ def recipes(settings: Settings) -> list[Recipe]:
         )
     ]
     if within:
-        found.append(
+        recipes_of.append(
             Recipe(
                 key="hop_statistics",
                 build=build_hop_statistics,
@@ -263,7 +265,7 @@ def recipes(settings: Settings) -> list[Recipe]:
                 "graph.across: expected 'corpus' if there are no question_sets, got 'question_set': "
                 "add a question set, or remove the key"
             )
-        found.append(
+        recipes_of.append(
             Recipe(
                 key="question_set_graph",
                 build=build_question_set_graph,
@@ -280,4 +282,4 @@ def recipes(settings: Settings) -> list[Recipe]:
                 kinds=("numpy",),
             )
         )
-    return found
+    return recipes_of

@@ -105,8 +105,8 @@ def neighbourhoods(
     sizes = [np.zeros(0, np.int32)]
     members, distances = [np.zeros(0, np.int32)], [np.zeros(0, np.uint8)]
     for first in range(0, len(centres), _BLOCK):
-        found, counts = search(*arrays, hops, max_chars, centres[first : first + _BLOCK])
-        node, distance = np.divmod(found, 256)
+        around, counts = search(*arrays, hops, max_chars, centres[first : first + _BLOCK])
+        node, distance = np.divmod(around, 256)
         sizes.append(counts.astype(np.int32))
         members.append(node.astype(np.int32))
         distances.append(distance.astype(np.uint8))
@@ -171,7 +171,7 @@ def _breadth_first(  # type: ignore[no-untyped-def]
             if hop == hops or room <= 0:
                 break
             hop += 1
-            found = 0
+            count = 0
             for i in range(nearest, used):
                 member = members[i] // 256
                 for entry in range(indptr[member], indptr[member + 1]):
@@ -182,23 +182,23 @@ def _breadth_first(  # type: ignore[no-untyped-def]
                     if candidate_of[node] != centre:
                         candidate_of[node] = centre
                         rank_of[node] = rank
-                        if found == len(candidates):
-                            more = np.empty(2 * found, np.int64)
-                            more[:found] = candidates
+                        if count == len(candidates):
+                            more = np.empty(2 * count, np.int64)
+                            more[:count] = candidates
                             candidates = more
-                        candidates[found] = node
-                        found += 1
+                        candidates[count] = node
+                        count += 1
                     elif rank < rank_of[node]:
                         rank_of[node] = rank
-            for i in range(found):
+            for i in range(count):
                 candidates[i] = rank_of[candidates[i]]
-            candidates[:found].sort()
+            candidates[:count].sort()
             fitting = 0
-            while fitting < found and lengths[node_of[candidates[fitting]]] <= room:
+            while fitting < count and lengths[node_of[candidates[fitting]]] <= room:
                 candidates[fitting] = node_of[candidates[fitting]]
                 room -= lengths[candidates[fitting]]
                 fitting += 1
-            if fitting < found:
+            if fitting < count:
                 room = 0
             if fitting == 0:
                 break

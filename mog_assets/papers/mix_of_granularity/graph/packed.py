@@ -40,8 +40,8 @@ def differences(values: np.ndarray) -> np.ndarray:
 
 def sums(values: np.ndarray) -> np.ndarray:
     """The numbers of `differences`, int32."""
-    found: np.ndarray = np.cumsum(values, dtype=np.int32)
-    return found
+    totals: np.ndarray = np.cumsum(values, dtype=np.int32)
+    return totals
 
 
 def save_matrix(path: Path, matrix: Any) -> None:

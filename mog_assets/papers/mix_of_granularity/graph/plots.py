@@ -17,8 +17,8 @@ def degree_histogram(degrees: np.ndarray) -> bytes:
     """Histogram of neighbours per node; both axes are logarithmic from 1 on, because few nodes have very many."""
     figure = new_figure(5, 2.6)
     axes = figure.subplots()
-    found, counts = np.unique(degrees, return_counts=True)
-    axes.plot(found, counts, ".", color=_COLOURS[0])
+    values, counts = np.unique(degrees, return_counts=True)
+    axes.plot(values, counts, ".", color=_COLOURS[0])
     axes.set_xscale("symlog", linthresh=1)
     axes.set_yscale("log")
     axes.set(xlabel="neighbours", ylabel="nodes", title=f"Neighbours of {len(degrees):,} nodes")

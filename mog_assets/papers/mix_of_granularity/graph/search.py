@@ -183,12 +183,12 @@ class Neighbourhoods:
         return counted.of(sorted(set(only)) if only is not None else counted.terms)
 
     def _counted(self, granularity: int) -> _Counted:
-        if granularity not in self._known:
-            self._known[granularity] = _Counted(self, *self._counts, *self.members(granularity))
-        return self._known[granularity]
+        if granularity not in self._counts_of:
+            self._counts_of[granularity] = _Counted(self, *self._counts, *self.members(granularity))
+        return self._counts_of[granularity]
 
     @cached_property
-    def _known(self) -> dict[int, _Counted]:
+    def _counts_of(self) -> dict[int, _Counted]:
         return {}
 
     @cached_property
@@ -215,11 +215,11 @@ class Neighbourhoods:
 
         if len(blocks) == 1:
             return weighted(blocks[0])
-        found = [IndexOnDisk(self.corpora.settings.home / "cache") for _ in self.layouts]
+        indexes = [IndexOnDisk(self.corpora.settings.home / "cache") for _ in self.layouts]
         for terms in blocks:
-            for whole, part in zip(found, weighted(terms), strict=True):
+            for whole, part in zip(indexes, weighted(terms), strict=True):
                 whole.add(part)
-        return [whole.index() for whole in found]
+        return [whole.index() for whole in indexes]
 
     def frequencies(self, granularity: int) -> Iterator[tuple[str, Counted]]:
         """Of every corpus: in how many neighbourhoods each term occurs, and how many there are, with their tokens."""
@@ -307,26 +307,26 @@ class _Counted:
         """As `of`, of the neighbourhoods of some nodes, ascending."""
         members = self._members if len(rows) == len(self.indptr) - 1 else self._members[rows]
         counts = members @ _over(self.nodes, terms) + _over(self.titles, terms)[self._document[rows]]
-        found, start = [], 0
+        parts, start = [], 0
         for layout in self.around.layouts:
             first, last = np.searchsorted(rows, [start, start + layout.count(1)])
             part = counts[first:last].tocsc()
             part.sort_indices()
             lengths = self._lengths[rows[first:last]].astype(np.int64)
-            found.append(TermCounts(terms, part.indptr, part.indices, part.data, lengths))
+            parts.append(TermCounts(terms, part.indptr, part.indices, part.data, lengths))
             start += layout.count(1)
-        return found
+        return parts
 
     def blocks(self, terms: Sequence[str], entries: int) -> list[list[str]]:
         """Blocks of terms in order, with about `entries` occurrences in all neighbourhoods and at least one term."""
         number = {term: i for i, term in enumerate(terms)}
         most = np.zeros(len(terms), np.int64)
         reach, start = np.bincount(self.indices, minlength=len(self.indptr) - 1), 0
-        for own, matrix in self.nodes:
+        for nodes_of, matrix in self.nodes:
             # A neighbourhood with a term in two nodes is counted twice.
             weights = np.repeat(reach[start : start + matrix.shape[0]], np.diff(matrix.indptr))
-            times = np.bincount(matrix.indices, weights, len(own))
-            here = [(number[term], times[i]) for i, term in enumerate(own) if term in number]
+            times = np.bincount(matrix.indices, weights, len(nodes_of))
+            here = [(number[term], times[i]) for i, term in enumerate(nodes_of) if term in number]
             for place, count in here:
                 most[place] += int(count)
             start += matrix.shape[0]
@@ -361,13 +361,13 @@ class NeighbourhoodVectors:
 def _over(parts: _Counts, terms: Sequence[str]) -> Any:
     """Counts of several corpora over one vocabulary: int32 CSR matrix, rows in order of the corpora."""
     number = {term: i for i, term in enumerate(terms)}
-    found = []
-    for own, matrix in parts:
-        used = np.array([i for i, term in enumerate(own) if term in number], np.int64)
-        columns = np.array([number[own[i]] for i in used], np.int64)
-        place = sparse.csr_matrix((np.ones(len(used), np.int32), (used, columns)), (len(own), len(terms)))
-        found.append((matrix.tocsr() @ place).astype(np.int32))
-    return sparse.vstack(found, format="csr")
+    blocks = []
+    for rows_of, matrix in parts:
+        used = np.array([i for i, term in enumerate(rows_of) if term in number], np.int64)
+        columns = np.array([number[rows_of[i]] for i in used], np.int64)
+        place = sparse.csr_matrix((np.ones(len(used), np.int32), (used, columns)), (len(rows_of), len(terms)))
+        blocks.append((matrix.tocsr() @ place).astype(np.int32))
+    return sparse.vstack(blocks, format="csr")
 
 
 def _sums(matrix: Any) -> np.ndarray:

@@ -212,29 +212,30 @@ def search_block(index: str, out: str, first: int, last: int, k: int) -> int:
     # torch's bf16 on the CPU 20 times slower. Processes of a pool have one core each.
     threads = 1 if multiprocessing.parent_process() else os.cpu_count() or 1
     with ThreadPoolExecutor(threads) as pool:
-        found = list(pool.map(lambda part: _search(opened, part, k + 1, compiled), parts))
-    save_file({"nodes": np.concatenate([n for n, _ in found]), "scores": np.concatenate([s for _, s in found])}, out)
+        parts_found = list(pool.map(lambda part: _search(opened, part, k + 1, compiled), parts))
+    nodes, scores = (np.concatenate(column) for column in zip(*parts_found, strict=True))
+    save_file({"nodes": nodes, "scores": scores}, out)
     return len(queries)
 
 
 def _search(index: Any, queries: Sequence[list[int]], k: int, compiled: bool) -> tuple[np.ndarray, np.ndarray]:
     nodes = np.full((len(queries), k), -1, np.int32)
     scores = np.zeros((len(queries), k), np.float32)
-    asked = np.array([row for row, query in enumerate(queries) if query], np.int64)
+    filled = np.array([row for row, query in enumerate(queries) if query], np.int64)
     # Queries that need all scores, with the lowest score that matters.
-    unsettled = [(row, np.float32(0)) for row in asked]
-    if compiled and len(asked):
+    unsettled = [(row, np.float32(0)) for row in filled]
+    if compiled and len(filled):
         total = index.scores["num_docs"]
         depth = min(k + _SLACK, total)
-        result = index.retrieve([queries[row] for row in asked], k=depth, show_progress=False, n_threads=1)
+        result = index.retrieve([queries[row] for row in filled], k=depth, show_progress=False, n_threads=1)
         order = np.lexsort((result.documents, -result.scores), axis=1)
-        found, values = (np.take_along_axis(a, order, 1) for a in (result.documents, result.scores))
+        nearest, values = (np.take_along_axis(a, order, 1) for a in (result.documents, result.scores))
         width = min(k, depth)
-        nodes[asked, :width] = np.where(values > 0, found, -1)[:, :width]
-        scores[asked, :width] = values[:, :width]
+        nodes[filled, :width] = np.where(values > 0, nearest, -1)[:, :width]
+        scores[filled, :width] = values[:, :width]
         floor = values[:, width - 1]
         cut_off = (floor > 0) & (floor == values[:, -1]) & (depth < total)
-        unsettled = list(zip(asked[cut_off], floor[cut_off], strict=True))
+        unsettled = list(zip(filled[cut_off], floor[cut_off], strict=True))
     for row, least in unsettled:
         every = index.get_scores_from_ids(queries[row])
         kept = np.flatnonzero((every >= least) & (every > 0))
@@ -255,7 +256,7 @@ def searched(blocks: Sequence[Path], k: int) -> tuple[np.ndarray, np.ndarray]:
 
 
 def neighbours(
-    nodes: np.ndarray, scores: np.ndarray, asks: np.ndarray, own: np.ndarray
+    nodes: np.ndarray, scores: np.ndarray, asks: np.ndarray, self_scores: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
     """The k best other nodes of every node, from the results of its query.
 
@@ -263,19 +264,19 @@ def neighbours(
         nodes: int32 array of shape (queries, k + 1): the best nodes of each query, −1 if there is none.
         scores: float32 array of shape (queries, k + 1).
         asks: Query of each node.
-        own: Score of each node against itself, float64 array of shape (nodes,).
+        self_scores: Score of each node against itself, float64 array of shape (nodes,).
 
     Returns:
         Nodes, int32 of shape (nodes, k), −1 if fewer other nodes share a term; and float32 shares of the score of the
         node against itself, to five decimals, 0 if there is no node.
     """
     k = nodes.shape[1] - 1
-    found, scores = nodes[asks], scores[asks]
-    dropped = found == np.arange(len(asks))[:, None]
+    targets, scores = nodes[asks], scores[asks]
+    dropped = targets == np.arange(len(asks))[:, None]
     # If k + 1 others score at least as well as the node itself.
     dropped[~dropped.any(axis=1), k] = True
-    others, scores = (a[~dropped].reshape(-1, k) for a in (found, scores))
-    shares = np.divide(scores, own[:, None], out=np.zeros(others.shape), where=others >= 0)
+    others, scores = (a[~dropped].reshape(-1, k) for a in (targets, scores))
+    shares = np.divide(scores, self_scores[:, None], out=np.zeros(others.shape), where=others >= 0)
     # Both scores are sums of rounded weights, and equal texts should have a share of exactly 1.
     return others, np.round(shares, 5).astype(np.float32)
 
