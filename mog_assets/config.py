@@ -489,8 +489,8 @@ class Settings(SettingsModel):
     def _generated_for_known_corpora(self) -> Settings:
         for corpus in (self.generation and self.generation.corpora) or ():
             if corpus not in self.corpora:
-                known = ", ".join(self.corpora)
-                raise ValueError(f"generation.corpora: expected names of corpora ({known}), got {corpus!r}")
+                names = ", ".join(self.corpora)
+                raise ValueError(f"generation.corpora: expected names of corpora ({names}), got {corpus!r}")
         return self
 
     @model_validator(mode="after")

@@ -108,11 +108,11 @@ def packages() -> Iterator[Finding]:
     """Compare installed packages with the required versions; packages of extras are not checked."""
     from packaging.requirements import Requirement
 
-    asked = [Requirement(text) for text in metadata.requires(DISTRIBUTION) or ()]
-    asked = [r for r in asked if r.marker is None or r.marker.evaluate({"extra": ""})]
+    requirements = [Requirement(text) for text in metadata.requires(DISTRIBUTION) or ()]
+    requirements = [r for r in requirements if r.marker is None or r.marker.evaluate({"extra": ""})]
     wrong = []
-    for requirement in asked:
-        plain = _asked(requirement)
+    for requirement in requirements:
+        plain = _plain(requirement)
         try:
             version = metadata.version(requirement.name)
         except metadata.PackageNotFoundError:
@@ -123,11 +123,11 @@ def packages() -> Iterator[Finding]:
             wrong.append(Finding("packages", PROBLEM, said, f"pip install '{plain}'"))
     yield from wrong
     if not wrong:
-        said = f"mog-assets {metadata.version(DISTRIBUTION)} and its {len(asked)} dependencies"
+        said = f"mog-assets {metadata.version(DISTRIBUTION)} and its {len(requirements)} dependencies"
         yield Finding("packages", OK, f"{said}, Python {sys.version.split()[0]} ({sys.executable})")
 
 
-def _asked(requirement: Any) -> str:
+def _plain(requirement: Any) -> str:
     """A requirement in pip's notation, without its marker."""
     extras = f"[{','.join(sorted(requirement.extras))}]" if requirement.extras else ""
     return f"{requirement.name}{extras}{requirement.specifier}"
@@ -193,15 +193,19 @@ def documents(settings: Settings) -> Iterator[Finding]:
 
     places = {f"corpora.{name}": corpus.path for name, corpus in settings.corpora.items()}
     sets = settings.question_sets
-    places |= {f"question_sets.{name}": asked.path for name, asked in sets.items() if asked.path is not None}
+    places |= {
+        f"question_sets.{name}": question_set.path
+        for name, question_set in sets.items()
+        if question_set.path is not None
+    }
     missing = {key: place for key, place in places.items() if not os.access(place, os.R_OK)}
     for key, place in missing.items():
         yield Finding("documents", PROBLEM, f"{key}: {place} is missing or not readable", "correct its path")
     wrong = []
-    for name, asked in sets.items():
-        if asked.path is not None and f"question_sets.{name}" not in missing:
+    for name, question_set in sets.items():
+        if question_set.path is not None and f"question_sets.{name}" not in missing:
             try:
-                used_columns(asked.path, asked.columns)
+                used_columns(question_set.path, question_set.columns)
             except MogError as error:
                 wrong.append(Finding("documents", PROBLEM, f"question_sets.{name}.path: {error}"))
     yield from wrong
@@ -212,15 +216,15 @@ def documents(settings: Settings) -> Iterator[Finding]:
 def home(settings: Settings | None, base: Path) -> Iterator[Finding]:
     """Check that the home folder is writable and that the disk has room for the corpora."""
     folder = settings.home if settings is not None else base
-    there = next(parent for parent in (folder, *folder.parents) if parent.exists())
+    existing = next(parent for parent in (folder, *folder.parents) if parent.exists())
     try:
-        with tempfile.TemporaryFile(dir=there) as stream:
+        with tempfile.TemporaryFile(dir=existing) as stream:
             stream.write(b"mog")
     except OSError as error:
         said = f"{folder} is not writable ({error.strerror})"
         yield Finding("home", PROBLEM, said, "change its owner, or set another `home`")
         return
-    free = shutil.disk_usage(there).free
+    free = shutil.disk_usage(existing).free
     texts = sum(_bytes(corpus.path) for corpus in settings.corpora.values()) if settings is not None else 0
     need = texts * _BYTES_PER_BYTE + _BYTES_OF_A_PROJECT
     said = f"{folder}: {_gib(free)} free"

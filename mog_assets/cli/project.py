@@ -112,12 +112,12 @@ def find_documents(path: Path, name: str, questions: Sequence[Path] = ()) -> Cor
     from mog_assets.corpus.folders import scan, suffix_of, suffixes
 
     try:
-        asked = {os.path.realpath(file) for file in questions}
-        found = [entry for entry in scan(path, int(_LIMIT)) if entry.path not in asked or not path.is_dir()]
+        taken = {os.path.realpath(file) for file in questions}
+        entries = [entry for entry in scan(path, int(_LIMIT)) if entry.path not in taken or not path.is_dir()]
     except MogError as error:
         raise ConfigError(f"FOLDERS: {error}") from error
-    refused = [f"{entry.place} ({entry.refusal})" for entry in found if entry.refusal]
-    readable = Counter(suffix_of(entry.name) for entry in found if not entry.refusal)
+    refused = [f"{entry.place} ({entry.refusal})" for entry in entries if entry.refusal]
+    readable = Counter(suffix_of(entry.name) for entry in entries if not entry.refusal)
     if not readable:
         first = f"; the first: {refused[0]}" if refused else ""
         raise ConfigError(
@@ -144,22 +144,22 @@ def written(corpora: Sequence[CorpusFiles], questions: Sequence[Questions], base
         parts.append(_NO_QUESTIONS.replace("CORPORA", ", ".join(scalar(corpus.name) for corpus in corpora)))
     else:
         parts.append("question_sets:\n")
-    for found in questions:
-        asked = [corpus.name for corpus in corpora if corpus.name in found.corpora] or [c.name for c in corpora]
-        parts.append(block(found.name, questions_entry(found, asked, base)))
+    for set_of in questions:
+        names_of = [corpus.name for corpus in corpora if corpus.name in set_of.corpora] or [c.name for c in corpora]
+        parts.append(block(set_of.name, questions_entry(set_of, names_of, base)))
     return "".join([*parts, _MORE])
 
 
-def corpus_entry(found: CorpusFiles, base: Path) -> Entry:
+def corpus_entry(files: CorpusFiles, base: Path) -> Entry:
     """The keys and values of a corpus in a mog.yaml in the folder `base`."""
-    return {"path": _path(found.path, base)}
+    return {"path": _path(files.path, base)}
 
 
-def questions_entry(found: Questions, corpora: Sequence[str], base: Path) -> Entry:
+def questions_entry(questions: Questions, corpora: Sequence[str], base: Path) -> Entry:
     """The keys and values of a question set in a mog.yaml in the folder `base`."""
-    columns = {"columns": found.columns} if found.columns else {}
-    splits = {} if found.divided else {"train": found.train, "test": found.test}
-    return {"path": _path(found.path, base), "corpora": list(corpora), **columns, **splits}
+    columns = {"columns": questions.columns} if questions.columns else {}
+    splits = {} if questions.divided else {"train": questions.train, "test": questions.test}
+    return {"path": _path(questions.path, base), "corpora": list(corpora), **columns, **splits}
 
 
 def _path(path: Path, base: Path) -> str:
@@ -167,10 +167,12 @@ def _path(path: Path, base: Path) -> str:
     return path.relative_to(base).as_posix() if path.is_relative_to(base) else str(path)
 
 
-def _named_as_asked(corpora: list[CorpusFiles], questions: Sequence[Questions]) -> list[CorpusFiles]:
+def _named_as_questions_say(corpora: list[CorpusFiles], questions: Sequence[Questions]) -> list[CorpusFiles]:
     """Give a single corpus the name that the evidence of the questions uses."""
-    asked = {name for found in questions for name in found.corpora}
-    if len(corpora) == len(asked) == 1 and re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}", name := asked.pop()):
+    names_wanted = {name for one in questions for name in one.corpora}
+    if len(corpora) == len(names_wanted) == 1 and re.fullmatch(
+        r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}", name := names_wanted.pop()
+    ):
         return [replace(corpora[0], name=name)]
     return corpora
 
@@ -193,7 +195,7 @@ def _copy_samples(folder: Path, force: bool) -> list[Path]:
 @click.argument("folders", nargs=-1, type=click.Path(path_type=Path), metavar="[FOLDER]...")
 @click.option(
     "--questions",
-    "asked",
+    "question_files",
     multiple=True,
     type=click.Path(path_type=Path),
     help="A file of questions: .csv, .tsv, .parquet or .jsonl.",
@@ -211,7 +213,7 @@ def _copy_samples(folder: Path, force: bool) -> list[Path]:
 @guarded
 def init(
     folders: tuple[Path, ...],
-    asked: tuple[Path, ...],
+    question_files: tuple[Path, ...],
     columns: tuple[str, ...],
     samples: bool,
     path: str | None,
@@ -226,41 +228,41 @@ def init(
     base = target.parent
     if target.exists() and not force:
         raise ConfigError(f"{target}: expected no configuration yet, found one: edit it, or replace it with --force")
-    if samples and (folders or asked):
+    if samples and (folders or question_files):
         raise ConfigError("--samples: cannot be combined with FOLDER or --questions")
     if samples:
         folders = tuple(_copy_samples(base / "samples", force))
-    if columns and not asked:
+    if columns and not question_files:
         raise ConfigError("--column: expected a file of questions (--questions FILE), got none")
     named = given_columns(columns)
     if not folders:
         raise ConfigError(_which_folder(base))
-    given = [*asked, *(f for f in folders if f.is_file() and holds_questions(f))]
+    given = [*question_files, *(f for f in folders if f.is_file() and holds_questions(f))]
     sources = [folder for folder in folders if folder not in given]
     # Where files of questions were named, no others are looked for.
     beside = () if given else files_in([base, *(f for f in sources if f.is_dir())])
     holding = {file: holds_questions(file) for file in beside}
-    found = given or [file for file, holds in holding.items() if holds]
+    candidates = given or [file for file, holds in holding.items() if holds]
     others = [*(f for f in sources if f.is_file()), *(file for file, holds in holding.items() if not holds)]
     unnamed = [seen for file in dict.fromkeys(others) if (seen := unnamed_questions(file))]
     corpora: list[CorpusFiles] = []
     for source in sources:
-        corpora.append(find_documents(source, name_of(source, [c.name for c in corpora]), found))
+        corpora.append(find_documents(source, name_of(source, [c.name for c in corpora]), candidates))
     if not corpora:
         raise ConfigError(
             f"FOLDERS: expected documents, got only files of questions ({', '.join(map(str, given))}): name the folder "
             "of the documents too"
         )
     questions: list[Questions] = []
-    for file in found:
+    for file in candidates:
         # The name of its folder says more than `questions.jsonl`.
         source = file.resolve().parent if file.name.startswith("questions.") else file
-        own = named if file in asked else {}
-        questions.append(find_questions(file, name_of(source, [q.name for q in questions]), own))
-    corpora = _named_as_asked(corpora, questions)
+        fields = named if file in question_files else {}
+        questions.append(find_questions(file, name_of(source, [q.name for q in questions]), fields))
+    corpora = _named_as_questions_say(corpora, questions)
     write_configuration(target, written(corpora, questions, base))
-    for told in (*corpora, *questions):
-        echo(told)
+    for one in (*corpora, *questions):
+        echo(one)
     _warn(corpora, questions)
     for seen in unnamed:
         echo(f"mog: {_remedied(seen, corpora, path)}", err=True)
@@ -288,17 +290,17 @@ def write_configuration(target: Path, text: str) -> None:
 
 def _warn(corpora: Sequence[CorpusFiles], questions: Sequence[Questions]) -> None:
     names = {corpus.name for corpus in corpora}
-    for found in questions:
-        if missing := [name for name in found.corpora if name not in names]:
+    for set_of in questions:
+        if missing := [name for name in set_of.corpora if name not in names]:
             echo(
-                f"mog: {found.path}: evidence lies in {', '.join(missing)}, but no corpus has that name: rename a "
+                f"mog: {set_of.path}: evidence lies in {', '.join(missing)}, but no corpus has that name: rename a "
                 "corpus in mog.yaml, otherwise these questions are left out",
                 err=True,
             )
         for corpus in corpora:
-            if corpus.path.is_dir() and found.path.resolve().is_relative_to(corpus.path.resolve()):
+            if corpus.path.is_dir() and set_of.path.resolve().is_relative_to(corpus.path.resolve()):
                 echo(
-                    f"mog: {found.path} is in the folder of the corpus {corpus.name}: it is read as questions, not as "
+                    f"mog: {set_of.path} is in the folder of the corpus {corpus.name}: it is read as questions, not as "
                     "documents",
                     err=True,
                 )
@@ -322,12 +324,12 @@ def _which_folder(base: Path) -> str:
     """The error message if no folder is named, with the folders to choose from."""
     from mog_assets.corpus.folders import suffixes
 
-    there = [
+    folders = [
         entry.name
         for entry in sorted(base.iterdir())
         if entry.is_dir()
         and not entry.name.startswith(".")
         and any(f.name.endswith(suffixes()) for f in entry.iterdir())
     ]
-    known = f" (here: {', '.join(f'`mog init {name}`' for name in there[:5])})" if there else ""
-    return f"FOLDERS: expected a folder of documents{known}, or --samples for sample documents, got neither"
+    hint = f" (here: {', '.join(f'`mog init {name}`' for name in folders[:5])})" if folders else ""
+    return f"FOLDERS: expected a folder of documents{hint}, or --samples for sample documents, got neither"

@@ -52,8 +52,8 @@ class UsedQuote:
     def to_evidence(self) -> dict[str, str]:
         """As evidence of a question set."""
         around = {"prefix": self.prefix, "suffix": self.suffix}
-        own = {"quote": self.text, "corpus": self.corpus, "doc": self.doc}
-        return {**own, **{name: text for name, text in around.items() if text}}
+        fields = {"quote": self.text, "corpus": self.corpus, "doc": self.doc}
+        return {**fields, **{name: text for name, text in around.items() if text}}
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,10 +160,10 @@ _INSERT = "INSERT INTO entries (id, time, question, used, method, version) VALUE
 
 def _place(path: Path) -> tuple[int, int] | None:
     try:
-        found = path.stat()
+        status = path.stat()
     except FileNotFoundError:
         return None
-    return found.st_dev, found.st_ino
+    return status.st_dev, status.st_ino
 
 
 def note_used(path: Path, question: str, quotes: Sequence[UsedQuote], method: str, version: str) -> str:
@@ -307,11 +307,11 @@ def use_records(path: Path, asked: bool = True) -> Iterator[tuple[str, dict[str,
     Raises:
         MogError: the log cannot be read.
     """
-    found: dict[str, list[UsedQuote]] = {}
+    quotes_of: dict[str, list[UsedQuote]] = {}
     for entry in reversed(entries(path)):
         if asked or entry.quotes:
-            found.setdefault(entry.question, []).extend(entry.quotes)
-    for question, quotes in found.items():
+            quotes_of.setdefault(entry.question, []).extend(entry.quotes)
+    for question, quotes in quotes_of.items():
         identity = f"use-{hashlib.sha256(question.encode()).hexdigest()[:16]}"
         record: dict[str, Any] = {"id": identity, "question": question}
         if quotes:
