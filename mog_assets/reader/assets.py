@@ -62,7 +62,7 @@ class _Set:
         return np.array([question.document in self.measuring for question in self.questions], bool)
 
 
-def withheld(documents: Iterable[str]) -> set[str]:
+def held_out(documents: Iterable[str]) -> set[str]:
     """The documents that are not trained on: those of the lowest hashes, so that few move when others are added.
 
     Raises:
@@ -90,7 +90,7 @@ def build_reader(work: Work) -> None:
     if not any(by_set.values()):
         raise MogError(_NOTHING)
     # The same for all sets: what one measures on is not trained on through another.
-    measuring, sets = withheld(q.document for questions in by_set.values() for q in questions), list[_Set]()
+    measuring, sets = held_out(q.document for questions in by_set.values() for q in questions), list[_Set]()
     for name, questions in by_set.items():
         if questions:
             corpora = work.settings.question_sets[name].corpora
