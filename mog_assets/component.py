@@ -14,9 +14,9 @@ import dagster as dg
 from pydantic import BaseModel, ConfigDict
 
 from mog_assets.config import Settings, parse
-from mog_assets.config_file import shown
 from mog_assets.names import Names
 from mog_assets.resources.errors import ConfigError
+from mog_assets.resources.printable import printable
 
 _PREFIXES = {
     "key_prefix": {
@@ -101,7 +101,7 @@ class MogAssets(dg.Component):
         try:
             names = Names.under(**prefixes)
         except ConfigError as error:
-            raise ConfigError(f"configuration {shown(source)}: {error}") from error
+            raise ConfigError(f"configuration {printable(source)}: {error}") from error
         return cls(parse(values, source), names)
 
     def build_defs(self, context: dg.ComponentLoadContext) -> dg.Definitions:
@@ -122,7 +122,7 @@ def _filled_in(value: Any, context: dg.ResolutionContext, key: str, source: Path
         for name in value:
             if not isinstance(name, str):
                 raise ConfigError(
-                    f"configuration {shown(source)}: {key or 'attributes'}: expected keys that are texts, "
+                    f"configuration {printable(source)}: {key or 'attributes'}: expected keys that are texts, "
                     f"got {name!r}: write it in quotes"
                 )
         return {
@@ -135,7 +135,7 @@ def _filled_in(value: Any, context: dg.ResolutionContext, key: str, source: Path
         value = context.resolve_value(value) if "{{" in value or "{%" in value else value
     if value is not None and not isinstance(value, str | bool | int | float | list | dict):
         raise ConfigError(
-            f"configuration {shown(source)}: {key}: expected text, a number, a list or keys with values, "
+            f"configuration {printable(source)}: {key}: expected text, a number, a list or keys with values, "
             f"got {type(value).__name__}"
         )
     return value

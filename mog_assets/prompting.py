@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
 
-from mog_assets.replies import printable
+from mog_assets.replies import encodable
 
 # A piece of data: its heading and its text.
 Piece = tuple[str, str]
@@ -56,7 +56,7 @@ def neutral(text: str) -> str:
     Invisible characters are removed, three angle brackets in a row (of any script) become one, and control tokens of
     chat formats get a space, because some servers interpret them inside a message.
     """
-    text = printable(text).replace("\r\n", "\n").replace("\r", "\n")
+    text = encodable(text).replace("\r\n", "\n").replace("\r", "\n")
     text = "".join(c for c in text if c in _JOINERS or c in "\n\t" or unicodedata.category(c) not in ("Cf", "Cc"))
     text = _ANGLES.sub(lambda run: "<" if run[0][0] in _LEFT else ">", text)
     return _CONTROL.sub(lambda token: token[0][0] + " " + token[0][1:], text)

@@ -17,6 +17,7 @@ from typing import Any
 
 from mog_assets import markdown
 from mog_assets.config import Settings
+from mog_assets.declared import Declared
 from mog_assets.resources.errors import MissingArtefact, MogError
 from mog_assets.resources.files import make_way
 from mog_assets.resources.progress import Advance, Log, duration, stage, track
@@ -359,7 +360,8 @@ def materialise(
                 f"{label(recipe.key, partition)} is built from {', '.join(missing)}, not materialised yet or damaged: "
                 "materialise that first, or run `mog run`"
             )
-        wanted = fingerprint(recipe, partition, tools, inputs)
+        declared = Declared(tools, label(recipe.key, partition))
+        wanted = fingerprint(recipe, partition, declared.declaring, inputs)
         previous = store.sound(recipe.key, partition)
         fresh = previous is not None and previous.manifest.recipe == wanted and _is_intact(recipe, tools, previous)
         if fresh and not force:
@@ -369,7 +371,7 @@ def materialise(
         reason = "damaged" if damage else why(previous, inputs, made_of, wanted, force)
         repeats = previous if fresh else None
         draft = store.draft(recipe.key, partition)
-        work = Work(tools, recipe, partition, draft, log, repeats)
+        work = Work(declared.tools(), recipe, partition, draft, log, repeats)
         before = f"; {duration(previous.manifest.seconds)} last time" if previous else ""
         with stage(label(recipe.key, partition), f"damaged: {damage}" if damage else reason + before, log):
             _build(work, recipes)

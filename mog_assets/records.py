@@ -20,8 +20,8 @@ from dagster._core.instance.ref import InstanceRef
 from dagster._core.storage.dagster_run import FINISHED_STATUSES, NOT_FINISHED_STATUSES
 from dagster._utils.concurrency import ConcurrencyClaimStatus
 
-from mog_assets.config_file import shown
 from mog_assets.resources.errors import ConfigError, MogError
+from mog_assets.resources.printable import printable
 from mog_assets.resources.progress import note
 from mog_assets.resources.store import alive
 
@@ -101,12 +101,12 @@ def opened_instance(home: Path, overrides: dict[str, Any]) -> Iterator[dg.Dagste
         said = " ".join(str(error).split())
         # Dagster lists the whole schema first.
         said = said[said.find("Error 1: ") + len("Error 1: ") :] if "Error 1: " in said else said
-        raise ConfigError(f"{shown(source)}: expected settings of a Dagster instance, got: {said[:400]}") from error
+        raise ConfigError(f"{printable(source)}: expected settings of a Dagster instance, got: {said[:400]}") from error
     except (ImportError, CheckError) as error:
         missing = next((one for one in _causes(error) if isinstance(one, ModuleNotFoundError)), None)
         if missing is None:
             raise
-        raise ConfigError(f"{shown(source)}: {missing_package(missing.name or '')}") from error
+        raise ConfigError(f"{printable(source)}: {missing_package(missing.name or '')}") from error
     with made:
         yield made
 

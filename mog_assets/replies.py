@@ -51,7 +51,7 @@ class Unparsable(ValueError):
     """An output without an answer in the requested format."""
 
 
-def printable(text: str) -> str:
+def encodable(text: str) -> str:
     """Text that can be encoded as UTF-8: lone surrogates and NULs become U+FFFD."""
     return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace").replace("\0", "\N{REPLACEMENT CHARACTER}")
 
@@ -134,7 +134,7 @@ def worded(value: Any, name: str, most: int = MAX_CHARS) -> str:
         raise Unparsable(f"expected {name}, a text of 1 to {most} characters, got {shown(str(value))}")
     if _REFUSES.match(value[:_REFUSAL_CHARS]):
         raise Unparsable(f"expected {name}, got a refusal: {shown(value)}")
-    return printable(value.strip())
+    return encodable(value.strip())
 
 
 def whole(text: str, name: str = "a text") -> str:
@@ -183,7 +183,7 @@ def failure(error: Unparsable, text: str) -> str:
 
 def shown(text: str) -> str:
     """The beginning of a text for a message, quoted, on one line."""
-    text = " ".join(printable(text[:400]).split())
+    text = " ".join(encodable(text[:400]).split())
     return repr(text[:120] + "…" if len(text) > 120 else text)
 
 

@@ -42,9 +42,13 @@ def answered_questions(work: Work, name: str) -> list[Question]:
     return questions_of
 
 
+def _measured(settings: Settings) -> list[Combination]:
+    return [*combinations(settings), *controls(settings)]
+
+
 def build_answers(work: Work) -> None:
     """Answer every test question with every answering method."""
-    settings, hows = work.settings, [*combinations(work.settings), *controls(work.settings)]
+    settings, hows = work.settings, _measured(work.settings)
     by_set = {name: answered_questions(work, name) for name in settings.question_sets}
     by_set = {name: questions for name, questions in by_set.items() if questions}
     total = sum(map(len, by_set.values())) * len(hows)
@@ -182,18 +186,18 @@ def _kept(stored: Artefact) -> bool:
 
 def _options(tools: Tools) -> list[Any]:
     settings = tools.settings
-    options = [settings.bm25.model_dump(), settings.k_r, settings.budget, settings.answering.judge]
-    return [reader_name(tools), tools.encoder.identity, *options, versions(settings.ranking.experts)]
+    options = [settings.bm25.model_dump(), settings.k_r, settings.k, settings.budget, settings.answering.judge]
+    searches = [settings.retriever, settings.graph.hops, versions(settings.ranking.experts)]
+    return [reader_name(tools), tools.encoder.identity, *options, *searches]
 
 
 def recipes(settings: Settings) -> list[Recipe]:
     """The recipes of this stage; none without test questions."""
-    hows = [*combinations(settings), *controls(settings)]
+    hows = _measured(settings)
     if not hows or not settings.tests:
         return []
     methods = [how.retrieval for how in hows if how.retrieval]
     read = ("reader",) if settings.answering.reader == "trained" else ()
-    tested = {name: [q.corpora, q.test] for name, q in settings.question_sets.items()}
     return [
         Recipe(
             key="answers",
@@ -203,10 +207,10 @@ def recipes(settings: Settings) -> list[Recipe]:
             deps=("questions", *read, *needs(methods, settings).keys),
             partitioned=False,
             settings=lambda tools: [
-                [[how.name, WAYS[how.way].version] for how in hows],
+                [[how.name, WAYS[how.way].version] for how in _measured(tools.settings)],
                 tools.settings.seed,
                 tools.settings.answering.questions,
-                tested,
+                {name: [q.corpora, q.train, q.test] for name, q in tools.settings.question_sets.items()},
                 *_options(tools),
             ],
             intact=lambda tools, stored: _kept(stored),

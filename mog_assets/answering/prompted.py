@@ -30,7 +30,7 @@ from mog_assets.answering.roles import (
     Usefulness,
 )
 from mog_assets.prompting import Piece, Prompt, fenced, fill, marks, neutral, nonce, prompt_of
-from mog_assets.replies import MAX_CHARS, VERSION, Unparsable, ended, failure, printable, whole
+from mog_assets.replies import MAX_CHARS, VERSION, Unparsable, encodable, ended, failure, whole
 from mog_assets.resources.chat import Form, Message
 from mog_assets.resources.errors import MogError
 
@@ -226,7 +226,7 @@ class Prompted:
         except self.failures as error:
             return Reply(None, "", self.reader, Usage(calls=1), failure=str(error))
         usage = Usage(1, done.tokens_in, done.tokens_out, done.cost, done.seconds)
-        raw = printable(done.text if len(done.text) <= MAX_CHARS else done.text[:_KEPT])
+        raw = encodable(done.text if len(done.text) <= MAX_CHARS else done.text[:_KEPT])
         try:
             ended(done.text, done.finish_reason, plain=form is None)
             return Reply(parse(done.text), raw, self.reader, usage)

@@ -157,8 +157,9 @@ def find_questions(path: Path, name: str, columns: Mapping[str, str] | None = No
     Raises:
         ConfigError: it cannot be read, or contains no question.
     """
-    from mog_assets.corpus.folders import LINES, printable
+    from mog_assets.corpus.folders import LINES
     from mog_assets.questions.formats import read_records, used_columns
+    from mog_assets.resources.printable import printable
 
     splits: Counter[str] = Counter()
     corpora: dict[str, None] = {}

@@ -7,11 +7,12 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from mog_assets import config, config_file
+from mog_assets import config
 from mog_assets.cli.found_questions import Questions
 from mog_assets.cli.project import CorpusFiles, corpus_entry, questions_entry, written
-from mog_assets.config_text import Entry, with_entry
+from mog_assets.config.editing import Entry, with_entry
 from mog_assets.resources.errors import ConfigError
+from mog_assets.resources.printable import printable
 
 FOLDER = "corpora"
 # Splits to measure on, the first that exists.
@@ -63,13 +64,11 @@ class Target:
         try:
             config.check_name(name)
         except ValueError as error:
-            raise ConfigError(f"--name: expected {error}, got {config_file.shown(name)[:80]!r}") from error
+            raise ConfigError(f"--name: expected {error}, got {printable(name)[:80]!r}") from error
         settings = config.load(file) if os.path.lexists(file) else None
         if corpus is not None and (settings is None or corpus not in settings.corpora):
             names = f" ({', '.join(settings.corpora)})" if settings else f", and {file} does not exist"
-            raise ConfigError(
-                f"--corpus: expected a corpus of the project{names}, got {config_file.shown(corpus)[:80]!r}"
-            )
+            raise ConfigError(f"--corpus: expected a corpus of the project{names}, got {printable(corpus)[:80]!r}")
         target = cls(file, settings, name, corpus or name, corpus is None)
         target.check_free(replace)
         # The place of the entries is found before the work rather than after it.

@@ -25,7 +25,7 @@ from mog_assets.cli.found_questions import (
     holds_questions,
     unnamed_questions,
 )
-from mog_assets.config_text import Entry, block, scalar
+from mog_assets.config.editing import Entry, block, scalar
 from mog_assets.resources.errors import ConfigError, MogError
 
 _LIMIT = config.CorpusSettings.model_fields["max_document_mb"].default * 1_000_000

@@ -10,8 +10,8 @@ import click
 
 from mog_assets.cli.common import config_option, echo, guarded, print_table, settings_of
 from mog_assets.config import QuestionSetSettings, Settings
-from mog_assets.config_file import shown
 from mog_assets.resources.errors import ConfigError
+from mog_assets.resources.printable import printable
 
 # Characters of a question or a reason in a table.
 _WIDEST = 70
@@ -32,7 +32,9 @@ def questions(path: str | None, only: str | None, lost: bool, as_json: bool) -> 
     if not settings.question_sets:
         raise ConfigError("questions: this project has no question set: name one under question_sets, see `mog init`")
     if only is not None and only not in settings.question_sets:
-        raise ConfigError(f"--set: expected a question set ({', '.join(settings.question_sets)}), got {shown(only)!r}")
+        raise ConfigError(
+            f"--set: expected a question set ({', '.join(settings.question_sets)}), got {printable(only)!r}"
+        )
     stored = Store(settings.home).read("questions")
     by_set = {name: report_rows(stored, name) for name in settings.question_sets if only in (None, name)}
     if lost:
@@ -58,12 +60,12 @@ def _printed(row: dict[str, Any]) -> dict[str, str]:
         "found": row["found"],
         "places": str(row["places"] or ""),
         "score": f"{row['score']:.2f}" if row["found"] in ("normalised", "fuzzy") else "",
-        "not found, or not used": "; ".join(shown(row[key]) for key in ("not found", "skipped") if row[key]),
+        "not found, or not used": "; ".join(printable(row[key]) for key in ("not found", "skipped") if row[key]),
     }
 
 
 def _cut(text: str) -> str:
-    text = shown(text)
+    text = printable(text)
     return text if len(text) <= _WIDEST else f"{text[: _WIDEST - 1]}…"
 
 
@@ -76,7 +78,7 @@ def print_question_sets(settings: Settings) -> None:
         return
     for name, question_set in settings.question_sets.items():
         for sentence in _sentences(name, question_set, artefact.manifest.info, artefact.manifest.counts):
-            echo(shown(f"{name}: {sentence}"))
+            echo(printable(f"{name}: {sentence}"))
 
 
 def _sentences(

@@ -10,8 +10,8 @@ import click
 
 from mog_assets.cli.common import config_option, echo, guarded, settings_of
 from mog_assets.config import Settings
-from mog_assets.config_file import shown
 from mog_assets.resources.errors import ConfigError
+from mog_assets.resources.printable import printable
 
 
 @click.group()
@@ -34,7 +34,7 @@ def list_(path: str | None, limit: int) -> None:
         when = datetime.fromtimestamp(entry.time, UTC).strftime("%Y-%m-%d %H:%M")
         places = ", ".join(f"{q.corpus}/{q.doc} {q.start}-{q.end}" for q in entry.quotes)
         # A question may hold what moves the cursor of a terminal.
-        echo(shown(f"{when}  {entry.question}" + (f"  → {places}" if places else "")))
+        echo(printable(f"{when}  {entry.question}" + (f"  → {places}" if places else "")))
     if not rows:
         echo("nothing is noted" + ("" if settings.use.log else ": `use: {log: true}` in mog.yaml switches it on"))
 
@@ -60,7 +60,7 @@ def forget(
         )
     corpus, slash, doc = (document or "").partition("/")
     if document is not None and not (corpus and doc):
-        raise ConfigError(f"--document: expected CORPUS/ID, got {shown(document)!r}")
+        raise ConfigError(f"--document: expected CORPUS/ID, got {printable(document)!r}")
     number = log.forget(
         log.log_path(settings.home),
         question=question,
@@ -96,8 +96,10 @@ def export(file: Path, path: str | None, asked: bool) -> None:
             with temporary.open("wb") as stream:
                 stream.writelines(json.dumps(record, ensure_ascii=False).encode() + b"\n" for record in records)
     except OSError as error:
-        raise ConfigError(f"FILE: expected a file that can be written, got {shown(file)} ({error.strerror})") from error
-    echo(f"wrote {len(records):,} questions to {shown(file)}")
+        raise ConfigError(
+            f"FILE: expected a file that can be written, got {printable(file)} ({error.strerror})"
+        ) from error
+    echo(f"wrote {len(records):,} questions to {printable(file)}")
 
 
 def _expire(settings: Settings) -> None:

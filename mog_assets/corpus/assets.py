@@ -75,9 +75,8 @@ def build_documents(work: Work) -> None:
     if source.source is not None:
         work.recomputed["items copied"] = synchronised(work.corpus, source.source, source.path)
     while True:
-        reading = read_corpus(
-            source.path, source.max_document_bytes, memory, remembered.parent, limits, _questions(work.settings)
-        )
+        questions = _questions(work.settings) if source.source is None else frozenset[str]()
+        reading = read_corpus(source.path, source.max_document_bytes, memory, remembered.parent, limits, questions)
         work.draft.files.clear()
         lost: set[str] = set()
         # One bucket's texts are in memory at a time.
@@ -169,8 +168,7 @@ def build_registry(work: Work) -> None:
     _write_json(work, "corpora.json", corpora)
     work.counts["corpora"] = len(corpora)
     work.recomputed |= {"corpora removed": len(gone), "artefacts removed": artefacts, "points deleted": points}
-    places = {c: work.settings.corpora[c].source or str(work.settings.corpora[c].path) for c in corpora}
-    work.show_table("corpora", [{"corpus": c, "path": place} for c, place in places.items()])
+    work.show_table("corpora", [{"corpus": corpus} for corpus in corpora])
     work.show_table("removed", [{"corpus": c, "artefacts": len(assets)} for c, assets in gone.items()])
 
 

@@ -29,7 +29,7 @@ import pyarrow.parquet as pq
 
 from mog_assets.corpus.archives import unpack_text
 from mog_assets.corpus.decoding import decode, hidden_characters, other_encoding, parse_line, split_lines
-from mog_assets.corpus.folders import FolderFile, Stamp, opened, printable, scan, too_long
+from mog_assets.corpus.folders import FolderFile, Stamp, opened, scan, too_long
 from mog_assets.corpus.formats import GZIP, format_of
 from mog_assets.corpus.marks import MOST_MARKS, Mark
 from mog_assets.corpus.memory import Journal, Memory, Outcome
@@ -38,6 +38,7 @@ from mog_assets.corpus.tables import Wrong, read_rows, record_of
 from mog_assets.corpus.worker import Limits, Parser, Unsettled, check_reader
 from mog_assets.resources.errors import MogError
 from mog_assets.resources.payload import levels
+from mog_assets.resources.printable import printable
 
 # Raised when the same bytes give another document.
 READER = "4"

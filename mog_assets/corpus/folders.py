@@ -6,7 +6,6 @@ A folder may contain anything. Every entry is either a file to read or has a rea
 from __future__ import annotations
 
 import os
-import re
 import stat
 from collections.abc import Collection, Iterator
 from contextlib import contextmanager
@@ -17,6 +16,7 @@ from typing import BinaryIO, NamedTuple
 from mog_assets.corpus import formats
 from mog_assets.corpus.formats import GZIP
 from mog_assets.resources.errors import MogError
+from mog_assets.resources.printable import printable
 
 LINES = (".jsonl", ".jsonl.gz")
 ROWS = (".csv", ".tsv", ".csv.gz", ".tsv.gz")
@@ -35,16 +35,6 @@ _KINDS = {
 _KINDS_LISTED = 20
 # A file that changed less than this long before it was read may change again with the same status.
 _RACY_NS = 2_000_000_000
-# Control characters, line and paragraph separators, direction marks, zero-width spaces, lone surrogates. Joiners
-# (U+200C, U+200D) are part of spelling and stay.
-_UNPRINTABLE = re.compile(
-    "[\x00-\x1f\x7f-\x9f\u061c\u200b\u200e\u200f\u2028-\u202e\u2060\u2066-\u2069\ufeff\ud800-\udfff]"
-)
-
-
-def printable(text: str) -> str:
-    r"""A text that is safe in any terminal, page and UTF-8 file: invisible characters are escaped (`\n`, `\u202e`)."""
-    return _UNPRINTABLE.sub(lambda m: m[0].encode("unicode_escape").decode("ascii"), text)
 
 
 def suffixes() -> tuple[str, ...]:

@@ -26,8 +26,8 @@ from mog_assets.questions.origins import origins, said
 from mog_assets.questions.sets import load_questions
 from mog_assets.ranking.relations import versions
 from mog_assets.recipe import Recipe, Work
-from mog_assets.resources.store import digest
 from mog_assets.retrieval.methods import needs
+from mog_assets.tools import Tools
 
 GROUP = "evaluation"
 
@@ -183,23 +183,25 @@ def _browsed(
     return main, groups, duels
 
 
+def _measured(settings: Settings) -> list[Any]:
+    """What is ranked: methods, with what they search, and the questions of each set."""
+    methods = [[method.name, method.retriever] for method in methods_of(settings)]
+    return [methods, {name: [q.corpora, q.test] for name, q in settings.question_sets.items()}]
+
+
+def _of_runs(tools: Tools) -> list[Any]:
+    """Settings that rankings depend on."""
+    settings = tools.settings
+    searches = [settings.bm25.model_dump(), settings.k, settings.k_r, settings.graph.hops]
+    made = [tools.encoder.identity, versions(settings.ranking.experts), settings.seed]
+    return [_measured(settings), *searches, *made]
+
+
 def recipes(settings: Settings) -> list[Recipe]:
     """The recipes of this stage; none without test questions."""
     if not settings.tests:
         return []
     methods = methods_of(settings)
-    scored = {name: [q.corpora, q.test] for name, q in settings.question_sets.items()}
-    options = [
-        settings.bm25.model_dump(),
-        settings.graph.hops,
-        settings.k_r,
-        settings.k,
-        settings.seed,
-        # `fixed-1` is of the configured retriever.
-        [[m.name, m.retriever] for m in methods],
-        scored,
-    ]
-    identity = digest(options, versions(settings.ranking.experts))
     return [
         Recipe(
             key="runs",
@@ -212,7 +214,7 @@ def recipes(settings: Settings) -> list[Recipe]:
                 *(("candidates",) if orders_candidates(methods) else ()),
             ),
             partitioned=False,
-            settings=lambda tools: [identity, tools.encoder.identity],
+            settings=_of_runs,
             repeatable=True,
             checks=(checks.SAME_AGAIN,),
             version="8",
@@ -227,11 +229,10 @@ def recipes(settings: Settings) -> list[Recipe]:
             deps=("runs", "questions"),
             partitioned=False,
             settings=lambda tools: [
-                settings.k,
-                settings.seed,
-                options[-2],
-                scored,
-                origins(settings),
+                tools.settings.k,
+                tools.settings.seed,
+                _measured(tools.settings),
+                origins(tools.settings),
                 measure_versions(),
             ],
             repeatable=True,
@@ -264,7 +265,7 @@ def recipes(settings: Settings) -> list[Recipe]:
             group=GROUP,
             deps=("scores",),
             partitioned=False,
-            settings=lambda tools: [configuration(tools.settings)],
+            settings=lambda tools: [configuration(tools.settings), origins(tools.settings)],
             repeatable=True,
             checks=(checks.NO_SIGNIFICANT_DROP, checks.NOTHING_LOST),
             kinds=("parquet",),

@@ -12,13 +12,14 @@ from typing import Any
 import pandas as pd
 
 from mog_assets.answering.ask import all_answered, reader, reader_name, side_by_side
-from mog_assets.config import EncoderSettings, QuestionSetSettings, Settings
+from mog_assets.config import QuestionSetSettings, Settings
+from mog_assets.evaluation.configuration import shown_configuration
 from mog_assets.experiments.lab import STATISTICS, Experiment, Findings, Lab, NothingToMeasure
 from mog_assets.experiments.results import ProjectResults, Told, verdicts
 from mog_assets.ranking.retrieve import Retrieval
 from mog_assets.recipe import Recipe, Work
 from mog_assets.registry import EXPERIMENTS
-from mog_assets.resources.encoder import Encoder
+from mog_assets.resources.encoder import Encoder, EncoderSettings
 from mog_assets.resources.errors import MogError
 from mog_assets.resources.store import Store, digest
 from mog_assets.retrieval.corpora import Encode
@@ -176,6 +177,10 @@ def recipes(settings: Settings) -> list[Recipe]:
                 _searched(tools.settings),
                 tools.encoder.identity,
                 STATISTICS,
+                # What it needs of them is in the keys of its cells: of a changed setting that it does not need, none is
+                # measured again.
+                shown_configuration(tools.settings),
+                tools.settings.experiments.questions,
             ],
             on_demand=True,
             version=experiment.version,

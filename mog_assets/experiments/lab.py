@@ -16,13 +16,14 @@ import pandas as pd
 
 from mog_assets.answering.answerers import Each
 from mog_assets.answering.roles import Roles
-from mog_assets.config import EncoderSettings, Settings
+from mog_assets.config import Settings
 from mog_assets.evaluation.measures import evaluate
 from mog_assets.evaluation.runs import run_table
 from mog_assets.evaluation.scores import compare, interval, on_documents, p_said, p_text
 from mog_assets.questions.sets import Question, load_questions
 from mog_assets.ranking.retrieve import Retrieval
 from mog_assets.registry import EXPERIMENTS
+from mog_assets.resources.encoder import EncoderSettings
 from mog_assets.resources.errors import MogError
 from mog_assets.retrieval.corpora import Encode, Read
 from mog_assets.retrieval.passages import Passages, cut

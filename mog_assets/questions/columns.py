@@ -6,8 +6,8 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
-from mog_assets.corpus.folders import printable
 from mog_assets.resources.errors import MogError
+from mog_assets.resources.printable import printable
 
 # Fields that hold one text, and those that do not.
 TEXTS = ("id", "question", "split", "kind", "answer", "long_answer", "quote", "prefix", "suffix", "doc", "corpus")

@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING, Any, BinaryIO, Protocol
 from mog_assets.config import CorpusSettings
 from mog_assets.corpus.decoding import parse_line
 from mog_assets.corpus.documents import make_document
-from mog_assets.corpus.folders import printable
 from mog_assets.questions.streams import Advance, lines_of
+from mog_assets.resources.printable import printable
 
 if TYPE_CHECKING:
     import click

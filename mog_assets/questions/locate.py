@@ -24,7 +24,6 @@ from typing import Literal
 
 import numpy as np
 
-from mog_assets.corpus.folders import printable
 from mog_assets.questions.folding import Folding, code_points
 from mog_assets.questions.fuzzy import (
     LONGEST,
@@ -35,6 +34,7 @@ from mog_assets.questions.fuzzy import (
 )
 from mog_assets.questions.places import Place, Sought, same_place, similar_place
 from mog_assets.questions.quote_index import LONG, MOST, Name, QuoteIndex, Scope, as_bytes
+from mog_assets.resources.printable import printable
 
 MOST_PLACES = 20
 """Places of a quote; one that stands more often has to be told apart."""

@@ -10,13 +10,14 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from mog_assets.corpus.documents import printable, shifted
+from mog_assets.corpus.documents import shifted
 from mog_assets.questions.formats import read_records
 from mog_assets.questions.locate import Located, Quote, locate
 from mog_assets.questions.naming import DocumentNames, NamedDocument
 from mog_assets.questions.sets import Evidence, Question, Relevant
 from mog_assets.questions.splits import TEST, TRAIN, divided
 from mog_assets.resources.errors import MogError
+from mog_assets.resources.printable import printable
 
 # Names of splits appear in table columns and messages.
 _LONGEST_SPLIT = 64

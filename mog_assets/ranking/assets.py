@@ -264,7 +264,7 @@ def _of_models(tools: Tools) -> list[Any]:
     """Settings that a trained ranking depends on."""
     settings = tools.settings
     model = [settings.ranking.validation, settings.seed, tools.encoder.identity, features.VERSION]
-    return [*model, list(settings.corpora)]
+    return [*model, list(settings.corpora), versions(settings.ranking.experts), settings.drift.training]
 
 
 def recipes(settings: Settings) -> list[Recipe]:
@@ -310,6 +310,7 @@ def recipes(settings: Settings) -> list[Recipe]:
         deps=read_for_items(settings),
         partitioned=False,
         settings=lambda tools: [
+            rankings_of(tools.settings),
             tools.settings.seed,
             versions(tools.settings.ranking.experts),
             tools.settings.bm25.model_dump(),
@@ -328,7 +329,12 @@ def recipes(settings: Settings) -> list[Recipe]:
         else ("corpus_registry",),
         partitioned=False,
         # The names of fixed levels depend on the default retriever.
-        settings=lambda tools: [tools.settings.seed, tools.settings.retriever],
+        settings=lambda tools: [
+            tools.settings.seed,
+            tools.settings.retriever,
+            versions(tools.settings.ranking.experts),
+            _trained(tools.settings),
+        ],
         kinds=("json",),
     )
     questions = [candidates] if settings.trains_routers or settings.tests else []

@@ -255,6 +255,8 @@ def recipes(settings: Settings) -> list[Recipe]:
             settings=lambda tools: [
                 tools.settings.seed,
                 tools.settings.budget,
+                tools.settings.k,
+                tools.settings.finest_chars,
                 versions(tools.settings.ranking.experts),
                 tools.settings.bm25.model_dump(),
                 {name: [q.corpora, q.train] for name, q in tools.settings.question_sets.items()},

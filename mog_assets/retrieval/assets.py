@@ -409,8 +409,8 @@ def statistics_settings(tools: Tools) -> Any:
     """What decides which statistics are held, beside the documents."""
     settings = tools.settings
     sets = [question_set.corpora for question_set in settings.question_sets.values()]
-    parts = [settings.drift.documents, settings.bm25.statistics, list(settings.corpora), sets, TOKENIZER]
-    return [*parts, list(settings.level_range)]
+    drift, bm25 = settings.drift.documents, settings.bm25
+    return [drift, bm25.statistics, bm25.b, list(settings.corpora), sets, TOKENIZER, list(settings.level_range)]
 
 
 def _unique(*keys: str) -> tuple[str, ...]:

@@ -155,7 +155,6 @@ def parse(name: str, settings: Settings) -> Method:
     Raises:
         ConfigError: no such method.
     """
-    default = settings.retriever
     text = re.sub(r"^dense-(\d+)", r"dense:fixed-\1", name.strip()).replace("medrag", "fixed-2")
     match = _PATTERN.fullmatch(text)
     if match and match["kind"] in METHODS:
@@ -163,6 +162,7 @@ def parse(name: str, settings: Settings) -> Method:
         numbers = kind.numbers(settings) if kind.numbers else None
         number = None if match["number"] is None else int(match["number"])
         numbered = number is None if numbers is None else number in numbers
+        default = settings.retriever if kind.retrievers else None
         retriever = match["retriever"] or (default if default in kind.retrievers else next(iter(kind.retrievers), None))
         if numbered and retriever in (kind.retrievers or (None,)) and (kind.retrievers or not match["topics"]):
             topics = match["topics"] is not None

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from mog_assets.replies import MAX_CHARS, Unparsable, failure, printable
+from mog_assets.replies import MAX_CHARS, Unparsable, encodable, failure
 from mog_assets.resources.chat import Completion, Failure, Message, SpendCapReached
 from mog_assets.resources.llm import OpenAIModel
 from mog_assets.resources.progress import Advance
@@ -89,9 +89,9 @@ def _cached(llm: OpenAIModel, messages: Sequence[Message], stopped: str) -> Comp
 
 def _state(reply: Completion | Failure) -> tuple[str, str]:
     if isinstance(reply, Failure):
-        return (OPEN if reply.unanswered else REFUSED), printable(reply.reason)
+        return (OPEN if reply.unanswered else REFUSED), encodable(reply.reason)
     # One character more than is read: it stays too long.
-    return ANSWERED, printable(reply.text[: MAX_CHARS + 1])
+    return ANSWERED, encodable(reply.text[: MAX_CHARS + 1])
 
 
 def read(window: Extract, row: ModelRequest) -> Candidate | Dropped | None:

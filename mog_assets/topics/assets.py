@@ -104,7 +104,7 @@ def _fit(work: Work, buckets: list[Bucket], wanted: dict[str, Any]) -> TopicMode
             arguments = {
                 "buckets": [asdict(bucket) for bucket in buckets],
                 **{name: value for name, value in wanted.items() if name != "form"},
-                "settings": work.settings.topics.model_dump(),
+                "settings": work.settings.topics.model_dump(exclude={"names"}),
                 "out": str(temporary),
             }
             # A separate process takes seconds to start, and is needed only for UMAP.
@@ -313,7 +313,7 @@ def recipes(settings: Settings) -> list[Recipe]:
                 *(f"embeddings/level_{j}" for j in levels),
                 *(f"collections/level_{j}" for j in levels),
             ),
-            settings=lambda tools: tools.qdrant.place,
+            settings=lambda tools: [tools.qdrant.place, tools.settings.topics.names],
             checks=(checks.EVERY_CHUNK, checks.PAYLOADS),
             intact=checks.payloads_hold,
             kinds=("numpy", "qdrant"),

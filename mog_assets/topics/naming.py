@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from functools import cache
 
 from mog_assets.prompting import fenced, fill, marks, neutral, nonce, prompt_of
-from mog_assets.replies import VERSION, Unparsable, failure, only, printable, worded
+from mog_assets.replies import VERSION, Unparsable, encodable, failure, only, worded
 from mog_assets.resources.chat import Completion, Failure, Form, Message
 from mog_assets.resources.errors import MogError
 from mog_assets.resources.llm import OpenAIModel
@@ -70,7 +70,7 @@ def name_in(text: str) -> str:
     """
     name = worded(only(text, "name"), "name", MOST_CHARS)
     if len(name.split()) > MOST_WORDS or not name.isprintable() or not any(map(str.isalpha, name)):
-        raise Unparsable(f"expected name, at most {MOST_WORDS} words on one line, got {printable(name)!r}")
+        raise Unparsable(f"expected name, at most {MOST_WORDS} words on one line, got {encodable(name)!r}")
     return " ".join(name.split())
 
 
@@ -105,7 +105,7 @@ def ask(
             except MogError as error:
                 stopped = str(error)
         if stopped:
-            settled |= {key: TopicName(key, failure=printable(stopped), open=True) for key in batch}
+            settled |= {key: TopicName(key, failure=encodable(stopped), open=True) for key in batch}
             continue
         settled |= {key: _read(key, reply) for key, reply in zip(batch, replies, strict=True)}
         if all(settled[key].open for key in batch):
@@ -115,7 +115,7 @@ def ask(
 
 def _read(key: str, reply: Completion | Failure) -> TopicName:
     if isinstance(reply, Failure):
-        return TopicName(key, failure=printable(reply.reason), open=reply.unanswered)
+        return TopicName(key, failure=encodable(reply.reason), open=reply.unanswered)
     try:
         return TopicName(key, name_in(reply.text))
     except Unparsable as error:

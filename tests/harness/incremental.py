@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from mog_assets import config, plan
 from mog_assets.chunking import plots
 from mog_assets.recipe import materialise
-from mog_assets.resources.encoder import Encoder
+from mog_assets.resources.encoder import Encoder, EncoderSettings
 from mog_assets.resources.points import interrupt_with
 from mog_assets.retrieval.corpora import Corpora
 from mog_assets.retrieval.tokens import query_terms
@@ -42,7 +42,7 @@ class Interrupted(BaseException):
 @pytest.fixture(scope="module")
 def encoder(tmp_path_factory):
     """One vector cache for all homes: equal texts have equal bytes whatever batch they were encoded in."""
-    return Encoder(config.EncoderSettings(), tmp_path_factory.mktemp("vectors"))
+    return Encoder(EncoderSettings(), tmp_path_factory.mktemp("vectors"))
 
 
 @pytest.fixture(autouse=True)

@@ -9,7 +9,7 @@ from mog_assets import plan
 from mog_assets.chunking.chunkers import paragraphs
 from mog_assets.chunking.cuts import WINDOW, candidates, least, unit_chars
 from mog_assets.chunking.sentences import units
-from mog_assets.config import ChunkerTraining, EncoderSettings
+from mog_assets.config import ChunkerTraining
 from mog_assets.papers.learned_chunking import training
 from mog_assets.papers.learned_chunking.articles import ArticleSource, encode_articles, packed, within
 from mog_assets.papers.learned_chunking.articles import sources as usable_sources
@@ -26,7 +26,7 @@ from mog_assets.papers.learned_chunking.learned import (
 from mog_assets.papers.learned_chunking.preferences import preferences
 from mog_assets.papers.learned_chunking.tokens_to_answer import chunk_costs, distractors, tokens_to_answer
 from mog_assets.questions.sets import Evidence, Question
-from mog_assets.resources.encoder import Encoder
+from mog_assets.resources.encoder import Encoder, EncoderSettings
 from mog_assets.resources.errors import MogError
 from mog_assets.resources.points import interrupt_with
 from mog_assets.resources.store import Store

@@ -29,12 +29,11 @@ from incremental import (  # noqa: F401 (fixtures)
 )
 from shared import copy_folder, examples
 
-from mog_assets import config
 from mog_assets.chunking.chunks import split_bucket
 from mog_assets.corpus.documents import into_buckets, read_corpus, write_documents
 from mog_assets.recipe import is_fresh
 from mog_assets.resources import qdrant_embedded as qdrant
-from mog_assets.resources.encoder import Encoder
+from mog_assets.resources.encoder import Encoder, EncoderSettings
 from mog_assets.resources.points import POINTS
 from mog_assets.retrieval.tokens import count_bucket
 
@@ -300,7 +299,7 @@ def test_an_interrupted_change_of_points_goes_on_where_it_stopped(ponds, monkeyp
 
 def test_another_encoder_replaces_every_point(ponds):
     before = ponds.points()
-    ponds.encoder = Encoder(config.EncoderSettings(max_length=8), ponds.folder / "vectors")
+    ponds.encoder = Encoder(EncoderSettings(max_length=8), ponds.folder / "vectors")
     ponds.settings = ponds.settings.model_copy(update={"encoder": ponds.encoder.settings})
     recomputed = ponds.run()
     after = ponds.points()

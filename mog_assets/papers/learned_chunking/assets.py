@@ -12,7 +12,7 @@ import pyarrow.parquet as pq
 from mog_assets import tensors
 from mog_assets.chunking.chunkers import CHUNKERS
 from mog_assets.chunking.cuts import unit_chars
-from mog_assets.config import EncoderSettings, Settings
+from mog_assets.config import Settings
 from mog_assets.papers.learned_chunking import learned, text_encoder, training
 from mog_assets.papers.learned_chunking.articles import ArticleSource, encode_articles, sources, within
 from mog_assets.papers.learned_chunking.chunker import WEIGHTS, files
@@ -21,7 +21,7 @@ from mog_assets.questions.sets import load_questions
 from mog_assets.questions.splits import validation_rows
 from mog_assets.recipe import Recipe, Work
 from mog_assets.registry import RECIPES
-from mog_assets.resources.encoder import Encoder
+from mog_assets.resources.encoder import Encoder, EncoderSettings
 from mog_assets.resources.errors import MogError
 from mog_assets.resources.store import digest
 

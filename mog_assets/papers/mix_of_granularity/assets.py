@@ -285,6 +285,8 @@ def recipes(settings: Settings) -> list[Recipe]:
                 settings=lambda tools, family=family: [  # type: ignore[misc]
                     tools.settings.soft_labels.model_dump(),
                     tools.settings.bm25.model_dump(),
+                    tools.settings.k_r,
+                    tools.settings.graph.hops,
                     {name: [q.corpora, q.train, q.test] for name, q in tools.settings.question_sets.items()},
                     tools.encoder.identity,
                 ],
@@ -305,7 +307,9 @@ def recipes(settings: Settings) -> list[Recipe]:
                     partitioned=False,
                     settings=lambda tools: [
                         tools.settings.router.model_dump(),
+                        tools.settings.drift.training,
                         tools.settings.seed,
+                        {name: q.train for name, q in tools.settings.question_sets.items()},
                         tools.encoder.identity,
                     ],
                     intact=lambda tools, stored: router.is_intact(stored) and not stored.manifest.info.get("retry"),

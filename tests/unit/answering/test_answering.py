@@ -17,11 +17,10 @@ from mog_assets.answering.preflight import Confusion, bm25_scores, by_bm25, by_v
 from mog_assets.answering.prompted import Prompted, prompts_fingerprint
 from mog_assets.answering.roles import USEFULNESS, AnswerRequest, Judgement, Passage
 from mog_assets.answering.rows import AnswerRow
-from mog_assets.config import EncoderSettings
 from mog_assets.papers.at_rag.answerer import adaptive, at_rag
 from mog_assets.papers.briefcontext.answerer import briefcontext
 from mog_assets.questions.sets import Question
-from mog_assets.resources.encoder import EMBEDDED, Encoder
+from mog_assets.resources.encoder import EMBEDDED, Encoder, EncoderSettings
 from mog_assets.resources.errors import MogError
 
 OPTIONS = {"A": "insulin", "B": "glucagon", "C": "cortisol", "D": "aldosterone"}

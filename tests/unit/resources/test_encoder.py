@@ -12,8 +12,8 @@ import pytest
 from shared import ROOT
 from tiny_encoder import tiny_encoder
 
-from mog_assets.config import EncoderSettings, load
-from mog_assets.resources.encoder import Encoder, _groups
+from mog_assets.config import load
+from mog_assets.resources.encoder import Encoder, EncoderSettings, _groups
 from mog_assets.resources.errors import ConfigError, MogError
 from mog_assets.resources.store import digest
 
@@ -95,7 +95,7 @@ def test_damaged_cache_is_made_again(tmp_path, caplog, damage):
 LIMITED = """
 import resource, sys
 from pathlib import Path
-from mog_assets.config import EncoderSettings
+from mog_assets.resources.encoder import EncoderSettings
 from mog_assets.resources.errors import MogError
 from mog_assets.resources.encoder import Encoder
 encoder = Encoder(EncoderSettings(device="cpu"), Path(sys.argv[1]))

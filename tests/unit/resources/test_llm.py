@@ -36,8 +36,7 @@ from chat_server import (
 from shared import ROOT
 
 from mog_assets import config
-from mog_assets.config import LlmSettings
-from mog_assets.resources.chat import Completion, Failure, RequestFailed, SpendCapReached
+from mog_assets.resources.chat import Completion, Failure, LlmSettings, RequestFailed, SpendCapReached
 from mog_assets.resources.endpoint import retry_after
 from mog_assets.resources.errors import ConfigError, MogError
 from mog_assets.resources.llm import OpenAIModel
@@ -483,7 +482,7 @@ def test_damaged_cache_is_said_and_left_alone(server, tmp_path):
 LIMITED = """
 import resource, sys
 from pathlib import Path
-from mog_assets.config import LlmSettings
+from mog_assets.resources.chat import LlmSettings
 from mog_assets.resources.errors import MogError
 from mog_assets.resources.llm import OpenAIModel
 
@@ -510,7 +509,7 @@ def test_cache_that_cannot_grow_is_an_error_and_keeps_what_it_holds(server, tmp_
 CHILD = """
 import json, sys
 from pathlib import Path
-from mog_assets.config import LlmSettings
+from mog_assets.resources.chat import LlmSettings
 from mog_assets.resources.llm import OpenAIModel
 
 order = json.loads(sys.argv[1])

@@ -7,10 +7,9 @@ import numpy as np
 import pytest
 from incremental import HERON, NEWT, OTTER, Project, nothing_is_drawn  # noqa: F401
 
-from mog_assets import config
 from mog_assets.chunking.layouts import bucket_layout
 from mog_assets.resources import points
-from mog_assets.resources.encoder import Encoder
+from mog_assets.resources.encoder import Encoder, EncoderSettings
 from mog_assets.resources.vector_cache import VectorCache, text_hashes
 from mog_assets.retrieval.vectors import bucket_texts
 
@@ -18,7 +17,7 @@ from mog_assets.retrieval.vectors import bucket_texts
 @pytest.fixture
 def ponds(tmp_path):
     """A file of four documents and a folder of one, built, with a cache of its own."""
-    project = Project(tmp_path / "ponds", Encoder(config.EncoderSettings(), tmp_path / "cache"))
+    project = Project(tmp_path / "ponds", Encoder(EncoderSettings(), tmp_path / "cache"))
     for name, text in {"a": HERON, "b": OTTER, "c": HERON + OTTER, "d": OTTER + HERON}.items():
         project.put("file", name, text, title="Ponds")
     project.put("folder", "e", NEWT)
@@ -58,7 +57,7 @@ def test_vectors_of_an_artefact_are_in_no_cache(ponds):
 
 
 def test_hashes_beside_vectors_are_those_of_their_texts(ponds):
-    keys, fresh = held(ponds), Encoder(config.EncoderSettings())
+    keys, fresh = held(ponds), Encoder(EncoderSettings())
     stored, spans = (ponds.stored(key, "folder") for key in ("documents", "chunks/level_1"))
     assert stored.names("bucket")
     for name in stored.names("bucket"):
@@ -88,7 +87,7 @@ def test_another_encoder_and_back_encodes_nothing_again(ponds):
 # In each direction: the corpus that loses the document is built before the other, or after it.
 @pytest.mark.parametrize(("source", "target", "name"), [("file", "folder", "b"), ("folder", "file", "e")])
 def test_a_document_that_moves_to_another_corpus_is_not_encoded_again(tmp_path, source, target, name):
-    project = Project(tmp_path / "ponds", Encoder(config.EncoderSettings(), tmp_path / "cache"))
+    project = Project(tmp_path / "ponds", Encoder(EncoderSettings(), tmp_path / "cache"))
     project.put("file", "a", HERON)
     project.put("file", "b", OTTER)
     project.put("folder", "e", NEWT)

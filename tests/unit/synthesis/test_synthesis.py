@@ -23,7 +23,7 @@ from mog_assets.config import GenerationSettings
 from mog_assets.questions.sets import load_questions
 from mog_assets.recipe import is_fresh, materialise
 from mog_assets.replies import MAX_CHARS, Unparsable
-from mog_assets.resources.encoder import Encoder
+from mog_assets.resources.encoder import Encoder, EncoderSettings
 from mog_assets.resources.errors import ConfigError, MogError
 from mog_assets.retrieval.corpora import Corpora
 from mog_assets.retrieval.tokens import query_terms
@@ -159,7 +159,7 @@ class Project:
 
 @pytest.fixture(scope="module")
 def encoder(tmp_path_factory):
-    return Encoder(config.EncoderSettings(), tmp_path_factory.mktemp("vectors"))
+    return Encoder(EncoderSettings(), tmp_path_factory.mktemp("vectors"))
 
 
 @pytest.fixture
@@ -325,7 +325,7 @@ from test_synthesis import Project
 from mog_assets import config
 from mog_assets.resources.encoder import Encoder
 folder = Path(sys.argv[1])
-Project(folder, Encoder(config.EncoderSettings(), folder / "home/cache")).build()
+Project(folder, Encoder(EncoderSettings(), folder / "home/cache")).build()
 """
 
 

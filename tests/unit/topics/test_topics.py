@@ -20,12 +20,12 @@ from mog_assets import config
 from mog_assets.chunking import assets as chunking_assets
 from mog_assets.chunking import plots as chunking_plots
 from mog_assets.chunking.layouts import open_layout
-from mog_assets.config import EncoderSettings, TopicSettings
+from mog_assets.config import TopicSettings
 from mog_assets.corpus import assets as corpus_assets
 from mog_assets.recipe import is_fresh, materialise
 from mog_assets.replies import Unparsable
 from mog_assets.resources import qdrant_embedded as qdrant
-from mog_assets.resources.encoder import Encoder
+from mog_assets.resources.encoder import Encoder, EncoderSettings
 from mog_assets.resources.errors import MissingArtefact, MogError
 from mog_assets.retrieval import assets as retrieval_assets
 from mog_assets.retrieval.corpora import Corpora

@@ -180,7 +180,8 @@ def _position_claims(lab: Lab, name: str, table: pd.DataFrame, measure: str) -> 
 
 def documents(lab: Lab) -> Findings:
     """The key document among an increasing number of others, in one prompt."""
-    sizes, (_, positions) = sorted(set(lab.settings.experiments.documents)), varied(lab)
+    sizes = sorted(set(lab.settings.experiments.documents))
+    positions = list(dict.fromkeys(lab.settings.experiments.positions))
     tables, plots, claims = [], {}, []
 
     def ask(name: str, questions: Sequence[Question], find: Find) -> list[pd.DataFrame]:

@@ -10,7 +10,7 @@ import numpy as np
 
 from mog_assets.arrays import places
 from mog_assets.chunking.layouts import bucket_layout
-from mog_assets.config import EncoderSettings, Settings
+from mog_assets.config import Settings
 from mog_assets.evaluation.measures import headline_measures
 from mog_assets.experiments.conclusions import every, joined, over_sets, untestable
 from mog_assets.experiments.lab import (
@@ -26,6 +26,7 @@ from mog_assets.experiments.lab import (
 )
 from mog_assets.papers.mix_of_granularity.ranker import LevelChunks, Ranker, router_weights
 from mog_assets.ranking.retrieve import Retrieval
+from mog_assets.resources.encoder import EncoderSettings
 from mog_assets.retrieval.corpora import Corpora, Encode
 from mog_assets.retrieval.methods import Method, needs, parse
 from mog_assets.retrieval.passages import Passages

@@ -1,33 +1,20 @@
-"""`mog.yaml` as typed settings.
+"""The sections of `mog.yaml`.
 
 Defaults are those of the paper (Zhong et al. 2024, Mix-of-Granularity) unless the field says otherwise.
 """
 
 from __future__ import annotations
 
-import difflib
-import json
-import os
 import re
-import reprlib
-from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Annotated, Any, ClassVar, Literal, TypeVar, get_args
+from typing import Annotated, Any, ClassVar, Literal
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
-from pydantic import AfterValidator, BeforeValidator, Field, ValidationError, model_validator
+from pydantic import AfterValidator, BeforeValidator, Field, model_validator
 
-from mog_assets import config_file, registry
-from mog_assets.config_file import check_home, encoder_source, resolved, shown
-from mog_assets.resources.chat import LlmSettings
+from mog_assets import registry
 from mog_assets.resources.encoder import EncoderSettings
-from mog_assets.resources.errors import ConfigError
-from mog_assets.resources.jobs import EngineSettings
-from mog_assets.resources.settings import MOST, Count, NamedSettings, SettingsModel
-from mog_assets.resources.vector_store import VectorStoreSettings
-
-CONFIG_VARIABLE = "MOG_CONFIG"
-DEFAULT_CONFIG = "mog.yaml"
+from mog_assets.resources.settings import Count, NamedSettings, SettingsModel
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}")
 
@@ -44,31 +31,21 @@ def check_name(value: str) -> str:
     return value
 
 
-_MONTHS = ("jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec")
-_DAYS = ("sun", "mon", "tue", "wed", "thu", "fri", "sat")
-# Field, smallest and largest value, names starting with the smallest value.
-_CRON_FIELDS: tuple[tuple[str, int, int, tuple[str, ...]], ...] = (
-    ("minute", 0, 59, ()),
-    ("hour", 0, 23, ()),
-    ("day of month", 1, 31, ()),
-    ("month", 1, 12, _MONTHS),
-    ("day of week", 0, 7, _DAYS),
-)
-
-
 def _cron(value: str) -> str:
-    fields = value.lower().split()
-    if len(fields) != len(_CRON_FIELDS):
-        raise ValueError("a cron expression of five fields (minute, hour, day of month, month, day of week)")
-    for field, (what, least, greatest, names) in zip(fields, _CRON_FIELDS, strict=True):
-        numbers = {name: str(least + i) for i, name in enumerate(names)}
-        for item in field.split(","):
-            span, slash, step = item.partition("/")
-            ends = [numbers.get(end, end) for end in span.split("-")] if span != "*" else [str(least), str(greatest)]
-            plain = all(end.isascii() and end.isdigit() for end in ends) and len(ends) <= 2
-            stepped = not slash or (step.isascii() and step.isdigit() and int(step) > 0)
-            if not (plain and stepped and least <= int(ends[0]) <= int(ends[-1]) <= greatest):
-                raise ValueError(f"a cron expression whose {what} is '*', or values {least} to {greatest}")
+    # Imported by those who set a time. The same library as Dagster's.
+    from croniter import CroniterError, croniter
+
+    try:
+        fields, _ = croniter.expand(value)
+        # A day that never comes, as the 30th of February, is an error too.
+        croniter(value).get_next()
+    except CroniterError:
+        fields = []
+    if len(fields) != 5:
+        raise ValueError(
+            "a cron expression of five fields (minute, hour, day of month, month, day of week), each with values in "
+            "its range"
+        )
     return value
 
 
@@ -98,7 +75,6 @@ def _path(value: Any) -> Any:
     return value
 
 
-EncoderT = TypeVar("EncoderT", bound=EncoderSettings)
 Place = Annotated[Path, BeforeValidator(_path)]
 # Units of one layer of a network.
 Width = Annotated[int, Field(gt=0, le=65_536)]
@@ -436,256 +412,3 @@ class UseSettings(SettingsModel):
 
     log: bool = False
     days: Count = 90
-
-
-class Settings(SettingsModel):
-    """All settings, with absolute paths."""
-
-    home: Place = Path(".mog")
-    corpora: dict[Name, CorpusSettings] = Field(min_length=1)
-    question_sets: dict[Name, QuestionSetSettings] = {}
-    levels: Annotated[int, Field(ge=1, le=MOST_LEVELS)] = 5
-    finest_chars: Annotated[int, Field(ge=50, le=MOST)] = 500
-    chunker: ChunkerSettings = ChunkerSettings()
-    buckets: Annotated[int, Field(ge=1, le=4096)] = 32
-    shard_chunks: Annotated[int, Field(ge=1, le=MOST)] = 262_144
-    encoder: EncoderSettings = EncoderSettings()
-    qdrant: VectorStoreSettings = VectorStoreSettings()
-    bm25: Bm25Settings = Bm25Settings()
-    retriever: RetrieverName = "bm25"
-    k_r: Count = 3
-    k: Count = 2
-    budget: Count = 4000
-    graph: GraphSettings = GraphSettings()
-    soft_labels: SoftLabelSettings = SoftLabelSettings()
-    router: RouterSettings = RouterSettings()
-    ranking: RankingSettings = RankingSettings()
-    topics: TopicSettings = TopicSettings()
-    drift: DriftSettings = DriftSettings()
-    answering: AnsweringSettings = AnsweringSettings()
-    # None: no questions are made from documents.
-    generation: GenerationSettings | None = None
-    llm: LlmSettings = LlmSettings()
-    experiments: ExperimentSettings = ExperimentSettings()
-    engine: EngineSettings = EngineSettings()
-    automation: AutomationSettings = AutomationSettings()
-    use: UseSettings = UseSettings()
-    # None: the group `default` of retrieval/methods.py.
-    methods: list[str] | None = None
-    seed: Annotated[int, Field(ge=0, le=2**32 - 1)] = 0
-
-    @model_validator(mode="after")
-    def _known_corpora(self) -> Settings:
-        for name, question_set in self.question_sets.items():
-            for corpus in question_set.corpora:
-                if corpus not in self.corpora:
-                    names = ", ".join(self.corpora)
-                    raise ValueError(
-                        f"question_sets.{name}.corpora: expected names of corpora ({names}), got {corpus!r}"
-                    )
-        return self
-
-    @model_validator(mode="after")
-    def _generated_for_known_corpora(self) -> Settings:
-        for corpus in (self.generation and self.generation.corpora) or ():
-            if corpus not in self.corpora:
-                names = ", ".join(self.corpora)
-                raise ValueError(f"generation.corpora: expected names of corpora ({names}), got {corpus!r}")
-        return self
-
-    @model_validator(mode="after")
-    def _chunks_need_no_generated_questions(self) -> Settings:
-        if self.generation is not None and self.chunker.name == "learned":
-            raise ValueError(
-                "generation: expected none with chunker.name 'learned', because chunks would be made from questions "
-                "that are made with the chunks; choose another chunker, or leave generation out"
-            )
-        return self
-
-    @model_validator(mode="after")
-    def _generated(self) -> Settings:
-        for name, question_set in self.question_sets.items():
-            if question_set.source == "generated" and self.generation is None:
-                raise ValueError(
-                    f"question_sets.{name}.source: expected `generation` in this file, which says how questions are "
-                    "made, got none: add `generation: {documents: 200}`"
-                )
-        return self
-
-    @model_validator(mode="after")
-    def _one_encoder(self) -> Settings:
-        if self.encoder.query_model is not None:
-            raise ValueError(
-                "encoder.query_model: expected none, because router and topics need vectors of questions and chunks "
-                f"to come from one model, got {self.encoder.query_model!r}; name the pair under experiments.encoders"
-            )
-        return self
-
-    @model_validator(mode="after")
-    def _something_trains(self) -> Settings:
-        for setting, chosen, what, other in (
-            ("chunker.name", self.chunker.name == "learned", "learned", "chunker"),
-            ("answering.reader", self.answering.reader == "trained", "trained", "reader"),
-        ):
-            if chosen and not self.trains_routers:
-                raise ValueError(
-                    f"{setting}: expected a {other} that needs no training, because no question set has a train split, "
-                    f"got {what!r}; name one under question_sets.NAME.train, or choose another {other}"
-                )
-        return self
-
-    @property
-    def trains_routers(self) -> bool:
-        """Whether any question set has a train split."""
-        return any(question_set.train for question_set in self.question_sets.values())
-
-    @property
-    def tests(self) -> bool:
-        """Whether any question set has a test split."""
-        return any(question_set.test for question_set in self.question_sets.values())
-
-    @property
-    def asks_a_model(self) -> bool:
-        """Whether anything is asked of the language model of `llm`."""
-        return self.generation is not None or self.answering.reader == "openai" or self.topics.names == "openai"
-
-    @property
-    def level_range(self) -> range:
-        """The levels, finest first: 1 … n."""
-        return range(1, self.levels + 1)
-
-
-def file(path: str | Path | None = None) -> Path:
-    """The configuration file: `path`, else the value of `MOG_CONFIG`, else `mog.yaml` in the working directory."""
-    return Path(path or os.environ.get(CONFIG_VARIABLE) or DEFAULT_CONFIG).resolve()
-
-
-def load(path: str | Path | None = None) -> Settings:
-    """Read settings from `path`, else from `MOG_CONFIG`, else from `mog.yaml` in the working directory.
-
-    Raises:
-        ConfigError: the file is missing, is not YAML, or has an unknown key or an invalid value. The message names each
-            key, what was expected and what was found.
-    """
-    source = file(path)
-    return parse(config_file.read(source), source)
-
-
-def parse(values: Mapping[str, Any], source: Path) -> Settings:
-    """Settings from the keys and values of a configuration.
-
-    Args:
-        values: Keys and values as JSON values.
-        source: The file that they come from: named in messages; relative paths are relative to its folder.
-
-    Raises:
-        ConfigError: a key is unknown or a value is invalid; the message is that of `load`.
-    """
-    try:
-        # In strict JSON mode "5" and true are not numbers, while a list becomes a tuple and a text a path.
-        settings = Settings.model_validate_json(json.dumps(values), strict=True)
-        return _absolute(settings, source.parent)
-    except ValidationError as error:
-        lines = "; ".join(_explain(detail) for detail in error.errors())
-        raise ConfigError(f"configuration {shown(source)}: {lines}") from error
-    except ConfigError as error:
-        raise ConfigError(f"configuration {shown(source)}: {error}") from error
-
-
-def _absolute(settings: Settings, base: Path) -> Settings:
-    local = {name: c for name, c in settings.corpora.items() if c.source is None}
-    corpora = {name: resolved(f"corpora.{name}.path", c.path, base) for name, c in local.items()}
-    sets = {
-        name: resolved(f"question_sets.{name}.path", q.path, base)
-        for name, q in settings.question_sets.items()
-        if q.path is not None
-    }
-    home = resolved("home", settings.home, base)
-    check_home(home, corpora)
-    corpora |= {name: copies(home, name) for name in settings.corpora if name not in corpora}
-    return settings.model_copy(
-        update={
-            "home": home,
-            **_encoders(settings, base),
-            "corpora": {name: c.model_copy(update={"path": corpora[name]}) for name, c in settings.corpora.items()},
-            "question_sets": {
-                name: q.model_copy(update={"path": sets.get(name)}) for name, q in settings.question_sets.items()
-            },
-        }
-    )
-
-
-def copies(home: Path, corpus: str) -> Path:
-    """The folder to which the items of a source are copied."""
-    return home / "cache" / "sources" / corpus
-
-
-def _encoders(settings: Settings, base: Path) -> dict[str, Any]:
-    """The encoder settings, with absolute paths."""
-
-    def placed(key: str, encoder: EncoderT) -> EncoderT:
-        named = {field: getattr(encoder, field) for field in ("model", "query_model")}
-        sources = {f: encoder_source(f"{key}.{f}", model, base) for f, model in named.items() if model is not None}
-        return encoder.model_copy(update=sources)
-
-    chunker, training = settings.chunker, settings.chunker.training
-    if training.encoder is not None:
-        source = encoder_source("chunker.training.encoder", training.encoder, base)
-        chunker = chunker.model_copy(update={"training": training.model_copy(update={"encoder": source})})
-    compared = settings.experiments.encoders
-    others = {name: placed(f"experiments.encoders.{name}", encoder) for name, encoder in compared.items()}
-    return {
-        "encoder": placed("encoder", settings.encoder),
-        "chunker": chunker,
-        "experiments": settings.experiments.model_copy(update={"encoders": others}),
-    }
-
-
-def _explain(detail: Any) -> str:
-    location = [part for part in detail["loc"] if part != "[key]"]
-    key = shown(".".join(map(str, location)))
-    if detail["type"] == "extra_forbidden":
-        model = _model_at(location[:-1])
-        close = difflib.get_close_matches(str(location[-1]), model, n=1)
-        hint = f"did you mean {close[0]!r}?" if close else f"known keys: {', '.join(model)}"
-        return f"{key}: expected a known key, got {location[-1]!r}; {hint}"
-    if detail["type"] == "missing":
-        return f"{key}: expected a value, got none"
-    expected = detail["msg"].removeprefix("Value error, ").removeprefix("Input should be ")
-    # YAML's terms instead of JSON's.
-    expected = expected.replace("valid array", "valid list").replace("an object", "keys with values")
-    if not key:
-        return expected
-    if detail["input"] is None:
-        return f"{key}: expected {expected}, got nothing; give it a value, or leave the key out"
-    return f"{key}: expected {expected}, got {_LIMITED.repr(detail['input'])}"
-
-
-_LIMITED = reprlib.Repr()
-_LIMITED.maxstring = _LIMITED.maxother = 80
-
-
-def _model_at(location: Sequence[str | int]) -> list[str]:
-    """The field names of the settings model at a location such as ["corpora", "niddk"]."""
-    kind: Any = Settings
-    for part in location:
-        # Names of corpora and indexes of list items are not fields.
-        kind = kind.model_fields[part].annotation if _is_model(kind) else get_args(kind)[-1]
-        # A section that may be missing.
-        kind = next((option for option in get_args(kind) if _is_model(option) and type(None) in get_args(kind)), kind)
-    return list(kind.model_fields)
-
-
-def _is_model(kind: Any) -> bool:
-    return isinstance(kind, type) and issubclass(kind, SettingsModel)
-
-
-def check_corpora(settings: Settings, names: Sequence[str]) -> None:
-    """Reject what is no corpus of the project.
-
-    Raises:
-        ConfigError: names the first one.
-    """
-    unknown = [name for name in names if name not in settings.corpora]
-    if unknown:
-        raise ConfigError(f"--corpus: expected one of {', '.join(settings.corpora)}, got {shown(unknown[0])!r}")

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import errno
-import os
 import re
 import reprlib
 from collections.abc import Iterator
@@ -14,6 +12,7 @@ import yaml
 from yaml.constructor import SafeConstructor
 
 from mog_assets.resources.errors import ConfigError
+from mog_assets.resources.printable import printable
 
 MOST_BYTES = 1_000_000
 MOST_DEEP = 50
@@ -48,11 +47,11 @@ def read(source: Path) -> dict[str, Any]:
         return _parsed(data)
     except OSError as error:
         raise ConfigError(
-            f"configuration {shown(source)}: expected a readable UTF-8 YAML file ({error.strerror}); "
+            f"configuration {printable(source)}: expected a readable UTF-8 YAML file ({error.strerror}); "
             "name another with --config or MOG_CONFIG"
         ) from error
     except _Wrong as error:
-        raise ConfigError(f"configuration {shown(source)}: {error}") from error
+        raise ConfigError(f"configuration {printable(source)}: {error}") from error
 
 
 def _parsed(data: bytes) -> dict[str, Any]:
@@ -134,8 +133,8 @@ class _Values:
             if name.tag != f"{_TAG}str":
                 kind = name.tag.removeprefix(_TAG)
                 raise _Wrong(
-                    f"{shown(place)}: expected a key that is a text, got one that YAML reads as {kind} in "
-                    f"{_line(name)}: write it in quotes, {shown(name.value)!r}"
+                    f"{printable(place)}: expected a key that is a text, got one that YAML reads as {kind} in "
+                    f"{_line(name)}: write it in quotes, {printable(name.value)!r}"
                 )
             self._scalar(name, place)
             if name.value in lines:
@@ -149,7 +148,7 @@ class _Values:
         if kind == "str":
             wrong = "half of a surrogate pair" if _SURROGATE.search(text) else "NUL" if "\0" in text else ""
             if wrong:
-                raise _Wrong(f"{shown(key)}: expected text, got {shown(text)!r} with {wrong} in {_line(node)}")
+                raise _Wrong(f"{printable(key)}: expected text, got {printable(text)!r} with {wrong} in {_line(node)}")
             return text
         if kind not in ("null", "bool", "int", "float"):
             raise _Wrong(f"{key}: expected plain YAML, got the tag {_short(node.tag)} in {_line(node)}: leave it out")
@@ -172,87 +171,3 @@ def _short(tag: str) -> str:
 
 def _line(node: yaml.Node) -> str:
     return f"line {node.start_mark.line + 1}"
-
-
-def shown(value: object) -> str:
-    """Any text, as one line that every terminal can show."""
-    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in str(value))
-
-
-def resolved(key: str, path: Path, base: Path) -> Path:
-    """A path of the settings made absolute: `~` is expanded, links are followed.
-
-    Args:
-        key: Name of the setting.
-        path: The path as written.
-        base: Folder that it is relative to.
-
-    Raises:
-        ConfigError: the path is impossible.
-    """
-
-    def wrong(reason: str) -> ConfigError:
-        return ConfigError(f"{key}: expected a path, got {shown(path)[:200]!r}: {reason}")
-
-    try:
-        expanded = path.expanduser()
-    except RuntimeError:
-        raise wrong(f"{path.parts[0]} is not the home of a user of this machine; write the full path") from None
-    try:
-        absolute = (base / expanded).resolve()
-        os.stat(absolute)
-    except RuntimeError:
-        raise wrong("its links lead in a circle") from None
-    except OSError as error:
-        if error.errno == errno.ELOOP:
-            raise wrong("its links lead in a circle") from None
-        if error.errno == errno.ENAMETOOLONG:
-            raise wrong("it is too long for this system") from None
-        # Other faults are reported by the code that reads or creates it.
-        absolute = (base / expanded).resolve()
-    return absolute
-
-
-def encoder_source(key: str, model: str, base: Path) -> str:
-    """The name of an encoder's model, or its absolute folder if a path was given.
-
-    Args:
-        key: Name of the setting.
-        model: The value as written; a path begins with `.`, `/` or `~`.
-        base: Folder that a path is relative to.
-
-    Raises:
-        ConfigError: the path is not a folder that contains a model.
-    """
-    if not model.startswith((".", "/", "~")):
-        return model
-    folder = resolved(key, Path(model), base)
-    files = {entry.name for entry in folder.iterdir()} if folder.is_dir() else set()
-    if "config.json" in files and any(name.endswith(".safetensors") for name in files):
-        return str(folder)
-    got = f"a folder with {len(files)} other files" if folder.is_dir() else "a file" if folder.exists() else "nothing"
-    raise ConfigError(
-        f"{key}: expected a folder with config.json, tokenizer.json and model.safetensors, got {shown(folder)}, where "
-        f"there is {got}; name another folder, or a model without a path"
-    )
-
-
-def check_home(home: Path, corpora: dict[str, Path]) -> None:
-    """Check that the home can be a folder and that its files would not be read as documents.
-
-    Raises:
-        ConfigError: it cannot, or they would.
-    """
-    existing = next(place for place in (home, *home.parents) if os.path.lexists(place))
-    if not existing.is_dir():
-        raise ConfigError(
-            f"home: expected a folder, or a path where one can be created, got {shown(home)}, but {shown(existing)} is "
-            "a file: choose another path"
-        )
-    for name, path in corpora.items():
-        inside = home == path or path in home.parents
-        if inside and path.is_dir() and not any(part.startswith(".") for part in home.relative_to(path).parts):
-            raise ConfigError(
-                f"home: expected a folder outside every corpus, got {shown(home)} in corpora.{name}.path, whose "
-                "files would be read as documents: choose another, or one whose name starts with a dot"
-            )

@@ -1,0 +1,161 @@
+"""`mog.yaml` read as settings: a wrong value is an error that names key, expectation and value."""
+
+from __future__ import annotations
+
+import difflib
+import json
+import os
+import reprlib
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, TypeVar, get_args
+
+from pydantic import ValidationError
+
+from mog_assets.config import yaml_values
+from mog_assets.config.paths import check_home, encoder_source, resolved
+from mog_assets.config.settings import Settings
+from mog_assets.resources.encoder import EncoderSettings
+from mog_assets.resources.errors import ConfigError
+from mog_assets.resources.printable import printable
+from mog_assets.resources.settings import SettingsModel
+
+CONFIG_VARIABLE = "MOG_CONFIG"
+DEFAULT_CONFIG = "mog.yaml"
+EncoderT = TypeVar("EncoderT", bound=EncoderSettings)
+
+
+def file(path: str | Path | None = None) -> Path:
+    """The configuration file: `path`, else the value of `MOG_CONFIG`, else `mog.yaml` in the working directory."""
+    return Path(path or os.environ.get(CONFIG_VARIABLE) or DEFAULT_CONFIG).resolve()
+
+
+def load(path: str | Path | None = None) -> Settings:
+    """Read settings from `path`, else from `MOG_CONFIG`, else from `mog.yaml` in the working directory.
+
+    Raises:
+        ConfigError: the file is missing, is not YAML, or has an unknown key or an invalid value. The message names each
+            key, what was expected and what was found.
+    """
+    source = file(path)
+    return parse(yaml_values.read(source), source)
+
+
+def parse(values: Mapping[str, Any], source: Path) -> Settings:
+    """Settings from the keys and values of a configuration.
+
+    Args:
+        values: Keys and values as JSON values.
+        source: The file that they come from: named in messages; relative paths are relative to its folder.
+
+    Raises:
+        ConfigError: a key is unknown or a value is invalid; the message is that of `load`.
+    """
+    try:
+        # In strict JSON mode "5" and true are not numbers, while a list becomes a tuple and a text a path.
+        settings = Settings.model_validate_json(json.dumps(values), strict=True)
+        return _absolute(settings, source.parent)
+    except ValidationError as error:
+        lines = "; ".join(_explain(detail) for detail in error.errors())
+        raise ConfigError(f"configuration {printable(source)}: {lines}") from error
+    except ConfigError as error:
+        raise ConfigError(f"configuration {printable(source)}: {error}") from error
+
+
+def _absolute(settings: Settings, base: Path) -> Settings:
+    local = {name: c for name, c in settings.corpora.items() if c.source is None}
+    corpora = {name: resolved(f"corpora.{name}.path", c.path, base) for name, c in local.items()}
+    sets = {
+        name: resolved(f"question_sets.{name}.path", q.path, base)
+        for name, q in settings.question_sets.items()
+        if q.path is not None
+    }
+    home = resolved("home", settings.home, base)
+    check_home(home, corpora)
+    corpora |= {name: copies(home, name) for name in settings.corpora if name not in corpora}
+    return settings.model_copy(
+        update={
+            "home": home,
+            **_encoders(settings, base),
+            "corpora": {name: c.model_copy(update={"path": corpora[name]}) for name, c in settings.corpora.items()},
+            "question_sets": {
+                name: q.model_copy(update={"path": sets.get(name)}) for name, q in settings.question_sets.items()
+            },
+        }
+    )
+
+
+def copies(home: Path, corpus: str) -> Path:
+    """The folder to which the items of a source are copied."""
+    return home / "cache" / "sources" / corpus
+
+
+def _encoders(settings: Settings, base: Path) -> dict[str, Any]:
+    """The encoder settings, with absolute paths."""
+
+    def placed(key: str, encoder: EncoderT) -> EncoderT:
+        named = {field: getattr(encoder, field) for field in ("model", "query_model")}
+        sources = {f: encoder_source(f"{key}.{f}", model, base) for f, model in named.items() if model is not None}
+        return encoder.model_copy(update=sources)
+
+    chunker, training = settings.chunker, settings.chunker.training
+    if training.encoder is not None:
+        source = encoder_source("chunker.training.encoder", training.encoder, base)
+        chunker = chunker.model_copy(update={"training": training.model_copy(update={"encoder": source})})
+    compared = settings.experiments.encoders
+    others = {name: placed(f"experiments.encoders.{name}", encoder) for name, encoder in compared.items()}
+    return {
+        "encoder": placed("encoder", settings.encoder),
+        "chunker": chunker,
+        "experiments": settings.experiments.model_copy(update={"encoders": others}),
+    }
+
+
+def _explain(detail: Any) -> str:
+    location = [part for part in detail["loc"] if part != "[key]"]
+    key = printable(".".join(map(str, location)))
+    if detail["type"] == "extra_forbidden":
+        model = _model_at(location[:-1])
+        close = difflib.get_close_matches(str(location[-1]), model, n=1)
+        hint = f"did you mean {close[0]!r}?" if close else f"known keys: {', '.join(model)}"
+        return f"{key}: expected a known key, got {location[-1]!r}; {hint}"
+    if detail["type"] == "missing":
+        return f"{key}: expected a value, got none"
+    expected = detail["msg"].removeprefix("Value error, ").removeprefix("Input should be ")
+    # YAML's terms instead of JSON's.
+    expected = expected.replace("valid array", "valid list").replace("an object", "keys with values")
+    if not key:
+        return expected
+    if detail["input"] is None:
+        return f"{key}: expected {expected}, got nothing; give it a value, or leave the key out"
+    return f"{key}: expected {expected}, got {_LIMITED.repr(detail['input'])}"
+
+
+_LIMITED = reprlib.Repr()
+_LIMITED.maxstring = _LIMITED.maxother = 80
+
+
+def _model_at(location: Sequence[str | int]) -> list[str]:
+    """The field names of the settings model at a location such as ["corpora", "niddk"]."""
+    kind: Any = Settings
+    for part in location:
+        # Names of corpora and indexes of list items are not fields.
+        kind = kind.model_fields[part].annotation if _is_model(kind) else get_args(kind)[-1]
+        # A section that may be missing.
+        kind = next((option for option in get_args(kind) if _is_model(option) and type(None) in get_args(kind)), kind)
+    return list(kind.model_fields)
+
+
+def _is_model(kind: Any) -> bool:
+    return isinstance(kind, type) and issubclass(kind, SettingsModel)
+
+
+def check_corpora(settings: Settings, names: Sequence[str]) -> None:
+    """Reject what is no corpus of the project.
+
+    Raises:
+        ConfigError: names the first one.
+    """
+    unknown = [name for name in names if name not in settings.corpora]
+    if unknown:
+        raise ConfigError(f"--corpus: expected one of {', '.join(settings.corpora)}, got {printable(unknown[0])!r}")

@@ -1,0 +1,152 @@
+"""All settings of a project, and what must hold between sections."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+from pydantic import Field, model_validator
+
+from mog_assets.config.sections import (
+    MOST_LEVELS,
+    AnsweringSettings,
+    AutomationSettings,
+    Bm25Settings,
+    ChunkerSettings,
+    CorpusSettings,
+    DriftSettings,
+    ExperimentSettings,
+    GenerationSettings,
+    GraphSettings,
+    Name,
+    Place,
+    QuestionSetSettings,
+    RankingSettings,
+    RetrieverName,
+    RouterSettings,
+    SoftLabelSettings,
+    TopicSettings,
+    UseSettings,
+)
+from mog_assets.resources.chat import LlmSettings
+from mog_assets.resources.encoder import EncoderSettings
+from mog_assets.resources.jobs import EngineSettings
+from mog_assets.resources.settings import MOST, Count, SettingsModel
+from mog_assets.resources.vector_store import VectorStoreSettings
+
+
+class Settings(SettingsModel):
+    """All settings, with absolute paths."""
+
+    home: Place = Path(".mog")
+    corpora: dict[Name, CorpusSettings] = Field(min_length=1)
+    question_sets: dict[Name, QuestionSetSettings] = {}
+    levels: Annotated[int, Field(ge=1, le=MOST_LEVELS)] = 5
+    finest_chars: Annotated[int, Field(ge=50, le=MOST)] = 500
+    chunker: ChunkerSettings = ChunkerSettings()
+    buckets: Annotated[int, Field(ge=1, le=4096)] = 32
+    shard_chunks: Annotated[int, Field(ge=1, le=MOST)] = 262_144
+    encoder: EncoderSettings = EncoderSettings()
+    qdrant: VectorStoreSettings = VectorStoreSettings()
+    bm25: Bm25Settings = Bm25Settings()
+    retriever: RetrieverName = "bm25"
+    k_r: Count = 3
+    k: Count = 2
+    budget: Count = 4000
+    graph: GraphSettings = GraphSettings()
+    soft_labels: SoftLabelSettings = SoftLabelSettings()
+    router: RouterSettings = RouterSettings()
+    ranking: RankingSettings = RankingSettings()
+    topics: TopicSettings = TopicSettings()
+    drift: DriftSettings = DriftSettings()
+    answering: AnsweringSettings = AnsweringSettings()
+    # None: no questions are made from documents.
+    generation: GenerationSettings | None = None
+    llm: LlmSettings = LlmSettings()
+    experiments: ExperimentSettings = ExperimentSettings()
+    engine: EngineSettings = EngineSettings()
+    automation: AutomationSettings = AutomationSettings()
+    use: UseSettings = UseSettings()
+    # None: the group `default` of retrieval/methods.py.
+    methods: list[str] | None = None
+    seed: Annotated[int, Field(ge=0, le=2**32 - 1)] = 0
+
+    @model_validator(mode="after")
+    def _known_corpora(self) -> Settings:
+        for name, question_set in self.question_sets.items():
+            for corpus in question_set.corpora:
+                if corpus not in self.corpora:
+                    names = ", ".join(self.corpora)
+                    raise ValueError(
+                        f"question_sets.{name}.corpora: expected names of corpora ({names}), got {corpus!r}"
+                    )
+        return self
+
+    @model_validator(mode="after")
+    def _generated_for_known_corpora(self) -> Settings:
+        for corpus in (self.generation and self.generation.corpora) or ():
+            if corpus not in self.corpora:
+                names = ", ".join(self.corpora)
+                raise ValueError(f"generation.corpora: expected names of corpora ({names}), got {corpus!r}")
+        return self
+
+    @model_validator(mode="after")
+    def _chunks_need_no_generated_questions(self) -> Settings:
+        if self.generation is not None and self.chunker.name == "learned":
+            raise ValueError(
+                "generation: expected none with chunker.name 'learned', because chunks would be made from questions "
+                "that are made with the chunks; choose another chunker, or leave generation out"
+            )
+        return self
+
+    @model_validator(mode="after")
+    def _generated(self) -> Settings:
+        for name, question_set in self.question_sets.items():
+            if question_set.source == "generated" and self.generation is None:
+                raise ValueError(
+                    f"question_sets.{name}.source: expected `generation` in this file, which says how questions are "
+                    "made, got none: add `generation: {documents: 200}`"
+                )
+        return self
+
+    @model_validator(mode="after")
+    def _one_encoder(self) -> Settings:
+        if self.encoder.query_model is not None:
+            raise ValueError(
+                "encoder.query_model: expected none, because router and topics need vectors of questions and chunks "
+                f"to come from one model, got {self.encoder.query_model!r}; name the pair under experiments.encoders"
+            )
+        return self
+
+    @model_validator(mode="after")
+    def _something_trains(self) -> Settings:
+        for setting, chosen, what, other in (
+            ("chunker.name", self.chunker.name == "learned", "learned", "chunker"),
+            ("answering.reader", self.answering.reader == "trained", "trained", "reader"),
+        ):
+            if chosen and not self.trains_routers:
+                raise ValueError(
+                    f"{setting}: expected a {other} that needs no training, because no question set has a train split, "
+                    f"got {what!r}; name one under question_sets.NAME.train, or choose another {other}"
+                )
+        return self
+
+    @property
+    def trains_routers(self) -> bool:
+        """Whether any question set has a train split."""
+        return any(question_set.train for question_set in self.question_sets.values())
+
+    @property
+    def tests(self) -> bool:
+        """Whether any question set has a test split."""
+        return any(question_set.test for question_set in self.question_sets.values())
+
+    @property
+    def asks_a_model(self) -> bool:
+        """Whether anything is asked of the language model of `llm`."""
+        return self.generation is not None or self.answering.reader == "openai" or self.topics.names == "openai"
+
+    @property
+    def level_range(self) -> range:
+        """The levels, finest first: 1 … n."""
+        return range(1, self.levels + 1)
