@@ -19,9 +19,10 @@ from mog_assets.config import Settings
 from mog_assets.config import file as settings_file
 from mog_assets.config import load as load_settings
 from mog_assets.experiments import assets as experiments_assets
+from mog_assets.materialising import Materialised, materialise
 from mog_assets.names import Names
 from mog_assets.plan import REGISTRY, graph
-from mog_assets.recipe import FORCE, Materialised, Recipe, materialise
+from mog_assets.recipe import FORCE, Recipe
 from mog_assets.records import end_killed
 from mog_assets.resources.errors import ConfigError, MogError
 from mog_assets.resources.store import digest, label

@@ -13,12 +13,14 @@ from mog_assets.config import Settings
 from mog_assets.corpus import assets as corpus_assets
 from mog_assets.evaluation import assets as evaluation_assets
 from mog_assets.experiments import assets as experiments_assets
+from mog_assets.materialising import Find, is_fresh, state
 from mog_assets.mentions import assets as mentions_assets
 from mog_assets.questions import assets as questions_assets
 from mog_assets.ranking import assets as ranking_assets
 from mog_assets.reader import assets as reader_assets
-from mog_assets.recipe import Find, Recipe, is_fresh, reason_now
+from mog_assets.recipe import Recipe
 from mog_assets.registry import RECIPES
+from mog_assets.resources.errors import MogError
 from mog_assets.retrieval import assets as retrieval_assets
 from mog_assets.retrieval.methods import AUTO, named_methods, needs, parse
 from mog_assets.synthesis import assets as synthesis_assets
@@ -176,9 +178,16 @@ def planned(settings: Settings, keys: Collection[str], corpora: Sequence[str]) -
             elif above:
                 reason = f"where these change: {', '.join(above)}"
             else:
-                reason = reason_now(recipes[key], corpus, tools, recipes, artefact, find)
+                reason = _reason(recipes[key], corpus, tools, recipes, find)
             rows.append(Planned(key, corpus, reason, artefact.manifest.seconds if artefact else 0.0))
     return rows
+
+
+def _reason(recipe: Recipe, corpus: str | None, tools: Tools, recipes: dict[str, Recipe], find: Find) -> str:
+    try:
+        return state(recipe, corpus, tools, recipes, find).why
+    except MogError as error:
+        return str(error)
 
 
 def phases(recipes: dict[str, Recipe]) -> dict[str, int]:

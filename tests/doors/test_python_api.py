@@ -15,7 +15,7 @@ from shared import ROOT, copy_folder
 
 import mog_assets
 from mog_assets import plan
-from mog_assets.recipe import materialise
+from mog_assets.materialising import materialise
 from mog_assets.resources.errors import ConfigError, MissingArtefact, MogError, NotFound
 from mog_assets.resources.store import Store
 from mog_assets.serving import generations

@@ -7,7 +7,7 @@ import pytest
 
 from mog_assets import plan
 from mog_assets.cli.build import _print_steps
-from mog_assets.recipe import materialise
+from mog_assets.materialising import materialise
 from mog_assets.resources.store import Store
 from mog_assets.tools import Tools
 

@@ -15,8 +15,8 @@ from shared import copy_folder
 from mog_assets import config
 from mog_assets.cli import main
 from mog_assets.evaluation import history
+from mog_assets.materialising import materialise
 from mog_assets.plan import graph, stale
-from mog_assets.recipe import materialise
 from mog_assets.resources.errors import MogError
 from mog_assets.resources.store import Store, atomic, digest
 from mog_assets.tools import Tools

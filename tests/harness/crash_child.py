@@ -44,7 +44,7 @@ def build(path: Path) -> None:
     from shared import blank_pictures
 
     from mog_assets import config, plan
-    from mog_assets.recipe import materialise
+    from mog_assets.materialising import materialise
     from mog_assets.resources.store import sweep_orphans
     from mog_assets.tools import Tools
 

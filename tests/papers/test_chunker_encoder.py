@@ -14,6 +14,7 @@ from mog_assets.chunking.chunkers import CHUNKERS, Options, takes_vectors
 from mog_assets.chunking.cuts import candidates, unit_chars
 from mog_assets.chunking.sentences import units
 from mog_assets.config import ChunkerSettings, ChunkerTraining
+from mog_assets.materialising import materialise
 from mog_assets.papers.learned_chunking import text_encoder, training
 from mog_assets.papers.learned_chunking.articles import ArticleSource, encode_articles
 from mog_assets.papers.learned_chunking.learned import (
@@ -27,7 +28,6 @@ from mog_assets.papers.learned_chunking.learned import (
     stored,
     windows,
 )
-from mog_assets.recipe import materialise
 from mog_assets.resources.errors import MogError
 from mog_assets.resources.store import Store
 from mog_assets.tools import Tools

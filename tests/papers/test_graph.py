@@ -12,6 +12,7 @@ from mog_assets.chunking import assets as chunking_assets
 from mog_assets.chunking.layouts import open_layout
 from mog_assets.chunking.sentences import sentence_ends
 from mog_assets.corpus import assets as corpus_assets
+from mog_assets.materialising import is_fresh, materialise
 from mog_assets.papers.mix_of_granularity.graph import assets as graph_assets
 from mog_assets.papers.mix_of_granularity.graph import building
 from mog_assets.papers.mix_of_granularity.graph import neighbourhoods as hops_module
@@ -31,7 +32,6 @@ from mog_assets.papers.mix_of_granularity.graph.sentence_graph import (
     search_block,
     searched,
 )
-from mog_assets.recipe import is_fresh, materialise
 from mog_assets.resources.errors import ConfigError
 from mog_assets.retrieval.bm25 import load_terms
 from mog_assets.retrieval.tokens import tokenise

@@ -18,12 +18,13 @@ from shared import copy_folder
 from mog_assets.chunking.chunks import Layout
 from mog_assets.chunking.layouts import join_layouts
 from mog_assets.config import RouterSettings
+from mog_assets.materialising import is_fresh, materialise
 from mog_assets.papers.mix_of_granularity import assets as routing_assets
 from mog_assets.papers.mix_of_granularity import checks, router
 from mog_assets.papers.mix_of_granularity import labels as soft
 from mog_assets.questions.sets import Evidence, Question
 from mog_assets.questions.splits import validation_rows
-from mog_assets.recipe import Recipe, is_fresh, materialise
+from mog_assets.recipe import Recipe
 from mog_assets.resources.errors import MogError
 from mog_assets.retrieval.bm25 import Bm25Index, TermCounts, statistics
 from mog_assets.retrieval.search import Bm25Searcher

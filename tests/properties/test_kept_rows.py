@@ -16,8 +16,8 @@ from shared import examples
 
 from mog_assets import plan
 from mog_assets.chunking.chunks import Layout
+from mog_assets.materialising import materialise
 from mog_assets.ranking.parts import Part, share_changed, sketch
-from mog_assets.recipe import materialise
 from mog_assets.retrieval.bm25 import Bm25Index, TermCounts, statistics
 from mog_assets.retrieval.changes import Change, DocumentStates
 from mog_assets.retrieval.corpora import Corpora

@@ -26,9 +26,9 @@ from mog_assets.corpus.documents import (
     write_documents,
     write_skipped,
 )
+from mog_assets.materialising import materialise
 from mog_assets.questions.reading import KnownDocument, read_questions
 from mog_assets.questions.sets import Evidence, load_questions, write_questions
-from mog_assets.recipe import materialise
 from mog_assets.resources import points
 from mog_assets.resources.errors import MogError
 from mog_assets.tools import Tools

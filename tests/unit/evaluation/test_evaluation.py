@@ -24,11 +24,12 @@ from mog_assets.evaluation.measures import boards as of_boards
 from mog_assets.evaluation.measures import evaluate, headline_measures, measure_names
 from mog_assets.evaluation.runs import read_runs
 from mog_assets.evaluation.scores import COLUMNS, leaderboard, score
+from mog_assets.materialising import materialise
 from mog_assets.papers.mix_of_granularity import router
 from mog_assets.papers.mix_of_granularity.plots import loss_curve, weights_by_kind
 from mog_assets.plots import MAX_BYTES
 from mog_assets.questions.sets import Evidence, Question
-from mog_assets.recipe import Recipe, materialise
+from mog_assets.recipe import Recipe
 from mog_assets.resources.errors import ConfigError
 from mog_assets.retrieval.controls import gold_passages, random_passages
 from mog_assets.retrieval.corpora import Corpora

@@ -20,9 +20,9 @@ from mog_assets.evaluation.measures import headline_measures
 from mog_assets.experiments.assets import recipes
 from mog_assets.experiments.conclusions import denied, over_sets, turned
 from mog_assets.experiments.lab import NothingToMeasure, Verdict, alike, greater
+from mog_assets.materialising import materialise
 from mog_assets.papers.mix_of_granularity.experiments import granularity, labels, retrievers
 from mog_assets.papers.mix_of_granularity.ranker import LevelChunks
-from mog_assets.recipe import materialise
 from mog_assets.registry import EXPERIMENTS
 from mog_assets.resources.encoder import Encoder
 from mog_assets.resources.errors import MogError

@@ -18,12 +18,12 @@ from incremental import IN_MEMORY, Project, encoder, nothing_is_drawn  # noqa: F
 from shared import examples
 
 from mog_assets import plan
+from mog_assets.materialising import materialise
 from mog_assets.mentions import matching
 from mog_assets.mentions.edges import ALWAYS, Mentions, _outermost
 from mog_assets.mentions.folding import folded
 from mog_assets.mentions.matching import Matcher, search_bucket
 from mog_assets.mentions.names import MOST_WORDS, Name, names_of
-from mog_assets.recipe import materialise
 from mog_assets.retrieval.corpora import Corpora
 
 # Folding

@@ -6,7 +6,8 @@ import pytest
 
 from mog_assets.config import Settings
 from mog_assets.declared import UndeclaredSetting
-from mog_assets.recipe import Recipe, materialise
+from mog_assets.materialising import materialise
+from mog_assets.recipe import Recipe
 from mog_assets.tools import Tools
 
 CORPORA = {"hills": {"path": "hills"}, "lakes": {"path": "lakes"}}

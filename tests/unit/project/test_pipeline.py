@@ -13,7 +13,7 @@ from shared import copy_folder
 from mog_assets import plan, runner, verification
 from mog_assets.corpus.documents import bucket_of
 from mog_assets.evaluation.measures import measure_names, range_of
-from mog_assets.recipe import materialise
+from mog_assets.materialising import materialise
 from mog_assets.resources.errors import ConfigError
 from mog_assets.retrieval.methods import controls, named_methods
 from mog_assets.retrieval.vectors import VectorTable

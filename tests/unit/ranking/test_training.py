@@ -9,6 +9,7 @@ from click.testing import CliRunner
 from mog_assets import plan
 from mog_assets.cli import main
 from mog_assets.experiments import learning
+from mog_assets.materialising import materialise
 from mog_assets.questions.sets import LEVELS
 from mog_assets.ranking import mix, mog, tuned
 from mog_assets.ranking.candidates import Candidates
@@ -18,7 +19,6 @@ from mog_assets.ranking.models import Inputs
 from mog_assets.ranking.relevance import Relevance
 from mog_assets.ranking.trainers import prepared_mix
 from mog_assets.ranking.training import FOLDS, Examples
-from mog_assets.recipe import materialise
 from mog_assets.tools import Tools
 
 EXPERTS, QUESTIONS, PIECES = ["bm25-1", "dense-1"], 120, 12

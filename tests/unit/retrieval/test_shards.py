@@ -12,8 +12,8 @@ from shared import SAMPLES
 from mog_assets import plan
 from mog_assets.arrays import save_array
 from mog_assets.config import Settings
+from mog_assets.materialising import materialise
 from mog_assets.papers.mix_of_granularity.labels import similarities_hitrate, similarities_tfidf
-from mog_assets.recipe import materialise
 from mog_assets.retrieval import vectors
 from mog_assets.retrieval.bm25 import Bm25Index, TermCounts, load_counts, save_counts, statistics
 from mog_assets.retrieval.corpora import Corpora

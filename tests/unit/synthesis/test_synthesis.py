@@ -20,8 +20,8 @@ from shared import ROOT, copy_folder
 from mog_assets import config, plan
 from mog_assets.cli import doctor, main
 from mog_assets.config import GenerationSettings
+from mog_assets.materialising import is_fresh, materialise
 from mog_assets.questions.sets import load_questions
-from mog_assets.recipe import is_fresh, materialise
 from mog_assets.replies import MAX_CHARS, Unparsable
 from mog_assets.resources.encoder import Encoder, EncoderSettings
 from mog_assets.resources.errors import ConfigError, MogError

@@ -22,7 +22,7 @@ from mog_assets.chunking import plots as chunking_plots
 from mog_assets.chunking.layouts import open_layout
 from mog_assets.config import TopicSettings
 from mog_assets.corpus import assets as corpus_assets
-from mog_assets.recipe import is_fresh, materialise
+from mog_assets.materialising import is_fresh, materialise
 from mog_assets.replies import Unparsable
 from mog_assets.resources import qdrant_embedded as qdrant
 from mog_assets.resources.encoder import Encoder, EncoderSettings
