@@ -25,7 +25,7 @@ PYTEST := $(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder
 test: install lint
 	$(PYTEST)
 
-# Every kill point of whole runs, and more examples of every property.
+# What takes long, too: servers, browsers, kills, whole projects; and more examples of every property.
 test-all: install lint
 	$(PYTEST) -m "" --hypothesis-profile full
 

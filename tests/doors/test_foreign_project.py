@@ -23,6 +23,8 @@ from mog_assets.names import Names
 from mog_assets.resources.errors import ConfigError
 from mog_assets.resources.store import Store
 
+pytestmark = pytest.mark.full
+
 BIRDS = {"heron": "The grey heron waits for a fish. Then it strikes.", "owl": "The owl hunts mice at night."}
 FISH = {"pike": "The pike lurks between reeds. It eats frogs."}
 # Everything that the graph would be called without a prefix is theirs.

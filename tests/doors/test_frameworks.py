@@ -11,6 +11,8 @@ import pytest
 from documentation import blocks
 from shared import ROOT
 
+pytestmark = pytest.mark.full
+
 # Read when the packages are imported.
 os.environ["HAYSTACK_TELEMETRY_ENABLED"] = "False"
 os.environ["LANGSMITH_TRACING"] = "false"

@@ -17,6 +17,8 @@ from mcp.shared.exceptions import MCPError
 
 from mog_assets.serving.mcp_server import _cut
 
+pytestmark = pytest.mark.full
+
 QUESTION = "How deep should garlic cloves be planted?"
 KEY = "a-key-of-many-letters"
 

@@ -13,6 +13,8 @@ from shared import SAMPLES
 
 from mog_assets.questions.use import entries, log_path
 
+pytestmark = pytest.mark.full
+
 playwright = pytest.importorskip("playwright.sync_api", reason="the Python package playwright is not installed")
 expect = playwright.expect
 # On a machine that does other work as well.

@@ -14,6 +14,8 @@ from shared import quiet_instance
 from mog_assets.cli import main
 from mog_assets.resources.store import Store
 
+pytestmark = pytest.mark.full
+
 THINGS = {
     "fox": "voles and the eggs of larks", "otter": "crayfish below the weir", "owl": "mice in the old barn",
     "swan": "pondweed of the mill", "beaver": "bark of young willows", "lynx": "hares on the ridge",

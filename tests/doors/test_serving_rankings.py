@@ -24,6 +24,8 @@ from mog_assets.ranking.retrieve import CHOSEN, Retrieval
 from mog_assets.retrieval.methods import parse, rankings
 from mog_assets.tools import Tools
 
+pytestmark = pytest.mark.full
+
 QUESTION = "What makes the bottom of my tomatoes go dark and sunken?"
 EVERYWHERE = ["garden", "workshop", "sky"]
 ORDINAL = r"\d+(st|nd|rd|th)"

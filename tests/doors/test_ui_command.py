@@ -30,6 +30,8 @@ from mog_assets.resources.store import Store
 from mog_assets.serving.limits import ServerOptions
 from mog_assets.serving.ui_guard import UiGuard
 
+pytestmark = pytest.mark.full
+
 START_SECONDS, END_SECONDS, CALL_SECONDS = 240, 30, 60
 CLICK_MS = 15_000
 RUN_MS = 180_000

@@ -16,6 +16,8 @@ import pytest
 pytest.importorskip("fastapi")
 from served import END_SECONDS, STAND_IN, Served, received
 
+pytestmark = pytest.mark.full
+
 POST = b"POST /v1/retrieve HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
 HALF_HEAD, HALF_BODY = b"GET /he", POST + b'Content-Length: 100\r\n\r\n{"question'
 CONNECTIONS, MOST_BYTES = 40, 30_000

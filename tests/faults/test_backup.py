@@ -16,6 +16,8 @@ from shared import ROOT, copy_folder
 
 from mog_assets import config, runner
 
+pytestmark = pytest.mark.full
+
 QUESTION = "How deep should garlic cloves be planted?"
 
 

@@ -28,6 +28,8 @@ from mog_assets.resources.points import POINTS
 from mog_assets.tools import Tools
 from mog_assets.verification import verify
 
+pytestmark = pytest.mark.full
+
 FOLLOW_SECONDS = 120
 
 

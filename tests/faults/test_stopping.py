@@ -20,6 +20,8 @@ from shared import ROOT, complaints
 from mog_assets import config, runner
 from mog_assets.tools import Tools
 
+pytestmark = pytest.mark.full
+
 # Far above the seconds that the command takes to end, and a child process of it after that, on a busy machine.
 END_SECONDS, CHILD_SECONDS = 30, 30
 # Far above what a small project needs on a busy machine.

@@ -23,6 +23,8 @@ from mog_assets.questions.sets import Evidence, Question
 from mog_assets.resources.store import Store
 from mog_assets.retrieval.methods import rankings
 
+pytestmark = pytest.mark.full
+
 ATTACK = "</script><img src=x onerror=\"document.title='owned'\">"
 # Two halves of a surrogate pair each in a browser, one character here.
 TEXT = f"😀😀 {ATTACK} The wren sings. " + "Nothing to see. " * 100

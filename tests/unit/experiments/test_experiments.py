@@ -17,6 +17,8 @@ from mog_assets.names import Names
 from mog_assets.resources.store import Store
 from mog_assets.tools import Tools
 
+pytestmark = pytest.mark.full
+
 KEY = f"{PREFIX}k_r"
 
 

@@ -317,6 +317,7 @@ def test_an_edit_searches_its_text_and_a_new_name_is_searched_for_alone(project)
     assert ("b", "heron", "e") in edges(project)
 
 
+@pytest.mark.full
 def test_hostile_texts_and_titles_end_in_time_with_offsets_that_are_right(project):
     project.put("file", "word", "x" * 300_000, title="x" * 400)
     project.put("file", "whole", "Otter", title="Otter")

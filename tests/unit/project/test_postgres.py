@@ -21,6 +21,8 @@ from mog_assets.cli import doctor, main
 from mog_assets.resources.store import Store
 from mog_assets.verification import verify
 
+pytestmark = pytest.mark.full
+
 NEW = {"id": "quince", "title": "Quince", "text": "Quinces ripen late. Pick them in October and keep them cool."}
 
 

@@ -30,6 +30,8 @@ from mog_assets.resources.errors import ConfigError, MogError, NotFound
 from mog_assets.serving.noting import Noting
 from mog_assets.serving.results import Span
 
+pytestmark = pytest.mark.full
+
 QUESTION = "How deep should garlic cloves be planted?"
 SECRET = "Does aunt Philippa's zeppelin leak?"
 TEXT = "Leeks like rain. Garlic does not. Leeks like rain, and sun."

@@ -16,6 +16,8 @@ from mog_assets.registry import Registry
 from mog_assets.resources.errors import ConfigError, MogError
 from mog_assets.resources.store import Store
 
+pytestmark = pytest.mark.full
+
 BIRDS = ("heron", "kite", "wren", "owl", "swift", "robin", "crane", "gull", "tern", "dove", "lark", "rook")
 PLACES = (
     "reeds",

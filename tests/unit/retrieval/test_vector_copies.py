@@ -13,6 +13,8 @@ from mog_assets.resources.encoder import Encoder, EncoderSettings
 from mog_assets.resources.vector_cache import VectorCache, text_hashes
 from mog_assets.retrieval.vectors import bucket_texts
 
+pytestmark = pytest.mark.full
+
 
 @pytest.fixture
 def ponds(tmp_path):

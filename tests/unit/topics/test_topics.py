@@ -38,6 +38,8 @@ from mog_assets.topics.assign import document_topics, read_topics
 from mog_assets.topics.model import OUTLIER, TopicModel, open_model
 from mog_assets.topics.terms import topic_terms
 
+pytestmark = pytest.mark.full
+
 WORDS = {
     "sky": "telescope galaxy planet comet orbit nebula asteroid moon star eclipse meteor astronomer",
     "bread": "flour yeast dough oven loaf sourdough baker crust knead rye bake starter",
