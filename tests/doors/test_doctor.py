@@ -16,6 +16,8 @@ from click.testing import CliRunner
 from mog_assets import config
 from mog_assets.cli import doctor, main
 
+pytestmark = pytest.mark.full
+
 KEY = "sk-right"
 
 

@@ -22,6 +22,8 @@ from mog_assets.resources.store import Store, atomic, digest
 from mog_assets.tools import Tools
 from mog_assets.verification import verify
 
+pytestmark = pytest.mark.full
+
 # What is done to which file of which artefact; files by logical name.
 CASES = [
     (damage.folder_instead, "chunks/level_1", "bucket"),

@@ -35,6 +35,8 @@ from mog_assets.questions.sets import Evidence, Question, load_questions
 from mog_assets.resources.errors import ConfigError
 from mog_assets.tools import Tools
 
+pytestmark = pytest.mark.full
+
 SETTINGS = Settings.model_validate({"corpora": {"c": {"path": "x"}}})
 QUESTION = "What makes the bottom of my tomatoes go dark and sunken?"
 

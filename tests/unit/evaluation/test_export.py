@@ -21,6 +21,8 @@ from mog_assets.questions.sets import Evidence, Question
 from mog_assets.resources.errors import MogError
 from mog_assets.tools import Tools
 
+pytestmark = pytest.mark.full
+
 WINDOWS = set('<>:"/\\|?*') | set(map(chr, range(32)))
 
 

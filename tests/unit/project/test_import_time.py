@@ -51,6 +51,7 @@ def heavy(modules):
         ("mog-paper", {"torch", "bm25s"}, {"qdrant_edge"}),
         pytest.param("dense-2", {"torch", "qdrant_edge"}, {"bm25s"}, marks=pytest.mark.full),
         ("fixed-2", {"bm25s"}, {"torch", "qdrant_edge"}),
+        ("mix", {"lightgbm"}, set()),
     ],
 )
 def test_a_search_imports_what_its_method_needs_alone(sample_project, method, needed, not_needed):

@@ -25,6 +25,8 @@ from mog_assets.resources.sqlite import connect
 from mog_assets.resources.store import Store, atomic
 from mog_assets.runner import selected
 
+pytestmark = pytest.mark.full
+
 # In no document: wherever it stands in the home, a question brought it there.
 MARKER = "zeppelinquark"
 QUESTION = f"Which {MARKER} is planted in October?"

@@ -21,6 +21,8 @@ from mog_assets.ranking.trainers import prepared_mix
 from mog_assets.ranking.training import FOLDS, Examples
 from mog_assets.tools import Tools
 
+pytestmark = pytest.mark.full
+
 EXPERTS, QUESTIONS, PIECES = ["bm25-1", "dense-1"], 120, 12
 
 

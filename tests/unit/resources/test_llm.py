@@ -41,6 +41,8 @@ from mog_assets.resources.endpoint import retry_after
 from mog_assets.resources.errors import ConfigError, MogError
 from mog_assets.resources.llm import OpenAIModel
 
+pytestmark = pytest.mark.full
+
 KEY = "sk-loopback-0123456789"
 BACKOFF = (0.001, 0.01)
 

@@ -8,6 +8,7 @@ import tracemalloc
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
+import pytest
 from scipy import sparse
 
 from mog_assets import config, plan
@@ -25,6 +26,8 @@ from mog_assets.retrieval.bm25 import Bm25Index, TermCounts, save_terms, statist
 from mog_assets.retrieval.corpora import Corpora
 from mog_assets.retrieval.statistics import TOTALS, file_of, write_terms
 from mog_assets.tools import Tools
+
+pytestmark = pytest.mark.full
 
 MOST = 1.5
 

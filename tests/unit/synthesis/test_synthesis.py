@@ -34,6 +34,8 @@ from mog_assets.synthesis.model import NothingToAsk, WrittenQuestion, request, w
 from mog_assets.synthesis.windows import BREADTHS, Extract, drawn, windows
 from mog_assets.tools import Tools
 
+pytestmark = pytest.mark.full
+
 KEY = "generated_questions"
 FOODS = {
     "fox": "voles", "otter": "crayfish", "owl": "mice", "dolphin": "herring", "swan": "pondweed", "beaver": "bark",
