@@ -469,7 +469,7 @@ def test_cap_without_a_price_is_no_configuration(make_project, tmp_path):
         make_project(tmp_path, {"corpora": corpora, "llm": {"budget_usd": 2}})
     (tmp_path / "mog.yaml").unlink()
     assert make_project(tmp_path, {"corpora": corpora, "llm": {"budget_usd": 2, "price_out": 0.6}}).settings.llm
-    assert config.LlmSettings().budget_usd is None
+    assert LlmSettings().budget_usd is None
 
 
 def test_damaged_cache_is_said_and_left_alone(server, tmp_path):

@@ -21,7 +21,7 @@ from ray.cluster_utils import Cluster  # noqa: E402
 from mog_assets import config  # noqa: E402
 from mog_assets.resources import ray_engine  # noqa: E402
 from mog_assets.resources.engine import Engine  # noqa: E402
-from mog_assets.resources.errors import MogError  # noqa: E402
+from mog_assets.resources.errors import ConfigError, MogError  # noqa: E402
 from mog_assets.resources.jobs import EngineSettings  # noqa: E402
 from mog_assets.resources.store import alive  # noqa: E402
 from mog_assets.tools import Tools  # noqa: E402
@@ -321,7 +321,7 @@ def test_another_server_at_the_address_is_not_waited_for_long(tmp_path):
     ("address", "said"), [("ray://head:10001", "Ray Client"), ("head", "expected `auto` or `host:port`, got 'head'")]
 )
 def test_other_addresses_are_refused(tmp_path, address, said):
-    with pytest.raises(config.ConfigError, match=said):
+    with pytest.raises(ConfigError, match=said):
         settings_of(tmp_path / "project", engine={"kind": "ray", "address": address})
 
 
