@@ -35,7 +35,6 @@ from chat_server import (
 )
 from shared import ROOT
 
-from mog_assets import config
 from mog_assets.resources.chat import Completion, Failure, LlmSettings, RequestFailed, SpendCapReached
 from mog_assets.resources.endpoint import retry_after
 from mog_assets.resources.errors import ConfigError, MogError

@@ -18,7 +18,6 @@ os.environ.setdefault("RAY_raylet_start_wait_time_s", "120")
 ray = pytest.importorskip("ray", reason="the extra `ray` is not installed")
 from ray.cluster_utils import Cluster  # noqa: E402
 
-from mog_assets import config  # noqa: E402
 from mog_assets.resources import ray_engine  # noqa: E402
 from mog_assets.resources.engine import Engine  # noqa: E402
 from mog_assets.resources.errors import ConfigError, MogError  # noqa: E402
