@@ -24,7 +24,8 @@ from mog_assets.chunking.cuts import spans_to, unit_chars
 from mog_assets.chunking.sentences import units
 from mog_assets.corpus.documents import read_corpus
 from mog_assets.papers.learned_chunking.learned import Scorer, Shape, network, stored
-from mog_assets.resources.encoder import Encoder, EncoderSettings
+from mog_assets.resources.encoder import Encoder
+from mog_assets.resources.encoder_settings import EncoderSettings
 
 REPEATS = 3
 # Text that chunkers with a model are timed on.

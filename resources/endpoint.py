@@ -27,8 +27,8 @@ _MOST_TOKENS = 2**18
 # A character may be two JSON escapes of six bytes; an endpoint may add other fields to the answer.
 _BYTES_PER_CHAR = 12
 _ENVELOPE_BYTES = 2**20
-_PASSING = (408, 409, 425, 429)
-_NO_CREDIT = ("insufficient_quota", "billing_hard_limit_reached")
+PASSING = (408, 409, 425, 429)
+NO_CREDIT = ("insufficient_quota", "billing_hard_limit_reached")
 
 # Called with input tokens, output tokens and USD, also for answers that cannot be used.
 Charge = Callable[[int, int, float], None]
@@ -203,9 +203,9 @@ class Endpoint:
         said, model, endpoint = self.line(whole), self.settings.model, self.address
         if name := refused(parameters, status, error.param, error.code, whole):
             return ParameterRefused(name, said)
-        if status == 402 or (status == 429 and error.code in _NO_CREDIT):
+        if status == 402 or (status == 429 and error.code in NO_CREDIT):
             return MogError(f"llm: {endpoint} has no credit for OPENAI_API_KEY: add some, then run again ({said})")
-        if status in _PASSING or status >= 500:
+        if status in PASSING or status >= 500:
             return Again(said, retry_after(error.response.headers.get("retry-after")))
         if status == 401:
             # The endpoint's message may quote the key.

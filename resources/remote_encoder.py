@@ -11,9 +11,11 @@ from uuid import uuid4
 
 import numpy as np
 
-from mog_assets.resources.encoder import Encoder, EncoderSettings, Hashed
+from mog_assets.resources.encoder import Encoder
+from mog_assets.resources.encoder_settings import EncoderSettings, Hashed
 from mog_assets.resources.engine import Engine
 from mog_assets.resources.jobs import Kept
+from mog_assets.resources.transformer import Transformer
 
 # Texts in a file: seconds of work for a CPU, one of the least for a GPU.
 _TEXTS = 512
@@ -63,7 +65,8 @@ def encoded_by(engine: Engine, encoder: Encoder, texts: int) -> Iterator[None]:
         encoder: Its `encode` changes.
         texts: As many texts as there are to come at most.
     """
-    if not engine.elsewhere:
+    # A served model is asked from here, by whoever has the key.
+    if not engine.elsewhere or encoder.settings.endpoint is not None:
         yield
         return
     with ExitStack() as opened:
@@ -87,7 +90,8 @@ def encoded_by(engine: Engine, encoder: Encoder, texts: int) -> Iterator[None]:
 def _through(kept: Kept, folder: Path, encoder: Encoder, items: Hashed) -> Generator[Hashed]:
     """Keys and vectors of texts, in any order, a file's worth at a time."""
     # The precision that this process would use, whatever the hardware of a node prefers.
-    settings = encoder.settings.model_copy(update={"dtype": encoder.dtype}).model_dump_json()
+    dtype = Transformer(encoder.settings, encoder.setting).dtype
+    settings = encoder.settings.model_copy(update={"dtype": dtype}).model_dump_json()
     batch, jobs, parts = uuid4().hex, [], {}
     try:
         for first in range(0, len(items), _TEXTS):

@@ -56,5 +56,4 @@ def encode_buckets(
             flush()
     work.recomputed["texts encoded"] = encoder.encoded - before
     if wanted:
-        work.info["device"], work.info["dtype"] = encoder.device, encoder.dtype
-        work.shown["encoder"] = f"{encoder.settings.model} on {encoder.device}, {encoder.dtype}"
+        work.shown["encoder"] = encoder.model.said

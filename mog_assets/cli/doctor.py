@@ -170,10 +170,12 @@ def torch_build(settings: Settings | None) -> Iterator[Finding]:
 
 def encoder(settings: Settings | None) -> Iterator[Finding]:
     """Check that the sentence encoder loads, without downloading it."""
-    from mog_assets.resources.encoder import EMBEDDED, Encoder, EncoderSettings
+    from mog_assets.resources.encoder import Encoder
+    from mog_assets.resources.encoder_settings import EMBEDDED, EncoderSettings
 
     chosen = settings.encoder if settings is not None else EncoderSettings()
-    if chosen.model != EMBEDDED and not Path(chosen.model).expanduser().is_dir():
+    local = chosen.model == EMBEDDED or chosen.endpoint is not None
+    if not local and not Path(chosen.model).expanduser().is_dir():
         from huggingface_hub import try_to_load_from_cache
 
         if not isinstance(try_to_load_from_cache(chosen.model, "config.json"), str):
@@ -184,7 +186,7 @@ def encoder(settings: Settings | None) -> Iterator[Finding]:
             return
     one = Encoder(chosen)
     one.encode(["Does it load?"])
-    yield Finding("encoder", OK, f"{chosen.model}: vectors of size {one.size}, {one.dtype} on {one.device}")
+    yield Finding("encoder", OK, f"{one.model.said}: vectors of size {one.size}")
 
 
 def documents(settings: Settings) -> Iterator[Finding]:

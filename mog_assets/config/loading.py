@@ -15,7 +15,7 @@ from pydantic import ValidationError
 from mog_assets.config import yaml_values
 from mog_assets.config.paths import check_home, encoder_source, resolved
 from mog_assets.config.settings import Settings
-from mog_assets.resources.encoder import EncoderSettings
+from mog_assets.resources.encoder_settings import EncoderSettings
 from mog_assets.resources.errors import ConfigError
 from mog_assets.resources.printable import printable
 from mog_assets.resources.settings import SettingsModel

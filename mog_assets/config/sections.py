@@ -13,7 +13,7 @@ from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 from pydantic import AfterValidator, BeforeValidator, Field, model_validator
 
 from mog_assets import registry
-from mog_assets.resources.encoder import EncoderSettings
+from mog_assets.resources.encoder_settings import EncoderSettings
 from mog_assets.resources.settings import Count, NamedSettings, SettingsModel
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}")

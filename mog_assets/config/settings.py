@@ -29,7 +29,7 @@ from mog_assets.config.sections import (
     UseSettings,
 )
 from mog_assets.resources.chat import LlmSettings
-from mog_assets.resources.encoder import EncoderSettings
+from mog_assets.resources.encoder_settings import EncoderSettings
 from mog_assets.resources.jobs import EngineSettings
 from mog_assets.resources.settings import MOST, Count, SettingsModel
 from mog_assets.resources.vector_store import VectorStoreSettings

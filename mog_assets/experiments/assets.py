@@ -19,7 +19,8 @@ from mog_assets.experiments.results import ProjectResults, Told, verdicts
 from mog_assets.ranking.retrieve import Retrieval
 from mog_assets.recipe import Recipe, Work
 from mog_assets.registry import EXPERIMENTS
-from mog_assets.resources.encoder import Encoder, EncoderSettings
+from mog_assets.resources.encoder import Encoder
+from mog_assets.resources.encoder_settings import EncoderSettings
 from mog_assets.resources.errors import MogError
 from mog_assets.resources.store import Store, digest
 from mog_assets.retrieval.corpora import Encode

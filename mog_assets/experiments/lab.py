@@ -23,7 +23,7 @@ from mog_assets.evaluation.scores import compare, interval, on_documents, p_said
 from mog_assets.questions.sets import Question, load_questions
 from mog_assets.ranking.retrieve import Retrieval
 from mog_assets.registry import EXPERIMENTS
-from mog_assets.resources.encoder import EncoderSettings
+from mog_assets.resources.encoder_settings import EncoderSettings
 from mog_assets.resources.errors import MogError
 from mog_assets.retrieval.corpora import Encode, Read
 from mog_assets.retrieval.passages import Passages, cut

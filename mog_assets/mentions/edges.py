@@ -10,6 +10,7 @@ import pyarrow.parquet as pq
 
 from mog_assets.arrays import mixed, pairs, ranges, unpaired
 from mog_assets.retrieval.corpora import Corpora
+from mog_assets.tables import numbers, read_table
 
 # A name that more documents have says nothing of which is meant.
 MOST_BEARERS = 8
@@ -134,9 +135,9 @@ def _bearers(corpora: Corpora) -> tuple[np.ndarray, np.ndarray]:
     name, bearer, first = [np.zeros(0, np.uint64)], [np.zeros(0, np.int64)], 0
     stored = corpora.read("names", None)
     for corpus, layout in zip(corpora.names, corpora.layouts, strict=True):
-        table = pq.read_table(stored.path(names_file(corpus)), columns=["digest", "document"])
-        name.append(table["digest"].to_numpy())
-        bearer.append(table["document"].to_numpy().astype(np.int64) + first)
+        table = read_table(stored.path(names_file(corpus)), ["digest", "document"])
+        name.append(numbers(table, "digest"))
+        bearer.append(numbers(table, "document").astype(np.int64) + first)
         first += len(layout.documents)
     names, bearers = np.concatenate(name), np.concatenate(bearer)
     order = np.lexsort((bearers, names))
@@ -149,8 +150,8 @@ def _places(corpora: Corpora) -> tuple[np.ndarray, ...]:
     for corpus in corpora.names:
         stored, documents = corpora.read("mentions", corpus), corpora.read("documents", corpus)
         for bucket in documents.names("bucket"):
-            table = pq.read_table(stored.path(bucket))
-            columns = [table[column].to_numpy() for column in ("document", "start", "end", "name")]
+            table = read_table(stored.path(bucket))
+            columns = [numbers(table, column) for column in ("document", "start", "end", "name")]
             parts.append((columns[0].astype(np.int64) + first, *(c.astype(np.int64) for c in columns[1:3]), columns[3]))
             first += pq.read_metadata(documents.path(bucket)).num_rows
     document, start, end, name = (np.concatenate(column) for column in zip(*parts, strict=True))

@@ -97,7 +97,9 @@ class Retrieval:
         """
         opened = Corpora.open(read, tools.settings, corpora, keep)
         encoder = tools.encoder
-        return cls(opened, queries, encoder.encode, lambda: encoder.fingerprint, encoder.is_token, tools.qdrant)
+        return cls(
+            opened, queries, encoder.questions.encode, lambda: encoder.fingerprint, encoder.is_token, tools.qdrant
+        )
 
     def again(self, queries: Sequence[str]) -> Retrieval:
         """The same for other questions."""

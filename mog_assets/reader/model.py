@@ -14,9 +14,9 @@ import numpy as np
 
 from mog_assets import tensors
 from mog_assets.reader.calibration import Calibration, features
-from mog_assets.resources.encoder import embedded_folder
 from mog_assets.resources.errors import MogError
 from mog_assets.resources.store import Artefact
+from mog_assets.resources.transformer import embedded_folder
 
 if TYPE_CHECKING:
     from mog_assets.reader.spans import ReaderSpan, SpanReader

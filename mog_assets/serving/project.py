@@ -395,8 +395,10 @@ class Project:
         spans = spans[:most]
         if not spans:
             return []
-        vectors = self._tools.encoder.encode([question, *(passage.text[a:b] for a, b in spans)], keep=False)
-        similar = vectors[1:].astype(np.float32) @ vectors[0].astype(np.float32)
+        encoder = self._tools.encoder
+        (asked,) = encoder.questions.encode([question], keep=False)
+        vectors = encoder.encode([passage.text[start:end] for start, end in spans], keep=False)
+        similar = vectors.astype(np.float32) @ asked.astype(np.float32)
         return [(start, end, float(value)) for (start, end), value in zip(spans, similar, strict=True)]
 
     def _method(self, name: str) -> Method:

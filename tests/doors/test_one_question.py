@@ -8,7 +8,8 @@ import pytest
 from incremental import IN_MEMORY, two_corpora
 
 from mog_assets.ranking.retrieve import Retrieval
-from mog_assets.resources.encoder import Encoder, EncoderSettings
+from mog_assets.resources.encoder import Encoder
+from mog_assets.resources.encoder_settings import EncoderSettings
 from mog_assets.retrieval.methods import Method
 
 QUESTIONS = [

@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 from mog_assets import config, plan
 from mog_assets.chunking import plots
 from mog_assets.materialising import materialise
-from mog_assets.resources.encoder import Encoder, EncoderSettings
+from mog_assets.resources.encoder import Encoder
+from mog_assets.resources.encoder_settings import EncoderSettings
 from mog_assets.resources.points import interrupt_with
 from mog_assets.retrieval.corpora import Corpora
 from mog_assets.retrieval.tokens import query_terms

@@ -26,7 +26,8 @@ from mog_assets.papers.learned_chunking.learned import (
 from mog_assets.papers.learned_chunking.preferences import preferences
 from mog_assets.papers.learned_chunking.tokens_to_answer import chunk_costs, distractors, tokens_to_answer
 from mog_assets.questions.sets import Evidence, Question
-from mog_assets.resources.encoder import Encoder, EncoderSettings
+from mog_assets.resources.encoder import Encoder
+from mog_assets.resources.encoder_settings import EncoderSettings
 from mog_assets.resources.errors import MogError
 from mog_assets.resources.points import interrupt_with
 from mog_assets.resources.store import Store

@@ -21,17 +21,18 @@ from mog_assets.questions.sets import load_questions
 from mog_assets.questions.splits import validation_rows
 from mog_assets.recipe import Recipe, Work
 from mog_assets.registry import RECIPES
-from mog_assets.resources.encoder import Encoder, EncoderSettings
+from mog_assets.resources.encoder_settings import EncoderSettings
 from mog_assets.resources.errors import MogError
 from mog_assets.resources.store import digest
+from mog_assets.resources.transformer import Transformer
 
 
-def _text_encoder(settings: Settings) -> Encoder | None:
+def _text_encoder(settings: Settings) -> Transformer | None:
     """The encoder that is trained with the chunker, if the settings name one."""
     model = settings.chunker.training.encoder
     if model is None:
         return None
-    return Encoder(EncoderSettings(model=model, dtype="float32"), setting="chunker.training.encoder")
+    return Transformer(EncoderSettings(model=model, dtype="float32"), "chunker.training.encoder")
 
 
 def build_chunker(work: Work) -> None:
@@ -156,7 +157,7 @@ def recipes(settings: Settings) -> list[Recipe]:
                 tools.settings.seed,
                 {name: q.train for name, q in tools.settings.question_sets.items()},
                 tools.encoder.identity,
-                *([encoder_of_texts.identity] if (encoder_of_texts := _text_encoder(tools.settings)) else []),
+                *(encoder_of_texts.identity if (encoder_of_texts := _text_encoder(tools.settings)) else []),
             ],
             version=learned.VERSION,
             kinds=("pytorch",),

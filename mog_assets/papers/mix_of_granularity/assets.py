@@ -81,7 +81,7 @@ def build_router(family: Family, work: Work) -> None:
     if previous is not None and _stays(work, table):
         return
     with work.progress(len(table), "questions encoded") as advance:
-        vectors = work.tools.encoder.encode(table["text"].tolist(), advance).astype(np.float32)
+        vectors = work.tools.encoder.questions.encode(table["text"].tolist(), advance).astype(np.float32)
     try:
         trained, new = _train(family, work, table, vectors, soft.manifest.version)
     # Whatever makes training fail, from too few questions to a full GPU, must not cost a working router.

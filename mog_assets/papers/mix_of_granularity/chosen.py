@@ -41,7 +41,7 @@ def build_chosen(family: Family, work: Work) -> None:
         of_set = (training["question_set"] == name).to_numpy()
         of_set = of_set if of_set.any() else np.ones(len(training), bool)
         before = by_document(choices[of_set], training["group"].to_numpy(str)[of_set])
-        outputs = router.predict(weights, encoder.encode([question.question for question in questions]))
+        outputs = router.predict(weights, encoder.questions.encode([question.question for question in questions]))
         now = by_document(router.choices(outputs), [question.document for question in questions])
         counts = [totals.sums.sum(axis=0).astype(int) for totals in (before, now)]
         distance, p = shift(before, now, seed=settings.seed)

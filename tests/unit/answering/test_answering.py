@@ -20,7 +20,8 @@ from mog_assets.answering.rows import AnswerRow
 from mog_assets.papers.at_rag.answerer import adaptive, at_rag
 from mog_assets.papers.briefcontext.answerer import briefcontext
 from mog_assets.questions.sets import Question
-from mog_assets.resources.encoder import EMBEDDED, Encoder, EncoderSettings
+from mog_assets.resources.encoder import Encoder
+from mog_assets.resources.encoder_settings import EMBEDDED, EncoderSettings
 from mog_assets.resources.errors import MogError
 
 OPTIONS = {"A": "insulin", "B": "glucagon", "C": "cortisol", "D": "aldosterone"}

@@ -4,7 +4,7 @@ import pytest
 
 from mog_assets import config
 from mog_assets.config import load
-from mog_assets.resources.encoder import EncoderSettings
+from mog_assets.resources.encoder_settings import EncoderSettings
 from mog_assets.resources.errors import ConfigError
 
 CORPORA = "corpora: {garden: {path: garden.jsonl}}\n"

@@ -6,7 +6,8 @@ from candidate_rows import EXPERTS, of_questions
 
 from mog_assets.ranking.blend import Blend
 from mog_assets.ranking.models import Inputs, Router
-from mog_assets.resources.encoder import Encoder, EncoderSettings
+from mog_assets.resources.encoder import Encoder
+from mog_assets.resources.encoder_settings import EncoderSettings
 from mog_assets.retrieval.bm25 import Statistics
 from mog_assets.retrieval.tokens import query_terms
 from mog_assets.retrieval.vocabulary import known_share

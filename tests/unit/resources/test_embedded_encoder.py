@@ -7,7 +7,8 @@ import torch
 import transformers
 
 from mog_assets.resources.bert import Bert, WordPieces
-from mog_assets.resources.encoder import Encoder, EncoderSettings
+from mog_assets.resources.encoder import Encoder
+from mog_assets.resources.encoder_settings import EncoderSettings
 
 TEXTS = [
     "The cat sleeps on the sofa.",

@@ -13,9 +13,11 @@ from shared import ROOT
 from tiny_encoder import tiny_encoder
 
 from mog_assets.config import load
-from mog_assets.resources.encoder import Encoder, EncoderSettings, _groups
+from mog_assets.resources.encoder import Encoder
+from mog_assets.resources.encoder_settings import EncoderSettings
 from mog_assets.resources.errors import ConfigError, MogError
 from mog_assets.resources.store import digest
+from mog_assets.resources.transformer import _groups
 
 TEXTS = [
     "The cat sleeps on the sofa.",
@@ -95,7 +97,7 @@ def test_damaged_cache_is_made_again(tmp_path, caplog, damage):
 LIMITED = """
 import resource, sys
 from pathlib import Path
-from mog_assets.resources.encoder import EncoderSettings
+from mog_assets.resources.encoder_settings import EncoderSettings
 from mog_assets.resources.errors import MogError
 from mog_assets.resources.encoder import Encoder
 encoder = Encoder(EncoderSettings(device="cpu"), Path(sys.argv[1]))
@@ -157,13 +159,13 @@ def test_groups_of_a_gpu_have_the_same_shape_whatever_is_in_them():
 def test_padding_of_a_group_hardly_changes_a_vector(tiny, monkeypatch, pooling):
     settings = EncoderSettings(model=str(tiny["article"]), device="cpu", dtype="float32", pooling=pooling)
     exact = Encoder(settings).encode(TEXTS)
-    monkeypatch.setattr("mog_assets.resources.encoder._groups", lambda lengths, _: _groups(lengths, "cuda"))
+    monkeypatch.setattr("mog_assets.resources.transformer._groups", lambda lengths, _: _groups(lengths, "cuda"))
     np.testing.assert_allclose(Encoder(settings).encode(TEXTS), exact, atol=2e-3)
 
 
 def test_encoding_that_is_interrupted_leaves_the_rest(tiny, monkeypatch):
     encoder = Encoder(EncoderSettings(model=str(tiny["article"]), device="cpu"))
-    compute, begun = encoder._group_vectors, []
+    compute, begun = encoder.model._group_vectors, []
 
     def interrupted(*group):
         begun.append(group)
@@ -171,7 +173,7 @@ def test_encoding_that_is_interrupted_leaves_the_rest(tiny, monkeypatch):
             raise KeyboardInterrupt
         return compute(*group)
 
-    monkeypatch.setattr(encoder, "_group_vectors", interrupted)
+    monkeypatch.setattr(encoder.model, "_group_vectors", interrupted)
     with pytest.raises(KeyboardInterrupt):
         encoder.encode([f"text {n}" for n in range(1000)])
     assert len(begun) < 100
@@ -228,7 +230,7 @@ def test_fingerprint_and_identity_change_with_pooling_and_with_how_vectors_are_c
 
     before = names()
     assert len(set(before)) == 4
-    monkeypatch.setattr("mog_assets.resources.encoder._COMPUTATION", "otherwise")
+    monkeypatch.setattr("mog_assets.resources.transformer._COMPUTATION", "otherwise")
     assert not set(before) & set(names())
 
 

@@ -9,7 +9,8 @@ from incremental import HERON, NEWT, OTTER, Project, nothing_is_drawn  # noqa: F
 
 from mog_assets.chunking.layouts import bucket_layout
 from mog_assets.resources import points
-from mog_assets.resources.encoder import Encoder, EncoderSettings
+from mog_assets.resources.encoder import Encoder
+from mog_assets.resources.encoder_settings import EncoderSettings
 from mog_assets.resources.vector_cache import VectorCache, text_hashes
 from mog_assets.retrieval.vectors import bucket_texts
 
@@ -109,8 +110,8 @@ def test_a_document_that_moves_to_another_corpus_is_not_encoded_again(tmp_path, 
 
 @pytest.mark.parametrize("point", ["vectors cached", "file moved", "manifest moved"])
 def test_an_interrupted_run_encodes_nothing_twice(ponds, monkeypatch, point):
-    before, compute, computed = set(held(ponds)), ponds.encoder._group_vectors, []
-    monkeypatch.setattr(ponds.encoder, "_group_vectors", lambda *group: computed.append(group) or compute(*group))
+    before, compute, computed = set(held(ponds)), ponds.encoder.model._group_vectors, []
+    monkeypatch.setattr(ponds.encoder.model, "_group_vectors", lambda *group: computed.append(group) or compute(*group))
     for name in "abcd":
         ponds.put("file", name, ponds.documents["file"][name]["text"] + f"The kingfisher {name} dives. ", title="Ponds")
     for occurrence in range(1, 12, 2):

@@ -23,7 +23,8 @@ from mog_assets.config import GenerationSettings
 from mog_assets.materialising import is_fresh, materialise
 from mog_assets.questions.sets import load_questions
 from mog_assets.replies import MAX_CHARS, Unparsable
-from mog_assets.resources.encoder import Encoder, EncoderSettings
+from mog_assets.resources.encoder import Encoder
+from mog_assets.resources.encoder_settings import EncoderSettings
 from mog_assets.resources.errors import ConfigError, MogError
 from mog_assets.retrieval.corpora import Corpora
 from mog_assets.retrieval.tokens import query_terms

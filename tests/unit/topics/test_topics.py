@@ -25,7 +25,8 @@ from mog_assets.corpus import assets as corpus_assets
 from mog_assets.materialising import is_fresh, materialise
 from mog_assets.replies import Unparsable
 from mog_assets.resources import qdrant_embedded as qdrant
-from mog_assets.resources.encoder import Encoder, EncoderSettings
+from mog_assets.resources.encoder import Encoder
+from mog_assets.resources.encoder_settings import EncoderSettings
 from mog_assets.resources.errors import MissingArtefact, MogError
 from mog_assets.retrieval import assets as retrieval_assets
 from mog_assets.retrieval.corpora import Corpora

@@ -26,7 +26,7 @@ from mog_assets.experiments.lab import (
 )
 from mog_assets.papers.mix_of_granularity.ranker import LevelChunks, Ranker, router_weights
 from mog_assets.ranking.retrieve import Retrieval
-from mog_assets.resources.encoder import EncoderSettings
+from mog_assets.resources.encoder_settings import EncoderSettings
 from mog_assets.retrieval.corpora import Corpora, Encode
 from mog_assets.retrieval.methods import Method, needs, parse
 from mog_assets.retrieval.passages import Passages
