@@ -1,0 +1,123 @@
+"""An embeddings endpoint on loopback in the form of OpenAI, Cohere or Voyage, which takes nothing that they do not.
+
+    with EmbeddingServer("cohere") as server:
+        server.script += [(429, {"Retry-After": "0"}), (500, {})]
+
+The next two requests get these replies; every other one gets vectors, or 400 with what is wrong with it.
+"""
+
+import hashlib
+import json
+import threading
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+
+import numpy as np
+
+SIZE = 16
+_TEXTS = {"openai": "input", "cohere": "texts", "voyage": "input"}
+_MOST = {"openai": 2048, "cohere": 96, "voyage": 1000}
+_PATHS = {"openai": "/v1/embeddings", "cohere": "/v2/embed", "voyage": "/v1/embeddings"}
+_REQUIRED = {
+    "openai": {"model": str, "input": list, "encoding_format": str},
+    "cohere": {"model": str, "texts": list, "input_type": str, "embedding_types": list, "truncate": str},
+    "voyage": {"model": str, "input": list, "input_type": str, "truncation": bool},
+}
+_OPTIONAL = {"openai": {"dimensions": int}, "cohere": {"output_dimension": int}, "voyage": {"output_dimension": int}}
+_ROLES = {"cohere": ("search_document", "search_query"), "voyage": ("document", "query")}
+
+
+def vector(text, size=SIZE):
+    """What the model says of a text: its words, hashed. Not of length 1."""
+    numbers = np.zeros(size)
+    for word in text.lower().split() or ["."]:
+        numbers += np.random.default_rng(int(hashlib.sha256(word.strip(".,?!").encode()).hexdigest()[:8], 16)).normal(
+            size=size
+        )
+    return numbers
+
+
+def faults(form, body):
+    """What the provider would refuse."""
+    required, allowed = _REQUIRED[form], {**_REQUIRED[form], **_OPTIONAL[form]}
+    said = [f"no {name}" for name in required if name not in body]
+    said += [f"unknown {name}" for name in body if name not in allowed]
+    said += [f"{name} is {body[name]!r}" for name in allowed if name in body and type(body[name]) is not allowed[name]]
+    texts = body.get(_TEXTS[form], [])
+    if not texts or not all(isinstance(text, str) and text for text in texts) or len(texts) > _MOST[form]:
+        said.append(f"{len(texts)} texts, or an empty one")
+    if form in _ROLES and body.get("input_type") not in _ROLES[form]:
+        said.append(f"input_type is {body.get('input_type')!r}")
+    return said
+
+
+class EmbeddingServer:
+    """The server; ends with its context.
+
+    Attributes:
+        url: As the setting `url` takes it.
+        script: Replies to the next requests: a status with headers, or a function of the answer.
+        bodies, keys: Of all requests, in the order of arrival.
+        size: Of vectors.
+        on_request: Called with the number of each request before it is answered.
+    """
+
+    def __init__(self, form="openai"):
+        self.form, self.size = form, SIZE
+        self.script, self.bodies, self.keys = [], [], []
+        self.on_request = lambda number: None
+        self._lock = threading.Lock()
+
+    @property
+    def texts(self):
+        """All texts that were asked for."""
+        return [text for body in self.bodies for text in body[_TEXTS[self.form]]]
+
+    def answer(self, body):
+        texts, size = body[_TEXTS[self.form]], body.get("dimensions") or body.get("output_dimension") or self.size
+        rows, tokens = [vector(text, size).tolist() for text in texts], sum(len(text.split()) for text in texts)
+        if self.form == "cohere":
+            return {"id": "1", "embeddings": {"float": rows}, "meta": {"billed_units": {"input_tokens": tokens}}}
+        data = [{"object": "embedding", "index": i, "embedding": row} for i, row in enumerate(rows)]
+        return {"object": "list", "data": data[::-1], "model": body["model"], "usage": {"total_tokens": tokens}}
+
+    def __enter__(self):
+        server = self
+
+        class Handler(BaseHTTPRequestHandler):
+            protocol_version = "HTTP/1.1"
+
+            def do_POST(self):
+                body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+                with server._lock:
+                    server.bodies.append(body)
+                    server.keys.append(self.headers.get("Authorization"))
+                    number, step = len(server.bodies), server.script.pop(0) if server.script else None
+                server.on_request(number)
+                status, headers, wrong = 200, {}, faults(server.form, body)
+                if self.path != _PATHS[server.form]:
+                    status, data = 404, {"error": "no such path"}
+                elif isinstance(step, tuple):
+                    status, headers, data = *step, {"error": {"message": "scripted"}}
+                elif wrong:
+                    status, data = 400, {"error": {"message": "; ".join(wrong)}}
+                else:
+                    data = step(server.answer(body)) if step else server.answer(body)
+                raw = data if isinstance(data, bytes) else json.dumps(data).encode()
+                self.send_response(status)
+                for name, value in {**headers, "Content-Length": str(len(raw))}.items():
+                    self.send_header(name, value)
+                self.end_headers()
+                self.wfile.write(raw)
+
+            def log_message(self, *arguments):
+                pass
+
+        self._server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        base = f"http://127.0.0.1:{self._server.server_port}"
+        self.url = base if self.form == "cohere" else f"{base}/v1"
+        threading.Thread(target=self._server.serve_forever, daemon=True).start()
+        return self
+
+    def __exit__(self, *error):
+        self._server.shutdown()
+        self._server.server_close()
