@@ -9,10 +9,7 @@ from typing import Annotated, Any, Literal, Protocol, TypedDict
 from pydantic import BeforeValidator, Field, model_validator
 
 from mog_assets.resources.errors import MogError
-from mog_assets.resources.settings import Count, SettingsModel
-
-MOST_THREADS = 1024
-
+from mog_assets.resources.settings import MOST_THREADS, Count, SettingsModel
 
 # YAML reads `on` and `off` as true and false.
 _Switch = Annotated[

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 from typing import Annotated, Any, ClassVar, Literal
-from urllib.parse import urlsplit
 
 import numpy as np
-from pydantic import AfterValidator, Field, model_validator
+from pydantic import Field
 
-from mog_assets.resources.chat import MOST_THREADS
-from mog_assets.resources.settings import Count, NamedSettings
+from mog_assets.resources.settings import Count, NamedSettings, ServedSettings
 
 EMBEDDED = "all-MiniLM-L6-v2"
 
@@ -19,42 +17,17 @@ Role = Literal["passage", "query"]
 Hashed = list[tuple[bytes, Any]]
 
 
-def _address(value: str) -> str:
-    try:
-        url = urlsplit(value)
-        valid = url.scheme in ("http", "https") and url.hostname and not url.username and not url.query
-    except ValueError:
-        valid = False
-    if not valid:
-        raise ValueError("a URL such as http://localhost:8080/v1, without a key in it")
-    return value.rstrip("/")
-
-
-class EmbeddingsSettings(NamedSettings):
+class EmbeddingsSettings(ServedSettings):
     """An embeddings endpoint, in the form of `openai` (also TEI, vLLM, Ollama, llama.cpp), `cohere` or `voyage`.
 
-    The key is read from OPENAI_API_KEY, COHERE_API_KEY or VOYAGE_API_KEY; a `url` of your own needs none. A request has
-    texts of about `batch_tokens` tokens; `timeout` is of one attempt, in seconds. `price` is USD per million tokens; a
-    run that has spent `budget_usd` sends no more requests.
+    The key is read from OPENAI_API_KEY, COHERE_API_KEY or VOYAGE_API_KEY; a `url` of your own needs none; without a
+    `url`, `openai` is at OPENAI_BASE_URL if that is set. A request has texts of about `batch_tokens` tokens.
     """
 
     main: ClassVar[str] = "form"
 
     form: Literal["openai", "cohere", "voyage"] = "openai"
-    # None: that of the provider, for `openai` the value of OPENAI_BASE_URL if that is set.
-    url: Annotated[str, AfterValidator(_address)] | None = None
     batch_tokens: Count = 20_000
-    concurrency: Annotated[int, Field(ge=1, le=MOST_THREADS)] = 4
-    timeout: float = Field(60.0, gt=0, le=86_400)
-    attempts: Count = 5
-    price: float = Field(0.0, ge=0)
-    budget_usd: float | None = Field(None, ge=0)
-
-    @model_validator(mode="after")
-    def _priced(self) -> EmbeddingsSettings:
-        if self.budget_usd is not None and not self.price:
-            raise ValueError("price above 0 with budget_usd, otherwise the cost is not known")
-        return self
 
 
 class EncoderSettings(NamedSettings):

@@ -25,7 +25,7 @@ TEXTS = [f"text number {i} of many" for i in range(40)]
 @pytest.fixture(autouse=True)
 def keys(monkeypatch):
     for form in FORMS.values():
-        monkeypatch.setenv(form.key, KEY)
+        monkeypatch.setenv(form.provider.key, KEY)
     monkeypatch.delenv("OPENAI_BASE_URL", raising=False)
 
 
@@ -33,7 +33,7 @@ def encoder(server, cache=None, backoff=(0.0, 0.0), max_length=256, **values):
     of_model = {name: values.pop(name) for name in ("query_prompt", "passage_prompt", "dimensions") if name in values}
     endpoint = EmbeddingsSettings(form=server.form, url=server.url, **values)
     made = Encoder(EncoderSettings(model="m-1", endpoint=endpoint, max_length=max_length, **of_model), cache)
-    made.model._jitter = lambda state: backoff[0]
+    made.model.service._jitter = lambda state: backoff[0]
     return made
 
 
@@ -51,7 +51,7 @@ def test_requests_are_those_of_the_provider_and_vectors_come_back_in_order(form)
         assert len(server.bodies) > 1 and sorted(server.texts) == sorted(TEXTS)
         assert set(server.keys) == {f"Bearer {KEY}"} and {body["model"] for body in server.bodies} == {"m-1"}
         assert served.size == SIZE
-        assert served.model.spent.tokens == sum(len(text.split()) for text in TEXTS)
+        assert served.model.service.spent.units == sum(len(text.split()) for text in TEXTS)
 
 
 @pytest.mark.parametrize("form", FORMS)
@@ -115,7 +115,7 @@ def test_a_fault_that_passes_costs_a_retry(step):
         server.script.append(step)
         served = encoder(server)
         assert np.allclose(served.encode(TEXTS[:3]), unit(TEXTS[:3]), atol=2e-3)
-        assert (served.model.spent.calls, served.model.spent.retries) == (2, 1)
+        assert (served.model.service.spent.calls, served.model.service.spent.retries) == (2, 1)
 
 
 def test_what_was_answered_before_a_fault_that_stays_is_kept_and_not_asked_for_again(tmp_path):

@@ -1,0 +1,210 @@
+"""Models that are served elsewhere: requests with a key, limits of time, retries, and a budget.
+
+Calls that fail for a temporary reason are repeated, with exponential backoff and full jitter (M. Brooker, "Exponential
+Backoff And Jitter", AWS Architecture Blog 2015).
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any, TypeVar
+
+import httpx2
+import tenacity
+
+from mog_assets.resources.chat import SpendCapReached
+from mog_assets.resources.endpoint import NO_CREDIT, PASSING, Again, retry_after
+from mog_assets.resources.errors import MogError
+from mog_assets.resources.settings import ServedSettings
+
+ReadT = TypeVar("ReadT")
+
+
+@dataclass(frozen=True)
+class Provider:
+    """Who serves models.
+
+    Attributes:
+        url: Where; empty for programs that people run themselves.
+        path: Behind the URL.
+        key: Name of the environment variable.
+    """
+
+    url: str
+    path: str
+    key: str
+
+
+@dataclass(frozen=True)
+class Spent:
+    """What a process has sent: requests, those that repeated another, tokens or searches, and their price in USD."""
+
+    calls: int = 0
+    retries: int = 0
+    units: int = 0
+    usd: float = 0.0
+
+
+class Service:
+    """Asks a served model.
+
+    Args:
+        settings: Where, and limits.
+        provider: Whose protocol it speaks.
+        model: Its name.
+        section: Of the settings, for messages: `encoder`.
+        per: Units that `price` is of.
+        backoff: Longest wait in seconds before the first retry, and before any retry.
+    """
+
+    def __init__(
+        self,
+        settings: ServedSettings,
+        provider: Provider,
+        model: str,
+        section: str,
+        per: int = 1_000_000,
+        backoff: tuple[float, float] = (0.5, 30.0),
+    ) -> None:
+        self.settings, self.provider, self.model, self.section, self._per = settings, provider, model, section, per
+        self.spent = Spent()
+        self._jitter: Callable[[tenacity.RetryCallState], float]
+        self._jitter = tenacity.wait_random_exponential(multiplier=backoff[0], max=backoff[1])
+        self._lock = threading.Lock()
+
+    @cached_property
+    def url(self) -> str:
+        """Where requests are sent, without the path."""
+        other = os.environ.get("OPENAI_BASE_URL") if self.provider.key == "OPENAI_API_KEY" else None
+        url = self.settings.url or other or self.provider.url
+        if not url:
+            raise MogError(f"{self.section}.endpoint.url: expected the address of your server, got none")
+        return url.rstrip("/")
+
+    @property
+    def said(self) -> str:
+        """The model, where it is, and what was spent, for people."""
+        cost = f", {self.spent.usd:.4g} USD" if self.settings.price else ""
+        return f"{self.model} at {self.url}: {self.spent.calls:,} requests{cost}"
+
+    def ask(self, body: Any, most: int, read: Callable[[Any], tuple[ReadT, int]]) -> ReadT:
+        """Send a request, again if it fails for a temporary reason.
+
+        Args:
+            body: As JSON.
+            most: Bytes of the answer that are read.
+            read: The result, and units to be paid for, of an answer; it may raise whatever a strange answer makes it.
+
+        Raises:
+            SpendCapReached: `budget_usd` is spent.
+            MogError: the endpoint refuses, does not answer, or answers something else.
+        """
+        attempts = tenacity.Retrying(
+            retry=tenacity.retry_if_exception_type(Again),
+            stop=tenacity.stop_after_attempt(self.settings.attempts),
+            wait=self._wait,
+            before_sleep=lambda state: self._count(retries=1),
+        )
+        try:
+            return attempts(self._call, body, most, read)
+        except tenacity.RetryError as error:
+            last = error.last_attempt.exception()
+            fault = MogError(
+                f"{self.section}.endpoint: {self.model} at {self.url} did not answer (attempts: "
+                f"{self.settings.attempts}; last error: {last}): what was answered before is kept, so run again later"
+            )
+        raise fault
+
+    def _wait(self, state: tenacity.RetryCallState) -> float:
+        assert state.outcome is not None
+        return self._jitter(state) + (getattr(state.outcome.exception(), "wait", None) or 0)
+
+    def _call(self, body: Any, most: int, read: Callable[[Any], tuple[ReadT, int]]) -> ReadT:
+        budget = self.settings.budget_usd
+        if budget is not None and self.spent.usd >= budget:
+            raise SpendCapReached(
+                f"{self.section}.endpoint.budget_usd: this run has spent {self.spent.usd:.6g} USD, the cap is "
+                f"{budget:.6g}: raise it and run again; what was answered before is kept and costs nothing again"
+            )
+        self._count(calls=1)
+        answer = self._post(body, most)
+        try:
+            result, units = read(answer)
+        except (KeyError, TypeError, ValueError, AttributeError, IndexError) as error:
+            raise Again(f"expected an answer of the form that was asked for, got another ({error!r:.200})") from None
+        self._count(units=units, usd=units * self.settings.price / self._per)
+        if budget is not None and not units:
+            raise MogError(
+                f"{self.section}.endpoint.budget_usd: expected an endpoint that reports what is paid for, got none "
+                f"from {self.url}: the cost is not known; remove the cap"
+            )
+        return result
+
+    @cached_property
+    def _client(self) -> httpx2.Client:
+        key, name = os.environ.get(self.provider.key, ""), self.provider.key
+        if not key and self.url == self.provider.url:
+            raise MogError(f"{self.section}.endpoint: expected {name} in the environment, got none for {self.url}")
+        if key and (not (key.isascii() and key.isprintable()) or " " in key):
+            raise MogError(f"{self.section}.endpoint: expected {name} to be ASCII without blanks, got another text")
+        headers = {"Authorization": f"Bearer {key}"} if key else {}
+        return httpx2.Client(headers=headers, timeout=self.settings.timeout)
+
+    def _post(self, body: Any, most: int) -> Any:
+        fault: Exception
+        deadline, data = time.monotonic() + self.settings.timeout, bytearray()
+        try:
+            with self._client.stream("POST", self.url + self.provider.path, json=body) as response:
+                for part in response.iter_bytes():
+                    data += part
+                    if len(data) > most:
+                        raise MogError(f"{self.section}.endpoint: expected at most {most:,} bytes, got a longer answer")
+                    # The client's timeout is of single reads: an answer sent byte by byte could take for ever.
+                    if time.monotonic() > deadline:
+                        raise Again(f"no complete answer within {self.settings.timeout:.3g} s")
+            if response.status_code == 200:
+                return json.loads(data)
+            fault = self._status_fault(response.status_code, response.headers.get("retry-after"), bytes(data))
+        except httpx2.TimeoutException:
+            fault = Again(f"no answer within {self.settings.timeout:.3g} s")
+        except httpx2.RequestError as error:
+            fault = Again(f"the connection failed: {self._line(str(error) or type(error).__name__)}")
+        except ValueError:
+            fault = Again("expected JSON, got another body")
+        # Raised outside the handlers: the library's error may show headers, and logs print the cause of an error.
+        raise fault
+
+    def _status_fault(self, status: int, wait: str | None, body: bytes) -> Exception:
+        said = self._line(body.decode("utf-8", "replace"))
+        section, where = f"{self.section}.endpoint", f"{self.url}{self.provider.path}"
+        if status == 402 or (status == 429 and any(code in said for code in NO_CREDIT)):
+            return MogError(f"{section}: {self.url} has no credit for {self.provider.key}: add some ({said})")
+        if status in PASSING or status >= 500:
+            return Again(f"HTTP {status}: {said}", retry_after(wait))
+        if status in (401, 403):
+            # The endpoint's message may quote the key.
+            return MogError(f"{section}: {self.url} does not accept the key ({status}): set {self.provider.key}")
+        if status == 404:
+            return MogError(
+                f"{section}: {where} has no model {self.model!r}, or another form: check {self.section}.model and "
+                f"{section}.url (404: {said})"
+            )
+        return MogError(f"{section}: {self.model} at {where} rejected the request ({status}: {said})")
+
+    def _line(self, text: str) -> str:
+        """An endpoint's text as one line of a message, without the key."""
+        key = os.environ.get(self.provider.key)
+        return " ".join((text.replace(key, "…") if key else text).split())[:300]
+
+    def _count(self, calls: int = 0, retries: int = 0, units: int = 0, usd: float = 0.0) -> None:
+        with self._lock:
+            now = self.spent
+            self.spent = replace(
+                now, calls=now.calls + calls, retries=now.retries + retries, units=now.units + units, usd=now.usd + usd
+            )
