@@ -17,7 +17,17 @@ from mog_assets.tools import Tools
 CARRIED = frozenset(
     {
         # Where artefacts lie, and which are read.
-        *("home", "corpora", "question_sets", "methods", "levels", "buckets", "encoder.levels", "graph.across"),
+        *(
+            "home",
+            "corpora",
+            "corpora.path",
+            "question_sets",
+            "methods",
+            "levels",
+            "buckets",
+            "encoder.levels",
+            "graph.across",
+        ),
         # How many requests are under way together.
         "llm.concurrency",
         # A name for what `Encoder.identity` says.

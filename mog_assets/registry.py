@@ -117,7 +117,7 @@ SOURCES: Registry[Any] = Registry("source", "mog_assets.corpus.sources")
 FORMATS: Registry[Any] = Registry("format", "mog_assets.corpus.formats")
 # The others are those of retrievers and levels, such as `bm25-1`.
 _RETRIEVERS = ("bm25", "dense", "title")
-EXPERTS: Registry[Any] = Registry("expert", "mog_assets.ranking.relations", reserved=_RETRIEVERS)
+EXPERTS: Registry[Any] = Registry("expert", "mog_assets.ranking.reranking", reserved=_RETRIEVERS)
 _METHODS = ("mog_assets.ranking.methods", "mog_assets.papers.mix_of_granularity.methods")
 METHODS: Registry[Any] = Registry("kind of method", *_METHODS)
 GROUPS: Registry[Any] = Registry("group of methods", *_METHODS)

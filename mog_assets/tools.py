@@ -11,6 +11,7 @@ from mog_assets.resources.engine import Engine
 from mog_assets.resources.files import make_home
 from mog_assets.resources.llm import OpenAIModel
 from mog_assets.resources.qdrant import connect
+from mog_assets.resources.reranker import Reranker
 from mog_assets.resources.store import Store
 from mog_assets.resources.vector_store import VectorStore
 
@@ -42,6 +43,12 @@ class Tools:
     def encoder(self) -> Encoder:
         """Encodes texts; vectors are cached in the home folder."""
         return Encoder(self.settings.encoder, self.settings.home / "cache", keep=self.keep)
+
+    @cached_property
+    def reranker(self) -> Reranker | None:
+        """Reads questions with texts; scores are cached in the home folder. None if the settings name none."""
+        chosen = self.settings.reranker
+        return None if chosen is None else Reranker(chosen, self.settings.home / "cache" / "reranker", self.keep)
 
     @cached_property
     def qdrant(self) -> VectorStore:

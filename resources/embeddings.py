@@ -20,7 +20,7 @@ from mog_assets.resources.errors import MogError
 from mog_assets.resources.served import Provider, Service
 from mog_assets.resources.store import digest
 
-# A token of any language has about as many characters or more; texts are cut and batches are filled by them.
+# Of English. A text is cut by characters; batches are filled by bytes.
 _CHARS_PER_TOKEN = 4
 # Digits of a number in JSON, and the most numbers of a vector, which bound what is read of an answer.
 _DIGITS, _MOST_NUMBERS, _ENVELOPE_BYTES = 32, 16_384, 1 << 20
@@ -159,12 +159,14 @@ class Served:
         for key, text in items:
             # Endpoints refuse nothing, and halves of surrogate pairs are no UTF-8.
             sent = prompt + (text[:most].encode("utf-8", "replace").decode("utf-8") or " ")
-            if batch and (size + len(sent) > limit or len(batch) == self.form.most):
+            # In bytes: a character of Chinese is about a token, as three of its bytes nearly are.
+            length = len(sent.encode())
+            if batch and (size + length > limit or len(batch) == self.form.most):
                 yield batch, texts
                 batch, texts, size = [], [], 0
             batch.append((key, text))
             texts.append(sent)
-            size += len(sent)
+            size += length
         if batch:
             yield batch, texts
 

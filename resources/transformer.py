@@ -86,12 +86,7 @@ class Transformer:
     @cached_property
     def fingerprint(self) -> str:
         """Changes with everything that changes a vector: weights, tokenizer, pooling, length, dtype; not the device."""
-        folder = self._local_folder()
-        if folder is None:
-            identity: Any = [self.settings.model, _hub_commit(self.settings.model, self.setting)]
-        else:
-            names = ("config.json", "model.safetensors", "tokenizer.json", "tokenizer_config.json", "vocab.txt")
-            identity = [[name, _digest(folder / name)] for name in names if (folder / name).is_file()]
+        identity = model_files(str(self._local_folder() or self.settings.model), self.setting)
         return digest(_COMPUTATION, self.settings.pooling, identity, self.settings.max_length, self.dtype)[:16]
 
     @cached_property
@@ -289,6 +284,20 @@ def _digest(path: Path) -> str:
 @cache
 def _digest_of(path: Path, *state: int) -> str:
     return file_digest(path)
+
+
+def model_files(model: str, setting: str) -> list[Any]:
+    """The files of a local folder with their digests, or a hub model with its commit.
+
+    Args:
+        model: The folder, or the model's id.
+        setting: Names the model in errors.
+    """
+    folder = Path(model).expanduser()
+    if not folder.is_dir():
+        return [model, _hub_commit(model, setting)]
+    names = ("config.json", "model.safetensors", "tokenizer.json", "tokenizer_config.json", "vocab.txt")
+    return [[name, _digest(folder / name)] for name in names if (folder / name).is_file()]
 
 
 def _hub_commit(model: str, setting: str) -> str:

@@ -187,7 +187,7 @@ def _kept(stored: Artefact) -> bool:
 def _options(tools: Tools) -> list[Any]:
     settings = tools.settings
     options = [settings.bm25.model_dump(), settings.k_r, settings.k, settings.budget, settings.answering.judge]
-    searches = [settings.retriever, settings.graph.hops, versions(settings.ranking.experts)]
+    searches = [settings.retriever, settings.graph.hops, versions(settings)]
     return [reader_name(tools), tools.encoder.identity, *options, *searches]
 
 

@@ -84,6 +84,8 @@ def examine(path: str | None = None) -> Iterator[Finding]:
     yield finding
     yield from _tried("torch", lambda: torch_build(settings))
     yield from _tried("encoder", lambda: encoder(settings))
+    if settings is not None and settings.reranker is not None:
+        yield from _tried("reranker", lambda: reranker(settings))
     if settings is not None:
         yield from _tried("documents", lambda: documents(settings))
     yield from _tried("home", lambda: home(settings, config.file(path).parent))
@@ -187,6 +189,16 @@ def encoder(settings: Settings | None) -> Iterator[Finding]:
     one = Encoder(chosen)
     one.encode(["Does it load?"])
     yield Finding("encoder", OK, f"{one.model.said}: vectors of size {one.size}")
+
+
+def reranker(settings: Settings) -> Iterator[Finding]:
+    """Check that the reranker reads."""
+    from mog_assets.resources.reranker import Reading, Reranker
+
+    assert settings.reranker is not None
+    one = Reranker(settings.reranker)
+    one.scores([Reading("Does it read?", ["It does."])])
+    yield Finding("reranker", OK, one.model.said)
 
 
 def documents(settings: Settings) -> Iterator[Finding]:

@@ -91,7 +91,7 @@ def copies(home: Path, corpus: str) -> Path:
 
 
 def _encoders(settings: Settings, base: Path) -> dict[str, Any]:
-    """The encoder settings, with absolute paths."""
+    """The settings that name models, with absolute paths."""
 
     def placed(key: str, encoder: EncoderT) -> EncoderT:
         named = {field: getattr(encoder, field) for field in ("model", "query_model")}
@@ -104,7 +104,12 @@ def _encoders(settings: Settings, base: Path) -> dict[str, Any]:
         chunker = chunker.model_copy(update={"training": training.model_copy(update={"encoder": source})})
     compared = settings.experiments.encoders
     others = {name: placed(f"experiments.encoders.{name}", encoder) for name, encoder in compared.items()}
+    reranker = settings.reranker
+    if reranker is not None and reranker.endpoint is None:
+        source = encoder_source("reranker.model", reranker.model, base)
+        reranker = reranker.model_copy(update={"model": source})
     return {
+        "reranker": reranker,
         "encoder": placed("encoder", settings.encoder),
         "chunker": chunker,
         "experiments": settings.experiments.model_copy(update={"encoders": others}),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 from pydantic import Field, model_validator
 
@@ -31,6 +31,7 @@ from mog_assets.config.sections import (
 from mog_assets.resources.chat import LlmSettings
 from mog_assets.resources.encoder_settings import EncoderSettings
 from mog_assets.resources.jobs import EngineSettings
+from mog_assets.resources.reranker import RerankerSettings
 from mog_assets.resources.settings import MOST, Count, SettingsModel
 from mog_assets.resources.vector_store import VectorStoreSettings
 
@@ -64,12 +65,32 @@ class Settings(SettingsModel):
     generation: GenerationSettings | None = None
     llm: LlmSettings = LlmSettings()
     experiments: ExperimentSettings = ExperimentSettings()
+    # None: no texts are read together with questions.
+    reranker: RerankerSettings | None = None
     engine: EngineSettings = EngineSettings()
     automation: AutomationSettings = AutomationSettings()
     use: UseSettings = UseSettings()
     # None: the group `default` of retrieval/methods.py.
     methods: list[str] | None = None
     seed: Annotated[int, Field(ge=0, le=2**32 - 1)] = 0
+
+    @model_validator(mode="before")
+    @classmethod
+    def _with_reranker(cls, value: Any) -> Any:
+        # Who names its model wants it to be an expert.
+        if isinstance(value, dict) and value.get("reranker") is not None:
+            ranking = value.get("ranking") or {}
+            experts = ranking.get("experts", RankingSettings().experts) if isinstance(ranking, dict) else None
+            if isinstance(experts, list) and "reranker" not in experts:
+                return {**value, "ranking": {**ranking, "experts": [*experts, "reranker"]}}
+        return value
+
+    @model_validator(mode="after")
+    def _reranker_named(self) -> Settings:
+        if "reranker" in self.ranking.experts and self.reranker is None:
+            expected = "the section `reranker`, which names the model"
+            raise ValueError(f"ranking.experts: expected {expected}, got none: add it")
+        return self
 
     @model_validator(mode="after")
     def _known_corpora(self) -> Settings:

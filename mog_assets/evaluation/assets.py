@@ -192,8 +192,8 @@ def _measured(settings: Settings) -> list[Any]:
 def _of_runs(tools: Tools) -> list[Any]:
     """Settings that rankings depend on."""
     settings = tools.settings
-    searches = [settings.bm25.model_dump(), settings.k, settings.k_r, settings.graph.hops]
-    made = [tools.encoder.identity, versions(settings.ranking.experts), settings.seed]
+    searches = [settings.retriever, settings.bm25.model_dump(), settings.k, settings.k_r, settings.graph.hops]
+    made = [tools.encoder.identity, versions(settings), settings.seed]
     return [_measured(settings), *searches, *made]
 
 

@@ -264,7 +264,7 @@ def _of_models(tools: Tools) -> list[Any]:
     """Settings that a trained ranking depends on."""
     settings = tools.settings
     model = [settings.ranking.validation, settings.seed, tools.encoder.identity, features.VERSION]
-    return [*model, list(settings.corpora), versions(settings.ranking.experts), settings.drift.training]
+    return [*model, list(settings.corpora), versions(settings), settings.drift.training]
 
 
 def recipes(settings: Settings) -> list[Recipe]:
@@ -278,7 +278,7 @@ def recipes(settings: Settings) -> list[Recipe]:
         partitioned=False,
         settings=lambda tools: [
             tools.settings.ranking.questions,
-            versions(tools.settings.ranking.experts),
+            versions(tools.settings),
             tools.settings.bm25.model_dump(),
             {name: [q.corpora, q.train, q.test] for name, q in tools.settings.question_sets.items()},
             list(tools.settings.corpora),
@@ -312,7 +312,7 @@ def recipes(settings: Settings) -> list[Recipe]:
         settings=lambda tools: [
             rankings_of(tools.settings),
             tools.settings.seed,
-            versions(tools.settings.ranking.experts),
+            versions(tools.settings),
             tools.settings.bm25.model_dump(),
             tools.encoder.identity,
         ],
@@ -332,7 +332,7 @@ def recipes(settings: Settings) -> list[Recipe]:
         settings=lambda tools: [
             tools.settings.seed,
             tools.settings.retriever,
-            versions(tools.settings.ranking.experts),
+            versions(tools.settings),
             _trained(tools.settings),
         ],
         kinds=("json",),

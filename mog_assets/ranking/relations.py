@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Any, Protocol
 
 import numpy as np
 from scipy import sparse
@@ -96,6 +96,7 @@ class FurtherExpert:
         weight: How much it counts in `fused`, beside 1 for BM25 and 2 for vectors; `mention` and `pagerank` count there
             by their confidence.
         version: Raised when it gives other scores for the same.
+        options: The settings that its scores depend on, as JSON values.
     """
 
     make: Callable[[Retrieval], Relation]
@@ -104,15 +105,17 @@ class FurtherExpert:
     said: str = ""
     weight: float = 0.0
     version: str = "1"
+    options: Callable[[Settings], Any] = lambda settings: None
 
 
 EXPERTS: Registry[FurtherExpert] = registry.EXPERTS
 """The experts that `ranking.experts` may name."""
 
 
-def versions(names: Sequence[str]) -> list[list[str | float]]:
-    """Names of experts with their versions and weights: what scores depend on."""
-    return [[name, EXPERTS[name].version, EXPERTS[name].weight] for name in names]
+def versions(settings: Settings) -> list[list[Any]]:
+    """The experts that `ranking.experts` names, with versions, weights and options: what scores depend on."""
+    experts = {name: EXPERTS[name] for name in settings.ranking.experts}
+    return [[name, its.version, its.weight, its.options(settings)] for name, its in experts.items()]
 
 
 def reads_mentions(names: Sequence[str]) -> bool:

@@ -1,24 +1,31 @@
 """Rerankers: experts that read a question together with the texts of its best pieces, such as cross-encoders.
 
-Such an expert is weighed like every other: by trained rankings as they learn, by `fused` as its `weight` says.
+Such an expert is weighed like every other: by trained rankings as they learn, by `fused` as its `weight` says. The one
+of the section `reranker` is called `reranker`; other packages register theirs.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
+from mog_assets.config import Settings
 from mog_assets.ranking.candidates import Candidates
-from mog_assets.ranking.relations import FurtherExpert, Queries, best
-from mog_assets.resources.errors import MogError
+from mog_assets.ranking.relations import EXPERTS, FurtherExpert, Queries, best
+from mog_assets.ranking.retrieve import Retrieval
+from mog_assets.resources.errors import ConfigError, MogError
+from mog_assets.resources.reranker import Reading
 from mog_assets.retrieval.corpora import Corpora
 
 # Given a question and texts, a score of each: 0 or more, more is better.
 Scores = Callable[[str, Sequence[str]], np.ndarray]
 # Pieces of a question that are read.
 PIECES = 20
+# In `fused`, beside 1 for BM25 and 2 for vectors.
+WEIGHT = 2.0
 
 
 @dataclass(frozen=True)
@@ -28,13 +35,13 @@ class Reranker:
     Attributes:
         name: Of the expert.
         corpora: Those that are searched.
-        read: Scores texts.
+        read: Scores texts, for each question.
         pieces: How many are read; all others score 0.
     """
 
     name: str
     corpora: Corpora
-    read: Scores
+    read: Callable[[Sequence[Reading]], Sequence[np.ndarray]]
     pieces: int
 
     def scores(self, candidates: Candidates, value: np.ndarray, queries: Queries) -> np.ndarray:
@@ -46,26 +53,29 @@ class Reranker:
         top, layout = best(candidates, value, self.pieces), self.corpora.layout
         documents, spans = layout.document_of[candidates.piece[top]], layout.spans[candidates.piece[top]]
         texts = self.corpora.texts(np.unique(documents).tolist())
-        scores = np.zeros(len(candidates.piece), np.float32)
+        rows_of, readings = [], []
         for question in np.unique(candidates.question[top]).tolist():
             rows = np.flatnonzero(candidates.question[top] == question)
             passages = []
             for document, (start, end) in zip(documents[rows].tolist(), spans[rows].tolist(), strict=True):
                 title, text = texts[document]
                 passages.append(f"{title}\n{text[start:end]}" if title else text[start:end])
-            given = np.asarray(self.read(queries.texts[question], passages), np.float32)
-            if given.shape != (len(passages),) or not np.isfinite(given).all() or (given < 0).any():
+            rows_of.append(top[rows])
+            readings.append(Reading(queries.texts[question], passages))
+        scores = np.zeros(len(candidates.piece), np.float32)
+        for rows, reading, answer in zip(rows_of, readings, self.read(readings), strict=True):
+            given, count = np.asarray(answer, np.float32), len(reading.texts)
+            if given.shape != (count,) or not np.isfinite(given).all() or (given < 0).any():
                 raise MogError(
-                    f"ranking.experts: expected {self.name!r} to give a number of 0 or more for each of "
-                    f"{len(passages)} texts, got an array of shape {given.shape} from {given.min(initial=0)}: mend it, "
-                    "or leave it out"
+                    f"ranking.experts: expected {self.name!r} to give a number of 0 or more for each of {count} texts, "
+                    f"got an array of shape {given.shape} from {given.min(initial=0)}: mend it, or leave it out"
                 )
-            scores[top[rows]] = given
+            scores[rows] = given
         return scores
 
 
 def reranking(
-    name: str, read: Scores, pieces: int = PIECES, weight: float = 2.0, said: str = "", version: str = "1"
+    name: str, read: Scores, pieces: int = PIECES, weight: float = WEIGHT, said: str = "", version: str = "1"
 ) -> FurtherExpert:
     """A reranker as an expert, to be registered under its name.
 
@@ -77,6 +87,27 @@ def reranking(
         said: What `--explain` says of a passage that it raised.
         version: Raised when it gives other scores for the same.
     """
+
+    def each(readings: Sequence[Reading]) -> list[np.ndarray]:
+        return [read(reading.question, reading.texts) for reading in readings]
+
     return FurtherExpert(
-        lambda retrieval: Reranker(name, retrieval.corpora, read, pieces), weight=weight, said=said, version=version
+        lambda retrieval: Reranker(name, retrieval.corpora, each, pieces), weight=weight, said=said, version=version
     )
+
+
+def _configured(retrieval: Retrieval) -> Reranker:
+    settings = retrieval.corpora.settings.reranker
+    if settings is None or retrieval.rerank is None:
+        raise ConfigError("ranking.experts: expected the section `reranker`, which names its model, got none: add it")
+    return Reranker("reranker", retrieval.corpora, retrieval.rerank, settings.pieces)
+
+
+def _options(settings: Settings) -> Any:
+    chosen = settings.reranker
+    return None if chosen is None else [chosen.model, chosen.pieces, chosen.max_length, chosen.endpoint is not None]
+
+
+EXPERTS.register(
+    "reranker", FurtherExpert(_configured, weight=WEIGHT, said="read together with the question", options=_options)
+)

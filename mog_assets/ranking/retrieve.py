@@ -18,6 +18,7 @@ from mog_assets.config import RetrieverName
 from mog_assets.questions.sets import Question
 from mog_assets.ranking.models import Inputs
 from mog_assets.ranking.passages import fitting, joined
+from mog_assets.resources.reranker import Reading
 from mog_assets.retrieval.corpora import Corpora, Encode, Read, Vectors
 from mog_assets.retrieval.methods import AUTO, Method, parse
 from mog_assets.retrieval.passages import Passages
@@ -61,6 +62,7 @@ class Retrieval:
         encoder: Gives the fingerprint of the encoder; called only if vectors are needed.
         is_token: Which words the encoder has as one token, see `mog_assets.resources.encoder.Encoder.is_token`.
         vector_store: Holds the collections; without one, all vectors are compared.
+        rerank: Scores texts for questions; None without a reranker.
         allowed: Documents that passages may be of, bool of shape (documents,); None if all.
         question_set, measured: The questions with their evidence, and where they are of, if they are measured.
         inputs: The questions with their candidates, if these are known already.
@@ -72,6 +74,7 @@ class Retrieval:
     encoder: Callable[[], str]
     is_token: Callable[[Sequence[str]], np.ndarray]
     vector_store: Vectors | None
+    rerank: Callable[[Sequence[Reading]], list[np.ndarray]] | None = None
     allowed: np.ndarray | None = None
     question_set: str = ""
     measured: Sequence[Question] = ()
@@ -96,10 +99,9 @@ class Retrieval:
             MissingArtefact: a corpus has not been materialised.
         """
         opened = Corpora.open(read, tools.settings, corpora, keep)
-        encoder = tools.encoder
-        return cls(
-            opened, queries, encoder.questions.encode, lambda: encoder.fingerprint, encoder.is_token, tools.qdrant
-        )
+        encoder, rerank = tools.encoder, tools.reranker.scores if tools.reranker else None
+        encode, fingerprint = encoder.questions.encode, lambda: encoder.fingerprint
+        return cls(opened, queries, encode, fingerprint, encoder.is_token, tools.qdrant, rerank)
 
     def again(self, queries: Sequence[str]) -> Retrieval:
         """The same for other questions."""

@@ -257,7 +257,7 @@ def recipes(settings: Settings) -> list[Recipe]:
                 tools.settings.budget,
                 tools.settings.k,
                 tools.settings.finest_chars,
-                versions(tools.settings.ranking.experts),
+                versions(tools.settings),
                 tools.settings.bm25.model_dump(),
                 {name: [q.corpora, q.train] for name, q in tools.settings.question_sets.items()},
                 tools.encoder.identity,

@@ -7,6 +7,7 @@ import shlex
 import subprocess
 import sys
 from pathlib import Path
+from typing import get_args
 
 import click
 import pytest
@@ -70,7 +71,10 @@ def keys(model, prefix=""):
         path, kind = f"{prefix}{name}", field.annotation
         if path == "generation":
             yield path
-            kind = config.GenerationSettings
+        if type(None) in get_args(kind):
+            kind = next(
+                (part for part in get_args(kind) if isinstance(part, type) and issubclass(part, BaseModel)), kind
+            )
         if path in ("corpora", "question_sets"):
             inner = config.CorpusSettings if path == "corpora" else config.QuestionSetSettings
             yield from keys(inner, f"{path}.{path[0].upper()}.")

@@ -1,0 +1,172 @@
+"""Rerankers: endpoints against a strict server on loopback, a cross-encoder in a folder, and a project with one."""
+
+import json
+import os
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+from rerank_server import RerankServer, score
+from tiny_encoder import tiny_encoder
+
+from mog_assets.config import load
+from mog_assets.resources.chat import SpendCapReached
+from mog_assets.resources.errors import ConfigError, MogError
+from mog_assets.resources.reranker import FORMS, Reading, RerankEndpointSettings, Reranker, RerankerSettings
+
+READINGS = [
+    Reading("how deep is garlic planted", ["Garlic is planted deep.", "Stars are hot.", "Stars are hot."]),
+    Reading("what are stars", ["Garlic is planted deep.", "Stars are hot."]),
+]
+EXPECTED = [[score(reading.question, text) for text in reading.texts] for reading in READINGS]
+
+
+def reranker(server, cache=None, **values):
+    endpoint = RerankEndpointSettings(form=server.form, url=server.url, **values)
+    made = Reranker(RerankerSettings(model="m", endpoint=endpoint), cache)
+    made.model.service._jitter = lambda state: 0.0
+    return made
+
+
+def listed(scores):
+    return [[round(float(value), 4) for value in row] for row in scores]
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_requests_are_those_of_the_provider_and_scores_come_back_by_text(form):
+    with RerankServer(form) as server:
+        assert listed(reranker(server).scores(READINGS)) == EXPECTED
+        # The same text is read once.
+        assert sorted(len(body.get("texts", body.get("documents"))) for body in server.bodies) == [2, 2]
+
+
+def test_what_was_read_is_not_read_again(tmp_path):
+    with RerankServer() as server:
+        reranker(server, tmp_path).scores(READINGS[:1])
+        assert listed(reranker(server, tmp_path).scores(READINGS)) == EXPECTED
+        assert [body["query"] for body in server.bodies] == [reading.question for reading in READINGS]
+        assert reranker(server, tmp_path).scores([]) == []
+
+
+def test_a_new_text_of_an_old_question_is_read_alone(tmp_path):
+    with RerankServer() as server:
+        reranker(server, tmp_path).scores(READINGS[:1])
+        reranker(server, tmp_path).scores([Reading(READINGS[0].question, [*READINGS[0].texts, "Soil is brown."])])
+        assert server.bodies[1]["documents"] == ["Soil is brown."]
+
+
+@pytest.mark.parametrize(
+    "step",
+    [
+        503,
+        429,
+        lambda answer: {**answer, "results": answer["results"][1:]},
+        lambda answer: {**answer, "results": [{**row, "index": 9} for row in answer["results"]]},
+        lambda answer: {"results": "none"},
+    ],
+)
+def test_a_fault_that_passes_costs_a_retry(step):
+    with RerankServer() as server:
+        server.script.append(step)
+        asked = reranker(server)
+        assert listed(asked.scores(READINGS[:1])) == EXPECTED[:1]
+        assert asked.model.service.spent.retries == 1
+
+
+def test_a_refusal_is_an_error_at_once():
+    with RerankServer() as server:
+        server.script.append(401)
+        with pytest.raises(MogError, match="reranker.endpoint: .* does not accept the key"):
+            reranker(server).scores(READINGS[:1])
+        assert len(server.bodies) == 1
+
+
+def test_scores_that_are_no_shares_are_refused():
+    with RerankServer() as server:
+        server.script.append(lambda a: {**a, "results": [{**row, "relevance_score": -3.5} for row in a["results"]]})
+        with pytest.raises(MogError, match=r"expected scores from 0 to 1 of m at .*, got -3.5 to -3.5"):
+            reranker(server).scores(READINGS[:1])
+
+
+def test_a_budget_of_searches_stops_requests(tmp_path):
+    with RerankServer("cohere") as server:
+        # A thousand searches cost 2,000 USD: each 2.
+        capped = reranker(server, tmp_path, price=2000.0, budget_usd=3.0, concurrency=1)
+        more = [Reading(f"{reading.question} {i}", reading.texts) for i in range(3) for reading in READINGS]
+        with pytest.raises(SpendCapReached, match=r"reranker.endpoint.budget_usd: this run has spent 4 USD"):
+            capped.scores(more)
+        reranker(server, tmp_path).scores(more)
+        assert len(server.bodies) == len(more)
+
+
+@pytest.fixture(scope="module")
+def cross_encoder(tmp_path_factory):
+    """A cross-encoder of random weights that reads letters."""
+    from transformers import BertConfig, BertForSequenceClassification
+
+    folder = tiny_encoder(tmp_path_factory.mktemp("cross"), 1)
+    BertForSequenceClassification(BertConfig.from_pretrained(folder, num_labels=1)).save_pretrained(
+        folder, safe_serialization=True
+    )
+    return folder
+
+
+def test_a_cross_encoder_in_a_folder_reads_pairs_and_the_same_alone_as_among_others(cross_encoder):
+    local = Reranker(RerankerSettings(model=str(cross_encoder)))
+    together = local.scores(READINGS)
+    alone = [[local.scores([Reading(r.question, [text])])[0][0] for text in r.texts] for r in READINGS]
+    assert all(np.array_equal(row, ones) for row, ones in zip(together, alone, strict=True))
+    assert all(((row > 0) & (row < 1)).all() for row in together)
+    assert together[0][1] == together[0][2] != together[0][0]
+
+
+def test_a_model_that_is_no_cross_encoder_is_refused(tmp_path):
+    with pytest.raises(MogError, match="reranker.model: expected a cross-encoder"):
+        Reranker(RerankerSettings(model=str(tmp_path))).scores(READINGS)
+
+
+def test_naming_a_model_makes_it_an_expert_and_the_expert_needs_a_model(tmp_path):
+    (tmp_path / "docs").mkdir()
+
+    def loaded(**values):
+        (tmp_path / "mog.yaml").write_text(json.dumps({"corpora": {"c": {"path": "docs"}}, **values}))
+        return load(tmp_path / "mog.yaml")
+
+    named = loaded(reranker={"model": "m", "endpoint": "jina"})
+    assert named.ranking.experts == ["mention", "pagerank", "reranker"]
+    assert loaded(reranker={"model": "m", "endpoint": "tei"}, ranking={"experts": []}).ranking.experts == ["reranker"]
+    with pytest.raises(ConfigError, match="ranking.experts: expected the section `reranker`"):
+        loaded(ranking={"experts": ["reranker"]})
+
+
+@pytest.mark.full
+def test_a_project_ranks_explains_and_says_what_read_with_the_question(tmp_path):
+    folder = tmp_path / "docs"
+    folder.mkdir()
+    texts = {
+        "a": "Bulbs of garlic go into soil. Depth matters for them. Three inches is right.",
+        "b": "How deep is garlic planted. Nobody in the village knows.",
+        "c": "Stars are hot balls of gas.",
+    }
+    for name, text in texts.items():
+        (folder / f"{name}.txt").write_text(text, encoding="utf-8")
+
+    def mog(*arguments):
+        command = [sys.executable, "-m", "mog_assets.cli", *arguments]
+        done = subprocess.run(command, cwd=tmp_path, env=os.environ, capture_output=True, text=True, timeout=300)
+        assert done.returncode == 0, done.stderr
+        return done.stdout
+
+    with RerankServer("tei") as server:
+        reads = {"model": "m", "endpoint": {"form": "tei", "url": server.url}, "pieces": 3}
+        settings = {"corpora": {"c": {"path": "docs"}}, "levels": 2, "home": "home", "reranker": reads}
+        (tmp_path / "mog.yaml").write_text(json.dumps(settings), encoding="utf-8")
+        mog("run")
+        server.bodies.clear()
+        shown = mog("retrieve", "how deep is garlic planted", "--explain")
+        assert server.bodies and all("garlic" in body["query"] for body in server.bodies)
+        assert "read together with the question" in shown
+        passages = json.loads(mog("retrieve", "how deep is garlic planted", "--json"))
+        assert "/b" in json.dumps(passages[0]) or '"b' in json.dumps(passages[0])
+        assert f"m at {server.url}" in mog("doctor")
