@@ -23,7 +23,7 @@ from safetensors.numpy import load_file
 from scipy import sparse
 
 from mog_assets import config
-from mog_assets.corpus.documents import read_corpus
+from mog_assets.corpus.reading import read_corpus
 from mog_assets.papers.mix_of_granularity.graph.neighbourhoods import neighbourhoods
 from mog_assets.papers.mix_of_granularity.graph.nodes import node_spans
 from mog_assets.papers.mix_of_granularity.graph.sentence_graph import (

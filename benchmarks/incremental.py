@@ -28,7 +28,7 @@ import yaml
 from mog_assets import config, markdown
 from mog_assets.chunking.sentences import sentence_ends
 from mog_assets.config import Settings
-from mog_assets.corpus.documents import read_corpus
+from mog_assets.corpus.reading import read_corpus
 from mog_assets.plan import graph
 from mog_assets.resources.store import Store
 

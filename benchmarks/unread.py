@@ -15,7 +15,7 @@ import click
 from reader import measured_questions
 
 from mog_assets import config
-from mog_assets.resources.store import atomic
+from mog_assets.resources.writing import atomic
 from mog_assets.tools import Tools
 
 

@@ -13,7 +13,7 @@ import pandas as pd
 from mog_assets import config
 from mog_assets.chunking.chunkers import sentences
 from mog_assets.chunking.chunks import Layout
-from mog_assets.corpus.documents import read_corpus
+from mog_assets.corpus.reading import read_corpus
 from mog_assets.evaluation.measures import CONTEXTS, evaluate
 from mog_assets.questions.reading import KnownDocument, read_questions
 from mog_assets.questions.sets import Question

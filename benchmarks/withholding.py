@@ -31,7 +31,7 @@ from mog_assets.reader.assets import held_out
 from mog_assets.reader.calibration import Calibration, features
 from mog_assets.reader.model import SHIPPED, encoded, source
 from mog_assets.reader.spans import SpanReader
-from mog_assets.resources.store import atomic
+from mog_assets.resources.writing import atomic
 from mog_assets.retrieval.tokens import tokenise
 
 COLLECTIONS = ("policyqa", "cuad", "lihua_world", "squad")

@@ -3,12 +3,9 @@
 from __future__ import annotations
 
 import importlib
-import json
 import os
-import time
 import warnings
-from collections.abc import Callable, Collection, Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -23,13 +20,12 @@ from mog_assets.materialising import Materialised, materialise
 from mog_assets.names import Names
 from mog_assets.plan import REGISTRY, graph
 from mog_assets.recipe import FORCE, Recipe
-from mog_assets.records import end_killed
 from mog_assets.resources.errors import ConfigError, MogError
 from mog_assets.resources.store import digest, label
+from mog_assets.sensors import Host, automation_sensor, corpora_sensor, evaluated, nightly, sweep
 from mog_assets.serving.generations import places
 from mog_assets.serving.snapshot import keeping
 from mog_assets.tools import Tools
-from mog_assets.topics import assets as topics_assets
 
 EXECUTOR_VARIABLE = "MOG_EXECUTOR"
 # Module and name of the executor for each value of MOG_EXECUTOR.
@@ -39,21 +35,6 @@ _EXECUTORS = {
     "k8s_job": ("dagster_k8s", "k8s_job_executor"),
     "ray": ("dagster_ray", "ray_executor"),
 }
-
-
-@dataclass(frozen=True)
-class Host:
-    """The Dagster project that the graph is in.
-
-    Attributes:
-        names: What the parts of the graph are called there.
-        load: Reads the settings again, on every tick of the sensor.
-        alone: Whether the project holds nothing else, so that the graph also chooses the executor and ends killed runs.
-    """
-
-    names: Names = Names()
-    load: Callable[[], Settings] = load_settings
-    alone: bool = True
 
 
 def definitions(
@@ -102,7 +83,7 @@ def _definitions(settings: Settings, host: Host) -> dg.Definitions:
     ]
     jobs = [
         _job("build", [r for r in recipes.values() if r.partitioned and not r.on_demand], names),
-        _job("evaluate", _evaluated(recipes), names),
+        _job("evaluate", evaluated(recipes), names),
     ]
     if experiments := [r for r in recipes.values() if r.group == experiments_assets.GROUP]:
         jobs.append(_job("experiments", experiments, names))
@@ -112,8 +93,8 @@ def _definitions(settings: Settings, host: Host) -> dg.Definitions:
     return dg.Definitions(
         assets=[*outside, *assets],
         jobs=jobs,
-        sensors=[_corpora_sensor(settings, recipes, host), _automation_sensor(settings, target, names)],
-        schedules=_nightly(settings, jobs[1], recipes, names),
+        sensors=[corpora_sensor(settings, recipes, host), automation_sensor(settings, target, names)],
+        schedules=nightly(settings, jobs[1], recipes, names),
         resources={names.name("tools"): tools},
         executor=_executor(os.environ.get(EXECUTOR_VARIABLE) or "inprocess") if host.alone else None,
     )
@@ -121,11 +102,6 @@ def _definitions(settings: Settings, host: Host) -> dg.Definitions:
 
 def _job(name: str, recipes: Collection[Recipe], names: Names) -> Any:
     return dg.define_asset_job(names.name(name), dg.AssetSelection.assets(*(names.key(r.key) for r in recipes)))
-
-
-def _evaluated(recipes: dict[str, Recipe]) -> list[Recipe]:
-    """Repeatable assets except the topic model: forcing it would fit it again and change the topics of all chunks."""
-    return [r for r in recipes.values() if not (r.partitioned or r.on_demand or r.group == topics_assets.GROUP)]
 
 
 def _executor(name: str) -> dg.ExecutorDefinition:
@@ -155,7 +131,7 @@ def _outside(recipe: Recipe, name: str, host: Host) -> dg.SourceAsset:
     )
     def observe(context):  # type: ignore[no-untyped-def]  # Dagster cannot read string annotations
         partitions = context.instance.get_dynamic_partitions(names.name("corpus"))
-        events, _, troubles = _sweep({recipe.key: recipe}, host.load(), partitions, {}, names)
+        events, _, troubles = sweep({recipe.key: recipe}, host.load(), partitions, {}, names)
         if not events:
             raise dg.Failure(description="; ".join(troubles) or f"there is no {name} yet", allow_retries=False)
         for trouble in troubles:
@@ -213,104 +189,6 @@ def _until_requested(event: dg.AutomationCondition, elsewhere: dg.AutomationCond
     """
     of = dg.AutomationCondition
     return event.since((of.newly_requested() & ~elsewhere) | of.initial_evaluation())
-
-
-def _status(settings: Settings) -> str:
-    return "RUNNING" if settings.automation.enabled else "STOPPED"
-
-
-def _automation_sensor(
-    settings: Settings, target: dg.AssetSelection, names: Names
-) -> dg.AutomationConditionSensorDefinition:
-    return dg.AutomationConditionSensorDefinition(
-        name=names.name("automation"),
-        description="Materialises assets affected by changes of corpora, question sets or settings: a run per corpus.",
-        target=target,
-        default_status=dg.DefaultSensorStatus(_status(settings)),
-        minimum_interval_seconds=settings.automation.interval_seconds,
-        emit_backfills=False,
-    )
-
-
-def _nightly(
-    settings: Settings, evaluate: Any, recipes: dict[str, Recipe], names: Names
-) -> list[dg.ScheduleDefinition]:
-    if settings.automation.nightly is None or not any(recipe.repeatable for recipe in _evaluated(recipes)):
-        return []
-    return [
-        dg.ScheduleDefinition(
-            name=names.name("nightly"),
-            description="Counts term statistics anew and measures everything again, even if nothing changed.",
-            job=evaluate,
-            cron_schedule=settings.automation.nightly,
-            execution_timezone=settings.automation.timezone,
-            default_status=dg.DefaultScheduleStatus(_status(settings)),
-            tags={FORCE: "true"},
-        )
-    ]
-
-
-def _corpora_sensor(settings: Settings, recipes: dict[str, Recipe], host: Host) -> dg.SensorDefinition:
-    partitions = host.names.corpora
-
-    @dg.sensor(
-        name=host.names.name("corpora"),
-        description="Keeps partitions in sync with the corpora of mog.yaml; observes changes outside the store.",
-        minimum_interval_seconds=settings.automation.interval_seconds,
-        default_status=dg.DefaultSensorStatus(_status(settings)),
-    )
-    def corpora(context: dg.SensorEvaluationContext) -> dg.SensorResult | dg.SkipReason:
-        try:
-            fresh = host.load()
-        except ConfigError as error:
-            return dg.SkipReason(str(error))
-        # No other code reports that a `mog run` was killed; runs of this instance would wait for its pool slot.
-        if host.alone:
-            end_killed(context.instance)
-        present = set(context.instance.get_dynamic_partitions(host.names.name("corpus")))
-        if added := sorted(set(fresh.corpora) - present):
-            # An observation of a partition that does not exist yet would be lost, so all wait for the next tick.
-            return dg.SensorResult(
-                dynamic_partitions_requests=[partitions.build_add_request(added)], cursor=context.cursor
-            )
-        gone = sorted(present - set(fresh.corpora))
-        events, states, troubles = _sweep(recipes, fresh, fresh.corpora, json.loads(context.cursor or "{}"), host.names)
-        if fresh.model_copy(update={"corpora": settings.corpora}) != settings:
-            troubles.append("mog.yaml has changed since the graph was loaded: reload the code location")
-        return dg.SensorResult(
-            dynamic_partitions_requests=[partitions.build_delete_request(gone)] if gone else [],
-            asset_events=events,
-            cursor=json.dumps(states, sort_keys=True),
-            skip_reason="; ".join(troubles) or None,
-        )
-
-    return corpora
-
-
-def _sweep(
-    recipes: dict[str, Recipe], settings: Settings, corpora: Collection[str], seen: dict[str, str], names: Names
-) -> tuple[list[dg.AssetObservation], dict[str, str], list[str]]:
-    """Observations of changes outside the store, its state for the next sweep, and errors of unreadable sources."""
-    events, states, troubles = [], {}, []
-    for recipe in recipes.values():
-        if recipe.outside is None:
-            continue
-        for corpus in sorted(corpora) if recipe.partitioned else [None]:
-            place = label(recipe.outside, corpus)
-            try:
-                states[place] = digest(recipe.source(settings, corpus))
-            except (MogError, OSError) as error:
-                troubles.append(str(error))
-                if place in seen:
-                    states[place] = seen[place]
-                continue
-            if states[place] == seen.get(place):
-                continue
-            # A source seen for the first time counts as changed: a corpus may return with the state it had before.
-            version = states[place] if place in seen else digest(states[place], time.time())
-            key, tags = names.key(recipe.outside), {"dagster/data_version": version}
-            events.append(dg.AssetObservation(key, partition=corpus, tags=tags))
-    return events, states, troubles
 
 
 def code_version(recipe: Recipe, tools: Tools) -> str:

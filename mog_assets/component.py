@@ -106,7 +106,8 @@ class MogAssets(dg.Component):
 
     def build_defs(self, context: dg.ComponentLoadContext) -> dg.Definitions:
         """Assets, checks, jobs, sensors, schedule and resource of the graph."""
-        from mog_assets.automation import Host, build
+        from mog_assets.automation import build
+        from mog_assets.sensors import Host
 
         return build(self.settings, Host(self.names, lambda: self.settings, alone=False))
 

@@ -18,7 +18,8 @@ from mog_assets import markdown
 from mog_assets.config import Settings
 from mog_assets.resources.files import make_way
 from mog_assets.resources.progress import Advance, Log, track
-from mog_assets.resources.store import Artefact, Draft, atomic, digest, file_digest, label
+from mog_assets.resources.store import Artefact, Draft, digest, file_digest, label
+from mog_assets.resources.writing import atomic
 from mog_assets.tools import Tools
 
 # Tag of a run that builds repeatable assets even if they are up to date: their keys separated by commas, or `true`

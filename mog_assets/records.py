@@ -21,9 +21,9 @@ from dagster._core.storage.dagster_run import FINISHED_STATUSES, NOT_FINISHED_ST
 from dagster._utils.concurrency import ConcurrencyClaimStatus
 
 from mog_assets.resources.errors import ConfigError, MogError
+from mog_assets.resources.holding import alive
 from mog_assets.resources.printable import printable
 from mog_assets.resources.progress import note
-from mog_assets.resources.store import alive
 
 _TAG = "mog/process"
 # Seconds between attempts of a waiting step to claim its pool slot and to check that the holder is alive.

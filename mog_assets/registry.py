@@ -138,6 +138,7 @@ EXPERIMENTS: Registry[Any] = Registry(
     *(f"mog_assets.papers.briefcontext.experiments.{name}" for name in ("briefcontext", "conflicts", "preflight")),
     "mog_assets.papers.at_rag.experiments",
     "mog_assets.experiments.answers",
+    "mog_assets.experiments.costs",
 )
 WAYS: Registry[Any] = Registry(
     "way of answering",

@@ -20,8 +20,10 @@ from mog_assets.recipe import FORCE, Recipe
 from mog_assets.records import cancel, end_killed, opened_instance, process_tags, readable_errors, sleep_in_claims
 from mog_assets.resources.errors import ConfigError, MogError
 from mog_assets.resources.files import make_home
+from mog_assets.resources.holding import sweep_orphans
 from mog_assets.resources.progress import duration, note, tell
-from mog_assets.resources.store import atomic, file_digest, label, sweep_orphans
+from mog_assets.resources.store import file_digest, label
+from mog_assets.resources.writing import atomic
 from mog_assets.serving.generations import places
 from mog_assets.serving.snapshot import settle
 from mog_assets.stopping import on_stop

@@ -17,11 +17,11 @@ import numpy as np
 from scipy.special import betaincinv, ndtr, stdtrit
 
 # Resamples per matrix product: bounds memory to some 150 MB for 14,000 documents.
-_BLOCK = 500
+BLOCK = 500
 RESAMPLES = 2000
-_SIGNS = 10000
+SIGNS = 10000
 # Means that differ by rounding only count as equal, so that ties do not depend on the order of additions.
-_TOLERANCE = 1e-9
+TOLERANCE = 1e-9
 
 
 @dataclass(frozen=True)
@@ -124,8 +124,8 @@ def resampled_means(totals: Totals, samples: int, seed: int) -> np.ndarray:
     documents, m = totals.sums.shape
     rng = np.random.default_rng(seed)
     means = np.empty((samples, m))
-    for at in range(0, samples, _BLOCK):
-        size = min(_BLOCK, samples - at)
+    for at in range(0, samples, BLOCK):
+        size = min(BLOCK, samples - at)
         counts = rng.multinomial(documents, np.full(documents, 1 / documents), size=size).astype(np.float64)
         means[at : at + size] = counts @ totals.sums / (counts @ totals.sizes)[:, None]
     return means
@@ -172,7 +172,7 @@ def ends(drawn: np.ndarray, totals: Totals, level: float = 0.95) -> tuple[np.nda
     return low, high
 
 
-def permutation_p(differences: Totals, samples: int = _SIGNS, seed: int = 0) -> np.ndarray:
+def permutation_p(differences: Totals, samples: int = SIGNS, seed: int = 0) -> np.ndarray:
     """Two-sided p-value of each column's mean under random signs of whole documents (paired permutation test).
 
     Args:
@@ -193,13 +193,13 @@ def permutation_p(differences: Totals, samples: int = _SIGNS, seed: int = 0) -> 
     documents, m = sums.shape
     if not documents:
         return np.ones(m)
-    bar = np.abs(sums.sum(axis=0)) - _TOLERANCE * differences.scale
+    bar = np.abs(sums.sum(axis=0)) - TOLERANCE * differences.scale
     extreme = np.zeros(m, np.int64)
     exact = documents - 1 <= np.log2(samples)
     count = 2 ** (documents - 1) if exact else samples
     rng = np.random.default_rng(seed)
-    for at in range(0, count, _BLOCK):
-        size = min(_BLOCK, count - at)
+    for at in range(0, count, BLOCK):
+        size = min(BLOCK, count - at)
         if exact:
             # The sign of the last document is fixed: flipping all signs changes no absolute sum.
             ones = np.arange(at, at + size)[:, None] >> np.arange(documents) & 1
@@ -209,7 +209,7 @@ def permutation_p(differences: Totals, samples: int = _SIGNS, seed: int = 0) -> 
     return extreme / count if exact else (1 + extreme) / (1 + samples)
 
 
-def least_p(documents: int, samples: int = _SIGNS) -> float:
+def least_p(documents: int, samples: int = SIGNS) -> float:
     """The smallest possible p-value of `permutation_p`: 2^(1 − documents), or 1 / (1 + samples) if signs are drawn.
 
     With 5 documents no p-value is below .0625, whatever the differences.
@@ -258,7 +258,7 @@ def effect_size(differences: Totals) -> np.ndarray:
     spread = _standard_error(differences) * np.sqrt(differences.effective)
     effect = np.full(spread.shape, np.nan)
     np.divide(differences.mean, spread, out=effect, where=spread > 0)
-    effect[np.abs(differences.sums.sum(axis=0)) <= _TOLERANCE * differences.scale] = 0.0
+    effect[np.abs(differences.sums.sum(axis=0)) <= TOLERANCE * differences.scale] = 0.0
     return effect
 
 
@@ -297,7 +297,7 @@ def _standard_error(totals: Totals) -> np.ndarray:
     residuals = totals.sums - totals.mean * totals.sizes[:, None]
     correction = 1 / (1 - 1 / totals.effective)
     error = np.sqrt(correction * np.square(residuals).sum(axis=0)) / totals.questions
-    return np.where(error > _TOLERANCE * totals.scale / totals.questions, error, 0.0)
+    return np.where(error > TOLERANCE * totals.scale / totals.questions, error, 0.0)
 
 
 def share_interval(hits: np.ndarray, documents: Sequence[Any] | np.ndarray, level: float = 0.95) -> tuple[float, float]:
@@ -327,88 +327,3 @@ def share_interval(hits: np.ndarray, documents: Sequence[Any] | np.ndarray, leve
     low = float(betaincinv(successes, worth - successes + 1, tail)) if successes > 0 else 0.0
     high = float(betaincinv(successes + 1, worth - successes, 1 - tail)) if successes < worth else 1.0
     return low, high
-
-
-def compare_cells(
-    values: np.ndarray,
-    baselines: np.ndarray,
-    documents: Sequence[Any] | np.ndarray,
-    seed: int,
-    alpha: float = 0.05,
-) -> dict[str, np.ndarray]:
-    """Means over questions, and their differences from a baseline on the same questions.
-
-    All intervals come from the same resamples, all p-values from the same random signs.
-
-    Args:
-        values: float array of shape (n, cells, measures), without NaN; n at least 1.
-        baselines: int array of shape (cells, measures): the cell that each is compared with; −1, or the cell itself,
-            for no comparison.
-        documents: The document of each of the n questions.
-        seed: Seed of resamples and signs.
-        alpha: Familywise level of a measure's comparisons.
-
-    Returns:
-        Arrays of shape (cells, measures): `value` (mean) with its 95 % interval `low` … `high`; `difference` (mean
-        difference, cell minus baseline) with its interval `difference_low` … `difference_high`; `effect`
-        (`effect_size`); `p` (`permutation_p`, Holm-corrected over the comparisons of the measure); `detectable` (with a
-        power of .8, at alpha divided by the number of those comparisons, as Holm's first step requires). All except the
-        first three are NaN without a baseline; intervals are NaN for one document.
-    """
-    values = np.asarray(values, np.float64)
-    n, cells, measures = values.shape
-    totals = by_document(values.reshape(n, -1), documents)
-    means = resampled_means(totals, RESAMPLES, seed).reshape(RESAMPLES, cells, measures)
-    low, high = ends(means, totals)
-    columns = {"value": totals.mean.reshape(cells, measures), "low": low, "high": high}
-
-    tested = (baselines >= 0) & (baselines != np.arange(cells)[:, None])
-    names = ("difference", "difference_low", "difference_high", "effect", "p", "detectable")
-    columns |= {name: np.full(tested.shape, np.nan) for name in names}
-    cell, measure = np.nonzero(tested)
-    if not len(cell):
-        return columns
-    baseline = baselines[tested]
-    differences = totals.columns(cell * measures + measure).minus(totals.columns(baseline * measures + measure))
-    columns["difference"][tested] = differences.mean
-    # Resampled means of differences equal differences of resampled means.
-    low, high = ends(means[:, cell, measure] - means[:, baseline, measure], totals)
-    columns["difference_low"][tested], columns["difference_high"][tested] = low, high
-    columns["effect"][tested] = effect_size(differences)
-    columns["detectable"][tested] = detectable(differences, alpha / tested.sum(axis=0)[measure])
-    columns["p"][tested] = permutation_p(differences, seed=seed)
-    columns["p"] = np.stack([holm(column) for column in columns["p"].T], axis=1)
-    return columns
-
-
-def shift(before: Totals, now: Totals, samples: int = _SIGNS, seed: int = 0) -> tuple[float, float]:
-    """Distance between two distributions over the same classes, and its p-value if they are equal.
-
-    Args:
-        before: Number of questions of each class by document: totals of rows with 1 in the class of a question, else 0.
-        now: The same for the other sample.
-        samples: Number of random divisions of all documents into the two samples.
-        seed: Seed of the divisions.
-
-    Returns:
-        Total variation distance in 0 … 1 (the share of questions that would have to change class), and its p-value
-        by permutation of documents. 0 and 1 if a sample is empty.
-    """
-    if not before.questions or not now.questions:
-        return 0.0, 1.0
-    counts, first = np.concatenate([before.sums, now.sums]), len(before.sizes)
-    whole = counts.sum(axis=0)
-
-    def distance(one: np.ndarray) -> np.ndarray:
-        other = whole - one
-        shares = one / one.sum(axis=-1, keepdims=True) - other / other.sum(axis=-1, keepdims=True)
-        return np.asarray(np.abs(shares).sum(axis=-1) / 2)
-
-    observed = float(distance(before.sums.sum(axis=0)))
-    rng, extreme = np.random.default_rng(seed), 0
-    for at in range(0, samples, _BLOCK):
-        order = rng.random((min(_BLOCK, samples - at), len(counts)))
-        chosen = np.zeros(order.shape)
-        np.put_along_axis(chosen, np.argpartition(order, first - 1, axis=1)[:, :first], 1.0, axis=1)
-        extreme += int((distance(chosen @ counts) >= observed - _TOLERANCE).sum())
-    return observed, (1 + extreme) / (1 + samples)

@@ -12,7 +12,7 @@ from pathlib import Path
 from mog_assets.resources.chat import Completion
 from mog_assets.resources.errors import MogError
 from mog_assets.resources.sqlite import connect
-from mog_assets.resources.store import disk_full
+from mog_assets.resources.writing import disk_full
 
 _FILE = "llm.sqlite"
 

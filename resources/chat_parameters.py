@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from mog_assets.resources.store import atomic
+from mog_assets.resources.writing import atomic
 
 FILE = "llm-parameters.json"
 # The name to try next for a rejected parameter.

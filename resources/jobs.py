@@ -10,7 +10,7 @@ from typing import Annotated, Any, Literal
 from pydantic import AfterValidator, Field
 
 from mog_assets.resources.settings import Count, SettingsModel
-from mog_assets.resources.store import atomic
+from mog_assets.resources.writing import atomic
 
 # `Engine.map`, or the same in processes that stay.
 Kept = Callable[[str, list[dict[str, Any]]], Iterator[Any]]

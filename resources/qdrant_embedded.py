@@ -16,8 +16,8 @@ import numpy as np
 
 from mog_assets.resources.errors import MogError
 from mog_assets.resources.files import make_folder
+from mog_assets.resources.holding import hold
 from mog_assets.resources.points import reach
-from mog_assets.resources.store import FULL, atomic, disk_full, hold
 from mog_assets.resources.vector_store import (
     SCROLL_PAGE,
     SEARCH_BATCH,
@@ -30,6 +30,7 @@ from mog_assets.resources.vector_store import (
     matching,
     size_mismatch,
 )
+from mog_assets.resources.writing import FULL, atomic, disk_full
 
 _MOST_CORPORA = 100_000
 _RESERVE = 64 << 20

@@ -22,8 +22,8 @@ from uuid import uuid4
 
 from mog_assets.resources.errors import MogError
 from mog_assets.resources.files import make_folder
+from mog_assets.resources.holding import alive
 from mog_assets.resources.jobs import EngineSettings, Kept
-from mog_assets.resources.store import alive
 
 try:
     import ray

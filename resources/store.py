@@ -7,34 +7,28 @@ The next write deletes files that the manifest does not name.
 
 from __future__ import annotations
 
-import errno
 import hashlib
 import json
 import os
-import re
 import shutil
 import stat
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from filelock import FileLock, Timeout
-
-from mog_assets.resources.errors import MissingArtefact, MogError
+from mog_assets.resources.errors import MissingArtefact
 from mog_assets.resources.files import make_folder, make_way, not_writable
+from mog_assets.resources.holding import hold, orphans
 from mog_assets.resources.manifest import MANIFEST, Manifest, decode, describe, digest, encode, label
 from mog_assets.resources.points import reach
+from mog_assets.resources.writing import atomic, sync_folder
 
 Replacing = Callable[[bool], AbstractContextManager[object]]
 
 _LOCKS = (".lock", ".lock.holder")
-# errno values of a write that is not allowed.
-_FORBIDDEN = (errno.EACCES, errno.EPERM, errno.EROFS)
-# errno values of a write that finds no room.
-FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 
 def file_digest(path: Path) -> str:
@@ -95,76 +89,6 @@ class Draft:
     def path(self, name: str) -> Path:
         """Path of a file that was added to this draft."""
         return self.folder / self.files[name]
-
-
-@contextmanager
-def atomic(
-    path: Path, what: str = "file", wanted: int | None = None, maker: str = "", private: bool = True
-) -> Iterator[Path]:
-    """Yield a temporary path to write to; on success it is flushed to disk and renamed to `path`, else deleted.
-
-    Args:
-        path: The file to write; an existing file stays until the new one is complete.
-        what: Names the points (`mog_assets.resources.points`) that the write reaches.
-        wanted: How many bytes will be written, if known.
-        maker: Part of the temporary name, for writers on several machines, whose process ids may be equal.
-        private: Whether its owner alone can read the file: it may be a copy of one that others cannot.
-
-    Raises:
-        MogError: the disk or a quota is full, or the file is too large; the message says how many bytes were needed.
-    """
-    temporary = path.with_name(f".tmp-{os.getpid()}-{maker}{path.name}")
-    try:
-        try:
-            yield temporary
-            with temporary.open("rb") as stream:
-                if private:
-                    os.fchmod(stream.fileno(), stat.S_IRUSR | stat.S_IWUSR)
-                os.fsync(stream.fileno())
-        # Writers raise OSError, or their library's own error.
-        except Exception as error:
-            if isinstance(error, OSError) and error.errno in _FORBIDDEN:
-                raise not_writable(path, error) from error
-            if not _says_full(error):
-                raise
-            if wanted is None:
-                # The bytes that fit, and at least one more.
-                wanted = 1 + (temporary.stat().st_size if temporary.exists() else 0)
-            temporary.unlink(missing_ok=True)
-            raise disk_full(path, wanted, " ".join(str(error).split())[:200]) from error
-        reach(f"{what} written")
-        temporary.replace(path)
-        reach(f"{what} moved")
-    finally:
-        temporary.unlink(missing_ok=True)
-
-
-def disk_full(path: Path, wanted: int, reason: str) -> MogError:
-    """The error for a file that does not fit; `wanted` is the least number of bytes that it needs."""
-    free = shutil.disk_usage(path.parent).free
-    return MogError(
-        f"no room to write {path}: expected at least {wanted} bytes, {free} are free ({reason}); existing files are "
-        "unchanged: free disk space, or raise the quota or the limit on file sizes, then run `mog run` again"
-    )
-
-
-def _says_full(error: Exception) -> bool:
-    # numpy reports how many items it wrote, but not the reason; Rust libraries put the errno into their text.
-    text = str(error)
-    return (
-        (isinstance(error, OSError) and error.errno in FULL)
-        or re.search(r"\d+ requested and \d+ written", text) is not None
-        or any(f"os error {number})" in text or f"code: {number}," in text for number in FULL)
-    )
-
-
-def _sync_folder(folder: Path) -> None:
-    """Make renames in a folder survive a power loss (a killed process loses none)."""
-    descriptor = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
 
 
 class Store:
@@ -324,7 +248,7 @@ class Store:
     def orphans(self, artefact: Artefact) -> list[Path]:
         """Files in the folder of an artefact that do not belong to it; call while holding its lock."""
         files = {entry["file"] for _, entry in artefact.manifest.entries()}
-        return _orphans(artefact.folder, {MANIFEST, *_LOCKS, *files})
+        return orphans(artefact.folder, {MANIFEST, *_LOCKS, *files})
 
     def doubt(self, artefact: Artefact) -> None:
         """Mark an artefact as out of date, before data outside the store that it names changes."""
@@ -355,12 +279,12 @@ class Store:
     def _write_manifest(self, folder: Path, manifest: Manifest) -> None:
         data, path = encode(manifest), folder / MANIFEST
         # After a power loss, no manifest may name lost files, and no artefact that was reported may be missing.
-        _sync_folder(folder)
+        sync_folder(folder)
         make_way(path)
         with atomic(path, "manifest", len(data)) as temporary:
             temporary.write_bytes(data)
         self._manifests.pop(path, None)
-        _sync_folder(folder)
+        sync_folder(folder)
 
 
 def _stamp(status: os.stat_result) -> tuple[int, int, int]:
@@ -419,82 +343,3 @@ def _write_shown(folder: Path, shown: dict[str, str]) -> dict[str, Any]:
     with atomic(path, wanted=len(data)) as temporary:
         temporary.write_bytes(data)
     return _entry(folder, path.name)
-
-
-def _orphans(folder: Path, keep: Iterable[str]) -> list[Path]:
-    """Files of a folder that are not in `keep` and that no living process is writing."""
-    keep = set(keep)
-    return [p for p in folder.iterdir() if p.name not in keep and p.is_file() and not _being_written(p.name)]
-
-
-def sweep_orphans(folder: Path) -> None:
-    """Delete half-written files of ended processes in a folder that does not belong to an artefact."""
-    for entry in folder.glob(".tmp-*"):
-        if not _being_written(entry.name):
-            entry.unlink(missing_ok=True)
-
-
-def sweep_halves(path: Path) -> None:
-    """Delete what ended processes left half-written of one file; the folder may be a user's own."""
-    for entry in path.parent.glob(".tmp-*"):
-        if re.fullmatch(rf"\.tmp-\d+-{re.escape(path.name)}", entry.name) and not _being_written(entry.name):
-            entry.unlink(missing_ok=True)
-
-
-def _being_written(name: str) -> bool:
-    """Whether a file is the temporary file of another living process."""
-    match = re.match(r"\.tmp-(\d+)-", name)
-    return match is not None and int(match[1]) != os.getpid() and alive(int(match[1]))
-
-
-def alive(pid: int) -> bool:
-    """Whether there is a process with this id."""
-    try:
-        os.kill(pid, 0)
-    except (ProcessLookupError, OverflowError):
-        return False
-    except PermissionError:
-        return True
-    return True
-
-
-@contextmanager
-def hold(path: Path, what: str, seconds: float) -> Iterator[None]:
-    """Hold a lock file across processes; the error after `seconds` of waiting names the process that holds it.
-
-    The lock is released when the process that holds it ends, however it ends.
-
-    Raises:
-        MogError: another process holds it, or the file cannot be made.
-    """
-    holder, lock = path.with_name(path.name + ".holder"), FileLock(path, timeout=seconds)
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        for file in (path, holder):
-            make_way(file)
-        lock.acquire()
-    except Timeout:
-        raise MogError(f"{what} is being written by {_named(holder)}: wait for it or stop it, then run again") from None
-    except OSError as error:
-        raise not_writable(path, error) from error
-    try:
-        # The holder file only names the process: a full disk is reported by the writes that matter.
-        with suppress(OSError):
-            holder.write_text(f"{os.getpid()} {time.time():.0f}", encoding="ascii")
-        yield
-    finally:
-        with suppress(OSError):
-            holder.unlink(missing_ok=True)
-        lock.release()
-
-
-def _named(holder: Path) -> str:
-    """The process named in a holder file, and since when it has the lock."""
-    try:
-        pid, since = (int(part) for part in holder.read_text(encoding="ascii").split())
-    except (OSError, ValueError):
-        return "another process"
-    # Left by a killed process; the one that has the lock now has not written its own yet.
-    if not alive(pid):
-        return "another process"
-    return f"process {pid} (since {time.strftime('%Y-%m-%d %H:%M:%S', time.localtime(since))})"

@@ -51,7 +51,7 @@ def skipped_rows(settings: Settings, corpus: str) -> list[dict[str, str]]:
 
 def _summary(settings: Settings, corpus: str) -> dict[str, Any]:
     from mog_assets.resources.store import Store
-    from mog_assets.retrieval.vectors import read_payloads
+    from mog_assets.retrieval.points import read_payloads
 
     stored = Store(settings.home).read("documents", corpus)
     left_out = sum(

@@ -114,7 +114,7 @@ def results(configs: tuple[str, ...], to: Path | None) -> None:
     from mog_assets.experiments.assets import PREFIX, offered, project
     from mog_assets.experiments.results import markdown
     from mog_assets.plan import up_to_date
-    from mog_assets.resources.store import atomic
+    from mog_assets.resources.writing import atomic
 
     projects = []
     for path in configs or (config.file(),):

@@ -81,7 +81,7 @@ def _work(target: Target, read: Callable[[Notes], Dataset]) -> None:
 
 def _sweep(target: Target) -> None:
     """Delete what an import that was killed left half-written."""
-    from mog_assets.resources.store import sweep_halves
+    from mog_assets.resources.holding import sweep_halves
 
     for path in (target.documents, target.questions, target.file):
         sweep_halves(path)
@@ -116,7 +116,7 @@ def _write(target: Target, data: Dataset, notes: Notes) -> ImportCounts:
 @contextmanager
 def _packed(path: Path) -> Iterator[BinaryIO]:
     """A gzip file to write; it is there when it is complete. The same content gives the same bytes."""
-    from mog_assets.resources.store import atomic
+    from mog_assets.resources.writing import atomic
 
     try:
         path.parent.mkdir(parents=True, exist_ok=True)

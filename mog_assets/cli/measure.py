@@ -102,7 +102,8 @@ def compare(base: str, other: str, measures: tuple[str, ...], to: Path | None, a
 
     from mog_assets import markdown
     from mog_assets.evaluation.scores import on_documents, side_by_side
-    from mog_assets.resources.store import Store, atomic
+    from mog_assets.resources.store import Store
+    from mog_assets.resources.writing import atomic
 
     wanted = list(dict.fromkeys(measures or ("ER", "nDCG@10", "tokens_to_answer")))
     both = [config.load(path) for path in (base, other)]
@@ -162,7 +163,7 @@ def export(path: str | None, folder: Path | None) -> None:
     In TREC files and file names, characters that are not safe there are percent-encoded. In CSV, a text that a
     spreadsheet would read as a formula starts with an apostrophe.
     """
-    from mog_assets.resources.store import atomic
+    from mog_assets.resources.writing import atomic
 
     settings = settings_of(path)
     used = Path(os.environ.get(config.CONFIG_VARIABLE) or config.DEFAULT_CONFIG).resolve()

@@ -276,7 +276,7 @@ def write_configuration(target: Path, text: str) -> None:
         ConfigError: it is not valid.
         MogError: the path cannot be written.
     """
-    from mog_assets.resources.store import atomic
+    from mog_assets.resources.writing import atomic
 
     try:
         target.parent.mkdir(parents=True, exist_ok=True)

@@ -1,6 +1,13 @@
 """`mog.yaml` as typed settings."""
 
 from mog_assets.config.loading import CONFIG_VARIABLE, DEFAULT_CONFIG, check_corpora, copies, file, load, parse
+from mog_assets.config.paper_sections import (
+    ExperimentSettings,
+    GraphSettings,
+    RetrieverEncoderSettings,
+    RouterSettings,
+    SoftLabelSettings,
+)
 from mog_assets.config.sections import (
     AnsweringSettings,
     AutomationSettings,
@@ -9,15 +16,10 @@ from mog_assets.config.sections import (
     ChunkerTraining,
     CorpusSettings,
     DriftSettings,
-    ExperimentSettings,
     GenerationSettings,
-    GraphSettings,
     QuestionSetSettings,
     RankingSettings,
-    RetrieverEncoderSettings,
     RetrieverName,
-    RouterSettings,
-    SoftLabelSettings,
     TopicSettings,
     UseSettings,
     check_name,

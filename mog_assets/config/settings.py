@@ -7,6 +7,7 @@ from typing import Annotated, Any
 
 from pydantic import Field, model_validator
 
+from mog_assets.config.paper_sections import ExperimentSettings, GraphSettings, RouterSettings, SoftLabelSettings
 from mog_assets.config.sections import (
     MOST_LEVELS,
     AnsweringSettings,
@@ -15,16 +16,12 @@ from mog_assets.config.sections import (
     ChunkerSettings,
     CorpusSettings,
     DriftSettings,
-    ExperimentSettings,
     GenerationSettings,
-    GraphSettings,
     Name,
     Place,
     QuestionSetSettings,
     RankingSettings,
     RetrieverName,
-    RouterSettings,
-    SoftLabelSettings,
     TopicSettings,
     UseSettings,
 )

@@ -15,17 +15,9 @@ import pyarrow.parquet as pq
 from mog_assets.config import CorpusSettings, Settings, copies
 from mog_assets.corpus import formats
 from mog_assets.corpus.contents import source_state
-from mog_assets.corpus.documents import (
-    READER,
-    Document,
-    Reading,
-    into_buckets,
-    load_documents,
-    read_corpus,
-    write_documents,
-    write_skipped,
-)
+from mog_assets.corpus.documents import READER, Document, into_buckets, load_documents, write_documents, write_skipped
 from mog_assets.corpus.memory import load_memory
+from mog_assets.corpus.reading import Reading, read_corpus
 from mog_assets.corpus.sources import forgotten, listed, synchronised
 from mog_assets.corpus.worker import Limits
 from mog_assets.recipe import Recipe, Work

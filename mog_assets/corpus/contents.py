@@ -12,7 +12,7 @@ from typing import Any
 
 from mog_assets.corpus.folders import FolderFile, Stamp, opened, scan
 from mog_assets.resources.errors import MogError
-from mog_assets.resources.store import atomic
+from mog_assets.resources.writing import atomic
 
 # Bytes that are in memory at a time.
 _PIECE = 1 << 20

@@ -16,7 +16,7 @@ from pathlib import Path, PurePosixPath
 from mog_assets import registry
 from mog_assets.registry import Registry
 from mog_assets.resources.errors import MogError
-from mog_assets.resources.store import atomic
+from mog_assets.resources.writing import atomic
 
 # The file beside the folder of copies that says which version of each item is there.
 _VERSIONS = ".versions.json"

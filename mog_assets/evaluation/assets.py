@@ -17,7 +17,8 @@ from mog_assets.evaluation.answers import answer_board, mark, preflight_cases, p
 from mog_assets.evaluation.configuration import configuration, shown_configuration
 from mog_assets.evaluation.history_assets import build_history
 from mog_assets.evaluation.measures import Board, boards, evaluate, headline_measures, measure_names, measure_versions
-from mog_assets.evaluation.report import Report, environment, render
+from mog_assets.evaluation.report import environment, render
+from mog_assets.evaluation.report_charts import Report
 from mog_assets.evaluation.runs import RUNS, read_runs
 from mog_assets.evaluation.runs_assets import build_runs, methods_of, orders_candidates, scored_questions
 from mog_assets.evaluation.scores import leaderboard, score

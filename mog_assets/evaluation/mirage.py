@@ -14,7 +14,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from mog_assets.corpus.documents import read_lines
+from mog_assets.corpus.reading import read_lines
 from mog_assets.resources.errors import MogError
 
 LETTERS = frozenset("ABCD")

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from mog_assets.comparison import compare_cells
 from mog_assets.evaluation.measures import (
     KNOWN_BY,
     Board,
@@ -21,7 +22,6 @@ from mog_assets.evaluation.measures import (
     measure_names,
 )
 from mog_assets.retrieval.methods import controls
-from mog_assets.significance import compare_cells
 
 # Columns that a comparison with a baseline adds to a mean.
 COMPARED = ("difference", "difference_low", "difference_high", "effect", "p", "detectable")

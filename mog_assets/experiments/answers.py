@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -13,9 +12,8 @@ import pandas as pd
 from mog_assets.answering.notation import combinations, is_control
 from mog_assets.answering.rows import read_answers
 from mog_assets.config import Settings
-from mog_assets.evaluation.answers import BASELINE, mark, score_answers
-from mog_assets.evaluation.plots import accuracy_against_cost
-from mog_assets.evaluation.scores import interval, p_said, p_text
+from mog_assets.evaluation.answers import BASELINE, mark
+from mog_assets.evaluation.scores import p_said, p_text
 from mog_assets.experiments.conclusions import joined, untestable
 from mog_assets.experiments.lab import (
     ALPHA,
@@ -31,13 +29,11 @@ from mog_assets.experiments.lab import (
 )
 from mog_assets.experiments.plots import turned_right_and_wrong
 from mog_assets.questions.sets import Question
-from mog_assets.significance import bootstrap_interval, by_document, holm, permutation_p
+from mog_assets.significance import by_document, holm, permutation_p
 
 _DIFFERENCE = ("difference", "difference_low", "difference_high", "effect", "p", "detectable")
 # Maximum share that the map-reduce prompts add to the input of one prompt (BriefContext, section 5.2).
-_EXTRA = 0.1
-# Minimum number of single-call answers from which the length of an instruction is estimated.
-_ENOUGH = 10
+EXTRA = 0.1
 
 
 @dataclass(frozen=True)
@@ -225,156 +221,6 @@ def without(rows: Sequence[Mapping[str, Any]], *names: str) -> list[dict[str, An
     return [{key: value for key, value in row.items() if key not in names} for row in rows]
 
 
-def cost(lab: Lab) -> Findings:
-    """Calls, tokens, money and accuracy of every answering method."""
-    tables, plots, claims = {}, {}, []
-    for name, answers, marks in AnsweredCases.read(lab).parts():
-        scores = score_answers(marks, lab.seed)
-        tables[f"{name}: cost and accuracy"] = cost_rows(answers, scores)
-        plots[f"{name}: accuracy against reading"] = accuracy_against_cost(scores, name)
-        relation = map_reduce_relation(answers, lab.seed)
-        if relation is None:
-            continue
-        tables[f"{name}: what the map-reduce reads"] = [
-            without([row], "beyond_interval", "extra_interval")[0]
-            | {"beyond interval": percents(row["beyond_interval"]), "extra interval": percents(row["extra_interval"])}
-            for row in relation
-        ]
-        unit = relation[0]["unit"]
-        claims.append(
-            of_model(
-                lab,
-                "BriefContext, section 5.2, equations 4 and 5",
-                "The map-reduce reads O(N_con) + M N_ins: the context, and the instruction for every partition.",
-                _within([row["beyond_interval"] for row in relation]),
-                f"{name}, by whether it lies within {_EXTRA:.0%} of that: "
-                + "; ".join(
-                    f"{row['way']} reads {row['read']:,.0f} {unit} a question with M = {row['M']:.3g}, N_con + M N_ins "
-                    f"is {row['N_con + M N_ins']:,.0f} and one prompt {row['N_con + N_ins']:,.0f}: "
-                    f"{row['beyond']:+.1%} {percents(row['beyond_interval'])}"
-                    for row in relation
-                ),
-            )
-        )
-        claims.append(
-            of_model(
-                lab,
-                "BriefContext, section 5.2",
-                "The prompts of the map-reduce cost about 10 % more input than one prompt.",
-                _within([row["extra_interval"] for row in relation]),
-                f"{name}, by whether it is more than {_EXTRA:.0%}: "
-                + "; ".join(f"{row['way']} {row['extra']:+.1%} {percents(row['extra_interval'])}" for row in relation)
-                + "; the paper's own averages, 5,496.5 tokens against 3,066.0, are +79.3%",
-            )
-        )
-    return Findings(tables=tables, plots=plots, claims=claims)
-
-
-def _within(intervals: Sequence[tuple[float, float]]) -> Verdict:
-    """Whether all shares are at most `_EXTRA`: an interval can show this, a p-value above .05 cannot."""
-    if all(high <= _EXTRA for _, high in intervals):
-        return "seen"
-    return "not seen" if any(low > _EXTRA for low, _ in intervals) else "undecided"
-
-
-def percents(ends: tuple[float, float]) -> str:
-    """`[+1.2%, +3.4%]`."""
-    return f"[{ends[0]:+.1%}, {ends[1]:+.1%}]"
-
-
-def cost_rows(answers: pd.DataFrame, scores: pd.DataFrame) -> list[dict[str, Any]]:
-    """Total cost of every answering method for a question set, best method first.
-
-    Args:
-        answers: Result of `rows.read_answers` for the question set.
-        scores: Result of `evaluation.answers.score_answers`.
-    """
-    measured = scores[scores["measure"] == "exact match"].set_index("method")
-    rows = []
-    for way, part in answers.groupby("method", sort=False):
-        accuracy = measured.loc[way]
-        passed = [json.loads(passages) for passages in part["passages"]]
-        rows.append(
-            {
-                "way": str(way),
-                "accuracy": interval(*accuracy[["value", "low", "high"]]),
-                "n": len(part),
-                "calls": int(part["calls"].sum()),
-                "read": int(part["tokens_in"].sum()),
-                "written": int(part["tokens_out"].sum()),
-                "unit": str(part["token_unit"].iloc[0]),
-                "read a question": round(float(part["tokens_in"].mean()), 1),
-                "USD": round(float(part["cost"].sum()), 6),
-                "passages passed on": sum(map(len, passed)),
-                "characters passed on": sum(len(p["text"]) for passages in passed for p in passages),
-                "words passed on": sum(_words(passages) for passages in passed),
-            }
-        )
-    return sorted(rows, key=lambda row: -measured.loc[row["way"], "value"])
-
-
-def _words(passages: Sequence[Mapping[str, Any]]) -> int:
-    return sum(len(p["text"].split()) for p in passages)
-
-
-def map_reduce_relation(answers: pd.DataFrame, seed: int) -> list[dict[str, Any]] | None:
-    """Tokens read by map-reduces, compared with BriefContext's equations 4 and 5.
-
-    N_con and N_ins are estimated from single-call answers: their input is fitted as a constant, N_ins, plus a number of
-    tokens per word of their passages. `beyond` is the input beyond N_con + M N_ins, as a share of it; `extra` the input
-    beyond N_con + N_ins, as a share of that. Their intervals hold for all methods jointly: 95 % by Bonferroni.
-
-    Args:
-        answers: `Answered.answers` of a question set.
-        seed: Seed of the resamples.
-
-    Returns:
-        A row per answering method with a map-reduce; None if there is none, or if there are too few single-call answers
-        for the fit.
-    """
-    words = answers["passages"].map(lambda text: _words(json.loads(text)))
-    # Null is the text "null" in a file in which some answers reduced, and missing in one in which none did.
-    extractions = answers["extractions"].map(lambda text: json.loads(text) if isinstance(text, str) else None)
-    partitions = extractions.map(lambda parts: len(parts) if parts is not None else 0).astype(float)
-    reduced = partitions > 0
-    failed = answers["failures"].map(lambda text: bool(json.loads(text)))
-    one = ~reduced & ~failed & (answers["calls"] == 1) & (words > 0)
-    if not reduced.any() or one.sum() < _ENOUGH or words[one].nunique() < 2:
-        return None
-    per_word, instruction = np.polyfit(words[one], answers.loc[one, "tokens_in"], 1)
-    rows = []
-    groups = answers[reduced & ~failed].groupby("method", sort=False)
-    level = 1 - ALPHA / max(len(groups), 1)
-    for way, part in groups:
-        context = per_word * words[part.index].to_numpy(float)
-        parts = partitions[part.index].to_numpy()
-        read = part["tokens_in"].to_numpy(float)
-        prompt, formula = context + instruction, context + parts * instruction
-        shares = np.stack([read / formula - 1, read / prompt - 1], axis=1)
-        totals = by_document(shares, part["document"].to_numpy(str))
-        lows, highs = bootstrap_interval(totals, seed=seed, level=level)
-        beyond, extra = shares.mean(axis=0)
-        rows.append(
-            {
-                "way": str(way),
-                "n": len(part),
-                "documents": len(totals.sizes),
-                "unit": str(part["token_unit"].iloc[0]),
-                "M": parts.mean(),
-                "N_con": context.mean(),
-                "N_ins": float(instruction),
-                "N_con + N_ins": prompt.mean(),
-                "N_con + M N_ins": formula.mean(),
-                "read": read.mean(),
-                "beyond": beyond,
-                "beyond_interval": (float(lows[0]), float(highs[0])),
-                "extra": extra,
-                "extra_interval": (float(lows[1]), float(highs[1])),
-            }
-        )
-    return rows or None
-
-
 def of_answers(settings: Settings) -> Sequence[str]:
     """Assets that experiments on `answers` read."""
     return ("questions", "answers") if combinations(settings) else ()
@@ -400,14 +246,5 @@ registered(
         flips,
         _against_cot,
         version="3",
-    ),
-    Experiment(
-        "cost",
-        "Cost of answers",
-        "Calls, tokens, money, characters of passages and accuracy of every answering method; tokens read by "
-        "map-reduce against one prompt (BriefContext, section 5.2, equations 4 and 5).",
-        cost,
-        of_answers,
-        version="2",
     ),
 )

@@ -21,9 +21,9 @@ from mog_assets.ranking.weak_labels import measured, taught
 from mog_assets.recipe import Work
 from mog_assets.resources.errors import MogError
 from mog_assets.resources.store import Artefact, digest
-from mog_assets.retrieval.assets import hashes_of
 from mog_assets.retrieval.changes import Change, DocumentStates, about
 from mog_assets.retrieval.methods import needs, parse
+from mog_assets.retrieval.statistics_assets import hashes_of
 from mog_assets.retrieval.tokens import TOKENIZER
 
 # Training questions of a question set are stored in so many files, those about a document in one.

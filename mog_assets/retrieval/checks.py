@@ -10,7 +10,7 @@ from mog_assets.recipe import Check, Work
 from mog_assets.resources.errors import MogError
 from mog_assets.resources.store import Artefact
 from mog_assets.resources.vector_store import VectorStore
-from mog_assets.retrieval.vectors import IdSet, packed_ids, stored_ids
+from mog_assets.retrieval.points import IdSet, packed_ids, stored_ids
 from mog_assets.tools import Tools
 
 

@@ -26,10 +26,11 @@ from mog_assets.retrieval.bm25 import (
     joined,
     statistics,
 )
+from mog_assets.retrieval.points import IdSet, packed_ids, stored_ids
 from mog_assets.retrieval.search import keep_best
 from mog_assets.retrieval.shards import open_counts, open_titles
 from mog_assets.retrieval.statistics import StoredStatistics, idf
-from mog_assets.retrieval.vectors import IdSet, Pooling, VectorTable, is_encoded, packed_ids, stored_ids
+from mog_assets.retrieval.vectors import Pooling, VectorTable, is_encoded
 from mog_assets.tables import OpenTables, read_table, take
 
 # Products of questions and chunks that are in memory at a time, in bytes.

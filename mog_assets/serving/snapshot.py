@@ -22,8 +22,9 @@ from filelock import FileLock, Timeout
 
 from mog_assets.resources.errors import MissingArtefact, MogError
 from mog_assets.resources.files import make_folder
+from mog_assets.resources.holding import hold
 from mog_assets.resources.manifest import MANIFEST, digest
-from mog_assets.resources.store import Artefact, Store, hold, label
+from mog_assets.resources.store import Artefact, Store, label
 
 Place = tuple[str, str | None]
 """An asset and a corpus, None for an asset of all corpora."""

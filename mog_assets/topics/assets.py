@@ -18,6 +18,7 @@ from mog_assets.retrieval.vectors import vector_buckets, vector_keys
 from mog_assets.tools import Tools
 from mog_assets.topics import checks, naming
 from mog_assets.topics.assign import DECIMALS, file_name
+from mog_assets.topics.fitting import fit_apart, fit_buckets, made_with, may_have_topics
 from mog_assets.topics.model import (
     MODEL,
     OUTLIER,
@@ -25,11 +26,7 @@ from mog_assets.topics.model import (
     TopicModel,
     decoded,
     distinct,
-    fit_apart,
-    fit_buckets,
     is_intact,
-    made_with,
-    may_have_topics,
     open_model,
     share_unseen,
     vector_hashes,

@@ -9,25 +9,18 @@ References: Grootendorst 2022 (BERTopic), sections 3.1 to 3.3; Rezaei et al. 202
 from __future__ import annotations
 
 import hashlib
-import warnings
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pyarrow.parquet as pq
 
-from mog_assets.chunking.layouts import bucket_layout
-from mog_assets.compiled import hidden, keep
-from mog_assets.config import TopicSettings
 from mog_assets.resources.errors import MogError
-from mog_assets.resources.processes import SPAWN, deaf_children, end_with_parent
 from mog_assets.resources.store import Artefact
-from mog_assets.retrieval.vectors import VectorBucket, bucket_texts
+from mog_assets.retrieval.vectors import VectorBucket
 from mog_assets.tensors import decode, encode, read
-from mog_assets.topics.terms import topic_terms
 
 # Logical name of the model among its artefact's files.
 MODEL = "model.safetensors"
@@ -35,20 +28,20 @@ MODEL = "model.safetensors"
 OUTLIER = -1
 
 # BERTopic's defaults.
-_NEIGHBOURS, _COMPONENTS = 15, 5
+NEIGHBOURS, COMPONENTS = 15, 5
 _LABEL_TERMS = 3
 # Titles that stand for a topic.
-_TITLES, _TITLE_CHARS = 5, 120
+TITLES, TITLE_CHARS = 5, 120
 OUTLIER_LABEL = "outlier"
 # Share of the chunks outside a topic that are farther from it than any vector assigned to the topic.
-_FAR = 0.999
+FAR = 0.999
 # Cosines are compared after rounding: the summation order of a library must not decide on a topic.
-_DECIMALS = 6
+DECIMALS = 6
 _ROWS_AT_ONCE = 65_536
 # Between which the temperature of distributions is sought, and in how many steps: to a hundredth of itself.
-_TEMPERATURES, _HALVINGS = (0.01, 1.0), 12
+TEMPERATURES, HALVINGS = (0.01, 1.0), 12
 # Part of what a model was made with: raised when other facts are stored, or stored facts are made otherwise.
-_FORM = 2
+FORM = 2
 
 
 @dataclass(frozen=True)
@@ -120,10 +113,10 @@ class TopicModel:
         centroids = self.centroids.T.astype(np.float64)
         for start in range(0, n, _ROWS_AT_ONCE):
             rows = slice(start, start + _ROWS_AT_ONCE)
-            cosines = np.round(np.asarray(vectors[rows], np.float64) @ centroids, _DECIMALS)
+            cosines = np.round(np.asarray(vectors[rows], np.float64) @ centroids, DECIMALS)
             best = cosines.argmax(axis=1)
             cosine = cosines[np.arange(len(best)), best]
-            near = cosine >= np.round(self.thresholds.astype(np.float64)[best], _DECIMALS)
+            near = cosine >= np.round(self.thresholds.astype(np.float64)[best], DECIMALS)
             topics[rows] = np.where(near, best, OUTLIER)
             probabilities[rows] = np.where(near, np.clip(cosine, 0, 1), 0)
         return topics, probabilities
@@ -218,235 +211,6 @@ def share_unseen(model: TopicModel, hashes: Sequence[np.ndarray]) -> float:
     """Share of chunks, given as `vector_hashes` per bucket, that were in no corpus when the model was fitted."""
     every = np.concatenate([np.zeros(0, np.uint64), *hashes])
     return float((~np.isin(every, model.seen)).mean()) if len(every) else 0.0
-
-
-def fit_buckets(
-    buckets: Sequence[Mapping[str, Any]],
-    level: int,
-    settings: Mapping[str, Any],
-    seed: int,
-    encoder: str,
-    made_by: str,
-    out: str,
-) -> None:
-    """Fit a topic model on a sample of the chunks of some buckets, and write it.
-
-    The same chunks, in any buckets, give the same bytes.
-
-    Args:
-        buckets: Fields of `Bucket`, as a mapping.
-        level: The level of the vectors.
-        settings: Fields of `TopicSettings`.
-        seed: Of UMAP.
-        encoder: Fingerprint of the encoder.
-        made_by: Of the vectors: encoder and how levels are made.
-        out: `.safetensors` file to write.
-    """
-    options = TopicSettings.model_validate(settings)
-    paths = [Bucket(**bucket) for bucket in buckets]
-    hashes = [vector_hashes(bucket.held.open()) for bucket in paths]
-    seen = np.unique(np.concatenate([np.zeros(0, np.uint64), *hashes]))
-    vectors, texts, titles = _sample(paths, hashes, level, seen[: options.sample])
-    topics = _cluster(vectors, texts, options, seed)
-    number = int(topics.max(initial=OUTLIER)) + 1
-    centroids, thresholds = _centroids(vectors, topics, number, options.outlier_quantile)
-    facts = {
-        **made_with(level, options, seed, encoder, made_by),
-        "words": topic_terms(texts, topics, number),
-        "titles": _nearest_titles(vectors, topics, centroids, titles),
-        "size": np.bincount(topics[topics >= 0], minlength=number).tolist(),
-        "sample": len(topics),
-        "outliers": int((topics == OUTLIER).sum()),
-        "temperature": _temperature(vectors, topics, centroids),
-    }
-    model = TopicModel(centroids, thresholds, seen, facts)
-    facts["agreeing"] = int((model.assign(vectors)[0] == topics).sum())
-    Path(out).write_bytes(encoded(model))
-
-
-def may_have_topics(buckets: Sequence[Bucket], settings: TopicSettings) -> bool:
-    """Whether there are enough chunks for HDBSCAN: it needs two clusters of the smallest size to find any."""
-    return sum(bucket.held.count for bucket in buckets) >= 2 * settings.min_topic_size
-
-
-def made_with(level: int, settings: TopicSettings, seed: int, encoder: str, made_by: str) -> dict[str, Any]:
-    """The part of a model's facts that changes the model of the same chunks."""
-    # Neither the rule for fitting again nor names change the result.
-    return {
-        "level": level,
-        "settings": settings.model_dump(exclude={"refit_share", "names"}),
-        "seed": seed,
-        "encoder": encoder,
-        "made_by": made_by,
-        "form": _FORM,
-    }
-
-
-def fit_apart(arguments: Mapping[str, Any]) -> None:
-    """Run `fit_buckets` in a separate process.
-
-    numba's OpenMP threads, which UMAP starts, leave torch on the CPU twenty times slower for the rest of a process
-    (measured: 3 instead of 64 texts a second).
-
-    Raises:
-        MogError: that process failed or was killed.
-    """
-    answers, answer = SPAWN.Pipe(duplex=False)
-    process = SPAWN.Process(target=_fit_and_tell, args=(answer, dict(arguments)))
-    with deaf_children():
-        process.start()
-    # If the process ends without an answer, the pipe then closes too.
-    answer.close()
-    try:
-        fault = answers.recv_bytes().decode()
-        process.join()
-    except EOFError:
-        process.join()
-        fault = f"its process ended with exit code {process.exitcode}; where that is -9, lower topics.sample"
-    if fault:
-        raise MogError(f"topics/model could not be fitted: {fault}")
-
-
-def _fit_and_tell(answer: Any, arguments: dict[str, Any]) -> None:
-    end_with_parent()
-    fault = ""
-    try:
-        fit_buckets(**arguments)
-    # Several libraries raise arbitrary exceptions; the waiting process gets the text.
-    except Exception as error:
-        fault = f"{type(error).__name__}: {' '.join(str(error).split())}"
-    answer.send_bytes(fault.encode())
-
-
-def _sample(
-    buckets: Sequence[Bucket], hashes: Sequence[np.ndarray], level: int, wanted: np.ndarray
-) -> tuple[np.ndarray, list[str], list[str]]:
-    """Vectors, texts and documents' titles of the chunks with these hashes (sorted), one each, in their order."""
-    vectors: dict[int, np.ndarray] = {}
-    texts: dict[int, tuple[str, str]] = {}
-    for bucket, hashes_of in zip(buckets, hashes, strict=True):
-        rows = np.flatnonzero(np.isin(hashes_of, wanted))
-        if not len(rows):
-            continue
-        layout = bucket_layout(Path(bucket.documents), Path(bucket.spans))
-        own_level = bucket.level or level
-        held, of_bucket = bucket.held.open(), bucket_texts(Path(bucket.documents), layout, own_level)
-        titles = pq.read_table(bucket.documents, columns=["title"])["title"].to_pylist()
-        document = np.repeat(np.arange(len(titles)), np.diff(layout.level_offsets(own_level)))
-        for row in rows:
-            # Chunks with equal vectors may have different texts; which of them is used must not depend on order.
-            identity = int(hashes_of[row])
-            vectors[identity] = held[row]
-            entry = (of_bucket[row], titles[document[row]])
-            texts[identity] = min(entry, texts.get(identity, entry))
-    order = [int(identity) for identity in wanted]
-    size = buckets[0].held.open().shape[1]
-    stacked = np.stack([vectors[i] for i in order]) if order else np.zeros((0, size))
-    return stacked.astype(np.float32), [texts[i][0] for i in order], [texts[i][1] for i in order]
-
-
-def _cluster(vectors: np.ndarray, texts: Sequence[str], settings: TopicSettings, seed: int) -> np.ndarray:
-    """HDBSCAN's topic of every vector, the largest topic first."""
-    # HDBSCAN needs two clusters of the smallest size to find any.
-    if len(vectors) < 2 * settings.min_topic_size:
-        return np.full(len(vectors), OUTLIER)
-    # BERTopic imports them for what is not used here, which takes longer than most fits.
-    with hidden("langchain_core", "openai", "sentence_transformers", "torch", "transformers"):
-        from bertopic import BERTopic
-    from hdbscan import HDBSCAN
-    from sklearn.feature_extraction.text import CountVectorizer
-    from sklearn.neighbors import NearestNeighbors
-    from umap import UMAP, layouts, umap_, utils
-
-    # Compiling them takes seconds, and fitting a small sample next to nothing.
-    for module in (layouts, umap_, utils):
-        keep(*vars(module).values())
-    words = CountVectorizer(stop_words="english")
-    analyse = words.build_analyzer()
-    # BERTopic fails on fewer than two words; with white space around it, a text has at least two characters.
-    if len({word for text in texts for word in analyse(text)}) < 2:
-        words = CountVectorizer(analyzer="char_wb")
-    # Exact, and avoids compiling UMAP's own search, which takes longer than the search of a whole sample.
-    neighbours = min(_NEIGHBOURS, len(vectors) - 1)
-    search = NearestNeighbors(n_neighbors=neighbours, metric="cosine", algorithm="brute").fit(vectors)
-    distances, rows = search.kneighbors(vectors)
-    model = BERTopic(
-        # Not English, which removes all characters outside its alphabet.
-        language="multilingual",
-        umap_model=UMAP(
-            n_neighbors=neighbours,
-            n_components=min(_COMPONENTS, len(vectors) - 2),
-            precomputed_knn=(rows.astype(np.int32), distances.astype(np.float32)),
-            min_dist=0.0,
-            metric="cosine",
-            random_state=seed,
-            n_jobs=1,
-        ),
-        hdbscan_model=HDBSCAN(min_cluster_size=settings.min_topic_size, core_dist_n_jobs=1),
-        vectorizer_model=words,
-    )
-    with warnings.catch_warnings():
-        # The warning says that new vectors cannot be transformed: centroids do that here.
-        warnings.filterwarnings("ignore", "precomputed_knn", UserWarning)
-        topics, _ = model.fit_transform(list(texts), vectors)
-    return np.asarray(topics, np.int64)
-
-
-def _nearest_titles(
-    vectors: np.ndarray, topics: np.ndarray, centroids: np.ndarray, titles: Sequence[str]
-) -> list[list[str]]:
-    """Of every topic, different titles of the documents whose chunks are nearest to its centroid."""
-    samples = []
-    for topic, centroid in enumerate(centroids):
-        rows = np.flatnonzero(topics == topic)
-        near = rows[np.argsort(-np.round(vectors[rows].astype(np.float64) @ centroid, _DECIMALS), kind="stable")]
-        shown = (" ".join(titles[row].split())[:_TITLE_CHARS] for row in near.tolist())
-        samples.append(list(dict.fromkeys(title for title in shown if title))[:_TITLES])
-    return samples
-
-
-def _centroids(vectors: np.ndarray, topics: np.ndarray, number: int, quantile: float) -> tuple[np.ndarray, np.ndarray]:
-    """Unit mean vector of every topic, and the least cosine with it of a vector of the topic.
-
-    That is the `quantile` of the members' cosines, or, if lower, a cosine that hardly any other chunk reaches: nearly
-    equal members, such as boilerplate, must not exclude a question about them.
-    """
-    centroids = np.zeros((number, vectors.shape[1]), np.float32)
-    thresholds = np.zeros(number, np.float32)
-    for topic in range(number):
-        members = vectors[topics == topic].astype(np.float64)
-        mean = members.mean(axis=0)
-        centroids[topic] = mean / max(float(np.linalg.norm(mean)), 1e-12)
-        cosines = vectors @ centroids[topic]
-        of_topic = topics == topic
-        thresholds[topic] = np.quantile(cosines[of_topic], quantile)
-        if not of_topic.all():
-            thresholds[topic] = min(thresholds[topic], np.quantile(cosines[~of_topic], _FAR))
-    return centroids, thresholds
-
-
-def _temperature(vectors: np.ndarray, topics: np.ndarray, centroids: np.ndarray) -> float:
-    """The temperature at which the softmax of cosines makes the topics of a sample most likely.
-
-    The likelihood is concave in the inverse of the temperature, so its slope has one root; where every vector is
-    nearest to the centroid of its topic there is none, and the least temperature is best.
-    """
-    rows = topics >= 0
-    cosines = vectors[rows].astype(np.float64) @ centroids.T.astype(np.float64)
-    least, most = 1 / _TEMPERATURES[1], 1 / _TEMPERATURES[0]
-    if not cosines.size:
-        return _TEMPERATURES[1]
-    similarity = float(cosines[np.arange(len(cosines)), topics[rows]].mean())
-    largest = cosines.max(axis=1, keepdims=True)
-    for _ in range(_HALVINGS):
-        inverse = float(np.sqrt(least * most))
-        shares = np.exp(inverse * (cosines - largest))
-        expected = (shares * cosines).sum(axis=1) / shares.sum(axis=1)
-        if similarity >= expected.mean():
-            least = inverse
-        else:
-            most = inverse
-    return round(float(1 / np.sqrt(least * most)), 4)
 
 
 def encoded(model: TopicModel) -> bytes:

@@ -17,7 +17,7 @@ from shared import ROOT
 from mog_assets import config
 from mog_assets.cli import main
 from mog_assets.config.editing import with_entry
-from mog_assets.corpus.documents import read_corpus
+from mog_assets.corpus.reading import read_corpus
 from mog_assets.questions.foreign import LONGEST, Ids, Notes, write_documents
 from mog_assets.questions.foreign_beir import Beir
 from mog_assets.resources.errors import ConfigError

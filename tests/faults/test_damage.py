@@ -18,7 +18,8 @@ from mog_assets.evaluation import history
 from mog_assets.materialising import materialise
 from mog_assets.plan import graph, stale
 from mog_assets.resources.errors import MogError
-from mog_assets.resources.store import Store, atomic, digest
+from mog_assets.resources.store import Store, digest
+from mog_assets.resources.writing import atomic
 from mog_assets.tools import Tools
 from mog_assets.verification import verify
 

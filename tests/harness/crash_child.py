@@ -45,7 +45,7 @@ def build(path: Path) -> None:
 
     from mog_assets import config, plan
     from mog_assets.materialising import materialise
-    from mog_assets.resources.store import sweep_orphans
+    from mog_assets.resources.holding import sweep_orphans
     from mog_assets.tools import Tools
 
     settings = config.load(path)

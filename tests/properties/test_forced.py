@@ -7,7 +7,7 @@ import pytest
 
 from mog_assets.plan import graph, stale
 from mog_assets.tools import Tools
-from mog_assets.topics import assets, model
+from mog_assets.topics import assets, fitting
 
 WORDS = {
     "sky": "telescope galaxy planet comet orbit nebula asteroid moon star eclipse meteor astronomer",
@@ -36,8 +36,8 @@ def by_first_word(vectors, texts, settings, seed):
 @pytest.fixture(scope="module", autouse=True)
 def quick_topics():
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(model, "_cluster", by_first_word)
-        patch.setattr(assets, "fit_apart", lambda arguments: model.fit_buckets(**arguments))
+        patch.setattr(fitting, "_cluster", by_first_word)
+        patch.setattr(assets, "fit_apart", lambda arguments: fitting.fit_buckets(**arguments))
         yield
 
 

@@ -30,7 +30,8 @@ from incremental import (  # noqa: F401 (fixtures)
 from shared import copy_folder, examples
 
 from mog_assets.chunking.chunks import split_bucket
-from mog_assets.corpus.documents import into_buckets, read_corpus, write_documents
+from mog_assets.corpus.documents import into_buckets, write_documents
+from mog_assets.corpus.reading import read_corpus
 from mog_assets.materialising import is_fresh
 from mog_assets.resources import qdrant_embedded as qdrant
 from mog_assets.resources.encoder import Encoder

@@ -2,114 +2,70 @@
 
 from __future__ import annotations
 
-import hashlib
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Sequence
 from functools import partial
 from typing import Any
 
-import numpy as np
 import pandas as pd
 
-from mog_assets.chunking.chunkers import CHUNKERS, Options, sentences
-from mog_assets.chunking.chunks import chunk_text
-from mog_assets.chunking.cuts import Spans, least, spans_to, unit_chars
-from mog_assets.chunking.sentences import token_starts, units
+from mog_assets.chunking.chunkers import CHUNKERS, sentences
 from mog_assets.config import ChunkerTraining, Settings
-from mog_assets.evaluation.measures import evaluate
 from mog_assets.experiments.conclusions import joined, over_sets, turned
 from mog_assets.experiments.lab import (
     ALPHA,
     Experiment,
     Findings,
     Lab,
-    NothingToMeasure,
     Verdict,
-    about,
     difference_text,
     greater,
     registered,
     score_rows,
     told,
 )
-from mog_assets.papers.learned_chunking.articles import Article, ArticleSource, encode_articles, sources, within
-from mog_assets.papers.learned_chunking.learned import Shape, bisected, costs, network, penalty_for, scores, set_weights
+from mog_assets.papers.learned_chunking.grounds import (
+    EQUAL,
+    FOLDS,
+    MEASURES,
+    TOKENS,
+    Ground,
+    cell_of,
+    grounds_of,
+    heuristic_row,
+    learned_row,
+    mean_of,
+    trained_scorer,
+)
 from mog_assets.papers.learned_chunking.plots import chunker_curves
-from mog_assets.papers.learned_chunking.training import best_epoch, train
-from mog_assets.questions.sets import Evidence, Question
-from mog_assets.questions.splits import validation_rows
-from mog_assets.retrieval.corpora import Corpora
-from mog_assets.retrieval.passages import DEPTH
+from mog_assets.papers.learned_chunking.training import best_epoch
 from mog_assets.significance import by_document, permutation_p
 
 _PAPER = "Learned Chunking, initial results and observations"
-# Every document is split by a chunker trained on the documents of the other folds.
-_FOLDS = 3
-# With fewer documents there are too few for training and validation.
-_FEWEST = 3 * _FOLDS
-# Mean lengths count as equal if they differ by at most this share.
-_EQUAL = 0.05
 # A chunker is worth its training if it saves this share of the tokens.
 _WORTH = 0.05
-_ALL = "tokens_to_answer, all chunks"
-_MEASURES = (_ALL, "tokens_to_answer", "ER", "ER@1000", "ER@2000", "ER@4000", "ER@8000")
-# Texts encoded between two progress updates.
-_AT_ONCE = 4096
 _HEURISTICS = tuple(name for name, chunker in CHUNKERS.items() if not chunker.trained)
-
-Cuts = list[Spans]
-"""Spans of each document, in order."""
-
-
-@dataclass(frozen=True)
-class _Ground:
-    """Documents and questions on which chunkers are compared.
-
-    Attributes:
-        sources: The documents.
-        articles: The encoded documents.
-        questions: One question for each answer, in order of the documents.
-        vectors: Their unit vectors, in the same order.
-        encode: Texts to unit vectors.
-    """
-
-    sources: Sequence[ArticleSource]
-    articles: Sequence[Article]
-    questions: Sequence[Question]
-    vectors: np.ndarray
-    encode: Callable[[Sequence[str]], np.ndarray]
-
-    @property
-    def characters(self) -> int:
-        """Total of all documents."""
-        return sum(len(source.text) for source in self.sources)
-
-    def folds(self) -> np.ndarray:
-        """The fold of each document: int64 of shape (documents,)."""
-        places = [hashlib.sha256(f"fold {source.name}".encode()).digest() for source in self.sources]
-        rows_of = np.empty(len(places), np.int64)
-        rows_of[sorted(range(len(places)), key=places.__getitem__)] = np.arange(len(places)) % _FOLDS
-        return rows_of
 
 
 def chunkers(lab: Lab) -> Findings:
     """Every chunker at the mean length of `sentences`, with chunks ranked by similarity to the question."""
-    grounds = _grounds(lab)
+    grounds = grounds_of(lab)
     tables, by_article = [], []
     plots: dict[str, bytes] = {}
     claims: dict[str, tuple[Verdict, str]] = {}
     recall: dict[str, tuple[Verdict, str]] = {}
     variants: dict[str, tuple[Verdict, str]] = {}
     for name, ground in grounds.items():
-        mean = _mean(ground, [sentences(source.text, lab.settings.finest_chars) for source in ground.sources])
-        cells = {h: _cell(lab, name, ground, h, [mean, h], partial(_heuristic, ground, h, mean)) for h in _HEURISTICS}
-        equal = [h for h in _HEURISTICS if abs(cells[h]["characters"].iloc[0] / mean - 1) <= _EQUAL]
-        best = min(equal, key=lambda h: cells[h][_ALL].mean())
+        mean = mean_of(ground, [sentences(source.text, lab.settings.finest_chars) for source in ground.sources])
+        cells = {
+            h: cell_of(lab, name, ground, h, [mean, h], partial(heuristic_row, ground, h, mean)) for h in _HEURISTICS
+        }
+        equal = [h for h in _HEURISTICS if abs(cells[h]["characters"].iloc[0] / mean - 1) <= EQUAL]
+        best = min(equal, key=lambda h: cells[h][TOKENS].mean())
         # With cached vectors: training the encoder too takes hours for all these cells without a GPU.
         training = lab.settings.chunker.training.model_copy(update={"encoder": None})
-        cells["learned"] = _learned(lab, name, ground, "learned", training, mean)
-        tables.append(score_rows(name, list(cells.values()), _MEASURES, best, lab.seed))
-        row = told(tables[-1], name, "learned", _ALL)
+        cells["learned"] = learned_row(lab, name, ground, "learned", training, mean)
+        tables.append(score_rows(name, list(cells.values()), MEASURES, best, lab.seed))
+        row = told(tables[-1], name, "learned", TOKENS)
         claims[name] = _fewer(row, cells["learned"], cells[best], mean)
         row = told(tables[-1], name, "learned", "ER")
         recall[name] = (greater(row), f"ER of learned against {best} {difference_text(row)}")
@@ -118,16 +74,16 @@ def chunkers(lab: Lab) -> Findings:
             "preference, each question": training.model_copy(update={"objective": "preference", "questions": "each"}),
             "preference, all questions": training.model_copy(update={"objective": "preference", "questions": "all"}),
         }
-        others = {what: _learned(lab, name, ground, what, chosen, mean) for what, chosen in tried.items()}
-        others["no vectors"] = _learned(lab, name, ground, "no vectors", training, mean, blind=True)
-        others["best end of each window"] = _learned(lab, name, ground, "best end", training, mean, greedy=True)
+        others = {what: learned_row(lab, name, ground, what, chosen, mean) for what, chosen in tried.items()}
+        others["no vectors"] = learned_row(lab, name, ground, "no vectors", training, mean, blind=True)
+        others["best end of each window"] = learned_row(lab, name, ground, "best end", training, mean, greedy=True)
         of_paper = f"{name}, ways to train"
         frames = [cells[best], cells["learned"], *(f.assign(cell=what) for what, f in others.items())]
-        tables.append(score_rows(of_paper, frames, _MEASURES[:3], best, lab.seed))
-        rows = [told(tables[-1], of_paper, what, _ALL) for what in tried]
+        tables.append(score_rows(of_paper, frames, MEASURES[:3], best, lab.seed))
+        rows = [told(tables[-1], of_paper, what, TOKENS) for what in tried]
         figures = "; ".join(f"{r['cell']} {difference_text(r)}" for r in rows)
         least_tokens = min(rows, key=lambda r: r["difference"])
-        worth = _WORTH * float(cells[best][_ALL].mean())
+        worth = _WORTH * float(cells[best][TOKENS].mean())
         variants[name] = (greater(turned(least_tokens), worth), f"against {best}: {figures}")
         curve = _curve(lab, name, ground, training)
         plots[f"{name}: training on two of three parts"] = chunker_curves(curve, best_epoch(curve))
@@ -164,13 +120,13 @@ def _fewer(row: pd.Series, learned: pd.DataFrame, best: pd.DataFrame, mean: floa
         best: The cell of the heuristic.
         mean: Target mean length of chunks for both, in characters.
     """
-    tokens = float(best[_ALL].mean())
+    tokens = float(best[TOKENS].mean())
     text = (
         f"tokens to answer {row['value']:.0f}, of {best['cell'].iloc[0]} {tokens:.0f}: {difference_text(row)}; "
         f"{-row['difference'] / tokens:.1%} fewer [{-row['difference_high'] / tokens:.1%}, "
         f"{-row['difference_low'] / tokens:.1%}]"
     )
-    if abs(learned["characters"].iloc[0] / mean - 1) > _EQUAL:
+    if abs(learned["characters"].iloc[0] / mean - 1) > EQUAL:
         return "undecided", f"{text}; chunks differ in mean length"
     if -row["difference"] >= _WORTH * tokens and row["p"] < ALPHA:
         return "seen", text
@@ -180,169 +136,15 @@ def _fewer(row: pd.Series, learned: pd.DataFrame, best: pd.DataFrame, mean: floa
 def _differences(learned: pd.DataFrame, other: pd.DataFrame) -> pd.Series:
     """Tokens to answer of one cell minus those of another, by question and document."""
     keys = ["question", "document"]
-    return learned.set_index(keys)[_ALL] - other.set_index(keys)[_ALL]
+    return learned.set_index(keys)[TOKENS] - other.set_index(keys)[TOKENS]
 
 
-def _grounds(lab: Lab) -> dict[str, _Ground]:
-    """The usable data of each question set: training questions with answers that fit into a chunk."""
-    longest, sources_of = unit_chars(lab.settings.finest_chars), {}
-    for name, questions in lab.trained_on().items():
-        wanted = {(span.corpus, span.doc) for question in questions for span in question.evidence}
-        chosen = within(sources(_texts(lab, wanted), questions, longest), longest, lab.settings.chunker.training.spans)
-        if len(chosen) < _FEWEST:
-            continue
-        ready = encode_articles(chosen, longest, _encoded(lab))
-        members = [
-            Question(f"{source.name}#{i}", text, "", "train", evidence=(Evidence(*_key(source), start, end),))
-            for source in chosen
-            for i, (text, (start, end)) in enumerate(zip(source.questions, source.answers.tolist(), strict=True))
-        ]
-        vectors = np.concatenate([article.questions for article in ready])
-        sources_of[name] = _Ground(chosen, ready, members, vectors, _encoded(lab))
-    if not sources_of:
-        raise NothingToMeasure(
-            f"no question set has training questions with evidence of at most {longest} characters in {_FEWEST} "
-            "documents"
-        )
-    return sources_of
-
-
-def _key(source: ArticleSource) -> tuple[str, str]:
-    """Corpus and id."""
-    corpus, document = source.name.split("/", 1)
-    return corpus, document
-
-
-def _encoded(lab: Lab) -> Callable[[Sequence[str]], np.ndarray]:
-    def encode(texts: Sequence[str]) -> np.ndarray:
-        parts = [texts[first : first + _AT_ONCE] for first in range(0, len(texts), _AT_ONCE)]
-        rows_of = []
-        with lab.progress(len(texts), "texts encoded") as advance:
-            for part in parts:
-                rows_of.append(lab.encode(part))
-                advance(len(part))
-        return np.concatenate(rows_of)
-
-    return encode
-
-
-def _texts(lab: Lab, wanted: set[tuple[str, str]]) -> dict[tuple[str, str], tuple[str, str]]:
-    texts_of = {}
-    for corpus in sorted({corpus for corpus, _ in wanted}):
-        corpora = Corpora.open(lab.read, lab.settings, [corpus])
-        positions = {i: key for key, i in corpora.position.items() if key in wanted}
-        texts_of.update({positions[i]: texts for i, texts in corpora.texts(positions).items()})
-    return texts_of
-
-
-def _mean(ground: _Ground, cuts: Cuts) -> float:
-    return ground.characters / sum(map(len, cuts))
-
-
-def _heuristic(ground: _Ground, name: str, mean: float) -> Cuts:
-    """A chunker's cuts at the size whose mean chunk length is closest to a target."""
-
-    def cut(chars: int) -> Cuts:
-        split = CHUNKERS[name].make(Options(chars))
-        if not CHUNKERS[name].sentence_vectors:
-            return [split(source.text, None) for source in ground.sources]
-        ends = [units(source.text, unit_chars(chars)) for source in ground.sources]
-        texts = [s.text[a:b] for s, e in zip(ground.sources, ends, strict=True) for a, b in spans_to(e).tolist()]
-        vectors = np.split(ground.encode(texts), np.cumsum([len(e) for e in ends])[:-1])
-        return [split(source.text, cuts_of) for source, cuts_of in zip(ground.sources, vectors, strict=True)]
-
-    low, high = 1, int(16 * mean)
-    tried: dict[int, Cuts] = {}
-    while high - low > 1:
-        middle = (low + high) // 2
-        tried[middle] = cut(middle)
-        now = _mean(ground, tried[middle])
-        if abs(now - mean) < _EQUAL / 20 * mean:
-            break
-        low, high = (middle, high) if now < mean else (low, middle)
-    return min(tried.values(), key=lambda cuts: abs(_mean(ground, cuts) - mean))
-
-
-def _learned(
-    lab: Lab,
-    question_set: str,
-    ground: _Ground,
-    what: str,
-    training: ChunkerTraining,
-    mean: float,
-    blind: bool = False,
-    greedy: bool = False,
-) -> pd.DataFrame:
-    """A learned chunker: every document is split by one trained on the documents of the other folds.
-
-    Args:
-        lab: The lab.
-        question_set: Name of the question set.
-        ground: Documents and questions.
-        what: Name of the cell.
-        training: How it is trained.
-        mean: Target mean length of its chunks, in characters.
-        blind: Whether to withhold the vectors of units.
-        greedy: Whether to take the end with the lowest cost per length, window by window, as in the paper.
-    """
-
-    def cut() -> Cuts:
-        articles = [_blinded(article) for article in ground.articles] if blind else ground.articles
-        folds, cuts = ground.folds(), [np.zeros((0, 2), np.int64)] * len(articles)
-        for fold in range(_FOLDS):
-            fitted = _trained(lab, [a for a, f in zip(articles, folds, strict=True) if f != fold], training)
-            model = network(Shape(**fitted.scorer.facts["shape"]))
-            set_weights(model, fitted.scorer.weights)
-            rows_of = np.flatnonzero(folds == fold).tolist()
-            cost = [
-                costs(scores(model, a.windows, a.vectors), a.windows.possible, training.objective)
-                for a in (articles[i] for i in rows_of)
-            ]
-            characters = [int(articles[i].ends[-1]) for i in rows_of]
-            # Questions are not used here: only lengths are made equal.
-            cut_by = _greedily if greedy else least
-            if greedy:
-                penalty = bisected(partial(_chunks, cost), sum(characters) / mean, 100.0, 40)
-            else:
-                penalty = penalty_for(mean, characters, cost)
-            for i, values in zip(rows_of, cost, strict=True):
-                taken = cut_by(values, penalty)
-                cuts[i] = spans_to(articles[i].ends[np.asarray(taken) - 1])
-        return cuts
-
-    return _cell(lab, question_set, ground, what, [mean, training.model_dump(), blind, greedy], cut)
-
-
-def _trained(lab: Lab, articles: Sequence[Article], training: ChunkerTraining) -> Any:
-    held_out = validation_rows([article.name for article in articles], training.validation, "chunker")
-    with lab.progress(training.epochs, "epochs trained (at most)") as advance:
-        return train(articles, held_out, lab.settings.finest_chars, training, lab.seed, advance)
-
-
-def _blinded(article: Article) -> Article:
-    assert article.vectors is not None
-    return replace(article, vectors=np.zeros_like(article.vectors))
-
-
-def _greedily(cost: np.ndarray, penalty: float) -> list[int]:
-    """The end with the lowest cost per unit, window by window; `penalty` is divided by the units of a chunk."""
-    taken = [0]
-    while taken[-1] < len(cost):
-        share = (cost[taken[-1]] + penalty) / np.arange(1, cost.shape[1] + 1)
-        taken.append(taken[-1] + int(share.argmin()) + 1)
-    return taken[1:]
-
-
-def _chunks(scores_of: Sequence[np.ndarray], penalty: float) -> int:
-    return sum(len(_greedily(cost, penalty)) for cost in scores_of)
-
-
-def _curve(lab: Lab, question_set: str, ground: _Ground, training: ChunkerTraining) -> list[dict[str, float]]:
+def _curve(lab: Lab, question_set: str, ground: Ground, training: ChunkerTraining) -> list[dict[str, float]]:
     """The training curve of one fold, by epoch."""
 
     def make() -> pd.DataFrame:
         training_articles = [a for a, f in zip(ground.articles, ground.folds(), strict=True) if f]
-        return pd.DataFrame(_trained(lab, training_articles, training).curve)
+        return pd.DataFrame(trained_scorer(lab, training_articles, training).curve)
 
     curve: list[dict[str, float]] = lab.cached(f"{question_set} curve", ["curve", training.model_dump()], make).to_dict(
         "records"
@@ -350,74 +152,7 @@ def _curve(lab: Lab, question_set: str, ground: _Ground, training: ChunkerTraini
     return curve
 
 
-def _cell(lab: Lab, question_set: str, ground: _Ground, what: str, key: Any, cut: Callable[[], Cuts]) -> pd.DataFrame:
-    """Measures of every question with the chunks of one chunker: question, document, cell, characters, and measures."""
-
-    def make() -> pd.DataFrame:
-        cuts = cut()
-        return _measured(lab, question_set, ground, cuts).assign(characters=_mean(ground, cuts))
-
-    result = lab.cached(f"{question_set} {what}", ["chunker", lab.settings.finest_chars, key], make)
-    return about(result, ground.questions).assign(cell=what)
-
-
-def _measured(lab: Lab, question_set: str, ground: _Ground, cuts: Cuts) -> pd.DataFrame:
-    texts = [
-        chunk_text(source.title, source.text[start:end])
-        for source, spans in zip(ground.sources, cuts, strict=True)
-        for start, end in spans.tolist()
-    ]
-    vectors = ground.encode(texts).astype(np.float32)
-    owner = np.repeat(np.arange(len(cuts)), [len(spans) for spans in cuts])
-    spans = np.concatenate(cuts)
-    tokens = np.concatenate(
-        [
-            np.diff(np.searchsorted(token_starts(source.text), [0, *cuts_of[:, 1]]))
-            for source, cuts_of in zip(ground.sources, cuts, strict=True)
-        ]
-    )
-    first = np.searchsorted(owner, np.arange(len(cuts)))
-    document = np.repeat(np.arange(len(cuts)), [len(source.questions) for source in ground.sources])
-    answers = np.concatenate([source.answers for source in ground.sources])
-    to_answer = np.zeros(len(answers))
-    runs = []
-    for low in range(0, len(answers), 1000):
-        rows = np.arange(low, min(low + 1000, len(answers)))
-        similar = ground.vectors[rows].astype(np.float32) @ vectors.T
-        for row, values in zip(rows.tolist(), similar, strict=True):
-            cuts_of = cuts[document[row]]
-            begin, behind = np.searchsorted(cuts_of[:, 1], answers[row] - [0, 1], side="right") + first[document[row]]
-            # An answer that was split is complete when the later of its chunks has been read.
-            to_answer[row] = tokens[values >= values[begin : behind + 1].min()].sum()
-        best = np.argsort(-similar, axis=1, kind="stable")[:, :DEPTH]
-        runs.append(
-            pd.DataFrame(
-                {
-                    "question": np.repeat([ground.questions[row].id for row in rows.tolist()], best.shape[1]),
-                    "rank": np.tile(np.arange(1, best.shape[1] + 1), len(rows)),
-                    "chunk": best.ravel(),
-                }
-            )
-        )
-    run = pd.concat(runs, ignore_index=True)
-    names = [_key(source) for source in ground.sources]
-    chunk = run["chunk"].to_numpy()
-    run = run.assign(
-        question_set=question_set,
-        method="",
-        corpus=np.array([corpus for corpus, _ in names], object)[owner[chunk]],
-        doc=np.array([doc for _, doc in names], object)[owner[chunk]],
-        start=spans[chunk, 0],
-        end=spans[chunk, 1],
-        tokens=tokens[chunk],
-    )
-    measured = evaluate(run, {question_set: ground.questions}, lab.settings.k)
-    return measured[["question", *_MEASURES[1:]]].assign(
-        **{_ALL: measured["question"].map(dict(zip([q.id for q in ground.questions], to_answer, strict=True)))}
-    )
-
-
-def _by_article(name: str, ground: _Ground, cells: dict[str, pd.DataFrame], seed: int) -> list[dict[str, Any]]:
+def _by_article(name: str, ground: Ground, cells: dict[str, pd.DataFrame], seed: int) -> list[dict[str, Any]]:
     """The learned chunker against each of the others, by document."""
     rows = []
     for what, cell in cells.items():
@@ -431,7 +166,7 @@ def _by_article(name: str, ground: _Ground, cells: dict[str, pd.DataFrame], seed
                 "question set": name,
                 "learned against": what,
                 "characters of a chunk": ", ".join(f"{c['characters'].iloc[0]:.0f}" for c in (cells["learned"], cell)),
-                "tokens to answer": f"{difference.mean():+.1f} ({difference.mean() / cell[_ALL].mean():+.1%})",
+                "tokens to answer": f"{difference.mean():+.1f} ({difference.mean() / cell[TOKENS].mean():+.1%})",
                 "median of documents": f"{means.median():+.1f}",
                 "documents with fewer": f"{int((means < 0).sum())} of {len(means)}",
                 "p": f"{permutation_p(totals, seed=seed)[0]:.4f}",
@@ -440,14 +175,14 @@ def _by_article(name: str, ground: _Ground, cells: dict[str, pd.DataFrame], seed
     return rows
 
 
-def _described(name: str, ground: _Ground) -> dict[str, Any]:
+def _described(name: str, ground: Ground) -> dict[str, Any]:
     return {
         "question set": name,
         "documents": len(ground.sources),
         "characters": f"{ground.characters:,}",
         "questions": len(ground.questions),
         "possible chunks": f"{sum(len(article.possible) for article in ground.articles):,}",
-        "folds": _FOLDS,
+        "folds": FOLDS,
     }
 
 

@@ -17,8 +17,8 @@ from mog_assets.chunking.chunks import split_bucket
 from mog_assets.chunking.cuts import unit_chars
 from mog_assets.chunking.sentences import sentence_ends, token_starts, units
 from mog_assets.config import ChunkerSettings
-from mog_assets.corpus.documents import read_corpus
 from mog_assets.corpus.documents import write_documents as write_bucket
+from mog_assets.corpus.reading import read_corpus
 from mog_assets.papers.learned_chunking.learned import Scorer, Shape, network, stored
 from mog_assets.serving import project as serving
 

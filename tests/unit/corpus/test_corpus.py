@@ -17,15 +17,8 @@ from hypothesis import strategies as st
 from mog_assets import plan
 from mog_assets.chunking.chunks import Layout
 from mog_assets.corpus.contents import source_state
-from mog_assets.corpus.documents import (
-    bucket_of,
-    into_buckets,
-    normalise,
-    read_corpus,
-    shifted,
-    write_documents,
-    write_skipped,
-)
+from mog_assets.corpus.documents import bucket_of, into_buckets, normalise, shifted, write_documents, write_skipped
+from mog_assets.corpus.reading import read_corpus
 from mog_assets.materialising import materialise
 from mog_assets.questions.reading import KnownDocument, read_questions
 from mog_assets.questions.sets import Evidence, load_questions, write_questions

@@ -22,10 +22,11 @@ from PIL import Image
 
 from mog_assets import config
 from mog_assets.corpus import layout, worker
-from mog_assets.corpus.documents import load_documents, make_document, read_corpus, shifted, write_documents
+from mog_assets.corpus.documents import load_documents, make_document, shifted, write_documents
 from mog_assets.corpus.marks import Mark, headings_at, page_at
 from mog_assets.corpus.markup import read_markdown, read_page
 from mog_assets.corpus.memory import load_memory
+from mog_assets.corpus.reading import read_corpus
 from mog_assets.corpus.worker import Limits
 from mog_assets.questions.reading import KnownDocument, read_questions
 from mog_assets.resources.errors import ConfigError, MogError

@@ -12,6 +12,7 @@ from click.testing import CliRunner
 from scipy import stats
 
 from mog_assets import cli
+from mog_assets.comparison import compare_cells, shift
 from mog_assets.evaluation import browse, history
 from mog_assets.evaluation.answers import mark, preflight_cases, preflight_quality, score_answers
 from mog_assets.evaluation.measures import evaluate, measure_names
@@ -26,13 +27,11 @@ from mog_assets.questions.sets import Evidence, Question
 from mog_assets.significance import (
     bootstrap_interval,
     by_document,
-    compare_cells,
     detectable,
     effect_size,
     least_p,
     permutation_p,
     share_interval,
-    shift,
 )
 
 rng = np.random.default_rng(0)

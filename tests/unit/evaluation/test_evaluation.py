@@ -17,6 +17,7 @@ from shared import copy_folder
 from mog_assets import plan
 from mog_assets.arrays import places
 from mog_assets.chunking.plots import length_histogram
+from mog_assets.comparison import shift
 from mog_assets.evaluation import assets as evaluation_assets
 from mog_assets.evaluation import history, plots, shares
 from mog_assets.evaluation.configuration import configuration
@@ -35,7 +36,7 @@ from mog_assets.retrieval.controls import gold_passages, random_passages
 from mog_assets.retrieval.corpora import Corpora
 from mog_assets.retrieval.methods import controls, named_methods
 from mog_assets.serving import project as serving
-from mog_assets.significance import bootstrap_interval, by_document, holm, permutation_p, shift
+from mog_assets.significance import bootstrap_interval, by_document, holm, permutation_p
 from mog_assets.tools import Tools
 
 RUN_COLUMNS = ["question_set", "split", "question", "method", "rank", "corpus", "doc", "start", "end"]

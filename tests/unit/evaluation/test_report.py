@@ -17,7 +17,8 @@ from browser import watch_errors
 from mog_assets.evaluation import browse, history, shares
 from mog_assets.evaluation.agreement import agreement, sentences
 from mog_assets.evaluation.measures import Board, evaluate, headline_measures
-from mog_assets.evaluation.report import Report, environment, render
+from mog_assets.evaluation.report import environment, render
+from mog_assets.evaluation.report_charts import Report
 from mog_assets.evaluation.scores import COLUMNS, score
 from mog_assets.questions.sets import Evidence, Question
 from mog_assets.resources.store import Store

@@ -23,9 +23,10 @@ from mog_assets.answering.rows import read_answers
 from mog_assets.config import AnsweringSettings
 from mog_assets.evaluation.answers import preflight_cases, preflight_quality
 from mog_assets.experiments import contexts
-from mog_assets.experiments.answers import flip_rows, map_reduce_relation, of_model, paired_rows
+from mog_assets.experiments.answers import flip_rows, of_model, paired_rows
 from mog_assets.experiments.assets import findings, offered
 from mog_assets.experiments.contexts import place
+from mog_assets.experiments.costs import map_reduce_relation
 from mog_assets.experiments.lab import Lab
 from mog_assets.papers.at_rag import experiments as loop
 from mog_assets.papers.briefcontext.experiments import briefcontext, conflicts, preflight

@@ -21,7 +21,7 @@ from mog_assets.experiments.assets import recipes
 from mog_assets.experiments.conclusions import denied, over_sets, turned
 from mog_assets.experiments.lab import NothingToMeasure, Verdict, alike, greater
 from mog_assets.materialising import materialise
-from mog_assets.papers.mix_of_granularity.experiments import granularity, labels, retrievers
+from mog_assets.papers.mix_of_granularity.experiments import granularity, label_cells, labels, retrievers
 from mog_assets.papers.mix_of_granularity.ranker import LevelChunks
 from mog_assets.registry import EXPERIMENTS
 from mog_assets.resources.encoder import Encoder
@@ -490,9 +490,9 @@ def test_experiment_without_questions_that_have_evidence_says_so(name):
 def test_training_without_questions_is_refused_by_name(done):
     lab = SimpleNamespace(trained_on=dict, settings=done.settings)
     with pytest.raises(MogError, match="question_sets: expected training questions"):
-        labels._labels(lab, "embedding", (0.8, 0.2))
+        label_cells.soft_labels_of(lab, "embedding", (0.8, 0.2))
     with pytest.raises(MogError, match="question_sets: expected training questions"):
-        labels._trained(lab, "all", pd.DataFrame(columns=["text", "label", "group"]))
+        label_cells.trained_router(lab, "all", pd.DataFrame(columns=["text", "label", "group"]))
 
 
 def test_order_and_files_of_encoders_make_retrievers_out_of_date(done, tmp_path):

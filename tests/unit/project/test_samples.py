@@ -7,7 +7,7 @@ import pytest
 from shared import ROOT
 
 from mog_assets.config import load
-from mog_assets.corpus.documents import read_corpus
+from mog_assets.corpus.reading import read_corpus
 
 
 @pytest.fixture(scope="module")

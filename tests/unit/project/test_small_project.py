@@ -22,7 +22,8 @@ from mog_assets.questions.use import log_path, note_used
 from mog_assets.resources import progress
 from mog_assets.resources.files import make_home
 from mog_assets.resources.sqlite import connect
-from mog_assets.resources.store import Store, atomic
+from mog_assets.resources.store import Store
+from mog_assets.resources.writing import atomic
 from mog_assets.runner import selected
 
 pytestmark = pytest.mark.full

@@ -21,8 +21,8 @@ from ray.cluster_utils import Cluster  # noqa: E402
 from mog_assets.resources import ray_engine  # noqa: E402
 from mog_assets.resources.engine import Engine  # noqa: E402
 from mog_assets.resources.errors import ConfigError, MogError  # noqa: E402
+from mog_assets.resources.holding import alive  # noqa: E402
 from mog_assets.resources.jobs import EngineSettings  # noqa: E402
-from mog_assets.resources.store import alive  # noqa: E402
 from mog_assets.tools import Tools  # noqa: E402
 
 # Every node may take so much of /dev/shm; nothing of size travels through it.

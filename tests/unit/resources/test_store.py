@@ -7,7 +7,9 @@ import pytest
 from shared import ROOT
 
 from mog_assets.resources.errors import MissingArtefact, MogError
-from mog_assets.resources.store import Store, atomic, digest, sweep_orphans
+from mog_assets.resources.holding import sweep_orphans
+from mog_assets.resources.store import Store, digest
+from mog_assets.resources.writing import atomic
 
 
 @pytest.fixture
@@ -149,7 +151,8 @@ def test_unknown_file_of_an_artefact_is_named(store):
 HOLDER = """
 import sys
 from pathlib import Path
-from mog_assets.resources.store import Store, atomic
+from mog_assets.resources.store import Store
+from mog_assets.resources.writing import atomic
 store = Store(Path(sys.argv[1]))
 with store.lock("asset", "garden"):
     if sys.argv[2] == "commit":
@@ -209,7 +212,8 @@ def test_holder_that_is_not_known_is_not_named(store, text):
 RUNS = """
 import sys, time
 from pathlib import Path
-from mog_assets.resources.store import Store, atomic
+from mog_assets.resources.store import Store
+from mog_assets.resources.writing import atomic
 store = Store(Path(sys.argv[1]))
 for n in range(40):
     with store.lock("asset"):
@@ -242,7 +246,8 @@ from scipy import sparse
 from safetensors.numpy import save_file
 from mog_assets.arrays import save_array
 from mog_assets.resources.errors import MogError
-from mog_assets.resources.store import Store, atomic
+from mog_assets.resources.store import Store
+from mog_assets.resources.writing import atomic
 store = Store(Path(sys.argv[1]))
 draft = store.draft("asset")
 resource.setrlimit(resource.RLIMIT_FSIZE, (int(sys.argv[3]), resource.RLIM_INFINITY))

@@ -11,7 +11,8 @@ from shared import SAMPLES
 from mog_assets.chunking.chunks import Layout, split_bucket
 from mog_assets.chunking.layouts import bucket_layout, join_layouts
 from mog_assets.config import Settings
-from mog_assets.corpus.documents import into_buckets, read_corpus, write_documents
+from mog_assets.corpus.documents import into_buckets, write_documents
+from mog_assets.corpus.reading import read_corpus
 from mog_assets.papers.mix_of_granularity.mixing import candidates, emission_levels, emit, ranked
 from mog_assets.papers.mix_of_granularity.ranker import LevelChunks
 from mog_assets.resources.errors import ConfigError

@@ -5,19 +5,12 @@ import pandas as pd
 import pytest
 from scipy import stats
 
+from mog_assets.comparison import compare_cells
 from mog_assets.evaluation import scores as scores_module
 from mog_assets.evaluation.measures import lower_is_better, measure_names
 from mog_assets.evaluation.scores import compare, leaderboard, score, side_by_side
 from mog_assets.retrieval.methods import controls
-from mog_assets.significance import (
-    bootstrap_interval,
-    by_document,
-    compare_cells,
-    detectable,
-    effect_size,
-    holm,
-    permutation_p,
-)
+from mog_assets.significance import bootstrap_interval, by_document, detectable, effect_size, holm, permutation_p
 
 COMPARED = ["difference", "difference_low", "difference_high", "effect", "p", "detectable"]
 

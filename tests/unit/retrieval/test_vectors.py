@@ -4,22 +4,13 @@ import numpy as np
 import pytest
 
 from mog_assets.chunking.chunks import Layout
-from mog_assets.corpus.documents import read_corpus, write_documents
+from mog_assets.corpus.documents import write_documents
 from mog_assets.corpus.marks import Mark
+from mog_assets.corpus.reading import read_corpus
 from mog_assets.retrieval import vectors as module
 from mog_assets.retrieval.corpora import Corpora
-from mog_assets.retrieval.vectors import (
-    IdSet,
-    VectorTable,
-    packed_ids,
-    payloads,
-    point_ids,
-    pool,
-    read_payloads,
-    stored_ids,
-    unpacked_ids,
-    vector_buckets,
-)
+from mog_assets.retrieval.points import IdSet, packed_ids, payloads, point_ids, read_payloads, stored_ids, unpacked_ids
+from mog_assets.retrieval.vectors import VectorTable, pool, vector_buckets
 from mog_assets.tools import Tools
 
 # Lengths in characters of the level-1 chunks of two documents.

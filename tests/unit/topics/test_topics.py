@@ -35,6 +35,7 @@ from mog_assets.retrieval.where import Fields
 from mog_assets.serving.snapshot import read_matching
 from mog_assets.tools import Tools
 from mog_assets.topics import assets, checks, model, naming, plots
+from mog_assets.topics import fitting as topic_fitting
 from mog_assets.topics.assign import document_topics, read_topics
 from mog_assets.topics.model import OUTLIER, TopicModel, open_model
 from mog_assets.topics.terms import topic_terms
@@ -71,7 +72,7 @@ def fitting():
     """One further process for all fits: UMAP's functions are compiled once, and none of its threads are here."""
     context = multiprocessing.get_context("spawn")
     with ProcessPoolExecutor(1, mp_context=context) as pool:
-        yield lambda arguments: pool.submit(model.fit_buckets, **arguments).result()
+        yield lambda arguments: pool.submit(topic_fitting.fit_buckets, **arguments).result()
 
 
 @pytest.fixture(scope="module")
@@ -505,12 +506,12 @@ def test_temperature_is_the_one_at_which_topics_of_the_sample_are_most_likely():
         made = TopicModel(centroids, np.zeros(3, np.float32), np.array([], np.uint64), facts)
         return float(np.log(made.distribution(vectors)[np.arange(400), topics]).mean())
 
-    found = model._temperature(vectors, np.append(topics, OUTLIER)[:400], centroids)
+    found = topic_fitting._temperature(vectors, np.append(topics, OUTLIER)[:400], centroids)
     assert 0.15 < found < 0.27
     assert likelihood(found) >= max(likelihood(found * 0.97), likelihood(found * 1.03)) - 1e-6
     # Vectors that are all nearest to their own centroid: the least temperature; none at all: the greatest.
-    assert model._temperature(centroids, np.arange(3), centroids) == pytest.approx(0.01, abs=1e-3)
-    assert model._temperature(np.zeros((4, 8)), np.full(4, OUTLIER), np.zeros((0, 8))) == 1
+    assert topic_fitting._temperature(centroids, np.arange(3), centroids) == pytest.approx(0.01, abs=1e-3)
+    assert topic_fitting._temperature(np.zeros((4, 8)), np.full(4, OUTLIER), np.zeros((0, 8))) == 1
 
 
 def test_agreement_is_the_chance_that_question_and_piece_have_the_same_topic(built, encoder):
@@ -578,7 +579,7 @@ def random_vectors(n, size=16):
 @pytest.mark.parametrize("n", [1, 3, 19])
 def test_too_few_chunks_for_two_topics_are_all_outliers(tmp_path, write_documents, n):
     bucket = bucket_of(tmp_path / "b", write_documents, [f"text {i}" for i in range(n)], random_vectors(n))
-    model.fit_buckets(**arguments_for(bucket, tmp_path / "out"))
+    topic_fitting.fit_buckets(**arguments_for(bucket, tmp_path / "out"))
     found = model.decoded((tmp_path / "out").read_bytes(), tmp_path / "out")
     assert found.facts["sample"] == found.facts["outliers"] == found.facts["agreeing"] == len(found.seen) == n
     assert found.assign(random_vectors(n))[0].tolist() == [OUTLIER] * n
@@ -596,14 +597,14 @@ def test_least_chunks_that_may_have_topics_need_no_words(tmp_path, write_documen
 
 def test_fit_in_a_process_of_its_own_writes_the_model(tmp_path, write_documents):
     bucket = bucket_of(tmp_path / "b", write_documents, ["one", "two"], random_vectors(2))
-    model.fit_apart(arguments_for(bucket, tmp_path / "out"))
+    topic_fitting.fit_apart(arguments_for(bucket, tmp_path / "out"))
     assert model.decoded((tmp_path / "out").read_bytes(), tmp_path / "out").facts["sample"] == 2
 
 
 def test_what_goes_wrong_in_that_process_is_told(tmp_path):
     bucket = {"documents": "d", "spans": "s", "vectors": str(tmp_path / "missing.npy")}
     with pytest.raises(MogError, match=r"topics/model could not be fitted: FileNotFoundError: .*missing\.npy"):
-        model.fit_apart(arguments_for(bucket, tmp_path / "out"))
+        topic_fitting.fit_apart(arguments_for(bucket, tmp_path / "out"))
 
 
 def be_killed(answer, arguments):
@@ -611,9 +612,9 @@ def be_killed(answer, arguments):
 
 
 def test_process_that_is_ended_from_outside_is_told(tmp_path, monkeypatch):
-    monkeypatch.setattr(model, "_fit_and_tell", be_killed)
+    monkeypatch.setattr(topic_fitting, "_fit_and_tell", be_killed)
     with pytest.raises(MogError, match="its process ended with exit code -9; where that is -9, lower topics.sample"):
-        model.fit_apart({})
+        topic_fitting.fit_apart({})
 
 
 # When it is fitted again.

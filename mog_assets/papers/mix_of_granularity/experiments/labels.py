@@ -4,19 +4,18 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from functools import partial
 from itertools import combinations
 from typing import Any
 
 import numpy as np
 import pandas as pd
 
+from mog_assets.comparison import shift
 from mog_assets.config import Settings
 from mog_assets.evaluation.measures import headline_measures
-from mog_assets.evaluation.scores import p_said, p_text
+from mog_assets.evaluation.scores import p_text
 from mog_assets.experiments.conclusions import denied, every, joined, over_sets, turned, untestable
 from mog_assets.experiments.lab import (
-    ALPHA,
     Claim,
     Experiment,
     Findings,
@@ -30,15 +29,25 @@ from mog_assets.experiments.lab import (
     registered,
     score_rows,
 )
-from mog_assets.papers.mix_of_granularity import labels, ranker, router
+from mog_assets.papers.mix_of_granularity import ranker, router
 from mog_assets.papers.mix_of_granularity.experiments.granularity import of_mog
+from mog_assets.papers.mix_of_granularity.experiments.label_cells import (
+    cell_of,
+    corpora_of,
+    differing_sets,
+    finest_claim,
+    ranked_by,
+    recall_of,
+    soft_labels_of,
+    spread_of,
+    trained_router,
+    training_rows,
+    values_of,
+)
 from mog_assets.papers.mix_of_granularity.plots import weights_by_kind
-from mog_assets.papers.mix_of_granularity.ranker import ROUTERS, level_ranker
-from mog_assets.questions.sets import Question
-from mog_assets.resources.errors import MogError
+from mog_assets.papers.mix_of_granularity.ranker import ROUTERS
 from mog_assets.retrieval.methods import needs, parse
-from mog_assets.retrieval.passages import Passages
-from mog_assets.significance import Totals, by_document, holm, permutation_p, shift
+from mog_assets.significance import Totals, by_document, holm
 
 ALL = "all"
 # Minimum number of questions about a corpus to train a router that is compared with one of all questions.
@@ -51,7 +60,7 @@ def soft_labels(lab: Lab) -> Findings:
         raise NothingToMeasure("no test question has evidence")
     settings = lab.settings
     methods = list(dict.fromkeys([settings.soft_labels.method, *settings.experiments.label_methods]))
-    made = {method: _labels(lab, method, settings.soft_labels.values) for method in methods}
+    made = {method: soft_labels_of(lab, method, settings.soft_labels.values) for method in methods}
     sets = list(lab.trained_on())
     trainings = [ALL, *(sets if len(sets) > 1 else [])]
     routers, facts = {}, []
@@ -63,20 +72,20 @@ def soft_labels(lab: Lab) -> Findings:
             if training != ALL and len(table) < router.FEWEST:
                 facts.append({**fact, "questions": len(table), "best epoch": "too few questions"})
                 continue
-            routers[_cell(method, training)], trained = _trained(lab, _cell(method, training), table)
+            routers[cell_of(method, training)], trained = trained_router(lab, cell_of(method, training), table)
             facts.append(fact | trained)
     pairs = [
-        (_cell(one, training), _cell(other, training))
+        (cell_of(one, training), cell_of(other, training))
         for training in trainings
         for one, other in combinations(methods, 2)
-        if {_cell(one, training), _cell(other, training)} <= set(routers)
+        if {cell_of(one, training), cell_of(other, training)} <= set(routers)
     ]
     tables, shown = [], {}
     compared: list[pd.Series] = []
     sound: dict[str, tuple[Verdict, str]] = {}
     for name in lab.tested():
-        cells = _ranked(lab, name, routers)
-        tables.append(score_rows(name, cells, headline_measures(settings.k), _cell(methods[0], ALL), lab.seed))
+        cells = ranked_by(lab, name, routers)
+        tables.append(score_rows(name, cells, headline_measures(settings.k), cell_of(methods[0], ALL), lab.seed))
         if not pairs:
             continue
         rows = _pairwise(name, cells, pairs, lab.seed)
@@ -109,16 +118,18 @@ def label_values(lab: Lab) -> Findings:
     wanted = list(dict.fromkeys([settings.soft_labels.values, *settings.experiments.label_values]))
     routers, facts = {}, []
     for values in wanted:
-        table = _labels(lab, settings.soft_labels.method, values)
-        cell = _values(values)
-        routers[cell], fact = _trained(lab, cell, table)
+        table = soft_labels_of(lab, settings.soft_labels.method, values)
+        cell = values_of(values)
+        routers[cell], fact = trained_router(lab, cell, table)
         facts.append({"values": cell, **fact})
     tables = []
     similar: dict[str, tuple[Verdict, str]] = {}
-    baseline = _values(wanted[0])
+    baseline = values_of(wanted[0])
     for name in lab.tested():
-        tables.append(score_rows(name, _ranked(lab, name, routers), headline_measures(settings.k), baseline, lab.seed))
-        if rows := _er(tables[-1], baseline):
+        tables.append(
+            score_rows(name, ranked_by(lab, name, routers), headline_measures(settings.k), baseline, lab.seed)
+        )
+        if rows := recall_of(tables[-1], baseline):
             figures = "; ".join(f"{row['cell']} {difference_text(row)}" for row in rows)
             similar[name] = (every(alike(row) for row in rows), f"ER against {baseline}: {figures}")
     return Findings(
@@ -139,8 +150,8 @@ def training_corpus(lab: Lab) -> Findings:
     settings = lab.settings
     table = pd.read_parquet(lab.read("soft_labels", None).path("labels.parquet"))
     table = table[table["train"].astype(bool)].reset_index(drop=True)
-    corpora_of = {(name, q.id): _corpora(q) for name, questions in lab.trained_on().items() for q in questions}
-    about = [corpora_of[key] for key in zip(table["question_set"], table["question"], strict=True)]
+    its_corpora = {(name, q.id): corpora_of(q) for name, questions in lab.trained_on().items() for q in questions}
+    about = [its_corpora[key] for key in zip(table["question_set"], table["question"], strict=True)]
     counts = Counter(next(iter(corpora)) for corpora in about if len(corpora) == 1)
     trained_on = {ALL: table}
     equal: dict[str, str] = {}
@@ -150,17 +161,17 @@ def training_corpus(lab: Lab) -> Findings:
         trained_on[equal[corpus]] = table.sample(len(trained_on[corpus]), random_state=lab.seed)
     routers, facts = {}, []
     for cell, rows in trained_on.items():
-        routers[cell], fact = _trained(lab, cell, rows)
+        routers[cell], fact = trained_router(lab, cell, rows)
         facts.append({"trained on questions about": cell, **fact})
     tables, shown = [], {}
     worse: dict[str, tuple[Verdict, str]] = {}
     narrower: dict[str, tuple[Verdict, str]] = {}
     for name, questions in lab.tested().items():
-        cells = _ranked(lab, name, routers)
+        cells = ranked_by(lab, name, routers)
         measures = headline_measures(settings.k)
         tables.append(score_rows(name, cells, measures, ALL, lab.seed))
         if equal:
-            of_one = [row for row in _er(tables[-1], ALL) if row["cell"] in equal]
+            of_one = [row for row in recall_of(tables[-1], ALL) if row["cell"] in equal]
             figures = "; ".join(f"{row['cell']} {difference_text(row)}" for row in of_one)
             worse[name] = (every(greater(turned(row)) for row in of_one), f"ER against trained on all: {figures}")
             as_many = _pairwise(name, cells, [(other, corpus) for corpus, other in equal.items()], lab.seed)
@@ -168,7 +179,7 @@ def training_corpus(lab: Lab) -> Findings:
             figures = "; ".join(f"{row['cell']} {difference_text(row)}" for row in as_many)
             narrower[name] = (every(greater(turned(row)) for row in as_many), f"ER: {figures}")
         for corpus in settings.question_sets[name].corpora if len(cells) > 1 else ():
-            ids = {q.id for q in questions if _corpora(q) == {corpus}}
+            ids = {q.id for q in questions if corpora_of(q) == {corpus}}
             if ids:
                 part = [cell[cell["question"].isin(ids)] for cell in cells]
                 tables.append(score_rows(f"{name}, evidence in {corpus}", part, measures, ALL, lab.seed))
@@ -218,10 +229,10 @@ def router_weights(lab: Lab) -> Findings:
             # The paper's question sets are kinds if several of them form one set here.
             if label != name or len(counts) == 1:
                 chosen[label] = totals
-        spread[name] = _spread(weights, documents, lab.seed)
+        spread[name] = spread_of(weights, documents, lab.seed)
         of_pubmedqa = np.array(["pubmedqa" in f"{name} {q.kind}".lower() for q in questions])
         if of_pubmedqa.any():
-            finest[name] = _finest(weights[of_pubmedqa], documents[of_pubmedqa], lab.seed)
+            finest[name] = finest_claim(weights[of_pubmedqa], documents[of_pubmedqa], lab.seed)
     between = _pairs(chosen, lab.seed)
     figure4 = "Mix-of-Granularity, figure 4 and section 4.3"
     differ = "Question sets get different levels."
@@ -229,7 +240,7 @@ def router_weights(lab: Lab) -> Findings:
         "Mix-of-Granularity, figure 4 and appendix D", "The router gives levels different weights.", spread
     )
     claims.append(
-        _differing(figure4, differ, between)
+        differing_sets(figure4, differ, between)
         if between
         else untestable(figure4, differ, "There is only one question set, of one kind, so there is nothing to compare.")
     )
@@ -247,103 +258,6 @@ def router_weights(lab: Lab) -> Findings:
         else {},
         claims=claims,
     )
-
-
-def _differing(paper: str, claim: str, between: Sequence[Mapping[str, Any]]) -> Claim:
-    """Whether the chosen levels depend on the question set: one pair that differs after Holm's correction shows it."""
-    differing = [row for row in between if row["p"] < ALPHA]
-    furthest = sorted(between, key=lambda row: -row["distance"])[:3]
-    figures = "; ".join(f"{row['questions']}: distance {row['distance']:.3f}, {p_said(row['p'])}" for row in furthest)
-    counted = f"{len(differing)} of {len(between)} pairs differ in the levels chosen"
-    # No test can show that distributions are equal.
-    return Claim(paper, claim, "seen" if differing else "undecided", f"{counted}; the furthest: {figures}")
-
-
-def _corpora(question: Question) -> set[str]:
-    return {evidence.corpus for evidence in question.evidence}
-
-
-def _cell(method: str, training: str) -> str:
-    return f"{method}, trained on {training}"
-
-
-def _values(values: tuple[float, float]) -> str:
-    return f"{values[0]:g}/{values[1]:g}"
-
-
-def _labels(lab: Lab, method: str, values: tuple[float, float]) -> pd.DataFrame:
-    """Soft labels of all training questions; computing the similarities takes long."""
-    tables = []
-    for name, questions in lab.trained_on().items():
-
-        def make(name: str = name, questions: Sequence[Question] = questions) -> pd.DataFrame:
-            retrieval = lab.retrieval(name, questions)
-            similar = labels.similarities(retrieval, questions, method, graph=False, encode=lab.encode)
-            return pd.DataFrame(similar, columns=[f"level_{level}" for level in lab.settings.level_range])
-
-        similarities = lab.cached(f"{name} similarities by {method}", [method], make).to_numpy()
-        train = lab.settings.question_sets[name].train
-        tables.append(labels.label_table(name, questions, train, similarities, values))
-    if not tables:
-        raise _untrained()
-    return pd.concat(tables, ignore_index=True)
-
-
-def _untrained() -> MogError:
-    return MogError(
-        "question_sets: expected training questions with a soft label, got none: name splits with questions "
-        "under `train`"
-    )
-
-
-def _trained(lab: Lab, name: str, table: pd.DataFrame) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
-    """A router trained like the asset: its weights for the test questions of every set, and facts about it.
-
-    The name says what it was trained on.
-
-    Raises:
-        MogError: there are too few questions.
-    """
-    if table.empty:
-        raise _untrained()
-    table = table.reset_index(drop=True)
-
-    def make() -> pd.DataFrame:
-        settings = lab.settings
-        vectors = lab.encode(table["text"].tolist()).astype(np.float32)
-        with lab.progress(settings.router.epochs, f"epochs trained (at most), {name}") as advance:
-            targets, groups = np.stack(table["label"]), table["group"].tolist()
-            trained = router.train(vectors, targets, groups, settings.router, settings.seed, advance)
-        loss = min(point["validation_loss"] for point in trained.curve)
-        parts = []
-        for test in lab.tested():
-            said = router.predict(trained.weights, lab.retrieval(test).vectors)
-            parts.append(pd.DataFrame({"test": test, "weights": list(said)}))
-        return pd.concat(parts, ignore_index=True).assign(best_epoch=trained.best_epoch, loss=loss)
-
-    kept = lab.cached(f"router {name}", _training(lab.settings), make)
-    said = {str(test): np.stack(part["weights"].tolist()) for test, part in kept.groupby("test", sort=False)}
-    first = kept.iloc[0]
-    facts = {"questions": len(table), "best epoch": int(first["best_epoch"]), "validation loss": float(first["loss"])}
-    return said, facts
-
-
-def _ranked(lab: Lab, name: str, routers: Mapping[str, Mapping[str, np.ndarray]]) -> list[pd.DataFrame]:
-    """MoG with the weights of each router, as cells."""
-    method = parse("mog-paper", lab.settings)
-
-    def find(weights: np.ndarray) -> Passages:
-        return lab.retrieval(name).once(level_ranker, method.retriever, None).weighted(weights)
-
-    return [
-        lab.measured(name, cell, _training(lab.settings), partial(find, said[name])) for cell, said in routers.items()
-    ]
-
-
-def _er(scores: pd.DataFrame, baseline: str) -> list[pd.Series]:
-    """Rows of ER with a comparison with the baseline."""
-    here = scores[(scores["measure"] == "ER") & (scores["cell"] != baseline)]
-    return [row for _, row in here.iterrows()]
 
 
 def _pairwise(name: str, cells: Sequence[pd.DataFrame], pairs: Sequence[tuple[str, str]], seed: int) -> list[pd.Series]:
@@ -403,36 +317,6 @@ def _no_best(paper: str, methods: Sequence[str], rows: Sequence[pd.Series]) -> C
     return Claim(paper, claim, verdict, f"Significantly better in ER: {figures}")
 
 
-def _spread(weights: np.ndarray, documents: np.ndarray, seed: int) -> tuple[Verdict, str]:
-    """Whether the levels with the highest and the lowest mean weight differ."""
-    means = weights.mean(axis=0)
-    if len(means) < 2:
-        return "not testable here", "there is only one level"
-    most, least = int(means.argmax()), int(means.argmin())
-    # The largest of all differences between levels, corrected for their number.
-    tests = len(means) * (len(means) - 1) // 2
-    differences = by_document(weights[:, most] - weights[:, least], documents)
-    p = min(float(permutation_p(differences, seed=seed)[0]) * tests, 1.0)
-    figures = f"mean weight {means[most]:.3f} of level {most + 1}, {means[least]:.3f} of level {least + 1}"
-    said = f"{figures}, {p_said(p)} (permutation test over documents, corrected for {tests} pairs of levels)"
-    return "seen" if p < ALPHA else "undecided", said
-
-
-def _finest(weights: np.ndarray, documents: np.ndarray, seed: int) -> tuple[Verdict, str]:
-    """Whether level 1 is chosen for more questions than the second most chosen level."""
-    best = weights.argmax(axis=1)
-    counts = np.bincount(best, minlength=weights.shape[1])
-    if len(counts) < 2:
-        return "not testable here", "there is only one level"
-    rival = 1 + int(counts[1:].argmax())
-    differences = by_document((best == 0).astype(float) - (best == rival), documents)
-    p = float(permutation_p(differences, seed=seed)[0])
-    said = f"level 1 is chosen for {counts[0]} questions, level {rival + 1} for {counts[rival]}, {p_said(p)}"
-    if p >= ALPHA:
-        return "undecided", said
-    return "seen" if counts[0] > counts[rival] else "not seen", said
-
-
 def _pairs(chosen: Mapping[str, Totals], seed: int) -> list[dict[str, Any]]:
     """Compare question sets, or kinds of questions, with each other."""
     return _tested([(f"{a} against {b}", chosen[a], chosen[b]) for a, b in combinations(chosen, 2)], seed)
@@ -448,7 +332,7 @@ def _tested(pairs: Sequence[tuple[str, Totals, Totals]], seed: int) -> list[dict
     ]
 
 
-def _of_labels(settings: Settings, methods: Callable[[Settings], Sequence[str]]) -> Sequence[str]:
+def assets_of_labels(settings: Settings, methods: Callable[[Settings], Sequence[str]]) -> Sequence[str]:
     """The assets that labels, routers and rankings need; none if no router can be trained."""
     if not settings.trains_routers:
         return ()
@@ -469,11 +353,6 @@ def _of_stored_labels(settings: Settings) -> Sequence[str]:
     return ("soft_labels", *(key for key in searched if key != ROUTERS["mog-paper"])) if searched else ()
 
 
-def _training(settings: Settings) -> list[Any]:
-    """The settings that routers depend on."""
-    return [settings.soft_labels.model_dump(mode="json"), settings.router.model_dump(mode="json"), settings.seed]
-
-
 registered(
     Experiment(
         "soft-labels",
@@ -481,8 +360,8 @@ registered(
         "MoG with routers trained on soft labels by embedding, tf-idf and hit rate, on the training questions of each "
         "question set and of all together (Mix-of-Granularity, table 5).",
         soft_labels,
-        lambda settings: _of_labels(settings, _methods),
-        lambda settings: [*_training(settings), settings.experiments.label_methods],
+        lambda settings: assets_of_labels(settings, _methods),
+        lambda settings: [*training_rows(settings), settings.experiments.label_methods],
         version="2",
     ),
     Experiment(
@@ -491,8 +370,8 @@ registered(
         "MoG with routers trained on soft labels of other values for the two most similar levels, .8/.2 and .7/.3 "
         "(Mix-of-Granularity, section 3.2).",
         label_values,
-        lambda settings: _of_labels(settings, lambda settings: [settings.soft_labels.method]),
-        lambda settings: [*_training(settings), settings.experiments.label_values],
+        lambda settings: assets_of_labels(settings, lambda settings: [settings.soft_labels.method]),
+        lambda settings: [*training_rows(settings), settings.experiments.label_values],
         version="2",
     ),
     Experiment(
@@ -503,7 +382,7 @@ registered(
         "corpus (Mix-of-Granularity, tables 7 and 10).",
         training_corpus,
         _of_stored_labels,
-        _training,
+        training_rows,
         version="2",
     ),
     Experiment(

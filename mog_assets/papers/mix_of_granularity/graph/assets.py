@@ -20,10 +20,10 @@ from mog_assets.papers.mix_of_granularity.graph.search import Neighbourhoods
 from mog_assets.papers.mix_of_granularity.graph.sentence_graph import concatenate
 from mog_assets.recipe import Recipe, Work
 from mog_assets.resources.errors import ConfigError
-from mog_assets.retrieval.assets import hold_statistics, statistics_settings
 from mog_assets.retrieval.bm25 import load_terms, save_terms
 from mog_assets.retrieval.corpora import Corpora
 from mog_assets.retrieval.statistics import Counted
+from mog_assets.retrieval.statistics_assets import hold_statistics, statistics_settings
 from mog_assets.retrieval.tokens import TOKENIZER, assemble
 from mog_assets.tools import Tools
 

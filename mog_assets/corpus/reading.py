@@ -1,0 +1,289 @@
+"""Read the documents of a corpus: files, lines and rows, those that are skipped with the reason."""
+
+from __future__ import annotations
+
+import gzip
+import hashlib
+import json
+import os
+import time
+import unicodedata
+import zlib
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, BinaryIO, cast
+
+from mog_assets.corpus.archives import unpack_text
+from mog_assets.corpus.decoding import decode, other_encoding, parse_line, split_lines
+from mog_assets.corpus.documents import MODIFIED, Document, Skipped, make_document, packed, unpacked
+from mog_assets.corpus.folders import FolderFile, Stamp, opened, scan, too_long
+from mog_assets.corpus.formats import GZIP, format_of
+from mog_assets.corpus.memory import Journal, Memory, Outcome
+from mog_assets.corpus.spool import Spool
+from mog_assets.corpus.tables import Wrong, read_rows, record_of
+from mog_assets.corpus.worker import Limits, Parser, Unsettled, check_reader
+from mog_assets.resources.errors import MogError
+from mog_assets.resources.printable import printable
+
+
+@dataclass
+class Reading:
+    """The result of reading a corpus.
+
+    Attributes:
+        used: Outcomes of the documents of the corpus, in reading order.
+        normalised: Documents that were read now, by digest: all that the memory did not have. Their texts are on disk.
+        journal: The memory for the next reading.
+    """
+
+    used: list[Outcome] = field(default_factory=list)
+    skipped: list[Skipped] = field(default_factory=list)
+    normalised: Spool = field(default_factory=Spool)
+    journal: Journal = field(default_factory=Journal)
+
+    @property
+    def documents(self) -> list[Document]:
+        """All documents of a corpus that was read without a memory, loaded at once."""
+        return [self.document(outcome.digest) for outcome in self.used]
+
+    def document(self, digest: str) -> Document:
+        """A document that was read now, by its digest."""
+        return unpacked(self.normalised[digest])
+
+
+@dataclass(frozen=True)
+class _Context:
+    """What all files of a corpus are read with: the limit of a document, the memory, the spool and the parser."""
+
+    limit: int
+    memory: Memory
+    spool: Spool
+    parser: Parser
+
+
+@dataclass(frozen=True)
+class _Record:
+    """A record of a file: its line (0: the whole file), the hash of its bytes (b"": none), and its outcome."""
+
+    line: int
+    raw: bytes
+    outcome: Outcome
+
+
+def read_corpus(
+    path: Path,
+    limit: int = 20_000_000,
+    memory: Memory | None = None,
+    folder: Path | None = None,
+    limits: Limits | None = None,
+    questions: Collection[str] = (),
+) -> Reading:
+    """Read a corpus.
+
+    If several documents have the same id, or ids that are equal under NFC, the first is used.
+
+    Args:
+        path: A `.jsonl`, `.csv` or `.tsv` file, any of them with `.gz`, or a folder.
+        limit: Bytes that a document may have: a file, a line of a `.jsonl` file, or a row of a table.
+        memory: Memory of an earlier reading with the same limits.
+        folder: Folder for the documents until the reading is released; None for the system's temporary folder.
+        limits: Of parsing PDF, Word, PowerPoint and EPUB files.
+        questions: Real paths of files of questions, which are not read if they are in the folder.
+
+    Raises:
+        MogError: the path is missing, or has no usable document, or the reader or the disk cannot be used.
+    """
+    limits = limits or Limits()
+    if missing := check_reader(limits.reader):
+        raise MogError(f"{path}: {missing}")
+    with Parser(limits, limit) as parser:
+        files = scan(path, limit, questions)
+        return _read_corpus(path, files, _Context(limit, memory or Memory(), Spool(folder), parser))
+
+
+def _read_corpus(path: Path, entries: Sequence[FolderFile], context: _Context) -> Reading:
+    reading = Reading(normalised=context.spool)
+    seen: dict[str, tuple[str, str]] = {}
+    for found in entries:
+        if found.refusal:
+            reading.skipped.append(Skipped(found.place, found.place, found.refusal))
+            continue
+        stamp, records = _read_file(found, context)
+        whole = all(record.raw for record in records)
+        for record in records:
+            place = f"{found.place}:{record.line}" if record.line else found.place
+            outcome = record.outcome
+            if record.raw:
+                reading.journal.rows.append((found.name, record.line, record.raw, stamp if whole else None, outcome))
+            reason = outcome.reason
+            if not reason:
+                key = unicodedata.normalize("NFC", outcome.id)
+                if key not in seen:
+                    seen[key] = place, outcome.id
+                else:
+                    first, other = seen[key]
+                    same = "" if other == outcome.id else ", composed differently (NFC),"
+                    reason = f"duplicate id: {outcome.id!r}{same} occurs at {first} and at {place}; the first is used"
+            if reason:
+                reading.skipped.append(Skipped(place, printable(outcome.id), printable(reason)))
+                continue
+            reading.used.append(outcome)
+    if not reading.used:
+        first_reason = "".join(f"; the first: {q.place}: {q.reason}" for q in reading.skipped[:1])
+        raise MogError(
+            f"{path}: expected at least one usable document, found none ({len(reading.skipped)} skipped{first_reason})"
+        )
+    return reading
+
+
+def _read_file(file: FolderFile, context: _Context) -> tuple[Stamp | None, Sequence[_Record]]:
+    """The records of a file, and its stamp if it can be trusted from now on; its documents go to the spool.
+
+    Those of a file that changes while it is read may stay there unused.
+    """
+    assert file.status is not None
+    now, stamp = time.time_ns(), Stamp.of(file.status)
+    remembered = context.memory.of_file(file.name, stamp)
+    if remembered is not None:
+        return stamp, [_Record(line, raw, context.memory.outcomes[raw]) for line, raw in remembered]
+    read = _read_lines if file.lines else _read_table if file.rows else _read_whole
+    try:
+        for _ in range(2):
+            with opened(file.path) as stream:
+                stamp = Stamp.of(os.fstat(stream.fileno()))
+                records = list(read(file, stream, context))
+                if Stamp.of(os.fstat(stream.fileno())) == stamp:
+                    return stamp if stamp.settled(now) else None, records
+    except OSError as error:
+        return None, [_refused(0, b"", file.place, f"cannot be read: {error.strerror}")]
+    return None, [_refused(0, b"", file.place, "changed twice while it was read")]
+
+
+def _read_whole(file: FolderFile, stream: BinaryIO, context: _Context) -> Iterator[_Record]:
+    content = stream.read(context.limit + 1)
+    status = os.fstat(stream.fileno())
+    if len(content) > context.limit:
+        yield _refused(0, b"", file.place, too_long(status.st_size, context.limit))
+        return
+    notes = {"path": file.place, **_modified(status)}
+    raw = _hashed(file.name, content)
+    if raw in context.memory.outcomes:
+        yield _Record(0, raw, context.memory.outcomes[raw])
+        return
+    try:
+        form = format_of(file.name)
+        if not form.text:
+            parsed = context.parser.parse(file.place, content)
+        else:
+            packed = file.name.lower().endswith(GZIP)
+            text, encoding = decode(unpack_text(content, context.limit) if packed else content)
+            parsed = form.read(file.place[: -len(GZIP)] if packed else file.place, text)
+            notes |= {} if encoding == "utf-8" else {"encoding": encoding}
+        notes |= parsed.notes
+        document = make_document(
+            file.place, parsed.title, parsed.text, parsed.metadata, notes, parsed.marks, parsed.removed
+        )
+        yield _read(0, raw, document, context.spool)
+    except Unsettled as error:
+        yield _refused(0, b"", file.place, str(error))
+    except ValueError as error:
+        yield _refused(0, raw, file.place, str(error))
+
+
+def _hashed(*parts: str | bytes) -> bytes:
+    """A digest; parts before the last contain no NUL."""
+    return hashlib.sha256(b"\0".join(os.fsencode(part) for part in parts)).digest()
+
+
+def _modified(status: os.stat_result) -> dict[str, str]:
+    """The UTC time of a file's last change in seconds; empty if no calendar has it."""
+    try:
+        time_of = datetime.fromtimestamp(status.st_mtime_ns // 1_000_000_000, UTC)
+    except (ValueError, OverflowError, OSError):
+        return {}
+    return {MODIFIED: time_of.isoformat().replace("+00:00", "Z")}
+
+
+def _read_lines(file: FolderFile, stream: BinaryIO, context: _Context) -> Iterator[_Record]:
+    try:
+        lines = gzip.open(stream) if file.name.lower().endswith(GZIP) else stream  # noqa: SIM115
+        for number, line, size in split_lines(lines, context.limit):
+            if number == 1 and (encoding := other_encoding(line)):
+                yield _refused(0, b"", file.place, f"expected UTF-8, got {encoding.upper()}: save it as UTF-8")
+                return
+            if size > context.limit:
+                yield _refused(number, b"", "", too_long(size, context.limit))
+                continue
+            # No file name starts with NUL, so a line is never mistaken for a file.
+            raw = _hashed("", file.name, line)
+            if raw in context.memory.outcomes:
+                yield _Record(number, raw, context.memory.outcomes[raw])
+            else:
+                yield _read_line(file, number, raw, parse_line(line), context.spool)
+    except (gzip.BadGzipFile, EOFError, zlib.error) as error:
+        yield _refused(0, b"", "", f"expected a readable JSON Lines file, got: {error}")
+
+
+def _read_table(file: FolderFile, stream: BinaryIO, context: _Context) -> Iterator[_Record]:
+    name = file.name.lower()
+    try:
+        table = gzip.open(stream) if name.endswith(GZIP) else stream  # noqa: SIM115
+        for row in read_rows(cast(BinaryIO, table), name.removesuffix(GZIP), context.limit):
+            if isinstance(row, Wrong):
+                raw = _hashed("", "", "", file.name, json.dumps(row[1:]))
+                yield _refused(row.number, raw, "".join(row.fields[:1])[:100], row.reason)
+                continue
+            record = record_of(row, file.place)
+            raw = _hashed("", "", file.name, json.dumps(record, ensure_ascii=True))
+            if raw in context.memory.outcomes:
+                yield _Record(row.number, raw, context.memory.outcomes[raw])
+            else:
+                yield _read_line(file, row.number, raw, record, context.spool)
+    except (gzip.BadGzipFile, EOFError, zlib.error) as error:
+        yield _refused(0, b"", "", f"expected a readable table, got: {error}")
+    except ValueError as error:
+        yield _refused(0, b"", file.place, str(error))
+
+
+def _read_line(file: FolderFile, number: int, raw: bytes, record: dict[str, Any] | str, spool: Spool) -> _Record:
+    if isinstance(record, str):
+        return _refused(number, raw, "", record)
+    identity, text, title = record.get("id"), record.get("text"), record.get("title", "")
+    if not (isinstance(identity, str) and identity.strip() and isinstance(text, str) and isinstance(title, str)):
+        fields = {"id": identity, "text": text, "title": title}
+        wrong = {key: value for key, value in fields.items() if not isinstance(value, str)} or {"id": identity}
+        given = ", ".join(f"{key}={str(value)[:40]!r}" for key, value in wrong.items())
+        reason = f"expected strings id, title and text, got {given}"
+        return _refused(number, raw, "" if identity is None else str(identity)[:100], reason)
+    try:
+        document = make_document(identity, title, text, record.get("metadata") or {}, {"path": file.place})
+        return _read(number, raw, document, spool)
+    except ValueError as error:
+        return _refused(number, raw, identity[:100], str(error))
+
+
+def _read(line: int, raw: bytes, document: Document, spool: Spool) -> _Record:
+    outcome = Outcome(document.id, document.digest, len(document.text), len(document.text.encode()))
+    spool.add(outcome.digest, packed(document))
+    return _Record(line, raw, outcome)
+
+
+def _refused(line: int, raw: bytes, identity: str, reason: str) -> _Record:
+    return _Record(line, raw, Outcome(printable(identity), reason=printable(reason)))
+
+
+def read_lines(file: Path) -> Iterator[tuple[int, bytes]]:
+    """Line number (from 1) and bytes of every line of a `.jsonl[.gz]` file that is not blank.
+
+    Raises:
+        MogError: the file is missing, or is named `.gz` but is not a gzip file.
+    """
+    try:
+        with gzip.open(file) if file.name.endswith(".gz") else file.open("rb") as stream:
+            for number, line, _ in split_lines(stream):
+                yield number, line
+    except (OSError, EOFError, zlib.error) as error:
+        reason = getattr(error, "strerror", None) or str(error)
+        raise MogError(f"{file}: expected a readable JSON Lines file, got: {reason}") from error

@@ -1,0 +1,94 @@
+"""Who writes to a home: names of processes that are alive, and what dead ones left."""
+
+from __future__ import annotations
+
+import os
+import re
+import time
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+from filelock import FileLock, Timeout
+
+from mog_assets.resources.errors import MogError
+from mog_assets.resources.files import make_way, not_writable
+
+
+def orphans(folder: Path, keep: Iterable[str]) -> list[Path]:
+    """Files of a folder that are not in `keep` and that no living process is writing."""
+    keep = set(keep)
+    return [p for p in folder.iterdir() if p.name not in keep and p.is_file() and not _being_written(p.name)]
+
+
+def sweep_orphans(folder: Path) -> None:
+    """Delete half-written files of ended processes in a folder that does not belong to an artefact."""
+    for entry in folder.glob(".tmp-*"):
+        if not _being_written(entry.name):
+            entry.unlink(missing_ok=True)
+
+
+def sweep_halves(path: Path) -> None:
+    """Delete what ended processes left half-written of one file; the folder may be a user's own."""
+    for entry in path.parent.glob(".tmp-*"):
+        if re.fullmatch(rf"\.tmp-\d+-{re.escape(path.name)}", entry.name) and not _being_written(entry.name):
+            entry.unlink(missing_ok=True)
+
+
+def _being_written(name: str) -> bool:
+    """Whether a file is the temporary file of another living process."""
+    match = re.match(r"\.tmp-(\d+)-", name)
+    return match is not None and int(match[1]) != os.getpid() and alive(int(match[1]))
+
+
+def alive(pid: int) -> bool:
+    """Whether there is a process with this id."""
+    try:
+        os.kill(pid, 0)
+    except (ProcessLookupError, OverflowError):
+        return False
+    except PermissionError:
+        return True
+    return True
+
+
+@contextmanager
+def hold(path: Path, what: str, seconds: float) -> Iterator[None]:
+    """Hold a lock file across processes; the error after `seconds` of waiting names the process that holds it.
+
+    The lock is released when the process that holds it ends, however it ends.
+
+    Raises:
+        MogError: another process holds it, or the file cannot be made.
+    """
+    holder, lock = path.with_name(path.name + ".holder"), FileLock(path, timeout=seconds)
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        for file in (path, holder):
+            make_way(file)
+        lock.acquire()
+    except Timeout:
+        raise MogError(f"{what} is being written by {_named(holder)}: wait for it or stop it, then run again") from None
+    except OSError as error:
+        raise not_writable(path, error) from error
+    try:
+        # The holder file only names the process: a full disk is reported by the writes that matter.
+        with suppress(OSError):
+            holder.write_text(f"{os.getpid()} {time.time():.0f}", encoding="ascii")
+        yield
+    finally:
+        with suppress(OSError):
+            holder.unlink(missing_ok=True)
+        lock.release()
+
+
+def _named(holder: Path) -> str:
+    """The process named in a holder file, and since when it has the lock."""
+    try:
+        pid, since = (int(part) for part in holder.read_text(encoding="ascii").split())
+    except (OSError, ValueError):
+        return "another process"
+    # Left by a killed process; the one that has the lock now has not written its own yet.
+    if not alive(pid):
+        return "another process"
+    return f"process {pid} (since {time.strftime('%Y-%m-%d %H:%M:%S', time.localtime(since))})"
