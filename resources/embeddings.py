@@ -110,6 +110,10 @@ class Served:
         """Changes with form, address, model and length of texts."""
         return digest("served", *self.identity, self.settings.model, self.settings.max_length)[:16]
 
+    def prompt(self, role: Role) -> str:
+        """What is put before a text."""
+        return self.settings.prompt(role) or ""
+
     @property
     def said(self) -> str:
         """Where and how it computes, for people."""
@@ -152,7 +156,7 @@ class Served:
             raise fault
 
     def _batches(self, items: Hashed, role: Role) -> Iterator[tuple[Hashed, list[str]]]:
-        prompt, most = self.settings.prompt(role), self.settings.max_length * _CHARS_PER_TOKEN
+        prompt, most = self.prompt(role), self.settings.max_length * _CHARS_PER_TOKEN
         batch: Hashed = []
         texts: list[str] = []
         size, limit = 0, self.endpoint.batch_tokens * _CHARS_PER_TOKEN

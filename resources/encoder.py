@@ -35,6 +35,9 @@ class Model(Protocol):
     def said(self) -> str:
         """Where and how it computes, for people."""
 
+    def prompt(self, role: Role) -> str:
+        """What is put before a text."""
+
     @property
     def size(self) -> int | None:
         """Size of a vector; None until there is one."""
@@ -92,7 +95,7 @@ class Encoder:
     @cached_property
     def questions(self) -> Encoder:
         """The encoder of questions, whose vectors are compared with those of passages: the same model."""
-        same = self.settings.query_prompt == self.settings.passage_prompt
+        same = self.model.prompt("query") == self.model.prompt("passage")
         if same and (self.settings.endpoint is None or self.settings.endpoint.form == "openai"):
             return self
         encoder = Encoder(self.settings, self.cache, self.setting, self.keep, "query")
@@ -108,7 +111,7 @@ class Encoder:
     @cached_property
     def fingerprint(self) -> str:
         """Changes with everything that changes a vector: weights, tokenizer, pooling, length, dtype; not the device."""
-        model, prompt, dimensions = self.model.fingerprint, self.settings.prompt(self.role), self.settings.dimensions
+        model, prompt, dimensions = self.model.fingerprint, self.model.prompt(self.role), self.settings.dimensions
         role = self.role if self.questions is not self and self.settings.endpoint else ""
         return digest(model, prompt, dimensions, role)[:16] if prompt or dimensions or role else model
 

@@ -34,9 +34,10 @@ class EncoderSettings(NamedSettings):
     """Sentence encoder: the embedded `all-MiniLM-L6-v2`, a Hugging Face model id, or a local folder.
 
     With an `endpoint`, it is a model that is served elsewhere. A vector is the mean of the tokens' vectors, or that of
-    the first token (`cls`). `query_prompt` and `passage_prompt` are put before questions and passages, as models such
-    as E5 expect; `dimensions` keeps the first ones of each vector, which some models are trained for. `query_model`
-    encodes questions if they need a separate model, as with MedCPT.
+    the first (`cls`) or `last` token. `query_prompt` and `passage_prompt` are put before questions and passages. What
+    is left out is what the model's files say, or the family that its name tells (`resources/families.py`); a served
+    model has no prompts but those that are set. `dimensions` keeps the first ones of each vector, which some models are
+    trained for. `query_model` encodes questions if they need a separate model, as with MedCPT.
     """
 
     main: ClassVar[str] = "model"
@@ -45,10 +46,10 @@ class EncoderSettings(NamedSettings):
     model: Annotated[str, Field(min_length=1)] = EMBEDDED
     endpoint: EmbeddingsSettings | None = None
     query_model: str | None = None
-    query_prompt: str = ""
-    passage_prompt: str = ""
+    query_prompt: str | None = None
+    passage_prompt: str | None = None
     dimensions: Count | None = None
-    pooling: Literal["mean", "cls"] = "mean"
+    pooling: Literal["auto", "mean", "cls", "last"] = "auto"
     device: Literal["auto", "cpu", "cuda"] = "auto"
     dtype: Literal["auto", "float32", "bfloat16"] = "auto"
     max_length: Count = 256
@@ -62,6 +63,6 @@ class EncoderSettings(NamedSettings):
         """Settings of the question encoder."""
         return self.model_copy(update={"model": self.query_model or self.model, "query_model": None})
 
-    def prompt(self, role: Role) -> str:
-        """What is put before a text."""
+    def prompt(self, role: Role) -> str | None:
+        """What is put before a text; None if that is left to the model."""
         return self.query_prompt if role == "query" else self.passage_prompt

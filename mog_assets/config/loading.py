@@ -14,6 +14,7 @@ from pydantic import ValidationError
 
 from mog_assets.config import yaml_values
 from mog_assets.config.paths import check_home, encoder_source, resolved
+from mog_assets.config.sections import RankingSettings
 from mog_assets.config.settings import Settings
 from mog_assets.resources.encoder_settings import EncoderSettings
 from mog_assets.resources.errors import ConfigError
@@ -22,6 +23,7 @@ from mog_assets.resources.settings import SettingsModel
 
 CONFIG_VARIABLE = "MOG_CONFIG"
 DEFAULT_CONFIG = "mog.yaml"
+RERANKER = "reranker"
 EncoderT = TypeVar("EncoderT", bound=EncoderSettings)
 
 
@@ -53,13 +55,24 @@ def parse(values: Mapping[str, Any], source: Path) -> Settings:
     """
     try:
         # In strict JSON mode "5" and true are not numbers, while a list becomes a tuple and a text a path.
-        settings = Settings.model_validate_json(json.dumps(values), strict=True)
+        settings = Settings.model_validate_json(json.dumps(_with_reranker(values)), strict=True)
         return _absolute(settings, source.parent)
     except ValidationError as error:
         lines = "; ".join(_explain(detail) for detail in error.errors())
         raise ConfigError(f"configuration {printable(source)}: {lines}") from error
     except ConfigError as error:
         raise ConfigError(f"configuration {printable(source)}: {error}") from error
+
+
+def _with_reranker(values: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Who names the model of a reranker wants it to be an expert."""
+    ranking = values.get("ranking") or {}
+    if values.get("reranker") is None or not isinstance(ranking, Mapping):
+        return values
+    experts = ranking.get("experts", RankingSettings().experts)
+    if not isinstance(experts, list) or RERANKER in experts:
+        return values
+    return {**values, "ranking": {**ranking, "experts": [*experts, RERANKER]}}
 
 
 def _absolute(settings: Settings, base: Path) -> Settings:

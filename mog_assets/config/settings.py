@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 from pydantic import Field, model_validator
 
@@ -70,17 +70,6 @@ class Settings(SettingsModel):
     # None: the group `default` of retrieval/methods.py.
     methods: list[str] | None = None
     seed: Annotated[int, Field(ge=0, le=2**32 - 1)] = 0
-
-    @model_validator(mode="before")
-    @classmethod
-    def _with_reranker(cls, value: Any) -> Any:
-        # Who names its model wants it to be an expert.
-        if isinstance(value, dict) and value.get("reranker") is not None:
-            ranking = value.get("ranking") or {}
-            experts = ranking.get("experts", RankingSettings().experts) if isinstance(ranking, dict) else None
-            if isinstance(experts, list) and "reranker" not in experts:
-                return {**value, "ranking": {**ranking, "experts": [*experts, "reranker"]}}
-        return value
 
     @model_validator(mode="after")
     def _reranker_named(self) -> Settings:

@@ -42,7 +42,7 @@ def built(tools, read, declared):
         (lambda s: s.tests, lambda s: s.trains_routers, "question_sets.test"),
         (lambda s: s.bm25.model_dump(), lambda s: s.bm25.model_dump(exclude={"b"}), "bm25.b"),
         (lambda s: s.bm25 == s.graph, lambda s: s.graph, "bm25.k1"),
-        (lambda s: s.model_dump_json(), lambda s: s.seed, "corpora.path"),
+        (lambda s: s.model_dump_json(), lambda s: s.seed, "corpora.source"),
     ],
 )
 def test_a_setting_that_is_not_declared_cannot_be_read_and_is_named(tools, read, declared, missing):
