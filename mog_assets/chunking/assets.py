@@ -134,7 +134,10 @@ def recipes(settings: Settings) -> list[Recipe]:
             description="Level-1 spans from the chunker. Only these chunks are stored.",
             group=GROUP,
             deps=("documents", *looked_at),
-            settings=lambda tools: list(_chunker_options(tools.settings).values()),
+            settings=lambda tools: [
+                *_chunker_options(tools.settings).values(),
+                *(chunker.files(tools.settings.chunker) if chunker.trained else ()),
+            ],
             checks=(checks.SPANS_TILE,),
             version=READER if chunker.version == "1" else f"{READER}-{chunker.version}",
             kinds=("parquet",),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable
+from copy import copy
 from functools import partial
 from importlib.metadata import version
 from typing import Any
@@ -135,7 +136,8 @@ def _lab(experiment: Experiment, work: Work) -> Lab:
         return pd.read_parquet(path)
 
     def other(chosen: EncoderSettings) -> tuple[Encode, str]:
-        encoder = Encoder(chosen, work.settings.home / "cache")
+        # `_identified` declares it whole.
+        encoder = Encoder(copy(chosen), work.settings.home / "cache")
         return encoder.encode, encoder.fingerprint
 
     return Lab(
@@ -181,7 +183,7 @@ def recipes(settings: Settings) -> list[Recipe]:
                 # What it needs of them is in the keys of its cells: of a changed setting that it does not need, none is
                 # measured again.
                 shown_configuration(tools.settings),
-                tools.settings.experiments.questions,
+                tools.settings.experiments.model_dump(mode="json", exclude={"encoders"}),
             ],
             on_demand=True,
             version=experiment.version,

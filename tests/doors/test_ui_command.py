@@ -25,7 +25,7 @@ from browser import watch_errors
 from shared import ROOT, VARIABLES
 from starlette.testclient import TestClient
 
-from mog_assets import config, runner
+from mog_assets import runner
 from mog_assets.resources.store import Store
 from mog_assets.serving.limits import ServerOptions
 from mog_assets.serving.ui_guard import UiGuard
@@ -374,7 +374,7 @@ def test_home_gets_the_defaults_where_nobody_changed_those_of_an_earlier_version
         file.parent.mkdir(parents=True)
         file.write_text(there, encoding="utf-8")
     runner.prepare_home(settings)
-    assert file.read_bytes() == (Path(config.__file__).parent / "dagster.yaml").read_bytes()
+    assert file.read_bytes() == (Path(runner.__file__).parent / "dagster.yaml").read_bytes()
     with runner.instance(settings) as opened:
         assert not opened.nux_enabled
 

@@ -21,7 +21,7 @@ TEXTS = [
 
 @pytest.fixture(scope="module")
 def folder():
-    return Path(Encoder(EncoderSettings()).source)
+    return Path(Encoder(EncoderSettings()).model.source)
 
 
 @pytest.fixture(scope="module")

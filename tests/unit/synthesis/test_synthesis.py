@@ -327,6 +327,7 @@ from pathlib import Path
 from test_synthesis import Project
 from mog_assets import config
 from mog_assets.resources.encoder import Encoder
+from mog_assets.resources.encoder_settings import EncoderSettings
 folder = Path(sys.argv[1])
 Project(folder, Encoder(EncoderSettings(), folder / "home/cache")).build()
 """
