@@ -56,7 +56,10 @@ def one_copy(
         _borrow(work, cache, _joined(wanted), holders)
     yield
     # The files of the buckets are complete; if this process is killed before their manifest, the next finds them.
-    cache.drop(_joined(every), encoder.settings.cache_mb << 20)
+    most = encoder.settings.cache_mb << 20
+    cache.drop(_joined(every), most)
+    if encoder.questions is not encoder:
+        VectorCache(encoder.cache, encoder.questions.fingerprint).drop(_joined([]), most)
 
 
 def _joined(paths: Sequence[Path]) -> np.ndarray:

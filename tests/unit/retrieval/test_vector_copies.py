@@ -162,3 +162,20 @@ def test_cache_stays_within_its_bytes(tmp_path):
     cache.drop(keys[:0], most)
     assert int((~cache.missing(keys)).sum()) == 1000
     assert cache.path.stat().st_size < full / 3
+
+
+def test_the_cache_of_questions_that_are_encoded_otherwise_stays_within_its_limit(tmp_path):
+    settings = EncoderSettings(query_prompt="query: ", cache_mb=1)
+    project = Project(tmp_path / "ponds", Encoder(settings, tmp_path / "cache"))
+    project.put("file", "a", HERON, title="Ponds")
+    project.put("folder", "e", NEWT)
+    questions = project.encoder.questions
+    assert questions is not project.encoder
+    cache = VectorCache(tmp_path / "cache", questions.fingerprint)
+    cache.add(
+        np.random.default_rng(0).integers(0, 256, (2000, 32), np.uint8), np.ones((2000, questions.size), np.float16)
+    )
+    project.run()
+    with sqlite3.connect(cache.path) as opened:
+        # A vector takes 800 bytes with its key, and a MiB is 1,048,576.
+        assert opened.execute("SELECT count(*) FROM vectors").fetchone()[0] == 1_048_576 // 800
