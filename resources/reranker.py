@@ -90,6 +90,15 @@ class Reranker:
         self.settings, self.cache, self.keep = settings, cache, keep
 
     @cached_property
+    def identity(self) -> list[Any]:
+        """Shows without reading weights whether scores may have changed: settings, files of a local folder, address."""
+        chosen, endpoint = self.settings.model_dump(exclude={"device", "endpoint"}), self.settings.endpoint
+        folder = Path(self.settings.model).expanduser()
+        files = sorted(folder.iterdir()) if endpoint is None and folder.is_dir() else []
+        states = [[f.name, f.stat().st_size, f.stat().st_mtime_ns] for f in files]
+        return [chosen, states, [] if endpoint is None else [endpoint.form, endpoint.url]]
+
+    @cached_property
     def model(self) -> Model:
         """What reads."""
         endpoint = self.settings.endpoint

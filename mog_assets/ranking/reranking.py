@@ -18,6 +18,7 @@ from mog_assets.ranking.relations import EXPERTS, FurtherExpert, Queries, best
 from mog_assets.ranking.retrieve import Retrieval
 from mog_assets.resources.errors import ConfigError, MogError
 from mog_assets.resources.reranker import Reading
+from mog_assets.resources.reranker import Reranker as Model
 from mog_assets.retrieval.corpora import Corpora
 
 # Given a question and texts, a score of each: 0 or more, more is better.
@@ -104,8 +105,7 @@ def _configured(retrieval: Retrieval) -> Reranker:
 
 
 def _options(settings: Settings) -> Any:
-    chosen = settings.reranker
-    return None if chosen is None else [chosen.model, chosen.pieces, chosen.max_length, chosen.endpoint is not None]
+    return None if settings.reranker is None else Model(settings.reranker).identity
 
 
 EXPERTS.register(

@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 import subprocess
 import sys
 
@@ -119,6 +120,20 @@ def test_a_cross_encoder_in_a_folder_reads_pairs_and_the_same_alone_as_among_oth
     assert all(np.array_equal(row, ones) for row, ones in zip(together, alone, strict=True))
     assert all(((row > 0) & (row < 1)).all() for row in together)
     assert together[0][1] == together[0][2] != together[0][0]
+
+
+def test_other_files_another_address_and_other_pieces_are_another_reranker(cross_encoder, tmp_path):
+    def identity(**values):
+        return Reranker(RerankerSettings(**{"model": "m", **values})).identity
+
+    copied = shutil.copytree(cross_encoder, tmp_path / "copied")
+    before = identity(model=str(copied))
+    (copied / "config.json").write_text("{}")
+    there, here = ({"form": "tei", "url": f"http://{host}:80"} for host in ("there", "here"))
+    others = [identity(), identity(pieces=5), identity(endpoint=there), identity(endpoint=here)]
+    assert before != identity(model=str(copied))
+    assert all(one != other for i, one in enumerate(others) for other in others[:i])
+    assert identity(device="cpu") == identity()
 
 
 def test_a_model_that_is_no_cross_encoder_is_refused(tmp_path):
