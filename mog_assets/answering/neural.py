@@ -17,6 +17,7 @@ from mog_assets.answering.roles import NOTHING, AnswerRequest, AnswerSpan, Passa
 from mog_assets.chunking.sentences import sentence_ends
 from mog_assets.questions.marks import f1
 from mog_assets.reader.model import Reader
+from mog_assets.text.languages import DEFAULT, detected
 
 if TYPE_CHECKING:
     from mog_assets.reader.spans import ReaderSpan
@@ -122,7 +123,9 @@ class Neural(Extractive):
             return reply
         best = spans[0]
         place = (best.passage, best.start, best.end) if best.passage < len(passages) else (-1, -1, -1)
-        certain = best.probability >= self.network.certain
+        # How probable it is was learned on English texts.
+        text = passages[best.passage][1] if best.passage < len(passages) else others[best.passage - len(passages)]
+        certain = best.probability >= self.network.certain and (detected(text) or DEFAULT) == DEFAULT
         return replace(reply, span=AnswerSpan(*place, best.probability, certain))
 
 

@@ -10,7 +10,7 @@ from scipy import sparse
 
 from mog_assets.answering.roles import Passage
 from mog_assets.retrieval.bm25 import Bm25Index, TermCounts, statistics
-from mog_assets.retrieval.tokens import query_terms
+from mog_assets.text.terms import terms_of
 
 # Given a query and passages, their positions from best to worst.
 Rerank = Callable[[str, Sequence[Passage]], list[int]]
@@ -62,7 +62,7 @@ def overlap(first: Sequence[int], second: Sequence[int], n: int = TOP) -> float:
 
 def bm25_scores(query: str, texts: Sequence[str]) -> np.ndarray:
     """BM25 score of each text for a query, with statistics of these texts only: float64 array of shape (texts,)."""
-    *rows, question_terms = query_terms([*texts, query])
+    *rows, question_terms = terms_of([*texts, query])
     scores = np.zeros(len(texts))
     terms = sorted({term for row in rows for term in row})
     if not terms:

@@ -11,6 +11,7 @@ import sys
 import tempfile
 import urllib.error
 import urllib.request
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict, dataclass
 from importlib import metadata
@@ -35,6 +36,8 @@ _GIB = 2**30
 # Approximate disk space of the home folder: bytes per byte of text at chunks of 500 characters (vectors of size 384,
 # twice as float16 and once as float32 in Qdrant, term counts of five levels, the graph), and bytes of an empty project.
 _BYTES_PER_BYTE, _BYTES_OF_A_PROJECT = 25, 300_000_000
+# With this share of documents in other languages, what knows English alone is told.
+_OTHERS = 0.1
 # Each collection of embedded Qdrant and each bucket being read keeps several files open.
 _FILES = 1024
 
@@ -88,6 +91,7 @@ def examine(path: str | None = None) -> Iterator[Finding]:
         yield from _tried("reranker", lambda: reranker(settings))
     if settings is not None:
         yield from _tried("documents", lambda: documents(settings))
+        yield from _tried("languages", lambda: languages(settings))
     yield from _tried("home", lambda: home(settings, config.file(path).parent))
     if settings is not None and settings.engine.kind == "ray":
         yield from _tried("engine", lambda: engine(settings))
@@ -173,10 +177,10 @@ def torch_build(settings: Settings | None) -> Iterator[Finding]:
 def encoder(settings: Settings | None) -> Iterator[Finding]:
     """Check that the sentence encoder loads, without downloading it."""
     from mog_assets.resources.encoder import Encoder
-    from mog_assets.resources.encoder_settings import EMBEDDED, EncoderSettings
+    from mog_assets.resources.encoder_settings import EMBEDDED, MULTILINGUAL, EncoderSettings
 
     chosen = settings.encoder if settings is not None else EncoderSettings()
-    local = chosen.model == EMBEDDED or chosen.endpoint is not None
+    local = chosen.model in (EMBEDDED, MULTILINGUAL) or chosen.endpoint is not None
     if not local and not Path(chosen.model).expanduser().is_dir():
         from huggingface_hub import try_to_load_from_cache
 
@@ -225,6 +229,34 @@ def documents(settings: Settings) -> Iterator[Finding]:
     yield from wrong
     if not (missing or wrong):
         yield Finding("documents", OK, f"{len(settings.corpora)} corpora, {len(sets)} question sets")
+
+
+def languages(settings: Settings) -> Iterator[Finding]:
+    """Say which languages the documents have, as far as they have been read, and which parts do not know them."""
+    from mog_assets.resources.encoder_settings import EMBEDDED
+    from mog_assets.resources.store import Store
+    from mog_assets.text.languages import DEFAULT, name_of
+
+    counts: Counter[str] = Counter()
+    for corpus in settings.corpora:
+        if (stored := Store(settings.home).find("documents", corpus)) is not None:
+            counts.update(stored.manifest.info["languages"])
+    if not counts:
+        yield Finding("languages", OK, "no document has been read yet: `mog run` says which languages they have")
+        return
+    said = ", ".join(f"{name_of(code)} {count:,}" for code, count in counts.most_common(5))
+    others = sum(count for code, count in counts.items() if code not in ("", DEFAULT))
+    english, encoder = [], settings.encoder
+    if others >= _OTHERS * counts.total():
+        english += (
+            [f"encoder {EMBEDDED}"] if encoder.model == EMBEDDED and encoder.endpoint is None else []
+        )
+        english += ["neural reader"] if settings.answering.reader == "neural" else []
+    if not english:
+        yield Finding("languages", OK, f"{said} documents")
+        return
+    remedy = "docs/languages.md has what else there is, such as `encoder: multilingual`"
+    yield Finding("languages", WARNING, f"{said} documents, but {' and '.join(english)} know English alone", remedy)
 
 
 def home(settings: Settings | None, base: Path) -> Iterator[Finding]:

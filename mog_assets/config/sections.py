@@ -99,6 +99,8 @@ class CorpusSettings(SettingsModel):
     A document (a file, a line of a `.jsonl` file, or a row of a table) over `max_document_mb` megabytes is skipped.
     So is a PDF, Word, PowerPoint or EPUB file that needs more than `max_seconds` or `max_memory_mb` to be parsed, or
     that unpacks to more than `max_unpacked_mb`. The reader `docling`, whose models need more, has other defaults.
+
+    All documents are analysed in the `language` (an ISO 639-1 code), with `auto` each in its own, as it is detected.
     """
 
     path: Place
@@ -110,6 +112,7 @@ class CorpusSettings(SettingsModel):
     # 16384 if the reader is docling.
     max_memory_mb: float = Field(2048, ge=256, le=1e7)
     max_unpacked_mb: float = Field(200, gt=0, le=1e6)
+    language: str = Field("auto", pattern=r"^(auto|[a-z]{2,3})$")
 
     @model_validator(mode="before")
     @classmethod

@@ -5,7 +5,9 @@ from __future__ import annotations
 import json
 import os
 import unicodedata
+from collections import Counter
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -22,10 +24,20 @@ from mog_assets.corpus.sources import forgotten, listed, synchronised
 from mog_assets.corpus.worker import Limits
 from mog_assets.recipe import Recipe, Work
 from mog_assets.resources.store import Store, digest
+from mog_assets.text.languages import AUTO, detected, name_of
 
 GROUP = "corpus"
 # The result of reading also depends on these.
-_PACKAGES = ("beautifulsoup4", "charset-normalizer", "lxml", "pypdfium2", "python-docx", "python-pptx", "PyYAML")
+_PACKAGES = (
+    "beautifulsoup4",
+    "charset-normalizer",
+    "lxml",
+    "py3langid",
+    "pypdfium2",
+    "python-docx",
+    "python-pptx",
+    "PyYAML",
+)
 _LIBRARIES = [unicodedata.unidata_version, *map(version, _PACKAGES)]
 
 
@@ -37,6 +49,7 @@ def _source(settings: Settings, corpus: str | None) -> object:
         if source.source is None
         else [source.source, listed(corpus, source.source)],
         source.max_document_bytes,
+        source.language,
         *_limits(source),
         *formats.versions(),
     ]
@@ -74,7 +87,7 @@ def build_documents(work: Work) -> None:
         # One bucket's texts are in memory at a time.
         for bucket, outcomes in into_buckets(reading.used, work.settings.buckets).items():
             name = f"bucket_{bucket:04d}.parquet"
-            path, exists = work.file(name, [outcome.digest for outcome in outcomes])
+            path, exists = work.file(name, source.language, [outcome.digest for outcome in outcomes])
             if not exists:
                 lost |= _write_bucket(work, name, path, [outcome.digest for outcome in outcomes], reading)
         if not lost:
@@ -94,6 +107,8 @@ def build_documents(work: Work) -> None:
         "text bytes": sum(outcome.bytes for outcome in reading.used),
         "skipped": len(reading.skipped),
     }
+    languages = _languages(work)
+    work.info |= {"language": source.language, "languages": languages}
     read = sum(outcome.digest in reading.normalised for outcome in reading.used)
     work.recomputed |= {
         "documents read": read,
@@ -103,6 +118,7 @@ def build_documents(work: Work) -> None:
     first = next(name for name in work.draft.files if name.startswith("bucket"))
     sample = pq.read_table(work.draft.path(first), columns=["id", "title", "characters", "text"])[:5]
     work.show_table("sample", sample.to_pylist())
+    work.show_table("languages", [{"language": name_of(code), "documents": n} for code, n in languages.items()])
     work.show_table("skipped", [vars(q) for q in reading.skipped[:20]])
 
 
@@ -111,16 +127,28 @@ def _write_bucket(work: Work, name: str, path: Path, digests: Sequence[str], rea
 
     Documents that were not read now come from the previous artefact.
     """
-    previous = work.draft.previous
-    documents_before: dict[str, Document] = {}
+    assert work.corpus is not None
+    previous, language = work.draft.previous, work.settings.corpora[work.corpus].language
+    before: dict[str, Document] = {}
     if previous is not None and name in previous.manifest.files:
-        documents_before = load_documents(previous.path(name))
-    lost = {digest for digest in digests if digest not in reading.normalised and digest not in documents_before}
+        before = load_documents(previous.path(name))
+        if previous.manifest.info.get("language") != language:
+            before = {key: replace(d, language=detected(f"{d.title}\n{d.text}")) for key, d in before.items()}
+    lost = {digest for digest in digests if digest not in reading.normalised and digest not in before}
     if not lost:
-        documents = [reading.document(d) if d in reading.normalised else documents_before[d] for d in digests]
+        documents = [reading.document(d) if d in reading.normalised else before[d] for d in digests]
         with work.writing(path) as temporary:
-            write_documents(documents, temporary)
+            write_documents([d if language == AUTO else replace(d, language=language) for d in documents], temporary)
     return lost
+
+
+def _languages(work: Work) -> dict[str, int]:
+    """Documents by code of their language, most first; those whose language is not certain by an empty one."""
+    counts: Counter[str] = Counter()
+    for name in work.draft.files:
+        if name.startswith("bucket"):
+            counts.update(pq.read_table(work.draft.path(name), columns=["language"])["language"].to_pylist())
+    return dict(sorted(counts.items(), key=lambda item: (-item[1], item[0])))
 
 
 def _write_json(work: Work, name: str, value: Any) -> None:

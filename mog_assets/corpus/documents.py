@@ -25,6 +25,7 @@ import pyarrow.parquet as pq
 from mog_assets.corpus.decoding import hidden_characters
 from mog_assets.corpus.marks import MOST_MARKS, Mark
 from mog_assets.resources.payload import levels
+from mog_assets.text.languages import detected
 
 
 @dataclass(frozen=True)
@@ -56,7 +57,7 @@ def changing() -> re.Pattern[str]:
 
 
 # Raised when the same bytes give another document.
-READER = "4"
+READER = "5"
 # Key of the date of a document's file.
 MODIFIED = "modified"
 # A longer id is a text in the wrong field, and every passage of a document repeats its id.
@@ -75,6 +76,7 @@ _SCHEMA = pa.schema(
         ("metadata", pa.string()),
         ("shifts", pa.list_(pa.list_(pa.int64(), 2))),
         ("marks", pa.list_(_MARK)),
+        ("language", pa.string()),
     ]
 )
 _SKIPPED_SCHEMA = pa.schema([("place", pa.string()), ("id", pa.string()), ("reason", pa.string())])
@@ -92,6 +94,7 @@ class Document:
         shifts: Pairs (offset in the original text, characters gained so far); empty if nothing was changed. Front
             matter that was removed is a loss at offset 0.
         marks: Pages, slides and headings, sorted by offset into the normalised text.
+        language: Code of the language of title and text, empty if it is not certain; see `text.languages`.
     """
 
     id: str
@@ -101,6 +104,7 @@ class Document:
     metadata: str = "{}"
     shifts: tuple[tuple[int, int], ...] = ()
     marks: tuple[Mark, ...] = ()
+    language: str = ""
 
     @property
     def digest(self) -> str:
@@ -126,14 +130,15 @@ def packed(document: Document) -> str:
     # No document contains a NUL.
     shifts = json.dumps(document.shifts) if document.shifts else "[]"
     marks = json.dumps(document.marks) if document.marks else "[]"
-    return "\0".join((document.id, document.title, document.text, document.sha256, document.metadata, shifts, marks))
+    texts = (document.id, document.title, document.text, document.sha256, document.metadata, document.language)
+    return "\0".join((*texts, shifts, marks))
 
 
 def unpacked(text_of: str) -> Document:
     """The document of a text that `packed` made."""
-    identity, title, text, sha256, metadata, shifts, marks = text_of.split("\0")
+    identity, title, text, sha256, metadata, language, shifts, marks = text_of.split("\0")
     marked = tuple(Mark(*mark) for mark in json.loads(marks))
-    return Document(identity, title, text, sha256, metadata, _shifts(json.loads(shifts)), marked)
+    return Document(identity, title, text, sha256, metadata, _shifts(json.loads(shifts)), marked, language)
 
 
 def _shifts(stored: Sequence[Sequence[int]]) -> tuple[tuple[int, int], ...]:
@@ -189,7 +194,8 @@ def make_document(
     marks = tuple(_moved(marks[:MOST_MARKS], shifts))
     if removed:
         shifts = ((0, -removed), *((position + removed, gained - removed) for position, gained in shifts))
-    return Document(identity, title, normal, _sha256(title, normal), noted, shifts, marks)
+    language = detected(f"{title}\n{normal}")
+    return Document(identity, title, normal, _sha256(title, normal), noted, shifts, marks, language)
 
 
 def _moved(marks: Sequence[Mark], shifts: tuple[tuple[int, int], ...]) -> Iterator[Mark]:
@@ -270,7 +276,9 @@ def write_documents(documents: list[Document], path: Path) -> None:
 def load_documents(path: Path) -> dict[str, Document]:
     """The documents of a bucket by digest, with recomputed hashes; empty if it cannot be read."""
     try:
-        rows = pq.read_table(path, columns=["id", "title", "text", "metadata", "shifts", "marks"]).to_pylist()
+        rows = pq.read_table(
+            path, columns=["id", "title", "text", "metadata", "shifts", "marks", "language"]
+        ).to_pylist()
     except (OSError, pa.ArrowException, UnicodeDecodeError):
         return {}
     loaded = []

@@ -33,8 +33,8 @@ class Candidates:
             document, 0 where there is none.
         place: int32 array of shape (n, 4): number of the piece in its document, pieces of the document, characters of
             the piece, corpus.
-        rare: int8 array of shape (n,): whether it has a rare word of the question, `exact.SOLE` or `exact.OTHER`; 0 if
-            it has none.
+        rare: int8 array of shape (n,): whether it has a rare word of the question, or what it quotes, see
+            `exact.WHOLE`; 0 if it has none.
         title: int8 array of shape (n,): words of the title of its document if these are two or more and the question
             has them all, else 0.
         floors: float32 array of shape (questions, experts): what a text must score to be among the best of an expert

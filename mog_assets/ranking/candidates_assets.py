@@ -24,7 +24,7 @@ from mog_assets.resources.store import Artefact, digest
 from mog_assets.retrieval.changes import Change, DocumentStates, about
 from mog_assets.retrieval.methods import needs, parse
 from mog_assets.retrieval.statistics_assets import hashes_of
-from mog_assets.retrieval.tokens import TOKENIZER
+from mog_assets.text.terms import ANALYSIS
 
 # Training questions of a question set are stored in so many files, those about a document in one.
 PARTS = 16
@@ -79,7 +79,7 @@ def _basis(work: Work) -> str:
     needed = needs([parse("fused", work.settings)], work.settings)
     # A name matters where a text has it, which is part of what is known of the text.
     shared = [work.input(key).manifest.version for key in needed.shared if key != "names"]
-    return digest(shared, work.made_by(needed.per_corpus), work.settings.buckets, TOKENIZER)
+    return digest(shared, work.made_by(needed.per_corpus), work.settings.buckets, ANALYSIS)
 
 
 def _candidates_of(
@@ -145,6 +145,9 @@ def _kept_rows(
     rows = np.flatnonzero(kept)
     if len(rows):
         terms = retrieval.again([current[previous.digests[row]].question for row in rows.tolist()]).terms
+        # Another language, or another word that one is taken for, is another question.
+        same = np.array([" ".join(now) == previous.terms[row] for now, row in zip(terms, rows.tolist(), strict=True)])
+        rows, terms = rows[same], [now for now, kept_as in zip(terms, same, strict=True) if kept_as]
         statistics = corpora.statistics().of("level_1")
         rows = rows[~fresh.touched(terms, statistics, previous.vectors[rows], candidates.floors[rows])]
     return previous.renumbered(pieces).of(rows) if len(rows) else None
@@ -173,13 +176,14 @@ def _part(retrieval: Retrieval, questions: Sequence[Question], training: Sequenc
     """Candidates and evidence of some questions; rankings learn from those of the splits `training`."""
     corpora, inputs = retrieval.corpora, retrieval.once(Rankings).inputs
     guessed = taught(questions, inputs.candidates, fused(inputs.candidates, expert_names(corpora.settings)), corpora)
-    golds = [
+    gold, supposed = (
         Relevance.located(inputs.candidates, places, corpora.layout)
         for places in (measured(questions, corpora), guessed)
-    ]
+    )
     usable = [bool(places) and q.split in training for q, places in zip(questions, guessed, strict=True)]
     vectors = inputs.vectors.astype(np.float32)
-    return Part.of_questions(questions, *golds, vectors=vectors, words=inputs.words, usable=np.array(usable, np.int64))
+    arrays = {"vectors": vectors, "words": inputs.words, "usable": np.array(usable, np.int64)}
+    return Part.of_questions(questions, gold, supposed, retrieval.terms, **arrays)
 
 
 def stored_candidates(stored: Artefact, name: str, questions: Sequence[Question], settings: Settings) -> Inputs:

@@ -9,7 +9,7 @@ import numpy as np
 
 from mog_assets.ranking import answer_places, features, mix
 from mog_assets.ranking.candidates import Candidates
-from mog_assets.ranking.exact import latest
+from mog_assets.ranking.exact import WHOLE, latest
 from mog_assets.ranking.models import Inputs, Mix, Router, Rules
 from mog_assets.ranking.relations import EXPERTS
 
@@ -17,6 +17,7 @@ from mog_assets.ranking.relations import EXPERTS
 MOST = 3
 # Said of a known item.
 KNOWN, TITLED = "few others have these words", "its title is in the question"
+EXACTLY = "it has this as it is typed"
 _EXPERT = re.compile(r"(?:score|z|rank in document|rank) (?P<expert>.+)")
 _BESIDE = re.compile(r".+ (?:before|after)")
 _PLACES = ("number in document", "number from the end", "relative place", "pieces of document", "characters", "corpus")
@@ -57,7 +58,8 @@ def reasons(
         order = np.argsort(-shares, kind="stable")[:MOST]
         causes = [_said(distinct[i], candidates, row, experts) for i in order if shares[i] > 0]
         if lifted[row]:
-            causes.insert(0, KNOWN if candidates.rare[row] or not candidates.title[row] else TITLED)
+            rare = candidates.rare[row]
+            causes.insert(0, EXACTLY if rare == WHOLE else KNOWN if rare or not candidates.title[row] else TITLED)
         sentences.append(", ".join(causes))
     return sentences
 

@@ -23,7 +23,7 @@ from mog_assets.tensors import decode, encode
 # Arrays of candidates, of their evidence, and of questions; and texts of questions.
 _CANDIDATES = (*COLUMNS, *OF_QUESTIONS)
 _EVIDENCE = ("characters", "row", "start", "end")
-_NUMBERS, _TEXTS = ("vectors", "words", "levels", "made", "usable"), ("digests", "ids", "documents")
+_NUMBERS, _TEXTS = ("vectors", "words", "levels", "made", "usable"), ("digests", "terms", "ids", "documents")
 # Candidates whose hashes are compared to say how many changed.
 _SKETCH = 1 << 15
 
@@ -37,6 +37,7 @@ class Part:
         vectors, words, levels, made: Of the questions, see `training.Examples`.
         usable: Whether a ranking learns from a question: its split trains, and its evidence is known or guessed.
         digests: A digest of all that is known of each question.
+        terms: Of each question, separated by blanks.
         ids, documents: Of the questions.
     """
 
@@ -48,6 +49,7 @@ class Part:
     made: np.ndarray
     usable: np.ndarray
     digests: Sequence[str]
+    terms: Sequence[str]
     ids: Sequence[str]
     documents: Sequence[str]
 
@@ -58,15 +60,21 @@ class Part:
 
     @classmethod
     def of_questions(
-        cls, questions: Sequence[Question], gold: Relevance, taught: Relevance, **arrays: np.ndarray
+        cls,
+        questions: Sequence[Question],
+        gold: Relevance,
+        taught: Relevance,
+        terms: Sequence[Sequence[str]],
+        **arrays: np.ndarray,
     ) -> Part:
-        """A part of these questions; `arrays` are those that do not follow from them."""
+        """A part of these questions; `terms` and `arrays` are those that do not follow from them."""
         return cls(
             gold,
             taught,
             levels=np.array([LEVELS.index(q.level) for q in questions], np.int64),
             made=np.array([q.origin != "given" for q in questions], np.int64),
             digests=[asked_of(q) for q in questions],
+            terms=[" ".join(of_question) for of_question in terms],
             ids=[q.id for q in questions],
             documents=[q.document for q in questions],
             **arrays,

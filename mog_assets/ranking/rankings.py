@@ -20,7 +20,7 @@ from mog_assets.ranking import models, multihop
 from mog_assets.ranking.blend import Blend
 from mog_assets.ranking.candidates import Candidates, find
 from mog_assets.ranking.exact import Typed
-from mog_assets.ranking.experts import Bm25Expert, DenseExpert, Expert, Products, TitleExpert
+from mog_assets.ranking.experts import DEPTHS, Bm25Expert, DenseExpert, Expert, Products, TitleExpert
 from mog_assets.ranking.explain import reasons
 from mog_assets.ranking.models import Inputs, Opening
 from mog_assets.ranking.passages import joined
@@ -33,6 +33,7 @@ from mog_assets.retrieval.changes import DocumentStates
 from mog_assets.retrieval.methods import METHODS, Kind, Method, Needs, named_methods
 from mog_assets.retrieval.passages import Passages
 from mog_assets.retrieval.vocabulary import known_share
+from mog_assets.text.questions import Analysed
 
 # Why a passage is there that a question finds only together with its best piece.
 FOLLOWED = "the question together with its best passage"
@@ -176,6 +177,15 @@ def _models(retrieval: Retrieval) -> dict[str, Any]:
     return {}
 
 
+def _whole(index: Bm25Index, question: Analysed, quoted: np.ndarray) -> np.ndarray:
+    """The pieces that have a question, or what it quotes, as it stands."""
+    if not question.whole:
+        return quoted
+    # So many are candidates by BM25.
+    pieces, _ = index.search([question.terms], DEPTHS[0])
+    return pieces[pieces >= 0]
+
+
 @dataclass(frozen=True)
 class Rankings:
     """Rankings of pieces for some questions: `retrieval.once(Rankings)`."""
@@ -208,7 +218,12 @@ class Rankings:
             allowed=retrieval.allowed,
             related=Relations([EXPERTS[name].make(retrieval) for name in names], queries, mentioned),
             exact=Typed(
-                index, corpora.titles, corpora.title_sizes, corpora.statistics().of("level_1"), retrieval.terms
+                index,
+                corpora.titles,
+                corpora.title_sizes,
+                corpora.statistics().of("level_1"),
+                retrieval.terms,
+                [_whole(index, question, retrieval.quoted) for question in retrieval.analysed],
             ),
         )
         words = np.array([len(terms) for terms in retrieval.terms], np.int64)

@@ -22,8 +22,9 @@ from mog_assets.resources.reranker import Reading
 from mog_assets.retrieval.corpora import Corpora, Encode, Read, Vectors
 from mog_assets.retrieval.methods import AUTO, Method, parse
 from mog_assets.retrieval.passages import Passages
+from mog_assets.retrieval.phrases import Quoted
 from mog_assets.retrieval.search import Bm25Searcher, DenseSearcher, HybridSearcher, Remembering, Searcher
-from mog_assets.retrieval.tokens import query_terms
+from mog_assets.text.questions import Analysed
 from mog_assets.tools import Tools
 from mog_assets.topics.model import TopicModel, open_model
 from mog_assets.topics.questions import QuestionTopics
@@ -64,6 +65,7 @@ class Retrieval:
         vector_store: Holds the collections; without one, all vectors are compared.
         rerank: Scores texts for questions; None without a reranker.
         allowed: Documents that passages may be of, bool of shape (documents,); None if all.
+        quoted: Pieces with what the question quotes, which come first.
         question_set, measured: The questions with their evidence, and where they are of, if they are measured.
         inputs: The questions with their candidates, if these are known already.
     """
@@ -76,6 +78,7 @@ class Retrieval:
     vector_store: Vectors | None
     rerank: Callable[[Sequence[Reading]], list[np.ndarray]] | None = None
     allowed: np.ndarray | None = None
+    quoted: np.ndarray = field(default_factory=lambda: np.zeros(0, np.int64))
     question_set: str = ""
     measured: Sequence[Question] = ()
     inputs: Inputs | None = None
@@ -116,6 +119,13 @@ class Retrieval:
         """The same with passages of some documents only; see `allowed`."""
         return replace(self, allowed=allowed, inputs=None, _once={})
 
+    def having(self, quoted: Quoted | None) -> Retrieval:
+        """The same with passages of documents that have what the question quotes."""
+        if quoted is None:
+            return self
+        allowed = quoted.documents if self.allowed is None else self.allowed & quoted.documents
+        return replace(self, allowed=allowed, quoted=quoted.pieces, inputs=None, _once={})
+
     def shared(self, make: Callable[..., Made], *arguments: Any) -> Made:
         """What `make` gives for this and the arguments, whatever the questions: made once for all questions to come."""
         key = (make, *arguments)
@@ -136,9 +146,14 @@ class Retrieval:
         return self.encode(self.queries)
 
     @cached_property
+    def analysed(self) -> list[Analysed]:
+        """The questions as they are searched for by words."""
+        return self.corpora.analysed(self.queries)
+
+    @cached_property
     def terms(self) -> list[list[str]]:
         """Terms of the questions."""
-        return query_terms(self.queries)
+        return [question.terms for question in self.analysed]
 
     @cached_property
     def topics(self) -> QuestionTopics:

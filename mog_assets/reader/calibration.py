@@ -15,7 +15,7 @@ import numpy as np
 from mog_assets.chunking.sentences import sentence_ends
 from mog_assets.plots import new_figure, png
 from mog_assets.questions.marks import f1
-from mog_assets.retrieval.tokens import query_terms
+from mog_assets.text.terms import terms_of
 
 if TYPE_CHECKING:
     from mog_assets.reader.spans import ReaderSpan
@@ -48,7 +48,7 @@ def features(question: str, passages: Sequence[tuple[str, str]], spans: Sequence
     for span in spans:
         title, text = passages[span.passage]
         texts += [sentence(text, span.start) if span.start >= 0 else title, f"{title} {text}"]
-    question_terms, *terms = map(set, query_terms(texts))
+    question_terms, *terms = map(set, terms_of(texts))
     scores = np.clip([span.score for span in spans], -_MOST, _MOST)
     rows = []
     for number, span in enumerate(spans):

@@ -24,10 +24,10 @@ from mog_assets.retrieval import checks
 from mog_assets.retrieval.points import IdSet, packed_ids, payloads, point_ids, read_payloads, unpacked_ids
 from mog_assets.retrieval.shards import frequencies_and_lengths, largest, shards, total_of_terms
 from mog_assets.retrieval.statistics_assets import build_statistics, statistics_settings
-from mog_assets.retrieval.tokens import TOKENIZER
 from mog_assets.retrieval.vector_copies import one_copy
 from mog_assets.retrieval.vectors import bucket_texts, is_encoded, vector_buckets, vector_keys
 from mog_assets.tables import numbers
+from mog_assets.text.terms import ANALYSIS
 
 GROUP = "retrieval"
 
@@ -42,7 +42,7 @@ def build_tokens(work: Work) -> None:
     layouts = {n: bucket_layout(documents.path(n), chunks.path(n)) for n in names}
     jobs = {n: {"documents": str(documents.path(n)), "spans": str(chunks.path(n))} for n in names}
     # The file of the spans identifies the texts that they were cut from.
-    keys = {n: [chunks.manifest.files[n]["sha256"], TOKENIZER] for n in names}
+    keys = {n: [chunks.manifest.files[n]["sha256"], ANALYSIS] for n in names}
     tokenised = sum(work.map("mog_assets.retrieval.tokens:count_bucket", jobs, keys, "buckets tokenised", reuse=True))
     total = sum(len(layout.documents) for layout in layouts.values())
     work.recomputed |= {"documents tokenised": tokenised, "documents unchanged": total - tokenised}
@@ -222,7 +222,7 @@ def recipes(settings: Settings) -> list[Recipe]:
             description="Term counts of every level-1 chunk and title, shared by all BM25 indexes.",
             group=GROUP,
             deps=("documents", "chunks/level_1"),
-            settings=lambda tools: [TOKENIZER, tools.settings.shard_chunks],
+            settings=lambda tools: [ANALYSIS, tools.settings.shard_chunks],
             version="4",
             kinds=("parquet",),
         )

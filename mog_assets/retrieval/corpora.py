@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
@@ -32,6 +33,8 @@ from mog_assets.retrieval.shards import open_counts, open_titles
 from mog_assets.retrieval.statistics import StoredStatistics, idf
 from mog_assets.retrieval.vectors import Pooling, VectorTable, is_encoded
 from mog_assets.tables import OpenTables, read_table, take
+from mog_assets.text.languages import DEFAULT, of_question
+from mog_assets.text.questions import Analysed, Vocabulary, analysed
 
 # Products of questions and chunks that are in memory at a time, in bytes.
 _SCORES_BYTES = 256 << 20
@@ -142,6 +145,34 @@ class Corpora:
         """One BM25 index of a level over all corpora."""
         index: Bm25Index = self._once(("joined bm25", level), lambda: joined(self._indexes(level)))
         return index
+
+    @cached_property
+    def languages(self) -> dict[str, int]:
+        """Documents by code of the language that they are analysed in."""
+        counts: Counter[str] = Counter()
+        for name in self.names:
+            for code, documents in self.read("documents", name).manifest.info["languages"].items():
+                counts[code or DEFAULT] += documents
+        return dict(counts)
+
+    def analysed(self, questions: Sequence[str]) -> list[Analysed]:
+        """Questions as they are searched for."""
+        return [analysed(q, of_question(q, self.languages), self._vocabulary) for q in questions]
+
+    def terms(self, questions: Sequence[str]) -> list[list[str]]:
+        """Terms of each question."""
+        return [question.terms for question in self.analysed(questions)]
+
+    @cached_property
+    def _vocabulary(self) -> Vocabulary:
+        counts: Counter[str] = Counter()
+        for name in self.names:
+            tokens = self.read("tokens", name)
+            for shard in tokens.names("terms_"):
+                terms, times = (column.to_pylist() for column in read_table(tokens.path(shard)))
+                # What titles alone have is counted as occurring in no text.
+                counts.update({term: n or 1 for term, n in zip(terms, times, strict=True)})
+        return Vocabulary(counts)
 
     @cached_property
     def titles(self) -> Bm25Index:

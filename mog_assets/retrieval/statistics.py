@@ -43,7 +43,7 @@ def document_hashes(layout: Layout, digests: Sequence[str]) -> np.ndarray:
 
     Args:
         layout: Of the documents.
-        digests: Hash of title and text of each.
+        digests: Hash of title, text and language of each.
 
     Returns:
         uint64 array of shape (documents,); two documents share a number with a probability of 2^−64.

@@ -28,8 +28,8 @@ from mog_assets.retrieval.statistics import (
     write_documents,
     write_terms,
 )
-from mog_assets.retrieval.tokens import TOKENIZER
 from mog_assets.tables import read_table
+from mog_assets.text.terms import ANALYSIS
 from mog_assets.tools import Tools
 
 
@@ -108,9 +108,10 @@ def hashes_of(work: Work, corpus: str) -> np.ndarray:
     """`document_hashes` of a corpus."""
     documents, chunks = work.input("documents", corpus), work.input("chunks/level_1", corpus)
     names = documents.names("bucket")
-    digests = [
-        digest for name in names for digest in read_table(documents.path(name), ["sha256"])["sha256"].to_pylist()
-    ]
+    digests = []
+    for name in names:
+        table = read_table(documents.path(name), ["sha256", "language"])
+        digests += [digest + code for digest, code in zip(*(column.to_pylist() for column in table), strict=True)]
     return document_hashes(open_layout(corpus, documents, chunks), digests)
 
 
@@ -119,4 +120,4 @@ def statistics_settings(tools: Tools) -> Any:
     settings = tools.settings
     sets = [question_set.corpora for question_set in settings.question_sets.values()]
     drift, bm25 = settings.drift.documents, settings.bm25
-    return [drift, bm25.statistics, bm25.b, list(settings.corpora), sets, TOKENIZER, list(settings.level_range)]
+    return [drift, bm25.statistics, bm25.b, list(settings.corpora), sets, ANALYSIS, list(settings.level_range)]

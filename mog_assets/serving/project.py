@@ -17,13 +17,16 @@ from mog_assets.answering.rows import AnswerRow
 from mog_assets.chunking.sentences import sentence_ends
 from mog_assets.config import Settings
 from mog_assets.questions.sets import Question
+from mog_assets.ranking.retrieve import Retrieval
 from mog_assets.resources.errors import ConfigError, MissingArtefact, MogError, NotFound
 from mog_assets.retrieval.methods import AUTO, Method, all_methods, check_trained, needs, parse, rankings
+from mog_assets.retrieval.phrases import phrases, quoted
 from mog_assets.retrieval.where import Where
 from mog_assets.serving import reading
 from mog_assets.serving.generations import ELSEWHERE, Generation, Generations
 from mog_assets.serving.noting import Noting, quote_of
 from mog_assets.serving.results import Answer, CorpusInfo, Document, Passage, Retrieved, Span
+from mog_assets.text.languages import name_of
 from mog_assets.tools import Tools
 
 # Characters of a question; a longer one is a document.
@@ -146,10 +149,12 @@ class Project:
         with self._generations.using() as now:
             opened, infos = now.retrieval.corpora, []
             for name, layout in zip(self.names, opened.layouts, strict=True):
-                counts = opened.read("documents", name).manifest.counts
+                documents = opened.read("documents", name).manifest
+                counts, languages = documents.counts, documents.info["languages"]
+                spoken = {name_of(code): number for code, number in languages.items()}
                 size = int(counts.get("characters", 0))
                 fields = now.fields.names(name)
-                infos.append(CorpusInfo(name, len(layout.documents), size, layout.count(1), fields))
+                infos.append(CorpusInfo(name, len(layout.documents), size, layout.count(1), fields, spoken))
             return infos
 
     def retrieve(
@@ -200,8 +205,12 @@ class Project:
         how, because = self._method(method), ""
         if explain and not how.ranking and how.kind != AUTO:
             raise ConfigError(f"explain: expected a ranking ({', '.join(rankings())}), which {how.name} is not")
+        if len(questions) > 1 and any(map(phrases, questions)):
+            # Each is asked of the documents that have what it quotes.
+            options: dict[str, Any] = {"budget": budget, "k": k, "method": method, "corpora": corpora, "where": where}
+            return [self.retrieve(question, **options, explain=explain) for question in questions]
         with self._generations.using() as now:
-            retrieval = now.retrieval.among(self._allowed(now, corpora, where)).again(list(questions))
+            retrieval = self._searching(now, corpora, where, *questions[:1]).again(list(questions))
             if how.kind == AUTO:
                 how, because = retrieval.chosen
             limit = self.settings.budget if k is None and budget is None else budget
@@ -209,14 +218,16 @@ class Project:
             weights = how.of.weights(retrieval, how, explain)
             topics = reading.topics(retrieval, how, k or self.settings.k)
             why = retrieval.reasons(how, ranked) if explain else None
+            filtered = corpora is not None or bool(where)
             results = [
                 Retrieved(
                     question,
                     passages,
                     how.name,
                     because,
-                    "" if passages else reading.nothing(how, weights[row], corpora is not None or bool(where)),
+                    "" if passages else reading.nothing(how, weights[row], question, filtered),
                     now.version,
+                    retrieval.analysed[row].taken,
                     weights[row],
                     topics[row],
                 )
@@ -259,7 +270,7 @@ class Project:
         how = self._way(method)
         request = roles.AnswerRequest.of(Question("question", question, "open", "test", options=dict(options or {})))
         with self._generations.using() as now:
-            retrieval = now.retrieval.among(self._allowed(now, corpora, where))
+            retrieval = self._searching(now, corpora, where, question)
 
             def told(step: str, what: dict[str, Any]) -> None:
                 if step == "passages":
@@ -409,6 +420,13 @@ class Project:
             )
         check_trained("method", method, self.settings)
         return method
+
+    def _searching(
+        self, now: Generation, corpora: Sequence[str] | None, where: Where | None, question: str = ""
+    ) -> Retrieval:
+        """What finds passages of the documents that may be searched, for a question that may quote words."""
+        retrieval = now.retrieval.among(self._allowed(now, corpora, where))
+        return retrieval.having(quoted(question, retrieval.corpora))
 
     def _allowed(self, now: Generation, corpora: Sequence[str] | None, where: Where | None) -> np.ndarray | None:
         """The documents that passages may be of; None if all."""

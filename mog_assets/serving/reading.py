@@ -17,6 +17,7 @@ from mog_assets.reader.calibration import sentence_at
 from mog_assets.retrieval.corpora import Corpora
 from mog_assets.retrieval.methods import Method
 from mog_assets.retrieval.passages import Passages
+from mog_assets.retrieval.phrases import phrases
 from mog_assets.retrieval.where import noted
 from mog_assets.serving.results import Likeliest, Passage, Span
 
@@ -112,8 +113,11 @@ def with_documents(retrieval: Retrieval, passages: Sequence[roles.Passage]) -> l
     return result
 
 
-def nothing(method: Method, given: dict[str, float] | None, filtered: bool) -> str:
+def nothing(method: Method, given: dict[str, float] | None, question: str, filtered: bool) -> str:
     """The reason why a method found no passage."""
+    if wanted := phrases(question):
+        texts = " and ".join(f"“{text}”" for text in wanted)
+        return f"No document that may be searched has {texts} as it stands: leave out the quotation marks."
     if filtered:
         return "No passage of the corpora and documents that were asked for."
     if reason := method.of.nothing(given):

@@ -83,6 +83,7 @@ class Retrieved:
         because: Why it was chosen, if the method was `auto`; else empty.
         nothing: Why there is no passage; empty if there is one.
         version: Of the artefacts that were searched: changes when a run has moved one of them.
+        taken: Words that no document has, with the word that each was taken for.
         weights: Weight of each granularity by name, if a router weighted them; with `explain`, the share of each
             retriever and level in the weight of all, if the ranking weighs them (`mix` does not).
         topic: Number, label and probability of the question's topic, and whether passages of all topics were used
@@ -95,12 +96,15 @@ class Retrieved:
     because: str
     nothing: str
     version: str
+    taken: dict[str, str] = field(default_factory=dict)
     weights: dict[str, float] | None = None
     topic: dict[str, Any] | None = None
 
     def to_json(self) -> dict[str, Any]:
         """As JSON values."""
-        content = {name: getattr(self, name) for name in ("question", "method", "because", "nothing", "version")}
+        content = {
+            name: getattr(self, name) for name in ("question", "method", "because", "nothing", "version", "taken")
+        }
         passages = [passage.to_json() for passage in self.passages]
         return {**content, "passages": passages, "weights": self.weights, "topic": self.topic}
 
@@ -209,6 +213,7 @@ class CorpusInfo:
         characters: Of all their texts.
         pieces: Number of level-1 chunks.
         fields: What `where` can name in it.
+        languages: Documents by language, most first.
     """
 
     name: str
@@ -216,6 +221,7 @@ class CorpusInfo:
     characters: int
     pieces: int
     fields: tuple[str, ...]
+    languages: dict[str, int]
 
     def to_json(self) -> dict[str, Any]:
         """As JSON values."""

@@ -18,7 +18,6 @@ from mog_assets.questions.sets import Question, write_questions
 from mog_assets.recipe import Recipe, Work
 from mog_assets.resources.store import Artefact, digest
 from mog_assets.retrieval.corpora import Corpora
-from mog_assets.retrieval.tokens import query_terms
 from mog_assets.synthesis import asking, checks, filters
 from mog_assets.synthesis.candidates import (
     OPEN,
@@ -151,7 +150,7 @@ def _checked(
     with work.progress(len(texts), "questions searched") as advance:
         positions = np.array([corpora.position[corpus, c.window.document] for c, _ in passed], np.int64)
         vectors = work.tools.encoder.encode(texts) if texts else np.zeros((0, 0), np.float32)
-        back = leads_back(corpora, query_terms(texts) if texts else [], vectors, positions)
+        back = leads_back(corpora, corpora.terms(texts), vectors, positions)
         advance(len(texts))
     kept = []
     for i, (candidate, question) in enumerate(passed):

@@ -13,7 +13,7 @@ from functools import cache
 import numpy as np
 from scipy import sparse
 
-from mog_assets.retrieval.tokens import stem
+from mog_assets.text.terms import stem
 
 # A pair is shown for two words if it makes up this share of the occurrences of the rarer one in the topic.
 _TOGETHER = 0.5

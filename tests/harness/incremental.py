@@ -16,7 +16,7 @@ from mog_assets.resources.encoder import Encoder
 from mog_assets.resources.encoder_settings import EncoderSettings
 from mog_assets.resources.points import interrupt_with
 from mog_assets.retrieval.corpora import Corpora
-from mog_assets.retrieval.tokens import query_terms
+from mog_assets.text.terms import terms_of
 from mog_assets.tools import Tools
 
 HERON = "The grey heron stands still in shallow water. It waits for a fish. Then it strikes with its bill. "
@@ -165,7 +165,7 @@ class Project:
     def scores(self):
         """BM25 scores of a few questions, by level."""
         corpora = Corpora.open(self.tools.store.read, self.settings, list(self.settings.corpora))
-        queries = query_terms(["Where does the otter swim?", "What eats fish in the pond?"])
+        queries = terms_of(["Where does the otter swim?", "What eats fish in the pond?"])
         return [
             [array.tolist() for array in index.search(queries, 5)]
             for level in self.settings.level_range

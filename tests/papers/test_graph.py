@@ -34,7 +34,7 @@ from mog_assets.papers.mix_of_granularity.graph.sentence_graph import (
 )
 from mog_assets.resources.errors import ConfigError
 from mog_assets.retrieval.bm25 import load_terms
-from mog_assets.retrieval.tokens import tokenise
+from mog_assets.text.terms import tokenise
 from mog_assets.tools import Tools
 
 K1, B = 1.5, 0.75

@@ -22,8 +22,8 @@ from mog_assets.retrieval.bm25 import Bm25Index, TermCounts, statistics
 from mog_assets.retrieval.corpora import Corpora
 from mog_assets.retrieval.methods import parse
 from mog_assets.retrieval.search import Hits
-from mog_assets.retrieval.tokens import query_terms
 from mog_assets.serving import project as serving
+from mog_assets.text.terms import terms_of
 from mog_assets.tools import Tools
 
 QUESTION = "What makes the bottom of my tomatoes go dark and sunken?"
@@ -92,7 +92,7 @@ def test_a_neighbourhood_counts_the_terms_of_its_nodes_and_its_centres_title(aro
     for centre in np.random.default_rng(0).choice(around.nodes.count(1), 12, replace=False):
         corpus = int(np.searchsorted(starts, centre, side="right")) - 1
         title, texts = texts_of(around, documents, centre, granularity)
-        expected = Counter(term for row in query_terms([title, *texts]) for term in row)
+        expected = Counter(term for row in terms_of([title, *texts]) for term in row)
         for parts, terms in ((whole, None), (some, {"tomato", "wind"})):
             part = parts[corpus]
             matrix = sparse.csc_matrix((part.counts, part.indices, part.indptr), (len(part.lengths), len(part.terms)))

@@ -28,8 +28,8 @@ from mog_assets.recipe import Recipe
 from mog_assets.resources.errors import MogError
 from mog_assets.retrieval.bm25 import Bm25Index, TermCounts, statistics
 from mog_assets.retrieval.search import Bm25Searcher
-from mog_assets.retrieval.tokens import query_terms
 from mog_assets.retrieval.vectors import VectorTable
+from mog_assets.text.terms import terms_of
 from mog_assets.tools import Tools
 
 # Chunks by level and corpus; a chunk of level 2 is two of level 1.
@@ -53,7 +53,7 @@ LABELS = [
 
 
 def counts_of(texts):
-    rows = query_terms(texts)
+    rows = terms_of(texts)
     terms = sorted({term for row in rows for term in row})
     dense = np.array([[row.count(term) for term in terms] for row in rows], np.int32)
     matrix = sparse.csc_matrix(dense)
@@ -70,17 +70,17 @@ def best(counts):
     def open_indexes(level):
         return [Bm25Index(part, statistics(counts[level]), 1.5, 0.75) for part in counts[level]]
 
-    searcher = Bm25Searcher(query_terms(QUESTIONS), open_indexes, lambda level: np.array([0, len(CHUNKS[level][0])]))
+    searcher = Bm25Searcher(terms_of(QUESTIONS), open_indexes, lambda level: np.array([0, len(CHUNKS[level][0])]))
     return soft.best_chunks(searcher, [1, 2], len(QUESTIONS))[0]
 
 
 def brute_force(best, similarity):
     expected = np.zeros(best.shape)
-    for row, label in enumerate(query_terms(LABELS)):
+    for row, label in enumerate(terms_of(LABELS)):
         for column, chunk in enumerate(best[row]):
             if chunk >= 0:
                 text = sum(CHUNKS[column + 1], [])[chunk]
-                expected[row, column] = similarity(label, query_terms([text])[0])
+                expected[row, column] = similarity(label, terms_of([text])[0])
     return expected
 
 
@@ -125,7 +125,7 @@ def test_best_chunk_is_taken_over_all_corpora_and_missing_where_nothing_scores(b
 
 
 def test_hitrate_equals_brute_force(counts, best):
-    result = soft.similarities_hitrate(query_terms(LABELS), counts, best)
+    result = soft.similarities_hitrate(terms_of(LABELS), counts, best)
     expected = brute_force(best, lambda label, chunk: len(set(label) & set(chunk)) / max(len(set(label)), 1))
     np.testing.assert_allclose(result, expected, atol=1e-12)
     # "wheez" is in no corpus and still counts; the last question has no chunk.
@@ -134,7 +134,7 @@ def test_hitrate_equals_brute_force(counts, best):
 
 
 def test_tfidf_equals_brute_force(counts, best):
-    every = [set(row) for texts in CHUNKS[1] for row in query_terms(texts)]
+    every = [set(row) for texts in CHUNKS[1] for row in terms_of(texts)]
 
     def vector(tokens):
         return {
@@ -147,7 +147,7 @@ def test_tfidf_equals_brute_force(counts, best):
         dot = sum(w * other.get(t, 0) for t, w in one.items())
         return dot / max(math.hypot(*one.values()) * math.hypot(*other.values()), 1e-12)
 
-    result = soft.similarities_tfidf(query_terms(LABELS), counts, best)
+    result = soft.similarities_tfidf(terms_of(LABELS), counts, best)
     np.testing.assert_allclose(result, brute_force(best, cosine), atol=1e-12)
     assert 0 < result[:3].min() < result[:3].max() < 1
 

@@ -20,7 +20,6 @@ from mog_assets.questions.sets import Question
 from mog_assets.retrieval.bm25 import TermCounts, statistics
 from mog_assets.retrieval.corpora import Encode
 from mog_assets.retrieval.search import Searcher
-from mog_assets.retrieval.tokens import query_terms
 from mog_assets.retrieval.vectors import VectorTable
 
 COLUMNS = ("question_set", "question", "kind", "split", "train", "group", "text", "label")
@@ -75,7 +74,7 @@ def similarities(
     texts = [label_text(question, documents) for question in questions]
     counts = {g: retrieval.shared(neighbourhoods).counts(g) if graph else corpora.counts(g) for g in granularities}
     measure = similarities_tfidf if method == "tfidf" else similarities_hitrate
-    return measure(query_terms(texts), counts, best)
+    return measure(corpora.terms(texts), counts, best)
 
 
 def label_table(

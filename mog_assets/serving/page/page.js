@@ -221,7 +221,7 @@ function fillChoices() {
   const documents = known.corpora.reduce((sum, corpus) => sum + corpus.documents, 0);
   byId("about").textContent = `${count(documents, "document")} in ${count(known.corpora.length, "corpus", "corpora")}`;
   for (const corpus of known.corpora)
-    byId("holdings").append(make("dt", {}, corpus.name), make("dd", {}, `${count(corpus.documents, "document")}, ${count(corpus.characters, "character")}`));
+    byId("holdings").append(make("dt", {}, corpus.name), make("dd", {}, `${count(corpus.documents, "document")}, ${count(corpus.characters, "character")}; ${Object.entries(corpus.languages).map(([name, number]) => `${name} ${number}`).join(", ")}`));
 }
 
 const corpusBoxes = () => [...document.querySelectorAll("[name=corpus]")];
@@ -310,8 +310,9 @@ async function passagesFor(body, signal) {
   const characters = told.passages.reduce((sum, passage) => sum + Array.from(passage.text).length, 0);
   say(told.passages.length ? `${count(told.passages.length, "passage")} in ${Math.round(told.ms)} ms` : "Nothing was found");
   byId("found").hidden = false;
+  const taken = Object.entries(told.taken).map(([word, other]) => ` · no document has “${word}”: searched for “${other}”`);
   const facts = told.passages.length ? [count(characters, "character"), " · "] : [];
-  byId("facts").replaceChildren(...facts, "ranked by ", make("code", {}, told.method));
+  byId("facts").replaceChildren(...facts, "ranked by ", make("code", {}, told.method), ...taken);
   byId("ranking").querySelector("p").replaceChildren(`Version ${told.version}.`, ...(told.because ? [" Chosen because ", ...coded(told.because), "."] : []));
   const nothing = make("li", { class: "panel" }, told.nothing || "No passage.", " Use other words, or search more documents.");
   const best = Math.max(...told.passages.map(passage => passage.score));

@@ -9,9 +9,9 @@ from mog_assets.ranking.models import Inputs, Router
 from mog_assets.resources.encoder import Encoder
 from mog_assets.resources.encoder_settings import EncoderSettings
 from mog_assets.retrieval.bm25 import Statistics
-from mog_assets.retrieval.tokens import query_terms
 from mog_assets.retrieval.vocabulary import known_share
 from mog_assets.serving import project as serving
+from mog_assets.text.terms import terms_of
 
 GERMAN = (
     "Die Zwiebel gehört zur Familie der Lauchgewächse und wird aus Samen oder Steckzwiebeln gezogen. Im Frühjahr "
@@ -114,7 +114,7 @@ def test_a_tokenizer_has_english_words_as_tokens_and_others_in_pieces(encoder):
 
 def test_the_share_of_known_terms_tells_english_from_german(encoder):
     def share(text):
-        (terms,) = query_terms([text])
+        (terms,) = terms_of([text])
         return known_share(Statistics(1, 1.0, {term: terms.count(term) for term in terms}), encoder.is_token)
 
     assert share(ENGLISH) > 0.55

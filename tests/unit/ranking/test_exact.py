@@ -5,11 +5,12 @@ import pytest
 
 from mog_assets.arrays import unpaired
 from mog_assets.ranking.candidates import Candidates
-from mog_assets.ranking.exact import FEW, MOST, OTHER, SOLE, Typed, latest, lifted, rare_words
+from mog_assets.ranking.exact import FEW, MOST, OTHER, SOLE, WHOLE, Typed, latest, lifted, rare_words
 from mog_assets.ranking.relevance import ordered
 from mog_assets.retrieval.bm25 import Bm25Index, Statistics, TermCounts, statistics
 
 MANY = 30
+NONE = np.zeros(0, np.int64)
 
 
 def asked(words, rare, documents=None, title=0):
@@ -37,21 +38,21 @@ def by_score(found, scores):
 
 def test_pieces_with_a_word_that_only_one_document_has_come_first():
     rare, words, best = np.zeros(MANY, int), np.ones(MANY), -np.arange(MANY)
-    rare[[20, 21]], words[21] = 1, 2
+    rare[[20, 21]], words[21] = SOLE, 2
     found = asked(words, rare, [*range(20), 20, 20, *range(21, MANY - 1)])
     assert by_score(found, best) == [21, 20, *range(20), *range(22, MANY)]
 
 
 def test_pieces_with_rare_words_of_several_documents_come_between_the_others():
     rare, words, best = np.zeros(MANY, int), np.ones(MANY), -np.arange(MANY)
-    rare[[10, 20, 25]], words[25] = [2, 1, 1], 2
+    rare[[10, 20, 25]], words[25] = [OTHER, SOLE, SOLE], 2
     assert by_score(asked(words, rare), best)[:11] == [0, 1, 25, 2, 3, 4, 20, 5, 6, 7, 10]
     # One that stands before that place stays.
-    rare[[10, 20, 25]] = [0, 0, 2]
-    rare[0] = 2
+    rare[[10, 20, 25]] = [0, 0, OTHER]
+    rare[0] = OTHER
     assert by_score(asked(words, rare), best)[:7] == [0, 1, 25, 2, 3, 4, 5]
     # Not more than some, however many have one.
-    rare[:] = 2
+    rare[:] = OTHER
     assert np.isfinite(latest(asked(words, rare), np.zeros(MANY))).sum() == MOST
 
 
@@ -67,13 +68,24 @@ def test_where_few_pieces_have_any_word_of_the_question_these_come_first_as_bm25
 def test_a_ranking_without_known_items_keeps_its_scores_and_one_with_them_gives_them_to_others():
     found, scores = asked(np.ones(MANY), np.zeros(MANY)), np.random.default_rng(0).random(MANY)
     np.testing.assert_array_equal(lifted(found, scores), scores)
-    moved = asked(np.ones(MANY), np.eye(MANY, dtype=int)[7])
+    moved = asked(np.ones(MANY), SOLE * np.eye(MANY, dtype=int)[7])
     np.testing.assert_allclose(np.sort(lifted(moved, scores)), np.sort(scores), atol=1e-9)
 
 
 def test_equal_scores_do_not_undo_a_place():
-    found = asked(np.ones(MANY), np.eye(MANY, dtype=int)[7])
+    found = asked(np.ones(MANY), SOLE * np.eye(MANY, dtype=int)[7])
     assert by_score(found, np.zeros(MANY)) == [7, *(row for row in range(MANY) if row != 7)]
+
+
+def test_pieces_that_have_the_whole_question_come_first_and_no_other_piece_between_them():
+    rare = np.zeros(MANY, int)
+    rare[[7, 9, 25]], rare[3] = WHOLE, SOLE
+    best = -np.arange(MANY)
+    words = np.ones(MANY)
+    words[25] = 2
+    order = by_score(asked(words, rare), best)
+    # By their words, then by their place.
+    assert order[:3] == [25, 7, 9] and order[3:5] == [0, 1]
 
 
 def test_in_a_long_question_of_a_small_collection_no_word_is_rare_and_in_a_large_one_none_comes_first():
@@ -114,7 +126,14 @@ def index(columns, chunks):
 def test_rare_words_are_those_of_few_pieces_and_no_n_grams(questions):
     pieces, whole = index({"common": range(9), "handy": [1, 4], "sole": [4], "機械": [2]}, 9)
     assert rare_words(["handy", "sole", "機械", "new"], whole) == {"handy": OTHER, "sole": SOLE, "new": SOLE}
-    typed = Typed(pieces, pieces, np.ones(9, np.int64), whole, [["common", "handy", "sole", "new"]] * questions)
+    typed = Typed(
+        pieces,
+        pieces,
+        np.ones(9, np.int64),
+        whole,
+        [["common", "handy", "sole", "new"]] * questions,
+        [NONE] * questions,
+    )
     keys, values = typed.pieces(slice(0, questions))
     question, piece = unpaired(keys)
     assert question.tolist() == np.repeat(np.arange(questions), 2).tolist()
@@ -129,6 +148,7 @@ def test_documents_are_named_by_titles_of_two_words_that_the_question_has_whole(
         np.array([2, 3, 1, 1]),
         whole,
         [["red", "kite", "owl"], ["kite", "large", "red", "red"], ["blue"]],
+        [NONE] * 3,
     )
     # A title of one word is in too many questions by chance.
     assert [own.tolist() for own in typed.named(0)] == [[0], [2]]

@@ -11,7 +11,7 @@ from mog_assets.ranking.choice import choose
 from mog_assets.ranking.known_items import FORMS, ITEMS, LEAST, MOST, drawn_items, losing, standing, summary
 from mog_assets.ranking.rankings import Rankings
 from mog_assets.ranking.retrieve import Retrieval
-from mog_assets.retrieval.tokens import query_terms
+from mog_assets.text.terms import terms_of
 from mog_assets.tools import Tools
 
 
@@ -29,7 +29,7 @@ def test_items_are_words_numbers_and_titles_that_one_text_has(opened):
         zip(corpora.layout.document_of.tolist(), corpora.layout.spans.tolist(), strict=True)
     ):
         title, text = texts[document]
-        pieces_with.update(set(query_terms([f"{title} {text[start:end]}"])[0]))
+        pieces_with.update(set(terms_of([f"{title} {text[start:end]}"])[0]))
         for item in items:
             if item.piece == piece:
                 assert item.document == document and item.text in text[start:end]
@@ -40,7 +40,7 @@ def test_items_are_words_numbers_and_titles_that_one_text_has(opened):
         if item.kind == "title":
             assert item.text == texts[item.document][0]
         else:
-            assert pieces_with[query_terms([item.text])[0][0]] == 1, item
+            assert pieces_with[terms_of([item.text])[0][0]] == 1, item
 
 
 def test_an_item_is_first_or_near_as_the_ranking_has_it(opened):

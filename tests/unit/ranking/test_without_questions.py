@@ -139,7 +139,7 @@ def test_a_project_that_chose_no_method_yet_says_to_run(plain, make_project, tmp
 )
 def test_why_nothing_was_found_is_true_of_the_retriever(method, weights, said):
     settings = Settings.model_validate({"corpora": {"c": {"path": "x"}}})
-    assert said in nothing(parse(method, settings), weights, filtered=False)
+    assert said in nothing(parse(method, settings), weights, "otters", filtered=False)
 
 
 def test_words_that_are_in_no_document_are_said_to_be(plain):

@@ -21,8 +21,9 @@ from mog_assets.retrieval.fusion import reciprocal_rank_fusion
 from mog_assets.retrieval.methods import RETRIEVERS, named_methods, parse
 from mog_assets.retrieval.passages import Passages, cut
 from mog_assets.retrieval.search import Hits, merge
-from mog_assets.retrieval.tokens import assemble, count_bucket, level_counts, query_terms, tokenise
+from mog_assets.retrieval.tokens import assemble, count_bucket, level_counts
 from mog_assets.retrieval.vectors import bucket_texts
+from mog_assets.text.terms import terms_of, tokenise
 
 SETTINGS = Settings.model_validate({"corpora": {"c": {"path": "x"}}})
 TRAINED = Settings.model_validate(
@@ -168,7 +169,7 @@ def test_empty_titles_and_bare_punctuation_count_for_nothing(tmp_path):
 
 
 def test_words_that_say_nothing_leave_no_terms():
-    assert query_terms(["the of and", "?!", "", "Growing tomatoes, growing"]) == [
+    assert terms_of(["the of and", "?!", "", "Growing tomatoes, growing"]) == [
         [],
         [],
         [],

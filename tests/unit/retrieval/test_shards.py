@@ -19,8 +19,8 @@ from mog_assets.retrieval.bm25 import Bm25Index, TermCounts, load_counts, save_c
 from mog_assets.retrieval.corpora import Corpora
 from mog_assets.retrieval.search import Bm25Searcher, keep_best
 from mog_assets.retrieval.shards import shards
-from mog_assets.retrieval.tokens import query_terms
 from mog_assets.retrieval.vectors import VectorTable
+from mog_assets.text.terms import terms_of
 from mog_assets.tools import Tools
 
 QUESTIONS = [
@@ -175,7 +175,7 @@ def opened(tools, **bm25):
 @pytest.mark.parametrize("over", ["question_set", "corpus"])
 def test_corpora_in_shards_are_searched_as_if_they_were_whole(whole, in_shards, over):
     one, many = opened(whole, statistics=over), opened(in_shards, statistics=over)
-    queries = query_terms(QUESTIONS)
+    queries = terms_of(QUESTIONS)
     assert len(many.shard_owners) > len(many.names) == len(one.shard_owners)
     for level in one.settings.level_range:
         hits = [Bm25Searcher(queries, corpora.bm25, corpora.starts).search(level, 5) for corpora in (one, many)]
@@ -200,7 +200,7 @@ def test_soft_labels_from_shards_are_those_from_whole_corpora(whole, in_shards, 
         counts = {level: corpora.counts(level) for level in corpora.settings.level_range}
         rng = np.random.default_rng(0)
         best = np.stack([rng.integers(0, corpora.layout.count(level), len(QUESTIONS)) for level in counts], axis=1)
-        found.append(measure(query_terms(QUESTIONS), counts, best))
+        found.append(measure(terms_of(QUESTIONS), counts, best))
     np.testing.assert_array_equal(found[1], found[0])
     assert found[0].any()
 

@@ -1,20 +1,14 @@
 """Term counts of all levels, whatever the chunker and the text."""
 
 import re
-import sys
 import tempfile
-import unicodedata
 from collections import Counter
-from itertools import groupby
 from pathlib import Path
 
-import bm25s
 import numpy as np
 import pytest
-import Stemmer
 from hypothesis import HealthCheck, assume, event, example, given, settings
 from hypothesis import strategies as st
-from shared import SAMPLES
 
 import mog_assets
 from mog_assets.chunking.chunkers import CHUNKERS, unit_chars
@@ -22,7 +16,9 @@ from mog_assets.chunking.chunks import split_bucket
 from mog_assets.chunking.layouts import bucket_layout
 from mog_assets.chunking.sentences import units
 from mog_assets.corpus.documents import make_document, write_documents
-from mog_assets.retrieval.tokens import assemble, count_bucket, level_counts, query_terms, tokenise
+from mog_assets.retrieval.tokens import assemble, count_bucket, level_counts
+from mog_assets.text.languages import DEFAULT
+from mog_assets.text.terms import located
 
 LEVELS = 4
 WORDS = st.sampled_from(
@@ -54,50 +50,10 @@ TEXTS = st.lists(
 )
 
 
-# Characters of an n-gram, by how the names of letters and marks begin.
-WIDTHS = {
-    "CJK UNIFIED": 2,
-    "CJK COMPATIBILITY": 2,
-    "IDEOGRAPHIC": 2,
-    "HIRAGANA": 2,
-    "KATAKANA": 2,
-    "COMBINING KATAKANA": 2,
-    "HALFWIDTH KATAKANA": 2,
-    "HENTAIGANA": 2,
-    "HANGUL": 2,
-    "HALFWIDTH HANGUL": 2,
-    "THAI": 3,
-    "LAO": 3,
-    "KHMER": 3,
-    "MYANMAR": 3,
-}
-
-
-def width(character):
-    """Characters of an n-gram that has a character; 1 for characters of words, 0 for what is between them."""
-    if unicodedata.category(character) in {"Lm", "Lo", "Mn", "Mc", "Nl"}:
-        name = unicodedata.name(character, "")
-        if n := next((n for start, n in WIDTHS.items() if name.startswith(start)), 0):
-            return n
-    return int(re.match(r"\w", character) is not None)
-
-
-def places(text):
-    """Place and text of every word and n-gram."""
-    for n, run in groupby(enumerate(text), lambda item: width(item[1])):
-        offsets, characters = zip(*run, strict=True)
-        start, whole = offsets[0], "".join(characters)
-        if n == 1:
-            yield start, whole
-        elif n:
-            for i in range(max(1, len(whole) - n + 1)):
-                yield start + i, whole[i : i + n]
-
-
-def terms_of(texts):
-    """Terms of each text with their numbers."""
-    ids, terms = tokenise(texts)
-    return [Counter(terms[i] for i in row) for row in ids]
+def counted(text, language):
+    """Where the terms of a text start, and the terms."""
+    (starts,), (row,), terms = located([text], language)
+    return [(start, terms[i]) for start, i in zip(starts, row, strict=True)]
 
 
 # The learned chunker ends chunks where units end, as the semantic one does, and takes a trained model.
@@ -124,64 +80,21 @@ def test_words_are_counted_on_every_level_in_the_chunk_that_they_start_in(chunke
         count_bucket(str(documents), str(spans), str(terms))
         layout = bucket_layout(documents, spans)
         found = assemble([terms], [layout])
-    words = list(places(document.text))
-    title, *counted = terms_of([document.title, *(word for _, word in words)])
+    language = document.language or DEFAULT
+    title = Counter(term for _, term in counted(document.title, language))
+    words = counted(document.text, language)
+    # Runs without blanks and marks: what a cut may divide is inside one.
+    whole = [match.span() for match in re.finditer(r"\S+", document.text)]
     for level in range(1, LEVELS + 1):
         rows = level_counts(found["chunks"], found["titles"], layout, level).tocsr()
-        _, starts, ends = layout.chunk_spans(np.arange(layout.count(level)), level)
-        whole = terms_of(
-            [f"{document.title}\n{document.text[start:end]}" for start, end in zip(starts, ends, strict=True)]
-        )
-        for row, start, end, literal in zip(rows, starts, ends, whole, strict=True):
+        _, starts, stops = layout.chunk_spans(np.arange(layout.count(level)), level)
+        for row, start, end in zip(rows, starts.tolist(), stops.tolist(), strict=True):
             ours = Counter({found["terms"][term]: int(n) for term, n in zip(row.indices, row.data, strict=True)})
-            expected = title.copy()
-            for (offset, _), own in zip(words, counted, strict=True):
-                expected += own if start <= offset < end else Counter()
-            assert ours == expected
-            if not any(offset < cut < offset + len(word) for offset, word in words for cut in (start, end)):
-                assert ours == literal
+            assert ours == title + Counter(term for offset, term in words if start <= offset < end)
+            if not any(first < cut < last for first, last in whole for cut in (start, end)):
+                assert ours == title + Counter(term for _, term in counted(document.text[start:end], language))
             else:
                 event("cut inside a word")
-
-
-def test_capital_and_small_sigmas_are_the_same_letter():
-    assert query_terms(["ΟΔΟΣ οδος οδοσ ΟΔΟΣ'ΑΣ"]) == [["οδοσ"] * 4 + ["ασ"]]
-
-
-@pytest.mark.parametrize(
-    ("text", "terms"),
-    [
-        ("北京大学", ["北京", "京大", "大学"]),
-        ("大。", ["大"]),
-        ("コーヒーを飲む。", ["コー", "ーヒ", "ヒー", "ーを", "を飲", "飲む"]),
-        ("서울 에서", ["서울", "에서"]),
-        ("น้ำตก กา", ["น้ำ", "้ำต", "ำตก", "กา"]),
-        ("iPhone手机s 12度", ["iphon", "手机", "12", "度"]),
-        ("ツアー・ガイド", ["ツア", "アー", "ガイ", "イド"]),
-        ("๒๕๖๗ปี", ["๒๕๖๗", "ปี"]),
-    ],
-)
-def test_scripts_without_blanks_have_n_grams(text, terms):
-    assert query_terms([text]) == [terms]
-
-
-def test_which_characters_are_of_which_script():
-    every = [c for c in map(chr, range(sys.maxunicode + 1)) if unicodedata.category(c) not in {"Cn", "Cs", "Co"}]
-    for character, terms in zip(every, query_terms([c * 4 for c in every]), strict=True):
-        if (n := width(character)) > 1:
-            assert terms == [character * n] * (5 - n), hex(ord(character))
-        else:
-            assert len(terms) <= 1, hex(ord(character))
-
-
-def test_words_of_other_scripts_are_those_of_bm25s():
-    texts = [path.read_text(encoding="utf-8") for path in sorted(SAMPLES.rglob("*.*"))]
-    texts += ["Größe, naïve façades – ‘ΟΔΟΣ’ и дома", "x_1 a b İstanbul"]
-    lower = [text.lower().replace("ς", "σ") for text in texts]
-    plain = bm25s.tokenize(
-        lower, lower=False, stopwords="en", stemmer=Stemmer.Stemmer("english"), return_ids=False, show_progress=False
-    )
-    assert len(texts) > 20 and query_terms(texts) == plain
 
 
 def test_a_chinese_question_finds_its_passage(tmp_path, materialise_project, make_project):

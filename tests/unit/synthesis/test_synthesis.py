@@ -27,12 +27,12 @@ from mog_assets.resources.encoder import Encoder
 from mog_assets.resources.encoder_settings import EncoderSettings
 from mog_assets.resources.errors import ConfigError, MogError
 from mog_assets.retrieval.corpora import Corpora
-from mog_assets.retrieval.tokens import query_terms
 from mog_assets.synthesis import filters
 from mog_assets.synthesis.candidates import Candidate, read_asked, read_dropped
 from mog_assets.synthesis.leads import leads_back
 from mog_assets.synthesis.model import NothingToAsk, WrittenQuestion, request, written
 from mog_assets.synthesis.windows import BREADTHS, Extract, drawn, windows
+from mog_assets.text.terms import terms_of
 from mog_assets.tools import Tools
 
 pytestmark = pytest.mark.full
@@ -593,7 +593,7 @@ def test_a_document_must_be_found_by_every_retriever_at_some_level(indexed):
     # As far as can be from all that the document says.
     vectors[1] = -corpora.vectors(1).rows(np.arange(first, last)).astype(np.float32).mean(axis=0)
     vectors[2] = vectors[0]
-    found = leads_back(corpora, query_terms(asked), vectors, positions)
+    found = leads_back(corpora, terms_of(asked), vectors, positions)
     assert found["bm25"].tolist() == [True, True, False, False]
     assert found["dense"].tolist()[:3] == [True, False, True]
     empty = leads_back(corpora, [], np.zeros((0, 384), np.float32), np.zeros(0, np.int64))

@@ -24,7 +24,8 @@ from mog_assets.retrieval.bm25 import load_terms, save_terms
 from mog_assets.retrieval.corpora import Corpora
 from mog_assets.retrieval.statistics import Counted
 from mog_assets.retrieval.statistics_assets import hold_statistics, statistics_settings
-from mog_assets.retrieval.tokens import TOKENIZER, assemble
+from mog_assets.retrieval.tokens import assemble
+from mog_assets.text.terms import ANALYSIS
 from mog_assets.tools import Tools
 
 GROUP = "mix_of_granularity"
@@ -108,7 +109,7 @@ def _nodes(work: Work) -> Any:
     total = sum(len(bucket) for bucket in texts.values())
     counted = {name: name.replace("bucket", "counts") for name in names}
     jobs = {counted[n]: {"documents": str(documents.path(n)), "spans": str(work.draft.path(n))} for n in names}
-    keys = {counted[n]: [*keys[n], TOKENIZER] for n in names}
+    keys = {counted[n]: [*keys[n], ANALYSIS] for n in names}
     tokenised = sum(work.map("mog_assets.retrieval.tokens:count_bucket", jobs, keys, "buckets tokenised", reuse=True))
     work.recomputed |= {
         "documents split": split,
@@ -224,7 +225,7 @@ def build_hop_statistics(work: Work) -> None:
 
 def _options(tools: Tools) -> Any:
     bm25 = tools.settings.bm25
-    return [tools.settings.graph.model_dump(), tools.settings.finest_chars, bm25.k1, bm25.b, TOKENIZER]
+    return [tools.settings.graph.model_dump(), tools.settings.finest_chars, bm25.k1, bm25.b, ANALYSIS]
 
 
 def recipes(settings: Settings) -> list[Recipe]:

@@ -1,0 +1,1 @@
+"""What words of a text are searched for, and in which language."""

@@ -1,0 +1,177 @@
+"""The terms that words of a text stand for, by its language.
+
+Terms are stems of words; n-grams of characters where a script has no blanks between words; the parts of compounds; and
+what is typed exactly, such as options, versions, numbers and names in code, whole and in parts.
+"""
+
+from __future__ import annotations
+
+import re
+import sys
+import unicodedata
+from collections.abc import Callable, Iterable, Sequence
+from functools import cache
+from importlib.metadata import version
+from itertools import groupby
+
+from mog_assets.text.compounds import parts
+from mog_assets.text.languages import DEFAULT, LANGUAGES, Language
+
+# Part of the fingerprint of all term counts.
+ANALYSIS = " ".join(map(version, ("py3langid", "PyStemmer", "simplemma"))) + (
+    " words of two characters and more with their marks, case folded, stop words and Snowball stems by language, parts "
+    "of compounds; options, versions, numbers and names in code whole and in parts; bigrams of Han, kana and Hangul, "
+    "trigrams of Thai, Lao, Khmer and Myanmar; 1"
+)
+# Letters and marks by script, for character classes. Digits and punctuation marks are none.
+_HAN = r"\u3005-\u3007\u302a-\u302d\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\U00020000-\U0003fffd"
+_KANA = r"\u3041-\u309a\u309d-\u309f\u30a1-\u30fa\u30fc-\u30ff\u31f0-\u31ff\uff66-\uff9f\U0001aff0-\U0001b16f"
+# Written with blanks, but a word is one with its endings.
+_HANGUL = r"\u1100-\u11ff\u302e\u302f\u3131-\u318e\ua960-\ua97c\uac00-\ud7a3\ud7b0-\ud7fb\uffa0-\uffdc"
+_THAI_LAO = r"\u0e01-\u0e3a\u0e40-\u0e4e\u0e81-\u0ebd\u0ec0-\u0ece\u0edc-\u0edf"
+_KHMER = r"\u1780-\u17d3\u17d7\u17dc\u17dd"
+_MYANMAR = r"\u1000-\u103f\u1050-\u108f\u109a-\u109d\ua9e0-\ua9ef\ua9fa-\ua9fe\uaa60-\uaa76\uaa7a-\uaa7f"
+_BIGRAMS, _TRIGRAMS = _HAN + _KANA + _HANGUL, _THAI_LAO + _KHMER + _MYANMAR
+_WITHOUT_BLANKS = re.compile(f"[{_BIGRAMS}{_TRIGRAMS}]")
+_RUN = re.compile(f"([{_BIGRAMS}])|([{_TRIGRAMS}])")
+_ASCII_WORD = re.compile(r"\w\w+")
+# What is typed exactly, as a whole; its words are terms, too.
+EXACT = re.compile(
+    r"(?<![\w-])--?[A-Za-z]\b(?!-)|(?<![\w-])--[A-Za-z]\w*(?:-\w+)*"  # -a, --rebase-merges
+    r"|(?<!\w)[A-Za-z]\w?(?:\+\+|#)(?!\w)"  # C++, F#
+    r"|(?<!\w)[A-Za-z]\w?&\w{1,2}(?!\w)"  # R&D, AT&T
+    r"|(?<![\w.,])v?\d+(?:[.,]\d+)+\w*"  # 2.0.1, 0.05, 281,000
+    r"|(?<!\w)[A-Za-z]+-\d\w*",  # utf-8, ORA-00942, IL-2
+    re.ASCII,
+)
+_CAMEL = re.compile(r"[a-z]{2,}(?=[A-Z][a-z])")
+_UNIT = re.compile(r"(\d{2,})(bit|byte|cm|fps|gb|ghz|gib|hz|kb|kg|khz|km|kw|kwh|mb|mg|mhz|mib|ml|mm|ms|nm|tb|px)")
+# A shorter word is no compound.
+_COMPOUND = 8
+_NONE = Language("")
+
+
+@cache
+def _words() -> tuple[re.Pattern[str], re.Pattern[str]]:
+    """Matches words of texts without n-grams; and words, and runs of characters that n-grams are made of."""
+    marks = _class(c for c in range(128, sys.maxunicode) if unicodedata.category(chr(c)) in {"Mn", "Mc"})
+    letter = rf"[^\W{_BIGRAMS}{_TRIGRAMS}]"
+    word = rf"{letter}(?:{letter}|(?![{_BIGRAMS}{_TRIGRAMS}])[{marks}])+"
+    return re.compile(rf"\w[\w{marks}]+"), re.compile(rf"([{_BIGRAMS}]+)|([{_TRIGRAMS}]+)|{word}")
+
+
+def _class(points: Iterable[int]) -> str:
+    """Characters as ranges of a character class, ascending."""
+    runs = [[point for _, point in run] for _, run in groupby(enumerate(points), lambda item: item[1] - item[0])]
+    return "".join(f"{chr(run[0])}-{chr(run[-1])}" for run in runs)
+
+
+def _found(text: str) -> list[tuple[int, str]]:
+    """Where words, n-grams and what is typed exactly start in a text, and what they are, in order."""
+    if text.isascii():
+        found = [(m.start(), m[0]) for m in _ASCII_WORD.finditer(text)]
+    elif not _WITHOUT_BLANKS.search(text):
+        found = [(m.start(), m[0]) for m in _words()[0].finditer(text)]
+    else:
+        found = []
+        for m in _words()[1].finditer(text):
+            n, run = m.lastindex, m[0]
+            if n is None:
+                found.append((m.start(), run))
+            else:
+                found += [(m.start() + i, run[i : i + n + 1]) for i in range(max(len(run) - n, 1))]
+    exact = [(m.start(), m[0]) for m in EXACT.finditer(text)]
+    return sorted(found + exact) if exact else found
+
+
+@cache
+def _stemmer(name: str) -> Callable[[Sequence[str]], list[str]]:
+    import Stemmer
+
+    stems: Callable[[Sequence[str]], list[str]] = Stemmer.Stemmer(name).stemWords
+    return stems
+
+
+@cache
+def _stop(name: str) -> frozenset[str]:
+    from bm25s import stopwords
+
+    return frozenset(getattr(stopwords, f"STOPWORDS_{name}"))
+
+
+def folded(word: str) -> str:
+    """A word without case, final sigmas and forms of letters that are the same letter."""
+    if word.isascii():
+        return word.lower()
+    return unicodedata.normalize("NFKC", unicodedata.normalize("NFKC", word).casefold()).replace("i\u0307", "i")
+
+
+def stem(word: str) -> str:
+    """The stem of an English word in lower case, as in term counts."""
+    return _stemmer("english")([word.replace("ς", "σ")])[0]
+
+
+def _of_word(word: str, code: str) -> list[str]:
+    """The terms of a word or n-gram as it is written: the whole first."""
+    language, lower = LANGUAGES.get(code, _NONE), folded(word)
+    if EXACT.fullmatch(word):
+        return [lower]
+    if run := _RUN.match(word):
+        # Thai vowels would come apart.
+        return [word if run.lastindex == 2 else lower]
+    if language.stop and lower in _stop(language.stop):
+        return []
+    pieces = [lower]
+    if "_" in word:
+        pieces += [piece for piece in lower.split("_") if len(piece) > 1]
+    if _CAMEL.search(word):
+        pieces += folded(_CAMEL.sub(r"\g<0> ", word)).split()
+    if unit := _UNIT.fullmatch(lower):
+        pieces += unit.groups()
+    if language.compounds and len(lower) >= _COMPOUND:
+        pieces += parts(lower, code)
+    distinct = list(dict.fromkeys(pieces))
+    return _stemmer(language.stemmer)(distinct) if language.stemmer else distinct
+
+
+def located(texts: Sequence[str], language: str = DEFAULT) -> tuple[list[list[int]], list[list[int]], list[str]]:
+    """The terms of texts in a language, and where the words start that they are of.
+
+    Args:
+        texts: The texts.
+        language: Its code.
+
+    Returns:
+        Of each text the offsets of terms, ascending; as many ids of terms; and the terms by id.
+    """
+    ids: dict[str, int] = {}
+    of_words: dict[str, list[int]] = {}
+    starts, rows = [], []
+    for text in texts:
+        places, row = [], []
+        for start, word in _found(text):
+            of_word = of_words.get(word)
+            if of_word is None:
+                of_word = of_words[word] = [ids.setdefault(term, len(ids)) for term in _of_word(word, language)]
+            places += [start] * len(of_word)
+            row += of_word
+        starts.append(places)
+        rows.append(row)
+    return starts, rows, list(ids)
+
+
+def tokenise(texts: Sequence[str], language: str = DEFAULT) -> tuple[list[list[int]], list[str]]:
+    """Token ids of each text in a language, and the terms that the ids stand for."""
+    _, rows, terms = located(texts, language)
+    return rows, terms
+
+
+def terms_of(texts: Sequence[str], language: str = DEFAULT) -> list[list[str]]:
+    """Terms of each text in a language, in order, repetitions included."""
+    rows, terms = tokenise(texts, language)
+    return [[terms[i] for i in row] for row in rows]
+
+
+def is_word(term: str) -> bool:
+    """Whether a term is a word, and no n-gram of a script without blanks."""
+    return _WITHOUT_BLANKS.search(term) is None
