@@ -24,6 +24,7 @@ from mog_assets.retrieval import checks
 from mog_assets.retrieval.points import IdSet, packed_ids, payloads, point_ids, read_payloads, unpacked_ids
 from mog_assets.retrieval.shards import frequencies_and_lengths, largest, shards, total_of_terms
 from mog_assets.retrieval.statistics_assets import build_statistics, statistics_settings
+from mog_assets.retrieval.tokens import languages_of
 from mog_assets.retrieval.vector_copies import one_copy
 from mog_assets.retrieval.vectors import bucket_texts, is_encoded, vector_buckets, vector_keys
 from mog_assets.tables import numbers
@@ -42,7 +43,7 @@ def build_tokens(work: Work) -> None:
     layouts = {n: bucket_layout(documents.path(n), chunks.path(n)) for n in names}
     jobs = {n: {"documents": str(documents.path(n)), "spans": str(chunks.path(n))} for n in names}
     # The file of the spans identifies the texts that they were cut from.
-    keys = {n: [chunks.manifest.files[n]["sha256"], ANALYSIS] for n in names}
+    keys = {n: [chunks.manifest.files[n]["sha256"], languages_of(documents.path(n)), ANALYSIS] for n in names}
     tokenised = sum(work.map("mog_assets.retrieval.tokens:count_bucket", jobs, keys, "buckets tokenised", reuse=True))
     total = sum(len(layout.documents) for layout in layouts.values())
     work.recomputed |= {"documents tokenised": tokenised, "documents unchanged": total - tokenised}

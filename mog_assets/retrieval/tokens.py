@@ -39,10 +39,10 @@ def count_bucket(documents: str, spans: str, out: str, previous: str | None = No
     Returns:
         Number of documents tokenised: those that are not in `previous`.
     """
-    table = pq.read_table(documents, columns=["title", "text", "sha256", "language"])
+    table = pq.read_table(documents, columns=["title", "text", "sha256"])
     layout = bucket_layout(Path(documents), Path(spans))
     cuts = [layout.spans[first:last] for first, last in pairwise(layout.offsets)]
-    languages = [language or DEFAULT for language in table["language"].to_pylist()]
+    languages = languages_of(Path(documents))
 
     def count(positions: list[int]) -> pa.Table:
         number: dict[str, int] = {}
@@ -82,6 +82,11 @@ def count_bucket(documents: str, spans: str, out: str, previous: str | None = No
         for sha256, code, cut in zip(table["sha256"].to_pylist(), languages, cuts, strict=True)
     ]
     return write_rows(Path(out), keys, Path(previous) if previous else None, count)
+
+
+def languages_of(documents: Path) -> list[str]:
+    """Code of the language that each document of a bucket is analysed in."""
+    return [code or DEFAULT for code in pq.read_table(documents, columns=["language"])["language"].to_pylist()]
 
 
 def assemble(buckets: Sequence[Path], layouts: Sequence[Layout]) -> dict[str, Any]:

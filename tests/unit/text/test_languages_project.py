@@ -116,5 +116,5 @@ def test_another_language_analyses_documents_anew_and_splits_and_encodes_nothing
     assert report.failures == []
     store = Store(settings.home)
     assert store.read("documents", "notes").manifest.info["languages"] == {"fr": 8}
-    assert store.read("tokens", "notes").manifest.recomputed["documents tokenised"] == 8
-    assert store.read("embeddings/level_1", "notes").manifest.recomputed.get("texts encoded", 0) == 0
+    assert store.read("tokens", "notes").manifest.info["recomputed"]["documents tokenised"] == 8
+    assert store.read("embeddings/level_1", "notes").manifest.info["recomputed"]["texts encoded"] == 0

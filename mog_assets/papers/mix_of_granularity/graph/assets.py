@@ -24,7 +24,7 @@ from mog_assets.retrieval.bm25 import load_terms, save_terms
 from mog_assets.retrieval.corpora import Corpora
 from mog_assets.retrieval.statistics import Counted
 from mog_assets.retrieval.statistics_assets import hold_statistics, statistics_settings
-from mog_assets.retrieval.tokens import assemble
+from mog_assets.retrieval.tokens import assemble, languages_of
 from mog_assets.text.terms import ANALYSIS
 from mog_assets.tools import Tools
 
@@ -109,7 +109,7 @@ def _nodes(work: Work) -> Any:
     total = sum(len(bucket) for bucket in texts.values())
     counted = {name: name.replace("bucket", "counts") for name in names}
     jobs = {counted[n]: {"documents": str(documents.path(n)), "spans": str(work.draft.path(n))} for n in names}
-    keys = {counted[n]: [*keys[n], ANALYSIS] for n in names}
+    keys = {counted[n]: [*keys[n], languages_of(documents.path(n)), ANALYSIS] for n in names}
     tokenised = sum(work.map("mog_assets.retrieval.tokens:count_bucket", jobs, keys, "buckets tokenised", reuse=True))
     work.recomputed |= {
         "documents split": split,
