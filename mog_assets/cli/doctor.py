@@ -248,9 +248,7 @@ def languages(settings: Settings) -> Iterator[Finding]:
     others = sum(count for code, count in counts.items() if code not in ("", DEFAULT))
     english, encoder = [], settings.encoder
     if others >= _OTHERS * counts.total():
-        english += (
-            [f"encoder {EMBEDDED}"] if encoder.model == EMBEDDED and encoder.endpoint is None else []
-        )
+        english += [f"encoder {EMBEDDED}"] if encoder.model == EMBEDDED and encoder.endpoint is None else []
         english += ["neural reader"] if settings.answering.reader == "neural" else []
     if not english:
         yield Finding("languages", OK, f"{said} documents")

