@@ -23,6 +23,7 @@ from mog_assets.chunking.chunkers import CHUNKERS, Options
 from mog_assets.chunking.cuts import spans_to, unit_chars
 from mog_assets.chunking.reuse import write_rows
 from mog_assets.chunking.sentences import units
+from mog_assets.text.scripts import characters
 
 
 def coarser_count(counts: np.ndarray) -> np.ndarray:
@@ -122,7 +123,7 @@ def split_bucket(
         documents: Parquet file with columns `text` and `sha256`.
         out: Parquet file to write.
         chunker: Name of the chunker.
-        finest_chars: See `Options`, like `tokens`.
+        finest_chars: See `Options`, like `tokens`; of Latin text: see `text.scripts.characters`.
         previous: Output of this function for an earlier state of the bucket, with any options.
         tokens: See `Options`.
         vectors: `.npy` file of the vectors of the documents' units in order, for a chunker that takes them.
@@ -137,17 +138,24 @@ def split_bucket(
     unit_vectors = _unit_vectors(texts, finest_chars, vectors) if vectors else [None] * len(texts)
     trained = _sha256(weights) if weights else None
     read_by = [_sha256(path) for _, path in sorted((encoder or {}).items())]
-    decides = json.dumps([chunker, CHUNKERS[chunker].version, finest_chars, tokens, trained, *read_by]).encode()
+    # Chunkers that take vectors count units.
+    lengths = [finest_chars if vectors else characters(text, finest_chars) for text in texts]
+    decides = [
+        json.dumps([chunker, CHUNKERS[chunker].version, length, tokens, trained, *read_by]).encode()
+        for length in lengths
+    ]
     keys = [
-        hashlib.sha256(sha.encode() + decides + (b"" if rows is None else rows.tobytes())).hexdigest()
-        for sha, rows in zip(table["sha256"].to_pylist(), unit_vectors, strict=True)
+        hashlib.sha256(sha.encode() + others + (b"" if rows is None else rows.tobytes())).hexdigest()
+        for sha, others, rows in zip(table["sha256"].to_pylist(), decides, unit_vectors, strict=True)
     ]
     files = {name: Path(path) for name, path in encoder.items()} if encoder else None
-    options = Options(finest_chars, tokens, Path(weights) if weights else None, files)
 
     def compute(positions: list[int]) -> pa.Table:
-        split = CHUNKERS[chunker].make(options)
-        spans = [split(texts[position], unit_vectors[position]) for position in positions]
+        made = {
+            length: CHUNKERS[chunker].make(Options(length, tokens, Path(weights) if weights else None, files))
+            for length in {lengths[position] for position in positions}
+        }
+        spans = [made[lengths[position]](texts[position], unit_vectors[position]) for position in positions]
         both = np.concatenate(spans).astype(np.int32)
         rows = np.repeat(np.asarray(positions, np.int32), [len(s) for s in spans])
         return pa.table({"document": rows, "start": both[:, 0], "end": both[:, 1]})

@@ -16,6 +16,7 @@ from itertools import groupby
 
 from mog_assets.text.compounds import parts
 from mog_assets.text.languages import DEFAULT, LANGUAGES, Language
+from mog_assets.text.scripts import BIGRAMS, TRIGRAMS, WITHOUT_BLANKS
 
 # Part of the fingerprint of all term counts.
 ANALYSIS = " ".join(map(version, ("py3langid", "PyStemmer", "simplemma"))) + (
@@ -23,17 +24,7 @@ ANALYSIS = " ".join(map(version, ("py3langid", "PyStemmer", "simplemma"))) + (
     "of compounds; options, versions, numbers and names in code whole and in parts; bigrams of Han, kana and Hangul, "
     "trigrams of Thai, Lao, Khmer and Myanmar; 1"
 )
-# Letters and marks by script, for character classes. Digits and punctuation marks are none.
-_HAN = r"\u3005-\u3007\u302a-\u302d\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\U00020000-\U0003fffd"
-_KANA = r"\u3041-\u309a\u309d-\u309f\u30a1-\u30fa\u30fc-\u30ff\u31f0-\u31ff\uff66-\uff9f\U0001aff0-\U0001b16f"
-# Written with blanks, but a word is one with its endings.
-_HANGUL = r"\u1100-\u11ff\u302e\u302f\u3131-\u318e\ua960-\ua97c\uac00-\ud7a3\ud7b0-\ud7fb\uffa0-\uffdc"
-_THAI_LAO = r"\u0e01-\u0e3a\u0e40-\u0e4e\u0e81-\u0ebd\u0ec0-\u0ece\u0edc-\u0edf"
-_KHMER = r"\u1780-\u17d3\u17d7\u17dc\u17dd"
-_MYANMAR = r"\u1000-\u103f\u1050-\u108f\u109a-\u109d\ua9e0-\ua9ef\ua9fa-\ua9fe\uaa60-\uaa76\uaa7a-\uaa7f"
-_BIGRAMS, _TRIGRAMS = _HAN + _KANA + _HANGUL, _THAI_LAO + _KHMER + _MYANMAR
-_WITHOUT_BLANKS = re.compile(f"[{_BIGRAMS}{_TRIGRAMS}]")
-_RUN = re.compile(f"([{_BIGRAMS}])|([{_TRIGRAMS}])")
+_RUN = re.compile(f"([{BIGRAMS}])|([{TRIGRAMS}])")
 _ASCII_WORD = re.compile(r"\w\w+")
 # What is typed exactly, as a whole; its words are terms, too.
 EXACT = re.compile(
@@ -55,9 +46,9 @@ _NONE = Language("")
 def _words() -> tuple[re.Pattern[str], re.Pattern[str]]:
     """Matches words of texts without n-grams; and words, and runs of characters that n-grams are made of."""
     marks = _class(c for c in range(128, sys.maxunicode) if unicodedata.category(chr(c)) in {"Mn", "Mc"})
-    letter = rf"[^\W{_BIGRAMS}{_TRIGRAMS}]"
-    word = rf"{letter}(?:{letter}|(?![{_BIGRAMS}{_TRIGRAMS}])[{marks}])+"
-    return re.compile(rf"\w[\w{marks}]+"), re.compile(rf"([{_BIGRAMS}]+)|([{_TRIGRAMS}]+)|{word}")
+    letter = rf"[^\W{BIGRAMS}{TRIGRAMS}]"
+    word = rf"{letter}(?:{letter}|(?![{BIGRAMS}{TRIGRAMS}])[{marks}])+"
+    return re.compile(rf"\w[\w{marks}]+"), re.compile(rf"([{BIGRAMS}]+)|([{TRIGRAMS}]+)|{word}")
 
 
 def _class(points: Iterable[int]) -> str:
@@ -70,7 +61,7 @@ def _found(text: str) -> list[tuple[int, str]]:
     """Where words, n-grams and what is typed exactly start in a text, and what they are, in order."""
     if text.isascii():
         found = [(m.start(), m[0]) for m in _ASCII_WORD.finditer(text)]
-    elif not _WITHOUT_BLANKS.search(text):
+    elif not WITHOUT_BLANKS.search(text):
         found = [(m.start(), m[0]) for m in _words()[0].finditer(text)]
     else:
         found = []
@@ -174,4 +165,4 @@ def terms_of(texts: Sequence[str], language: str = DEFAULT) -> list[list[str]]:
 
 def is_word(term: str) -> bool:
     """Whether a term is a word, and no n-gram of a script without blanks."""
-    return _WITHOUT_BLANKS.search(term) is None
+    return WITHOUT_BLANKS.search(term) is None
