@@ -10,9 +10,11 @@ import numpy as np
 # next one starts with a lower-case letter, the full stop belongs to an abbreviation. A line break ends any sentence.
 # The first character is before the alternatives, because the engine then searches for it alone. A run of full stops is
 # tried once, at its start: trying each would take quadratic time on a line of a million.
+# Full stops and question marks of East Asia, India, Arabic, Armenian, Ethiopia, Khmer and Burmese.
+_STOPS = "。！？｡।॥؟۔։።។။"
 _END = re.compile(
-    r"[.!?…。！？\n](?:"
-    r"(?<=\n)\s*|(?<=[。！？])[。！？]*\s*|"
+    rf"[.!?…{_STOPS}\n](?:"
+    rf"(?<=\n)\s*|(?<=[{_STOPS}])[{_STOPS}]*\s*|"
     r"(?<=[.!?…])(?<![.!?…][.!?…])[.!?…]*+[\"'”’)\]]*+\s++(?=[^a-z]))"
 )
 _ABBREVIATION = re.compile(
