@@ -24,7 +24,9 @@ from development import COLLECTIONS, RANKINGS, opened, questions_of
 from ranking import recall
 
 from mog_assets import config, markdown, runner
+from mog_assets.arrays import places
 from mog_assets.plan import graph, needed
+from mog_assets.ranking.relevance import ordered
 from mog_assets.ranking.training import fixed_recalls
 from mog_assets.retrieval.methods import parse
 from mog_assets.significance import bootstrap_interval, by_document, permutation_p
@@ -101,15 +103,24 @@ def table(homes: Path) -> Iterator[dict[str, str]]:
             of = questions_of(name, homes / encoder)
             fixed = fixed_recalls(of)
             best = max(fixed, key=lambda level: fixed[level].mean())
-            fused = recall(of, RANKINGS["fused"](of))
+            scores = RANKINGS["fused"](of)
+            fused = recall(of, scores)
             row["questions"] = f"{name}, {len(of.words):,} questions, {len(set(of.documents))} documents"
             row[f"{encoder}: dense-1"] = f"{fixed['dense:fixed-1'].mean():.3f}"
             row[f"{encoder}: best fixed"] = f"{best.replace(':fixed', '')} {fixed[best].mean():.3f}"
             row[f"{encoder}: fused"] = f"{fused.mean():.3f}"
+            row[f"{encoder}: first piece has it"] = f"{first_right(of, scores):.3f}"
             row[f"{encoder}: fused - best"] = _difference(fused - fixed[best], of.documents)
             by_encoder.append(fused)
         row["fused, multilingual - embedded"] = _difference(by_encoder[1] - by_encoder[0], of.documents)
         yield row
+
+
+def first_right(of: Any, scores: np.ndarray) -> float:
+    """Share of questions whose first piece has evidence."""
+    order = ordered(of.candidates, scores)
+    first = order[places(of.candidates.question[order]) == 0]
+    return float(np.isin(first, of.gold.row).sum() / len(of.words))
 
 
 def _difference(values: np.ndarray, documents: Any) -> str:

@@ -17,7 +17,7 @@ from mog_assets.questions.sets import LEVELS
 from mog_assets.ranking import checks, features, models
 from mog_assets.ranking.candidates_assets import SKETCH, build_candidates, training_examples
 from mog_assets.ranking.choice import ALPHA, UNTRAINED, Choice, choose
-from mog_assets.ranking.crossvalidation import TRAININGS, cross_validated, fused_recalls
+from mog_assets.ranking.crossvalidation import TRAININGS, cross_validated, fused_recalls, reranked_recalls
 from mog_assets.ranking.known_items import (
     ITEMS,
     KINDS,
@@ -29,7 +29,7 @@ from mog_assets.ranking.known_items import (
     summary,
 )
 from mog_assets.ranking.parts import share_changed
-from mog_assets.ranking.rankings import models_of
+from mog_assets.ranking.rankings import models_of, rereads
 from mog_assets.ranking.relations import versions
 from mog_assets.ranking.retrieve import CHOSEN, Retrieval
 from mog_assets.ranking.training import Examples, fixed_recalls
@@ -223,16 +223,20 @@ def build_method(work: Work) -> None:
         for name, key in models_of(settings).items():
             recall = pd.read_parquet(work.input(key).path(NOW)).set_index("question")["ER"].reindex(names)
             recalls[name] = recall.to_numpy()
+        reading = rereads(settings)
+        recalls |= {name: reranked_recalls(examples) for name in reading}
         # A model that stays was not measured on questions that came since.
         rows = examples.measured & ~np.isnan(np.stack(list(recalls.values()))).any(axis=0)
         if rows.any():
             documents = [examples.documents[i] for i in np.flatnonzero(rows).tolist()]
             measured_on = {name: er[rows] for name, er in recalls.items()}
             remark = _remark(examples, names)
-            chosen = choose(measured_on, list(models_of(settings)), documents, settings.seed, remark, losers)
+            chosen = choose(measured_on, [*models_of(settings), *reading], documents, settings.seed, remark, losers)
             work.show_table("rankings on training questions, cross-validated", chosen.rows)
         else:
             chosen = Choice(UNTRAINED, "training questions with answers alone cannot tell which ranking is better", [])
+    if rereads(settings) and METHODS[parse(chosen.method, settings).kind].ranking is not None:
+        chosen = replace(chosen, why=chosen.why + _reading(chosen.method, settings))
     path, exists = work.file(CHOSEN, [chosen.method, chosen.why])
     if not exists:
         with work.writing(path) as temporary:
@@ -240,6 +244,17 @@ def build_method(work: Work) -> None:
     work.info |= {"method": chosen.method, "why": chosen.why, "content": digest(chosen.method, chosen.why)}
     work.info["losing"] = losers
     work.shown["in use"] = f"**`{chosen.method}`**: {chosen.why}."
+
+
+def _reading(method: str, settings: Settings) -> str:
+    """What a ranking costs that asks a reranker, or that it asks none."""
+    if not METHODS[method].ranking.reads:
+        return "; it asks no reranker"
+    options = settings.reranker
+    pieces = "its pieces" if options is None else f"{options.pieces} pieces"
+    price = 0.0 if options is None or options.endpoint is None else options.endpoint.price
+    paid = f", for {price:g} USD a million tokens" if price else ""
+    return f"; for every question a reranker reads {pieces}{paid}"
 
 
 def _same_models(work: Work, previous: Artefact) -> bool:

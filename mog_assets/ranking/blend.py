@@ -61,8 +61,9 @@ class Blend:
     tilt: float = 0.0
     mention: float = 2.0
     pagerank: float = 2.0
-    # Whether known items come first, see `exact`.
+    # Whether known items come first, see `exact`; and whether experts count that read texts together with the question.
     lifts = True
+    reads = False
 
     def weights(self, candidates: Candidates, experts: Sequence[str]) -> np.ndarray:
         """The weight of every expert for each question, float32 of shape (questions, experts), 0 or more.
@@ -78,7 +79,7 @@ class Blend:
             clear = (candidates.confidence[:, kinds == name] - _FAINT) / (_CLEAR - _FAINT)
             weights[:, kinds == name] = getattr(self, name) * np.clip(clear, 0, 1)
         for column, name in enumerate(experts):
-            if name in EXPERTS and name not in _RELATIONS:
+            if name in EXPERTS and name not in _RELATIONS and (self.reads or not EXPERTS[name].reads):
                 weights[:, column] = EXPERTS[name].weight
         # An expert that tells no candidates apart has no confidence at all.
         sure = np.maximum(candidates.confidence[:, texts], 1e-9) ** self.confidence
@@ -109,3 +110,10 @@ class Blend:
         """Weight of vectors for each question."""
         native = np.clip((candidates.vocabulary - _FOREIGN) / (_NATIVE - _FOREIGN), 0, 1)
         return self.foreign + (self.vectors - self.foreign) * native
+
+
+@dataclass(frozen=True)
+class Reranked(Blend):
+    """`reranked`: as `fused`, with experts that read texts together with the question."""
+
+    reads = True

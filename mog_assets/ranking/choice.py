@@ -81,7 +81,7 @@ def choose(
         # A small p without a word would read as if it were better.
         worse = "is worse with" if means[nearest] < means[base] and p_learned[nearest] < ALPHA else "has"
         why = (
-            f"no trained ranking is significantly better than `{base}` (ER {means[base]:.3f}): `{nearest}` {worse} "
+            f"no other ranking is significantly better than `{base}` (ER {means[base]:.3f}): `{nearest}` {worse} "
             f"{means[nearest]:.3f} ({_said(p_learned[nearest])}, cross-validated on {many})"
         )
         if needed := deciding(recalls[nearest] - recalls[base], documents):

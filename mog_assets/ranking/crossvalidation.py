@@ -8,6 +8,7 @@ from typing import Protocol, TypeVar
 
 import numpy as np
 
+from mog_assets.ranking.blend import Reranked
 from mog_assets.ranking.models import Inputs
 from mog_assets.ranking.rankings import fused
 from mog_assets.ranking.relevance import ordered
@@ -56,6 +57,12 @@ def recalls_of_fewer(examples: Examples, train: Train[M], questions: int | None,
 def fused_recalls(examples: Examples) -> np.ndarray:
     """ER of every question by `fused`, float64 of shape (questions,)."""
     return examples.gold.recall(ordered(examples.candidates, fused(examples.candidates, examples.experts)))
+
+
+def reranked_recalls(examples: Examples) -> np.ndarray:
+    """ER of every question by `reranked`, float64 of shape (questions,)."""
+    scores = Reranked().scores(examples.candidates, examples.experts)
+    return examples.gold.recall(ordered(examples.candidates, scores))
 
 
 def _tested(examples: Examples, train: Train[M], fold: int, most: int | None) -> np.ndarray:

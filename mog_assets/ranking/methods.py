@@ -6,8 +6,8 @@ import numpy as np
 
 from mog_assets.config import Settings
 from mog_assets.ranking import models, rivals, trainers
-from mog_assets.ranking.blend import Blend
-from mog_assets.ranking.rankings import LEARNED, Ranking, models_of, ranked_by
+from mog_assets.ranking.blend import Blend, Reranked
+from mog_assets.ranking.rankings import LEARNED, RERANKED, Ranking, models_of, ranked_by, rereads
 from mog_assets.ranking.retrieve import Groups, Retrieval
 from mog_assets.retrieval.controls import gold_passages, random_passages
 from mog_assets.retrieval.levels import level_passages
@@ -19,7 +19,7 @@ _ROUTER = "Perceptron from question vector to a weight for every expert, cross-v
 
 def _auto(method: Method, settings: Settings) -> Needs:
     """What any method needs that it may stand for."""
-    names = ["fused", *models_of(settings), *(f"{retriever}:fixed-1" for retriever in RETRIEVERS)]
+    names = ["fused", *rereads(settings), *models_of(settings), *(f"{retriever}:fixed-1" for retriever in RETRIEVERS)]
     methods = [parse(name, settings) for name in names]
     possible = [one for one in methods if settings.trains_routers or not one.trained]
     return needs(possible, settings) | Needs((), ("method",))
@@ -60,7 +60,8 @@ def levels(settings: Settings) -> range:
 
 def _default(settings: Settings) -> list[str]:
     """Rankings and, of every retriever, the levels they are compared with."""
-    return ["fused", *LEARNED, *(f"{name}:fixed-{level}" for name in RETRIEVERS for level in settings.level_range)]
+    fixed = (f"{name}:fixed-{level}" for name in RETRIEVERS for level in settings.level_range)
+    return ["fused", *rereads(settings), *LEARNED, *fixed]
 
 
 METHODS.register(AUTO, Kind(_resolved, _auto, "the one that the project's own questions say is best"))
@@ -69,6 +70,7 @@ METHODS.register(
     ranked_by(
         Ranking(
             asset="mix",
+            reads=True,
             opened=models.open_mix,
             trainer=trainers.MIX,
             library="lightgbm",
@@ -81,7 +83,9 @@ METHODS.register(
 METHODS.register(
     "mog",
     ranked_by(
-        Ranking(asset="router", opened=models.open_router, trainer=trainers.MOG, library="pytorch", said=_ROUTER),
+        Ranking(
+            asset="router", opened=models.open_router, trainer=trainers.MOG, library="pytorch", said=_ROUTER, reads=True
+        ),
         "all retrievers and levels, weighted by the router",
         ("#F0E442", "X"),
     ),
@@ -100,6 +104,14 @@ METHODS.register(
     ),
 )
 METHODS.register("fused", ranked_by(Ranking(Blend()), "all retrievers and levels, without training", ("#000000", "p")))
+METHODS.register(
+    RERANKED,
+    ranked_by(
+        Ranking(Reranked(), reads=True),
+        "as fused, and what the reranker says of its best pieces",
+        ("#AA4499", "h"),
+    ),
+)
 METHODS.register(
     "multihop",
     ranked_by(

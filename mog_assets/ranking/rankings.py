@@ -24,7 +24,7 @@ from mog_assets.ranking.experts import DEPTHS, Bm25Expert, DenseExpert, Expert, 
 from mog_assets.ranking.explain import reasons
 from mog_assets.ranking.models import Inputs, Opening
 from mog_assets.ranking.passages import joined
-from mog_assets.ranking.relations import EXPERTS, Mentioned, Queries, Relations, mentions, reads_mentions
+from mog_assets.ranking.relations import EXPERTS, Mentioned, Queries, Relations, Unasked, mentions, reads_mentions
 from mog_assets.ranking.relevance import ordered
 from mog_assets.ranking.retrieve import Retrieval
 from mog_assets.resources.store import Artefact
@@ -51,6 +51,7 @@ class Ranking:
         library: What trains it, as a kind of Dagster's.
         said: Description of the asset.
         again: Whether questions are asked again together with their best pieces, see `multihop`.
+        reads: Whether experts are asked that read texts together with the question.
     """
 
     rule: models.Weighing | None = None
@@ -60,6 +61,7 @@ class Ranking:
     library: str = "python"
     said: str = ""
     again: bool = False
+    reads: bool = False
 
 
 def ranked_by(ranking: Ranking, description: str, look: tuple[str, str]) -> Kind:
@@ -94,6 +96,7 @@ def _weights(retrieval: Retrieval, method: Method, explain: bool) -> list[dict[s
     return [{name: float(share) for name, share in zip(names, row, strict=True) if share > 0} for row in shares]
 
 
+RERANKED = "reranked"
 # What is trained where there are training questions.
 LEARNED = ("tuned", "mog", "mix")
 
@@ -104,6 +107,11 @@ def models_of(settings: Settings) -> dict[str, str]:
     named = {method.kind for method in named_methods(settings)} | set(LEARNED)
     rankings = {name: kind.ranking for name, kind in METHODS.items() if kind.ranking is not None}
     return {name: ranking.asset for name, ranking in rankings.items() if ranking.asset and name in named}
+
+
+def rereads(settings: Settings) -> list[str]:
+    """The ranking that asks experts which read texts together with the question, if there are any."""
+    return [RERANKED] if any(EXPERTS[name].reads for name in settings.ranking.experts) else []
 
 
 def expert_names(settings: Settings) -> list[str]:
@@ -195,9 +203,20 @@ class Rankings:
 
     @cached_property
     def inputs(self) -> Inputs:
-        """The questions with their candidates."""
-        if self.retrieval.inputs is not None:
-            return self.retrieval.inputs
+        """The questions with their candidates, scored by all experts."""
+        return self._made(True) if self.retrieval.inputs is None else self.retrieval.inputs
+
+    @cached_property
+    def _unread(self) -> Inputs:
+        """The same where no text was read together with the question: such experts score 0."""
+        reading = any(EXPERTS[name].reads for name in self.retrieval.corpora.settings.ranking.experts)
+        return self._made(False) if reading and self.retrieval.inputs is None else self.inputs
+
+    def _inputs(self, kind: str) -> Inputs:
+        """The questions with their candidates, as a ranking needs them."""
+        return self.inputs if METHODS[kind].ranking.reads else self._unread
+
+    def _made(self, reading: bool) -> Inputs:
         retrieval, corpora = self.retrieval, self.retrieval.corpora
         settings, best = corpora.settings, finest(corpora.settings)
         every = list(settings.corpora)
@@ -216,7 +235,11 @@ class Rankings:
             Blend().weights,
             retrieval.shared(vocabulary),
             allowed=retrieval.allowed,
-            related=Relations([EXPERTS[name].make(retrieval) for name in names], queries, mentioned),
+            related=Relations(
+                [EXPERTS[n].make(retrieval) if reading or not EXPERTS[n].reads else Unasked(n) for n in names],
+                queries,
+                mentioned,
+            ),
             exact=Typed(
                 index,
                 corpora.titles,
@@ -236,7 +259,7 @@ class Rankings:
             MogError: its model is damaged, or was trained for another encoder or other experts.
         """
         if kind not in self._scores:
-            self._scores[kind] = self.model(kind).scores(self.inputs)
+            self._scores[kind] = self.model(kind).scores(self._inputs(kind))
         return self._scores[kind]
 
     def model(self, kind: str) -> Any:
@@ -251,7 +274,7 @@ class Rankings:
         model = self.model(kind)
         if not hasattr(model, "weights"):
             return None
-        weights = model.weights(self.inputs)
+        weights = model.weights(self._inputs(kind))
         return np.asarray(weights / np.maximum(weights.sum(axis=1, keepdims=True), 1e-9))
 
     def passages(self, kind: str) -> Passages:
@@ -276,7 +299,7 @@ class Rankings:
 
     def reasons(self, kind: str, passages: Passages) -> list[str]:
         """What raised the score of the best piece of each passage most."""
-        candidates, scores, rows = self.inputs.candidates, self.scores(kind), []
+        candidates, scores, rows = self._inputs(kind).candidates, self.scores(kind), []
         layout, settings = self.retrieval.corpora.layout, self.retrieval.corpora.settings
         first, last = layout.pieces(passages.document, passages.start, passages.end)
         for question, begin, end in zip(passages.question.tolist(), first.tolist(), last.tolist(), strict=True):
@@ -287,7 +310,7 @@ class Rankings:
         names, positions = expert_names(settings), np.array(rows, np.int64)
         best = [names[i] for i in finest(settings)]
         scored = positions[positions >= 0]
-        why = iter(reasons(self.model(kind), self.inputs, scores, scored, names, best))
+        why = iter(reasons(self.model(kind), self._inputs(kind), scores, scored, names, best))
         return [next(why) if row >= 0 else FOLLOWED for row in rows]
 
     def _passages(self, question: np.ndarray, piece: np.ndarray, scores: np.ndarray) -> Passages:
@@ -298,7 +321,7 @@ class Rankings:
 
     def _by_score(self, kind: str) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """Question, piece and score by question, best first."""
-        candidates, scores = self.inputs.candidates, np.asarray(self.scores(kind), np.float64)
+        candidates, scores = self._inputs(kind).candidates, np.asarray(self.scores(kind), np.float64)
         order = ordered(candidates, scores)
         return candidates.question[order], candidates.piece[order], scores[order]
 

@@ -93,10 +93,12 @@ class FurtherExpert:
         per_corpus: Assets of every corpus that it reads, besides chunks, BM25 and vectors.
         shared: Given the settings: the assets of all corpora that it reads.
         said: What `--explain` says of a passage that it raised; if empty, its place by this expert.
-        weight: How much it counts in `fused`, beside 1 for BM25 and 2 for vectors; `mention` and `pagerank` count there
-            by their confidence.
+        weight: How much it counts in `fused`, or in `reranked` if it reads, beside 1 for BM25 and 2 for vectors;
+            `mention` and `pagerank` count there by their confidence.
         version: Raised when it gives other scores for the same.
         options: The settings that its scores depend on, as JSON values.
+        reads: Whether it reads texts together with each question, which takes time, or money: only rankings that read
+            ask it.
     """
 
     make: Callable[[Retrieval], Relation]
@@ -106,6 +108,7 @@ class FurtherExpert:
     weight: float = 0.0
     version: str = "1"
     options: Callable[[Settings], Any] = lambda settings: None
+    reads: bool = False
 
 
 EXPERTS: Registry[FurtherExpert] = registry.EXPERTS
@@ -121,6 +124,21 @@ def versions(settings: Settings) -> list[list[Any]]:
 def reads_mentions(names: Sequence[str]) -> bool:
     """Whether one of some experts reads what texts name."""
     return any("mentions" in EXPERTS[name].per_corpus for name in names)
+
+
+@dataclass(frozen=True)
+class Unasked:
+    """An expert that is not asked: every candidate scores 0.
+
+    Attributes:
+        name: Of the expert.
+    """
+
+    name: str
+
+    def scores(self, candidates: Candidates, value: np.ndarray, queries: Queries) -> np.ndarray:
+        """See `Relation.scores`."""
+        return np.zeros(len(candidates.piece), np.float32)
 
 
 @dataclass(frozen=True)

@@ -1,7 +1,8 @@
 """Rerankers: experts that read a question together with the texts of its best pieces, such as cross-encoders.
 
-Such an expert is weighed like every other: by trained rankings as they learn, by `fused` as its `weight` says. The one
-of the section `reranker` is called `reranker`; other packages register theirs.
+Such an expert is weighed like every other: by trained rankings as they learn, by `reranked` as its `weight` says. Only
+these ask it; `auto` is one of them where the project's questions show that it is significantly better. The one of the
+section `reranker` is called `reranker`; other packages register theirs.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ from mog_assets.retrieval.corpora import Corpora
 Scores = Callable[[str, Sequence[str]], np.ndarray]
 # Pieces of a question that are read.
 PIECES = 20
-# In `fused`, beside 1 for BM25 and 2 for vectors.
+# In `reranked`, beside 1 for BM25 and 2 for vectors.
 WEIGHT = 2.0
 
 
@@ -84,7 +85,7 @@ def reranking(
         name: Of the expert.
         read: Scores texts for a question.
         pieces: How many of the best pieces of a question are read.
-        weight: In `fused`, beside 1 for BM25 and 2 for vectors.
+        weight: In `reranked`, beside 1 for BM25 and 2 for vectors.
         said: What `--explain` says of a passage that it raised.
         version: Raised when it gives other scores for the same.
     """
@@ -93,7 +94,11 @@ def reranking(
         return [read(reading.question, reading.texts) for reading in readings]
 
     return FurtherExpert(
-        lambda retrieval: Reranker(name, retrieval.corpora, each, pieces), weight=weight, said=said, version=version
+        lambda retrieval: Reranker(name, retrieval.corpora, each, pieces),
+        weight=weight,
+        said=said,
+        version=version,
+        reads=True,
     )
 
 
@@ -109,5 +114,6 @@ def _options(settings: Settings) -> Any:
 
 
 EXPERTS.register(
-    "reranker", FurtherExpert(_configured, weight=WEIGHT, said="read together with the question", options=_options)
+    "reranker",
+    FurtherExpert(_configured, weight=WEIGHT, said="read together with the question", options=_options, reads=True),
 )

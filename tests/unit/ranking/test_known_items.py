@@ -79,7 +79,7 @@ def test_a_ranking_that_finds_significantly_fewer_items_than_bm25_is_not_chosen(
     assert chosen.method == "mog" and "`mix`, ER 0.5" in chosen.why
     assert chosen.why.endswith(", finds fewer known items than BM25")
     neither = choose(recalls, ("mog", "mix"), documents, 0, losing=["mix", "mog"])
-    assert neither.method == "fused" and "no trained ranking" not in neither.why and "find fewer" in neither.why
+    assert neither.method == "fused" and "no other ranking" not in neither.why and "find fewer" in neither.why
 
 
 def test_a_run_asks_every_ranking_that_auto_may_stand_for_and_shows_what_they_found(sample_project):

@@ -239,7 +239,7 @@ def test_a_trained_ranking_is_used_where_it_is_significantly_better():
 
 def test_a_trained_ranking_that_is_not_better_is_not_used():
     chosen = choose(recalls(fused=0.6, **{"dense-2": 0.5}, mog=0.5, mix=0.3), ("mog", "mix"), DOCUMENTS, 0)
-    assert chosen.method == "fused" and "no trained ranking" in chosen.why
+    assert chosen.method == "fused" and "no other ranking" in chosen.why
 
 
 def test_a_trained_ranking_that_is_worse_is_said_to_be_and_by_what_it_was_decided():

@@ -173,15 +173,26 @@ def test_a_project_ranks_explains_and_says_what_read_with_the_question(tmp_path)
         assert done.returncode == 0, done.stderr
         return done.stdout
 
+    questions = [
+        {"question": "How many inches of soil for garlic bulbs?", "docs": ["a.txt"], "split": "train"},
+        {"question": "Who in the village knows how deep?", "docs": ["b.txt"], "split": "train"},
+        {"question": "What are hot balls of gas?", "docs": ["c.txt"], "split": "test"},
+    ]
+    (tmp_path / "questions.jsonl").write_text("\n".join(map(json.dumps, questions)), encoding="utf-8")
     with RerankServer("tei") as server:
         reads = {"model": "m", "endpoint": {"form": "tei", "url": server.url}, "pieces": 3}
+        sets = {"q": {"path": "questions.jsonl", "corpora": ["c"], "train": ["train"], "test": ["test"]}}
         settings = {"corpora": {"c": {"path": "docs"}}, "levels": 2, "home": "home", "reranker": reads}
-        (tmp_path / "mog.yaml").write_text(json.dumps(settings), encoding="utf-8")
+        (tmp_path / "mog.yaml").write_text(json.dumps(settings | {"question_sets": sets}), encoding="utf-8")
         mog("run")
+        assert "reranked" in mog("scores", "--all")
         server.bodies.clear()
-        shown = mog("retrieve", "how deep is garlic planted", "--explain")
+        # Two questions cannot show that it is better.
+        assert json.loads(mog("retrieve", "how deep is garlic planted", "--json")) and not server.bodies
+        assert "it asks no reranker" in (tmp_path / "home/store/method").rglob("method*.json").__next__().read_text()
+        shown = mog("retrieve", "how deep is garlic planted", "--method", "reranked", "--explain")
         assert server.bodies and all("garlic" in body["query"] for body in server.bodies)
         assert "read together with the question" in shown
-        passages = json.loads(mog("retrieve", "how deep is garlic planted", "--json"))
+        passages = json.loads(mog("retrieve", "how deep is garlic planted", "--method", "reranked", "--json"))
         assert "/b" in json.dumps(passages[0]) or '"b' in json.dumps(passages[0])
         assert f"m at {server.url}" in mog("doctor")
