@@ -119,7 +119,8 @@ def foreign(corpora: Sequence[CorpusFiles]) -> str:
     from mog_assets.text.languages import DEFAULT, detected, name_of
 
     codes: Counter[str] = Counter()
-    for corpus in corpora:
+    # What is being imported is not there yet.
+    for corpus in (corpus for corpus in corpora if corpus.path.exists()):
         entries = (entry for entry in scan(corpus.path, int(_LIMIT)) if not entry.refusal)
         for entry in islice((e for e in entries if e.name.endswith(_TEXTS)), _SAMPLED):
             with open(entry.path, "rb") as stream:
