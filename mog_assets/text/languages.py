@@ -15,8 +15,8 @@ from typing import Any
 DEFAULT = "en"
 # The setting of a corpus whose documents are each analysed in their own language.
 AUTO = "auto"
-# Characters that are read of a text, and how probable its language must be. Of 14,000 English documents, titles and
-# single sentences among them, none is then taken for another language; all German, Chinese and Japanese ones are found.
+# Characters that are read of a text, and how probable its language must be. Of 20,731 English documents, many of them
+# single sentences, two are then taken for another language; all German, Chinese and Japanese ones are found.
 _READ, _SURE = 1000, 0.9
 # How probable the language of a question must be that is not the one of most documents.
 _QUESTION = 0.8
