@@ -240,7 +240,7 @@ def languages(settings: Settings) -> Iterator[Finding]:
     counts: Counter[str] = Counter()
     for corpus in settings.corpora:
         if (stored := Store(settings.home).find("documents", corpus)) is not None:
-            counts.update(stored.manifest.info["languages"])
+            counts.update(stored.manifest.info.get("languages", {}))
     if not counts:
         yield Finding("languages", OK, "no document has been read yet: `mog run` says which languages they have")
         return

@@ -20,6 +20,7 @@ from mog_assets.chunking.chunks import Layout
 from mog_assets.chunking.layouts import join_layouts, open_layout
 from mog_assets.chunking.sentences import token_starts
 from mog_assets.config import Settings
+from mog_assets.resources.errors import MogError
 from mog_assets.retrieval.bm25 import (
     Bm25Index,
     Statistics,
@@ -53,6 +54,19 @@ class Vectors(Protocol):
 
     def open(self, name: str, size: int) -> AbstractContextManager[Any]:
         """A collection."""
+
+
+def languages_in(documents: Any) -> dict[str, int]:
+    """Documents of a corpus by code of their language, given its artefact `documents`; empty for undecided ones.
+
+    Raises:
+        MogError: an earlier version of this package read them.
+    """
+    counts: dict[str, int] | None = documents.manifest.info.get("languages")
+    if counts is None:
+        place = f"documents of {documents.manifest.partition}"
+        raise MogError(f"{place}: expected them with their languages, got what an earlier version read: run `mog run`")
+    return counts
 
 
 @dataclass(frozen=True)
@@ -151,7 +165,7 @@ class Corpora:
         """Documents by code of the language that they are analysed in."""
         counts: Counter[str] = Counter()
         for name in self.names:
-            for code, documents in self.read("documents", name).manifest.info["languages"].items():
+            for code, documents in languages_in(self.read("documents", name)).items():
                 counts[code or DEFAULT] += documents
         return dict(counts)
 

@@ -19,6 +19,7 @@ from mog_assets.config import Settings
 from mog_assets.questions.sets import Question
 from mog_assets.ranking.retrieve import Retrieval
 from mog_assets.resources.errors import ConfigError, MissingArtefact, MogError, NotFound
+from mog_assets.retrieval.corpora import languages_in
 from mog_assets.retrieval.methods import AUTO, Method, all_methods, check_trained, needs, parse, rankings
 from mog_assets.retrieval.phrases import phrases, quoted
 from mog_assets.retrieval.where import Where
@@ -149,9 +150,9 @@ class Project:
         with self._generations.using() as now:
             opened, infos = now.retrieval.corpora, []
             for name, layout in zip(self.names, opened.layouts, strict=True):
-                documents = opened.read("documents", name).manifest
-                counts, languages = documents.counts, documents.info["languages"]
-                spoken = {name_of(code): number for code, number in languages.items()}
+                documents = opened.read("documents", name)
+                counts = documents.manifest.counts
+                spoken = {name_of(code): number for code, number in languages_in(documents).items()}
                 size = int(counts.get("characters", 0))
                 fields = now.fields.names(name)
                 infos.append(CorpusInfo(name, len(layout.documents), size, layout.count(1), fields, spoken))
