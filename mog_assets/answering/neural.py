@@ -122,10 +122,11 @@ class Neural(Extractive):
         if reply.value is None:
             return reply
         best = spans[0]
-        place = (best.passage, best.start, best.end) if best.passage < len(passages) else (-1, -1, -1)
-        # How probable it is was learned on English texts.
         text = passages[best.passage][1] if best.passage < len(passages) else others[best.passage - len(passages)]
-        certain = best.probability >= self.network.certain and (detected(text) or DEFAULT) == DEFAULT
+        # It learned to read English: of another text no words are worth showing.
+        reads = (detected(text) or DEFAULT) == DEFAULT
+        place = (best.passage, best.start, best.end) if reads and best.passage < len(passages) else (-1, -1, -1)
+        certain = reads and best.probability >= self.network.certain
         return replace(reply, span=AnswerSpan(*place, best.probability, certain))
 
 

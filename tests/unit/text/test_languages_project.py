@@ -31,6 +31,7 @@ def project(tmp_path_factory, make_project, materialise_project):
     for name, text in TEXTS.items():
         (folder / "docs" / name).write_text(text, encoding="utf-8")
     settings = {"corpora": {"notes": {"path": "docs"}}, "methods": ["fused", "fixed-1"], "levels": 2, "buckets": 4}
+    settings["answering"] = {"reader": "neural", "methods": []}
     made = make_project(folder, settings)
     assert materialise_project(made.settings).failures == []
     return made
@@ -103,6 +104,13 @@ def test_many_questions_are_each_asked_of_what_they_quote(opened):
     results = opened.retrieve_many(['"two branches"', "heron"], method="fused")
     assert [result.passages[0].doc for result in results] == ["merges.txt", "heron.txt"]
     assert len(results[1].passages) > 1
+
+
+def test_the_reader_shows_words_of_english_texts_alone(opened):
+    english = opened.ask("When was the castle built?")
+    assert english.answer == "1320" or english.likeliest is not None
+    german = opened.ask("Wann wurde die Wasserburg erbaut?")
+    assert german.passages[0].doc == "burg.txt" and german.answer is None and german.likeliest is None
 
 
 def test_another_language_analyses_documents_anew_and_splits_and_encodes_nothing(project, materialise_project):
