@@ -228,7 +228,8 @@ class Project:
                     because,
                     "" if passages else reading.nothing(how, weights[row], question, filtered),
                     now.version,
-                    retrieval.analysed[row].taken,
+                    # Vectors are those of the question as it was typed.
+                    {} if how.retriever == "dense" else retrieval.analysed[row].taken,
                     weights[row],
                     topics[row],
                 )
