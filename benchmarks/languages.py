@@ -44,9 +44,13 @@ def sample(name: str, folder: Path) -> dict[str, Any]:
     rows = [row for row in rows if row["language"] == SAMPLES[name]]
     documents = [{key: row[key] for key in ("id", "title", "text")} for row in rows]
     questions = [
-        {"id": f"{row['id']}-{i}", "question": asked, "evidence": [{"corpus": name, "doc": row["id"], "quote": quote}]}
+        {
+            "id": f"{row['id']}-{i}",
+            "question": question,
+            "evidence": [{"corpus": name, "doc": row["id"], "quote": quote}],
+        }
         for row in rows
-        for i, (asked, quote) in enumerate(row["questions"])
+        for i, (text, quote) in enumerate(row["questions"])
     ]
     folder.mkdir(parents=True, exist_ok=True)
     for file, lines in (("documents.jsonl", documents), ("questions.jsonl", questions)):
@@ -136,17 +140,17 @@ def mixed(homes: Path) -> Iterator[dict[str, str]]:
         for corpus in XQUAD:
             stored = tools.store.read("questions").path(f"{corpus}.parquet")
             questions = [q for q in _questions(stored) if q.evidence]
-            asked = retrieval.again([q.question for q in questions])
+            whole = retrieval.again([q.question for q in questions])
             other = np.asarray([retrieval.corpora.names[owner] != corpus for owner in retrieval.corpora.owners])
             row = {"encoder": encoder, "questions of": corpus}
-            for name, searching in (("both", asked), ("the other language", asked.among(other))):
+            for name, searching in (("both", whole), ("the other language", whole.among(other))):
                 ranked = searching.passages(parse("fused", tools.settings), k=1)
                 first = ranked.document[np.searchsorted(ranked.question, np.arange(len(questions)))]
-                own = np.array([retrieval.corpora.names[retrieval.corpora.owners[d]] == corpus for d in first])
+                same = np.array([retrieval.corpora.names[retrieval.corpora.owners[d]] == corpus for d in first])
                 articles = [retrieval.corpora.layout.documents[document] for document in first]
                 article = np.array([q.evidence[0].doc == one for q, one in zip(questions, articles, strict=True)])
                 if name == "both":
-                    row["first passage of its language"] = f"{own.mean():.3f}"
+                    row["first passage of its language"] = f"{same.mean():.3f}"
                 row[f"of the article, {name}"] = f"{article.mean():.3f}"
             yield row
 

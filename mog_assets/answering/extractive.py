@@ -32,7 +32,7 @@ from mog_assets.text.terms import terms_of
 T = TypeVar("T")
 
 # Increased when a rule below changes.
-VERSION = "2"
+VERSION = "3"
 # Number of sentences that are encoded: the best by BM25, so that long passages cost as much as short ones.
 SENTENCES = 24
 # Number of sentences that decide a yes/no question.

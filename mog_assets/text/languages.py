@@ -105,11 +105,11 @@ def of_question(question: str, documents: Mapping[str, int]) -> str:
         question: The question.
         documents: Documents by code of their language, undecided ones as `DEFAULT`.
     """
-    known = {code: count for code, count in documents.items() if code in LANGUAGES and count}
-    if len(known) < 2:
-        return next(iter(known), DEFAULT)
-    most = max(known, key=lambda code: (known[code], code))
-    return _likeliest(_detector_of(tuple(sorted(known))), question, _QUESTION) or most
+    analysable = {code: count for code, count in documents.items() if code in LANGUAGES and count}
+    if len(analysable) < 2:
+        return next(iter(analysable), DEFAULT)
+    most = max(analysable, key=lambda code: (analysable[code], code))
+    return _likeliest(_detector_of(tuple(sorted(analysable))), question, _QUESTION) or most
 
 
 def _likeliest(detector: Any, text: str, least: float) -> str:

@@ -57,22 +57,22 @@ def _class(points: Iterable[int]) -> str:
     return "".join(f"{chr(run[0])}-{chr(run[-1])}" for run in runs)
 
 
-def _found(text: str) -> list[tuple[int, str]]:
+def _occurrences(text: str) -> list[tuple[int, str]]:
     """Where words, n-grams and what is typed exactly start in a text, and what they are, in order."""
     if text.isascii():
-        found = [(m.start(), m[0]) for m in _ASCII_WORD.finditer(text)]
+        words = [(m.start(), m[0]) for m in _ASCII_WORD.finditer(text)]
     elif not WITHOUT_BLANKS.search(text):
-        found = [(m.start(), m[0]) for m in _words()[0].finditer(text)]
+        words = [(m.start(), m[0]) for m in _words()[0].finditer(text)]
     else:
-        found = []
+        words = []
         for m in _words()[1].finditer(text):
             n, run = m.lastindex, m[0]
             if n is None:
-                found.append((m.start(), run))
+                words.append((m.start(), run))
             else:
-                found += [(m.start() + i, run[i : i + n + 1]) for i in range(max(len(run) - n, 1))]
+                words += [(m.start() + i, run[i : i + n + 1]) for i in range(max(len(run) - n, 1))]
     exact = [(m.start(), m[0]) for m in EXACT.finditer(text)]
-    return sorted(found + exact) if exact else found
+    return sorted(words + exact) if exact else words
 
 
 @cache
@@ -140,7 +140,7 @@ def located(texts: Sequence[str], language: str = DEFAULT) -> tuple[list[list[in
     starts, rows = [], []
     for text in texts:
         places, row = [], []
-        for start, word in _found(text):
+        for start, word in _occurrences(text):
             of_word = of_words.get(word)
             if of_word is None:
                 of_word = of_words[word] = [ids.setdefault(term, len(ids)) for term in _of_word(word, language)]
