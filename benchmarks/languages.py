@@ -46,7 +46,7 @@ def sample(name: str, folder: Path) -> dict[str, Any]:
     questions = [
         {
             "id": f"{row['id']}-{i}",
-            "question": question,
+            "question": text,
             "evidence": [{"corpus": name, "doc": row["id"], "quote": quote}],
         }
         for row in rows

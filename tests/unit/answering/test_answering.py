@@ -613,7 +613,7 @@ def test_every_method_answers_without_a_model_and_the_same_way_twice(embedded):
             way.answer(questions, Means(embedded, Library(), lambda f, xs: [f(x) for x in xs])) for _ in "12"
         )
         for one, other in zip(first, second, strict=True):
-            assert one.reader == f"extractive-2@{EMBEDDED}"
+            assert one.reader == f"extractive-3@{EMBEDDED}"
             assert (one.cost, one.token_unit) == (0, "words")
             assert {**one.to_json(), "seconds": 0} == {**other.to_json(), "seconds": 0}
         answers = {row.question: row.answer for row in first}
