@@ -33,6 +33,7 @@ _EMBEDDED_SHA256 = "53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128
 _COMPUTATION = "a text at a time"
 # On a GPU: tokens per group, and the step to which text lengths are rounded up.
 _GROUP_TOKENS, _STEP = 8192, 32
+_PARTS = {".json", ".model", ".safetensors", ".txt"}
 _SMALL = ["config.json", "config_sentence_transformers.json", "1_Pooling/config.json"]
 
 
@@ -306,16 +307,20 @@ def _digest_of(path: Path, *state: int) -> str:
     return file_digest(path)
 
 
-def model_files(model: str, setting: str) -> list[Any]:
+def model_files(model: str, setting: str, parts: bool = False) -> list[Any]:
     """The files of a local folder with their digests, or a hub model with its commit.
 
     Args:
         model: The folder, or the model's id.
         setting: Names the model in errors.
+        parts: Whether it may have parts in folders of their own, which count, too.
     """
     folder = Path(model).expanduser()
     if not folder.is_dir():
         return [model, hub_files(model, setting).name]
+    if parts:
+        files = (file for file in sorted(folder.rglob("*")) if file.suffix in _PARTS and file.is_file())
+        return [[file.relative_to(folder).as_posix(), _digest(file)] for file in files]
     names = ("config.json", "model.safetensors", "tokenizer.json", "tokenizer_config.json", "vocab.txt")
     return [[name, _digest(folder / name)] for name in names if (folder / name).is_file()]
 

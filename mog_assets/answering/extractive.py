@@ -27,12 +27,13 @@ from mog_assets.answering.roles import (
     Usefulness,
 )
 from mog_assets.chunking.sentences import sentence_ends
+from mog_assets.text.languages import of_texts
 from mog_assets.text.terms import terms_of
 
 T = TypeVar("T")
 
 # Increased when a rule below changes.
-VERSION = "3"
+VERSION = "4"
 # Number of sentences that are encoded: the best by BM25, so that long passages cost as much as short ones.
 SENTENCES = 24
 # Number of sentences that decide a yes/no question.
@@ -72,11 +73,12 @@ _BOTH = re.compile(
 
 @dataclass(frozen=True)
 class Sentences:
-    """Sentences of passages, in order, with unit vectors of shape (n, size) and the terms of each."""
+    """Sentences of passages, in order, with unit vectors of shape (n, size) and the terms of each in their language."""
 
     texts: list[str]
     vectors: np.ndarray
     terms: list[set[str]]
+    language: str
 
 
 @dataclass(frozen=True)
@@ -165,8 +167,9 @@ class Extractive:
                 return "unsupported"
             if request.kind == "yesno":
                 return "supported" if self._cosines(request.question, sentences).max() >= RELEVANT else "unsupported"
-            terms_there = set[str]().union(*map(set, terms_of(_texts(passages))))
-            return "supported" if _share(_terms(request.spelled(answer)), terms_there) >= SUPPORTED else "unsupported"
+            terms_there = set[str]().union(*map(set, terms_of(_texts(passages), sentences.language)))
+            terms = _terms(request.spelled(answer), sentences.language)
+            return "supported" if _share(terms, terms_there) >= SUPPORTED else "unsupported"
 
         return self._reply([*read_of(request), *_texts(passages), answer], grade)
 
@@ -178,9 +181,12 @@ class Extractive:
         """
 
         def expanded() -> str:
-            words = [word for text in (request.spelled(answer), *thoughts) for word in _content(text)]
-            stems = [row[0] if len(row) == 1 else "" for row in terms_of(words)]
-            terms_known = _terms(query) | {""}
+            texts = (request.spelled(answer), *thoughts)
+            language = of_texts(texts)
+            words = [word for text in texts for word in _content(text)]
+            rows = terms_of(words, language)
+            stems = [row[0] if row and word.isalnum() else "" for word, row in zip(words, rows, strict=True)]
+            terms_known = _terms(query, language) | {""}
             first: dict[str, str] = {}
             for stem, word in zip(stems, words, strict=True):
                 if stem not in terms_known:
@@ -203,7 +209,9 @@ class Extractive:
         def mark() -> Judgement:
             said, right = request.spelled(answer), request.spelled(reference)
             a, r, q = self._vectors([said, right, request.question])
-            complete = 1.0 if said.strip().lower() == right.strip().lower() else _share(_terms(right), _terms(said))
+            language = of_texts([right])
+            shared = _share(_terms(right, language), _terms(said, language))
+            complete = 1.0 if said.strip().lower() == right.strip().lower() else shared
             return Judgement(_mark(float(a @ r)), _mark(complete), _mark(float(a @ q)))
 
         return self._reply([*read_of(request), answer, reference], mark)
@@ -216,7 +224,7 @@ class Extractive:
         """
 
         def route() -> Route:
-            if not _terms(request.question):
+            if not _terms(request.question, of_texts([request.question])):
                 return "none"
             last = re.split(r"(?<=[.!?])\s+", request.question.strip())[-1]
             hops = len(_HOP.findall(last)) + len(_OF_THE.findall(last)) + len(_BOTH.findall(last))
@@ -248,7 +256,7 @@ class Extractive:
             return self._choose(request, sentences)
         if not sentences.texts:
             raise Nothing("no sentence to answer from")
-        terms = _terms(request.question)
+        terms = _terms(request.question, sentences.language)
         covered = np.array([_share(terms, row) for row in sentences.terms])
         return sentences.texts[int(np.argmax(self._cosines(request.question, sentences) + covered))]
 
@@ -258,9 +266,9 @@ class Extractive:
             question, *options = self._vectors([request.question, *request.options.values()])
             return keys[int(np.argmax([float(question @ option) for option in options]))]
         cosines = self._vectors(statements) @ sentences.vectors.T
-        question_terms = _terms(request.question)
+        question_terms = _terms(request.question, sentences.language)
         values = [
-            _support(question_terms, _terms(option), sentences, row)
+            _support(question_terms, _terms(option, sentences.language), sentences, row)
             for option, row in zip(request.options.values(), cosines, strict=True)
         ]
         return keys[int(np.argmax(values))]
@@ -272,8 +280,9 @@ class Extractive:
         if len(unique) > SENTENCES:
             best = np.argsort(-bm25_scores(query, unique), kind="stable")[:SENTENCES]
             unique = [unique[i] for i in sorted(best)]
-        terms = [set(row) for row in terms_of(unique)] if unique else []
-        return Sentences(unique, self._vectors(unique), terms)
+        language = of_texts(unique)
+        terms = [set(row) for row in terms_of(unique, language)] if unique else []
+        return Sentences(unique, self._vectors(unique), terms, language)
 
     def _cosines(self, text: str, sentences: Sentences) -> np.ndarray:
         return sentences.vectors @ self._vectors([text])[0] if sentences.texts else np.zeros(0, np.float32)
@@ -322,8 +331,8 @@ def _content(text: str) -> list[str]:
     return [word for word in _WORD.findall(text) if word.lower() not in STOPWORDS_EN_PLUS]
 
 
-def _terms(text: str) -> set[str]:
-    return set(terms_of([" ".join(_content(text))])[0])
+def _terms(text: str, language: str) -> set[str]:
+    return set(terms_of([" ".join(_content(text))], language)[0])
 
 
 def _share(terms: set[str], others: set[str]) -> float:

@@ -10,6 +10,7 @@ from scipy import sparse
 
 from mog_assets.answering.roles import Passage
 from mog_assets.retrieval.bm25 import Bm25Index, TermCounts, statistics
+from mog_assets.text.languages import of_texts
 from mog_assets.text.terms import terms_of
 
 # Given a query and passages, their positions from best to worst.
@@ -61,8 +62,11 @@ def overlap(first: Sequence[int], second: Sequence[int], n: int = TOP) -> float:
 
 
 def bm25_scores(query: str, texts: Sequence[str]) -> np.ndarray:
-    """BM25 score of each text for a query, with statistics of these texts only: float64 array of shape (texts,)."""
-    *rows, question_terms = terms_of([*texts, query])
+    """BM25 score of each text for a query, in the language of the texts: float64 array of shape (texts,).
+
+    Statistics are of these texts only.
+    """
+    *rows, question_terms = terms_of([*texts, query], of_texts(texts))
     scores = np.zeros(len(texts))
     terms = sorted({term for row in rows for term in row})
     if not terms:

@@ -197,12 +197,12 @@ def encoder(settings: Settings | None) -> Iterator[Finding]:
 
 def reranker(settings: Settings) -> Iterator[Finding]:
     """Check that the reranker reads."""
-    from mog_assets.resources.reranker import Reading, Reranker
+    from mog_assets.resources.reranker import Reranker
 
     assert settings.reranker is not None
     one = Reranker(settings.reranker)
-    one.scores([Reading("Does it read?", ["It does."])])
-    yield Finding("reranker", OK, one.model.said)
+    seconds, pieces = one.seconds(), settings.reranker.pieces
+    yield Finding("reranker", OK, f"{one.model.said}: a question's {pieces} pieces in {seconds:.2f} s")
 
 
 def documents(settings: Settings) -> Iterator[Finding]:

@@ -28,7 +28,7 @@ from mog_assets.config.sections import (
 from mog_assets.resources.chat import LlmSettings
 from mog_assets.resources.encoder_settings import EncoderSettings
 from mog_assets.resources.jobs import EngineSettings
-from mog_assets.resources.reranker import RerankerSettings
+from mog_assets.resources.reranker_settings import RerankerSettings
 from mog_assets.resources.settings import MOST, Count, SettingsModel
 from mog_assets.resources.vector_store import VectorStoreSettings
 

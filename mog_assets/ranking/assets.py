@@ -34,6 +34,7 @@ from mog_assets.ranking.relations import versions
 from mog_assets.ranking.retrieve import CHOSEN, Retrieval
 from mog_assets.ranking.training import Examples, fixed_recalls
 from mog_assets.recipe import Recipe, Work
+from mog_assets.resources.reranker import Reranker
 from mog_assets.resources.store import Artefact, digest
 from mog_assets.retrieval.methods import METHODS, needs, parse
 from mog_assets.significance import by_document, permutation_p
@@ -237,6 +238,8 @@ def build_method(work: Work) -> None:
             chosen = Choice(UNTRAINED, "training questions with answers alone cannot tell which ranking is better", [])
     if rereads(settings) and METHODS[parse(chosen.method, settings).kind].ranking is not None:
         chosen = replace(chosen, why=chosen.why + _reading(chosen.method, settings))
+        if METHODS[chosen.method].ranking.reads and settings.reranker is not None:
+            work.shown["reranker"] = f"{Reranker(settings.reranker).seconds():.2f} s a question"
     path, exists = work.file(CHOSEN, [chosen.method, chosen.why])
     if not exists:
         with work.writing(path) as temporary:

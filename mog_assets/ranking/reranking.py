@@ -18,8 +18,8 @@ from mog_assets.ranking.candidates import Candidates
 from mog_assets.ranking.relations import EXPERTS, FurtherExpert, Queries, best
 from mog_assets.ranking.retrieve import Retrieval
 from mog_assets.resources.errors import ConfigError, MogError
-from mog_assets.resources.reranker import Reading
 from mog_assets.resources.reranker import Reranker as Model
+from mog_assets.resources.reranker_settings import Reading
 from mog_assets.retrieval.corpora import Corpora
 
 # Given a question and texts, a score of each: 0 or more, more is better.

@@ -18,7 +18,7 @@ from mog_assets.config import RetrieverName
 from mog_assets.questions.sets import Question
 from mog_assets.ranking.models import Inputs
 from mog_assets.ranking.passages import fitting, joined
-from mog_assets.resources.reranker import Reading
+from mog_assets.resources.reranker_settings import Reading
 from mog_assets.retrieval.corpora import Corpora, Encode, Read, Vectors
 from mog_assets.retrieval.methods import AUTO, Method, parse
 from mog_assets.retrieval.passages import Passages

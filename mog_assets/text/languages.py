@@ -6,7 +6,7 @@ documents that it is asked of.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from typing import Any
@@ -96,6 +96,16 @@ def name_of(code: str) -> str:
 def detected(text: str) -> str:
     """The code of the language of a text, empty if it is not certain; what has no letters has none."""
     return _likeliest(_detector(), text[:_READ], _SURE)
+
+
+def of_texts(texts: Iterable[str]) -> str:
+    """The language that some texts are analysed in together: that of their first characters, or `DEFAULT`."""
+    start = ""
+    for text in texts:
+        start += f"{text[:_READ]}\n"
+        if len(start) >= _READ:
+            break
+    return detected(start) or DEFAULT
 
 
 def of_question(question: str, documents: Mapping[str, int]) -> str:

@@ -304,6 +304,18 @@ def test_second_ranking_is_of_the_same_passages_and_ties_keep_their_order():
     assert scores[0] > scores[1] > scores[2] == 0
 
 
+def test_passages_are_ranked_and_read_by_the_words_of_their_language():
+    texts = [
+        "Der Garten wird im Herbst umgegraben, und die Beete werden mit Laub bedeckt.",
+        "Man steckt die Zehen des Knoblauchs drei Zentimeter tief in die Erde.",
+        "Kürbisse wachsen auf Haufen aus Kompost.",
+    ]
+    # Plurals, and parts of a compound.
+    assert np.flatnonzero(bm25_scores("Kürbissen", texts)).tolist() == [2]
+    assert np.flatnonzero(bm25_scores("Laubhaufen", texts)).tolist() == [0, 2]
+    assert np.flatnonzero(bm25_scores("wird auf die", texts)).tolist() == []
+
+
 # One step, chain of thought, adaptive
 
 
@@ -613,7 +625,7 @@ def test_every_method_answers_without_a_model_and_the_same_way_twice(embedded):
             way.answer(questions, Means(embedded, Library(), lambda f, xs: [f(x) for x in xs])) for _ in "12"
         )
         for one, other in zip(first, second, strict=True):
-            assert one.reader == f"extractive-3@{EMBEDDED}"
+            assert one.reader == f"extractive-4@{EMBEDDED}"
             assert (one.cost, one.token_unit) == (0, "words")
             assert {**one.to_json(), "seconds": 0} == {**other.to_json(), "seconds": 0}
         answers = {row.question: row.answer for row in first}

@@ -14,7 +14,9 @@ from tiny_encoder import tiny_encoder
 from mog_assets.config import load
 from mog_assets.resources.chat import SpendCapReached
 from mog_assets.resources.errors import ConfigError, MogError
-from mog_assets.resources.reranker import FORMS, Reading, RerankEndpointSettings, Reranker, RerankerSettings
+from mog_assets.resources.reranker import Reranker
+from mog_assets.resources.reranker_settings import Reading, RerankEndpointSettings, RerankerSettings
+from mog_assets.resources.served_rerankers import FORMS
 
 READINGS = [
     Reading("how deep is garlic planted", ["Garlic is planted deep.", "Stars are hot.", "Stars are hot."]),
@@ -120,6 +122,64 @@ def test_a_cross_encoder_in_a_folder_reads_pairs_and_the_same_alone_as_among_oth
     assert all(np.array_equal(row, ones) for row, ones in zip(together, alone, strict=True))
     assert all(((row > 0) & (row < 1)).all() for row in together)
     assert together[0][1] == together[0][2] != together[0][0]
+
+
+@pytest.fixture(scope="module")
+def apart(cross_encoder, tmp_path_factory):
+    """Models of random weights that read question and text apart, by kind, and a cross-encoder."""
+    import torch
+    from sentence_transformers import MultiVectorEncoder
+    from transformers import BertConfig, BertForMaskedLM
+
+    plain, late, sparse = (tmp_path_factory.mktemp(name) for name in ("plain", "late", "sparse"))
+    with torch.random.fork_rng():
+        torch.manual_seed(0)
+        MultiVectorEncoder(str(tiny_encoder(plain, 1))).save_pretrained(str(late))
+        BertForMaskedLM(BertConfig.from_pretrained(tiny_encoder(sparse, 1))).save_pretrained(sparse)
+    return {"late-interaction": late, "sparse": sparse, "cross-encoder": cross_encoder, "plain": plain}
+
+
+@pytest.mark.parametrize("kind", ["late-interaction", "sparse"])
+def test_models_that_read_question_and_text_apart_score_like_their_papers(apart, kind):
+    from sentence_transformers import MultiVectorEncoder, SparseEncoder
+
+    local = Reranker(RerankerSettings(model=str(apart[kind]), kind=kind))
+    question, texts = READINGS[0].question, READINGS[0].texts
+    got = local.scores(READINGS)[0].tolist()
+    if kind == "sparse":
+        model = SparseEncoder(str(apart[kind]))
+        products = [float(model.similarity(model.encode([question]), model.encode([text]))) for text in texts]
+        expected = [product / (1 + product) for product in products]
+    else:
+        model = MultiVectorEncoder(str(apart[kind]), similarity_fn_name="meanmaxsim")
+        pairs = ((model.encode_query([question]), model.encode_document([text])) for text in texts)
+        expected = [float(model.similarity(*pair)) for pair in pairs]
+    assert np.allclose(got, expected, atol=1e-3) and got[1] == got[2] != got[0]
+    alone = local.scores([Reading(question, texts[:1])])[0][0]
+    assert alone == np.float32(got[0])
+
+
+@pytest.mark.parametrize(
+    ("kind", "files"),
+    [("cross-encoder", "sparse"), ("sparse", "plain"), ("late-interaction", "plain"), ("late-interaction", "sparse")],
+)
+def test_a_model_of_another_kind_whose_weights_would_be_random_is_refused(apart, kind, files):
+    with pytest.raises(MogError, match=rf"its files name Bert\w+\); `reranker.kind` is '{kind}'"):
+        Reranker(RerankerSettings(model=str(apart[files]), kind=kind)).scores(READINGS)
+
+
+def test_other_weights_of_a_part_are_another_model(apart, tmp_path):
+    copied = shutil.copytree(apart["late-interaction"], tmp_path / "copied")
+    (part,) = (path for path in copied.rglob("model.safetensors") if path.parent != copied)
+
+    def fingerprint():
+        return Reranker(RerankerSettings(model=str(copied), kind="late-interaction")).model.fingerprint
+
+    before = fingerprint()
+    data = bytearray(part.read_bytes())
+    data[-1] ^= 1
+    part.write_bytes(bytes(data))
+    assert fingerprint() != before
 
 
 def test_other_files_another_address_and_other_pieces_are_another_reranker(cross_encoder, tmp_path):

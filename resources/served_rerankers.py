@@ -1,0 +1,158 @@
+"""Rerankers that are served, in the form of Jina (also vLLM), Cohere, Voyage, or TEI (text-embeddings-inference).
+
+After their public references of 2026.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator, Sequence
+from concurrent.futures import ThreadPoolExecutor, as_completed
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from mog_assets.resources.errors import MogError
+from mog_assets.resources.reranker_settings import Reading, RerankEndpointSettings, RerankerSettings
+from mog_assets.resources.served import Provider, Service
+from mog_assets.resources.store import digest
+
+_CHARS_PER_TOKEN = 4
+# Bytes that are read of an answer: its numbers, and the texts that some servers send back.
+_BYTES_PER_CHAR, _ENVELOPE_BYTES = 12, 1 << 20
+
+
+@dataclass(frozen=True)
+class Form:
+    """How an endpoint is asked, and what it answers.
+
+    Attributes:
+        url, path, key: See `served.Provider`.
+        body: What is sent, of model, question and texts.
+        read: Rows with `index` and a score, and units that are paid for, of an answer.
+        score: Name of the score.
+        per: Units that a price is of.
+    """
+
+    url: str
+    path: str
+    key: str
+    body: Callable[[str, str, list[str]], dict[str, Any]]
+    read: Callable[[Any], tuple[list[Any], int]]
+    score: str = "relevance_score"
+    per: int = 1_000_000
+
+
+def _documents(model: str, question: str, texts: list[str]) -> dict[str, Any]:
+    return {"model": model, "query": question, "documents": texts}
+
+
+def _tokens(answer: Any) -> int:
+    return int((answer.get("usage") or {}).get("total_tokens", 0))
+
+
+FORMS = {
+    "jina": Form(
+        "https://api.jina.ai/v1",
+        "/rerank",
+        "JINA_API_KEY",
+        lambda model, question, texts: {**_documents(model, question, texts), "return_documents": False},
+        lambda answer: (answer["results"], _tokens(answer)),
+    ),
+    "cohere": Form(
+        "https://api.cohere.com",
+        "/v2/rerank",
+        "COHERE_API_KEY",
+        _documents,
+        lambda answer: (
+            answer["results"],
+            int(((answer.get("meta") or {}).get("billed_units") or {}).get("search_units", 0)),
+        ),
+        per=1_000,
+    ),
+    "voyage": Form(
+        "https://api.voyageai.com/v1",
+        "/rerank",
+        "VOYAGE_API_KEY",
+        lambda model, question, texts: {**_documents(model, question, texts), "truncation": True},
+        lambda answer: (answer["data"], _tokens(answer)),
+    ),
+    "tei": Form(
+        "",
+        "/rerank",
+        "TEI_API_KEY",
+        lambda model, question, texts: {"query": question, "texts": texts, "truncate": True, "raw_scores": False},
+        lambda answer: (answer, 0),
+        score="score",
+    ),
+}
+
+
+class Served:
+    """Asks a rerank endpoint, a question at a time, several at once."""
+
+    def __init__(self, settings: RerankerSettings, endpoint: RerankEndpointSettings) -> None:
+        self.settings, self.endpoint, self.form = settings, endpoint, FORMS[endpoint.form]
+        provider = Provider(self.form.url, self.form.path, self.form.key)
+        self.service = Service(endpoint, provider, settings.model, "reranker", self.form.per)
+
+    @cached_property
+    def fingerprint(self) -> str:
+        """Changes with form, address, model and length of texts."""
+        return digest(
+            "served reranker", self.endpoint.form, self.service.url, self.settings.model, self.settings.max_length
+        )[:16]
+
+    @property
+    def said(self) -> str:
+        """Where and how it reads, for people."""
+        return self.service.said
+
+    def scores(self, readings: Sequence[Reading]) -> Generator[tuple[int, np.ndarray]]:
+        """See `reranker_settings.Model.scores`."""
+        if len(readings) < 2:
+            for number, reading in enumerate(readings):
+                yield number, self._asked(reading)
+            return
+        fault: BaseException | None = None
+        with ThreadPoolExecutor(self.endpoint.concurrency, "reranker") as pool:
+            futures = {pool.submit(self._asked, reading): number for number, reading in enumerate(readings)}
+            try:
+                for future in as_completed(futures):
+                    if future.cancelled():
+                        continue
+                    if (error := future.exception()) is None:
+                        yield futures[future], future.result()
+                    elif fault is None:
+                        # What is under way is paid for, and kept; nothing else is sent.
+                        fault = error
+                        for other in futures:
+                            other.cancel()
+            finally:
+                for future in futures:
+                    future.cancel()
+        if fault is not None:
+            raise fault
+
+    def _asked(self, reading: Reading) -> np.ndarray:
+        most = self.settings.max_length * _CHARS_PER_TOKEN
+        texts = [text[:most].encode("utf-8", "replace").decode("utf-8") or " " for text in reading.texts]
+        question = reading.question[:most].encode("utf-8", "replace").decode("utf-8") or " "
+
+        def read(answer: Any) -> tuple[np.ndarray, int]:
+            rows, units = self.form.read(answer)
+            scores = np.full(len(texts), np.nan, np.float32)
+            for row in rows:
+                scores[row["index"]] = row[self.form.score]
+            if len(rows) != len(texts) or not np.isfinite(scores).all():
+                raise ValueError(f"expected a score of each of {len(texts)} texts, got {len(rows)}")
+            if not ((scores >= 0) & (scores <= 1)).all():
+                raise MogError(
+                    f"reranker: expected scores from 0 to 1 of {self.settings.model} at {self.service.url}, got "
+                    f"{float(scores.min()):.3g} to {float(scores.max()):.3g}: set the server to normalised scores"
+                )
+            return scores, units
+
+        size = sum(map(len, texts)) * _BYTES_PER_CHAR + _ENVELOPE_BYTES
+        return self.service.ask(self.form.body(self.settings.model, question, texts), size, read)
