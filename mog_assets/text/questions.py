@@ -72,7 +72,8 @@ def analysed(question: str, language: str, vocabulary: Vocabulary) -> Analysed:
         vocabulary: Of the documents that it is asked of.
     """
     typed = question.strip()
-    if EXACT.fullmatch(typed) or _NAME_IN_CODE.fullmatch(typed):
+    # A Japanese sentence with a number in it looks like a name in code.
+    if EXACT.fullmatch(typed) or (_NAME_IN_CODE.fullmatch(typed) and is_word(typed)):
         whole = terms_of([typed], language)[0][:1]
         if vocabulary.most(whole):
             return Analysed(whole, whole=True)

@@ -32,3 +32,10 @@ def test_a_question_that_is_one_option_is_searched_for_as_it_stands():
     # No document has this one: its words may lead to it.
     assert analysed("--rebase-merge", "en", VOCABULARY).terms == ["--rebase-merge", "rebas", "merg"]
     assert not analysed("what does --rebase-merges do", "en", VOCABULARY).whole
+
+
+def test_a_sentence_without_blanks_is_no_name_whatever_numbers_are_in_it():
+    vocabulary = Vocabulary({"予算": 2, "1987": 1})
+    analysis = analysed("予算は1987年で", "ja", vocabulary)
+    assert not analysis.whole and {"予算", "1987"} <= set(analysis.terms)
+    assert analysed("sqlite3_open", "ja", Vocabulary({"sqlite3_open": 1})).whole
