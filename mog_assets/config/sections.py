@@ -244,10 +244,12 @@ class RankingSettings(SettingsModel):
 
     A share `validation` of the documents decides when the training of `mog` stops. `experts` are what rankings use
     besides BM25, vectors and titles: `mention` (what the best texts name), `pagerank` (walks along it), or experts of
-    other packages, which count in trained rankings only.
+    other packages, which count in trained rankings only. `candidates` are chosen among all texts (`exhaustive`), or
+    among those of the documents with the best pieces (`indexed`); `auto` is the second from 200,000 pieces on.
     """
 
     experts: list[Annotated[str, AfterValidator(registry.EXPERTS.check)]] = ["mention", "pagerank"]
+    candidates: Literal["auto", "exhaustive", "indexed"] = "auto"
     questions: Count = 4000
     validation: float = Field(0.1, gt=0, lt=1)
 

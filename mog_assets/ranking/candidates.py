@@ -15,8 +15,6 @@ from mog_assets.ranking.experts import Expert
 
 # Pieces of each document that relations add to the candidates.
 MORE = 2
-# Scores of all texts by all experts that are in memory at a time, in bytes.
-_BLOCK_BYTES = 256 << 20
 # Of the softmax whose entropy says how sure an expert is (Jung and Wang 2026).
 _TEMPERATURE = 0.1
 
@@ -163,6 +161,21 @@ Weigh = Callable[[Candidates, Sequence[str]], np.ndarray]
 """Weights of experts, by name, for each question: float32 of shape (questions, experts); see `blend.Blend.weights`."""
 
 
+class Source(Protocol):
+    """Chooses the texts that candidates may be of; see `sources`."""
+
+    def blocks(self, questions: int) -> Iterator[slice]:
+        """Rows of questions whose scores are in memory together."""
+
+    def experts(self, rows: slice, documents: np.ndarray) -> Sequence[Expert]:
+        """The experts of texts for a block of questions.
+
+        Args:
+            rows: The block.
+            documents: Documents, ascending, whose texts must be among theirs, whatever a search says.
+        """
+
+
 class Exact(Protocol):
     """Finds what of questions stands exactly in few texts; see `exact.Typed`."""
 
@@ -194,7 +207,7 @@ class Related(Protocol):
 
 
 def find(
-    experts: Sequence[Expert],
+    source: Source,
     finest: Sequence[int],
     layout: Layout,
     corpora: np.ndarray,
@@ -209,7 +222,7 @@ def find(
     """The candidates of all questions.
 
     Args:
-        experts: The experts.
+        source: Gives the experts of texts.
         finest: Positions of those that score pieces themselves.
         layout: Of all corpora.
         corpora: Number of the corpus of each document.
@@ -218,14 +231,13 @@ def find(
         vocabulary: See `Candidates`.
         advance: Called with the number of questions done.
         allowed: Documents that candidates may be of, bool of shape (documents,); None if all.
-        related: Further experts, whose scores come after those of `experts`.
+        related: Further experts, whose scores come after those of texts.
         exact: Finds what is typed exactly; pieces with rare words are candidates whatever the experts say.
     """
     parts = []
-    for rows in _blocks(questions, sum(expert.count for expert in experts)):
-        parts.append(
-            _Block(experts, finest, layout, corpora, rows, weigh, vocabulary, allowed, related, exact).candidates
-        )
+    for rows in source.blocks(questions):
+        block = _Block(source, finest, layout, corpora, rows, weigh, vocabulary, allowed, related, exact)
+        parts.append(block.candidates)
         advance(rows.stop - rows.start)
     return Candidates(*(np.concatenate([getattr(part, field.name) for part in parts]) for field in fields(Candidates)))
 
@@ -242,21 +254,16 @@ def _texts(expert: Expert, layout: Layout, allowed: np.ndarray) -> np.ndarray:
     return mask
 
 
-def _blocks(questions: int, texts: int) -> Iterator[slice]:
-    """Rows of questions whose scores of so many texts fit into memory together."""
-    step = max(_BLOCK_BYTES // (4 * max(texts, 1)), 1)
-    return (slice(at, min(at + step, questions)) for at in range(0, max(questions, 1), step))
-
-
 @dataclass(frozen=True)
 class _Block:
-    """Questions whose scores of all texts are in memory together; see `find`.
+    """Questions whose scores of texts are in memory together; see `find`.
 
     Attributes:
         rows: The questions.
+        given: The experts of texts; None asks the source.
     """
 
-    experts: Sequence[Expert]
+    source: Source
     finest: Sequence[int]
     layout: Layout
     corpora: np.ndarray
@@ -266,6 +273,7 @@ class _Block:
     allowed: np.ndarray | None
     related: Related | None
     exact: Exact | None
+    given: Sequence[Expert] | None = None
 
     @property
     def candidates(self) -> Candidates:
@@ -273,8 +281,11 @@ class _Block:
         keys, floors = self._best
         candidates = self._made(keys, floors)
         if self.related is not None:
-            more = self._added(candidates, *self.related.more(candidates, self._value(candidates)))
-            candidates = self._made(np.union1d(keys, more), floors) if len(more) else candidates
+            question, document = self.related.more(candidates, self._value(candidates))
+            if len(document):
+                knowing = self._knowing(document)
+                more = knowing._added(candidates, question, document)
+                candidates = knowing._made(np.union1d(keys, more), floors)
             scores = self.related.scores(candidates, self._value(candidates), self.rows)
             none = np.zeros((len(floors), scores.shape[1]), np.float32)
             candidates = replace(
@@ -283,6 +294,20 @@ class _Block:
                 floors=np.concatenate([floors, none], 1),
             )
         return replace(candidates, question=candidates.question + self.rows.start)
+
+    @cached_property
+    def experts(self) -> Sequence[Expert]:
+        """Those of texts."""
+        return self.source.experts(self.rows, self._typed_documents) if self.given is None else self.given
+
+    @property
+    def _typed_documents(self) -> np.ndarray:
+        return self.layout.document_of[unpaired(self._rare[0])[1]]
+
+    def _knowing(self, documents: np.ndarray) -> _Block:
+        """The same with scores of the texts of some documents."""
+        experts = self.source.experts(self.rows, np.union1d(self._typed_documents, documents))
+        return self if experts is self.experts else replace(self, given=experts)
 
     @cached_property
     def _scores(self) -> list[np.ndarray]:
@@ -317,7 +342,7 @@ class _Block:
         """Question and piece of the best texts by any expert, as `arrays.pairs`; and see `Candidates.floors`."""
         keys, floors = [], np.zeros((self.rows.stop - self.rows.start, len(self.experts)), np.float32)
         for column, (expert, scores) in enumerate(zip(self.experts, self._scores, strict=True)):
-            if not expert.depth:
+            if not (expert.depth and scores.size):
                 continue
             open_to = scores if self.allowed is None else np.where(_texts(expert, self.layout, self.allowed), scores, 0)
             chosen = best(open_to, expert.depth)
@@ -361,7 +386,8 @@ class _Block:
             other = np.clip(piece + step, 0, layout.count(1) - 1)
             present = (layout.document_of[other] == document) & (other != piece)
             for column, number in enumerate(self.finest):
-                beside[present, side, column] = self._scores[number][question[present], other[present]]
+                text = self.experts[number].containing(other[present])
+                beside[present, side, column] = self._scores[number][question[present], text]
         sizes = layout.spans[piece, 1] - layout.spans[piece, 0]
         place = [piece - layout.offsets[document], np.diff(layout.offsets)[document], sizes, self.corpora[document]]
         places_of = np.stack(place, axis=1).astype(np.int32)

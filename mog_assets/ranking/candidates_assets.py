@@ -16,6 +16,7 @@ from mog_assets.ranking.parts import Fresh, Part, arranged, joined, joined_sketc
 from mog_assets.ranking.rankings import Rankings, documents_of, expert_names, finest, fused
 from mog_assets.ranking.relevance import Relevance
 from mog_assets.ranking.retrieve import Retrieval
+from mog_assets.ranking.sources import EXHAUSTIVE, source_name
 from mog_assets.ranking.training import Examples, drawn, part_of
 from mog_assets.ranking.weak_labels import measured, taught
 from mog_assets.recipe import Work
@@ -39,7 +40,8 @@ def build_candidates(work: Work) -> None:
     """Find the candidates of training and test questions, with their scores by every expert and their evidence.
 
     Those of a question are kept unless a document changed that one of them is of, that the question's evidence is in,
-    or that has a text that is now among the best of an expert.
+    or that has a text that is now among the best of an expert. Those of an index are not kept: a document that goes
+    lets another one in, whose texts nothing was compared with.
     """
     settings, stored, rows = work.settings, work.input("questions"), []
     basis = _basis(work)
@@ -56,12 +58,14 @@ def build_candidates(work: Work) -> None:
         if not training and not test:
             continue
         retrieval = Retrieval.open(work.tools, work.input, question_set.corpora, keep=True)
-        now = documents_of(retrieval, hashes)
-        _candidates_of(work, name, [*training, *test], retrieval, now, previous)
+        now, source = documents_of(retrieval, hashes), source_name(retrieval.corpora)
+        kept = previous if source == EXHAUSTIVE else None
+        _candidates_of(work, name, [*training, *test], retrieval, now, kept, source)
         levels = Counter(q.level for q in training)
         by_level: dict[str, Any] = {level: levels[level] for level in TRAINING}
         of = sum(q.split in question_set.train for q in questions)
-        rows.append({"question set": name, "test": len(test), "training": len(training), "of": of, **by_level})
+        row = {"question set": name, "test": len(test), "training": len(training), "of": of, **by_level}
+        rows.append({**row, "source": source})
     work.counts |= {
         "questions": sum(row["training"] for row in rows),
         "test questions": sum(row["test"] for row in rows),
@@ -89,6 +93,7 @@ def _candidates_of(
     retrieval: Retrieval,
     now: DocumentStates,
     previous: Artefact | None,
+    source: str,
 ) -> None:
     """Write the parts of a question set, and the state they were made for."""
     state, corpora = f"{STATE}{name}.safetensors", retrieval.corpora
@@ -97,7 +102,7 @@ def _candidates_of(
         previous = None
     change = None if previous is None else Change(DocumentStates.read(previous.path(state)), now)
     fresh = None if change is None else Fresh(corpora, change.fresh)
-    made_of = [work.info["basis"], work.recipe.settings(work.tools), digest(now.hashes.tobytes().hex())]
+    made_of = [work.info["basis"], work.recipe.settings(work.tools), digest(now.hashes.tobytes().hex()), source]
     path, exists = work.file(state, made_of)
     if not exists:
         with work.writing(path) as temporary:

@@ -63,8 +63,8 @@ class Expert(Protocol):
 
 
 @dataclass(frozen=True)
-class _OfLevel:
-    """What experts of a level share.
+class OfLevel:
+    """How the chunks of a level cover pieces: what its experts share.
 
     Attributes:
         level: Level of the chunks.
@@ -94,7 +94,7 @@ class _OfLevel:
 
 
 @dataclass(frozen=True)
-class Bm25Expert(_OfLevel):
+class Bm25Expert(OfLevel):
     """BM25 of a level.
 
     Attributes:
@@ -135,7 +135,7 @@ class Products:
 
 
 @dataclass(frozen=True)
-class DenseExpert(_OfLevel):
+class DenseExpert(OfLevel):
     """Dot products of unit vectors of a level.
 
     Attributes:

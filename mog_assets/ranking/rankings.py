@@ -20,13 +20,14 @@ from mog_assets.ranking import models, multihop
 from mog_assets.ranking.blend import Blend
 from mog_assets.ranking.candidates import Candidates, find
 from mog_assets.ranking.exact import Typed
-from mog_assets.ranking.experts import DEPTHS, Bm25Expert, DenseExpert, Expert, Products, TitleExpert
+from mog_assets.ranking.experts import DEPTHS
 from mog_assets.ranking.explain import reasons
 from mog_assets.ranking.models import Inputs, Opening
 from mog_assets.ranking.passages import joined
 from mog_assets.ranking.relations import EXPERTS, Mentioned, Queries, Relations, Unasked, mentions, reads_mentions
 from mog_assets.ranking.relevance import ordered
 from mog_assets.ranking.retrieve import Retrieval
+from mog_assets.ranking.sources import source_of
 from mog_assets.resources.store import Artefact
 from mog_assets.retrieval.bm25 import Bm25Index
 from mog_assets.retrieval.changes import DocumentStates
@@ -150,24 +151,6 @@ def vocabulary(retrieval: Retrieval) -> float:
     return known_share(retrieval.corpora.statistics().of("level_1"), retrieval.is_token)
 
 
-def experts_of(retrieval: Retrieval, index: Bm25Index) -> list[Expert]:
-    """The experts of texts for some questions, given that of level 1 by BM25."""
-    corpora, layout = retrieval.corpora, retrieval.corpora.layout
-    levels = corpora.settings.level_range
-    pieces = Products(corpora.vectors(1), retrieval.vectors)
-    dense = [DenseExpert(1, layout, pieces)]
-    for level in levels[1:]:
-        pooling = corpora.pooling(level)
-        products = pieces if pooling else Products(corpora.vectors(level), retrieval.vectors)
-        dense.append(DenseExpert(level, layout, products, pooling))
-    return [
-        Bm25Expert(1, layout, index, retrieval.terms),
-        *(Bm25Expert(level, layout, corpora.joined_bm25(level), retrieval.terms) for level in levels[1:]),
-        *dense,
-        TitleExpert(layout, corpora.titles, retrieval.terms),
-    ]
-
-
 def opened(ranking: Ranking, retrieval: Retrieval) -> Any:
     """The model of a ranking: trained, or the rule of one without training."""
     settings = retrieval.corpora.settings
@@ -227,7 +210,7 @@ class Rankings:
         mentioned = Mentioned(retrieval.shared(mentions), corpora.layout) if reads_mentions(names) else None
         queries = Queries(retrieval.queries, vectors, retrieval.terms)
         candidates = find(
-            experts_of(retrieval, index),
+            source_of(retrieval, index),
             best,
             corpora.layout,
             numbers,

@@ -283,11 +283,17 @@ class Bm25Index:
 
     def chunks_of(self, term: str) -> np.ndarray:
         """The chunks that have a term, ascending."""
-        starts, number = self._index.scores["indptr"], self._number.get(term)
-        if number is None:
-            return np.zeros(0, np.int32)
-        chunks: np.ndarray = self._index.scores["indices"][starts[number] : starts[number + 1]]
+        chunks: np.ndarray = self._index.scores["indices"][self.entries(term)]
         return chunks
+
+    def entries(self, term: str) -> slice:
+        """Where a term's chunks and weights stand in `arrays`."""
+        starts, number = self._index.scores["indptr"], self._number.get(term)
+        return slice(0, 0) if number is None else slice(int(starts[number]), int(starts[number + 1]))
+
+    def holds(self, term: str) -> bool:
+        """Whether a term is known."""
+        return term in self._number
 
     def _ids(self, queries: Sequence[Sequence[str]]) -> list[list[int]]:
         return [[self._number[t] for t in query if t in self._number] for query in queries]

@@ -28,6 +28,7 @@ from mog_assets.retrieval.bm25 import (
     joined,
     statistics,
 )
+from mog_assets.retrieval.piece_counts import PieceCounts
 from mog_assets.retrieval.points import IdSet, packed_ids, stored_ids
 from mog_assets.retrieval.search import keep_best
 from mog_assets.retrieval.shards import open_counts, open_titles
@@ -198,6 +199,12 @@ class Corpora:
             repeated = np.repeat(weights, part.frequencies)
             indexes.append(Bm25Index.of(part.terms, repeated, part.indices, part.indptr, len(part.lengths)))
         return joined(indexes)
+
+    @cached_property
+    def piece_counts(self) -> PieceCounts:
+        """Term counts of level 1 and of titles, over all corpora."""
+        titles = [part for name in self.names for part in open_titles(self.read("tokens", name))]
+        return PieceCounts.of(self.layout, self.joined_bm25(1), self.titles, self.counts(1), titles)
 
     @cached_property
     def title_sizes(self) -> np.ndarray:

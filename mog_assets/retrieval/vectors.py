@@ -201,6 +201,16 @@ class Pooling:
         sums = np.concatenate([np.zeros(0, np.float32), *(np.load(path) for path in lengths)])
         return cls(first, piece_sizes(layout), sums)
 
+    def within(self, chunks: np.ndarray, first: np.ndarray, pieces: np.ndarray) -> Pooling:
+        """That of some chunks, whose pieces are numbered anew.
+
+        Args:
+            chunks: Numbers of the chunks, ascending.
+            first: First piece of each, among `pieces`.
+            pieces: Their pieces, ascending.
+        """
+        return Pooling(first, self.sizes[pieces], self.lengths[chunks])
+
     def pooled(self, products: np.ndarray) -> np.ndarray:
         """Products with the chunks of the level, from those with all pieces: of shape (n, chunks)."""
         if not len(self.first):

@@ -18,6 +18,7 @@ from mog_assets.chunking.sentences import sentence_ends
 from mog_assets.config import Settings
 from mog_assets.questions.sets import Question
 from mog_assets.ranking.retrieve import Retrieval
+from mog_assets.ranking.sources import source_name
 from mog_assets.resources.errors import ConfigError, MissingArtefact, MogError, NotFound
 from mog_assets.retrieval.corpora import languages_in
 from mog_assets.retrieval.methods import AUTO, Method, all_methods, check_trained, needs, parse, rankings
@@ -232,6 +233,7 @@ class Project:
                     {} if how.retriever == "dense" else retrieval.analysed[row].taken,
                     weights[row],
                     topics[row],
+                    source_name(retrieval.corpora) if how.ranking else "",
                 )
                 for row, (question, passages) in enumerate(
                     zip(questions, reading.passages(retrieval, ranked, len(questions), why), strict=True)

@@ -88,6 +88,8 @@ class Retrieved:
             retriever and level in the weight of all, if the ranking weighs them (`mix` does not).
         topic: Number, label and probability of the question's topic, and whether passages of all topics were used
             instead; None if the method does not use topics.
+        candidates: `exhaustive` if a ranking chose among all texts, `indexed` if among those of the documents with the
+            best pieces; empty for other methods.
     """
 
     question: str
@@ -99,12 +101,12 @@ class Retrieved:
     taken: dict[str, str] = field(default_factory=dict)
     weights: dict[str, float] | None = None
     topic: dict[str, Any] | None = None
+    candidates: str = ""
 
     def to_json(self) -> dict[str, Any]:
         """As JSON values."""
-        content = {
-            name: getattr(self, name) for name in ("question", "method", "because", "nothing", "version", "taken")
-        }
+        names = ("question", "method", "because", "nothing", "version", "taken", "candidates")
+        content = {name: getattr(self, name) for name in names}
         passages = [passage.to_json() for passage in self.passages]
         return {**content, "passages": passages, "weights": self.weights, "topic": self.topic}
 

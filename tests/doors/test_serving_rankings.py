@@ -219,7 +219,8 @@ def test_auto_is_what_the_asset_says(sample_project, copied_project):
     result = called(sample_project, "retrieve", QUESTION, "--json")
     assert result.stderr.strip() == f"ranked by {said['method']}"
     explained = called(sample_project, "retrieve", QUESTION, "--json", "--explain")
-    assert explained.stderr.strip() == f"ranked by {said['method']}, because {said['why']}"
+    because = f"ranked by {said['method']}, because {said['why']}"
+    assert explained.stderr.strip() == f"{because}\ncandidates: exhaustive"
     assert json.loads(result.stdout) == retrieved(sample_project, "--method", said["method"])
 
     for name in ("mix", "dense-3"):

@@ -1,0 +1,177 @@
+"""BM25 of every level for the texts of some documents, from the counts of level 1: a question pays for these alone.
+
+A chunk of a coarser level has the words of its pieces, and those of the title once; so its counts are sums.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+
+from mog_assets.arrays import ranges
+from mog_assets.chunking.chunks import Layout
+from mog_assets.retrieval.bm25 import Bm25Index, Statistics, TermCounts, joined, term_weights
+
+
+def _aligned(parts: Sequence[TermCounts], index: Bm25Index) -> np.ndarray:
+    """The counts of several shards in the order of the weights of their joined index, in the narrowest type."""
+    plain = [
+        Bm25Index.of(part.terms, part.counts.astype(np.float32), part.indices, part.indptr, len(part.lengths))
+        for part in parts
+    ]
+    counts = joined(plain).arrays["data"]
+    assert len(counts) == len(index.arrays["data"])
+    narrow: np.ndarray = counts.astype(np.min_scalar_type(int(counts.max(initial=0))))
+    return narrow
+
+
+@dataclass(frozen=True)
+class PieceCounts:
+    """How often pieces with their titles, and titles alone, have each term.
+
+    Attributes:
+        layout: Of all corpora.
+        words, titles: BM25 of level 1 and of titles, over all corpora: which pieces and titles have a term.
+        of_pieces, of_titles: Counts in the order of their weights.
+        lengths, title_lengths: Tokens of every piece with its title, and of every title.
+    """
+
+    layout: Layout
+    words: Bm25Index
+    titles: Bm25Index
+    of_pieces: np.ndarray
+    of_titles: np.ndarray
+    lengths: np.ndarray
+    title_lengths: np.ndarray
+
+    @classmethod
+    def of(
+        cls,
+        layout: Layout,
+        words: Bm25Index,
+        titles: Bm25Index,
+        pieces: Sequence[TermCounts],
+        of_titles: Sequence[TermCounts],
+    ) -> PieceCounts:
+        """Those of all corpora.
+
+        Args:
+            layout: Of all corpora.
+            words: Joined index of level 1.
+            titles: Joined index of the titles.
+            pieces: Counts of level 1, per shard of each corpus.
+            of_titles: Counts of the titles, per shard of each corpus.
+        """
+        lengths, title_lengths = (
+            np.concatenate([np.zeros(0, np.int64), *(part.lengths for part in parts)]) for parts in (pieces, of_titles)
+        )
+        counts = (_aligned(pieces, words), _aligned(of_titles, titles))
+        return cls(layout, words, titles, *counts, lengths, title_lengths)
+
+    def within(self, terms: Sequence[str], documents: np.ndarray) -> DocumentCounts:
+        """Counts of a question's terms in some documents, ascending; terms that no piece has are left out."""
+        known = [term for term in terms if self.words.holds(term)]
+        distinct = list(dict.fromkeys(known))
+        pieces = ranges(self.layout.offsets[documents], self.layout.offsets[documents + 1])
+        place = np.full(self.words.chunks, -1, np.int32)
+        place[pieces] = np.arange(len(pieces), dtype=np.int32)
+        counts = np.zeros((len(distinct), len(pieces)))
+        of_titles = np.zeros((len(distinct), len(documents)))
+        for row, term in enumerate(distinct):
+            here = self.words.entries(term)
+            at = place[self.words.arrays["indices"][here]]
+            inside = np.flatnonzero(at >= 0)
+            counts[row, at[inside]] = self.of_pieces[here][inside]
+            here = self.titles.entries(term)
+            with_term = self.titles.arrays["indices"][here]
+            at = np.searchsorted(with_term, documents)
+            inside = np.flatnonzero(at < len(with_term))
+            inside = inside[with_term[at[inside]] == documents[inside]]
+            of_titles[row, inside] = self.of_titles[here][at[inside]]
+        number = {term: row for row, term in enumerate(distinct)}
+        order = [number[term] for term in known]
+        return DocumentCounts(self, documents, distinct, order, counts, of_titles, self.lengths[pieces])
+
+
+@dataclass(frozen=True)
+class DocumentCounts:
+    """Counts of a question's terms in some documents.
+
+    Attributes:
+        whole: Of all corpora.
+        documents: Ascending.
+        terms: Different ones.
+        order: Rows of `terms` as the question has them, repetitions included.
+        counts: Of each term in each piece of the documents, with its title: float64 of shape (terms, pieces).
+        of_titles: Of each term in each title: float64 of shape (terms, documents).
+        lengths: Tokens of every piece with its title.
+    """
+
+    whole: PieceCounts
+    documents: np.ndarray
+    terms: Sequence[str]
+    order: Sequence[int]
+    counts: np.ndarray
+    of_titles: np.ndarray
+    lengths: np.ndarray
+
+    @cached_property
+    def _starts(self) -> np.ndarray:
+        """First piece of each document, among these."""
+        sizes = np.diff(self.whole.layout.offsets)[self.documents]
+        return np.cumsum(sizes) - sizes
+
+    def firsts(self, level: int) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+        """The chunks of a level in these documents.
+
+        Returns:
+            Numbers of the chunks, ascending; the place of each one's document; and its first piece and how many it
+            has, the pieces of these documents numbered from 0.
+        """
+        layout = self.whole.layout
+        offsets = layout.level_offsets(level)
+        first_chunk, last_chunk = offsets[self.documents], offsets[self.documents + 1]
+        chunks = ranges(first_chunk, last_chunk)
+        owner = np.repeat(np.arange(len(self.documents)), last_chunk - first_chunk)
+        width = 1 << (level - 1)
+        within = (chunks - first_chunk[owner]) * width
+        sizes = np.diff(layout.offsets)[self.documents][owner]
+        return chunks, owner, self._starts[owner] + within, np.minimum(width, sizes - within)
+
+    def scores(self, level: int, over: Sequence[Statistics], owners: np.ndarray, k1: float, b: float) -> np.ndarray:
+        """BM25 of the chunks of a level in these documents: the same numbers as from an index of all chunks.
+
+        Args:
+            level: The level.
+            over: Statistics of the level that weigh each corpus.
+            owners: Position of the corpus of each document.
+            k1: Term frequency saturation.
+            b: Length normalisation.
+
+        Returns:
+            float32 array of shape (chunks,), in their order.
+        """
+        _, owner, first, count = self.firsts(level)
+        result = np.zeros(len(owner), np.float32)
+        if not (len(owner) and len(self.terms)):
+            return result
+        # A title was counted with each of the pieces.
+        again = count - 1
+        counts = np.add.reduceat(self.counts, first, axis=1) - again * self.of_titles[:, owner]
+        titles = self.whole.title_lengths[self.documents][owner]
+        lengths = np.add.reduceat(self.lengths, first) - again * titles
+        weights = np.zeros(counts.shape, np.float32)
+        corpora = owners[owner]
+        for corpus in np.unique(corpora).tolist():
+            statistics = over[corpus]
+            row, column = np.nonzero((counts > 0) & (corpora == corpus))
+            frequencies = statistics.frequencies_of(self.terms)[row]
+            weights[row, column] = term_weights(
+                counts[row, column], frequencies, lengths[column], statistics.chunks, statistics.mean_length, k1, b
+            )
+        for place in self.order:
+            result += weights[place]
+        return result
