@@ -183,7 +183,8 @@ class Indexed:
     def _by_words(self, of: _Scored, documents: np.ndarray) -> Iterator[Texts]:
         corpora, options, pieces = self.corpora, self.corpora.settings.bm25, self._pieces(documents)
         terms = self.retrieval.terms[of.rows]
-        counts = [self.retrieval.shared(_piece_counts).within(row, documents) for row in terms]
+        whole = self.retrieval.shared(_piece_counts, self._words.index)
+        counts = [whole.within(row, documents) for row in terms]
         for tiling in self._levels:
             numbers, values = pieces, of.words[:, pieces]
             if tiling.level > 1:
@@ -216,8 +217,8 @@ class Indexed:
         return ranges(offsets[documents], offsets[documents + 1])
 
 
-def _piece_counts(retrieval: Retrieval) -> PieceCounts:
-    return retrieval.corpora.piece_counts
+def _piece_counts(retrieval: Retrieval, words: Bm25Index) -> PieceCounts:
+    return retrieval.corpora.piece_counts(words)
 
 
 def _exhaustive(retrieval: Retrieval, words: Bm25Index) -> Exhaustive:

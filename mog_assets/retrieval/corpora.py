@@ -200,11 +200,10 @@ class Corpora:
             indexes.append(Bm25Index.of(part.terms, repeated, part.indices, part.indptr, len(part.lengths)))
         return joined(indexes)
 
-    @cached_property
-    def piece_counts(self) -> PieceCounts:
-        """Term counts of level 1 and of titles, over all corpora."""
+    def piece_counts(self, words: Bm25Index) -> PieceCounts:
+        """Term counts of level 1, whose joined index is given, and of titles, over all corpora."""
         titles = [part for name in self.names for part in open_titles(self.read("tokens", name))]
-        return PieceCounts.of(self.layout, self.joined_bm25(1), self.titles, self.counts(1), titles)
+        return PieceCounts.of(self.layout, words, self.titles, self.counts(1), titles)
 
     @cached_property
     def title_sizes(self) -> np.ndarray:
