@@ -44,7 +44,8 @@ from mog_assets.tools import Tools
 
 SIZES = (10_000, 30_000, 100_000, 300_000, 1_000_000)
 # Groups of assets, by the first part of their keys.
-STAGES = ("documents", "chunks", "tokens", "bm25", "statistics", "embeddings", "collections", "sentence_graph")
+STAGES = ("documents", "chunks", "tokens", "bm25", "statistics", "embeddings", "names", "mentions")
+STAGES += ("collections", "sentence_graph")
 VOCABULARY, ZIPF = 1_000_000, 1.07
 CHANGED = 0.1
 NOISES, NOISE = 1 << 14, 1 / 3
@@ -239,6 +240,7 @@ def ask(folder: Path, project: Settings) -> None:
     """Ask questions of a corpus that is built; writes what they needed to `asked.json`."""
     from mog_assets.ranking.rankings import Rankings
     from mog_assets.ranking.retrieve import Retrieval
+    from mog_assets.ranking.sources import SOURCES
     from mog_assets.retrieval.methods import parse
 
     settings = config.load(str(folder / "mog.yaml"))
@@ -258,13 +260,28 @@ def ask(folder: Path, project: Settings) -> None:
     def passages(method: str, **limit: int) -> Callable[[str], Any]:
         return lambda question: served.again([question]).passages(parse(method, settings), **limit)
 
+    one: dict[str, Any] = {}
+
+    def opened_with(source: str) -> Any:
+        """The corpora with a source of candidates; those with another are closed."""
+        if source not in one:
+            one.clear()
+            ranking = settings.ranking.model_copy(update={"candidates": source})
+            chosen = Tools(settings.model_copy(update={"ranking": ranking}))
+            again = Retrieval.open(chosen, chosen.store.read, list(settings.corpora), keep=True)
+            one[source] = replace(again, encode=partial(chosen.encoder.encode, keep=False))
+        return one[source]
+
     def exactly(question: str) -> Any:
         return served.corpora.exactly_nearest(served.again([question]).vectors, 1, 40)
 
     calls = {"bm25, level 1": passages("fixed-1", k=40), "dense exact, level 1": exactly}
     if opened.store.find("collections/level_1", "grown"):
         calls["Qdrant, level 1"] = passages("dense-1", k=40)
-    calls["fused"] = passages("fused", budget=4000)
+    for source in SOURCES:
+        calls[f"fused, {source}"] = lambda question, source=source: (
+            opened_with(source).again([question]).passages(parse("fused", settings), budget=4000)
+        )
     for name, call in calls.items():
         forget()
         times = []

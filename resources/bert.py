@@ -53,7 +53,7 @@ class Bert:
             added: What is added to the embeddings of the tokens, of shape (texts, tokens, size).
         """
         table, length = "embeddings.{}_embeddings.weight", input_ids.shape[1]
-        hidden = f.embedding(input_ids, self.weights[table.format("word")])
+        hidden = self._words(input_ids)
         hidden = hidden + self.weights[table.format("token_type")][0] + self.weights[table.format("position")][:length]
         hidden = self._norm("embeddings", hidden if added is None else hidden + added)
         # Without padding there is no mask, as in transformers: attention without a mask uses another kernel.
@@ -61,6 +61,9 @@ class Bert:
         for layer in range(self.config.num_hidden_layers):
             hidden = self._layer(f"encoder.layer.{layer}", hidden, mask)
         return Output(hidden)
+
+    def _words(self, input_ids: Tensor) -> Tensor:
+        return f.embedding(input_ids, self.weights["embeddings.word_embeddings.weight"])
 
     def _layer(self, name: str, hidden: Tensor, mask: Tensor | None) -> Tensor:
         heads = (*hidden.shape[:2], self.config.num_attention_heads, -1)

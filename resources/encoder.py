@@ -91,7 +91,7 @@ class Encoder:
         if self.settings.model == MULTILINGUAL:
             from mog_assets.resources.multilingual import Multilingual
 
-            return Multilingual(self.setting)
+            return Multilingual(self.settings, self.setting)
         from mog_assets.resources.transformer import Transformer
 
         return Transformer(self.settings, self.setting)

