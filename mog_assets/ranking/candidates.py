@@ -12,6 +12,7 @@ import numpy as np
 from mog_assets.arrays import greatest, pairs, places, ranges, unpaired
 from mog_assets.chunking.chunks import Layout
 from mog_assets.ranking.experts import Expert
+from mog_assets.retrieval.bm25 import Bm25Index
 
 # Pieces of each document that relations add to the candidates.
 MORE = 2
@@ -163,6 +164,10 @@ Weigh = Callable[[Candidates, Sequence[str]], np.ndarray]
 
 class Source(Protocol):
     """Chooses the texts that candidates may be of; see `sources`."""
+
+    @property
+    def words(self) -> Bm25Index:
+        """BM25 of level 1."""
 
     def blocks(self, questions: int) -> Iterator[slice]:
         """Rows of questions whose scores are in memory together."""

@@ -204,13 +204,12 @@ class Rankings:
         settings, best = corpora.settings, finest(corpora.settings)
         every = list(settings.corpora)
         numbers = np.array([every.index(name) for name in corpora.names], np.int64)[corpora.owners]
-        # One index for both: where indexes are not kept open, each would be made anew.
-        index, vectors = corpora.joined_bm25(1), np.asarray(retrieval.vectors, np.float32)
+        source, vectors = source_of(retrieval), np.asarray(retrieval.vectors, np.float32)
         names = settings.ranking.experts
         mentioned = Mentioned(retrieval.shared(mentions), corpora.layout) if reads_mentions(names) else None
         queries = Queries(retrieval.queries, vectors, retrieval.terms)
         candidates = find(
-            source_of(retrieval, index),
+            source,
             best,
             corpora.layout,
             numbers,
@@ -224,12 +223,12 @@ class Rankings:
                 mentioned,
             ),
             exact=Typed(
-                index,
+                source.words,
                 corpora.titles,
                 corpora.title_sizes,
                 corpora.statistics().of("level_1"),
                 retrieval.terms,
-                [_whole(index, question, retrieval.quoted) for question in retrieval.analysed],
+                [_whole(source.words, question, retrieval.quoted) for question in retrieval.analysed],
             ),
         )
         words = np.array([len(terms) for terms in retrieval.terms], np.int64)

@@ -22,7 +22,6 @@ from mog_assets.ranking.experts import Bm25Expert, DenseExpert, Expert, OfLevel,
 from mog_assets.ranking.retrieve import Retrieval
 from mog_assets.retrieval.bm25 import Bm25Index
 from mog_assets.retrieval.corpora import Corpora
-from mog_assets.retrieval.piece_counts import PieceCounts
 
 EXHAUSTIVE, INDEXED = "exhaustive", "indexed"
 # Pieces of each of the two searches whose documents a question's candidates may be of.
@@ -38,9 +37,11 @@ class Exhaustive:
     """All texts.
 
     Attributes:
+        words: BM25 of level 1.
         every: The experts.
     """
 
+    words: Bm25Index
     every: Sequence[Expert]
 
     def blocks(self, questions: int) -> Iterator[slice]:
@@ -136,13 +137,17 @@ class Indexed:
 
     Args:
         retrieval: The questions.
+
+    Attributes:
         words: BM25 of level 1.
     """
 
-    def __init__(self, retrieval: Retrieval, words: Bm25Index) -> None:
+    def __init__(self, retrieval: Retrieval) -> None:
         self.retrieval, self.corpora = retrieval, retrieval.corpora
+        self._counts = self.corpora.piece_counts()
+        self.words = self._counts.words
         self._levels = [OfLevel(level, self.corpora.layout) for level in self.corpora.settings.level_range]
-        self._words = Bm25Expert(1, self.corpora.layout, words, retrieval.terms)
+        self._words = Bm25Expert(1, self.corpora.layout, self.words, retrieval.terms)
         self._titles = TitleExpert(self.corpora.layout, self.corpora.titles, retrieval.terms)
         self._products = Products(self.corpora.vectors(1), retrieval.vectors)
         self._last: _Scored | None = None
@@ -183,8 +188,7 @@ class Indexed:
     def _by_words(self, of: _Scored, documents: np.ndarray) -> Iterator[Texts]:
         corpora, options, pieces = self.corpora, self.corpora.settings.bm25, self._pieces(documents)
         terms = self.retrieval.terms[of.rows]
-        whole = self.retrieval.shared(_piece_counts, self._words.index)
-        counts = [whole.within(row, documents) for row in terms]
+        counts = [self._counts.within(row, documents) for row in terms]
         for tiling in self._levels:
             numbers, values = pieces, of.words[:, pieces]
             if tiling.level > 1:
@@ -217,12 +221,10 @@ class Indexed:
         return ranges(offsets[documents], offsets[documents + 1])
 
 
-def _piece_counts(retrieval: Retrieval, words: Bm25Index) -> PieceCounts:
-    return retrieval.corpora.piece_counts(words)
-
-
-def _exhaustive(retrieval: Retrieval, words: Bm25Index) -> Exhaustive:
+def _exhaustive(retrieval: Retrieval) -> Exhaustive:
     corpora, layout = retrieval.corpora, retrieval.corpora.layout
+    # One index for all that asks it: where indexes are not kept open, each would be made anew.
+    levels, words = corpora.settings.level_range, corpora.joined_bm25(1)
     levels = corpora.settings.level_range
     pieces = Products(corpora.vectors(1), retrieval.vectors)
     dense = [DenseExpert(1, layout, pieces)]
@@ -231,16 +233,17 @@ def _exhaustive(retrieval: Retrieval, words: Bm25Index) -> Exhaustive:
         products = pieces if pooling else Products(corpora.vectors(level), retrieval.vectors)
         dense.append(DenseExpert(level, layout, products, pooling))
     return Exhaustive(
+        words,
         [
             Bm25Expert(1, layout, words, retrieval.terms),
             *(Bm25Expert(level, layout, corpora.joined_bm25(level), retrieval.terms) for level in levels[1:]),
             *dense,
             TitleExpert(layout, corpora.titles, retrieval.terms),
-        ]
+        ],
     )
 
 
-SOURCES: dict[str, Callable[[Retrieval, Bm25Index], Source]] = {EXHAUSTIVE: _exhaustive, INDEXED: Indexed}
+SOURCES: dict[str, Callable[[Retrieval], Source]] = {EXHAUSTIVE: _exhaustive, INDEXED: Indexed}
 
 
 def source_name(corpora: Corpora) -> str:
@@ -249,6 +252,6 @@ def source_name(corpora: Corpora) -> str:
     return named if named != "auto" else INDEXED if corpora.layout.count(1) >= LARGE else EXHAUSTIVE
 
 
-def source_of(retrieval: Retrieval, words: Bm25Index) -> Source:
-    """The source for some questions, given the index of level 1 by BM25."""
-    return SOURCES[source_name(retrieval.corpora)](retrieval, words)
+def source_of(retrieval: Retrieval) -> Source:
+    """The source for some questions."""
+    return SOURCES[source_name(retrieval.corpora)](retrieval)

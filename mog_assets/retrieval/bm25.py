@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, cached_property
 from pathlib import Path
 from typing import Any
 
@@ -82,6 +82,13 @@ class Statistics:
         counts = np.fromiter(self.frequencies.values(), np.int64, len(terms)) if values is None else values
         order = np.argsort(-counts, kind="stable")[:count]
         return [terms[row] for row in order.tolist()], counts[order]
+
+
+def numbered(lists: Sequence[Sequence[str]]) -> tuple[list[str], list[np.ndarray]]:
+    """The different terms of several lists, in order of their first occurrence, and the number of each term of each."""
+    whole = pa.concat_arrays([pa.array(terms, pa.large_string()) for terms in lists]).dictionary_encode()
+    codes = whole.indices.to_numpy(zero_copy_only=False).astype(np.int64)
+    return whole.dictionary.to_pylist(), np.split(codes, np.cumsum([len(terms) for terms in lists])[:-1])
 
 
 def save_terms(terms: Sequence[str], path: Path) -> None:
@@ -160,8 +167,8 @@ def open_bm25s(weights: np.ndarray, indices: np.ndarray, indptr: np.ndarray, chu
     index = bm25s.BM25(method="lucene", backend="numba")
     index.scores = {
         "data": weights,
-        "indices": np.ascontiguousarray(indices),
-        "indptr": np.ascontiguousarray(indptr),
+        "indices": indices,
+        "indptr": indptr,
         "num_docs": chunks,
     }
     index.nonoccurrence_array = None
@@ -171,25 +178,37 @@ def open_bm25s(weights: np.ndarray, indices: np.ndarray, indptr: np.ndarray, chu
 
 def joined(indexes: Sequence[Bm25Index]) -> Bm25Index:
     """One index of the chunks of several, in order: a question asks for its terms once."""
+    return joined_with(indexes, [])[0]
+
+
+def joined_with(indexes: Sequence[Bm25Index], counts: Sequence[np.ndarray]) -> tuple[Bm25Index, np.ndarray]:
+    """As `joined`, with the counts that the weights of each index are of, in the order of the weights.
+
+    The counts are of the narrowest type that holds them; without any, there are none.
+    """
+    most = max((int(part.max(initial=0)) for part in counts), default=0)
+    kind = np.min_scalar_type(most)
     if len(indexes) == 1:
-        return indexes[0]
-    number: dict[str, int] = {}
-    columns = [np.array([number.setdefault(term, len(number)) for term in index.terms], np.int64) for index in indexes]
+        return indexes[0], counts[0].astype(kind) if counts else np.zeros(0, kind)
+    terms, columns = numbered([index.terms for index in indexes])
     # For every term, its part in each index one after the other: where each begins is known from the counts.
-    sizes = np.zeros((len(indexes), len(number)), np.int64)
+    sizes = np.zeros((len(indexes), len(terms)), np.int64)
     for row, column, index in zip(sizes, columns, indexes, strict=True):
         row[column] = np.diff(index.arrays["indptr"])
     indptr = np.concatenate([[0], np.cumsum(sizes.sum(axis=0))])
     starts = indptr[:-1] + np.cumsum(sizes, axis=0) - sizes
     weights, chunks = np.empty(indptr[-1], np.float32), np.empty(indptr[-1], np.int32)
+    together = np.empty(indptr[-1] if counts else 0, kind)
     first = 0
-    for row, column, index in zip(starts, columns, indexes, strict=True):
+    for place, (row, column, index) in enumerate(zip(starts, columns, indexes, strict=True)):
         arrays = index.arrays
         begin, count = row[column], np.diff(arrays["indptr"])
         to = np.repeat(begin - arrays["indptr"][:-1], count) + np.arange(len(arrays["data"]))
         weights[to], chunks[to] = arrays["data"], arrays["indices"] + first
+        if counts:
+            together[to] = counts[place]
         first += index.chunks
-    return Bm25Index.of(list(number), weights, chunks, indptr, first)
+    return Bm25Index.of(terms, weights, chunks, indptr, first), together
 
 
 @cache
@@ -208,6 +227,11 @@ class Bm25Index:
         over: The statistics that weight it: those of whole corpora.
         k1: Term frequency saturation.
         b: Length normalisation.
+
+    Attributes:
+        terms: Whose weights it has.
+        chunks: How many there are.
+        arrays: `data` (float32 weights), `indices` and `indptr`, as those of a CSC matrix of shape (chunks, terms).
     """
 
     def __init__(self, counts: TermCounts, over: Statistics, k1: float, b: float) -> None:
@@ -229,14 +253,17 @@ class Bm25Index:
     def _hold(
         self, terms: Sequence[str], weights: np.ndarray, indices: np.ndarray, indptr: np.ndarray, chunks: int
     ) -> None:
-        self._number = {term: i for i, term in enumerate(terms)}
-        self._index = open_bm25s(weights, indices, indptr, chunks)
         self.terms, self.chunks = terms, chunks
+        indices, indptr = np.ascontiguousarray(indices), np.ascontiguousarray(indptr)
+        self.arrays = {"data": weights, "indices": indices, "indptr": indptr}
 
-    @property
-    def arrays(self) -> dict[str, np.ndarray]:
-        """`data` (float32 weights), `indices` and `indptr`, as those of a CSC matrix of shape (chunks, terms)."""
-        return {name: self._index.scores[name] for name in ("data", "indices", "indptr")}
+    @cached_property
+    def _number(self) -> dict[str, int]:
+        return {term: i for i, term in enumerate(self.terms)}
+
+    @cached_property
+    def _index(self) -> Any:
+        return open_bm25s(self.arrays["data"], self.arrays["indices"], self.arrays["indptr"], self.chunks)
 
     def search(self, queries: Sequence[Sequence[str]], k: int) -> tuple[np.ndarray, np.ndarray]:
         """The k best chunks for each query, best first; equal scores go to the smaller chunk number.
@@ -274,7 +301,7 @@ class Bm25Index:
 
     def add_scores(self, queries: Sequence[Sequence[str]], out: np.ndarray) -> None:
         """Add to `out`, float32 of shape (queries, chunks), the score of every chunk for every query."""
-        weights, chunks, starts = (self._index.scores[name] for name in ("data", "indices", "indptr"))
+        weights, chunks, starts = (self.arrays[name] for name in ("data", "indices", "indptr"))
         for row, query in zip(out, self._ids(queries), strict=True):
             for term in query:
                 here = slice(starts[term], starts[term + 1])
@@ -283,12 +310,12 @@ class Bm25Index:
 
     def chunks_of(self, term: str) -> np.ndarray:
         """The chunks that have a term, ascending."""
-        chunks: np.ndarray = self._index.scores["indices"][self.entries(term)]
+        chunks: np.ndarray = self.arrays["indices"][self.entries(term)]
         return chunks
 
     def entries(self, term: str) -> slice:
         """Where a term's chunks and weights stand in `arrays`."""
-        starts, number = self._index.scores["indptr"], self._number.get(term)
+        starts, number = self.arrays["indptr"], self._number.get(term)
         return slice(0, 0) if number is None else slice(int(starts[number]), int(starts[number + 1]))
 
     def holds(self, term: str) -> bool:

@@ -26,6 +26,7 @@ from mog_assets.retrieval.bm25 import (
     Statistics,
     TermCounts,
     joined,
+    joined_with,
     statistics,
 )
 from mog_assets.retrieval.piece_counts import PieceCounts
@@ -68,6 +69,11 @@ def languages_in(documents: Any) -> dict[str, int]:
         place = f"documents of {documents.manifest.partition}"
         raise MogError(f"{place}: expected them with their languages, got what an earlier version read: run `mog run`")
     return counts
+
+
+def _lengths(parts: Sequence[TermCounts]) -> np.ndarray:
+    """Tokens of every text of some shards, int64."""
+    return np.concatenate([np.zeros(0, np.int64), *(part.lengths for part in parts)])
 
 
 @dataclass(frozen=True)
@@ -189,21 +195,35 @@ class Corpora:
                 counts.update({term: n or 1 for term, n in zip(terms, times, strict=True)})
         return Vocabulary(counts)
 
-    @cached_property
+    @property
     def titles(self) -> Bm25Index:
         """Index of the terms of titles: a term weighs more if fewer titles of all corpora have it."""
-        parts = [part for name in self.names for part in open_titles(self.read("tokens", name))]
+        return self._titles[0]
+
+    @cached_property
+    def _titles(self) -> tuple[Bm25Index, np.ndarray, np.ndarray]:
+        """The index of titles, the counts that its weights are of, and the tokens of every title."""
         over, indexes = self.statistics().of("title"), []
+        parts = [part for name in self.names for part in open_titles(self.read("tokens", name))]
         for part in parts:
             weights = idf(over.chunks, over.frequencies_of(part.terms)).astype(np.float32)
             repeated = np.repeat(weights, part.frequencies)
             indexes.append(Bm25Index.of(part.terms, repeated, part.indices, part.indptr, len(part.lengths)))
-        return joined(indexes)
+        index, counts = joined_with(indexes, [part.counts for part in parts])
+        return index, counts, _lengths(parts)
 
-    def piece_counts(self, words: Bm25Index) -> PieceCounts:
-        """Term counts of level 1, whose joined index is given, and of titles, over all corpora."""
-        titles = [part for name in self.names for part in open_titles(self.read("tokens", name))]
-        return PieceCounts.of(self.layout, words, self.titles, self.counts(1), titles)
+    def piece_counts(self) -> PieceCounts:
+        """Term counts of level 1 and of titles, over all corpora, with their weights."""
+
+        def made() -> PieceCounts:
+            parts = self.counts(1)
+            indexes = self.weighted(parts, "level_1", owners=self.shard_owners)
+            words, of_pieces = joined_with(indexes, [part.counts for part in parts])
+            titles, of_titles, title_lengths = self._titles
+            return PieceCounts(self.layout, words, titles, of_pieces, of_titles, _lengths(parts), title_lengths)
+
+        counts: PieceCounts = self._once("piece counts", made)
+        return counts
 
     @cached_property
     def title_sizes(self) -> np.ndarray:

@@ -13,19 +13,7 @@ import numpy as np
 
 from mog_assets.arrays import ranges
 from mog_assets.chunking.chunks import Layout
-from mog_assets.retrieval.bm25 import Bm25Index, Statistics, TermCounts, joined, term_weights
-
-
-def _aligned(parts: Sequence[TermCounts], index: Bm25Index) -> np.ndarray:
-    """The counts of several shards in the order of the weights of their joined index, in the narrowest type."""
-    plain = [
-        Bm25Index.of(part.terms, part.counts.astype(np.float32), part.indices, part.indptr, len(part.lengths))
-        for part in parts
-    ]
-    counts = joined(plain).arrays["data"]
-    assert len(counts) == len(index.arrays["data"])
-    narrow: np.ndarray = counts.astype(np.min_scalar_type(int(counts.max(initial=0))))
-    return narrow
+from mog_assets.retrieval.bm25 import Bm25Index, Statistics, term_weights
 
 
 @dataclass(frozen=True)
@@ -46,30 +34,6 @@ class PieceCounts:
     of_titles: np.ndarray
     lengths: np.ndarray
     title_lengths: np.ndarray
-
-    @classmethod
-    def of(
-        cls,
-        layout: Layout,
-        words: Bm25Index,
-        titles: Bm25Index,
-        pieces: Sequence[TermCounts],
-        of_titles: Sequence[TermCounts],
-    ) -> PieceCounts:
-        """Those of all corpora.
-
-        Args:
-            layout: Of all corpora.
-            words: Joined index of level 1.
-            titles: Joined index of the titles.
-            pieces: Counts of level 1, per shard of each corpus.
-            of_titles: Counts of the titles, per shard of each corpus.
-        """
-        lengths, title_lengths = (
-            np.concatenate([np.zeros(0, np.int64), *(part.lengths for part in parts)]) for parts in (pieces, of_titles)
-        )
-        counts = (_aligned(pieces, words), _aligned(of_titles, titles))
-        return cls(layout, words, titles, *counts, lengths, title_lengths)
 
     def within(self, terms: Sequence[str], documents: np.ndarray) -> DocumentCounts:
         """Counts of a question's terms in some documents, ascending; terms that no piece has are left out."""
