@@ -26,6 +26,8 @@ from mog_assets.retrieval.corpora import Corpora
 EXHAUSTIVE, INDEXED = "exhaustive", "indexed"
 # Pieces of each of the two searches whose documents a question's candidates may be of.
 NEAREST = 100
+# Pieces that a filter leaves which are compared one by one.
+FEW = 20_000
 # Pieces from which a question is no longer compared with all texts.
 LARGE = 200_000
 # Scores of all texts by all experts that are in memory at a time, in bytes.
@@ -120,16 +122,70 @@ class _Scored:
 
     Attributes:
         rows: The questions.
-        words, products: Scores of all pieces by words and by vectors.
+        words: Scores of all pieces by words.
         documents: Those whose texts are scored, ascending.
         experts: With these texts.
     """
 
     rows: slice
     words: np.ndarray
-    products: np.ndarray
     documents: np.ndarray
     experts: list[Texts]
+
+
+def _best(scores: np.ndarray, retrieval: Retrieval) -> np.ndarray:
+    """The best pieces of any question that may be candidates, given the scores of all."""
+    if retrieval.allowed is not None:
+        scores = np.where(retrieval.allowed[retrieval.corpora.layout.document_of], scores, 0)
+    return np.flatnonzero((greatest(scores, NEAREST) & (scores > 0)).any(axis=0))
+
+
+class Scanned:
+    """Products of a block of questions with the vectors of all pieces."""
+
+    def __init__(self, retrieval: Retrieval) -> None:
+        self.retrieval = retrieval
+        self._products = Products(retrieval.corpora.vectors(1), retrieval.vectors)
+
+    def nearest(self, rows: slice) -> np.ndarray:
+        """The nearest pieces of the questions."""
+        return _best(self._products.of(rows), self.retrieval)
+
+    def of(self, rows: slice, pieces: np.ndarray) -> np.ndarray:
+        """Products with the vectors of some pieces, float32 of shape (questions, pieces)."""
+        return self._products.of(rows)[:, pieces]
+
+
+class Linked:
+    """Products of a block of questions with the vectors of pieces that a graph leads to; see `neighbours`."""
+
+    def __init__(self, retrieval: Retrieval) -> None:
+        self.retrieval, self.table = retrieval, retrieval.corpora.vectors(1)
+        assert retrieval.corpora.neighbours is not None
+        self.graphs = retrieval.corpora.neighbours
+
+    def nearest(self, rows: slice) -> np.ndarray:
+        """See `Scanned.nearest`; what a filter leaves is found whatever else is nearer."""
+        allowed, document_of = self.retrieval.allowed, self.retrieval.corpora.layout.document_of
+        every, k = len(document_of), NEAREST
+        open_to = None if allowed is None else allowed[document_of]
+        left = every if open_to is None else int(np.count_nonzero(open_to))
+        parts = [np.zeros(0, np.int64)]
+        for row in range(*rows.indices(len(self.retrieval.queries))):
+            pieces = np.zeros(0, np.int64)
+            if left > FEW:
+                pieces = self.graphs.near(self.retrieval.vectors[row], -(-k * every // left))
+                pieces = pieces if open_to is None else pieces[open_to[pieces]]
+            if len(pieces) < min(k, left):
+                pieces = np.arange(every) if open_to is None else np.flatnonzero(open_to)
+            scores = self.of(slice(row, row + 1), pieces)
+            parts.append(pieces[(greatest(scores, k) & (scores > 0))[0]])
+        return np.unique(np.concatenate(parts))
+
+    def of(self, rows: slice, pieces: np.ndarray) -> np.ndarray:
+        """See `Scanned.of`."""
+        vectors = np.asarray(self.retrieval.vectors[rows], np.float32)
+        return vectors @ self.table.rows(pieces).astype(np.float32).T
 
 
 class Indexed:
@@ -149,7 +205,7 @@ class Indexed:
         self._levels = [OfLevel(level, self.corpora.layout) for level in self.corpora.settings.level_range]
         self._words = Bm25Expert(1, self.corpora.layout, self.words, retrieval.terms)
         self._titles = TitleExpert(self.corpora.layout, self.corpora.titles, retrieval.terms)
-        self._products = Products(self.corpora.vectors(1), retrieval.vectors)
+        self._vectors = (Scanned if self.corpora.neighbours is None else Linked)(retrieval)
         self._last: _Scored | None = None
 
     def blocks(self, questions: int) -> Iterator[slice]:
@@ -160,7 +216,7 @@ class Indexed:
         """See `candidates.Source.experts`."""
         last = self._last
         if last is None or last.rows != rows:
-            last = _Scored(rows, self._words.scores(rows), self._products.of(rows), np.zeros(0, np.int64), [])
+            last = _Scored(rows, self._words.scores(rows), np.zeros(0, np.int64), [])
             documents = np.union1d(self._nearest(last), documents)
         missing = np.setdiff1d(documents, last.documents)
         if len(missing) or not last.experts:
@@ -179,11 +235,8 @@ class Indexed:
 
     def _nearest(self, of: _Scored) -> np.ndarray:
         """Documents of the best pieces by words and by vectors, ascending."""
-        layout, allowed, best = self.corpora.layout, self.retrieval.allowed, [np.zeros(0, np.int64)]
-        for scores in (of.words, of.products):
-            open_to = scores if allowed is None else np.where(allowed[layout.document_of], scores, 0)
-            best.append(np.flatnonzero((greatest(open_to, NEAREST) & (open_to > 0)).any(axis=0)))
-        return np.unique(layout.document_of[np.concatenate(best)])
+        pieces = np.concatenate([_best(of.words, self.retrieval), self._vectors.nearest(of.rows)])
+        return np.unique(self.corpora.layout.document_of[pieces])
 
     def _by_words(self, of: _Scored, documents: np.ndarray) -> Iterator[Texts]:
         corpora, options, pieces = self.corpora, self.corpora.settings.bm25, self._pieces(documents)
@@ -200,7 +253,7 @@ class Indexed:
 
     def _by_vectors(self, of: _Scored, documents: np.ndarray) -> Iterator[Texts]:
         corpora, pieces = self.corpora, self._pieces(documents)
-        of_pieces, vectors = of.products[:, pieces], np.asarray(self.retrieval.vectors[of.rows], np.float32)
+        of_pieces, vectors = self._vectors.of(of.rows, pieces), np.asarray(self.retrieval.vectors[of.rows], np.float32)
         for tiling in self._levels:
             numbers, values = pieces, of_pieces
             if tiling.level > 1:

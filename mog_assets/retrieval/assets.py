@@ -1,4 +1,4 @@
-"""Assets of the retrieval stage: `tokens`, `bm25/level_j`, `embeddings/level_j`, `collections/level_j`."""
+"""Assets of retrieval: `tokens`, `bm25/level_j`, `embeddings/level_j`, `collections/level_j`, `neighbours`."""
 
 from __future__ import annotations
 
@@ -152,6 +152,19 @@ def _finish_vectors(work: Work, count: int, size: int, *made_by: str) -> None:
     work.info |= {"encoder": fingerprint, "made by": digest(_VECTORS, fingerprint, *made_by)[:16]}
 
 
+def build_neighbours(work: Work) -> None:
+    """Make graphs of the vectors of level 1, shard by shard."""
+    tokens, finest = work.input("tokens"), work.input("embeddings/level_1")
+    jobs, made_of = {}, {}
+    for shard, names in tokens.manifest.info["shards"].items():
+        vectors = [name.replace(".parquet", ".npy") for name in names]
+        jobs[f"graph_{shard}.usearch"] = {"vectors": [str(finest.path(name)) for name in vectors]}
+        made_of[f"graph_{shard}.usearch"] = [finest.manifest.files[name]["sha256"] for name in vectors]
+    added = work.map("mog_assets.retrieval.neighbours:write_graph", jobs, made_of, "graphs")
+    work.recomputed["vectors added"] = sum(added)
+    work.counts |= {"vectors": int(finest.manifest.counts["vectors"]), "graphs": len(jobs)}
+
+
 def build_collection(level: int, work: Work) -> None:
     """Synchronise the points of a corpus in a level's collection with its chunks; only changed points are written.
 
@@ -242,6 +255,17 @@ def recipes(settings: Settings) -> list[Recipe]:
             kinds=("parquet",),
         )
     )
+    if settings.ranking.candidates == "indexed":
+        recipes_of.append(
+            Recipe(
+                key="neighbours",
+                build=build_neighbours,
+                description="Graphs (HNSW) that lead to the pieces whose vectors are near.",
+                group=GROUP,
+                deps=("tokens", "embeddings/level_1"),
+                kinds=("numpy",),
+            )
+        )
     for level in settings.level_range:
         recipes_of.append(
             Recipe(

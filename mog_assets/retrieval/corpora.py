@@ -29,6 +29,7 @@ from mog_assets.retrieval.bm25 import (
     joined_with,
     statistics,
 )
+from mog_assets.retrieval.neighbours import Neighbours
 from mog_assets.retrieval.piece_counts import PieceCounts
 from mog_assets.retrieval.points import IdSet, packed_ids, stored_ids
 from mog_assets.retrieval.search import keep_best
@@ -299,6 +300,20 @@ class Corpora:
 
         table: VectorTable = self._once(("vectors", level), opened)
         return table
+
+    @cached_property
+    def neighbours(self) -> Neighbours | None:
+        """Graphs of the vectors of level 1; None where the settings ask for none."""
+        if self.settings.ranking.candidates != "indexed":
+            return None
+        stored = [self.read("neighbours", name) for name in self.names]
+        graphs = Neighbours([artefact.path(name) for artefact in stored for name in artefact.names("graph")])
+        if len(graphs) != self.layout.count(1):
+            raise MogError(
+                f"neighbours: expected graphs of the {self.layout.count(1):,} pieces of {', '.join(self.names)}, got "
+                f"{len(graphs):,}: run `mog run`"
+            )
+        return graphs
 
     def _bucket_files(self, key: str) -> list[Path]:
         stored = [self.read(key, name) for name in self.names]

@@ -2,13 +2,19 @@
 
 import numpy as np
 import pytest
+import yaml
+from shared import copy_folder, run_alone
 
+from mog_assets import config
 from mog_assets.arrays import pairs
+from mog_assets.plan import graph
 from mog_assets.ranking import sources
 from mog_assets.ranking.rankings import Rankings
 from mog_assets.ranking.retrieve import Retrieval
 from mog_assets.ranking.sources import EXHAUSTIVE, INDEXED, source_name
+from mog_assets.resources.errors import MogError
 from mog_assets.retrieval.methods import parse
+from mog_assets.retrieval.neighbours import Neighbours, write_graph
 from mog_assets.tools import Tools
 
 QUESTIONS = [
@@ -20,13 +26,35 @@ QUESTIONS = [
 ]
 
 
+SCANNED, LINKED = "scanned", "linked"
+EITHER = pytest.mark.parametrize("source", [SCANNED, LINKED])
+
+
 @pytest.fixture(scope="module")
-def opened(sample_project):
-    """Opens the sample corpora with a source, and other values of settings."""
+def linked(sample_project, tmp_path_factory):
+    """The settings of a copy of the samples with graphs of their vectors."""
+    folder = copy_folder(sample_project.folder, tmp_path_factory.mktemp("linked") / "copy")
+    values = yaml.safe_load((folder / "mog.yaml").read_text(encoding="utf-8")) | {"ranking": {"candidates": INDEXED}}
+    (folder / "mog.yaml").write_text(yaml.safe_dump(values, sort_keys=False), encoding="utf-8")
+    settings = config.load(folder / "mog.yaml")
+    assert not run_alone(settings, select=["neighbours"]).failures
+    return settings
+
+
+@pytest.fixture
+def opened(sample_project, linked, monkeypatch):
+    """Opens the sample corpora with a source, and other values of settings.
+
+    `scanned` is `indexed` that compares all vectors, `linked` asks the graphs, however few vectors there are.
+    """
 
     def open_with(source, **sections):
-        settings = sample_project.settings
-        sections = {"ranking": {"candidates": source}, **sections}
+        settings = linked if source == LINKED else sample_project.settings
+        ranking = {"candidates": {SCANNED: "auto", LINKED: INDEXED}.get(source, source)}
+        if source in (SCANNED, LINKED):
+            monkeypatch.setattr(sources, "LARGE", 1)
+            monkeypatch.setattr(sources, "FEW", 0)
+        sections = {"ranking": ranking, **sections}
         changed = {name: getattr(settings, name).model_copy(update=values) for name, values in sections.items()}
         tools = Tools(settings.model_copy(update=changed))
         return Retrieval.open(tools, tools.store.read, list(settings.corpora), QUESTIONS, keep=True)
@@ -54,9 +82,10 @@ def same_scores(some, others, columns=slice(None)):
 
 
 @pytest.mark.parametrize("statistics", ["all", "corpus"])
-def test_a_text_has_the_same_score_by_every_expert_whatever_found_it(opened, monkeypatch, statistics):
+@EITHER
+def test_a_text_has_the_same_score_by_every_expert_whatever_found_it(opened, source, monkeypatch, statistics):
     monkeypatch.setattr(sources, "NEAREST", 3)
-    exhaustive, indexed = (opened(name, bm25={"statistics": statistics}) for name in (EXHAUSTIVE, INDEXED))
+    exhaustive, indexed = (opened(name, bm25={"statistics": statistics}) for name in (EXHAUSTIVE, source))
     # What the best texts name depends on which texts there are.
     of_texts = slice(0, 2 * exhaustive.corpora.settings.levels + 1)
     some = candidates(indexed)
@@ -66,28 +95,31 @@ def test_a_text_has_the_same_score_by_every_expert_whatever_found_it(opened, mon
     assert len(np.unique(documents)) < len(exhaustive.corpora.layout.documents) / 2
 
 
-def test_with_every_piece_among_the_nearest_both_give_the_same(opened, monkeypatch):
+@EITHER
+def test_with_every_piece_among_the_nearest_both_give_the_same(opened, source, monkeypatch):
     monkeypatch.setattr(sources, "NEAREST", 1 << 20)
-    exhaustive, indexed = opened(EXHAUSTIVE), opened(INDEXED)
+    exhaustive, indexed = opened(EXHAUSTIVE), opened(source)
     assert same_scores(candidates(indexed), candidates(exhaustive)) == 1
     assert len(candidates(indexed).piece) == len(candidates(exhaustive).piece)
     assert np.allclose(candidates(indexed).floors, candidates(exhaustive).floors, rtol=1e-5, atol=1e-6)
     assert passages(indexed) == passages(exhaustive)
 
 
-def test_vectors_of_levels_that_were_encoded_are_compared_like_those_that_follow(opened, monkeypatch):
+@EITHER
+def test_vectors_of_levels_that_were_encoded_are_compared_like_those_that_follow(opened, source, monkeypatch):
     # The samples' levels follow from the first; here they stand for encoded ones.
     monkeypatch.setattr(sources, "NEAREST", 3)
-    pooled, encoded = opened(INDEXED), opened(INDEXED)
+    pooled, encoded = opened(source), opened(source)
     monkeypatch.setattr(type(encoded.corpora), "pooling", lambda self, level: None)
     assert same_scores(candidates(encoded), candidates(pooled), slice(0, pooled.corpora.settings.levels)) == 1
     levels = pooled.corpora.settings.levels
     assert np.allclose(candidates(encoded).scores[:, levels : 2 * levels].max(), 1, atol=0.6)
 
 
-def test_a_filter_goes_into_the_searches_and_loses_nothing(opened, monkeypatch):
+@EITHER
+def test_a_filter_goes_into_the_searches_and_loses_nothing(opened, source, monkeypatch):
     monkeypatch.setattr(sources, "NEAREST", 3)
-    exhaustive, indexed = opened(EXHAUSTIVE), opened(INDEXED)
+    exhaustive, indexed = opened(EXHAUSTIVE), opened(source)
     allowed = np.zeros(len(exhaustive.corpora.layout.documents), bool)
     # Documents that are among the nearest of no question.
     document_of = exhaustive.corpora.layout.document_of
@@ -99,17 +131,19 @@ def test_a_filter_goes_into_the_searches_and_loses_nothing(opened, monkeypatch):
     assert same_scores(some, wanted) == 1 and len(some.piece) == len(wanted.piece)
 
 
-def test_no_question_and_a_question_of_unknown_words_are_answered_alike(opened):
-    exhaustive, indexed = opened(EXHAUSTIVE), opened(INDEXED)
+@EITHER
+def test_no_question_and_a_question_of_unknown_words_are_answered_alike(opened, source):
+    exhaustive, indexed = opened(EXHAUSTIVE), opened(source)
     assert not len(candidates(indexed.again([])).piece)
     assert candidates(indexed.again([])).scores.shape == candidates(exhaustive.again([])).scores.shape
     alone = indexed.again(["zzqx"])
     assert len(candidates(alone).piece) and not candidates(alone).scores[:, 0].any()
 
 
-def test_a_question_asked_alone_has_the_candidates_that_it_has_among_others(opened, monkeypatch):
+@EITHER
+def test_a_question_asked_alone_has_the_candidates_that_it_has_among_others(opened, source, monkeypatch):
     monkeypatch.setattr(sources, "NEAREST", 3)
-    indexed = opened(INDEXED)
+    indexed = opened(source)
     together = candidates(indexed)
     for number, question in enumerate(QUESTIONS):
         alone = candidates(indexed.again([question]))
@@ -121,3 +155,61 @@ def test_the_source_follows_from_the_number_of_pieces(opened, monkeypatch):
     monkeypatch.setattr(sources, "LARGE", 10)
     assert source_name(opened("auto").corpora) == INDEXED
     assert source_name(opened(EXHAUSTIVE).corpora) == EXHAUSTIVE
+
+
+# Graphs of vectors
+
+
+def written(folder, *parts):
+    paths = []
+    for number, rows in enumerate(parts):
+        paths.append(str(folder / f"bucket_{number}.npy"))
+        np.save(paths[-1], rows)
+    return paths
+
+
+def unit(count, seed, size=32):
+    rows = np.random.default_rng(seed).normal(size=(count, size)).astype(np.float32)
+    return (rows / np.linalg.norm(rows, axis=1, keepdims=True)).astype(np.float16)
+
+
+def test_a_graph_of_the_same_vectors_has_the_same_bytes(tmp_path):
+    parts = [unit(300, 1), unit(0, 2), unit(200, 3)]
+    for name in ("one", "two"):
+        assert write_graph(written(tmp_path, *parts), str(tmp_path / name)) == 500
+    assert (tmp_path / "one").read_bytes() == (tmp_path / "two").read_bytes()
+
+
+def test_nearly_all_of_the_nearest_are_near_and_numbered_over_all_shards(tmp_path):
+    shards = [unit(900, 1), unit(0, 2), unit(700, 3)]
+    paths = []
+    for number, rows in enumerate(shards):
+        paths.append(tmp_path / f"graph_{number}")
+        write_graph(written(tmp_path, rows), str(paths[-1]))
+    graphs, every = Neighbours(paths), np.concatenate(shards).astype(np.float32)
+    recalls = []
+    for question in unit(50, 4).astype(np.float32):
+        near = graphs.near(question, 20)
+        assert len(near) == len(set(near.tolist())) <= 80 and near.min() >= 0 and near.max() < 1600
+        nearest = np.argsort(-(every @ question), kind="stable")[:20]
+        recalls.append(np.isin(nearest, near).mean())
+    assert np.mean(recalls) > 0.99
+
+
+def test_a_damaged_graph_is_an_error_that_names_it(tmp_path):
+    path = tmp_path / "graph_0000.usearch"
+    for data in (b"", b"no graph", bytes(5000)):
+        path.write_bytes(data)
+        with pytest.raises(MogError, match="graph_0000.usearch of neighbours: expected a graph"):
+            Neighbours([path])
+
+
+def test_graphs_are_made_anew_for_shards_that_changed_and_equal_those_of_a_rebuild(linked, sample_project):
+    tools = Tools(linked)
+    stored = tools.store.read("neighbours", "garden")
+    assert (
+        stored.manifest.counts["vectors"] == tools.store.read("embeddings/level_1", "garden").manifest.counts["vectors"]
+    )
+    assert not run_alone(linked, select=["neighbours"]).failures
+    assert tools.store.read("neighbours", "garden").manifest.version == stored.manifest.version
+    assert "neighbours" not in graph(sample_project.settings) and "neighbours" in graph(linked)
