@@ -21,11 +21,11 @@ import numpy as np
 from development import measured_questions
 from ranking import examples, merged, recall
 
-from mog_assets import config, markdown
+from mog_assets import config, markdown, runner
 from mog_assets.arrays import pairs
 from mog_assets.ranking.rankings import Rankings, fused
 from mog_assets.ranking.retrieve import Retrieval
-from mog_assets.ranking.sources import SOURCES
+from mog_assets.ranking.sources import EXHAUSTIVE, INDEXED, SOURCES
 from mog_assets.significance import by_document, permutation_p
 from mog_assets.tools import Tools
 
@@ -33,10 +33,13 @@ TIMED = 200
 
 
 def opened(path: Path, source: str) -> tuple[Tools, Retrieval]:
-    """A project with a source."""
+    """A project with a source; graphs are made if there are none."""
     settings = config.load(path)
     ranking = settings.ranking.model_copy(update={"candidates": source})
-    tools = Tools(settings.model_copy(update={"ranking": ranking}))
+    settings = settings.model_copy(update={"ranking": ranking})
+    tools = Tools(settings)
+    if source == INDEXED and not all(tools.store.find("neighbours", corpus) for corpus in settings.corpora):
+        runner.run(settings, select=["neighbours"])
     return tools, Retrieval.open(tools, tools.store.read, list(settings.corpora), keep=True)
 
 
@@ -65,7 +68,7 @@ def row_of(path: Path) -> dict[str, str]:
         of = merged(parts) if len(parts) > 1 else parts[0]
         found[source] = (of, recall(of, fused(of.candidates, of.experts)))
         row |= {"pieces": f"{retrieval.corpora.layout.count(1):,}", "questions": f"{len(of.words):,}"}
-    (every, er), (of, indexed) = found["exhaustive"], found["indexed"]
+    (every, er), (of, indexed) = found[EXHAUSTIVE], found[INDEXED]
     keys, wanted = (pairs(these.candidates.question, these.candidates.piece) for these in (of, every))
     p = permutation_p(by_document((indexed - er)[:, None], of.documents))[0]
     row |= {"ER exhaustive": f"{er.mean():.4f}", "ER indexed": f"{indexed.mean():.4f}", "p": f"{p:.3f}"}

@@ -17,8 +17,8 @@ import numpy as np
 
 from mog_assets.resources.errors import MogError
 
-# Vectors are rounded to a byte a number: of twice as many, the nearest are chosen by the vectors themselves.
-_ASKED = 2
+# Vectors are rounded to a byte a number: of three times as many, the nearest are chosen by the vectors themselves.
+_ASKED = 3
 # Edges of a vector, and vectors that are looked at for each that is added or searched for.
 _EDGES, _ADDING, _SEARCHING = 16, 128, 128
 
