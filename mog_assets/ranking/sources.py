@@ -166,21 +166,27 @@ class Linked:
 
     def nearest(self, rows: slice) -> np.ndarray:
         """See `Scanned.nearest`; what a filter leaves is found whatever else is nearer."""
+        rows_of = range(*rows.indices(len(self.retrieval.queries)))
+        return np.unique(np.concatenate([np.zeros(0, np.int64), *map(self._nearest, rows_of)]))
+
+    def _nearest(self, row: int) -> np.ndarray:
+        """The nearest pieces of a question."""
         allowed, document_of = self.retrieval.allowed, self.retrieval.corpora.layout.document_of
-        every, k = len(document_of), NEAREST
-        open_to = None if allowed is None else allowed[document_of]
-        left = every if open_to is None else int(np.count_nonzero(open_to))
-        parts = [np.zeros(0, np.int64)]
-        for row in range(*rows.indices(len(self.retrieval.queries))):
-            pieces = np.zeros(0, np.int64)
-            if left > FEW:
-                pieces = self.graphs.near(self.retrieval.vectors[row], -(-k * every // left))
-                pieces = pieces if open_to is None else pieces[open_to[pieces]]
-            if len(pieces) < min(k, left):
-                pieces = np.arange(every) if open_to is None else np.flatnonzero(open_to)
-            scores = self.of(slice(row, row + 1), pieces)
-            parts.append(pieces[(greatest(scores, k) & (scores > 0))[0]])
-        return np.unique(np.concatenate(parts))
+        every, k, one = len(document_of), NEAREST, slice(row, row + 1)
+        open_to = np.ones(every, bool) if allowed is None else allowed[document_of]
+        left = int(np.count_nonzero(open_to))
+        pieces = np.zeros(0, np.int64)
+        if left > FEW:
+            # So many more are asked for that about as many are left.
+            pieces = self.graphs.near(self.retrieval.vectors[row], -(-k * every // left))
+            pieces = pieces[open_to[pieces]]
+        if len(pieces) >= min(k, left):
+            scores = self.of(one, pieces)
+        else:
+            pieces = np.flatnonzero(open_to)
+            vectors = np.asarray(self.retrieval.vectors[one], np.float32)
+            scores = self.of(one, pieces) if left <= FEW else self.table.products(vectors)[:, pieces]
+        return pieces[(greatest(scores, k) & (scores > 0))[0]]
 
     def of(self, rows: slice, pieces: np.ndarray) -> np.ndarray:
         """See `Scanned.of`."""

@@ -190,7 +190,7 @@ def test_nearly_all_of_the_nearest_are_near_and_numbered_over_all_shards(tmp_pat
     recalls = []
     for question in unit(50, 4).astype(np.float32):
         near = graphs.near(question, 20)
-        assert len(near) == len(set(near.tolist())) <= 80 and near.min() >= 0 and near.max() < 1600
+        assert len(near) == len(set(near.tolist())) <= 120 and near.min() >= 0 and near.max() < 1600
         nearest = np.argsort(-(every @ question), kind="stable")[:20]
         recalls.append(np.isin(nearest, near).mean())
     assert np.mean(recalls) > 0.99
