@@ -116,9 +116,10 @@ EXPERTS: Registry[FurtherExpert] = registry.EXPERTS
 
 
 def versions(settings: Settings) -> list[list[Any]]:
-    """The experts that `ranking.experts` names, with versions, weights and options: what scores depend on."""
+    """What scores depend on: the source of candidates, and experts with versions, weights and options."""
     experts = {name: EXPERTS[name] for name in settings.ranking.experts}
-    return [[name, its.version, its.weight, its.options(settings)] for name, its in experts.items()]
+    rows = [[name, its.version, its.weight, its.options(settings)] for name, its in experts.items()]
+    return [[settings.ranking.candidates], *rows]
 
 
 def reads_mentions(names: Sequence[str]) -> bool:
