@@ -108,6 +108,7 @@ def test_the_page_of_assets_names_every_asset_and_no_other():
     variants = [
         {"chunker": {"name": "learned"}},
         {"graph": {"across": "question_set"}},
+        {"ranking": {"candidates": "indexed"}},
         {"topics": {"names": "openai"}, "generation": {"documents": 1}},
         {},
     ]
