@@ -19,6 +19,13 @@ def read_table(path: Path, columns: Sequence[str] | None = None) -> pa.Table:
         return file.read(None if columns is None else list(columns))
 
 
+def text_array(texts: Sequence[str]) -> pa.Array:
+    """Texts as an Arrow array; `pa.array` imports pandas."""
+    builder = pa.lib.StringBuilder()
+    builder.append_values(list(texts))
+    return builder.finish()
+
+
 def numbers(table: pa.Table, column: str) -> np.ndarray:
     """A column of numbers without nulls, shape (rows,); pyarrow's conversion to numpy imports pandas."""
     parts = [np.from_dlpack(part) for part in table[column].chunks]

@@ -19,7 +19,7 @@ from safetensors.numpy import load_file, save_file
 
 from mog_assets.compiled import keep
 from mog_assets.resources.scratch import Scratch
-from mog_assets.tables import read_table
+from mog_assets.tables import read_table, text_array
 
 # Extra results, among which ties at the last place are decided by chunk number.
 _SLACK = 8
@@ -86,8 +86,8 @@ class Statistics:
 
 def numbered(lists: Sequence[Sequence[str]]) -> tuple[list[str], list[np.ndarray]]:
     """The different terms of several lists, in order of their first occurrence, and the number of each term of each."""
-    whole = pa.concat_arrays([pa.array(terms, pa.large_string()) for terms in lists]).dictionary_encode()
-    codes = whole.indices.to_numpy(zero_copy_only=False).astype(np.int64)
+    whole = pa.concat_arrays([text_array(terms) for terms in lists]).dictionary_encode()
+    codes = np.from_dlpack(whole.indices).astype(np.int64)
     return whole.dictionary.to_pylist(), np.split(codes, np.cumsum([len(terms) for terms in lists])[:-1])
 
 

@@ -24,7 +24,7 @@ from safetensors.numpy import load_file, save
 
 from mog_assets.chunking.chunks import Layout
 from mog_assets.retrieval.bm25 import Statistics, numbered
-from mog_assets.tables import numbers, read_table
+from mog_assets.tables import numbers, read_table, text_array
 
 # Files of the artefact.
 TOTALS, DOCUMENTS = "totals.json", "documents.safetensors"
@@ -189,7 +189,7 @@ class _Terms:
 
     @cached_property
     def _set(self) -> pa.Array:
-        return pa.array(self.names, pa.large_string())
+        return text_array(self.names)
 
     def rows(self, terms: Sequence[str]) -> np.ndarray:
         """Rows of some terms, −1 for those that are not there: int64 array of shape (terms,)."""
@@ -197,8 +197,13 @@ class _Terms:
             numbers, none = self.number, -1
             return np.fromiter((numbers.get(term, none) for term in terms), np.int64, len(terms))
         # Whole vocabularies are looked up when an index is opened: a tenth of the time.
-        rows = pc.index_in(pa.array(terms, pa.large_string()), value_set=self._set)
-        return rows.fill_null(-1).to_numpy(zero_copy_only=False).astype(np.int64)
+        at = pc.index_in(text_array(terms), value_set=self._set)
+        # Where there is no row, the bit is 0; what Arrow has for that imports pandas.
+        valid, rows = at.buffers()
+        there = np.ones(len(terms), bool)
+        if valid is not None:
+            there = np.unpackbits(np.frombuffer(valid, np.uint8), count=len(terms), bitorder="little").astype(bool)
+        return np.where(there, np.frombuffer(rows, np.int32, len(terms)), -1).astype(np.int64)
 
 
 class _Column(Mapping[str, int]):

@@ -12,6 +12,7 @@ from mog_assets.ranking import relations
 from mog_assets.ranking.blend import Blend
 from mog_assets.ranking.candidates import Candidates, find
 from mog_assets.ranking.relations import Mentioned, PageRank, Queries, Relations
+from mog_assets.ranking.sources import Exhaustive
 
 NOTHING = Queries([""], np.zeros((1, 2), np.float32), [[]])
 
@@ -132,19 +133,24 @@ class Fixed:
         return texts, texts + 1
 
 
+def every(scores):
+    """A source of all texts, with one expert."""
+    return Exhaustive(None, [Fixed(scores)])
+
+
 def test_the_best_pieces_of_a_named_document_become_candidates():
     layout = layout_of([1, 4, 1])
     scores = np.array([[0.9, 0.1, 0.3, 0.05, 0.2, 0.8]], np.float32)
     mentioned = Mentioned(Named([(0, 1, 1.0)]), layout)
     related = Relations([mentioned], NOTHING, mentioned)
-    alone = find([Fixed(scores)], [0], layout, np.zeros(3, np.int64), 1, Blend().weights, 1.0)
-    found = find([Fixed(scores)], [0], layout, np.zeros(3, np.int64), 1, Blend().weights, 1.0, related=related)
+    alone = find(every(scores), [0], layout, np.zeros(3, np.int64), 1, Blend().weights, 1.0)
+    found = find(every(scores), [0], layout, np.zeros(3, np.int64), 1, Blend().weights, 1.0, related=related)
     assert alone.piece.tolist() == [0] and found.piece.tolist() == [0, 2, 4]
     assert found.scores[:, 1].tolist() == [0, 1, 1] and found.floors.shape == (1, 2)
     # Where only some documents may be found, a name does not lead to others.
     only = np.array([True, False, True])
     assert find(
-        [Fixed(scores)], [0], layout, np.zeros(3, np.int64), 1, Blend().weights, 1.0, allowed=only, related=related
+        every(scores), [0], layout, np.zeros(3, np.int64), 1, Blend().weights, 1.0, allowed=only, related=related
     ).piece.tolist() == [0]
 
 
@@ -155,5 +161,5 @@ def test_no_more_documents_give_candidates_than_are_read():
     scores[0, 0] = 1
     mentioned = Mentioned(Named([(0, d, 1 / d) for d in range(1, count + 1)]), layout)
     related = Relations([mentioned], NOTHING, mentioned)
-    found = find([Fixed(scores)], [0], layout, np.zeros(count + 1, np.int64), 1, Blend().weights, 1.0, related=related)
+    found = find(every(scores), [0], layout, np.zeros(count + 1, np.int64), 1, Blend().weights, 1.0, related=related)
     assert found.piece.tolist() == list(range(relations.NAMED + 1))
