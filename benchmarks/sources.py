@@ -4,13 +4,12 @@ python benchmarks/sources.py --homes .mog/development squad cuad medquad
 
 Homes are those of `development.py build`. ER is that of `fused`; recall is the share of the exhaustive candidates that
 are found; milliseconds are those of a question asked alone, without encoding it, on the threads that OMP_NUM_THREADS
-allows; memory is what each source alone needed, in a process of its own, with one question asked before.
+allows; "first" is the first one, which opens the indexes, in seconds.
 """
 
 from __future__ import annotations
 
 import multiprocessing
-import resource
 import time
 from dataclasses import replace
 from pathlib import Path
@@ -44,7 +43,7 @@ def opened(path: Path, source: str) -> tuple[Tools, Retrieval]:
 
 
 def timed(path: Path, source: str) -> dict[str, Any]:
-    """Milliseconds of questions, seconds of the first, and peak memory in MiB."""
+    """Milliseconds of questions, and seconds of the first."""
     tools, retrieval = opened(path, source)
     questions = [q.question for part in measured_questions(tools).values() for q in part]
     questions = [questions[i] for i in np.random.default_rng(0).permutation(len(questions))[:TIMED].tolist()]
@@ -55,8 +54,7 @@ def timed(path: Path, source: str) -> dict[str, Any]:
         start = time.perf_counter()
         asked.once(Rankings).passages("fused")
         times.append(time.perf_counter() - start)
-    memory = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
-    return {"times": np.array(times[1:]) * 1000, "first": times[0], "memory": memory}
+    return {"times": np.array(times[1:]) * 1000, "first": times[0]}
 
 
 def row_of(path: Path) -> dict[str, str]:
@@ -77,7 +75,7 @@ def row_of(path: Path) -> dict[str, str]:
         for source in SOURCES:
             one = pool.apply(timed, (path, source))
             row[f"{source}: ms p50, p95"] = ", ".join(f"{np.quantile(one['times'], at):.1f}" for at in (0.5, 0.95))
-            row[f"{source}: first s, MiB"] = f"{one['first']:.1f}, {one['memory']:,.0f}"
+            row[f"{source}: first, s"] = f"{one['first']:.1f}"
     return row
 
 
