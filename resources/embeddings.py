@@ -7,7 +7,6 @@ What is sent and read follows their public references of 2026: `POST /v1/embeddi
 from __future__ import annotations
 
 from collections.abc import Callable, Generator, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor, as_completed
 from dataclasses import dataclass
 from functools import cached_property
 from threading import Lock
@@ -17,7 +16,7 @@ import numpy as np
 
 from mog_assets.resources.encoder_settings import EmbeddingsSettings, EncoderSettings, Hashed, Role, Vectors
 from mog_assets.resources.errors import MogError
-from mog_assets.resources.served import Provider, Service
+from mog_assets.resources.served import Provider, Service, together
 from mog_assets.resources.store import digest
 
 # Of English. A text is cut by characters; batches are filled by bytes.
@@ -131,29 +130,9 @@ class Served:
             MogError: the endpoint refuses, does not answer, or answers something else.
         """
         batches = list(self._batches(items, role))
-        if len(batches) < 2:
-            for batch, texts in batches:
-                yield _hashed(batch, self._asked(texts, role))
-            return
-        fault: BaseException | None = None
-        with ThreadPoolExecutor(self.endpoint.concurrency, "embeddings") as pool:
-            futures = {pool.submit(self._asked, texts, role): batch for batch, texts in batches}
-            try:
-                for future in as_completed(futures):
-                    if future.cancelled():
-                        continue
-                    if (error := future.exception()) is None:
-                        yield _hashed(futures[future], future.result())
-                    elif fault is None:
-                        # What is under way is paid for, and kept; nothing else is sent.
-                        fault = error
-                        for other in futures:
-                            other.cancel()
-            finally:
-                for future in futures:
-                    future.cancel()
-        if fault is not None:
-            raise fault
+        texts_of = [texts for _, texts in batches]
+        for number, vectors in together(lambda texts: self._asked(texts, role), texts_of, self.endpoint.concurrency):
+            yield _hashed(batches[number][0], vectors)
 
     def _batches(self, items: Hashed, role: Role) -> Iterator[tuple[Hashed, list[str]]]:
         prompt, most = self.prompt(role), self.settings.max_length * _CHARS_PER_TOKEN

@@ -10,7 +10,8 @@ import json
 import os
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Generator, Sequence
+from concurrent.futures import ThreadPoolExecutor, as_completed
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, TypeVar
@@ -208,3 +209,36 @@ class Service:
             self.spent = replace(
                 now, calls=now.calls + calls, retries=now.retries + retries, units=now.units + units, usd=now.usd + usd
             )
+
+
+def together(ask: Callable[[Asked], T], items: Sequence[Asked], concurrency: int) -> Generator[tuple[int, T]]:
+    """Yield the number of an item with its answer, in the order in which answers come, several under way at once.
+
+    After a failure nothing else is sent; what is under way is paid for, so its answers are given before the error.
+
+    Args:
+        ask: Sends a request and waits for its answer.
+        items: What to ask.
+        concurrency: How many requests are under way together.
+    """
+    if len(items) < 2:
+        yield from enumerate(map(ask, items))
+        return
+    fault: BaseException | None = None
+    with ThreadPoolExecutor(concurrency, "served") as pool:
+        futures = {pool.submit(ask, item): number for number, item in enumerate(items)}
+        try:
+            for future in as_completed(futures):
+                if future.cancelled():
+                    continue
+                if (error := future.exception()) is None:
+                    yield futures[future], future.result()
+                elif fault is None:
+                    fault = error
+                    for other in futures:
+                        other.cancel()
+        finally:
+            for future in futures:
+                future.cancel()
+    if fault is not None:
+        raise fault

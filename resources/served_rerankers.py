@@ -6,7 +6,6 @@ After their public references of 2026.
 from __future__ import annotations
 
 from collections.abc import Callable, Generator, Sequence
-from concurrent.futures import ThreadPoolExecutor, as_completed
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -15,7 +14,7 @@ import numpy as np
 
 from mog_assets.resources.errors import MogError
 from mog_assets.resources.reranker_settings import Reading, RerankEndpointSettings, RerankerSettings
-from mog_assets.resources.served import Provider, Service
+from mog_assets.resources.served import Provider, Service, together
 from mog_assets.resources.store import digest
 
 _CHARS_PER_TOKEN = 4
@@ -111,29 +110,7 @@ class Served:
 
     def scores(self, readings: Sequence[Reading]) -> Generator[tuple[int, np.ndarray]]:
         """See `reranker_settings.Model.scores`."""
-        if len(readings) < 2:
-            for number, reading in enumerate(readings):
-                yield number, self._asked(reading)
-            return
-        fault: BaseException | None = None
-        with ThreadPoolExecutor(self.endpoint.concurrency, "reranker") as pool:
-            futures = {pool.submit(self._asked, reading): number for number, reading in enumerate(readings)}
-            try:
-                for future in as_completed(futures):
-                    if future.cancelled():
-                        continue
-                    if (error := future.exception()) is None:
-                        yield futures[future], future.result()
-                    elif fault is None:
-                        # What is under way is paid for, and kept; nothing else is sent.
-                        fault = error
-                        for other in futures:
-                            other.cancel()
-            finally:
-                for future in futures:
-                    future.cancel()
-        if fault is not None:
-            raise fault
+        yield from together(self._asked, readings, self.endpoint.concurrency)
 
     def _asked(self, reading: Reading) -> np.ndarray:
         most = self.settings.max_length * _CHARS_PER_TOKEN

@@ -352,6 +352,7 @@ def recipes(settings: Settings) -> list[Recipe]:
             tools.settings.retriever,
             versions(tools.settings),
             _trained(tools.settings),
+            tools.settings.reranker and tools.settings.reranker.model_dump(),
         ],
         kinds=("json",),
     )

@@ -1,6 +1,6 @@
 """A rerank endpoint on loopback in the form of Jina, Cohere, Voyage or TEI, which takes nothing that they do not.
 
-The model likes texts that share words with the question.
+The model likes texts that share words with the question, unless it is given another taste.
 """
 
 import json
@@ -31,15 +31,15 @@ class RerankServer:
         bodies: Of all requests.
     """
 
-    def __init__(self, form="jina"):
-        self.form, self.script, self.bodies = form, [], []
+    def __init__(self, form="jina", score=score):
+        self.form, self.score, self.script, self.bodies = form, score, [], []
         self._lock = threading.Lock()
 
     def answer(self, body):
         texts = body["texts" if self.form == "tei" else "documents"]
-        order = sorted(range(len(texts)), key=lambda i: -score(body["query"], texts[i]))
+        order = sorted(range(len(texts)), key=lambda i: -self.score(body["query"], texts[i]))
         name = "score" if self.form == "tei" else "relevance_score"
-        rows = [{"index": i, name: score(body["query"], texts[i])} for i in order]
+        rows = [{"index": i, name: self.score(body["query"], texts[i])} for i in order]
         return {
             "jina": {"model": "m", "results": rows, "usage": {"total_tokens": 10 * len(texts)}},
             "cohere": {"id": "1", "results": rows, "meta": {"billed_units": {"search_units": 1}}},

@@ -9,14 +9,18 @@ import sys
 import numpy as np
 import pytest
 from rerank_server import RerankServer, score
+from shared import new_project, run_alone
 from tiny_encoder import tiny_encoder
 
 from mog_assets.config import load
+from mog_assets.plan import graph, needed
+from mog_assets.ranking.retrieve import CHOSEN
 from mog_assets.resources.chat import SpendCapReached
 from mog_assets.resources.errors import ConfigError, MogError
 from mog_assets.resources.reranker import Reranker
 from mog_assets.resources.reranker_settings import Reading, RerankEndpointSettings, RerankerSettings
 from mog_assets.resources.served_rerankers import FORMS
+from mog_assets.tools import Tools
 
 READINGS = [
     Reading("how deep is garlic planted", ["Garlic is planted deep.", "Stars are hot.", "Stars are hot."]),
@@ -213,6 +217,63 @@ def test_naming_a_model_makes_it_an_expert_and_the_expert_needs_a_model(tmp_path
     assert loaded(reranker={"model": "m", "endpoint": "tei"}, ranking={"experts": []}).ranking.experts == ["reranker"]
     with pytest.raises(ConfigError, match="ranking.experts: expected the section `reranker`"):
         loaded(ranking={"experts": ["reranker"]})
+
+
+@pytest.mark.full
+def test_auto_asks_a_reranker_that_is_significantly_better_and_says_what_that_costs(tmp_path):
+    random = np.random.default_rng(0)
+    words = [
+        "the",
+        "report",
+        "names",
+        "a",
+        "river",
+        "of",
+        "stones",
+        "and",
+        "its",
+        "old",
+        "mill",
+        "with",
+        "green",
+        "doors",
+    ]
+
+    def sentences(count):
+        return " ".join(f"{' '.join(random.choice(words, 12))}.".capitalize() for _ in range(count))
+
+    # What leads from a question to its document, the reranker alone knows.
+    texts = [f"{sentences(10)} Here it is zork{number}. {sentences(10)}" for number in range(24)]
+    documents = [{"id": f"d{number}", "title": "", "text": text} for number, text in enumerate(texts)]
+    questions = [
+        {
+            "question": f"What is in folder {number}?",
+            "evidence": [{"corpus": "c", "doc": f"d{number}", "quote": f"Here it is zork{number}."}],
+            "split": "train",
+        }
+        for number in range(24)
+    ]
+    for name, rows in (("documents", documents), ("questions", questions)):
+        (tmp_path / f"{name}.jsonl").write_text("\n".join(map(json.dumps, rows)), encoding="utf-8")
+
+    def knows(question, text):
+        return 0.9 if f"zork{question.rstrip('?').split()[-1]}." in text else 0.1
+
+    with RerankServer("tei", knows) as server:
+        values = {
+            "corpora": {"c": {"path": "documents.jsonl"}},
+            "question_sets": {"q": {"path": "questions.jsonl", "corpora": ["c"], "train": ["train"], "test": []}},
+            "reranker": {"model": "m", "endpoint": {"form": "tei", "url": server.url, "price": 2.0}, "pieces": 200},
+            "levels": 2,
+        }
+        project = new_project(tmp_path, values)
+        report = run_alone(project.settings, select=sorted(needed(graph(project.settings), ["method"])))
+        assert not report.failures
+        assert server.bodies[-1]["query"] == "How long does it read?"
+    stored = Tools(project.settings).store.read("method")
+    chosen = json.loads(stored.path(CHOSEN).read_bytes())
+    assert chosen["method"] in ("reranked", "tuned", "mog", "mix")
+    assert "for every question a reranker reads 200 pieces, for 2 USD a million tokens" in chosen["why"]
 
 
 @pytest.mark.full
