@@ -17,7 +17,7 @@ import click
 import numpy as np
 import torch
 import yaml
-from development import COLLECTIONS, measured_questions
+from development import measured_questions
 from ranking import examples, merged, recall
 
 from mog_assets import config, markdown
@@ -32,7 +32,7 @@ from mog_assets.tools import Tools
 BATCH, NEGATIVES, RATE, LENGTH = 8, 3, 1e-4, 128
 # Of these, the best pieces without the answer are what it must tell from the answer.
 BEST = 12
-UNSEEN = ("cuad", "policyqa", "biomedical", "lihua_world", "musique", "medquad_dev")
+UNSEEN = ("cuad", "policyqa", "biomedical", "lihua_world", "musique", "medquad")
 
 Group = tuple[str, list[str]]
 """A question, and texts of which the first has its answer."""
@@ -144,6 +144,5 @@ def table(folder: Path, homes: Path, questions: int, only: tuple[str, ...]) -> N
     click.echo(markdown.table(rows, 100))
 
 
-assert set(UNSEEN) <= {*COLLECTIONS, "medquad_dev"}
 if __name__ == "__main__":
     main()

@@ -242,6 +242,7 @@ def ask(folder: Path, project: Settings) -> None:
     from mog_assets.ranking.retrieve import Retrieval
     from mog_assets.ranking.sources import SOURCES
     from mog_assets.retrieval.methods import parse
+    from mog_assets.retrieval.nearest import exactly_nearest
 
     settings = config.load(str(folder / "mog.yaml"))
     tools.Encoder = synthetic(source_vectors(project)[0])  # type: ignore[misc, attr-defined]
@@ -273,7 +274,7 @@ def ask(folder: Path, project: Settings) -> None:
         return one[source]
 
     def exactly(question: str) -> Any:
-        return served.corpora.exactly_nearest(served.again([question]).vectors, 1, 40)
+        return exactly_nearest(served.corpora, served.again([question]).vectors, 1, 40)
 
     calls = {"bm25, level 1": passages("fixed-1", k=40), "dense exact, level 1": exactly}
     if opened.store.find("collections/level_1", "grown"):

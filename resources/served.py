@@ -24,6 +24,7 @@ from mog_assets.resources.endpoint import NO_CREDIT, PASSING, Again, retry_after
 from mog_assets.resources.errors import MogError
 from mog_assets.resources.settings import ServedSettings
 
+ItemT = TypeVar("ItemT")
 ReadT = TypeVar("ReadT")
 
 
@@ -211,7 +212,7 @@ class Service:
             )
 
 
-def together(ask: Callable[[Asked], T], items: Sequence[Asked], concurrency: int) -> Generator[tuple[int, T]]:
+def together(ask: Callable[[ItemT], ReadT], items: Sequence[ItemT], concurrency: int) -> Generator[tuple[int, ReadT]]:
     """Yield the number of an item with its answer, in the order in which answers come, several under way at once.
 
     After a failure nothing else is sent; what is under way is paid for, so its answers are given before the error.

@@ -58,7 +58,7 @@ def drawn_items(corpora: Corpora) -> list[Item]:
     """At most `MOST` items of each kind, by a hash of their text, so that an edit changes few of them."""
     titles = [title for table in corpora.tables(["title"]) for title in table["title"].to_pylist()]
     layout, items = corpora.layout, _terms(corpora)
-    keys = [" ".join(terms) for terms in corpora.terms(titles)]
+    keys = [" ".join(terms) for terms in corpora.analysis.terms(titles)]
     times = Counter(keys)
     sole = [i for i, key in enumerate(keys) if key and times[key] == 1 and layout.offsets[i] < layout.offsets[i + 1]]
     return items + [Item("title", titles[i], i) for i in sorted(sole, key=lambda i: _hash(titles[i]))[:MOST]]
@@ -80,7 +80,7 @@ def _terms(corpora: Corpora) -> list[Item]:
         for term, piece in piece_of.items():
             document, (start, end) = int(layout.document_of[piece]), layout.spans[piece].tolist()
             words = dict.fromkeys(_SURFACE.findall(texts[document][1][start:end]))
-            text = next((word for word in words if corpora.terms([word]) == [[term]]), None)
+            text = next((word for word in words if corpora.analysis.terms([word]) == [[term]]), None)
             kept += [Item(name, text, document, piece)] if text else []
         items += kept[:MOST]
     return items

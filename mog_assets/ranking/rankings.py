@@ -18,7 +18,8 @@ from mog_assets.config import Settings
 from mog_assets.mentions.edges import Mentions
 from mog_assets.ranking import models, multihop
 from mog_assets.ranking.blend import Blend
-from mog_assets.ranking.candidates import Candidates, find
+from mog_assets.ranking.candidate_search import find
+from mog_assets.ranking.candidates import Candidates
 from mog_assets.ranking.exact import Typed
 from mog_assets.ranking.experts import DEPTHS
 from mog_assets.ranking.explain import reasons

@@ -239,7 +239,7 @@ class PageRank:
 
 @dataclass(frozen=True)
 class Relations:
-    """The relations in use, for some questions; see `candidates.Related`.
+    """The relations in use, for some questions; see `candidate_search.Related`.
 
     Attributes:
         each: The relations that give a score each.
@@ -257,13 +257,13 @@ class Relations:
         return [relation.name for relation in self.each]
 
     def more(self, candidates: Candidates, value: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """See `candidates.Related.more`."""
+        """See `candidate_search.Related.more`."""
         if self.mentions is None:
             return np.zeros(0, np.int64), np.zeros(0, np.int64)
         return self.mentions.more(candidates, value)
 
     def scores(self, candidates: Candidates, value: np.ndarray, rows: slice) -> np.ndarray:
-        """See `candidates.Related.scores`."""
+        """See `candidate_search.Related.scores`."""
         queries = self.queries.of(rows)
         columns = [relation.scores(candidates, value, queries)[:, None] for relation in self.each]
         return np.concatenate([np.zeros((len(candidates.question), 0), np.float32), *columns], axis=1)

@@ -19,8 +19,9 @@ from mog_assets.questions.sets import Question
 from mog_assets.ranking.models import Inputs
 from mog_assets.ranking.passages import fitting, joined
 from mog_assets.resources.reranker_settings import Reading
-from mog_assets.retrieval.corpora import Corpora, Encode, Read, Vectors
+from mog_assets.retrieval.corpora import Corpora, Encode, Read
 from mog_assets.retrieval.methods import AUTO, Method, parse
+from mog_assets.retrieval.nearest import Vectors, exactly_nearest, nearest
 from mog_assets.retrieval.passages import Passages
 from mog_assets.retrieval.phrases import Quoted
 from mog_assets.retrieval.search import Bm25Searcher, DenseSearcher, HybridSearcher, Remembering, Searcher
@@ -148,7 +149,7 @@ class Retrieval:
     @cached_property
     def analysed(self) -> list[Analysed]:
         """The questions as they are searched for by words."""
-        return self.corpora.analysed(self.queries)
+        return self.corpora.analysis.analysed(self.queries)
 
     @cached_property
     def terms(self) -> list[list[str]]:
@@ -242,14 +243,14 @@ class Retrieval:
         if store is None or (limited is None and len(self.queries) >= MANY):
             return DenseSearcher(self.vectors, partial(self._exactly, limited), corpora.starts)
         where = None if groups is None else [{groups.stored: int(group)} for group in groups.questions]
-        return DenseSearcher(self.vectors, partial(corpora.nearest, store, where=where), corpora.starts)
+        return DenseSearcher(self.vectors, partial(nearest, corpora, store, where=where), corpora.starts)
 
     def _exactly(
         self, groups: Groups | None, vectors: np.ndarray, level: int, k: int
     ) -> list[tuple[np.ndarray, np.ndarray]]:
         if groups is None:
-            return self.corpora.exactly_nearest(vectors, level, k)
-        return self.corpora.exactly_nearest(vectors, level, k, groups.questions, groups.chunks(level))
+            return exactly_nearest(self.corpora, vectors, level, k)
+        return exactly_nearest(self.corpora, vectors, level, k, groups.questions, groups.chunks(level))
 
     def within(self, groups: Groups | None) -> Groups | None:
         """Groups without the chunks of documents that are not allowed."""

@@ -4,8 +4,7 @@
 vectors, and scores the texts of the documents of the best pieces with the same experts. Both give the same score to the
 same text; what `indexed` may miss is a text whose document has no piece among the `NEAREST` of either search.
 
-Of 4,900 questions on six collections the evidence recall of `fused` changed by less than .0003 with 100 pieces
-(shared design, and benchmarks/sources.py for what stands here).
+Evidence recall of `fused` is the same within .0006 on three collections (docs/growth.md, benchmarks/sources.py).
 """
 
 from __future__ import annotations
@@ -17,11 +16,12 @@ from typing import Protocol
 import numpy as np
 
 from mog_assets.arrays import greatest, ranges
-from mog_assets.ranking.candidates import Source
+from mog_assets.ranking.candidate_search import Source
 from mog_assets.ranking.experts import Bm25Expert, DenseExpert, Expert, OfLevel, Products, TitleExpert
 from mog_assets.ranking.retrieve import Retrieval
 from mog_assets.retrieval.bm25 import Bm25Index
 from mog_assets.retrieval.corpora import Corpora
+from mog_assets.retrieval.neighbours import Neighbours
 
 EXHAUSTIVE, INDEXED = "exhaustive", "indexed"
 # Pieces of each of the two searches whose documents a question's candidates may be of.
@@ -47,13 +47,13 @@ class Exhaustive:
     every: Sequence[Expert]
 
     def blocks(self, questions: int) -> Iterator[slice]:
-        """See `candidates.Source.blocks`."""
+        """See `candidate_search.Source.blocks`."""
         texts = sum(expert.count for expert in self.every)
         step = max(_BLOCK_BYTES // (4 * max(texts, 1)), 1)
         return (slice(at, min(at + step, questions)) for at in range(0, max(questions, 1), step))
 
     def experts(self, rows: slice, documents: np.ndarray) -> Sequence[Expert]:
-        """See `candidates.Source.experts`."""
+        """See `candidate_search.Source.experts`."""
         return self.every
 
 
@@ -159,10 +159,8 @@ class Scanned:
 class Linked:
     """Products of a block of questions with the vectors of pieces that a graph leads to; see `neighbours`."""
 
-    def __init__(self, retrieval: Retrieval) -> None:
-        self.retrieval, self.table = retrieval, retrieval.corpora.vectors(1)
-        assert retrieval.corpora.neighbours is not None
-        self.graphs = retrieval.corpora.neighbours
+    def __init__(self, retrieval: Retrieval, graphs: Neighbours) -> None:
+        self.retrieval, self.table, self.graphs = retrieval, retrieval.corpora.vectors(1), graphs
 
     def nearest(self, rows: slice) -> np.ndarray:
         """See `Scanned.nearest`; what a filter leaves is found whatever else is nearer."""
@@ -211,15 +209,16 @@ class Indexed:
         self._levels = [OfLevel(level, self.corpora.layout) for level in self.corpora.settings.level_range]
         self._words = Bm25Expert(1, self.corpora.layout, self.words, retrieval.terms)
         self._titles = TitleExpert(self.corpora.layout, self.corpora.titles, retrieval.terms)
-        self._vectors = (Scanned if self.corpora.neighbours is None else Linked)(retrieval)
+        graphs = self.corpora.neighbours
+        self._vectors = Scanned(retrieval) if graphs is None else Linked(retrieval, graphs)
         self._last: _Scored | None = None
 
     def blocks(self, questions: int) -> Iterator[slice]:
-        """See `candidates.Source.blocks`: one question at a time."""
+        """See `candidate_search.Source.blocks`: one question at a time."""
         return (slice(at, at + 1) for at in range(questions)) if questions else iter([slice(0, 0)])
 
     def experts(self, rows: slice, documents: np.ndarray) -> Sequence[Expert]:
-        """See `candidates.Source.experts`."""
+        """See `candidate_search.Source.experts`."""
         last = self._last
         if last is None or last.rows != rows:
             last = _Scored(rows, self._words.scores(rows), np.zeros(0, np.int64), [])

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 from threading import RLock
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -21,6 +19,7 @@ from mog_assets.chunking.layouts import join_layouts, open_layout
 from mog_assets.chunking.sentences import token_starts
 from mog_assets.config import Settings
 from mog_assets.resources.errors import MogError
+from mog_assets.retrieval.analysis import Analysis
 from mog_assets.retrieval.bm25 import (
     Bm25Index,
     Statistics,
@@ -31,45 +30,17 @@ from mog_assets.retrieval.bm25 import (
 )
 from mog_assets.retrieval.neighbours import Neighbours
 from mog_assets.retrieval.piece_counts import PieceCounts
-from mog_assets.retrieval.points import IdSet, packed_ids, stored_ids
-from mog_assets.retrieval.search import keep_best
+from mog_assets.retrieval.points import IdSet, stored_ids
 from mog_assets.retrieval.shards import open_counts, open_titles
 from mog_assets.retrieval.statistics import StoredStatistics, idf
 from mog_assets.retrieval.vectors import Pooling, VectorTable, is_encoded
 from mog_assets.tables import OpenTables, read_table, take
-from mog_assets.text.languages import DEFAULT, of_question
-from mog_assets.text.questions import Analysed, Vocabulary, analysed
-
-# Products of questions and chunks that are in memory at a time, in bytes.
-_SCORES_BYTES = 256 << 20
-# Chunks that a vector store is asked for, for each that is wanted (see benchmarks/README.md).
-_OVERSAMPLED = 2
 
 Read = Callable[[str, str | None], Any]
 """Reads an asset of a corpus, or one of all corpora, from the store: an artefact with its manifest and files."""
 
 Encode = Callable[[Sequence[str]], np.ndarray]
 """Texts to unit vectors."""
-
-
-class Vectors(Protocol):
-    """Opens collections of vectors by name and vector size."""
-
-    def open(self, name: str, size: int) -> AbstractContextManager[Any]:
-        """A collection."""
-
-
-def languages_in(documents: Any) -> dict[str, int]:
-    """Documents of a corpus by code of their language, given its artefact `documents`; empty for undecided ones.
-
-    Raises:
-        MogError: an earlier version of this package read them.
-    """
-    counts: dict[str, int] | None = documents.manifest.info.get("languages")
-    if counts is None:
-        place = f"documents of {documents.manifest.partition}"
-        raise MogError(f"{place}: expected them with their languages, got what an earlier version read: run `mog run`")
-    return counts
 
 
 def _lengths(parts: Sequence[TermCounts]) -> np.ndarray:
@@ -169,32 +140,9 @@ class Corpora:
         return index
 
     @cached_property
-    def languages(self) -> dict[str, int]:
-        """Documents by code of the language that they are analysed in."""
-        counts: Counter[str] = Counter()
-        for name in self.names:
-            for code, documents in languages_in(self.read("documents", name)).items():
-                counts[code or DEFAULT] += documents
-        return dict(counts)
-
-    def analysed(self, questions: Sequence[str]) -> list[Analysed]:
-        """Questions as they are searched for."""
-        return [analysed(q, of_question(q, self.languages), self._vocabulary) for q in questions]
-
-    def terms(self, questions: Sequence[str]) -> list[list[str]]:
-        """Terms of each question."""
-        return [question.terms for question in self.analysed(questions)]
-
-    @cached_property
-    def _vocabulary(self) -> Vocabulary:
-        counts: Counter[str] = Counter()
-        for name in self.names:
-            tokens = self.read("tokens", name)
-            for shard in tokens.names("terms_"):
-                terms, times = (column.to_pylist() for column in read_table(tokens.path(shard)))
-                # What titles alone have is counted as occurring in no text.
-                counts.update({term: n or 1 for term, n in zip(terms, times, strict=True)})
-        return Vocabulary(counts)
+    def analysis(self) -> Analysis:
+        """How questions are analysed that are asked of these corpora."""
+        return Analysis(self.read, self.names)
 
     @property
     def titles(self) -> Bm25Index:
@@ -403,69 +351,3 @@ class Corpora:
 
         pooling: Pooling = self._once(("pooling", level), opened)
         return pooling
-
-    def exactly_nearest(
-        self,
-        vectors: np.ndarray,
-        level: int,
-        k: int,
-        groups: np.ndarray | None = None,
-        group_of: Sequence[np.ndarray] = (),
-    ) -> list[tuple[np.ndarray, np.ndarray]]:
-        """The k nearest chunks of each corpus by products with all vectors, for many questions at a time.
-
-        Products are with a block of vectors at a time, of which the best are kept.
-
-        Args:
-            vectors: Of the questions, shape (questions, size).
-            level: The level.
-            k: How many.
-            groups: Group of every question, to find only its chunks; a question below 0 finds none. None finds all.
-            group_of: Group of every chunk, per corpus.
-
-        Returns:
-            See `merge`.
-        """
-        owners = np.concatenate(group_of) if groups is not None else None
-        table, bounds = self.vectors(level), [*self.starts(level).tolist(), self.layout.count(level)]
-        best = [(np.full((len(vectors), k), -1, np.int64), np.zeros((len(vectors), k))) for _ in self.names]
-        step = max(_SCORES_BYTES // (4 * max(table.widest, 1)), 1)
-        for row in range(0, len(vectors), step):
-            rows = slice(row, row + step)
-            for first, products in table.product_blocks(vectors[rows]):
-                last = first + products.shape[1]
-                if groups is not None and owners is not None:
-                    group = groups[rows, None]
-                    products[(group != owners[first:last]) | (group < 0)] = -np.inf
-                for (chunks, scores), begin, end in zip(best, bounds[:-1], bounds[1:], strict=True):
-                    low, high = max(begin, first), min(end, last)
-                    if low < high:
-                        keep_best(chunks[rows], scores[rows], products[:, low - first : high - first], low - begin)
-        return best
-
-    def nearest(
-        self,
-        vector_store: Vectors,
-        vectors: np.ndarray,
-        level: int,
-        k: int,
-        where: Sequence[dict[str, int]] | None = None,
-    ) -> list[tuple[np.ndarray, np.ndarray]]:
-        """The k nearest chunks of each corpus, only those whose payload a question's `where` gives; see `merge`.
-
-        The vector store may hold rounded vectors: it is asked for more chunks, which are then compared exactly.
-        """
-        nearest, table = [], self.vectors(level)
-        with vector_store.open(f"level_{level}", vectors.shape[1]) as collection:
-            for name, number, start in zip(self.names, self.point_numbers(level), self.starts(level), strict=True):
-                chunks = np.full((len(vectors), k), -1, np.int64)
-                scores = np.zeros((len(vectors), k))
-                for row, hits in enumerate(collection.search(name, vectors, _OVERSAMPLED * k, where)):
-                    # Points of chunks that are being replaced right now are in no manifest.
-                    near = number.find(packed_ids(identity for identity, _ in hits))
-                    near = near[near >= 0]
-                    exact = table.rows(start + near).astype(np.float32) @ np.asarray(vectors[row], np.float32)
-                    best = np.lexsort((near, -exact))[:k]
-                    chunks[row, : len(best)], scores[row, : len(best)] = near[best], exact[best]
-                nearest.append((chunks, scores))
-        return nearest

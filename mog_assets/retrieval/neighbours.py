@@ -27,7 +27,7 @@ def write_graph(vectors: Sequence[str], out: str) -> int:
     """Write the graph of a shard.
 
     Args:
-        vectors: `.npy` files of its buckets, in order.
+        vectors: `.npy` files of its buckets, at least one, in order.
         out: File to write.
 
     Returns:
@@ -35,16 +35,14 @@ def write_graph(vectors: Sequence[str], out: str) -> int:
     """
     from usearch.index import Index
 
-    graph, count = None, 0
+    size, count = np.load(vectors[0], mmap_mode="r").shape[1], 0
+    graph = Index(ndim=size, metric="ip", dtype="i8", connectivity=_EDGES, expansion_add=_ADDING)
     for path in vectors:
         rows = np.load(path)
-        if graph is None:
-            graph = Index(ndim=rows.shape[1], metric="ip", dtype="i8", connectivity=_EDGES, expansion_add=_ADDING)
         # One thread: the order in which vectors are added decides which edges there are.
         if len(rows):
             graph.add(np.arange(count, count + len(rows)), rows.astype(np.float32), threads=1)
         count += len(rows)
-    assert graph is not None
     graph.save(out)
     return count
 

@@ -44,7 +44,7 @@ def quoted(question: str, corpora: Corpora) -> Quoted | None:
     wanted = phrases(question)
     if not wanted:
         return None
-    candidates = np.unique(np.concatenate([_candidates(wanted, corpora, code) for code in corpora.languages]))
+    candidates = np.unique(np.concatenate([_candidates(wanted, corpora, code) for code in corpora.analysis.languages]))
     patterns = [_pattern(phrase) for phrase in wanted]
     documents, pieces = np.zeros(len(corpora.owners), bool), [np.zeros(0, np.int64)]
     for position, (title, text) in corpora.texts(candidates.tolist()).items():

@@ -37,8 +37,8 @@ class PieceCounts:
 
     def within(self, terms: Sequence[str], documents: np.ndarray) -> DocumentCounts:
         """Counts of a question's terms in some documents, ascending; terms that no piece has are left out."""
-        known = [term for term in terms if self.words.holds(term)]
-        distinct = list(dict.fromkeys(known))
+        present = [term for term in terms if self.words.holds(term)]
+        distinct = list(dict.fromkeys(present))
         pieces = ranges(self.layout.offsets[documents], self.layout.offsets[documents + 1])
         place = np.full(self.words.chunks, -1, np.int32)
         place[pieces] = np.arange(len(pieces), dtype=np.int32)
@@ -56,7 +56,7 @@ class PieceCounts:
             inside = inside[with_term[at[inside]] == documents[inside]]
             of_titles[row, inside] = self.of_titles[here][at[inside]]
         number = {term: row for row, term in enumerate(distinct)}
-        order = [number[term] for term in known]
+        order = [number[term] for term in present]
         return DocumentCounts(self, documents, distinct, order, counts, of_titles, self.lengths[pieces])
 
 

@@ -198,12 +198,12 @@ class _Terms:
             return np.fromiter((numbers.get(term, none) for term in terms), np.int64, len(terms))
         # Whole vocabularies are looked up when an index is opened: a tenth of the time.
         at = pc.index_in(text_array(terms), value_set=self._set)
-        # Where there is no row, the bit is 0; what Arrow has for that imports pandas.
+        # Where there is no row, its bit is 0; what Arrow has for that imports pandas.
         valid, rows = at.buffers()
-        there = np.ones(len(terms), bool)
+        bits = np.ones(len(terms), np.uint8)
         if valid is not None:
-            there = np.unpackbits(np.frombuffer(valid, np.uint8), count=len(terms), bitorder="little").astype(bool)
-        return np.where(there, np.frombuffer(rows, np.int32, len(terms)), -1).astype(np.int64)
+            bits = np.unpackbits(np.frombuffer(valid, np.uint8), count=len(terms), bitorder="little")
+        return np.where(bits, np.frombuffer(rows, np.int32, len(terms)), -1).astype(np.int64)
 
 
 class _Column(Mapping[str, int]):

@@ -20,7 +20,7 @@ from mog_assets.questions.sets import Question
 from mog_assets.ranking.retrieve import Retrieval
 from mog_assets.ranking.sources import source_name
 from mog_assets.resources.errors import ConfigError, MissingArtefact, MogError, NotFound
-from mog_assets.retrieval.corpora import languages_in
+from mog_assets.retrieval.analysis import languages_in
 from mog_assets.retrieval.methods import AUTO, Method, all_methods, check_trained, needs, parse, rankings
 from mog_assets.retrieval.phrases import phrases, quoted
 from mog_assets.retrieval.where import Where

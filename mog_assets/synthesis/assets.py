@@ -150,7 +150,7 @@ def _checked(
     with work.progress(len(texts), "questions searched") as advance:
         positions = np.array([corpora.position[corpus, c.window.document] for c, _ in passed], np.int64)
         vectors = work.tools.encoder.encode(texts) if texts else np.zeros((0, 0), np.float32)
-        back = leads_back(corpora, corpora.terms(texts), vectors, positions)
+        back = leads_back(corpora, corpora.analysis.terms(texts), vectors, positions)
         advance(len(texts))
     kept = []
     for i, (candidate, question) in enumerate(passed):

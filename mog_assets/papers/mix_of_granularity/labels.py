@@ -74,7 +74,7 @@ def similarities(
     texts = [label_text(question, documents) for question in questions]
     counts = {g: retrieval.shared(neighbourhoods).counts(g) if graph else corpora.counts(g) for g in granularities}
     measure = similarities_tfidf if method == "tfidf" else similarities_hitrate
-    return measure(corpora.terms(texts), counts, best)
+    return measure(corpora.analysis.terms(texts), counts, best)
 
 
 def label_table(

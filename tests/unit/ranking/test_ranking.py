@@ -11,7 +11,8 @@ from mog_assets.config import Settings
 from mog_assets.evaluation.measures import evaluate
 from mog_assets.questions.sets import Evidence, Question
 from mog_assets.questions.splits import validation_rows
-from mog_assets.ranking.candidates import Candidates, best
+from mog_assets.ranking.candidate_search import best
+from mog_assets.ranking.candidates import Candidates
 from mog_assets.ranking.choice import choose
 from mog_assets.ranking.features import Components, _ranks, names, of_candidates, table
 from mog_assets.ranking.passages import fitting, joined

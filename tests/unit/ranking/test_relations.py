@@ -10,7 +10,8 @@ from hypothesis import strategies as st
 from mog_assets.chunking.chunks import Layout
 from mog_assets.ranking import relations
 from mog_assets.ranking.blend import Blend
-from mog_assets.ranking.candidates import Candidates, find
+from mog_assets.ranking.candidate_search import find
+from mog_assets.ranking.candidates import Candidates
 from mog_assets.ranking.relations import Mentioned, PageRank, Queries, Relations
 from mog_assets.ranking.sources import Exhaustive
 

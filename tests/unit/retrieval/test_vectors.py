@@ -9,6 +9,7 @@ from mog_assets.corpus.marks import Mark
 from mog_assets.corpus.reading import read_corpus
 from mog_assets.retrieval import vectors as module
 from mog_assets.retrieval.corpora import Corpora
+from mog_assets.retrieval.nearest import exactly_nearest, nearest
 from mog_assets.retrieval.points import IdSet, packed_ids, payloads, point_ids, read_payloads, stored_ids, unpacked_ids
 from mog_assets.retrieval.vectors import VectorTable, pool, vector_buckets
 from mog_assets.tools import Tools
@@ -123,8 +124,8 @@ def test_ids_are_found_at_their_places_and_unknown_ones_nowhere(tmp_path):
 @pytest.mark.parametrize(("level", "k"), [(1, 5), (3, 8)])
 def test_nearest_in_the_vector_store_are_those_of_all_products(corpora, sample_project, level, k):
     given = questions(6)
-    stored = corpora.nearest(Tools(sample_project.settings).qdrant, given, level, k)
-    for (chunks, scores), (expected, values) in zip(stored, corpora.exactly_nearest(given, level, k), strict=True):
+    stored = nearest(corpora, Tools(sample_project.settings).qdrant, given, level, k)
+    for (chunks, scores), (expected, values) in zip(stored, exactly_nearest(corpora, given, level, k), strict=True):
         np.testing.assert_allclose(scores, values, atol=2e-3)
         assert (chunks == expected).mean() > 0.9
 
@@ -134,7 +135,7 @@ def test_exact_search_finds_the_greatest_of_all_products(corpora, level, k):
     given = questions(11)
     vectors = np.array(list(corpora.vectors(level)), np.float32)
     starts = [*corpora.starts(level).tolist(), len(vectors)]
-    found = corpora.exactly_nearest(given, level, k)
+    found = exactly_nearest(corpora, given, level, k)
     assert len(found) == len(corpora.names)
     for (chunks, scores), first, last in zip(found, starts, starts[1:], strict=False):
         products = given @ vectors[first:last].T
@@ -149,10 +150,10 @@ def test_exact_search_finds_the_greatest_of_all_products(corpora, level, k):
 
 def test_exact_search_of_questions_in_batches_is_that_of_all_at_once(corpora, monkeypatch):
     given = questions(11)
-    whole = corpora.exactly_nearest(given, 2, 5)
+    whole = exactly_nearest(corpora, given, 2, 5)
     # Nine questions at a time, and two.
-    monkeypatch.setattr("mog_assets.retrieval.corpora._SCORES_BYTES", 9 * 4 * len(corpora.vectors(2)))
-    for (chunks, scores), (expected, values) in zip(corpora.exactly_nearest(given, 2, 5), whole, strict=True):
+    monkeypatch.setattr("mog_assets.retrieval.nearest._SCORES_BYTES", 9 * 4 * len(corpora.vectors(2)))
+    for (chunks, scores), (expected, values) in zip(exactly_nearest(corpora, given, 2, 5), whole, strict=True):
         np.testing.assert_allclose(scores, values, atol=2e-3)
         assert (chunks == expected).mean() > 0.9
 
@@ -166,9 +167,9 @@ def test_exact_search_does_not_depend_on_the_blocks_of_vectors(corpora, monkeypa
     sizes = [layout.count(1) for layout in corpora.layouts]
     topics = [rng.integers(0, 3, size) for size in sizes]
     groups = rng.integers(-1, 3, asked) if grouped else None
-    whole = corpora.exactly_nearest(given, 1, 9, groups, topics)
+    whole = exactly_nearest(corpora, given, 1, 9, groups, topics)
     monkeypatch.setattr(module, "_BLOCK_BYTES", 0)
-    blocks = corpora.exactly_nearest(given, 1, 9, groups, topics)
+    blocks = exactly_nearest(corpora, given, 1, 9, groups, topics)
     for (chunks, values), (expected, products) in zip(blocks, whole, strict=True):
         np.testing.assert_allclose(values, products, atol=2e-2)
         assert (chunks == expected).mean() > 0.9
