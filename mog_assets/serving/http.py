@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from functools import partial
 from importlib import metadata
 from typing import Annotated, Any
 
@@ -16,6 +18,7 @@ from starlette.exceptions import HTTPException
 from starlette.middleware.cors import CORSMiddleware
 
 from mog_assets.resources.errors import MogError
+from mog_assets.retrieval.phrases import phrases
 from mog_assets.serving import files, openapi_page
 from mog_assets.serving.compatible import add_dify, add_openai
 from mog_assets.serving.events import Stream
@@ -169,9 +172,8 @@ def _add_search(made: FastAPI, serving: Serving) -> None:
         options.check_amount("k", body.k)
         arguments |= {"budget": body.budget, "k": body.k, "method": body.method, "explain": body.explain}
 
-        def work() -> dict[str, Any]:
-            results = project.retrieve(body.question, **arguments)
-            content = results.to_json()
+        def finished(results: Any) -> dict[str, Any]:
+            content: dict[str, Any] = results.to_json()
             if body.sentences:
                 # Each sentence costs as much as a question.
                 left = _SENTENCES
@@ -181,7 +183,10 @@ def _add_search(made: FastAPI, serving: Serving) -> None:
                     row["sentences"] = [{"start": s, "end": e, "similarity": float(v)} for s, e, v in similar]
             return content
 
-        return JSONResponse(await serving.search.run(work))
+        # What quotes words is asked of other documents each time.
+        key = json.dumps([arguments, phrases(body.question)], sort_keys=True)
+        search = partial(project.retrieve_many, **arguments)
+        return JSONResponse(await serving.together.run(body.question, key, search, finished))
 
     @made.post("/v1/ask", tags=["search"], summary="An answer with the passages that it is based on")
     async def ask(request: Request, body: AskBody) -> Response:

@@ -198,6 +198,30 @@ class Slots:
         Raises:
             Problem: the queue is full (429).
         """
+        self._admit()
+        try:
+            future = self._pool.submit(function)
+        except BaseException:
+            self._leave()
+            raise
+        future.add_done_callback(lambda _: self._leave())
+        return future
+
+    def enter(self, future: Future[Any], work: Callable[[], None]) -> None:
+        """Take a place until a result is there, and put work into the queue that may give it, or another's.
+
+        Raises:
+            Problem: the queue is full (429).
+        """
+        self._admit()
+        future.add_done_callback(lambda _: self._leave())
+        try:
+            self._pool.submit(work)
+        except BaseException:
+            future.cancel()
+            raise
+
+    def _admit(self) -> None:
         with self._lock:
             if self.inside >= self.threads + self.waiting:
                 raise Problem(
@@ -207,13 +231,6 @@ class Slots:
                     {"Retry-After": str(RETRY_SECONDS)},
                 )
             self.inside += 1
-        try:
-            future = self._pool.submit(function)
-        except BaseException:
-            self._leave()
-            raise
-        future.add_done_callback(lambda _: self._leave())
-        return future
 
     def _leave(self) -> None:
         with self._lock:

@@ -8,6 +8,7 @@ from typing import Any
 from mog_assets.serving.connections import Connections
 from mog_assets.serving.limits import ServerOptions, Slots
 from mog_assets.serving.observed import Metrics
+from mog_assets.serving.together import Together
 
 
 class Serving:
@@ -20,6 +21,7 @@ class Serving:
     def __init__(self, project: Any, options: ServerOptions) -> None:
         self.project, self.options = project, options
         self.search = Slots("search", options.concurrency, options.waiting, options.timeout)
+        self.together = Together(self.search)
         self.answers = Slots("answer", options.concurrency, options.waiting, options.ask_timeout)
         self.documents = Slots("document", options.concurrency, options.waiting, options.timeout)
         self.metrics = Metrics(project)
