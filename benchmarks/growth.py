@@ -45,7 +45,7 @@ from mog_assets.tools import Tools
 SIZES = (10_000, 30_000, 100_000, 300_000, 1_000_000)
 # Groups of assets, by the first part of their keys.
 STAGES = ("documents", "chunks", "tokens", "bm25", "statistics", "embeddings", "names", "mentions")
-STAGES += ("collections", "sentence_graph")
+STAGES += ("neighbours", "collections", "sentence_graph")
 VOCABULARY, ZIPF = 1_000_000, 1.07
 CHANGED = 0.1
 NOISES, NOISE = 1 << 14, 1 / 3
@@ -126,6 +126,8 @@ def grown(source: Sequence[tuple[str, str]], characters: int, seed: int) -> Iter
 def prepare(folder: Path, project: Settings, chunks: int) -> Settings:
     """Write the corpus, unless it is there, and the settings."""
     path, values = folder / "grown.jsonl", {"home": "home", "corpora": {"grown": {"path": "grown.jsonl"}}}
+    # Both sources are asked; `exhaustive` needs no graph.
+    values["ranking"] = {"candidates": "indexed"}
     if not path.exists():
         folder.mkdir(parents=True, exist_ok=True)
         vectors, characters = source_vectors(project)

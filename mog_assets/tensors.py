@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
+import mmap
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -16,6 +19,9 @@ from mog_assets.resources.store import Artefact
 
 # safetensors writes metadata keys in any order, so equal contents could have different bytes: all facts are one key.
 _FACTS = "mog"
+# Types of numbers by their name in a file.
+_KINDS = {f"{sign}{8 * size}": f"<{letter}{size}" for sign, letter in (("U", "u"), ("I", "i")) for size in (1, 2, 4, 8)}
+_KINDS |= {f"F{8 * size}": f"<f{size}" for size in (2, 4, 8)}
 
 
 def encode(arrays: Mapping[str, np.ndarray], facts: Mapping[str, Any]) -> bytes:
@@ -36,6 +42,29 @@ def decode(data: bytes) -> tuple[dict[str, np.ndarray], Any]:
         raise ValueError(str(error)) from error
     header = json.loads(data[8 : 8 + int.from_bytes(data[:8], "little")])
     return arrays, json.loads(header.get("__metadata__", {}).get(_FACTS, "null"))
+
+
+def mapped(path: Path) -> dict[str, np.ndarray]:
+    """The arrays of a file, read where they are used; they cannot be changed.
+
+    Raises:
+        MogError: it is no safetensors file, or is cut off.
+    """
+    try:
+        with path.open("rb") as stream:
+            data = mmap.mmap(stream.fileno(), 0, access=mmap.ACCESS_READ)
+        first = 8 + int.from_bytes(data[:8], "little")
+        header = json.loads(data[8:first])
+        header.pop("__metadata__", None)
+        arrays = {}
+        for name, entry in header.items():
+            kind, shape = _KINDS[entry["dtype"]], entry["shape"]
+            count = math.prod(shape)
+            flat = np.frombuffer(data, kind, count, first + entry["data_offsets"][0]) if count else np.zeros(0, kind)
+            arrays[name] = flat.reshape(shape)
+        return arrays
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise MogError(f"{path}: expected arrays, got a damaged file ({error}): run `mog run`") from error
 
 
 def read(stored: Artefact, name: str, what: str) -> bytes:

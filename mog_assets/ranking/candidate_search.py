@@ -13,7 +13,7 @@ from mog_assets.arrays import greatest, pairs, places, ranges, unpaired
 from mog_assets.chunking.chunks import Layout
 from mog_assets.ranking.candidates import Candidates, looked_up
 from mog_assets.ranking.experts import Expert
-from mog_assets.retrieval.bm25 import Bm25Index
+from mog_assets.retrieval.postings import Words
 
 # Pieces of each document that relations add to the candidates.
 MORE = 2
@@ -26,7 +26,7 @@ class Source(Protocol):
     """Chooses the texts that candidates may be of; see `sources`."""
 
     @property
-    def words(self) -> Bm25Index:
+    def words(self) -> Words:
         """BM25 of level 1."""
 
     def blocks(self, questions: int) -> Iterator[slice]:

@@ -27,7 +27,8 @@ import numpy as np
 from mog_assets.arrays import pairs, places, unpaired
 from mog_assets.ranking.candidates import Candidates
 from mog_assets.ranking.relevance import ordered
-from mog_assets.retrieval.bm25 import Bm25Index, Statistics
+from mog_assets.retrieval.bm25 import Statistics
+from mog_assets.retrieval.postings import Words
 from mog_assets.text.terms import is_word
 
 # A word is rare that so many level-1 chunks have, or fewer; in a question of more than `SHORT` terms also no more than
@@ -70,8 +71,8 @@ class Typed:
         whole: Of every question the pieces that have it, or what it quotes, as it stands.
     """
 
-    index: Bm25Index
-    titles: Bm25Index
+    index: Words
+    titles: Words
     sizes: np.ndarray
     statistics: Statistics
     terms: Sequence[Sequence[str]]

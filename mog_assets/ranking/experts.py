@@ -14,7 +14,7 @@ from typing import Protocol
 import numpy as np
 
 from mog_assets.chunking.chunks import Layout
-from mog_assets.retrieval.bm25 import Bm25Index
+from mog_assets.retrieval.postings import Words
 from mog_assets.retrieval.vectors import Pooling, VectorTable
 
 # How many chunks of levels 1, 2, … give candidates; every further level as the last.
@@ -102,7 +102,7 @@ class Bm25Expert(OfLevel):
         queries: Terms of every question.
     """
 
-    index: Bm25Index
+    index: Words
     queries: Sequence[Sequence[str]]
 
     @property
@@ -168,7 +168,7 @@ class TitleExpert:
     """
 
     layout: Layout
-    index: Bm25Index
+    index: Words
     queries: Sequence[Sequence[str]]
     name: str = "title"
     depth: int = 0
@@ -191,7 +191,7 @@ class TitleExpert:
         return self.layout.offsets[texts], self.layout.offsets[texts + 1]
 
 
-def _summed(index: Bm25Index, queries: Sequence[Sequence[str]]) -> np.ndarray:
+def _summed(index: Words, queries: Sequence[Sequence[str]]) -> np.ndarray:
     scores = np.zeros((len(queries), index.chunks), np.float32)
     index.add_scores(queries, scores)
     return scores

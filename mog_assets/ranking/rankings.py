@@ -30,10 +30,10 @@ from mog_assets.ranking.relevance import ordered
 from mog_assets.ranking.retrieve import Retrieval
 from mog_assets.ranking.sources import INDEXED, source_of
 from mog_assets.resources.store import Artefact
-from mog_assets.retrieval.bm25 import Bm25Index
 from mog_assets.retrieval.changes import DocumentStates
 from mog_assets.retrieval.methods import METHODS, Kind, Method, Needs, named_methods
 from mog_assets.retrieval.passages import Passages
+from mog_assets.retrieval.postings import Words
 from mog_assets.retrieval.vocabulary import known_share
 from mog_assets.text.questions import Analysed
 
@@ -171,7 +171,7 @@ def _models(retrieval: Retrieval) -> dict[str, Any]:
     return {}
 
 
-def _whole(index: Bm25Index, question: Analysed, quoted: np.ndarray) -> np.ndarray:
+def _whole(index: Words, question: Analysed, quoted: np.ndarray) -> np.ndarray:
     """The pieces that have a question, or what it quotes, as it stands."""
     if not question.whole:
         return quoted

@@ -19,17 +19,15 @@ from mog_assets.arrays import greatest, ranges
 from mog_assets.ranking.candidate_search import Source
 from mog_assets.ranking.experts import Bm25Expert, DenseExpert, Expert, OfLevel, Products, TitleExpert
 from mog_assets.ranking.retrieve import Retrieval
-from mog_assets.retrieval.bm25 import Bm25Index
 from mog_assets.retrieval.corpora import Corpora
 from mog_assets.retrieval.neighbours import Neighbours
+from mog_assets.retrieval.postings import Words
 
 EXHAUSTIVE, INDEXED = "exhaustive", "indexed"
 # Pieces of each of the two searches whose documents a question's candidates may be of.
 NEAREST = 100
 # Pieces that a filter leaves which are compared one by one.
 FEW = 20_000
-# Pieces from which a question is no longer compared with all texts.
-LARGE = 200_000
 # Scores of all texts by all experts that are in memory at a time, in bytes.
 _BLOCK_BYTES = 256 << 20
 
@@ -43,7 +41,7 @@ class Exhaustive:
         every: The experts.
     """
 
-    words: Bm25Index
+    words: Words
     every: Sequence[Expert]
 
     def blocks(self, questions: int) -> Iterator[slice]:
@@ -204,7 +202,7 @@ class Indexed:
 
     def __init__(self, retrieval: Retrieval) -> None:
         self.retrieval, self.corpora = retrieval, retrieval.corpora
-        self._counts = self.corpora.piece_counts()
+        self._counts = self.corpora.piece_counts
         self.words = self._counts.words
         self._levels = [OfLevel(level, self.corpora.layout) for level in self.corpora.settings.level_range]
         self._words = Bm25Expert(1, self.corpora.layout, self.words, retrieval.terms)
@@ -282,8 +280,7 @@ class Indexed:
 def _exhaustive(retrieval: Retrieval) -> Exhaustive:
     corpora, layout = retrieval.corpora, retrieval.corpora.layout
     # One index for all that asks it: where indexes are not kept open, each would be made anew.
-    levels, words = corpora.settings.level_range, corpora.joined_bm25(1)
-    levels = corpora.settings.level_range
+    words, levels = corpora.joined_bm25(1), corpora.settings.level_range
     pieces = Products(corpora.vectors(1), retrieval.vectors)
     dense = [DenseExpert(1, layout, pieces)]
     for level in levels[1:]:
@@ -306,8 +303,7 @@ SOURCES: dict[str, Callable[[Retrieval], Source]] = {EXHAUSTIVE: _exhaustive, IN
 
 def source_name(corpora: Corpora) -> str:
     """Which source the settings name, or fits the number of pieces."""
-    named = corpora.settings.ranking.candidates
-    return named if named != "auto" else INDEXED if corpora.layout.count(1) >= LARGE else EXHAUSTIVE
+    return INDEXED if corpora.indexed else EXHAUSTIVE
 
 
 def source_of(retrieval: Retrieval) -> Source:

@@ -9,7 +9,7 @@ from functools import cached_property
 from typing import Any
 
 from mog_assets.resources.errors import MogError
-from mog_assets.tables import read_table
+from mog_assets.retrieval.term_tables import TermTable, Together
 from mog_assets.text.languages import DEFAULT, of_question
 from mog_assets.text.questions import Analysed, Vocabulary, analysed
 
@@ -58,11 +58,8 @@ class Analysis:
 
     @cached_property
     def _vocabulary(self) -> Vocabulary:
-        counts: Counter[str] = Counter()
-        for name in self.names:
-            tokens = self.read("tokens", name)
-            for shard in tokens.names("terms_"):
-                terms, times = (column.to_pylist() for column in read_table(tokens.path(shard)))
-                # What titles alone have is counted as occurring in no text.
-                counts.update({term: n or 1 for term, n in zip(terms, times, strict=True)})
-        return Vocabulary(counts)
+        stored = [self.read("tokens", name) for name in self.names]
+        tables = [TermTable(tokens.path(shard)) for tokens in stored for shard in tokens.names("terms_")]
+        # What titles alone have is counted as occurring in no text.
+        occurrences = Together(tables, "occurrences", least=1)
+        return Vocabulary(occurrences, "".join(tokens.manifest.info["letters"] for tokens in stored))

@@ -9,8 +9,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pyarrow as pa
-import pyarrow.parquet as pq
 
 from mog_assets.arrays import save_array
 from mog_assets.chunking.chunks import Layout
@@ -24,6 +22,7 @@ from mog_assets.retrieval import checks
 from mog_assets.retrieval.points import IdSet, packed_ids, payloads, point_ids, read_payloads, unpacked_ids
 from mog_assets.retrieval.shards import frequencies_and_lengths, largest, shards, total_of_terms
 from mog_assets.retrieval.statistics_assets import build_statistics, statistics_settings
+from mog_assets.retrieval.term_tables import TermTable
 from mog_assets.retrieval.tokens import languages_of
 from mog_assets.retrieval.vector_copies import one_copy
 from mog_assets.retrieval.vectors import bucket_texts, is_encoded, vector_buckets, vector_keys
@@ -53,17 +52,19 @@ def build_tokens(work: Work) -> None:
     for shard, members in groups.items():
         paths = [str(work.draft.path(n)) for n in members]
         made_of[shard] = [work.draft.files[n] for n in members]
-        terms[f"terms_{shard}.parquet"] = {"buckets": paths}
+        terms[f"terms_{shard}.arrow"] = {"buckets": paths}
         titles[f"titles_{shard}.safetensors"] = {
             "buckets": paths,
             "documents": [len(layouts[n].documents) for n in members],
         }
     _of_shards(work, "write_terms", terms, made_of, "vocabularies")
     for shard, job in zip(groups, titles.values(), strict=True):
-        job["terms"] = str(work.draft.path(f"terms_{shard}.parquet"))
+        job["terms"] = str(work.draft.path(f"terms_{shard}.arrow"))
     _of_shards(work, "write_titles", titles, made_of, "shards of titles")
-    tables = (pq.read_table(work.draft.path(name)).rename_columns(["term", "total"]) for name in terms)
-    totals = total_of_terms(list(tables))
+    tables = [TermTable(work.draft.path(name)) for name in terms]
+    totals = total_of_terms([(table, table.column("occurrences")) for table in tables])
+    # Words that no document has are compared with others of the same letters.
+    work.info["letters"] = "".join(sorted({letter for table in tables for letter in set("".join(table))}))
     work.counts |= {"terms": len(totals), "tokens": int(numbers(totals, "total").sum()), "shards": len(groups)}
     work.show_table("frequent terms", largest(totals, "occurrences", 15))
 
@@ -78,7 +79,7 @@ def build_bm25(level: int, work: Work) -> None:
             "buckets": [str(tokens.path(n)) for n in names],
             "documents": [str(documents.path(n)) for n in names],
             "spans": [str(chunks.path(n)) for n in names],
-            "terms": str(tokens.path(f"terms_{shard}.parquet")),
+            "terms": str(tokens.path(f"terms_{shard}.arrow")),
             "level": level,
         }
     work.recomputed["chunks counted"] = sum(_of_shards(work, "count_shard", jobs, made_of, "shards counted"))
@@ -86,8 +87,7 @@ def build_bm25(level: int, work: Work) -> None:
     for shard in made_of:
         frequencies, lengths = frequencies_and_lengths(work.draft.path(f"counts_{shard}.safetensors"))
         sums += [len(lengths), frequencies.sum(), lengths.sum()]
-        terms = pq.read_table(tokens.path(f"terms_{shard}.parquet"), columns=["term"])
-        parts.append(terms.append_column("total", pa.array(frequencies)))
+        parts.append((TermTable(tokens.path(f"terms_{shard}.arrow")), frequencies))
     count, entries, total = sums.tolist()
     work.counts |= {
         "chunks": count,
@@ -237,8 +237,8 @@ def recipes(settings: Settings) -> list[Recipe]:
             group=GROUP,
             deps=("documents", "chunks/level_1"),
             settings=lambda tools: [ANALYSIS, tools.settings.shard_chunks],
-            version="4",
-            kinds=("parquet",),
+            version="5",
+            kinds=("parquet", "arrow"),
         )
     ]
     counted = [f"bm25/level_{level}" for level in settings.level_range]

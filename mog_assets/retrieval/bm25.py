@@ -20,6 +20,7 @@ from safetensors.numpy import load_file, save_file
 from mog_assets.compiled import keep
 from mog_assets.resources.scratch import Scratch
 from mog_assets.tables import read_table, text_array
+from mog_assets.tensors import mapped
 
 # Extra results, among which ties at the last place are decided by chunk number.
 _SLACK = 8
@@ -71,17 +72,18 @@ class Statistics:
 
     def frequencies_of(self, terms: Sequence[str]) -> np.ndarray:
         """In how many chunks each term occurs, float64 of shape (terms,): at least in one, as somebody asks."""
-        rows = getattr(self.frequencies, "rows", None)
-        frequencies = rows(terms) if rows else [self.frequencies.get(term, 0) for term in terms]
+        values_of = getattr(self.frequencies, "values_of", None)
+        frequencies = values_of(terms) if values_of else [self.frequencies.get(term, 0) for term in terms]
         return np.maximum(np.asarray(frequencies, np.float64), 1)
 
     def most_frequent(self, count: int) -> tuple[list[str], np.ndarray]:
         """The terms that occur in most chunks, at most `count`, and in how many each does; of equal ones the first."""
-        terms = list(self.frequencies)
-        values = getattr(self.frequencies, "values_by_term", None)
-        counts = np.fromiter(self.frequencies.values(), np.int64, len(terms)) if values is None else values
-        order = np.argsort(-counts, kind="stable")[:count]
-        return [terms[row] for row in order.tolist()], counts[order]
+        most = getattr(self.frequencies, "most_frequent", None)
+        if most:
+            terms, counts = most(count)
+            return terms, counts
+        order = sorted(self.frequencies, key=lambda term: (-self.frequencies[term], term))[:count]
+        return order, np.array([self.frequencies[term] for term in order], np.int64)
 
 
 def numbered(lists: Sequence[Sequence[str]]) -> tuple[list[str], list[np.ndarray]]:
@@ -112,6 +114,13 @@ def save_counts(matrix: Any, path: Path) -> None:
     save_file(
         {name: array.astype(np.min_scalar_type(int(array.max(initial=0)))) for name, array in arrays.items()}, path
     )
+
+
+def mapped_counts(path: Path, terms: Sequence[str]) -> TermCounts:
+    """The counts of a level in the types that they are stored in; entries are read where they are used."""
+    stored = mapped(path)
+    indptr = np.concatenate([[0], np.cumsum(stored["frequencies"], dtype=np.int64)])
+    return TermCounts(terms, indptr, *(stored[name] for name in ("chunks", "counts", "lengths")))
 
 
 def load_counts(path: Path, terms: Sequence[str]) -> TermCounts:
@@ -178,18 +187,8 @@ def open_bm25s(weights: np.ndarray, indices: np.ndarray, indptr: np.ndarray, chu
 
 def joined(indexes: Sequence[Bm25Index]) -> Bm25Index:
     """One index of the chunks of several, in order: a question asks for its terms once."""
-    return joined_with(indexes, [])[0]
-
-
-def joined_with(indexes: Sequence[Bm25Index], counts: Sequence[np.ndarray]) -> tuple[Bm25Index, np.ndarray]:
-    """As `joined`, with the counts that the weights of each index are of, in the order of the weights.
-
-    The counts are of the narrowest type that holds them; without any, there are none.
-    """
-    most = max((int(part.max(initial=0)) for part in counts), default=0)
-    kind = np.min_scalar_type(most)
     if len(indexes) == 1:
-        return indexes[0], counts[0].astype(kind) if counts else np.zeros(0, kind)
+        return indexes[0]
     terms, columns = numbered([index.terms for index in indexes])
     # For every term, its part in each index one after the other: where each begins is known from the counts.
     sizes = np.zeros((len(indexes), len(terms)), np.int64)
@@ -198,17 +197,14 @@ def joined_with(indexes: Sequence[Bm25Index], counts: Sequence[np.ndarray]) -> t
     indptr = np.concatenate([[0], np.cumsum(sizes.sum(axis=0))])
     starts = indptr[:-1] + np.cumsum(sizes, axis=0) - sizes
     weights, chunks = np.empty(indptr[-1], np.float32), np.empty(indptr[-1], np.int32)
-    together = np.empty(indptr[-1] if counts else 0, kind)
     first = 0
-    for place, (row, column, index) in enumerate(zip(starts, columns, indexes, strict=True)):
+    for row, column, index in zip(starts, columns, indexes, strict=True):
         arrays = index.arrays
         begin, count = row[column], np.diff(arrays["indptr"])
         to = np.repeat(begin - arrays["indptr"][:-1], count) + np.arange(len(arrays["data"]))
         weights[to], chunks[to] = arrays["data"], arrays["indices"] + first
-        if counts:
-            together[to] = counts[place]
         first += index.chunks
-    return Bm25Index.of(terms, weights, chunks, indptr, first), together
+    return Bm25Index.of(terms, weights, chunks, indptr, first)
 
 
 @cache
@@ -317,10 +313,6 @@ class Bm25Index:
         """Where a term's chunks and weights stand in `arrays`."""
         starts, number = self.arrays["indptr"], self._number.get(term)
         return slice(0, 0) if number is None else slice(int(starts[number]), int(starts[number + 1]))
-
-    def holds(self, term: str) -> bool:
-        """Whether a term is known."""
-        return term in self._number
 
     def _ids(self, queries: Sequence[Sequence[str]]) -> list[list[int]]:
         return [[self._number[t] for t in query if t in self._number] for query in queries]

@@ -25,27 +25,26 @@ from mog_assets.retrieval.bm25 import (
     Statistics,
     TermCounts,
     joined,
-    joined_with,
+    mapped_counts,
     statistics,
 )
 from mog_assets.retrieval.neighbours import Neighbours
 from mog_assets.retrieval.piece_counts import PieceCounts
 from mog_assets.retrieval.points import IdSet, stored_ids
+from mog_assets.retrieval.postings import Postings, Presence, Saturation, Words
 from mog_assets.retrieval.shards import open_counts, open_titles
-from mog_assets.retrieval.statistics import StoredStatistics, idf
+from mog_assets.retrieval.statistics import StoredStatistics
 from mog_assets.retrieval.vectors import Pooling, VectorTable, is_encoded
 from mog_assets.tables import OpenTables, read_table, take
 
 Read = Callable[[str, str | None], Any]
 """Reads an asset of a corpus, or one of all corpora, from the store: an artefact with its manifest and files."""
 
+# Pieces from which a question is no longer compared with all texts.
+LARGE = 200_000
+
 Encode = Callable[[Sequence[str]], np.ndarray]
 """Texts to unit vectors."""
-
-
-def _lengths(parts: Sequence[TermCounts]) -> np.ndarray:
-    """Tokens of every text of some shards, int64."""
-    return np.concatenate([np.zeros(0, np.int64), *(part.lengths for part in parts)])
 
 
 @dataclass(frozen=True)
@@ -115,9 +114,22 @@ class Corpora:
         """Position of the corpus of every shard."""
         return [number for number, name in enumerate(self.names) for _ in self.read("tokens", name).names("terms_")]
 
-    def bm25(self, level: int) -> list[Bm25Index]:
+    @property
+    def indexed(self) -> bool:
+        """Whether questions are answered from indexes, as the settings say or fits the number of pieces."""
+        named = self.settings.ranking.candidates
+        return named == "indexed" or (named == "auto" and self.layout.count(1) >= LARGE)
+
+    def bm25(self, level: int) -> Sequence[Words]:
         """BM25 indexes of a level, per shard of each corpus."""
-        indexes: list[Bm25Index] = self._once(("bm25", level), lambda: self._indexes(level))
+
+        def opened() -> Sequence[Words]:
+            if level > 1 or not self.indexed:
+                return self._indexes(level)
+            parts = zip(self._mapped, self.weighing("level_1", self.shard_owners), strict=True)
+            return [Postings([part], [over], self._saturation) for part, over in parts]
+
+        indexes: Sequence[Words] = self._once(("bm25", level), opened)
         return indexes
 
     def _indexes(self, level: int) -> list[Bm25Index]:
@@ -134,50 +146,44 @@ class Corpora:
             first = last
         return joined(indexes)
 
-    def joined_bm25(self, level: int) -> Bm25Index:
+    def joined_bm25(self, level: int) -> Words:
         """One BM25 index of a level over all corpora."""
+        if level == 1 and self.indexed:
+            return self.piece_counts.words
         index: Bm25Index = self._once(("joined bm25", level), lambda: joined(self._indexes(level)))
         return index
+
+    @cached_property
+    def _mapped(self) -> list[TermCounts]:
+        """Mapped term counts of level 1, per shard of each corpus."""
+        stored = [(self.read("bm25/level_1", name), self.read("tokens", name)) for name in self.names]
+        return [part for counts, tokens in stored for part in open_counts(counts, tokens, mapped_counts)]
+
+    @property
+    def _saturation(self) -> Saturation:
+        return Saturation(self.settings.bm25.k1, self.settings.bm25.b)
 
     @cached_property
     def analysis(self) -> Analysis:
         """How questions are analysed that are asked of these corpora."""
         return Analysis(self.read, self.names)
 
-    @property
-    def titles(self) -> Bm25Index:
-        """Index of the terms of titles: a term weighs more if fewer titles of all corpora have it."""
-        return self._titles[0]
-
     @cached_property
-    def _titles(self) -> tuple[Bm25Index, np.ndarray, np.ndarray]:
-        """The index of titles, the counts that its weights are of, and the tokens of every title."""
-        over, indexes = self.statistics().of("title"), []
-        parts = [part for name in self.names for part in open_titles(self.read("tokens", name))]
-        for part in parts:
-            weights = idf(over.chunks, over.frequencies_of(part.terms)).astype(np.float32)
-            repeated = np.repeat(weights, part.frequencies)
-            indexes.append(Bm25Index.of(part.terms, repeated, part.indices, part.indptr, len(part.lengths)))
-        index, counts = joined_with(indexes, [part.counts for part in parts])
-        return index, counts, _lengths(parts)
-
-    def piece_counts(self) -> PieceCounts:
-        """Term counts of level 1 and of titles, over all corpora, with their weights."""
-
-        def made() -> PieceCounts:
-            parts = self.counts(1)
-            indexes = self.weighted(parts, "level_1", owners=self.shard_owners)
-            words, of_pieces = joined_with(indexes, [part.counts for part in parts])
-            titles, of_titles, title_lengths = self._titles
-            return PieceCounts(self.layout, words, titles, of_pieces, of_titles, _lengths(parts), title_lengths)
-
-        counts: PieceCounts = self._once("piece counts", made)
-        return counts
+    def titles(self) -> Postings:
+        """Terms of titles: a term weighs more if fewer titles of all corpora have it."""
+        parts = [part for name in self.names for part in open_titles(self.read("tokens", name), mapped_counts)]
+        return Postings(parts, [self.statistics().of("title")] * len(parts), Presence())
 
     @cached_property
     def title_sizes(self) -> np.ndarray:
         """Different words of the title of every document, int64 of shape (documents,)."""
-        return np.bincount(self.titles.arrays["indices"], minlength=self.titles.chunks)
+        return self.titles.sizes
+
+    @cached_property
+    def piece_counts(self) -> PieceCounts:
+        """Term counts of level 1 and of titles, over all corpora, with their weights."""
+        words = Postings(self._mapped, self.weighing("level_1", self.shard_owners), self._saturation)
+        return PieceCounts(self.layout, words, self.titles)
 
     def _once(self, key: Any, make: Callable[[], Any]) -> Any:
         if self.kept is None:

@@ -13,7 +13,8 @@ import numpy as np
 
 from mog_assets.arrays import ranges
 from mog_assets.chunking.chunks import Layout
-from mog_assets.retrieval.bm25 import Bm25Index, Statistics, term_weights
+from mog_assets.retrieval.bm25 import Statistics, term_weights
+from mog_assets.retrieval.postings import Postings
 
 
 @dataclass(frozen=True)
@@ -22,42 +23,29 @@ class PieceCounts:
 
     Attributes:
         layout: Of all corpora.
-        words, titles: BM25 of level 1 and of titles, over all corpora: which pieces and titles have a term.
-        of_pieces, of_titles: Counts in the order of their weights.
-        lengths, title_lengths: Tokens of every piece with its title, and of every title.
+        words, titles: Postings of pieces with their titles, and of titles, over all corpora.
     """
 
     layout: Layout
-    words: Bm25Index
-    titles: Bm25Index
-    of_pieces: np.ndarray
-    of_titles: np.ndarray
-    lengths: np.ndarray
-    title_lengths: np.ndarray
+    words: Postings
+    titles: Postings
 
     def within(self, terms: Sequence[str], documents: np.ndarray) -> DocumentCounts:
         """Counts of a question's terms in some documents, ascending; terms that no piece has are left out."""
-        present = [term for term in terms if self.words.holds(term)]
-        distinct = list(dict.fromkeys(present))
+        distinct = list(dict.fromkeys(terms))
+        distinct = [term for term, held in zip(distinct, self.words.holds(distinct).tolist(), strict=True) if held]
         pieces = ranges(self.layout.offsets[documents], self.layout.offsets[documents + 1])
-        place = np.full(self.words.chunks, -1, np.int32)
-        place[pieces] = np.arange(len(pieces), dtype=np.int32)
-        counts = np.zeros((len(distinct), len(pieces)))
-        of_titles = np.zeros((len(distinct), len(documents)))
-        for row, term in enumerate(distinct):
-            here = self.words.entries(term)
-            at = place[self.words.arrays["indices"][here]]
-            inside = np.flatnonzero(at >= 0)
-            counts[row, at[inside]] = self.of_pieces[here][inside]
-            here = self.titles.entries(term)
-            with_term = self.titles.arrays["indices"][here]
-            at = np.searchsorted(with_term, documents)
-            inside = np.flatnonzero(at < len(with_term))
-            inside = inside[with_term[at[inside]] == documents[inside]]
-            of_titles[row, inside] = self.of_titles[here][at[inside]]
         number = {term: row for row, term in enumerate(distinct)}
-        order = [number[term] for term in present]
-        return DocumentCounts(self, documents, distinct, order, counts, of_titles, self.lengths[pieces])
+        return DocumentCounts(
+            self,
+            documents,
+            distinct,
+            [number[term] for term in terms if term in number],
+            self.words.counts_in(distinct, pieces),
+            self.titles.counts_in(distinct, documents),
+            self.words.lengths_of(pieces),
+            self.titles.lengths_of(documents),
+        )
 
 
 @dataclass(frozen=True)
@@ -71,7 +59,7 @@ class DocumentCounts:
         order: Rows of `terms` as the question has them, repetitions included.
         counts: Of each term in each piece of the documents, with its title: float64 of shape (terms, pieces).
         of_titles: Of each term in each title: float64 of shape (terms, documents).
-        lengths: Tokens of every piece with its title.
+        lengths, title_lengths: Tokens of every piece with its title, and of every title.
     """
 
     whole: PieceCounts
@@ -81,6 +69,7 @@ class DocumentCounts:
     counts: np.ndarray
     of_titles: np.ndarray
     lengths: np.ndarray
+    title_lengths: np.ndarray
 
     @cached_property
     def _starts(self) -> np.ndarray:
@@ -125,7 +114,7 @@ class DocumentCounts:
         # A title was counted with each of the pieces.
         again = count - 1
         counts = np.add.reduceat(self.counts, first, axis=1) - again * self.of_titles[:, owner]
-        titles = self.whole.title_lengths[self.documents][owner]
+        titles = self.title_lengths[owner]
         lengths = np.add.reduceat(self.lengths, first) - again * titles
         weights = np.zeros(counts.shape, np.float32)
         corpora = owners[owner]

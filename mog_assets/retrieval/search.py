@@ -9,8 +9,8 @@ from typing import Protocol
 import numpy as np
 
 from mog_assets.arrays import greatest, places
-from mog_assets.retrieval.bm25 import Bm25Index
 from mog_assets.retrieval.fusion import reciprocal_rank_fusion
+from mog_assets.retrieval.postings import Words
 
 
 @dataclass(frozen=True)
@@ -103,7 +103,7 @@ class Bm25Searcher:
     def __init__(
         self,
         queries: Sequence[Sequence[str]],
-        open_indexes: Callable[[int], Sequence[Bm25Index]],
+        open_indexes: Callable[[int], Sequence[Words]],
         starts: Callable[[int], np.ndarray],
         topics: np.ndarray | None = None,
         chunk_topics: Callable[[int], Sequence[np.ndarray]] | None = None,

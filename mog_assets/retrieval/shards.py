@@ -7,7 +7,7 @@ shard, so scores do not depend on how a corpus is divided.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -19,8 +19,10 @@ from scipy import sparse
 
 from mog_assets.chunking.layouts import bucket_layout
 from mog_assets.resources.store import Artefact
-from mog_assets.retrieval.bm25 import TermCounts, load_counts, load_terms, save_counts
+from mog_assets.retrieval.bm25 import TermCounts, load_counts, save_counts
+from mog_assets.retrieval.term_tables import TermTable, write_table
 from mog_assets.retrieval.tokens import assemble, level_counts
+from mog_assets.tables import text_array
 
 # More than the number of any bucket; a power of two.
 _BUCKETS = 4096
@@ -59,7 +61,7 @@ def write_terms(buckets: Sequence[str], out: str) -> int:
 
     Args:
         buckets: Files that `count_bucket` wrote.
-        out: Parquet file to write.
+        out: File to write; see `term_tables`.
 
     Returns:
         Number of terms.
@@ -77,8 +79,7 @@ def write_terms(buckets: Sequence[str], out: str) -> int:
         for term, occurrences in zip(column.dictionary.to_pylist(), sums.tolist(), strict=True):
             totals[term] = totals.get(term, 0) + int(occurrences)
     terms = sorted(totals)
-    columns = {"term": pa.array(terms, pa.string()), "occurrences": pa.array([totals[t] for t in terms], pa.int64())}
-    pq.write_table(pa.table(columns), out, compression="zstd")
+    write_table(terms, {"occurrences": np.array([totals[term] for term in terms], np.int64)}, Path(out))
     return len(terms)
 
 
@@ -94,7 +95,7 @@ def write_titles(buckets: Sequence[str], documents: Sequence[int], terms: str, o
     Returns:
         Number of titles.
     """
-    number = {term: i for i, term in enumerate(load_terms(Path(terms)))}
+    number = {term: i for i, term in enumerate(TermTable(Path(terms)))}
     parts = []
     for path, rows in zip(buckets, documents, strict=True):
         table = pq.read_table(path, filters=[("chunk", "<", 0)])
@@ -123,7 +124,7 @@ def count_shard(
     Returns:
         Number of chunks.
     """
-    number = {term: i for i, term in enumerate(load_terms(Path(terms)))}
+    number = {term: i for i, term in enumerate(TermTable(Path(terms)))}
     parts = []
     for bucket, texts, cuts in zip(buckets, documents, spans, strict=True):
         layout = bucket_layout(Path(texts), Path(cuts))
@@ -141,27 +142,31 @@ def count_shard(
     return int(matrix.shape[0])
 
 
-def open_counts(counts: Artefact, tokens: Artefact) -> list[TermCounts]:
+Load = Callable[[Path, TermTable], TermCounts]
+"""`bm25.load_counts`, or `bm25.mapped_counts` for what reads few entries."""
+
+
+def open_counts(counts: Artefact, tokens: Artefact, load: Load = load_counts) -> list[TermCounts]:
     """Term counts of a level of a corpus, per shard: `bm25/level_j` with the vocabularies of `tokens`."""
-    return _opened(counts, tokens, "counts")
+    return _opened(counts, tokens, "counts", load)
 
 
-def open_titles(tokens: Artefact) -> list[TermCounts]:
+def open_titles(tokens: Artefact, load: Load = load_counts) -> list[TermCounts]:
     """Term counts of the titles of a corpus, per shard."""
-    return _opened(tokens, tokens, "titles")
+    return _opened(tokens, tokens, "titles", load)
 
 
-def _opened(stored: Artefact, tokens: Artefact, what: str) -> list[TermCounts]:
+def _opened(stored: Artefact, tokens: Artefact, what: str, load: Load) -> list[TermCounts]:
     names = [name.removeprefix("terms_").partition(".")[0] for name in tokens.names("terms_")]
     return [
-        load_counts(stored.path(f"{what}_{name}.safetensors"), load_terms(tokens.path(f"terms_{name}.parquet")))
-        for name in names
+        load(stored.path(f"{what}_{name}.safetensors"), TermTable(tokens.path(f"terms_{name}.arrow"))) for name in names
     ]
 
 
-def total_of_terms(parts: Sequence[pa.Table]) -> pa.Table:
-    """Add up tables of `term` and `total`; the greatest totals come first, equal ones by term."""
-    summed = pa.concat_tables(parts).group_by("term", use_threads=False).aggregate([("total", "sum")])
+def total_of_terms(parts: Sequence[tuple[Sequence[str], np.ndarray]]) -> pa.Table:
+    """Add up numbers of terms as a table of `term` and `total`; the greatest come first, equal ones by term."""
+    tables = [pa.table({"term": text_array(terms), "total": pa.array(numbers)}) for terms, numbers in parts]
+    summed = pa.concat_tables(tables).group_by("term", use_threads=False).aggregate([("total", "sum")])
     return summed.rename_columns(["term", "total"]).sort_by([("total", "descending"), ("term", "ascending")])
 
 

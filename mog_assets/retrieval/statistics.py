@@ -11,25 +11,19 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pyarrow as pa
-import pyarrow.compute as pc
-import pyarrow.parquet as pq
 from safetensors.numpy import load_file, save
 
 from mog_assets.chunking.chunks import Layout
-from mog_assets.retrieval.bm25 import Statistics, numbered
-from mog_assets.tables import numbers, read_table, text_array
+from mog_assets.retrieval.bm25 import Statistics
+from mog_assets.retrieval.term_tables import TermTable, Together, write_table
 
 # Files of the artefact.
 TOTALS, DOCUMENTS = "totals.json", "documents.safetensors"
-# From so many terms on they are looked up together.
-_MANY = 1000
 KNOWN = 1
 """A term that is not held occurs in so many texts: in at least the one whose term is weighted."""
 
@@ -39,7 +33,7 @@ Counted = tuple[Sequence[str], np.ndarray, int, int]
 
 def file_of(corpus: str) -> str:
     """The file with the document frequencies of a corpus."""
-    return f"terms_{corpus}.parquet"
+    return f"terms_{corpus}.arrow"
 
 
 def document_hashes(layout: Layout, digests: Sequence[str]) -> np.ndarray:
@@ -120,12 +114,10 @@ def write_terms(kinds: Mapping[str, Counted], path: Path) -> dict[str, list[int]
     """
     terms = sorted({term for words, _, _, _ in kinds.values() for term in words})
     number = {term: row for row, term in enumerate(terms)}
-    columns: dict[str, Any] = {"term": pa.array(terms, pa.string())}
+    columns = {kind: np.zeros(len(terms), np.uint32) for kind in kinds}
     for kind, (words, frequencies, _, _) in kinds.items():
-        column = np.zeros(len(terms), np.uint32)
-        column[[number[term] for term in words]] = frequencies
-        columns[kind] = column
-    pq.write_table(pa.table(columns), path, compression="zstd")
+        columns[kind][[number[term] for term in words]] = frequencies
+    write_table(terms, columns, path)
     return {kind: [texts, tokens] for kind, (_, _, texts, tokens) in kinds.items()}
 
 
@@ -148,17 +140,8 @@ class StoredStatistics:
         return {kind: (sum(o[kind][0] for o in rows), sum(o[kind][1] for o in rows)) for kind in rows[0]}
 
     @cached_property
-    def _joined(self) -> tuple[_Terms, dict[str, np.ndarray]]:
-        """The terms, and by kind how many texts each occurs in."""
-        tables = [read_table(self._path(file_of(corpus))) for corpus in self._corpora]
-        terms, rows = numbered([table["term"].to_pylist() for table in tables])
-        columns = {}
-        for kind in self._totals:
-            column = np.zeros(len(terms), np.int64)
-            for own, table in zip(rows, tables, strict=True):
-                column[own] += numbers(table, kind)
-            columns[kind] = column
-        return _Terms(terms), columns
+    def _tables(self) -> list[TermTable]:
+        return [TermTable(self._path(file_of(corpus))) for corpus in self._corpora]
 
     @property
     def kinds(self) -> list[str]:
@@ -167,69 +150,8 @@ class StoredStatistics:
 
     def of(self, kind: str) -> Statistics:
         """The statistics of the texts of one kind, such as `level_1`, `title` or `hop_2`."""
-        terms, frequencies = self._joined
         texts, tokens = self._totals[kind]
-        return Statistics(texts, tokens / max(texts, 1), _Column(terms, frequencies[kind]))
-
-
-@dataclass(frozen=True)
-class _Terms:
-    """Terms, each in a row.
-
-    Attributes:
-        names: The terms.
-    """
-
-    names: Sequence[str]
-
-    @cached_property
-    def number(self) -> dict[str, int]:
-        """Row of every term."""
-        return {term: i for i, term in enumerate(self.names)}
-
-    @cached_property
-    def _set(self) -> pa.Array:
-        return text_array(self.names)
-
-    def rows(self, terms: Sequence[str]) -> np.ndarray:
-        """Rows of some terms, −1 for those that are not there: int64 array of shape (terms,)."""
-        if len(terms) < _MANY:
-            numbers, none = self.number, -1
-            return np.fromiter((numbers.get(term, none) for term in terms), np.int64, len(terms))
-        # Whole vocabularies are looked up when an index is opened: a tenth of the time.
-        at = pc.index_in(text_array(terms), value_set=self._set)
-        # Where there is no row, its bit is 0; what Arrow has for that imports pandas.
-        valid, rows = at.buffers()
-        bits = np.ones(len(terms), np.uint8)
-        if valid is not None:
-            bits = np.unpackbits(np.frombuffer(valid, np.uint8), count=len(terms), bitorder="little")
-        return np.where(bits, np.frombuffer(rows, np.int32, len(terms)), -1).astype(np.int64)
-
-
-class _Column(Mapping[str, int]):
-    """Frequencies by term, of arrays that several kinds share."""
-
-    def __init__(self, terms: _Terms, values: np.ndarray) -> None:
-        self._terms, self._values = terms, values
-
-    def __getitem__(self, term: str) -> int:
-        return int(self._values[self._terms.number[term]])
-
-    def __iter__(self) -> Any:
-        return iter(self._terms.names)
-
-    def __len__(self) -> int:
-        return len(self._terms.names)
-
-    @property
-    def values_by_term(self) -> np.ndarray:
-        """Frequencies of all terms in order, int64 of shape (terms,)."""
-        return self._values
-
-    def rows(self, terms: Sequence[str]) -> np.ndarray:
-        """Frequencies of some terms, 0 of those that are not held: int64 array of shape (terms,)."""
-        at = self._terms.rows(terms)
-        return np.where(at >= 0, self._values[at] if len(self._values) else 0, 0)
+        return Statistics(texts, tokens / max(texts, 1), Together(self._tables, kind))
 
 
 def idf(texts: int, frequencies: np.ndarray) -> np.ndarray:

@@ -7,11 +7,9 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-import pyarrow.parquet as pq
 
 from mog_assets.chunking.layouts import open_layout
 from mog_assets.recipe import Work
-from mog_assets.retrieval.bm25 import load_terms
 from mog_assets.retrieval.shards import frequencies_and_lengths, open_titles
 from mog_assets.retrieval.statistics import (
     DOCUMENTS,
@@ -28,6 +26,7 @@ from mog_assets.retrieval.statistics import (
     write_documents,
     write_terms,
 )
+from mog_assets.retrieval.term_tables import TermTable
 from mog_assets.tables import read_table
 from mog_assets.text.terms import ANALYSIS
 from mog_assets.tools import Tools
@@ -38,7 +37,7 @@ def build_statistics(work: Work) -> None:
 
     def count(corpus: str) -> dict[str, Counted]:
         tokens, by_kind = work.input("tokens", corpus), {}
-        terms = [load_terms(tokens.path(name)) for name in tokens.names("terms_")]
+        terms = [list(TermTable(tokens.path(name))) for name in tokens.names("terms_")]
         for level in work.settings.level_range:
             stored = work.input(f"bm25/level_{level}", corpus)
             counts = [frequencies_and_lengths(stored.path(name)) for name in stored.names("counts_")]
@@ -82,7 +81,7 @@ def hold_statistics(work: Work, count: Callable[[str], dict[str, Counted]]) -> N
                 path, _ = work.file(file_of(corpus), made_of)
                 with work.writing(path) as temporary:
                     totals[corpus] = write_terms(count(corpus), temporary)
-                terms += pq.read_metadata(path).num_rows
+                terms += len(TermTable(path))
                 advance(1)
         path, _ = work.file(TOTALS, made_of)
         with work.writing(path) as temporary:

@@ -22,22 +22,29 @@ class Vocabulary:
 
     Attributes:
         occurrences: How often each occurs.
+        characters: All that they have.
     """
 
     occurrences: Mapping[str, int]
+    characters: str
 
     @cached_property
     def letters(self) -> dict[str, list[str]]:
         """The letters of all terms by the script that they are of."""
         letters: dict[str, list[str]] = {}
-        for letter in sorted(set("".join(self.occurrences))):
+        for letter in sorted(set(self.characters)):
             if letter.isalpha():
                 letters.setdefault(_script(letter), []).append(letter)
         return letters
 
     def most(self, terms: Sequence[str]) -> int:
         """How often the most frequent of some terms occurs."""
-        return max((self.occurrences.get(term, 0) for term in terms), default=0)
+        return max(self.times(terms), default=0)
+
+    def times(self, terms: Sequence[str]) -> list[int]:
+        """How often each of some terms occurs."""
+        values_of = getattr(self.occurrences, "values_of", None)
+        return values_of(terms).tolist() if values_of else [self.occurrences.get(term, 0) for term in terms]
 
 
 def _script(letter: str) -> str:
@@ -91,8 +98,9 @@ def _taken(question: str, language: str, vocabulary: Vocabulary) -> dict[str, st
         if terms and not vocabulary.most(terms):
             near = _neighbours(word, vocabulary.letters.get(_script(word[0]), []))
             # Of a compound, the whole.
-            times = [vocabulary.most(row[:1]) for row in terms_of(near, language)]
-            most, other = max(zip(times, near, strict=True), default=(0, ""))
+            whole = [(word, row[0]) for word, row in zip(near, terms_of(near, language), strict=True) if row]
+            times = vocabulary.times([term for _, term in whole])
+            most, other = max(zip(times, (word for word, _ in whole), strict=True), default=(0, ""))
             if most:
                 taken[word] = other
     return taken

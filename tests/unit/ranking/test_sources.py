@@ -13,6 +13,7 @@ from mog_assets.ranking.rankings import Rankings
 from mog_assets.ranking.retrieve import Retrieval
 from mog_assets.ranking.sources import EXHAUSTIVE, INDEXED, source_name
 from mog_assets.resources.errors import MogError
+from mog_assets.retrieval import corpora
 from mog_assets.retrieval.methods import parse
 from mog_assets.retrieval.neighbours import Neighbours, write_graph
 from mog_assets.tools import Tools
@@ -52,7 +53,7 @@ def opened(sample_project, linked, monkeypatch):
         settings = linked if source == LINKED else sample_project.settings
         ranking = {"candidates": {SCANNED: "auto", LINKED: INDEXED}.get(source, source)}
         if source in (SCANNED, LINKED):
-            monkeypatch.setattr(sources, "LARGE", 1)
+            monkeypatch.setattr(corpora, "LARGE", 1)
             monkeypatch.setattr(sources, "FEW", 0)
         sections = {"ranking": ranking, **sections}
         changed = {name: getattr(settings, name).model_copy(update=values) for name, values in sections.items()}
@@ -152,7 +153,7 @@ def test_a_question_asked_alone_has_the_candidates_that_it_has_among_others(open
 
 def test_the_source_follows_from_the_number_of_pieces(opened, monkeypatch):
     assert source_name(opened("auto").corpora) == EXHAUSTIVE
-    monkeypatch.setattr(sources, "LARGE", 10)
+    monkeypatch.setattr(corpora, "LARGE", 10)
     assert source_name(opened("auto").corpora) == INDEXED
     assert source_name(opened(EXHAUSTIVE).corpora) == EXHAUSTIVE
 

@@ -5,7 +5,13 @@ import pytest
 from mog_assets.text.questions import Analysed, Vocabulary, analysed
 
 ENGLISH = {"databas": 5, "sqlite": 9, "lock": 3, "lick": 2, "--rebase-merges": 1, "rebas": 7, "merg": 4}
-VOCABULARY = Vocabulary({**ENGLISH, "коров": 3})
+
+
+def vocabulary(occurrences):
+    return Vocabulary(occurrences, "".join(occurrences))
+
+
+VOCABULARY = vocabulary({**ENGLISH, "коров": 3})
 
 
 @pytest.mark.parametrize(
@@ -35,7 +41,7 @@ def test_a_question_that_is_one_option_is_searched_for_as_it_stands():
 
 
 def test_a_sentence_without_blanks_is_no_name_whatever_numbers_are_in_it():
-    vocabulary = Vocabulary({"予算": 2, "1987": 1})
-    analysis = analysed("予算は1987年で", "ja", vocabulary)
+    japanese = vocabulary({"予算": 2, "1987": 1})
+    analysis = analysed("予算は1987年で", "ja", japanese)
     assert not analysis.whole and {"予算", "1987"} <= set(analysis.terms)
-    assert analysed("sqlite3_open", "ja", Vocabulary({"sqlite3_open": 1})).whole
+    assert analysed("sqlite3_open", "ja", vocabulary({"sqlite3_open": 1})).whole
