@@ -187,7 +187,7 @@ class Linked:
     def of(self, rows: slice, pieces: np.ndarray) -> np.ndarray:
         """See `Scanned.of`."""
         vectors = np.asarray(self.retrieval.vectors[rows], np.float32)
-        return vectors @ self.table.rows(pieces).astype(np.float32).T
+        return vectors @ self.table.float_rows(pieces).T
 
 
 class Indexed:
@@ -262,7 +262,7 @@ class Indexed:
             if tiling.level > 1:
                 numbers, pooling = self._chunks(documents, tiling.level), corpora.pooling(tiling.level)
                 if pooling is None:
-                    values = vectors @ corpora.vectors(tiling.level).rows(numbers).astype(np.float32).T
+                    values = vectors @ corpora.vectors(tiling.level).float_rows(numbers).T
                 else:
                     first = np.searchsorted(pieces, pooling.first[numbers])
                     values = pooling.within(numbers, first, pieces).pooled(of_pieces)

@@ -251,8 +251,9 @@ def recipes(settings: Settings) -> list[Recipe]:
             deps=("documents", "chunks/level_1", "tokens", *counted),
             partitioned=False,
             settings=statistics_settings,
+            version="2",
             repeatable=True,
-            kinds=("parquet",),
+            kinds=("arrow",),
         )
     )
     if settings.ranking.candidates == "indexed":

@@ -124,13 +124,17 @@ class Corpora:
         """BM25 indexes of a level, per shard of each corpus."""
 
         def opened() -> Sequence[Words]:
-            if level > 1 or not self.indexed:
+            if not self._weighs_late(level):
                 return self._indexes(level)
             parts = zip(self._mapped, self.weighing("level_1", self.shard_owners), strict=True)
             return [Postings([part], [over], self._saturation) for part, over in parts]
 
         indexes: Sequence[Words] = self._once(("bm25", level), opened)
         return indexes
+
+    def _weighs_late(self, level: int) -> bool:
+        """Whether postings are weighed when a question is asked: many questions pay for weighing all of them."""
+        return level == 1 and self.kept is not None and self.indexed
 
     def _indexes(self, level: int) -> list[Bm25Index]:
         return self.weighted(self.counts(level), f"level_{level}", owners=self.shard_owners)
@@ -148,7 +152,7 @@ class Corpora:
 
     def joined_bm25(self, level: int) -> Words:
         """One BM25 index of a level over all corpora."""
-        if level == 1 and self.indexed:
+        if self._weighs_late(level):
             return self.piece_counts.words
         index: Bm25Index = self._once(("joined bm25", level), lambda: joined(self._indexes(level)))
         return index

@@ -36,9 +36,13 @@ class Saturation:
         return added[lengths]
 
     def weights(self, weight: float, counts: np.ndarray, norms: np.ndarray) -> np.ndarray:
-        """What a term of a weight adds to the scores of texts, float32."""
+        """What a term of a weight adds to the scores of texts, float32; `norms` of the texts are used up."""
+        # In place: a question weighs hundreds of thousands of counts.
         times = counts.astype(np.float64)
-        return (weight * times / (times + norms)).astype(np.float32)
+        norms += times
+        times *= weight
+        times /= norms
+        return times.astype(np.float32)
 
 
 class Presence:
@@ -87,7 +91,10 @@ class _Shard:
         """Add to the score of every text of the shard what terms add, in their order: sums of floats depend on it."""
         weights = idf(self.over.chunks, self.over.frequencies_of(terms)).tolist()
         for place, texts, counts in self.entries(terms):
-            scores[texts] += self.kind.weights(weights[place], counts, self.norms[texts])
+            at = texts.astype(np.intp)
+            added = self.kind.weights(weights[place], counts, self.norms.take(at))
+            added += scores.take(at)
+            scores[at] = added
 
 
 class Postings:

@@ -236,7 +236,7 @@ class VectorTable:
         self, paths: Sequence[Path], unpacked: bool = False, layout: Layout | None = None, level: int = 1
     ) -> None:
         # Copied on write, which never happens: torch warns of read-only arrays.
-        self.parts = [np.load(path, mmap_mode="c") for path in paths]
+        self.parts = [np.asarray(np.load(path, mmap_mode="c")) for path in paths]
         self.unpacked = unpacked and 2 * sum(part.nbytes for part in self.parts) <= _KEPT_BYTES
         self._begins = np.concatenate([[0], np.cumsum([len(p) for p in self.parts])]).astype(np.int64)
         self._first: np.ndarray | None = None
@@ -331,6 +331,10 @@ class VectorTable:
             result[here] = self._rows(number, rows[here])
         return result
 
+    def float_rows(self, rows: np.ndarray) -> np.ndarray:
+        """As `rows`, float32."""
+        return as_float32(self.rows(rows), np.empty((len(rows), self.size), np.float32))
+
     def _rows(self, number: int, rows: np.ndarray) -> np.ndarray:
         """The vectors of some chunks of one file."""
         if self._first is None:
@@ -345,14 +349,18 @@ def _multiplied(vectors: np.ndarray, block: np.ndarray) -> np.ndarray:
     """Products of float32 vectors with a block: float32 array of shape (vectors, rows of the block)."""
     if block.dtype == np.float32 or len(block) <= _UNPACKED_AT_ONCE:
         return np.matmul(vectors, block.astype(np.float32, copy=False).T)
+    products = np.empty((len(vectors), len(block)), np.float32)
+    rows = np.empty((_UNPACKED_AT_ONCE, block.shape[1]), np.float32)
+    for first in range(0, len(block), _UNPACKED_AT_ONCE):
+        part = block[first : first + _UNPACKED_AT_ONCE]
+        np.matmul(vectors, as_float32(part, rows[: len(part)]).T, out=products[:, first : first + len(part)])
+    return products
+
+
+def as_float32(vectors: np.ndarray, to: np.ndarray) -> np.ndarray:
+    """Vectors as float32, written to an array of their shape."""
     # Here, because importing it takes long. It unpacks four times as fast as numpy.
     import torch
 
-    products = np.empty((len(vectors), len(block)), np.float32)
-    unpacked = np.empty((_UNPACKED_AT_ONCE, block.shape[1]), np.float32)
-    for first in range(0, len(block), _UNPACKED_AT_ONCE):
-        part = np.asarray(block[first : first + _UNPACKED_AT_ONCE])
-        rows = unpacked[: len(part)]
-        torch.from_numpy(rows).copy_(torch.from_numpy(part))
-        np.matmul(vectors, rows.T, out=products[:, first : first + len(part)])
-    return products
+    torch.from_numpy(to).copy_(torch.from_numpy(vectors))
+    return to

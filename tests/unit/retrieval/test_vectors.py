@@ -63,7 +63,7 @@ def test_pooled_products_are_close_to_products_with_pooled_vectors(corpora, leve
 def test_products_are_those_with_every_vector_however_files_are_joined(corpora, monkeypatch, block, asked):
     monkeypatch.setattr(module, "_BLOCK_BYTES", block)
     given = questions(asked)
-    table = VectorTable([part.filename for part in corpora.vectors(1).parts])
+    table = VectorTable([part.base.filename for part in corpora.vectors(1).parts])
     assert sum(map(len, table.blocks)) == len(table)
     expected = given.astype(np.float64) @ np.array(list(table), np.float64).T
     np.testing.assert_allclose(table.products(given), expected, atol=2e-3)

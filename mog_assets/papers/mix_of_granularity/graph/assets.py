@@ -256,8 +256,9 @@ def recipes(settings: Settings) -> list[Recipe]:
                 deps=("documents", "chunks/level_1", "sentence_graph"),
                 partitioned=False,
                 settings=lambda tools: [statistics_settings(tools), _options(tools)],
+                version="2",
                 repeatable=True,
-                kinds=("parquet",),
+                kinds=("arrow",),
             )
         )
     else:
