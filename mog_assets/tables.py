@@ -6,10 +6,14 @@ from collections import OrderedDict
 from collections.abc import Sequence
 from pathlib import Path
 from threading import Lock
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
+
+# Files whose groups are remembered.
+_FILES = 256
 
 
 def read_table(path: Path, columns: Sequence[str] | None = None) -> pa.Table:
@@ -41,28 +45,56 @@ def take(table: pa.Table, rows: np.ndarray) -> pa.Table:
 
 
 class OpenTables:
-    """Tables that were read before, as many as fit: reading one takes a hundred times longer than taking a row of it.
+    """Rows of Parquet files that never change, a group of rows at a time.
+
+    Groups that were read before stay, as many as fit: reading one takes a hundred times longer than taking a row of it.
 
     Args:
-        most: Most bytes of tables that stay open, unpacked.
+        most: Most bytes of groups that stay, unpacked.
     """
 
     def __init__(self, most: int = 256 << 20) -> None:
         self._most, self._bytes = most, 0
-        self._tables: OrderedDict[Path, pa.Table] = OrderedDict()
+        self._groups: OrderedDict[tuple[Path, int], pa.Table] = OrderedDict()
+        self._files: OrderedDict[Path, tuple[pq.FileMetaData, np.ndarray]] = OrderedDict()
         self._lock = Lock()
 
-    def read(self, path: Path) -> pa.Table:
-        """A Parquet file that never changes."""
+    def take(self, path: Path, rows: np.ndarray, columns: Sequence[str]) -> list[dict[str, Any]]:
+        """Some rows of a file, ascending by number."""
+        metadata, starts = self._file(path)
+        group, taken = np.searchsorted(starts, rows, side="right") - 1, []
+        for number in np.unique(group).tolist():
+            table = self._group(path, metadata, number).select(columns)
+            taken += take(table, rows[group == number] - starts[number]).to_pylist()
+        return taken
+
+    def _file(self, path: Path) -> tuple[pq.FileMetaData, np.ndarray]:
+        """What a file says of its groups, and the first row of each."""
         with self._lock:
-            if path in self._tables:
-                self._tables.move_to_end(path)
-                return self._tables[path]
-        table = read_table(path)
+            if path in self._files:
+                self._files.move_to_end(path)
+                return self._files[path]
+        metadata = pq.read_metadata(path)
+        sizes = [metadata.row_group(number).num_rows for number in range(metadata.num_row_groups)]
+        file = metadata, np.cumsum([0, *sizes])[:-1]
         with self._lock:
-            if path not in self._tables:
-                self._tables[path] = table
+            self._files[path] = file
+            while len(self._files) > _FILES:
+                self._files.popitem(last=False)
+        return file
+
+    def _group(self, path: Path, metadata: pq.FileMetaData, number: int) -> pa.Table:
+        key = path, number
+        with self._lock:
+            if key in self._groups:
+                self._groups.move_to_end(key)
+                return self._groups[key]
+        with pq.ParquetFile(path, metadata=metadata) as file:
+            table = file.read_row_group(number, use_threads=False)
+        with self._lock:
+            if key not in self._groups:
+                self._groups[key] = table
                 self._bytes += table.nbytes
-            while self._bytes > self._most and len(self._tables) > 1:
-                self._bytes -= self._tables.popitem(last=False)[1].nbytes
+            while self._bytes > self._most and len(self._groups) > 1:
+                self._bytes -= self._groups.popitem(last=False)[1].nbytes
         return table

@@ -17,7 +17,15 @@ import pyarrow.parquet as pq
 from mog_assets.config import CorpusSettings, Settings, copies
 from mog_assets.corpus import formats
 from mog_assets.corpus.contents import source_state
-from mog_assets.corpus.documents import READER, Document, into_buckets, load_documents, write_documents, write_skipped
+from mog_assets.corpus.documents import (
+    LAYOUT,
+    READER,
+    Document,
+    into_buckets,
+    load_documents,
+    write_documents,
+    write_skipped,
+)
 from mog_assets.corpus.memory import load_memory
 from mog_assets.corpus.reading import Reading, read_corpus
 from mog_assets.corpus.sources import forgotten, listed, synchronised
@@ -228,7 +236,7 @@ def recipes(settings: Settings) -> list[Recipe]:
             settings=lambda tools: tools.settings.buckets,
             source=_source,
             outside="sources",
-            version=READER,
+            version=f"{READER}.{LAYOUT}",
             kinds=("parquet",),
         ),
     ]

@@ -58,6 +58,10 @@ def changing() -> re.Pattern[str]:
 
 # Raised when the same bytes give another document.
 READER = "5"
+# Changed when the same documents give other files.
+LAYOUT = "1"
+# Documents that are unpacked together: a passage costs those of its document. Fewer would make files larger.
+_UNPACKED = 64
 # Key of the date of a document's file.
 MODIFIED = "modified"
 # A longer id is a text in the wrong field, and every passage of a document repeats its id.
@@ -270,7 +274,8 @@ def write_documents(documents: list[Document], path: Path) -> None:
         }
         for document in documents
     ]
-    pq.write_table(pa.Table.from_pylist(rows, schema=_SCHEMA), path, compression="zstd")
+    table = pa.Table.from_pylist(rows, schema=_SCHEMA)
+    pq.write_table(table, path, compression="zstd", row_group_size=_UNPACKED)
 
 
 def load_documents(path: Path) -> dict[str, Document]:

@@ -35,7 +35,7 @@ from mog_assets.retrieval.postings import Postings, Presence, Saturation, Words
 from mog_assets.retrieval.shards import open_counts, open_titles
 from mog_assets.retrieval.statistics import StoredStatistics
 from mog_assets.retrieval.vectors import Pooling, VectorTable, is_encoded
-from mog_assets.tables import OpenTables, read_table, take
+from mog_assets.tables import OpenTables, read_table
 
 Read = Callable[[str, str | None], Any]
 """Reads an asset of a corpus, or one of all corpora, from the store: an artefact with its manifest and files."""
@@ -290,12 +290,13 @@ class Corpora:
         """
         metadata: dict[int, dict[str, Any]] = {}
         starts, paths = self._buckets
+        opened: OpenTables = self._once("tables", OpenTables)
         wanted = np.unique(np.array(list(documents), np.int64))
         bucket = np.searchsorted(starts, wanted, side="right") - 1
         for number in np.unique(bucket).tolist():
             here = wanted[bucket == number]
-            table = self._bucket(paths[number], columns)
-            metadata.update(zip(here.tolist(), take(table, here - starts[number]).to_pylist(), strict=True))
+            table = opened.take(paths[number], here - starts[number], columns)
+            metadata.update(zip(here.tolist(), table, strict=True))
         return metadata
 
     def tables(self, columns: Sequence[str]) -> Iterator[pa.Table]:
@@ -311,10 +312,6 @@ class Corpora:
         sizes = np.array([pq.read_metadata(path).num_rows for path in paths], np.int64)
         filled = np.flatnonzero(sizes)
         return (np.cumsum(sizes) - sizes)[filled], [paths[i] for i in filled]
-
-    def _bucket(self, path: Path, columns: Sequence[str]) -> pa.Table:
-        opened: OpenTables | None = None if self.kept is None else self._once("tables", OpenTables)
-        return read_table(path, columns) if opened is None else opened.read(path).select(columns)
 
     @cached_property
     def _token_starts(self) -> dict[int, np.ndarray]:
