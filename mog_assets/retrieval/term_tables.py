@@ -16,7 +16,6 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from mog_assets.resources.errors import MogError
 from mog_assets.tables import text_array
 
 # From so many terms on they are looked up together.
@@ -56,15 +55,12 @@ class TermTable(Sequence[str]):
         path: File that `write_table` wrote.
 
     Raises:
-        MogError: it cannot be read.
+        OSError, pyarrow.ArrowInvalid: it cannot be read, or is damaged.
     """
 
     def __init__(self, path: Path) -> None:
-        try:
-            self._batch = pa.ipc.open_file(pa.memory_map(str(path))).get_batch(0)
-            self._terms = self._batch.column("term")
-        except (OSError, pa.ArrowInvalid, KeyError) as error:
-            raise MogError(f"{path}: expected a table of terms, got a damaged file ({error}): run `mog run`") from error
+        self._batch = pa.ipc.open_file(pa.memory_map(str(path))).get_batch(0)
+        self._terms = self._batch.column("term")
         self._hash, self._row = self.column("hash"), self.column("row")
         _, offsets, letters = self._terms.buffers()
         # The terms of a question are looked up for every level.

@@ -54,7 +54,7 @@ def test_damage_and_artefacts_of_earlier_versions_are_said(project):
     reasons(project.settings)
     store = Store(project.settings.home)
     tokens = store.read("tokens", "pond")
-    tokens.path("terms_0000.parquet").unlink()
+    tokens.path("terms_0000.arrow").unlink()
     assert reasons(project.settings).tokens == "damaged"
 
     tokens = store.read("tokens", "pond")

@@ -67,7 +67,7 @@ def test_damage_is_named_by_verify_and_mended_by_a_run(copied, moor, materialise
 
 
 def test_run_says_in_a_line_what_was_damaged(copied, capsys):
-    path = copied.store.read("tokens", "moor").path("terms_0000.parquet")
+    path = copied.store.read("tokens", "moor").path("terms_0000.arrow")
     damage.truncate(path)
     size = path.stat().st_size
     with pytest.raises(SystemExit) as ended:
@@ -75,7 +75,7 @@ def test_run_says_in_a_line_what_was_damaged(copied, capsys):
     told = capsys.readouterr().err.splitlines()
     assert ended.value.code == 0
     (line,) = [line for line in told if line.startswith("mog: ")]
-    assert line.startswith(f"mog: tokens of corpus moor was damaged (terms_0000.parquet has {size} bytes, expected ")
+    assert line.startswith(f"mog: tokens of corpus moor was damaged (terms_0000.arrow has {size} bytes, expected ")
     assert line.endswith(") and has been rebuilt")
 
 
@@ -96,14 +96,14 @@ def test_byte_that_changed_under_its_old_time_is_found_by_verify_and_mended_by_t
 
 def test_build_that_fails_on_a_damaged_input_names_it_and_the_next_run_mends_it(copied, moor, materialise_project):
     # As a disk does it: the size and the time of the file stay.
-    path = copied.store.read("tokens", "moor").path("terms_0000.parquet")
+    path = copied.store.read("tokens", "moor").path("terms_0000.arrow")
     before = path.stat()
     path.write_bytes(b"x" * before.st_size)
     os.utime(path, ns=(before.st_atime_ns, before.st_mtime_ns))
     damage.delete(copied.store.folder("bm25/level_1", "moor"))
     report = materialise_project(copied.settings)
     assert report.failures[0] == (
-        "bm25/level_1 of corpus moor could not be built: tokens of corpus moor: terms_0000.parquet has changed since "
+        "bm25/level_1 of corpus moor could not be built: tokens of corpus moor: terms_0000.arrow has changed since "
         "it was written: run `mog run`"
     )
     assert materialise_project(copied.settings).failures == []

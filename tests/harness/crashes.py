@@ -82,6 +82,7 @@ def write_project(folder, corpora, **values):
         "levels": LEVELS,
         "buckets": 4,
         "finest_chars": 50,
+        "ranking": {"candidates": "indexed"},
         "encoder": {"device": "cpu"},
         "methods": ["default", "papers"],
         **values,
@@ -131,7 +132,7 @@ def change(folder):
     pond["toad"] = "The toad walks to the pond in March. It lays its eggs in strings."
     write_project(folder, {"pond": pond, "hill": CORPORA["hill"]})
     shutil.rmtree(folder / "home/qdrant/level_2")
-    tokens = Tools(config.load(folder / "mog.yaml")).store.read("tokens", "hill").path("terms_0000.parquet")
+    tokens = Tools(config.load(folder / "mog.yaml")).store.read("tokens", "hill").path("terms_0000.arrow")
     os.truncate(tokens, 10)
 
 

@@ -12,10 +12,12 @@ from hypothesis import strategies as st
 from mog_assets import config, plan
 from mog_assets.chunking import plots
 from mog_assets.materialising import materialise
+from mog_assets.ranking.retrieve import Retrieval
 from mog_assets.resources.encoder import Encoder
 from mog_assets.resources.encoder_settings import EncoderSettings
 from mog_assets.resources.points import interrupt_with
 from mog_assets.retrieval.corpora import Corpora
+from mog_assets.retrieval.methods import parse
 from mog_assets.text.terms import terms_of
 from mog_assets.tools import Tools
 
@@ -172,6 +174,14 @@ class Project:
             for index in corpora.bm25(level)
         ]
 
+    def passages(self):
+        """What `fused` answers a few questions with."""
+        questions = ["Where does the otter swim?", "What eats fish in the pond?", "newt"]
+        tools = self.tools
+        opened = Retrieval.open(tools, tools.store.read, list(self.settings.corpora), questions, keep=True)
+        ranked = opened.passages(parse("fused", self.settings), budget=200)
+        return [getattr(ranked, field).tolist() for field in ("question", "document", "start", "end", "score")]
+
 
 def two_corpora(folder, encoder):
     """Two corpora of two documents, one question with evidence in each, and one without evidence."""
@@ -184,7 +194,8 @@ def two_corpora(folder, encoder):
     ]
     (folder / "questions.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
     sets = {"ponds": {"path": "questions.jsonl", "corpora": ["file", "folder"], "test": ["dev"]}}
-    project = Project(folder, encoder, question_sets=sets)
+    # With all indexes that there are.
+    project = Project(folder, encoder, question_sets=sets, ranking={"candidates": "indexed"})
     for corpus, texts in (("file", [HERON, NEWT]), ("folder", [OTTER, HERON + NEWT])):
         for name, text in zip("ab", texts, strict=True):
             project.put(corpus, name, text, title=title_of(text))

@@ -56,6 +56,7 @@ def assert_equal_to_a_rebuild(project):
         assert project.tools.store.verify(ours) == [], label
         assert is_fresh(recipe, corpus, project.tools, recipes), label
     assert project.scores() == other.scores()
+    assert project.passages() == other.passages()
     assert project.points() == other.points()
 
 
