@@ -3,9 +3,9 @@
 python benchmarks/engines.py --config mog.yaml --scratch engines [--synthetic medquad.yaml] [--judge]
 
 All have the same pieces (level 1, with their titles), the same vectors and the same questions, which are encoded
-beforehand; each runs in a process of its own on one thread, and gives the texts of ten passages. Qdrant is its engine in
-the process (qdrant-edge), with HNSW, int8 codes, and BM25 as sparse vectors of the project's terms: two searches of a
-hundred, fused by reciprocal ranks. Built engines are used again.
+beforehand; each runs in a process of its own on one thread, and gives the texts of ten passages. Qdrant is its engine
+in the process (qdrant-edge), with HNSW, int8 codes, and BM25 as sparse vectors of the project's terms: two searches of
+a hundred, fused by reciprocal ranks. Built engines are used again.
 
 `--synthetic` names the project whose vectors `growth.py` made those of the home from; questions are then made up as
 there. Else they are the measured questions of the home, and with `--judge` evidence recall at 4,000 characters is
@@ -192,7 +192,8 @@ def build_bm25s(collection: Collection, folder: Path) -> None:
 
     texts = list(collection.texts())
     index = bm25s.BM25(method="lucene", k1=collection.settings.bm25.k1, b=collection.settings.bm25.b)
-    index.index(bm25s.tokenize(texts, stopwords="en", stemmer=Stemmer.Stemmer("english")))
+    words = bm25s.tokenize(texts, stopwords="en", stemmer=Stemmer.Stemmer("english"), show_progress=False)
+    index.index(words, show_progress=False)
     index.save(str(folder), corpus=[{"text": text} for text in texts])
 
 
@@ -202,12 +203,14 @@ def open_bm25s(collection: Collection, folder: Path) -> Ask:
 
     index = bm25s.BM25.load(str(folder), load_corpus=True, mmap=True)
     stemmer, questions = Stemmer.Stemmer("english"), collection.questions
+    # Texts are read by number: it gives them without.
+    texts, index.corpus = index.corpus, None
 
     def ask(number: int) -> list[int]:
         words = bm25s.tokenize([questions[number]], stopwords="en", stemmer=stemmer, show_progress=False)
         documents, _ = index.retrieve(words, k=PASSAGES, show_progress=False, n_threads=1)
-        assert all(document["text"] for document in documents[0])
-        return [document["id"] for document in documents[0]]
+        assert all(texts[int(number)]["text"] for number in documents[0])
+        return [int(number) for number in documents[0]]
 
     return ask
 
