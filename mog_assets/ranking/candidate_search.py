@@ -32,12 +32,12 @@ class Source(Protocol):
     def blocks(self, questions: int) -> Iterator[slice]:
         """Rows of questions whose scores are in memory together."""
 
-    def experts(self, rows: slice, documents: np.ndarray) -> Sequence[Expert]:
+    def experts(self, rows: slice, pieces: np.ndarray) -> Sequence[Expert]:
         """The experts of texts for a block of questions.
 
         Args:
             rows: The block.
-            documents: Documents, ascending, whose texts must be among theirs, whatever a search says.
+            pieces: Those that must be covered by their texts, whatever a search says.
         """
 
 
@@ -144,13 +144,14 @@ class _Block:
     def candidates(self) -> Candidates:
         """Their candidates."""
         keys, floors = self._best
-        candidates = self._made(keys, floors)
+        candidates = self._around(keys)._made(keys, floors)
         if self.related is not None:
             question, document = self.related.more(candidates, self._value(candidates))
             if len(document):
-                knowing = self._knowing(document)
-                more = knowing._added(candidates, question, document)
-                candidates = knowing._made(np.union1d(keys, more), floors)
+                offsets = self.layout.offsets
+                knowing = self._knowing(ranges(offsets[document], offsets[document + 1]))
+                keys = np.union1d(keys, knowing._added(candidates, question, document))
+                candidates = knowing._around(keys)._made(keys, floors)
             scores = self.related.scores(candidates, self._value(candidates), self.rows)
             none = np.zeros((len(floors), scores.shape[1]), np.float32)
             candidates = replace(
@@ -163,16 +164,23 @@ class _Block:
     @cached_property
     def experts(self) -> Sequence[Expert]:
         """Those of texts."""
-        return self.source.experts(self.rows, self._typed_documents) if self.given is None else self.given
+        return self.source.experts(self.rows, self._typed) if self.given is None else self.given
 
     @property
-    def _typed_documents(self) -> np.ndarray:
-        return self.layout.document_of[unpaired(self._rare[0])[1]]
+    def _typed(self) -> np.ndarray:
+        return unpaired(self._rare[0])[1]
 
-    def _knowing(self, documents: np.ndarray) -> _Block:
-        """The same with scores of the texts of some documents."""
-        experts = self.source.experts(self.rows, np.union1d(self._typed_documents, documents))
+    def _knowing(self, pieces: np.ndarray) -> _Block:
+        """The same with scores of the texts of some pieces."""
+        experts = self.source.experts(self.rows, np.concatenate([self._typed, pieces]))
         return self if experts is self.experts else replace(self, given=experts)
+
+    def _around(self, keys: np.ndarray) -> _Block:
+        """The same with scores of pieces and of those beside them; keys are `arrays.pairs` of question and piece."""
+        _, piece = unpaired(keys)
+        beside = np.clip([piece - 1, piece + 1], 0, self.layout.count(1) - 1)
+        beside = beside[self.layout.document_of[beside] == self.layout.document_of[piece]]
+        return self._knowing(np.concatenate([piece, beside]))
 
     @cached_property
     def _scores(self) -> list[np.ndarray]:

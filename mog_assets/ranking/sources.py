@@ -1,8 +1,9 @@
 """Candidate sources: which texts the candidates of a question are chosen among, and their scores by every expert.
 
 `exhaustive` compares a question with every text of every level. `indexed` searches level 1 twice, by words and by
-vectors, and scores the texts of the documents of the best pieces with the same experts. Both give the same score to the
-same text; what `indexed` may miss is a text whose document has no piece among the `NEAREST` of either search.
+vectors, and scores the texts of the documents of the best pieces with the same experts; of long documents only those of
+the sections with the best pieces. Both give the same score to the same text; what `indexed` may miss is a text whose
+section has no piece among the `NEAREST` of either search.
 
 Evidence recall of `fused` is the same within .0006 on three collections (docs/growth.md, benchmarks/sources.py).
 """
@@ -15,7 +16,7 @@ from typing import Protocol
 
 import numpy as np
 
-from mog_assets.arrays import greatest, ranges
+from mog_assets.arrays import greatest
 from mog_assets.ranking.candidate_search import Source
 from mog_assets.ranking.experts import Bm25Expert, DenseExpert, Expert, OfLevel, Products, TitleExpert
 from mog_assets.ranking.retrieve import Retrieval
@@ -50,7 +51,7 @@ class Exhaustive:
         step = max(_BLOCK_BYTES // (4 * max(texts, 1)), 1)
         return (slice(at, min(at + step, questions)) for at in range(0, max(questions, 1), step))
 
-    def experts(self, rows: slice, documents: np.ndarray) -> Sequence[Expert]:
+    def experts(self, rows: slice, pieces: np.ndarray) -> Sequence[Expert]:
         """See `candidate_search.Source.experts`."""
         return self.every
 
@@ -108,10 +109,9 @@ class Texts:
         return self.tiling.covered(self.numbers[texts])
 
     def joined(self, other: Texts) -> Texts:
-        """These and other texts, of other documents."""
-        numbers = np.concatenate([self.numbers, other.numbers])
-        order = np.argsort(numbers)
-        return replace(self, numbers=numbers[order], values=np.concatenate([self.values, other.values], 1)[:, order])
+        """These and other texts; titles may be among both."""
+        numbers, first = np.unique(np.concatenate([self.numbers, other.numbers]), return_index=True)
+        return replace(self, numbers=numbers, values=np.concatenate([self.values, other.values], 1)[:, first])
 
 
 @dataclass(frozen=True)
@@ -121,13 +121,13 @@ class _Scored:
     Attributes:
         rows: The questions.
         words: Scores of all pieces by words.
-        documents: Those whose texts are scored, ascending.
+        sections: Those whose texts are scored, ascending.
         experts: With these texts.
     """
 
     rows: slice
     words: np.ndarray
-    documents: np.ndarray
+    sections: np.ndarray
     experts: list[Texts]
 
 
@@ -191,7 +191,7 @@ class Linked:
 
 
 class Indexed:
-    """The texts of the documents with the best pieces.
+    """The texts of the sections with the best pieces; see `corpora.Sections`.
 
     Args:
         retrieval: The questions.
@@ -202,7 +202,7 @@ class Indexed:
 
     def __init__(self, retrieval: Retrieval) -> None:
         self.retrieval, self.corpora = retrieval, retrieval.corpora
-        self._counts = self.corpora.piece_counts
+        self._counts, self._sections = self.corpora.piece_counts, self.corpora.sections
         self.words = self._counts.words
         self._levels = [OfLevel(level, self.corpora.layout) for level in self.corpora.settings.level_range]
         self._words = Bm25Expert(1, self.corpora.layout, self.words, retrieval.terms)
@@ -215,66 +215,55 @@ class Indexed:
         """See `candidate_search.Source.blocks`: one question at a time."""
         return (slice(at, at + 1) for at in range(questions)) if questions else iter([slice(0, 0)])
 
-    def experts(self, rows: slice, documents: np.ndarray) -> Sequence[Expert]:
+    def experts(self, rows: slice, pieces: np.ndarray) -> Sequence[Expert]:
         """See `candidate_search.Source.experts`."""
         last = self._last
         if last is None or last.rows != rows:
             last = _Scored(rows, self._words.scores(rows), np.zeros(0, np.int64), [])
-            documents = np.union1d(self._nearest(last), documents)
-        missing = np.setdiff1d(documents, last.documents)
+            pieces = np.concatenate([pieces, _best(last.words, self.retrieval), self._vectors.nearest(rows)])
+        missing = np.setdiff1d(self._sections.containing(pieces), last.sections)
         if len(missing) or not last.experts:
             experts = self._scored(last, missing)
             if last.experts:
                 experts = [one.joined(other) for one, other in zip(last.experts, experts, strict=True)]
-            last = replace(last, documents=np.union1d(last.documents, missing), experts=experts)
+            last = replace(last, sections=np.union1d(last.sections, missing), experts=experts)
         self._last = last
         return last.experts
 
-    def _scored(self, of: _Scored, documents: np.ndarray) -> list[Texts]:
-        """The experts with the texts of some documents."""
-        by_words, by_vectors = self._by_words(of, documents), self._by_vectors(of, documents)
+    def _scored(self, of: _Scored, sections: np.ndarray) -> list[Texts]:
+        """The experts with the texts of some sections."""
+        by_words, by_vectors = self._by_words(of, sections), self._by_vectors(of, sections)
+        documents = np.unique(self._sections.document[sections])
         titles = Texts("title", self._titles, documents, self._titles.scores(of.rows)[:, documents])
         return [*by_words, *by_vectors, titles]
 
-    def _nearest(self, of: _Scored) -> np.ndarray:
-        """Documents of the best pieces by words and by vectors, ascending."""
-        pieces = np.concatenate([_best(of.words, self.retrieval), self._vectors.nearest(of.rows)])
-        return np.unique(self.corpora.layout.document_of[pieces])
-
-    def _by_words(self, of: _Scored, documents: np.ndarray) -> Iterator[Texts]:
-        corpora, options, pieces = self.corpora, self.corpora.settings.bm25, self._pieces(documents)
-        terms = self.retrieval.terms[of.rows]
-        counts = [self._counts.within(row, documents) for row in terms]
+    def _by_words(self, of: _Scored, sections: np.ndarray) -> Iterator[Texts]:
+        corpora, options, pieces = self.corpora, self.corpora.settings.bm25, self._sections.chunks(sections, 1)
+        terms, owners = self.retrieval.terms[of.rows], corpora.owners[self._sections.document[sections]]
+        counts = [self._counts.within(row, sections) for row in terms]
         for tiling in self._levels:
             numbers, values = pieces, of.words[:, pieces]
             if tiling.level > 1:
-                numbers, over = self._chunks(documents, tiling.level), corpora.weighing(f"level_{tiling.level}")
+                numbers = self._sections.chunks(sections, tiling.level)
+                over = corpora.weighing(f"level_{tiling.level}")
                 values = np.zeros((len(terms), len(numbers)), np.float32)
                 for row, counted in zip(values, counts, strict=True):
-                    row[:] = counted.scores(tiling.level, over, corpora.owners[documents], options.k1, options.b)
+                    row[:] = counted.scores(tiling.level, over, owners, options.k1, options.b)
             yield Texts(f"bm25-{tiling.level}", tiling, numbers, values)
 
-    def _by_vectors(self, of: _Scored, documents: np.ndarray) -> Iterator[Texts]:
-        corpora, pieces = self.corpora, self._pieces(documents)
+    def _by_vectors(self, of: _Scored, sections: np.ndarray) -> Iterator[Texts]:
+        corpora, pieces = self.corpora, self._sections.chunks(sections, 1)
         of_pieces, vectors = self._vectors.of(of.rows, pieces), np.asarray(self.retrieval.vectors[of.rows], np.float32)
         for tiling in self._levels:
             numbers, values = pieces, of_pieces
             if tiling.level > 1:
-                numbers, pooling = self._chunks(documents, tiling.level), corpora.pooling(tiling.level)
+                numbers, pooling = self._sections.chunks(sections, tiling.level), corpora.pooling(tiling.level)
                 if pooling is None:
                     values = vectors @ corpora.vectors(tiling.level).float_rows(numbers).T
                 else:
                     first = np.searchsorted(pieces, pooling.first[numbers])
                     values = pooling.within(numbers, first, pieces).pooled(of_pieces)
             yield Texts(f"dense-{tiling.level}", tiling, numbers, values)
-
-    def _pieces(self, documents: np.ndarray) -> np.ndarray:
-        return self._chunks(documents, 1)
-
-    def _chunks(self, documents: np.ndarray, level: int) -> np.ndarray:
-        """The chunks of a level in some documents, ascending."""
-        offsets = self.corpora.layout.level_offsets(level)
-        return ranges(offsets[documents], offsets[documents + 1])
 
 
 def _exhaustive(retrieval: Retrieval) -> Exhaustive:

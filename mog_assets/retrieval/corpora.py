@@ -29,7 +29,7 @@ from mog_assets.retrieval.bm25 import (
     statistics,
 )
 from mog_assets.retrieval.neighbours import Neighbours
-from mog_assets.retrieval.piece_counts import PieceCounts
+from mog_assets.retrieval.piece_counts import PieceCounts, Sections
 from mog_assets.retrieval.points import IdSet, stored_ids
 from mog_assets.retrieval.postings import Postings, Presence, Saturation, Words
 from mog_assets.retrieval.shards import open_counts, open_titles
@@ -184,10 +184,15 @@ class Corpora:
         return self.titles.sizes
 
     @cached_property
+    def sections(self) -> Sections:
+        """Parts of documents whose texts are compared with a question together."""
+        return Sections.of(self.layout, self.settings.levels)
+
+    @cached_property
     def piece_counts(self) -> PieceCounts:
         """Term counts of level 1 and of titles, over all corpora, with their weights."""
         words = Postings(self._mapped, self.weighing("level_1", self.shard_owners), self._saturation)
-        return PieceCounts(self.layout, words, self.titles)
+        return PieceCounts(self.sections, words, self.titles)
 
     def _once(self, key: Any, make: Callable[[], Any]) -> Any:
         if self.kept is None:

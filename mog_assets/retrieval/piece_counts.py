@@ -1,4 +1,4 @@
-"""BM25 of every level for the texts of some documents, from the counts of level 1: a question pays for these alone.
+"""BM25 of every level for the texts of some sections, from the counts of level 1: a question pays for these alone.
 
 A chunk of a coarser level has the words of its pieces, and those of the title once; so its counts are sums.
 """
@@ -16,29 +16,66 @@ from mog_assets.chunking.chunks import Layout
 from mog_assets.retrieval.bm25 import Statistics, term_weights
 from mog_assets.retrieval.postings import Postings
 
+# Pieces of a section, if its chunks of all levels have no more.
+_PIECES = 64
+
+
+@dataclass(frozen=True)
+class Sections:
+    """Documents cut into sections, whose chunks of every level are those of the documents.
+
+    A section has so many pieces that no chunk of any level is of two; a document of fewer pieces is one section.
+
+    Attributes:
+        layout: With a section in the place of a document.
+        document: Of every section.
+    """
+
+    layout: Layout
+    document: np.ndarray
+
+    @classmethod
+    def of(cls, layout: Layout, levels: int) -> Sections:
+        """The sections of a layout whose chunks have so many levels."""
+        width = max(_PIECES, 1 << (levels - 1))
+        many = -(-np.diff(layout.offsets) // width)
+        document = np.repeat(np.arange(len(many)), many)
+        place = np.arange(len(document)) - np.repeat(np.cumsum(many) - many, many)
+        offsets = np.append(layout.offsets[document] + place * width, layout.count(1))
+        return cls(Layout(layout.corpus, range(len(document)), offsets, layout.spans), document)  # type: ignore[arg-type]
+
+    def containing(self, pieces: np.ndarray) -> np.ndarray:
+        """The sections of some pieces, ascending, each once."""
+        return np.unique(np.searchsorted(self.layout.offsets, pieces, side="right") - 1)
+
+    def chunks(self, sections: np.ndarray, level: int) -> np.ndarray:
+        """The chunks of a level in some sections, ascending."""
+        offsets = self.layout.level_offsets(level)
+        return ranges(offsets[sections], offsets[sections + 1])
+
 
 @dataclass(frozen=True)
 class PieceCounts:
     """How often pieces with their titles, and titles alone, have each term.
 
     Attributes:
-        layout: Of all corpora.
+        sections: Of all corpora.
         words, titles: Postings of pieces with their titles, and of titles, over all corpora.
     """
 
-    layout: Layout
+    sections: Sections
     words: Postings
     titles: Postings
 
-    def within(self, terms: Sequence[str], documents: np.ndarray) -> DocumentCounts:
-        """Counts of a question's terms in some documents, ascending; terms that no piece has are left out."""
+    def within(self, terms: Sequence[str], sections: np.ndarray) -> SectionCounts:
+        """Counts of a question's terms in some sections, ascending; terms that no piece has are left out."""
         distinct = list(dict.fromkeys(terms))
         distinct = [term for term, held in zip(distinct, self.words.holds(distinct).tolist(), strict=True) if held]
-        pieces = ranges(self.layout.offsets[documents], self.layout.offsets[documents + 1])
+        pieces, documents = self.sections.chunks(sections, 1), self.sections.document[sections]
         number = {term: row for row, term in enumerate(distinct)}
-        return DocumentCounts(
-            self,
-            documents,
+        return SectionCounts(
+            self.sections.layout,
+            sections,
             distinct,
             [number[term] for term in terms if term in number],
             self.words.counts_in(distinct, pieces),
@@ -49,21 +86,21 @@ class PieceCounts:
 
 
 @dataclass(frozen=True)
-class DocumentCounts:
-    """Counts of a question's terms in some documents.
+class SectionCounts:
+    """Counts of a question's terms in some sections.
 
     Attributes:
-        whole: Of all corpora.
-        documents: Ascending.
+        layout: Of all sections.
+        sections: Ascending.
         terms: Different ones.
         order: Rows of `terms` as the question has them, repetitions included.
-        counts: Of each term in each piece of the documents, with its title: float64 of shape (terms, pieces).
-        of_titles: Of each term in each title: float64 of shape (terms, documents).
-        lengths, title_lengths: Tokens of every piece with its title, and of every title.
+        counts: Of each term in each piece of the sections, with its title: float64 of shape (terms, pieces).
+        of_titles: Of each term in the title of each section's document: float64 of shape (terms, sections).
+        lengths, title_lengths: Tokens of every piece with its title, and of the title of every section's document.
     """
 
-    whole: PieceCounts
-    documents: np.ndarray
+    layout: Layout
+    sections: np.ndarray
     terms: Sequence[str]
     order: Sequence[int]
     counts: np.ndarray
@@ -73,34 +110,34 @@ class DocumentCounts:
 
     @cached_property
     def _starts(self) -> np.ndarray:
-        """First piece of each document, among these."""
-        sizes = np.diff(self.whole.layout.offsets)[self.documents]
+        """First piece of each section, among these."""
+        sizes = np.diff(self.layout.offsets)[self.sections]
         return np.cumsum(sizes) - sizes
 
     def firsts(self, level: int) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
-        """The chunks of a level in these documents.
+        """The chunks of a level in these sections.
 
         Returns:
-            Numbers of the chunks, ascending; the place of each one's document; and its first piece and how many it
-            has, the pieces of these documents numbered from 0.
+            Numbers of the chunks, ascending; the place of each one's section; and its first piece and how many it
+            has, the pieces of these sections numbered from 0.
         """
-        layout = self.whole.layout
+        layout = self.layout
         offsets = layout.level_offsets(level)
-        first_chunk, last_chunk = offsets[self.documents], offsets[self.documents + 1]
+        first_chunk, last_chunk = offsets[self.sections], offsets[self.sections + 1]
         chunks = ranges(first_chunk, last_chunk)
-        owner = np.repeat(np.arange(len(self.documents)), last_chunk - first_chunk)
+        owner = np.repeat(np.arange(len(self.sections)), last_chunk - first_chunk)
         width = 1 << (level - 1)
         within = (chunks - first_chunk[owner]) * width
-        sizes = np.diff(layout.offsets)[self.documents][owner]
+        sizes = np.diff(layout.offsets)[self.sections][owner]
         return chunks, owner, self._starts[owner] + within, np.minimum(width, sizes - within)
 
     def scores(self, level: int, over: Sequence[Statistics], owners: np.ndarray, k1: float, b: float) -> np.ndarray:
-        """BM25 of the chunks of a level in these documents: the same numbers as from an index of all chunks.
+        """BM25 of the chunks of a level in these sections: the same numbers as from an index of all chunks.
 
         Args:
             level: The level.
             over: Statistics of the level that weigh each corpus.
-            owners: Position of the corpus of each document.
+            owners: Position of the corpus of each section.
             k1: Term frequency saturation.
             b: Length normalisation.
 

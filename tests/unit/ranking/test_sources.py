@@ -13,9 +13,10 @@ from mog_assets.ranking.rankings import Rankings
 from mog_assets.ranking.retrieve import Retrieval
 from mog_assets.ranking.sources import EXHAUSTIVE, INDEXED, source_name
 from mog_assets.resources.errors import MogError
-from mog_assets.retrieval import corpora
+from mog_assets.retrieval import corpora, piece_counts
 from mog_assets.retrieval.methods import parse
 from mog_assets.retrieval.neighbours import Neighbours, write_graph
+from mog_assets.retrieval.piece_counts import Sections
 from mog_assets.tools import Tools
 
 QUESTIONS = [
@@ -55,6 +56,8 @@ def opened(sample_project, linked, monkeypatch):
         if source in (SCANNED, LINKED):
             monkeypatch.setattr(corpora, "LARGE", 1)
             monkeypatch.setattr(sources, "FEW", 0)
+            # Documents of the samples have few pieces.
+            monkeypatch.setattr(piece_counts, "_PIECES", 1)
         sections = {"ranking": ranking, **sections}
         changed = {name: getattr(settings, name).model_copy(update=values) for name, values in sections.items()}
         tools = Tools(settings.model_copy(update=changed))
@@ -90,6 +93,7 @@ def test_a_text_has_the_same_score_by_every_expert_whatever_found_it(opened, sou
     # What the best texts name depends on which texts there are.
     of_texts = slice(0, 2 * exhaustive.corpora.settings.levels + 1)
     some = candidates(indexed)
+    assert len(indexed.corpora.sections.document) > len(indexed.corpora.layout.documents)
     assert 0.2 < same_scores(some, candidates(exhaustive), of_texts) < 1
     # Few documents are touched.
     documents = exhaustive.corpora.layout.document_of[some.piece[some.question == 0]]
@@ -130,6 +134,19 @@ def test_a_filter_goes_into_the_searches_and_loses_nothing(opened, source, monke
     some, wanted = (candidates(retrieval.among(allowed)) for retrieval in (indexed, exhaustive))
     assert set(document_of[some.piece].tolist()) == set(far.tolist())
     assert same_scores(some, wanted) == 1 and len(some.piece) == len(wanted.piece)
+
+
+@pytest.mark.parametrize("levels", [1, 3, 7])
+def test_no_chunk_is_of_two_sections(opened, levels, monkeypatch):
+    monkeypatch.setattr(piece_counts, "_PIECES", 4)
+    layout = opened(EXHAUSTIVE).corpora.layout
+    sections = Sections.of(layout, levels)
+    assert (layout.document_of == sections.document[sections.layout.document_of]).all()
+    for level in range(1, levels + 1):
+        every = np.arange(layout.count(level))
+        assert sections.layout.count(level) == layout.count(level)
+        assert (np.array(sections.layout.covered(every, level)) == layout.covered(every, level)).all()
+        assert (sections.chunks(np.arange(len(sections.document)), level) == every).all()
 
 
 @EITHER
