@@ -123,14 +123,19 @@ class Together(Mapping[str, int]):
     def __init__(self, tables: Sequence[TermTable], name: str, least: int = 0) -> None:
         self._tables, self._least = tables, least
         self._columns = [table.column(name) for table in tables]
+        self._remembered = lru_cache(_REMEMBERED)(self._sums)
 
     def values_of(self, terms: Sequence[str]) -> np.ndarray:
         """Sums of some terms, 0 of those that no table has: int64 array of shape (terms,)."""
+        return self._remembered(tuple(terms)) if len(terms) < _MANY else self._sums(terms)
+
+    def _sums(self, terms: Sequence[str]) -> np.ndarray:
         total = np.zeros(len(terms), np.int64)
         for table, column in zip(self._tables, self._columns, strict=True):
             rows = table.rows(terms)
             at = np.flatnonzero(rows >= 0)
             total[at] += np.maximum(column[rows[at]], self._least).astype(np.int64)
+        total.flags.writeable = False
         return total
 
     def most_frequent(self, count: int) -> tuple[list[str], np.ndarray]:

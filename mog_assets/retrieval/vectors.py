@@ -6,7 +6,7 @@ import uuid
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from itertools import chain
+from itertools import chain, pairwise
 from pathlib import Path
 
 import numpy as np
@@ -325,10 +325,14 @@ class VectorTable:
     def rows(self, rows: np.ndarray) -> np.ndarray:
         """The vectors of these chunks, float16 of shape (len(rows), size)."""
         part = np.searchsorted(self._offsets, rows, side="right") - 1
+        # Most ask for them in order: then those of a file stand together.
+        order = None if (part[1:] >= part[:-1]).all() else np.argsort(part, kind="stable")
+        sorted_rows, part = (rows, part) if order is None else (rows[order], part[order])
         result = np.empty((len(rows), self.size), np.float16)
-        for number in np.unique(part):
-            here = part == number
-            result[here] = self._rows(number, rows[here])
+        starts = np.flatnonzero(np.diff(part, prepend=-1))
+        for first, last in pairwise([*starts.tolist(), len(rows)]):
+            vectors = self._rows(int(part[first]), sorted_rows[first:last])
+            result[slice(first, last) if order is None else order[first:last]] = vectors
         return result
 
     def float_rows(self, rows: np.ndarray) -> np.ndarray:
