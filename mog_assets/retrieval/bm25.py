@@ -304,6 +304,11 @@ class Bm25Index:
                 # A chunk occurs once among those of a term.
                 row[chunks[here]] += weights[here]
 
+    @property
+    def sizes(self) -> np.ndarray:
+        """Different terms of every chunk, int64 of shape (chunks,)."""
+        return np.bincount(self.arrays["indices"], minlength=self.chunks)
+
     def chunks_of(self, term: str) -> np.ndarray:
         """The chunks that have a term, ascending."""
         chunks: np.ndarray = self.arrays["indices"][self.entries(term)]

@@ -33,7 +33,7 @@ from mog_assets.retrieval.piece_counts import PieceCounts, Sections
 from mog_assets.retrieval.points import IdSet, stored_ids
 from mog_assets.retrieval.postings import Postings, Presence, Saturation, Words
 from mog_assets.retrieval.shards import open_counts, open_titles
-from mog_assets.retrieval.statistics import StoredStatistics
+from mog_assets.retrieval.statistics import StoredStatistics, idf
 from mog_assets.retrieval.vectors import Pooling, VectorTable, is_encoded
 from mog_assets.tables import OpenTables, read_table
 
@@ -173,8 +173,19 @@ class Corpora:
         return Analysis(self.read, self.names)
 
     @cached_property
-    def titles(self) -> Postings:
+    def titles(self) -> Words:
         """Terms of titles: a term weighs more if fewer titles of all corpora have it."""
+        if self.indexed:
+            return self.title_postings
+        over, indexes = self.statistics().of("title"), []
+        for part in (part for name in self.names for part in open_titles(self.read("tokens", name))):
+            weights = np.repeat(idf(over.chunks, over.frequencies_of(part.terms)).astype(np.float32), part.frequencies)
+            indexes.append(Bm25Index.of(part.terms, weights, part.indices, part.indptr, len(part.lengths)))
+        return joined(indexes)
+
+    @cached_property
+    def title_postings(self) -> Postings:
+        """As `titles`, mapped."""
         parts = [part for name in self.names for part in open_titles(self.read("tokens", name), mapped_counts)]
         return Postings(parts, [self.statistics().of("title")] * len(parts), Presence())
 
@@ -192,7 +203,7 @@ class Corpora:
     def piece_counts(self) -> PieceCounts:
         """Term counts of level 1 and of titles, over all corpora, with their weights."""
         words = Postings(self._mapped, self.weighing("level_1", self.shard_owners), self._saturation)
-        return PieceCounts(self.sections, words, self.titles)
+        return PieceCounts(self.sections, words, self.title_postings)
 
     def _once(self, key: Any, make: Callable[[], Any]) -> Any:
         if self.kept is None:

@@ -1,7 +1,7 @@
 """Tables of terms: sorted, with columns of numbers, mapped from their files, so that opening one reads nothing.
 
 A term is looked up by its hash: the hashes stand in order beside the rows that they lead to. Twelve bytes a term buy
-lookups of a microsecond that need no dictionary of all terms in memory.
+lookups of microseconds that need no dictionary of all terms in memory; small tables have one, which is faster.
 """
 
 from __future__ import annotations
@@ -20,6 +20,8 @@ from mog_assets.tables import text_array
 
 # From so many terms on they are looked up together.
 _MANY = 10_000
+# Up to so many terms, a dictionary takes hundredths of a second and some megabytes.
+_SMALL = 1 << 16
 # Lookups that are remembered.
 _REMEMBERED = 64
 
@@ -84,9 +86,18 @@ class TermTable(Sequence[str]):
 
     def rows(self, terms: Sequence[str]) -> np.ndarray:
         """Rows of some terms, −1 for those that are not there: int64 array of shape (terms,)."""
-        return self._remembered(tuple(terms)) if len(terms) < _MANY else self._many(terms)
+        if len(terms) >= _MANY:
+            return self._many(terms)
+        return self._few(tuple(terms)) if len(self) <= _SMALL else self._remembered(tuple(terms))
+
+    @cached_property
+    def _number(self) -> dict[str, int]:
+        return {term: row for row, term in enumerate(self)}
 
     def _few(self, terms: tuple[str, ...]) -> np.ndarray:
+        if len(self) <= _SMALL:
+            number = self._number
+            return np.array([number.get(term, -1) for term in terms], np.int64)
         rows, hashes = np.full(len(terms), -1, np.int64), _hashes(terms)
         at = np.searchsorted(self._hash, hashes)
         for place in np.flatnonzero(at < len(self)).tolist():

@@ -94,8 +94,11 @@ def _taken(question: str, language: str, vocabulary: Vocabulary) -> dict[str, st
     words = {folded(word) for word in _WORD.findall(question)}
     long = sorted(word for word in words if len(word) >= _SHORTEST and word.isalpha() and is_word(word))
     taken = {}
-    for word, terms in zip(long, terms_of(long, language), strict=True):
-        if terms and not vocabulary.most(terms):
+    terms_of_words = terms_of(long, language)
+    every = list(dict.fromkeys(term for terms in terms_of_words for term in terms))
+    present = {term for term, times in zip(every, vocabulary.times(every), strict=True) if times}
+    for word, terms in zip(long, terms_of_words, strict=True):
+        if terms and present.isdisjoint(terms):
             near = _neighbours(word, vocabulary.letters.get(_script(word[0]), []))
             # Of a compound, the whole.
             whole = [(word, row[0]) for word, row in zip(near, terms_of(near, language), strict=True) if row]

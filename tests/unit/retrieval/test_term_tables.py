@@ -20,8 +20,9 @@ def write(tmp_path):
     return written
 
 
-@pytest.mark.parametrize("many", [1, 10_000])
-def test_terms_of_any_script_are_in_their_rows_and_others_in_none(write, monkeypatch, many):
+@pytest.mark.parametrize(("small", "many"), [(0, 1), (0, 10_000), (1 << 16, 10_000)])
+def test_terms_of_any_script_are_in_their_rows_and_others_in_none(write, monkeypatch, small, many):
+    monkeypatch.setattr(term_tables, "_SMALL", small)
     monkeypatch.setattr(term_tables, "_MANY", many)
     table = write(TERMS, range(len(TERMS)))
     assert list(table) == TERMS and table[3] == TERMS[3] and table[-1] == TERMS[-1] and table[2:4] == TERMS[2:4]
@@ -32,6 +33,7 @@ def test_terms_of_any_script_are_in_their_rows_and_others_in_none(write, monkeyp
 
 
 def test_terms_with_the_same_hash_are_told_apart(write, monkeypatch):
+    monkeypatch.setattr(term_tables, "_SMALL", 0)
     monkeypatch.setattr(term_tables, "_hashes", lambda terms: np.full(len(terms), 7, np.uint64))
     assert write(["a", "b", "c"], [1, 2, 3]).rows(["c", "a", "d", "b"]).tolist() == [2, 0, -1, 1]
 
