@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import threading
 from typing import Any
 
@@ -20,7 +21,9 @@ class Serving:
 
     def __init__(self, project: Any, options: ServerOptions) -> None:
         self.project, self.options = project, options
-        self.search = Slots("search", options.concurrency, options.waiting, options.timeout)
+        # More searches at a time than processors would take turns; those that wait go together instead.
+        searches = min(options.concurrency, max(os.cpu_count() or 1, 2))
+        self.search = Slots("search", searches, options.waiting, options.timeout)
         self.together = Together(self.search)
         self.answers = Slots("answer", options.concurrency, options.waiting, options.ask_timeout)
         self.documents = Slots("document", options.concurrency, options.waiting, options.timeout)

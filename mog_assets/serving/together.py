@@ -15,7 +15,7 @@ from typing import Any
 from mog_assets.serving.limits import Slots
 
 # Most questions that are searched for together.
-MOST = 16
+MOST = 32
 
 Search = Callable[[Sequence[str]], Sequence[Any]]
 """Gives a result for each question."""

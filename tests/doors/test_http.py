@@ -9,6 +9,7 @@ import socket
 import subprocess
 import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 from documentation import blocks, matches
@@ -50,6 +51,17 @@ def test_passages_are_those_of_the_python_api(served, sample_project):
         direct = project.retrieve(QUESTION, k=3, explain=True)
     assert [(p["text"], p["why"]) for p in told["passages"]] == [(p.text, p.why) for p in direct.passages]
     assert told["version"] == direct.version
+
+
+def test_questions_that_come_together_get_what_each_gets_alone(served):
+    questions = [QUESTION, "What is a spectral class?", '"cloves"', "How is a plane iron sharpened?"] * 3
+    alone = {question: served.call("/v1/retrieve", {"question": question, "k": 4})[2] for question in set(questions)}
+    with ThreadPoolExecutor(len(questions)) as pool:
+        told = list(pool.map(lambda q: served.call("/v1/retrieve", {"question": q, "k": 4})[2], questions))
+    for question, results in zip(questions, told, strict=True):
+        assert results["question"] == question
+        texts, expected = ([p["text"] for p in answer["passages"]] for answer in (results, alone[question]))
+        assert texts == expected and expected
 
 
 def test_corpora_budget_and_sentences(served):

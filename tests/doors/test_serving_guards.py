@@ -41,6 +41,9 @@ class Project:
         self.go, self.running, self.failure = threading.Event(), threading.Semaphore(0), None
         self.asked = []
 
+    def retrieve_many(self, questions, **options):
+        return [self.retrieve(question, **options) for question in questions]
+
     def retrieve(self, question, **_):
         self.running.release()
         self.asked.append(question)

@@ -103,4 +103,6 @@ def test_those_that_cannot_be_taken_on_are_told_and_leave_nothing_behind(seconds
 
     *_, last = asyncio.run(asked())
     assert isinstance(last, Problem) and last.status == status
+    # The thread has a turn for each of them.
+    searches.slots._pool.shutdown(wait=True)
     assert "c" not in sum(searches.calls, []) and not searches.together._waiting
