@@ -1,361 +1,129 @@
-"""One question in a collection: this project's `fused` beside a hybrid query of Qdrant, bm25s and tantivy.
+"""The stages of every corpus with each engine: seconds, and whether versions and bytes equal those of `inprocess`.
 
-python benchmarks/engines.py --config mog.yaml --scratch engines [--synthetic medquad.yaml] [--judge]
+python benchmarks/engines.py --corpora DIR cdc ninds seniorhealth
 
-All have the same pieces (level 1, with their titles), the same vectors and the same questions, which are encoded
-beforehand; each runs in a process of its own on one thread, and gives the texts of ten passages. Qdrant is its engine
-in the process (qdrant-edge), with HNSW, int8 codes, and BM25 as sparse vectors of the project's terms: two searches of
-a hundred, fused by reciprocal ranks. Built engines are used again.
-
-`--synthetic` names the project whose vectors `growth.py` made those of the home from; questions are then made up as
-there. Else they are the measured questions of the home, and with `--judge` evidence recall at 4,000 characters is
-compared by question, too.
+Starts Ray nodes of one CPU each on this machine. With --kill, the last one is killed while it works. Each project has a
+home of its own in a scratch folder, the warm ones with a copy of the vector cache of the first.
 """
 
-from __future__ import annotations
-
+import contextlib
 import os
-
-# Before numpy and torch are imported.
-os.environ |= {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1", "RAYON_NUM_THREADS": "1"}
-
-import json
-import multiprocessing
 import shutil
+import sys
+import tempfile
+import threading
 import time
-from collections.abc import Callable, Iterator
-from dataclasses import replace
-from functools import cached_property
 from pathlib import Path
-from typing import Any
 
 import click
-import growth
-import numpy as np
-from scipy import sparse
+import yaml
 
-from mog_assets import config, markdown, tools
-from mog_assets.ranking.retrieve import Retrieval
-from mog_assets.retrieval.methods import parse
+from mog_assets import config, markdown, runner
 from mog_assets.tools import Tools
 
-WARM, TIMED, PASSAGES, NEAREST, BUDGET = 5, 100, 10, 100, 4000
-MIB = 1 << 20
-
-Ask = Callable[[int], list[int]]
-"""Given the number of a question, the pieces that an engine finds, best first; their texts are read."""
+STAGES = ["group:corpus", "group:chunking", "group:retrieval", "sentence_graph"]
+NODE = {"num_cpus": 1, "object_store_memory": 80 << 20, "include_dashboard": False}
 
 
-class Collection:
-    """The pieces of a home and the questions that are asked of them.
-
-    Args:
-        path: Configuration of the home.
-        synthetic: See above; empty for a home of real vectors.
-    """
-
-    def __init__(self, path: str, synthetic: str) -> None:
-        settings = config.load(path)
-        ranking = settings.ranking.model_copy(update={"candidates": "indexed"})
-        self.settings = settings.model_copy(update={"ranking": ranking})
-        self.synthetic = config.load(synthetic) if synthetic else None
-        if self.synthetic:
-            tools.Encoder = growth.synthetic(growth.source_vectors(self.synthetic)[0])  # type: ignore[misc, attr-defined]
-        self.tools = Tools(self.settings)
-
-    @cached_property
-    def retrieval(self) -> Retrieval:
-        return Retrieval.open(self.tools, self.tools.store.read, list(self.settings.corpora), keep=True)
-
-    @cached_property
-    def measured(self) -> list[Any]:
-        from development import measured_questions
-
-        return [question for part in measured_questions(self.tools).values() for question in part]
-
-    @cached_property
-    def questions(self) -> list[str]:
-        if self.synthetic is None:
-            return [question.question for question in self.measured]
-        source, words = growth.source_documents(self.synthetic), growth.Words(7)
-        places = np.random.default_rng(1).choice(len(source), WARM + TIMED, replace=False)
-        return [f"What is known of {source[i][0]} and {' '.join(words.draw(2))}?" for i in places]
-
-    @cached_property
-    def vectors(self) -> np.ndarray:
-        return self.tools.encoder.questions.encode(self.questions, keep=False)
-
-    def texts(self) -> Iterator[str]:
-        corpora, first = self.retrieval.corpora, 0
-        spans, offsets = corpora.layout.spans, corpora.layout.offsets
-        for table in corpora.tables(["title", "text"]):
-            for row, (title, text) in enumerate(zip(*(column.to_pylist() for column in table.columns), strict=True)):
-                for start, end in spans[offsets[first + row] : offsets[first + row + 1]].tolist():
-                    yield f"{title}\n{text[start:end]}"
-            first += len(table)
-
-
-# Each engine: what builds it in a folder, and what opens it
-
-
-def build_ours(collection: Collection, folder: Path) -> None:
-    """The home is built."""
-
-
-def open_ours(collection: Collection, folder: Path) -> Ask:
-    retrieval, vectors = collection.retrieval, collection.vectors
-    fused = parse("fused", collection.settings)
-
-    def ask(number: int) -> list[int]:
-        row = vectors[number][None]
-        asked = replace(retrieval.again([collection.questions[number]]), encode=lambda _: row)
-        passages = asked.passages(fused, PASSAGES, BUDGET)
-        texts = retrieval.corpora.texts(passages.document.tolist())
-        spans = zip(passages.document.tolist(), passages.start.tolist(), passages.end.tolist(), strict=True)
-        assert all(texts[document][1][start:end] for document, start, end in spans)
-        return []
-
-    return ask
-
-
-def build_qdrant(collection: Collection, folder: Path) -> None:
-    import qdrant_edge as edge
-
-    corpora = collection.retrieval.corpora
-    table, first = corpora.vectors(1), 0
-    dense = edge.EdgeVectorParams(
-        table.size,
-        edge.Distance.Dot,
-        hnsw_config=edge.HnswIndexConfig(16, 128, 10_000, memory=edge.Memory.Cold),
-        quantization_config=edge.ScalarQuantizationConfig(edge.ScalarType.Int8, memory=edge.Memory.Cold),
-        memory=edge.Memory.Cold,
-    )
-    words = edge.EdgeSparseVectorParams(modifier=edge.Modifier.Idf, memory=edge.Memory.Cold)
-    optimizers = edge.EdgeOptimizersConfig(default_segment_number=1, max_segment_size=10 << 20)
-    options = edge.EdgeConfig({"dense": dense}, {"words": words}, optimizers=optimizers)
+def project(folder: Path, corpora: Path, names: tuple[str, ...], engine: dict) -> config.Settings:
+    paths = {name: {"path": str((corpora / f"{name}.jsonl.gz").resolve())} for name in names}
     folder.mkdir()
-    shard = edge.EdgeShard.create(str(folder), options)
-    # A term has one number in all shards.
-    numbers: dict[str, int] = {}
-    texts, mean = collection.texts(), corpora.statistics().of("level_1").mean_length
-    k1, b = collection.settings.bm25.k1, collection.settings.bm25.b
-    for part in corpora.counts(1):
-        names = np.array([numbers.setdefault(term, len(numbers)) for term in part.terms], np.int64)
-        shape = (len(part.lengths), len(names))
-        rows = sparse.csc_matrix((part.counts, part.indices, part.indptr), shape=shape).tocsr()
-        for start in range(0, shape[0], 2000):
-            points = []
-            vectors = table.float_rows(np.arange(first + start, first + min(start + 2000, shape[0])))
-            for row, vector in zip(range(start, start + len(vectors)), vectors, strict=True):
-                here = slice(rows.indptr[row], rows.indptr[row + 1])
-                times = rows.data[here].astype(np.float64)
-                values = times / (times + k1 * (1 - b + b * part.lengths[row] / mean))
-                weights = edge.SparseVector(names[rows.indices[here]].tolist(), values.tolist())
-                vector_of = {"dense": vector.tolist(), "words": weights}
-                points.append(edge.Point(first + row, vector_of, {"text": next(texts)}))
-            shard.update(edge.UpdateOperation.upsert_points(points))
-            click.echo(f"qdrant: {first + start:,}", err=True)
-        first += shape[0]
-    while shard.optimize():
-        click.echo("qdrant: optimised", err=True)
-    shard.flush()
-    shard.close()
-    (folder.parent / "numbers.json").write_text(json.dumps(numbers))
+    values = {"home": "home", "corpora": paths, "engine": engine}
+    (folder / "mog.yaml").write_text(yaml.safe_dump(values), encoding="utf-8")
+    return config.load(folder / "mog.yaml")
 
 
-def open_qdrant(collection: Collection, folder: Path) -> Ask:
-    import qdrant_edge as edge
-
-    numbers: dict[str, int] = json.loads((folder.parent / "numbers.json").read_text())
-    shard = edge.EdgeShard.load(str(folder))
-    terms, vectors = collection.retrieval.again(collection.questions).terms, collection.vectors
-
-    def ask(number: int) -> list[int]:
-        present = sorted({numbers[term] for term in terms[number] if term in numbers})
-        searches = [edge.Prefetch(NEAREST, edge.Query.Nearest(vectors[number].astype(np.float32).tolist(), "dense"))]
-        if present:
-            weights = edge.SparseVector(present, [1.0] * len(present))
-            searches.append(edge.Prefetch(NEAREST, edge.Query.Nearest(weights, "words")))
-        request = edge.QueryRequest(
-            PASSAGES, query=edge.Fusion.Rrf(60), prefetches=searches, with_payload=True, with_vector=False
-        )
-        points = shard.query(request)
-        assert all(point.payload["text"] for point in points)
-        return [point.id for point in points]
-
-    return ask
+def content(settings: config.Settings) -> dict[str, object]:
+    """Version of every artefact, and bytes of each of its files."""
+    store, found = Tools(settings).store, {}
+    for path in store.folder("").rglob("manifest.json"):
+        asset, _, corpus = path.parent.relative_to(store.folder("")).as_posix().partition("/corpus/")
+        artefact = store.read(asset, corpus or None)
+        found[f"{asset} {corpus}"] = artefact.manifest.version
+        found |= {f"{asset} {corpus} {name}": artefact.path(name).read_bytes() for name in artefact.names()}
+    return found
 
 
-def build_bm25s(collection: Collection, folder: Path) -> None:
-    import bm25s
-    import Stemmer
+@contextlib.contextmanager
+def nodes(count: int, kill: bool):
+    """A Ray of so many nodes; gives its address, and what to do once work has begun."""
+    # Ray's workers yield to other processes otherwise, which the other engines do not.
+    os.environ["RAY_worker_niceness"] = "0"  # noqa: SIM112
+    os.environ["RAY_raylet_start_wait_time_s"] = "120"  # noqa: SIM112
+    from ray.cluster_utils import Cluster
 
-    texts = list(collection.texts())
-    index = bm25s.BM25(method="lucene", k1=collection.settings.bm25.k1, b=collection.settings.bm25.b)
-    words = bm25s.tokenize(texts, stopwords="en", stemmer=Stemmer.Stemmer("english"), show_progress=False)
-    index.index(words, show_progress=False)
-    index.save(str(folder), corpus=[{"text": text} for text in texts])
+    from mog_assets.resources import ray_engine
 
+    cluster = Cluster(initialize_head=True, head_node_args=NODE)
+    try:
+        added = [cluster.add_node(**NODE) for _ in range(count - 1)]
 
-def open_bm25s(collection: Collection, folder: Path) -> Ask:
-    import bm25s
-    import Stemmer
+        def end(home: Path) -> None:
+            while not list(home.glob("store/**/bucket_*.npy")) and not list(home.glob("cache/ray/*/*.npy")):
+                time.sleep(0.1)
+            print(f"killing a node of {count} while vectors are made", file=sys.stderr)
+            added[-1].kill_raylet(check_alive=True)
 
-    index = bm25s.BM25.load(str(folder), load_corpus=True, mmap=True)
-    stemmer, questions = Stemmer.Stemmer("english"), collection.questions
-    # Texts are read by number: it gives them without.
-    texts, index.corpus = index.corpus, None
-
-    def ask(number: int) -> list[int]:
-        words = bm25s.tokenize([questions[number]], stopwords="en", stemmer=stemmer, show_progress=False)
-        documents, _ = index.retrieve(words, k=PASSAGES, show_progress=False, n_threads=1)
-        assert all(texts[int(number)]["text"] for number in documents[0])
-        return [int(number) for number in documents[0]]
-
-    return ask
+        yield cluster.address, end if kill else None
+    finally:
+        ray_engine.leave()
+        cluster.shutdown()
 
 
-def build_tantivy(collection: Collection, folder: Path) -> None:
-    import tantivy
-
-    schema = tantivy.SchemaBuilder()
-    schema.add_text_field("text", stored=True, tokenizer_name="en_stem")
-    schema.add_unsigned_field("piece", stored=True)
-    folder.mkdir()
-    writer = tantivy.Index(schema.build(), path=str(folder)).writer(heap_size=512 << 20, num_threads=1)
-    for piece, text in enumerate(collection.texts()):
-        writer.add_document(tantivy.Document(text=text, piece=piece))
-    writer.commit()
-    writer.wait_merging_threads()
-
-
-def open_tantivy(collection: Collection, folder: Path) -> Ask:
-    import tantivy
-
-    index, questions = tantivy.Index.open(str(folder)), collection.questions
-    searcher = index.searcher()
-
-    def ask(number: int) -> list[int]:
-        # Its query language takes other signs for operators.
-        words = "".join(c if c.isalnum() else " " for c in questions[number])
-        query = index.parse_query(words, ["text"])
-        rows = [searcher.doc(address) for _, address in searcher.search(query, PASSAGES).hits]
-        assert all(row["text"][0] for row in rows)
-        return [row["piece"][0] for row in rows]
-
-    return ask
-
-
-ENGINES = {
-    "mog, fused": (build_ours, open_ours),
-    "Qdrant, hybrid query": (build_qdrant, open_qdrant),
-    "bm25s, mapped": (build_bm25s, open_bm25s),
-    "tantivy": (build_tantivy, open_tantivy),
-}
-
-
-def resident() -> tuple[float, float]:
-    """Anonymous and mapped memory of this process, MiB."""
-    status = Path("/proc/self/status").read_text()
-    return tuple(int(status.split(f"{name}:")[1].split()[0]) / 1024 for name in ("RssAnon", "RssFile"))  # type: ignore[return-value]
-
-
-def timed(path: str, synthetic: str, engine: str, folder: Path) -> dict[str, Any]:
-    """What a question needs; alone in its process."""
-    collection = Collection(path, synthetic)
-    # What all need is not counted.
-    count, _ = len(collection.questions), collection.vectors
-    before = resident()[0]
+def build(settings: config.Settings, end) -> float:
+    if end is not None:
+        threading.Thread(target=end, args=(settings.home,), daemon=True).start()
     started = time.monotonic()
-    ask = ENGINES[engine][1](collection, folder)
-    ask(0)
-    first, times = time.monotonic() - started, []
-    chosen = np.random.default_rng(0).permutation(count)[: WARM + TIMED].tolist()
-    for number in chosen:
-        started = time.perf_counter()
-        ask(number)
-        times.append(1000 * (time.perf_counter() - started))
-    p50, p95 = np.percentile(times[WARM:], [50, 95])
-    anonymous, mapped = resident()
-    return {"first": first, "p50": p50, "p95": p95, "memory": anonymous - before, "mapped": mapped}
-
-
-def hits_of(path: str, synthetic: str, engine: str, folder: Path) -> list[list[int]]:
-    """The pieces that an engine finds for every question; enough to fill the budget."""
-    global PASSAGES
-    PASSAGES = 40
-    collection = Collection(path, synthetic)
-    ask = ENGINES[engine][1](collection, folder)
-    return [ask(number) for number in range(len(collection.questions))]
-
-
-def judged(collection: Collection, hits: dict[str, list[list[int]]]) -> list[dict[str, str]]:
-    """Evidence recall of `fused` and of engines at the same characters, with p of the difference, by document."""
-    from development import measured_questions
-    from ranking import examples, merged, recall
-
-    from mog_assets.ranking.rankings import fused
-    from mog_assets.significance import by_document, permutation_p
-
-    parts = [examples(collection.retrieval, part) for part in measured_questions(collection.tools).values()]
-    of = merged(parts) if len(parts) > 1 else parts[0]
-    ours = recall(of, fused(of.candidates, of.experts))
-    rows = [{"engine": "mog, fused", "ER": f"{ours.mean():.4f}", "p": "", "among candidates": ""}]
-    for engine, pieces in hits.items():
-        scores, known = np.full(len(of.candidates.piece), -1.0), []
-        for number, ranked in enumerate(pieces):
-            first, last = of.candidates.offsets[number : number + 2].tolist()
-            at = first + np.searchsorted(of.candidates.piece[first:last], ranked)
-            at = np.minimum(at, max(last - 1, 0))
-            same = of.candidates.piece[at] == ranked
-            scores[at[same]] = 1 / (1 + np.flatnonzero(same))
-            known.append(same[:PASSAGES].mean() if len(same) else 1.0)
-        er = recall(of, scores)
-        p = permutation_p(by_document((ours - er)[:, None], of.documents))[0]
-        rows.append(
-            {"engine": engine, "ER": f"{er.mean():.4f}", "p": f"{p:.4f}", "among candidates": f"{np.mean(known):.3f}"}
-        )
-    return rows
-
-
-@click.command(help=__doc__)
-@click.option("--config", "path", default="mog.yaml", show_default=True)
-@click.option("--scratch", type=click.Path(path_type=Path), default=Path("engines"), show_default=True)
-@click.option("--synthetic", default="")
-@click.option("--judge", is_flag=True)
-def main(path: str, scratch: Path, synthetic: str, judge: bool) -> None:
-    scratch.mkdir(parents=True, exist_ok=True)
-    spawn, rows, hits = multiprocessing.get_context("spawn"), [], {}
-
-    def alone(function: Callable[..., Any], *arguments: Any) -> Any:
-        with spawn.Pool(1, maxtasksperchild=1) as pool:
-            return pool.apply(function, arguments)
-
-    for number, engine in enumerate(ENGINES):
-        folder = scratch.resolve() / str(number)
-        done = folder.with_suffix(".seconds")
-        if not done.exists():
-            shutil.rmtree(folder, ignore_errors=True)
-            done.write_text(str(alone(built, path, synthetic, engine, folder)))
-        row = alone(timed, path, synthetic, engine, folder)
-        size = growth.size_of(folder) if number else 0
-        told = {"engine": engine, "p50, ms": f"{row['p50']:.1f}", "p95, ms": f"{row['p95']:.1f}"}
-        told |= {"first answer, s": f"{row['first']:.1f}", "memory, MiB": f"{row['memory']:,.0f}"}
-        told |= {"mapped, MiB": f"{row['mapped']:,.0f}", "disk, MiB": f"{size / MIB:,.0f}" if number else ""}
-        rows.append({**told, "built in, s": done.read_text().partition(".")[0]})
-        click.echo(json.dumps(rows[-1]), err=True)
-        if judge and number:
-            hits[engine] = alone(hits_of, path, synthetic, engine, folder)
-    click.echo(markdown.table(rows))
-    if judge:
-        click.echo(markdown.table(judged(Collection(path, synthetic), hits)))
-
-
-def built(path: str, synthetic: str, engine: str, folder: Path) -> float:
-    """Seconds that building an engine took."""
-    started = time.monotonic()
-    ENGINES[engine][0](Collection(path, synthetic), folder)
+    report = runner.run(settings, select=STAGES)
+    if report.failures:
+        raise click.ClickException("; ".join(report.failures))
     return time.monotonic() - started
+
+
+@click.command()
+@click.option("--corpora", type=click.Path(path_type=Path, exists=True), required=True, help="Folder of the corpora.")
+@click.option("--workers", "counts", type=int, multiple=True, default=(1, 2, 4), help="Nodes of Ray; may be repeated.")
+@click.option("--cold/--only-warm", default=True, help="Also without a vector cache.")
+@click.option("--kill", is_flag=True, help="Only: two nodes, one killed in the middle, no vector cache.")
+@click.argument("names", nargs=-1, required=True)
+def main(corpora: Path, counts: tuple[int, ...], cold: bool, kill: bool, names: tuple[str, ...]) -> None:
+    """Time the stages of the corpora NAMES with each engine."""
+    os.environ.pop("QDRANT_URL", None)
+    engines = [("processes(2)", {"kind": "processes"}, 0), *((f"ray, {n} nodes", {"kind": "ray"}, n) for n in counts)]
+    if kill:
+        engines = [("ray, 2 nodes, one killed", {"kind": "ray"}, 2)]
+    with tempfile.TemporaryDirectory() as scratch:
+        settings = project(Path(scratch) / "first", corpora, names, {"kind": "inprocess"})
+        first = build(settings, None)
+        wanted = content(settings)
+        rows = [
+            {"engine": "inprocess", "vector cache": "cold", "seconds": round(first, 1), "same": "", "": len(wanted)}
+        ]
+        # None: the caches of a project that is warm; its own for one that is cold.
+        caches = [settings.home / "cache"] if not kill else []
+        for cache in [*caches, *([None] if cold or kill else [])]:
+            chosen = engines if kill else [("inprocess", {"kind": "inprocess"}, 0), *engines]
+            for number, (name, values, count) in enumerate(chosen):
+                with contextlib.ExitStack() as held:
+                    address, end = held.enter_context(nodes(count, kill)) if count else (None, None)
+                    engine = {**values, **({"address": address} if address else {})}
+                    folder = Path(scratch) / f"{number}-{cache is None}"
+                    settings = project(folder, corpora, names, engine)
+                    if cache is not None:
+                        vectors = shutil.ignore_patterns("ray", "reading-*")
+                        shutil.copytree(cache, settings.home / "cache", ignore=vectors)
+                    seconds = build(settings, end)
+                made = content(settings)
+                differ = [key for key in wanted.keys() | made.keys() if wanted.get(key) != made.get(key)]
+                state = "cold" if cache is None else "warm"
+                same = "yes" if not differ else f"no: {', '.join(sorted(differ)[:3])}"
+                row = {"engine": name, "vector cache": state, "seconds": round(seconds, 1), "same": same}
+                rows.append({**row, "": len(made)})
+                print(rows[-1], file=sys.stderr, flush=True)
+                shutil.rmtree(folder)
+    for row in rows:
+        row["versions and files"] = row.pop("")
+    print(markdown.table(rows, 120))
 
 
 if __name__ == "__main__":
