@@ -50,7 +50,8 @@ VOCABULARY, ZIPF = 1_000_000, 1.07
 CHANGED = 0.1
 NOISES, NOISE = 1 << 14, 1 / 3
 SAMPLE = 2_000
-WARM, TIMED, TOGETHER = 3, 20, 64
+WARM, TIMED, TOGETHER = 3, 40, 64
+SOURCES = ("exhaustive", "indexed")
 MIB = 1 << 20
 _WORD = re.compile(r"\w+")
 
@@ -194,6 +195,11 @@ def highest() -> int:
     return int(Path("/proc/self/status").read_text().split("VmHWM:")[1].split()[0]) * 1024
 
 
+def anonymous() -> int:
+    """Bytes that this process has in memory beside mapped files."""
+    return int(Path("/proc/self/status").read_text().split("RssAnon:")[1].split()[0]) * 1024
+
+
 def forget() -> None:
     """Start the count of `highest` anew."""
     Path("/proc/self/clear_refs").write_text("5")
@@ -238,80 +244,75 @@ def build(folder: Path, project: Settings, chunks: int, graph: bool, collections
             raise click.ClickException("; ".join(report.failures))
 
 
-def ask(folder: Path, project: Settings) -> None:
-    """Ask questions of a corpus that is built; writes what they needed to `asked.json`."""
+def ask(folder: Path, project: Settings, source: str) -> None:
+    """Ask questions of a corpus that is built, with a source of candidates; writes what they needed to a file."""
     from mog_assets.ranking.rankings import Rankings
     from mog_assets.ranking.retrieve import Retrieval
-    from mog_assets.ranking.sources import SOURCES
     from mog_assets.retrieval.methods import parse
     from mog_assets.retrieval.nearest import exactly_nearest
 
     settings = config.load(str(folder / "mog.yaml"))
+    ranking = settings.ranking.model_copy(update={"candidates": source})
+    settings = settings.model_copy(update={"ranking": ranking})
     tools.Encoder = synthetic(source_vectors(project)[0])  # type: ignore[misc, attr-defined]
-    opened = Tools(settings)
-    words = Words(7)
-    source = source_documents(project)
-    places = np.random.default_rng(1).choice(len(source), TOGETHER, replace=False)
-    questions = [f"What is known of {source[i][0]} and {' '.join(words.draw(2))}?" for i in places]
-    forget()
+    opened, words = Tools(settings), Words(7)
+    titles = [title for title, _ in source_documents(project)]
+    places = np.random.default_rng(1).choice(len(titles), TOGETHER, replace=False)
+    questions = [f"What is known of {titles[i]} and {' '.join(words.draw(2))}?" for i in places]
+    # Vectors are made up from those of the project, which stay in memory.
+    beside = anonymous()
     started = time.monotonic()
     served = Retrieval.open(opened, opened.store.read, list(settings.corpora), keep=True)
     served = replace(served, encode=partial(opened.encoder.encode, keep=False))
     served.corpora.layout.document_of  # noqa: B018
-    found: dict[str, Any] = {"layout": {"first": 1000 * (time.monotonic() - started), "peak": highest()}}
+    found: dict[str, Any] = {"layout": {"first": 1000 * (time.monotonic() - started), "peak": anonymous() - beside}}
 
     def passages(method: str, **limit: int) -> Callable[[str], Any]:
         return lambda question: served.again([question]).passages(parse(method, settings), **limit)
 
-    one: dict[str, Any] = {}
-
-    def opened_with(source: str) -> Any:
-        """The corpora with a source of candidates; those with another are closed."""
-        if source not in one:
-            one.clear()
-            ranking = settings.ranking.model_copy(update={"candidates": source})
-            chosen = Tools(settings.model_copy(update={"ranking": ranking}))
-            again = Retrieval.open(chosen, chosen.store.read, list(settings.corpora), keep=True)
-            one[source] = replace(again, encode=partial(chosen.encoder.encode, keep=False))
-        return one[source]
-
     def exactly(question: str) -> Any:
         return exactly_nearest(served.corpora, served.again([question]).vectors, 1, 40)
 
-    calls = {"bm25, level 1": passages("fixed-1", k=40), "dense exact, level 1": exactly}
-    if opened.store.find("collections/level_1", "grown"):
-        calls["Qdrant, level 1"] = passages("dense-1", k=40)
-    for source in SOURCES:
-        calls[f"fused, {source}"] = lambda question, source=source: (
-            opened_with(source).again([question]).passages(parse("fused", settings), budget=4000)
-        )
+    fused = parse("fused", settings)
+
+    def texts(question: str) -> Any:
+        ranked = served.again([question]).passages(fused, budget=4000)
+        return served.corpora.texts(ranked.document.tolist())
+
+    # The first opens what all need.
+    calls: dict[str, Callable[[str], Any]] = {f"fused, {source}": passages("fused", budget=4000)}
+    calls |= {f"fused with texts, {source}": texts, f"bm25 at level 1, {source}": passages("fixed-1", k=40)}
+    if source == "exhaustive":
+        calls["dense exact, level 1"] = exactly
+        if opened.store.find("collections/level_1", "grown"):
+            calls["Qdrant, level 1"] = passages("dense-1", k=40)
     for name, call in calls.items():
-        forget()
         times = []
         for question in questions[: WARM + TIMED]:
             started = time.monotonic()
             call(question)
             times.append(1000 * (time.monotonic() - started))
         p50, p95 = np.percentile(times[WARM:], [50, 95]).tolist()
-        found[name] = {"first": times[0], "p50": p50, "p95": p95, "peak": highest()}
-        (folder / "asked.json").write_text(json.dumps(found))
-        click.echo(f"{name}: first {times[0]:,.0f} ms, then {p50:,.1f} ms, {highest() / MIB:,.0f} MiB", err=True)
-    forget()
+        found[name] = {"first": times[0], "p50": p50, "p95": p95, "peak": anonymous() - beside}
+        click.echo(
+            f"{name}: first {times[0]:,.0f} ms, then {p50:,.1f} ms, {found[name]['peak'] / MIB:,.0f} MiB", err=True
+        )
     started = time.process_time()
     together = served.again(questions).once(Rankings).inputs
-    found["candidates"] = {
+    found[f"candidates, {source}"] = {
         "p50": 1000 * (time.process_time() - started) / TOGETHER,
-        "peak": highest(),
+        "peak": anonymous() - beside,
         "rows": len(together.candidates.piece) / TOGETHER,
     }
-    (folder / "asked.json").write_text(json.dumps(found))
+    (folder / f"asked_{source}.json").write_text(json.dumps(found))
 
 
 def measured(folder: Path, arguments: Sequence[str]) -> dict[str, Any]:
-    """Build a size and ask it, each in a process of its own."""
-    for what in ("build", "ask"):
+    """Build a size and ask it with each source of candidates, each in a process of its own."""
+    for what in ("build", *SOURCES):
         subprocess.run([sys.executable, __file__, *arguments, "--only", what], check=True)
-    built, asked = (json.loads((folder / f"{name}.json").read_text()) for name in ("built", "asked"))
+    built = json.loads((folder / "built.json").read_text())
+    asked = {k: v for name in SOURCES for k, v in json.loads((folder / f"asked_{name}.json").read_text()).items()}
     disk = {entry.name: size_of(entry) for entry in sorted((folder / "home").iterdir()) if entry.is_dir()}
     store = folder / "home" / "store"
     files = {entry.name: size_of(entry) for entry in sorted(store.iterdir()) if entry.is_dir()}
@@ -337,7 +338,12 @@ def commit() -> str:
 def series(found: Sequence[dict[str, Any]]) -> dict[str, dict[str, list[float]]]:
     """Measured values of every size by table and row; NaN where a size has none."""
     tables: dict[str, dict[str, list[float]]] = {"CPU seconds": {}, "peak memory, MiB": {}, "disk, MiB": {}}
-    tables |= {"one question, p50, ms": {}, "first question, ms": {}, "asking, peak memory, MiB": {}}
+    tables |= {
+        "one question, p50, ms": {},
+        "one question, p95, ms": {},
+        "first question, ms": {},
+        "asking, memory beside mapped files, MiB": {},
+    }
 
     def put(table: str, row: str, size: int, value: float) -> None:
         tables[table].setdefault(row, [math.nan] * len(found))[size] = value
@@ -356,9 +362,11 @@ def series(found: Sequence[dict[str, Any]]) -> dict[str, dict[str, list[float]]]
         for name, row in each["asked"].items():
             if "p50" in row:
                 put("one question, p50, ms", name, size, row["p50"])
+            if "p95" in row:
+                put("one question, p95, ms", name, size, row["p95"])
             if "first" in row:
                 put("first question, ms", name, size, row["first"])
-            put("asking, peak memory, MiB", name, size, row["peak"] / MIB)
+            put("asking, memory beside mapped files, MiB", name, size, row["peak"] / MIB)
     return tables
 
 
@@ -437,7 +445,7 @@ def plot(found: Sequence[dict[str, Any]], path: Path) -> None:
 @click.option("--collections-most", default=300_000, show_default=True, help="Above, only level 1 is in Qdrant.")
 @click.option("--target", default=54_000_000, show_default=True, help="Chunks that the last two sizes are extended to.")
 @click.option("--keep/--no-keep", default=False, show_default=True, help="Keep the corpora and homes of all sizes.")
-@click.option("--only", type=click.Choice(["build", "ask", "report"]), hidden=True)
+@click.option("--only", type=click.Choice(["build", *SOURCES, "report"]), hidden=True)
 def main(
     path: str,
     scratch: Path,
@@ -451,11 +459,11 @@ def main(
     for variable in ("DAGSTER_HOME", "QDRANT_URL"):
         os.environ.pop(variable, None)
     project = config.load(path)
-    if only in ("build", "ask"):
+    if only and only != "report":
         (chunks,) = sizes
         folder = scratch.resolve() / str(chunks)
-        if only == "ask":
-            ask(folder, project)
+        if only != "build":
+            ask(folder, project, only)
         else:
             levels = project.level_range if chunks <= collections_most else (1,)
             build(folder, project, chunks, chunks <= graph_most, levels)
