@@ -156,7 +156,7 @@ class Postings:
 
     def holds(self, terms: Sequence[str]) -> np.ndarray:
         """Which of some terms any text has, bool of shape (terms,)."""
-        return np.any([shard.rows(terms) >= 0 for shard in self._shards], axis=0)
+        return np.any([np.zeros(len(terms), bool), *(shard.rows(terms) >= 0 for shard in self._shards)], axis=0)
 
     def search(self, queries: Sequence[Sequence[str]], k: int) -> tuple[np.ndarray, np.ndarray]:
         """See `bm25.Bm25Index.search`."""
