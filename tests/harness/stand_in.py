@@ -24,6 +24,9 @@ class Project:
             budget=4000, corpora={"c": SimpleNamespace(path=".")}, use=SimpleNamespace(log=False)
         )
 
+    def retrieve_many(self, questions, **options):
+        return [self.retrieve(question, **options) for question in questions]
+
     def retrieve(self, question, **_):
         if question == "wait":
             time.sleep(WAIT_SECONDS)
