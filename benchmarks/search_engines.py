@@ -39,11 +39,11 @@ from mog_assets.ranking.retrieve import Retrieval
 from mog_assets.retrieval.methods import parse
 from mog_assets.tools import Tools
 
-WARM, TIMED, PASSAGES, NEAREST, BUDGET = 5, 100, 10, 100, 4000
+WARM, TIMED, PASSAGES, NEAREST, BUDGET, JUDGED = 5, 100, 10, 100, 4000, 40
 MIB = 1 << 20
 
-Ask = Callable[[int], list[int]]
-"""Given the number of a question, the pieces that an engine finds, best first; their texts are read."""
+Ask = Callable[[int, int], list[int]]
+"""Given the number of a question and of passages, the pieces that an engine finds, best first; their texts are read."""
 
 
 class Collection:
@@ -98,18 +98,14 @@ class Collection:
 # Each engine: what builds it in a folder, and what opens it
 
 
-def build_ours(collection: Collection, folder: Path) -> None:
-    """The home is built."""
-
-
 def open_ours(collection: Collection, folder: Path) -> Ask:
     retrieval, vectors = collection.retrieval, collection.vectors
     fused = parse("fused", collection.settings)
 
-    def ask(number: int) -> list[int]:
+    def ask(number: int, count: int) -> list[int]:
         row = vectors[number][None]
-        asked = replace(retrieval.again([collection.questions[number]]), encode=lambda _: row)
-        passages = asked.passages(fused, PASSAGES, BUDGET)
+        alone = replace(retrieval.again([collection.questions[number]]), encode=lambda _: row)
+        passages = alone.passages(fused, count, BUDGET)
         texts = retrieval.corpora.texts(passages.document.tolist())
         spans = zip(passages.document.tolist(), passages.start.tolist(), passages.end.tolist(), strict=True)
         assert all(texts[document][1][start:end] for document, start, end in spans)
@@ -170,14 +166,14 @@ def open_qdrant(collection: Collection, folder: Path) -> Ask:
     shard = edge.EdgeShard.load(str(folder))
     terms, vectors = collection.retrieval.again(collection.questions).terms, collection.vectors
 
-    def ask(number: int) -> list[int]:
+    def ask(number: int, count: int) -> list[int]:
         present = sorted({numbers[term] for term in terms[number] if term in numbers})
         searches = [edge.Prefetch(NEAREST, edge.Query.Nearest(vectors[number].astype(np.float32).tolist(), "dense"))]
         if present:
             weights = edge.SparseVector(present, [1.0] * len(present))
             searches.append(edge.Prefetch(NEAREST, edge.Query.Nearest(weights, "words")))
         request = edge.QueryRequest(
-            PASSAGES, query=edge.Fusion.Rrf(60), prefetches=searches, with_payload=True, with_vector=False
+            count, query=edge.Fusion.Rrf(60), prefetches=searches, with_payload=True, with_vector=False
         )
         points = shard.query(request)
         assert all(point.payload["text"] for point in points)
@@ -206,9 +202,9 @@ def open_bm25s(collection: Collection, folder: Path) -> Ask:
     # Texts are read by number: it gives them without.
     texts, index.corpus = index.corpus, None
 
-    def ask(number: int) -> list[int]:
+    def ask(number: int, count: int) -> list[int]:
         words = bm25s.tokenize([questions[number]], stopwords="en", stemmer=stemmer, show_progress=False)
-        documents, _ = index.retrieve(words, k=PASSAGES, show_progress=False, n_threads=1)
+        documents, _ = index.retrieve(words, k=count, show_progress=False, n_threads=1)
         assert all(texts[int(number)]["text"] for number in documents[0])
         return [int(number) for number in documents[0]]
 
@@ -235,11 +231,11 @@ def open_tantivy(collection: Collection, folder: Path) -> Ask:
     index, questions = tantivy.Index.open(str(folder)), collection.questions
     searcher = index.searcher()
 
-    def ask(number: int) -> list[int]:
+    def ask(number: int, count: int) -> list[int]:
         # Its query language takes other signs for operators.
         words = "".join(c if c.isalnum() else " " for c in questions[number])
         query = index.parse_query(words, ["text"])
-        rows = [searcher.doc(address) for _, address in searcher.search(query, PASSAGES).hits]
+        rows = [searcher.doc(address) for _, address in searcher.search(query, count).hits]
         assert all(row["text"][0] for row in rows)
         return [row["piece"][0] for row in rows]
 
@@ -247,7 +243,7 @@ def open_tantivy(collection: Collection, folder: Path) -> Ask:
 
 
 ENGINES = {
-    "mog, fused": (build_ours, open_ours),
+    "mog, fused": (None, open_ours),
     "Qdrant, hybrid query": (build_qdrant, open_qdrant),
     "bm25s, mapped": (build_bm25s, open_bm25s),
     "tantivy": (build_tantivy, open_tantivy),
@@ -268,12 +264,12 @@ def timed(path: str, synthetic: str, engine: str, folder: Path) -> dict[str, Any
     before = resident()[0]
     started = time.monotonic()
     ask = ENGINES[engine][1](collection, folder)
-    ask(0)
+    ask(0, PASSAGES)
     first, times = time.monotonic() - started, []
     chosen = np.random.default_rng(0).permutation(count)[: WARM + TIMED].tolist()
     for number in chosen:
         started = time.perf_counter()
-        ask(number)
+        ask(number, PASSAGES)
         times.append(1000 * (time.perf_counter() - started))
     p50, p95 = np.percentile(times[WARM:], [50, 95])
     anonymous, mapped = resident()
@@ -282,11 +278,9 @@ def timed(path: str, synthetic: str, engine: str, folder: Path) -> dict[str, Any
 
 def hits_of(path: str, synthetic: str, engine: str, folder: Path) -> list[list[int]]:
     """The pieces that an engine finds for every question; enough to fill the budget."""
-    global PASSAGES
-    PASSAGES = 40
     collection = Collection(path, synthetic)
     ask = ENGINES[engine][1](collection, folder)
-    return [ask(number) for number in range(len(collection.questions))]
+    return [ask(number, JUDGED) for number in range(len(collection.questions))]
 
 
 def judged(collection: Collection, hits: dict[str, list[list[int]]]) -> list[dict[str, str]]:
@@ -302,18 +296,18 @@ def judged(collection: Collection, hits: dict[str, list[list[int]]]) -> list[dic
     ours = recall(of, fused(of.candidates, of.experts))
     rows = [{"engine": "mog, fused", "ER": f"{ours.mean():.4f}", "p": "", "among candidates": ""}]
     for engine, pieces in hits.items():
-        scores, known = np.full(len(of.candidates.piece), -1.0), []
+        scores, present = np.full(len(of.candidates.piece), -1.0), []
         for number, ranked in enumerate(pieces):
             first, last = of.candidates.offsets[number : number + 2].tolist()
             at = first + np.searchsorted(of.candidates.piece[first:last], ranked)
             at = np.minimum(at, max(last - 1, 0))
             same = of.candidates.piece[at] == ranked
             scores[at[same]] = 1 / (1 + np.flatnonzero(same))
-            known.append(same[:PASSAGES].mean() if len(same) else 1.0)
+            present.append(same[:PASSAGES].mean() if len(same) else 1.0)
         er = recall(of, scores)
         p = permutation_p(by_document((ours - er)[:, None], of.documents))[0]
         rows.append(
-            {"engine": engine, "ER": f"{er.mean():.4f}", "p": f"{p:.4f}", "among candidates": f"{np.mean(known):.3f}"}
+            {"engine": engine, "ER": f"{er.mean():.4f}", "p": f"{p:.4f}", "among candidates": f"{np.mean(present):.3f}"}
         )
     return rows
 
@@ -334,15 +328,16 @@ def main(path: str, scratch: Path, synthetic: str, judge: bool) -> None:
     for number, engine in enumerate(ENGINES):
         folder = scratch.resolve() / str(number)
         done = folder.with_suffix(".seconds")
-        if not done.exists():
+        if ENGINES[engine][0] and not done.exists():
             shutil.rmtree(folder, ignore_errors=True)
             done.write_text(str(alone(built, path, synthetic, engine, folder)))
         row = alone(timed, path, synthetic, engine, folder)
-        size = growth.size_of(folder) if number else 0
-        told = {"engine": engine, "p50, ms": f"{row['p50']:.1f}", "p95, ms": f"{row['p95']:.1f}"}
-        told |= {"first answer, s": f"{row['first']:.1f}", "memory, MiB": f"{row['memory']:,.0f}"}
-        told |= {"mapped, MiB": f"{row['mapped']:,.0f}", "disk, MiB": f"{size / MIB:,.0f}" if number else ""}
-        rows.append({**told, "built in, s": done.read_text().partition(".")[0]})
+        size = growth.size_of(folder if ENGINES[engine][0] else config.load(path).home / "store")
+        shown = {"engine": engine, "p50, ms": f"{row['p50']:.1f}", "p95, ms": f"{row['p95']:.1f}"}
+        shown |= {"first answer, s": f"{row['first']:.1f}", "memory, MiB": f"{row['memory']:,.0f}"}
+        shown |= {"mapped, MiB": f"{row['mapped']:,.0f}", "disk, MiB": f"{size / MIB:,.0f}"}
+        # A home is built by `mog run`.
+        rows.append({**shown, "built in, s": done.read_text().partition(".")[0] if ENGINES[engine][0] else ""})
         click.echo(json.dumps(rows[-1]), err=True)
         if judge and number:
             hits[engine] = alone(hits_of, path, synthetic, engine, folder)
@@ -354,7 +349,9 @@ def main(path: str, scratch: Path, synthetic: str, judge: bool) -> None:
 def built(path: str, synthetic: str, engine: str, folder: Path) -> float:
     """Seconds that building an engine took."""
     started = time.monotonic()
-    ENGINES[engine][0](Collection(path, synthetic), folder)
+    build = ENGINES[engine][0]
+    assert build is not None
+    build(Collection(path, synthetic), folder)
     return time.monotonic() - started
 
 

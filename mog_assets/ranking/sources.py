@@ -191,7 +191,7 @@ class Linked:
 
 
 class Indexed:
-    """The texts of the sections with the best pieces; see `corpora.Sections`.
+    """The texts of the sections with the best pieces; see `piece_counts.Sections`.
 
     Args:
         retrieval: The questions.

@@ -183,8 +183,8 @@ def _add_search(made: FastAPI, serving: Serving) -> None:
                     row["sentences"] = [{"start": s, "end": e, "similarity": float(v)} for s, e, v in similar]
             return content
 
-        # What quotes words is asked of other documents each time.
-        key = json.dumps([arguments, phrases(body.question)], sort_keys=True)
+        # Words in quotation marks decide which documents are asked; nobody waits for the sentences of others.
+        key: Any = object() if body.sentences else json.dumps([arguments, phrases(body.question)], sort_keys=True)
         search = partial(project.retrieve_many, **arguments)
         return JSONResponse(await serving.together.run(body.question, key, search, finished))
 

@@ -217,7 +217,8 @@ class Slots:
         future.add_done_callback(lambda _: self._leave())
         try:
             self._pool.submit(work)
-        except BaseException:
+        except RuntimeError:
+            # The server is stopped.
             future.cancel()
             raise
 

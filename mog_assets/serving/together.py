@@ -69,7 +69,7 @@ class Together:
         try:
             # As many turns as questions: those whose question went with others find nothing to do.
             self._slots.enter(waiting.future, self._turn)
-        except BaseException:
+        except Exception:
             waiting.future.cancel()
             raise
         return await self._slots.wait(waiting.future)
@@ -90,7 +90,7 @@ class Together:
 def _answer(taken: Sequence[_Waiting]) -> None:
     try:
         results = taken[0].search([each.question for each in taken])
-    except BaseException as error:
+    except Exception as error:
         if len(taken) == 1:
             taken[0].future.set_exception(error)
             return
@@ -101,5 +101,5 @@ def _answer(taken: Sequence[_Waiting]) -> None:
     for each, result in zip(taken, results, strict=True):
         try:
             each.future.set_result(each.finish(result))
-        except BaseException as error:
+        except Exception as error:
             each.future.set_exception(error)

@@ -57,8 +57,8 @@ def test_questions_that_come_together_get_what_each_gets_alone(served):
     questions = [QUESTION, "What is a spectral class?", '"cloves"', "How is a plane iron sharpened?"] * 3
     alone = {question: served.call("/v1/retrieve", {"question": question, "k": 4})[2] for question in set(questions)}
     with ThreadPoolExecutor(len(questions)) as pool:
-        told = list(pool.map(lambda q: served.call("/v1/retrieve", {"question": q, "k": 4})[2], questions))
-    for question, results in zip(questions, told, strict=True):
+        answers = list(pool.map(lambda q: served.call("/v1/retrieve", {"question": q, "k": 4})[2], questions))
+    for question, results in zip(questions, answers, strict=True):
         assert results["question"] == question
         texts, expected = ([p["text"] for p in answer["passages"]] for answer in (results, alone[question]))
         assert texts == expected and expected

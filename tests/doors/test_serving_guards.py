@@ -315,6 +315,7 @@ def test_a_caller_that_does_not_read_loses_the_connection():
             idle.sendall(b"GET / HTTP/1.1\r\nHost: x\r\n\r\n")
             until(lambda: server.server_state.connections)
             until(lambda: not server.server_state.connections)
+            assert not server.server_state.connections and not server.should_exit
     finally:
         server.should_exit = True
         thread.join(10)

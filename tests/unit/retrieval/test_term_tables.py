@@ -26,9 +26,9 @@ def test_terms_of_any_script_are_in_their_rows_and_others_in_none(write, monkeyp
     monkeypatch.setattr(term_tables, "_MANY", many)
     table = write(TERMS, range(len(TERMS)))
     assert list(table) == TERMS and table[3] == TERMS[3] and table[-1] == TERMS[-1] and table[2:4] == TERMS[2:4]
-    asked = ["🦦", "missing", *reversed(TERMS), "", "hero", "herons"]
-    expected = [TERMS.index(term) if term in TERMS else -1 for term in asked]
-    assert table.rows(asked).tolist() == expected
+    terms = ["🦦", "missing", *reversed(TERMS), "", "hero", "herons"]
+    expected = [TERMS.index(term) if term in TERMS else -1 for term in terms]
+    assert table.rows(terms).tolist() == expected
     assert table.column("texts").tolist() == list(range(len(TERMS)))
 
 
