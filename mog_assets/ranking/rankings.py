@@ -28,7 +28,7 @@ from mog_assets.ranking.passages import joined
 from mog_assets.ranking.relations import EXPERTS, Mentioned, Queries, Relations, Unasked, mentions, reads_mentions
 from mog_assets.ranking.relevance import ordered
 from mog_assets.ranking.retrieve import Retrieval
-from mog_assets.ranking.sources import INDEXED, source_of
+from mog_assets.ranking.sources import EXHAUSTIVE, source_of
 from mog_assets.resources.store import Artefact
 from mog_assets.retrieval.changes import DocumentStates
 from mog_assets.retrieval.methods import METHODS, Kind, Method, Needs, named_methods
@@ -84,7 +84,7 @@ def _needs(ranking: Ranking, settings: Settings) -> Needs:
     experts = [EXPERTS[name] for name in settings.ranking.experts]
     indexes = [f"{kind}/level_{level}" for kind in ("bm25", "embeddings") for level in settings.level_range]
     per_corpus = ["documents", "chunks/level_1", "tokens", *(key for expert in experts for key in expert.per_corpus)]
-    if settings.ranking.candidates == INDEXED:
+    if settings.ranking.candidates != EXHAUSTIVE:
         per_corpus.append("neighbours")
     shared = ["statistics", *([ranking.asset] if ranking.asset else [])]
     shared += [key for expert in experts for key in expert.shared(settings)]

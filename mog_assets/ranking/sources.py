@@ -21,14 +21,11 @@ from mog_assets.ranking.candidate_search import Source
 from mog_assets.ranking.experts import Bm25Expert, DenseExpert, Expert, OfLevel, Products, TitleExpert
 from mog_assets.ranking.retrieve import Retrieval
 from mog_assets.retrieval.corpora import Corpora
-from mog_assets.retrieval.neighbours import Neighbours
 from mog_assets.retrieval.postings import Words
 
 EXHAUSTIVE, INDEXED = "exhaustive", "indexed"
 # Pieces of each of the two searches whose documents a question's candidates may be of.
 NEAREST = 100
-# Pieces that a filter leaves which are compared one by one.
-FEW = 20_000
 # Scores of all texts by all experts that are in memory at a time, in bytes.
 _BLOCK_BYTES = 256 << 20
 
@@ -138,54 +135,31 @@ def _best(scores: np.ndarray, retrieval: Retrieval) -> np.ndarray:
     return np.flatnonzero((greatest(scores, NEAREST) & (scores > 0)).any(axis=0))
 
 
-class Scanned:
-    """Products of a block of questions with the vectors of all pieces."""
+class Nearest:
+    """Products of questions with the vectors of the pieces near them; see `neighbours`."""
 
     def __init__(self, retrieval: Retrieval) -> None:
-        self.retrieval = retrieval
-        self._products = Products(retrieval.corpora.vectors(1), retrieval.vectors)
+        self.retrieval, self.corpora = retrieval, retrieval.corpora
+        self.table = self.corpora.vectors(1)
 
-    def nearest(self, rows: slice) -> np.ndarray:
-        """The nearest pieces of the questions."""
-        return _best(self._products.of(rows), self.retrieval)
+    def pieces(self, rows: slice) -> np.ndarray:
+        """The nearest pieces of the questions; what a filter leaves is found whatever else is nearer."""
+        rows_of = range(*rows.indices(len(self.retrieval.queries)))
+        return np.unique(np.concatenate([np.zeros(0, np.int64), *map(self._pieces, rows_of)]))
+
+    def _pieces(self, row: int) -> np.ndarray:
+        allowed, document_of = self.retrieval.allowed, self.corpora.layout.document_of
+        open_to = None if allowed is None else allowed[document_of]
+        vector, near = np.asarray(self.retrieval.vectors[row], np.float32), [np.zeros(0, np.int64)]
+        for part, first in zip(self.corpora.neighbours, self.corpora.starts(1).tolist(), strict=True):
+            of_part = None if open_to is None else open_to[first : first + part.count]
+            near.append(part.near(vector, NEAREST, of_part) + first)
+        pieces = np.concatenate(near)
+        scores = self.of(slice(row, row + 1), pieces)
+        return pieces[(greatest(scores, NEAREST) & (scores > 0))[0]]
 
     def of(self, rows: slice, pieces: np.ndarray) -> np.ndarray:
         """Products with the vectors of some pieces, float32 of shape (questions, pieces)."""
-        return self._products.of(rows)[:, pieces]
-
-
-class Linked:
-    """Products of a block of questions with the vectors of pieces that a graph leads to; see `neighbours`."""
-
-    def __init__(self, retrieval: Retrieval, graphs: Neighbours) -> None:
-        self.retrieval, self.table, self.graphs = retrieval, retrieval.corpora.vectors(1), graphs
-
-    def nearest(self, rows: slice) -> np.ndarray:
-        """See `Scanned.nearest`; what a filter leaves is found whatever else is nearer."""
-        rows_of = range(*rows.indices(len(self.retrieval.queries)))
-        return np.unique(np.concatenate([np.zeros(0, np.int64), *map(self._nearest, rows_of)]))
-
-    def _nearest(self, row: int) -> np.ndarray:
-        """The nearest pieces of a question."""
-        allowed, document_of = self.retrieval.allowed, self.retrieval.corpora.layout.document_of
-        every, k, one = len(document_of), NEAREST, slice(row, row + 1)
-        open_to = np.ones(every, bool) if allowed is None else allowed[document_of]
-        left = int(np.count_nonzero(open_to))
-        pieces = np.zeros(0, np.int64)
-        if left > FEW:
-            # So many more are asked for that about as many are left.
-            pieces = self.graphs.near(self.retrieval.vectors[row], -(-k * every // left))
-            pieces = pieces[open_to[pieces]]
-        if len(pieces) >= min(k, left):
-            scores = self.of(one, pieces)
-        else:
-            pieces = np.flatnonzero(open_to)
-            vectors = np.asarray(self.retrieval.vectors[one], np.float32)
-            scores = self.of(one, pieces) if left <= FEW else self.table.products(vectors)[:, pieces]
-        return pieces[(greatest(scores, k) & (scores > 0))[0]]
-
-    def of(self, rows: slice, pieces: np.ndarray) -> np.ndarray:
-        """See `Scanned.of`."""
         vectors = np.asarray(self.retrieval.vectors[rows], np.float32)
         return vectors @ self.table.float_rows(pieces).T
 
@@ -207,8 +181,7 @@ class Indexed:
         self._levels = [OfLevel(level, self.corpora.layout) for level in self.corpora.settings.level_range]
         self._words = Bm25Expert(1, self.corpora.layout, self.words, retrieval.terms)
         self._titles = TitleExpert(self.corpora.layout, self.corpora.titles, retrieval.terms)
-        graphs = self.corpora.neighbours
-        self._vectors = Scanned(retrieval) if graphs is None else Linked(retrieval, graphs)
+        self._vectors = Nearest(retrieval)
         self._last: _Scored | None = None
 
     def blocks(self, questions: int) -> Iterator[slice]:
@@ -220,7 +193,7 @@ class Indexed:
         last = self._last
         if last is None or last.rows != rows:
             last = _Scored(rows, self._words.scores(rows), np.zeros(0, np.int64), [])
-            pieces = np.concatenate([pieces, _best(last.words, self.retrieval), self._vectors.nearest(rows)])
+            pieces = np.concatenate([pieces, _best(last.words, self.retrieval), self._vectors.pieces(rows)])
         missing = np.setdiff1d(self._sections.containing(pieces), last.sections)
         if len(missing) or not last.experts:
             experts = self._scored(last, missing)

@@ -31,6 +31,8 @@ from mog_assets.text.terms import ANALYSIS
 
 GROUP = "retrieval"
 
+# Vectors of a corpus from which they have graphs: those of a smaller one are compared in the same time.
+LINKED = 20_000
 # Changed when the same texts and encoder give other vectors: topics are then fitted again.
 _VECTORS = "2"
 
@@ -153,16 +155,17 @@ def _finish_vectors(work: Work, count: int, size: int, *made_by: str) -> None:
 
 
 def build_neighbours(work: Work) -> None:
-    """Make graphs of the vectors of level 1, shard by shard."""
+    """Make graphs of the vectors of level 1, shard by shard; of a small corpus only if the settings say so."""
     tokens, finest = work.input("tokens"), work.input("embeddings/level_1")
-    jobs, made_of = {}, {}
-    for shard, names in tokens.manifest.info["shards"].items():
-        vectors = [name.replace(".parquet", ".npy") for name in names]
-        jobs[f"graph_{shard}.usearch"] = {"vectors": [str(finest.path(name)) for name in vectors]}
-        made_of[f"graph_{shard}.usearch"] = [finest.manifest.files[name]["sha256"] for name in vectors]
+    vectors, jobs, made_of = int(finest.manifest.counts["vectors"]), {}, {}
+    needed = vectors >= LINKED or work.settings.ranking.candidates == "indexed"
+    for shard, names in tokens.manifest.info["shards"].items() if needed else ():
+        files = [name.replace(".parquet", ".npy") for name in names]
+        jobs[f"graph_{shard}.usearch"] = {"vectors": [str(finest.path(name)) for name in files]}
+        made_of[f"graph_{shard}.usearch"] = [finest.manifest.files[name]["sha256"] for name in files]
     added = work.map("mog_assets.retrieval.neighbours:write_graph", jobs, made_of, "graphs")
     work.recomputed["vectors added"] = sum(added)
-    work.counts |= {"vectors": int(finest.manifest.counts["vectors"]), "graphs": len(jobs)}
+    work.counts |= {"vectors": vectors, "graphs": len(jobs)}
 
 
 def build_collection(level: int, work: Work) -> None:
@@ -256,14 +259,15 @@ def recipes(settings: Settings) -> list[Recipe]:
             kinds=("arrow",),
         )
     )
-    if settings.ranking.candidates == "indexed":
+    if settings.ranking.candidates != "exhaustive":
         recipes_of.append(
             Recipe(
                 key="neighbours",
                 build=build_neighbours,
-                description="Graphs (HNSW) that lead to the pieces whose vectors are near.",
+                description="Graphs (HNSW) that lead to the pieces whose vectors are near; of large corpora.",
                 group=GROUP,
                 deps=("tokens", "embeddings/level_1"),
+                settings=lambda tools: tools.settings.ranking.candidates,
                 kinds=("numpy",),
             )
         )

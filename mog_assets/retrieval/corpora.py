@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from threading import RLock
 from typing import Any
@@ -18,7 +18,6 @@ from mog_assets.chunking.chunks import Layout
 from mog_assets.chunking.layouts import join_layouts, open_layout
 from mog_assets.chunking.sentences import token_starts
 from mog_assets.config import Settings
-from mog_assets.resources.errors import MogError
 from mog_assets.retrieval.analysis import Analysis
 from mog_assets.retrieval.bm25 import (
     Bm25Index,
@@ -40,8 +39,9 @@ from mog_assets.tables import OpenTables, read_table
 Read = Callable[[str, str | None], Any]
 """Reads an asset of a corpus, or one of all corpora, from the store: an artefact with its manifest and files."""
 
-# Pieces from which a question is no longer compared with all texts.
-LARGE = 200_000
+# Pieces from which a question is no longer compared with all texts: half the time, a quarter of the memory, and a first
+# answer three times as fast there (docs/growth.md).
+LARGE = 100_000
 
 Encode = Callable[[Sequence[str]], np.ndarray]
 """Texts to unit vectors."""
@@ -276,22 +276,27 @@ class Corpora:
         return table
 
     @cached_property
-    def neighbours(self) -> Neighbours | None:
-        """Graphs of the vectors of level 1; None where the settings ask for none."""
-        if self.settings.ranking.candidates != "indexed":
-            return None
-        stored = [self.read("neighbours", name) for name in self.names]
-        graphs = Neighbours([artefact.path(name) for artefact in stored for name in artefact.names("graph")])
-        if len(graphs) != self.layout.count(1):
-            raise MogError(
-                f"neighbours: expected graphs of the {self.layout.count(1):,} pieces of {', '.join(self.names)}, got "
-                f"{len(graphs):,}: run `mog run`"
+    def neighbours(self) -> list[Neighbours]:
+        """Vectors of level 1 of every corpus, with their graphs."""
+        return [
+            Neighbours(
+                name,
+                self._files("neighbours", name, "graph"),
+                partial(self._vectors_of, name),
+                layout.count(1),
             )
-        return graphs
+            for name, layout in zip(self.names, self.layouts, strict=True)
+        ]
 
-    def _bucket_files(self, key: str) -> list[Path]:
-        stored = [self.read(key, name) for name in self.names]
-        return [artefact.path(name) for artefact in stored for name in artefact.names("bucket")]
+    def _vectors_of(self, name: str) -> VectorTable:
+        return VectorTable(self._bucket_files("embeddings/level_1", [name]), self.kept is not None)
+
+    def _bucket_files(self, key: str, names: Sequence[str] | None = None) -> list[Path]:
+        return [path for name in names or self.names for path in self._files(key, name, "bucket")]
+
+    def _files(self, key: str, name: str, prefix: str) -> list[Path]:
+        stored = self.read(key, name)
+        return [stored.path(file) for file in stored.names(prefix)]
 
     def texts(self, documents: Iterable[int]) -> dict[int, tuple[str, str]]:
         """Titles and texts of some documents, by position."""

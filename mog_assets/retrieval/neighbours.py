@@ -2,25 +2,30 @@
 
 A graph is of a shard and made of its vectors alone, one after the other by one thread: a rebuild gives the same bytes,
 and an edit makes anew the graphs of the shards that it touches. It holds a byte for each number of a vector; what it
-finds is compared again with the vectors themselves.
+finds is compared again with the vectors themselves. A corpus without graphs is compared with a question as a whole.
 
 Reference: Malkov and Yashunin 2018 (HNSW), as in `usearch`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from mog_assets.arrays import greatest
 from mog_assets.resources.errors import MogError
+from mog_assets.retrieval.vectors import VectorTable
 
 # Vectors are rounded to a byte a number: of three times as many, the nearest are chosen by the vectors themselves.
 _ASKED = 3
 # Edges of a vector, and vectors that are looked at for each that is added or searched for.
 _EDGES, _ADDING, _SEARCHING = 16, 128, 128
+# Pieces that a filter leaves which are compared one by one.
+FEW = 20_000
 
 
 def write_graph(vectors: Sequence[str], out: str) -> int:
@@ -48,36 +53,62 @@ def write_graph(vectors: Sequence[str], out: str) -> int:
 
 
 class Neighbours:
-    """The graphs of some corpora, mapped from their files.
+    """The vectors of level 1 of a corpus, with the graphs that lead to them, if it has any.
 
     Args:
-        paths: The files, in the order of the shards of the corpora.
+        corpus: Its name.
+        graphs: Files of the graphs of its shards, in order; mapped.
+        vectors: Opens the vectors, when they are all compared.
+        count: How many there are.
 
     Raises:
-        MogError: one cannot be read.
+        MogError: a graph cannot be read, or they are not of so many vectors.
     """
 
-    def __init__(self, paths: Sequence[Path]) -> None:
-        self._graphs = [_opened(path) for path in paths]
-        self._firsts = np.cumsum([0, *(len(graph) for graph in self._graphs)])
+    def __init__(self, corpus: str, graphs: Sequence[Path], vectors: Callable[[], VectorTable], count: int) -> None:
+        self.count = count
+        self._graphs, self._open = [_opened(path) for path in graphs], vectors
+        sizes = [len(graph) for graph in self._graphs]
+        self._firsts = np.cumsum([0, *sizes])[:-1].tolist()
+        if sizes and sum(sizes) != count:
+            raise MogError(
+                f"neighbours: expected graphs of the {count:,} pieces of {corpus}, got {sum(sizes):,}: run `mog run`"
+            )
 
-    def __len__(self) -> int:
-        return int(self._firsts[-1])
+    @cached_property
+    def _vectors(self) -> VectorTable:
+        return self._open()
 
-    def near(self, vector: np.ndarray, k: int) -> np.ndarray:
-        """Pieces near a question: `_ASKED` times k of each shard, nearly all of the k nearest among them.
+    def near(self, vector: np.ndarray, k: int, open_to: np.ndarray | None = None) -> np.ndarray:
+        """Pieces near a question, nearly all of the k nearest among them; all of them without graphs.
 
         Args:
-            vector: Of the question, shape (size,).
+            vector: Of the question, float32 of shape (size,).
             k: How many are wanted.
+            open_to: Pieces that may be found, bool of shape (count,); None if all.
 
         Returns:
-            Numbers of pieces, int64, ascending.
+            Numbers of pieces, int64, ascending; with graphs up to `_ASKED` times k of each shard.
         """
-        parts, row = [np.zeros(0, np.int64)], np.asarray(vector, np.float32)
-        for graph, first in zip(self._graphs, self._firsts[:-1].tolist(), strict=True):
+        left = self.count if open_to is None else int(np.count_nonzero(open_to))
+        if self._graphs and left > FEW:
+            # So many more are asked for that about as many are left.
+            pieces = self._linked(vector, -(-k * self.count // left))
+            pieces = pieces if open_to is None else pieces[open_to[pieces]]
+            if len(pieces) >= min(k, left):
+                return pieces
+        if open_to is not None and left <= FEW:
+            return np.flatnonzero(open_to)
+        scores = self._vectors.products(vector[None])
+        if open_to is None:
+            return np.flatnonzero(greatest(scores, k)[0])
+        return np.flatnonzero(greatest(np.where(open_to, scores, -np.inf), k)[0] & open_to)
+
+    def _linked(self, vector: np.ndarray, k: int) -> np.ndarray:
+        parts = [np.zeros(0, np.int64)]
+        for graph, first in zip(self._graphs, self._firsts, strict=True):
             if len(graph):
-                hits = graph.search(row, min(_ASKED * k, len(graph)), threads=1)
+                hits = graph.search(vector, min(_ASKED * k, len(graph)), threads=1)
                 parts.append(hits.keys.astype(np.int64) + first)
         return np.sort(np.concatenate(parts))
 

@@ -1,5 +1,7 @@
 """Candidate sources: the same contract, whichever of them finds the documents."""
 
+from pathlib import Path
+
 import numpy as np
 import pytest
 import yaml
@@ -13,10 +15,11 @@ from mog_assets.ranking.rankings import Rankings
 from mog_assets.ranking.retrieve import Retrieval
 from mog_assets.ranking.sources import EXHAUSTIVE, INDEXED, source_name
 from mog_assets.resources.errors import MogError
-from mog_assets.retrieval import corpora, piece_counts
+from mog_assets.retrieval import corpora, neighbours, piece_counts
 from mog_assets.retrieval.methods import parse
 from mog_assets.retrieval.neighbours import Neighbours, write_graph
 from mog_assets.retrieval.piece_counts import Sections
+from mog_assets.retrieval.vectors import VectorTable
 from mog_assets.tools import Tools
 
 QUESTIONS = [
@@ -47,7 +50,7 @@ def linked(sample_project, tmp_path_factory):
 def opened(sample_project, linked, monkeypatch):
     """Opens the sample corpora with a source, and other values of settings.
 
-    `scanned` is `indexed` that compares all vectors, `linked` asks the graphs, however few vectors there are.
+    `scanned` is `indexed` where no corpus has graphs, `linked` asks them, however few vectors there are.
     """
 
     def open_with(source, **sections):
@@ -55,7 +58,7 @@ def opened(sample_project, linked, monkeypatch):
         ranking = {"candidates": {SCANNED: "auto", LINKED: INDEXED}.get(source, source)}
         if source in (SCANNED, LINKED):
             monkeypatch.setattr(corpora, "LARGE", 1)
-            monkeypatch.setattr(sources, "FEW", 0)
+            monkeypatch.setattr(neighbours, "FEW", 0)
             # Documents of the samples have few pieces.
             monkeypatch.setattr(piece_counts, "_PIECES", 1)
         sections = {"ranking": ranking, **sections}
@@ -178,6 +181,10 @@ def test_the_source_follows_from_the_number_of_pieces(opened, monkeypatch):
 # Graphs of vectors
 
 
+def unused():
+    raise AssertionError("expected graphs to be asked, got all vectors compared")
+
+
 def written(folder, *parts):
     paths = []
     for number, rows in enumerate(parts):
@@ -198,13 +205,14 @@ def test_a_graph_of_the_same_vectors_has_the_same_bytes(tmp_path):
     assert (tmp_path / "one").read_bytes() == (tmp_path / "two").read_bytes()
 
 
-def test_nearly_all_of_the_nearest_are_near_and_numbered_over_all_shards(tmp_path):
+def test_nearly_all_of_the_nearest_are_near_and_numbered_over_all_shards(tmp_path, monkeypatch):
+    monkeypatch.setattr(neighbours, "FEW", 0)
     shards = [unit(900, 1), unit(0, 2), unit(700, 3)]
     paths = []
     for number, rows in enumerate(shards):
         paths.append(tmp_path / f"graph_{number}")
         write_graph(written(tmp_path, rows), str(paths[-1]))
-    graphs, every = Neighbours(paths), np.concatenate(shards).astype(np.float32)
+    graphs, every = Neighbours("garden", paths, unused, 1600), np.concatenate(shards).astype(np.float32)
     recalls = []
     for question in unit(50, 4).astype(np.float32):
         near = graphs.near(question, 20)
@@ -219,7 +227,26 @@ def test_a_damaged_graph_is_an_error_that_names_it(tmp_path):
     for data in (b"", b"no graph", bytes(5000)):
         path.write_bytes(data)
         with pytest.raises(MogError, match="graph_0000.usearch of neighbours: expected a graph"):
-            Neighbours([path])
+            Neighbours("garden", [path], unused, 0)
+
+
+def test_graphs_of_other_vectors_are_an_error(tmp_path):
+    write_graph(written(tmp_path, unit(30, 1)), str(tmp_path / "graph"))
+    with pytest.raises(MogError, match="graphs of the 31 pieces of garden, got 30"):
+        Neighbours("garden", [tmp_path / "graph"], unused, 31)
+
+
+@pytest.mark.parametrize("few", [0, 20_000])
+def test_without_graphs_the_nearest_are_those_of_all_that_are_allowed(tmp_path, monkeypatch, few):
+    monkeypatch.setattr(neighbours, "FEW", few)
+    rows, question = unit(60, 1), unit(1, 2).astype(np.float32)[0]
+    part = Neighbours("garden", [], lambda: VectorTable([Path(path) for path in written(tmp_path, rows)]), 60)
+    order = np.argsort(-(rows.astype(np.float32) @ question), kind="stable")
+    assert part.near(question, 5).tolist() == sorted(order[:5].tolist())
+    open_to = np.arange(60) % 2 == 0
+    near = part.near(question, 5, open_to)
+    assert set(order[open_to[order]][:5].tolist()) <= set(near.tolist()) and open_to[near].all()
+    assert part.near(question, 100).tolist() == list(range(60))
 
 
 def test_graphs_are_made_anew_for_shards_that_changed_and_equal_those_of_a_rebuild(linked, sample_project):
@@ -230,4 +257,10 @@ def test_graphs_are_made_anew_for_shards_that_changed_and_equal_those_of_a_rebui
     )
     assert not run_alone(linked, select=["neighbours"]).failures
     assert tools.store.read("neighbours", "garden").manifest.version == stored.manifest.version
-    assert "neighbours" not in graph(sample_project.settings) and "neighbours" in graph(linked)
+
+
+def test_small_corpora_have_graphs_only_if_the_settings_say_so(linked, sample_project):
+    graphs = Tools(sample_project.settings).store.read("neighbours", "garden").manifest.counts["graphs"]
+    assert graphs == 0 < Tools(linked).store.read("neighbours", "garden").manifest.counts["graphs"]
+    exhaustive = linked.model_copy(update={"ranking": linked.ranking.model_copy(update={"candidates": EXHAUSTIVE})})
+    assert "neighbours" not in graph(exhaustive)
