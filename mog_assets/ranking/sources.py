@@ -12,20 +12,19 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Protocol
 
 import numpy as np
 
-from mog_assets.arrays import greatest
 from mog_assets.ranking.candidate_search import Source
 from mog_assets.ranking.experts import Bm25Expert, DenseExpert, Expert, OfLevel, Products, TitleExpert
 from mog_assets.ranking.retrieve import Retrieval
+from mog_assets.ranking.section_search import Asked, Search, expert_texts, searching
 from mog_assets.retrieval.corpora import Corpora
 from mog_assets.retrieval.postings import Words
 
 EXHAUSTIVE, INDEXED = "exhaustive", "indexed"
-# Pieces of each of the two searches whose documents a question's candidates may be of.
-NEAREST = 100
 # Scores of all texts by all experts that are in memory at a time, in bytes.
 _BLOCK_BYTES = 256 << 20
 
@@ -111,59 +110,6 @@ class Texts:
         return replace(self, numbers=numbers, values=np.concatenate([self.values, other.values], 1)[:, first])
 
 
-@dataclass(frozen=True)
-class _Scored:
-    """A block of questions.
-
-    Attributes:
-        rows: The questions.
-        words: Scores of all pieces by words.
-        sections: Those whose texts are scored, ascending.
-        experts: With these texts.
-    """
-
-    rows: slice
-    words: np.ndarray
-    sections: np.ndarray
-    experts: list[Texts]
-
-
-def _best(scores: np.ndarray, retrieval: Retrieval) -> np.ndarray:
-    """The best pieces of any question that may be candidates, given the scores of all."""
-    if retrieval.allowed is not None:
-        scores = np.where(retrieval.allowed[retrieval.corpora.layout.document_of], scores, 0)
-    return np.flatnonzero((greatest(scores, NEAREST) & (scores > 0)).any(axis=0))
-
-
-class Nearest:
-    """Products of questions with the vectors of the pieces near them; see `neighbours`."""
-
-    def __init__(self, retrieval: Retrieval) -> None:
-        self.retrieval, self.corpora = retrieval, retrieval.corpora
-        self.table = self.corpora.vectors(1)
-
-    def pieces(self, rows: slice) -> np.ndarray:
-        """The nearest pieces of the questions; what a filter leaves is found whatever else is nearer."""
-        rows_of = range(*rows.indices(len(self.retrieval.queries)))
-        return np.unique(np.concatenate([np.zeros(0, np.int64), *map(self._pieces, rows_of)]))
-
-    def _pieces(self, row: int) -> np.ndarray:
-        allowed, document_of = self.retrieval.allowed, self.corpora.layout.document_of
-        open_to = None if allowed is None else allowed[document_of]
-        vector, near = np.asarray(self.retrieval.vectors[row], np.float32), [np.zeros(0, np.int64)]
-        for part, first in zip(self.corpora.neighbours, self.corpora.starts(1).tolist(), strict=True):
-            of_part = None if open_to is None else open_to[first : first + part.count]
-            near.append(part.near(vector, NEAREST, of_part) + first)
-        pieces = np.concatenate(near)
-        scores = self.of(slice(row, row + 1), pieces)
-        return pieces[(greatest(scores, NEAREST) & (scores > 0))[0]]
-
-    def of(self, rows: slice, pieces: np.ndarray) -> np.ndarray:
-        """Products with the vectors of some pieces, float32 of shape (questions, pieces)."""
-        vectors = np.asarray(self.retrieval.vectors[rows], np.float32)
-        return vectors @ self.table.float_rows(pieces).T
-
-
 class Indexed:
     """The texts of the sections with the best pieces; see `piece_counts.Sections`.
 
@@ -176,12 +122,13 @@ class Indexed:
 
     def __init__(self, retrieval: Retrieval) -> None:
         self.retrieval, self.corpora = retrieval, retrieval.corpora
-        self._counts, self._sections = self.corpora.piece_counts, self.corpora.sections
-        self.words = self._counts.words
-        self._levels = [OfLevel(level, self.corpora.layout) for level in self.corpora.settings.level_range]
-        self._words = Bm25Expert(1, self.corpora.layout, self.words, retrieval.terms)
-        self._titles = TitleExpert(self.corpora.layout, self.corpora.titles, retrieval.terms)
-        self._vectors = Nearest(retrieval)
+        self.words, layout = self.corpora.piece_counts.words, self.corpora.layout
+        levels = [OfLevel(level, layout) for level in self.corpora.settings.level_range]
+        self._kinds: list[tuple[str, Tiling]] = [
+            *((f"bm25-{tiling.level}", tiling) for tiling in levels),
+            *((f"dense-{tiling.level}", tiling) for tiling in levels),
+            ("title", TitleExpert(layout, self.corpora.titles, [])),
+        ]
         self._last: _Scored | None = None
 
     def blocks(self, questions: int) -> Iterator[slice]:
@@ -190,53 +137,45 @@ class Indexed:
 
     def experts(self, rows: slice, pieces: np.ndarray) -> Sequence[Expert]:
         """See `candidate_search.Source.experts`."""
+        if rows.start == rows.stop:
+            nothing = np.zeros(0, np.int64), np.zeros((0, 0), np.float32)
+            return [Texts(name, tiling, *nothing) for name, tiling in self._kinds]
         last = self._last
-        if last is None or last.rows != rows:
-            last = _Scored(rows, self._words.scores(rows), np.zeros(0, np.int64), [])
-            pieces = np.concatenate([pieces, _best(last.words, self.retrieval), self._vectors.pieces(rows)])
-        missing = np.setdiff1d(self._sections.containing(pieces), last.sections)
+        if last is None or last.row != rows.start:
+            last = _Scored(rows.start, self._searches[rows.start], np.zeros(0, np.int64), [])
+            pieces = np.concatenate([pieces, *(hits.pieces for hits in last.search.nearest())])
+        missing = np.setdiff1d(self.corpora.sections.containing(pieces), last.sections)
         if len(missing) or not last.experts:
-            experts = self._scored(last, missing)
+            texts = zip(self._kinds, expert_texts(self.corpora, missing), last.search.values(missing), strict=True)
+            experts = [Texts(name, tiling, numbers, values[None]) for (name, tiling), numbers, values in texts]
             if last.experts:
                 experts = [one.joined(other) for one, other in zip(last.experts, experts, strict=True)]
             last = replace(last, sections=np.union1d(last.sections, missing), experts=experts)
         self._last = last
         return last.experts
 
-    def _scored(self, of: _Scored, sections: np.ndarray) -> list[Texts]:
-        """The experts with the texts of some sections."""
-        by_words, by_vectors = self._by_words(of, sections), self._by_vectors(of, sections)
-        documents = np.unique(self._sections.document[sections])
-        titles = Texts("title", self._titles, documents, self._titles.scores(of.rows)[:, documents])
-        return [*by_words, *by_vectors, titles]
+    @cached_property
+    def _searches(self) -> Sequence[Search]:
+        retrieval, find = self.retrieval, self.retrieval.searching or searching(self.corpora)
+        questions = zip(retrieval.terms, retrieval.vectors, strict=True)
+        return find([Asked(terms, vector, retrieval.allowed) for terms, vector in questions])
 
-    def _by_words(self, of: _Scored, sections: np.ndarray) -> Iterator[Texts]:
-        corpora, options, pieces = self.corpora, self.corpora.settings.bm25, self._sections.chunks(sections, 1)
-        terms, owners = self.retrieval.terms[of.rows], corpora.owners[self._sections.document[sections]]
-        counts = [self._counts.within(row, sections) for row in terms]
-        for tiling in self._levels:
-            numbers, values = pieces, of.words[:, pieces]
-            if tiling.level > 1:
-                numbers = self._sections.chunks(sections, tiling.level)
-                over = corpora.weighing(f"level_{tiling.level}")
-                values = np.zeros((len(terms), len(numbers)), np.float32)
-                for row, counted in zip(values, counts, strict=True):
-                    row[:] = counted.scores(tiling.level, over, owners, options.k1, options.b)
-            yield Texts(f"bm25-{tiling.level}", tiling, numbers, values)
 
-    def _by_vectors(self, of: _Scored, sections: np.ndarray) -> Iterator[Texts]:
-        corpora, pieces = self.corpora, self._sections.chunks(sections, 1)
-        of_pieces, vectors = self._vectors.of(of.rows, pieces), np.asarray(self.retrieval.vectors[of.rows], np.float32)
-        for tiling in self._levels:
-            numbers, values = pieces, of_pieces
-            if tiling.level > 1:
-                numbers, pooling = self._sections.chunks(sections, tiling.level), corpora.pooling(tiling.level)
-                if pooling is None:
-                    values = vectors @ corpora.vectors(tiling.level).float_rows(numbers).T
-                else:
-                    first = np.searchsorted(pieces, pooling.first[numbers])
-                    values = pooling.within(numbers, first, pieces).pooled(of_pieces)
-            yield Texts(f"dense-{tiling.level}", tiling, numbers, values)
+@dataclass(frozen=True)
+class _Scored:
+    """A question.
+
+    Attributes:
+        row: Its number.
+        search: Its search.
+        sections: Those whose texts are scored, ascending.
+        experts: With these texts.
+    """
+
+    row: int
+    search: Search
+    sections: np.ndarray
+    experts: list[Texts]
 
 
 def _exhaustive(retrieval: Retrieval) -> Exhaustive:

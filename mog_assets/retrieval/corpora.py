@@ -277,26 +277,20 @@ class Corpora:
 
     @cached_property
     def neighbours(self) -> list[Neighbours]:
-        """Vectors of level 1 of every corpus, with their graphs."""
-        return [
-            Neighbours(
-                name,
-                self._files("neighbours", name, "graph"),
-                partial(self._vectors_of, name),
-                layout.count(1),
-            )
-            for name, layout in zip(self.names, self.layouts, strict=True)
-        ]
+        """Vectors of level 1 of every shard of each corpus, with their graphs."""
+        shards, counts = [], iter(self._mapped)
+        for name in self.names:
+            graphs, vectors = self.read("neighbours", name), self.read("embeddings/level_1", name)
+            for shard, buckets in self.read("tokens", name).manifest.info["shards"].items():
+                paths = [vectors.path(bucket.replace(".parquet", ".npy")) for bucket in buckets]
+                table = partial(VectorTable, paths, self.kept is not None)
+                files = graphs.names(f"graph_{shard}")
+                shards.append(Neighbours(graphs.path(files[0]) if files else None, table, len(next(counts).lengths)))
+        return shards
 
-    def _vectors_of(self, name: str) -> VectorTable:
-        return VectorTable(self._bucket_files("embeddings/level_1", [name]), self.kept is not None)
-
-    def _bucket_files(self, key: str, names: Sequence[str] | None = None) -> list[Path]:
-        return [path for name in names or self.names for path in self._files(key, name, "bucket")]
-
-    def _files(self, key: str, name: str, prefix: str) -> list[Path]:
-        stored = self.read(key, name)
-        return [stored.path(file) for file in stored.names(prefix)]
+    def _bucket_files(self, key: str) -> list[Path]:
+        stored = [self.read(key, name) for name in self.names]
+        return [artefact.path(name) for artefact in stored for name in artefact.names("bucket")]
 
     def texts(self, documents: Iterable[int]) -> dict[int, tuple[str, str]]:
         """Titles and texts of some documents, by position."""

@@ -2,7 +2,7 @@
 
 A graph is of a shard and made of its vectors alone, one after the other by one thread: a rebuild gives the same bytes,
 and an edit makes anew the graphs of the shards that it touches. It holds a byte for each number of a vector; what it
-finds is compared again with the vectors themselves. A corpus without graphs is compared with a question as a whole.
+finds is compared again with the vectors themselves. A shard without a graph is compared with a question as a whole.
 
 Reference: Malkov and Yashunin 2018 (HNSW), as in `usearch`.
 """
@@ -24,8 +24,8 @@ from mog_assets.retrieval.vectors import VectorTable
 _ASKED = 3
 # Edges of a vector, and vectors that are looked at for each that is added or searched for.
 _EDGES, _ADDING, _SEARCHING = 16, 128, 128
-# Pieces that a filter leaves which are compared one by one.
-FEW = 20_000
+# Pieces of a shard that are compared in the time that its graph takes to lead to the nearest of them, or less.
+FEW = 8_000
 
 
 def write_graph(vectors: Sequence[str], out: str) -> int:
@@ -53,34 +53,27 @@ def write_graph(vectors: Sequence[str], out: str) -> int:
 
 
 class Neighbours:
-    """The vectors of level 1 of a corpus, with the graphs that lead to them, if it has any.
+    """The vectors of level 1 of a shard, with the graph that leads to them, if it has one.
 
     Args:
-        corpus: Its name.
-        graphs: Files of the graphs of its shards, in order; mapped.
+        graph: Its file, which is mapped; None without one.
         vectors: Opens the vectors, when they are all compared.
         count: How many there are.
 
     Raises:
-        MogError: a graph cannot be read, or they are not of so many vectors.
+        MogError: the graph cannot be read, or is not of so many vectors.
     """
 
-    def __init__(self, corpus: str, graphs: Sequence[Path], vectors: Callable[[], VectorTable], count: int) -> None:
-        self.count = count
-        self._graphs, self._open = [_opened(path) for path in graphs], vectors
-        sizes = [len(graph) for graph in self._graphs]
-        self._firsts = np.cumsum([0, *sizes])[:-1].tolist()
-        if sizes and sum(sizes) != count:
-            raise MogError(
-                f"neighbours: expected graphs of the {count:,} pieces of {corpus}, got {sum(sizes):,}: run `mog run`"
-            )
+    def __init__(self, graph: Path | None, vectors: Callable[[], VectorTable], count: int) -> None:
+        self.count, self._open = count, vectors
+        self._graph = None if graph is None else _opened(graph, count)
 
     @cached_property
     def _vectors(self) -> VectorTable:
         return self._open()
 
     def near(self, vector: np.ndarray, k: int, open_to: np.ndarray | None = None) -> np.ndarray:
-        """Pieces near a question, nearly all of the k nearest among them; all of them without graphs.
+        """Pieces near a question, nearly all of the k nearest among them; all of them if no graph is asked.
 
         Args:
             vector: Of the question, float32 of shape (size,).
@@ -88,12 +81,13 @@ class Neighbours:
             open_to: Pieces that may be found, bool of shape (count,); None if all.
 
         Returns:
-            Numbers of pieces, int64, ascending; with graphs up to `_ASKED` times k of each shard.
+            Numbers of pieces, int64, ascending; with a graph up to `_ASKED` times k.
         """
         left = self.count if open_to is None else int(np.count_nonzero(open_to))
-        if self._graphs and left > FEW:
+        if self._graph is not None and left > FEW:
             # So many more are asked for that about as many are left.
-            pieces = self._linked(vector, -(-k * self.count // left))
+            wanted = min(_ASKED * -(-k * self.count // left), self.count)
+            pieces = np.sort(self._graph.search(vector, wanted, threads=1).keys.astype(np.int64))
             pieces = pieces if open_to is None else pieces[open_to[pieces]]
             if len(pieces) >= min(k, left):
                 return pieces
@@ -104,25 +98,18 @@ class Neighbours:
             return np.flatnonzero(greatest(scores, k)[0])
         return np.flatnonzero(greatest(np.where(open_to, scores, -np.inf), k)[0] & open_to)
 
-    def _linked(self, vector: np.ndarray, k: int) -> np.ndarray:
-        parts = [np.zeros(0, np.int64)]
-        for graph, first in zip(self._graphs, self._firsts, strict=True):
-            if len(graph):
-                hits = graph.search(vector, min(_ASKED * k, len(graph)), threads=1)
-                parts.append(hits.keys.astype(np.int64) + first)
-        return np.sort(np.concatenate(parts))
 
-
-def _opened(path: Path) -> Any:
+def _opened(path: Path, count: int) -> Any:
     from usearch.index import Index
 
     try:
         graph = Index.restore(str(path), view=True, expansion_search=_SEARCHING, enable_key_lookups=False)
+        why = "it is no graph" if graph is None else f"it has {len(graph):,} vectors"
     # It raises plain exceptions of several kinds.
     except Exception as error:
         graph, why = None, str(error)
-    else:
-        why = "it is no graph"
-    if graph is None:
-        raise MogError(f"{path.name} of neighbours: expected a graph of vectors, got a damaged file ({why}): `mog run`")
+    if graph is None or len(graph) != count:
+        raise MogError(
+            f"{path.name} of neighbours: expected a graph of {count:,} vectors, got another ({why}): `mog run`"
+        )
     return graph

@@ -10,7 +10,7 @@ from shared import copy_folder, run_alone
 from mog_assets import config
 from mog_assets.arrays import pairs
 from mog_assets.plan import graph
-from mog_assets.ranking import sources
+from mog_assets.ranking import section_search
 from mog_assets.ranking.rankings import Rankings
 from mog_assets.ranking.retrieve import Retrieval
 from mog_assets.ranking.sources import EXHAUSTIVE, INDEXED, source_name
@@ -91,7 +91,7 @@ def same_scores(some, others, columns=slice(None)):
 @pytest.mark.parametrize("statistics", ["all", "corpus"])
 @EITHER
 def test_a_text_has_the_same_score_by_every_expert_whatever_found_it(opened, source, monkeypatch, statistics):
-    monkeypatch.setattr(sources, "NEAREST", 3)
+    monkeypatch.setattr(section_search, "NEAREST", 3)
     exhaustive, indexed = (opened(name, bm25={"statistics": statistics}) for name in (EXHAUSTIVE, source))
     # What the best texts name depends on which texts there are.
     of_texts = slice(0, 2 * exhaustive.corpora.settings.levels + 1)
@@ -105,7 +105,7 @@ def test_a_text_has_the_same_score_by_every_expert_whatever_found_it(opened, sou
 
 @EITHER
 def test_with_every_piece_among_the_nearest_both_give_the_same(opened, source, monkeypatch):
-    monkeypatch.setattr(sources, "NEAREST", 1 << 20)
+    monkeypatch.setattr(section_search, "NEAREST", 1 << 20)
     exhaustive, indexed = opened(EXHAUSTIVE), opened(source)
     assert same_scores(candidates(indexed), candidates(exhaustive)) == 1
     assert len(candidates(indexed).piece) == len(candidates(exhaustive).piece)
@@ -116,7 +116,7 @@ def test_with_every_piece_among_the_nearest_both_give_the_same(opened, source, m
 @EITHER
 def test_vectors_of_levels_that_were_encoded_are_compared_like_those_that_follow(opened, source, monkeypatch):
     # The samples' levels follow from the first; here they stand for encoded ones.
-    monkeypatch.setattr(sources, "NEAREST", 3)
+    monkeypatch.setattr(section_search, "NEAREST", 3)
     pooled, encoded = opened(source), opened(source)
     monkeypatch.setattr(type(encoded.corpora), "pooling", lambda self, level: None)
     assert same_scores(candidates(encoded), candidates(pooled), slice(0, pooled.corpora.settings.levels)) == 1
@@ -126,14 +126,14 @@ def test_vectors_of_levels_that_were_encoded_are_compared_like_those_that_follow
 
 @EITHER
 def test_a_filter_goes_into_the_searches_and_loses_nothing(opened, source, monkeypatch):
-    monkeypatch.setattr(sources, "NEAREST", 3)
+    monkeypatch.setattr(section_search, "NEAREST", 3)
     exhaustive, indexed = opened(EXHAUSTIVE), opened(source)
     allowed = np.zeros(len(exhaustive.corpora.layout.documents), bool)
     # Documents that are among the nearest of no question.
     document_of = exhaustive.corpora.layout.document_of
     far = np.setdiff1d(np.arange(len(allowed)), document_of[candidates(indexed).piece])[:3]
     allowed[far] = True
-    monkeypatch.setattr(sources, "NEAREST", int(allowed[document_of].sum()))
+    monkeypatch.setattr(section_search, "NEAREST", int(allowed[document_of].sum()))
     some, wanted = (candidates(retrieval.among(allowed)) for retrieval in (indexed, exhaustive))
     assert set(document_of[some.piece].tolist()) == set(far.tolist())
     assert same_scores(some, wanted) == 1 and len(some.piece) == len(wanted.piece)
@@ -163,7 +163,7 @@ def test_no_question_and_a_question_of_unknown_words_are_answered_alike(opened, 
 
 @EITHER
 def test_a_question_asked_alone_has_the_candidates_that_it_has_among_others(opened, source, monkeypatch):
-    monkeypatch.setattr(sources, "NEAREST", 3)
+    monkeypatch.setattr(section_search, "NEAREST", 3)
     indexed = opened(source)
     together = candidates(indexed)
     for number, question in enumerate(QUESTIONS):
@@ -205,20 +205,18 @@ def test_a_graph_of_the_same_vectors_has_the_same_bytes(tmp_path):
     assert (tmp_path / "one").read_bytes() == (tmp_path / "two").read_bytes()
 
 
-def test_nearly_all_of_the_nearest_are_near_and_numbered_over_all_shards(tmp_path, monkeypatch):
+def test_nearly_all_of_the_nearest_are_near(tmp_path, monkeypatch):
     monkeypatch.setattr(neighbours, "FEW", 0)
-    shards = [unit(900, 1), unit(0, 2), unit(700, 3)]
-    paths = []
-    for number, rows in enumerate(shards):
-        paths.append(tmp_path / f"graph_{number}")
-        write_graph(written(tmp_path, rows), str(paths[-1]))
-    graphs, every = Neighbours("garden", paths, unused, 1600), np.concatenate(shards).astype(np.float32)
-    recalls = []
+    rows, recalls = unit(900, 1), []
+    write_graph(written(tmp_path, rows), str(tmp_path / "graph"))
+    shard, open_to = Neighbours(tmp_path / "graph", unused, 900), np.arange(900) % 3 == 0
     for question in unit(50, 4).astype(np.float32):
-        near = graphs.near(question, 20)
-        assert len(near) == len(set(near.tolist())) <= 120 and near.min() >= 0 and near.max() < 1600
-        nearest = np.argsort(-(every @ question), kind="stable")[:20]
-        recalls.append(np.isin(nearest, near).mean())
+        order = np.argsort(-(rows.astype(np.float32) @ question), kind="stable")
+        for few in (None, open_to):
+            near = shard.near(question, 20, few)
+            assert (np.diff(near) > 0).all() and near.min() >= 0 and near.max() < 900
+            assert len(near) <= (60 if few is None else 180) and (few is None or few[near].all())
+            recalls.append(np.isin(order[:20] if few is None else order[few[order]][:20], near).mean())
     assert np.mean(recalls) > 0.99
 
 
@@ -226,27 +224,27 @@ def test_a_damaged_graph_is_an_error_that_names_it(tmp_path):
     path = tmp_path / "graph_0000.usearch"
     for data in (b"", b"no graph", bytes(5000)):
         path.write_bytes(data)
-        with pytest.raises(MogError, match="graph_0000.usearch of neighbours: expected a graph"):
-            Neighbours("garden", [path], unused, 0)
+        with pytest.raises(MogError, match="graph_0000.usearch of neighbours: expected a graph of 7 vectors"):
+            Neighbours(path, unused, 7)
 
 
-def test_graphs_of_other_vectors_are_an_error(tmp_path):
+def test_a_graph_of_other_vectors_is_an_error(tmp_path):
     write_graph(written(tmp_path, unit(30, 1)), str(tmp_path / "graph"))
-    with pytest.raises(MogError, match="graphs of the 31 pieces of garden, got 30"):
-        Neighbours("garden", [tmp_path / "graph"], unused, 31)
+    with pytest.raises(MogError, match="expected a graph of 31 vectors, got another .it has 30 vectors"):
+        Neighbours(tmp_path / "graph", unused, 31)
 
 
-@pytest.mark.parametrize("few", [0, 20_000])
-def test_without_graphs_the_nearest_are_those_of_all_that_are_allowed(tmp_path, monkeypatch, few):
+@pytest.mark.parametrize("few", [0, 8_000])
+def test_without_a_graph_the_nearest_are_those_of_all_that_are_allowed(tmp_path, monkeypatch, few):
     monkeypatch.setattr(neighbours, "FEW", few)
     rows, question = unit(60, 1), unit(1, 2).astype(np.float32)[0]
-    part = Neighbours("garden", [], lambda: VectorTable([Path(path) for path in written(tmp_path, rows)]), 60)
+    shard = Neighbours(None, lambda: VectorTable([Path(path) for path in written(tmp_path, rows)]), 60)
     order = np.argsort(-(rows.astype(np.float32) @ question), kind="stable")
-    assert part.near(question, 5).tolist() == sorted(order[:5].tolist())
+    assert shard.near(question, 5).tolist() == sorted(order[:5].tolist())
     open_to = np.arange(60) % 2 == 0
-    near = part.near(question, 5, open_to)
+    near = shard.near(question, 5, open_to)
     assert set(order[open_to[order]][:5].tolist()) <= set(near.tolist()) and open_to[near].all()
-    assert part.near(question, 100).tolist() == list(range(60))
+    assert shard.near(question, 100).tolist() == list(range(60))
 
 
 def test_graphs_are_made_anew_for_shards_that_changed_and_equal_those_of_a_rebuild(linked, sample_project):

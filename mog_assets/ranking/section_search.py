@@ -1,0 +1,170 @@
+"""A question's search of level 1, and its scores of the texts of sections by every expert: what `sources.Indexed` asks.
+
+It needs a part of the corpora alone, so parts can be searched by other processes; see `searchers`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Protocol
+
+import numpy as np
+
+from mog_assets.arrays import greatest
+from mog_assets.retrieval.corpora import Corpora
+
+# Pieces of each of the two searches whose documents a question's candidates may be of.
+NEAREST = 100
+
+
+@dataclass(frozen=True)
+class Asked:
+    """A question, as it is searched for.
+
+    Attributes:
+        terms: Its terms.
+        vector: Its vector, shape (size,).
+        allowed: Documents that may be found, bool of shape (documents,); None if all.
+    """
+
+    terms: Sequence[str]
+    vector: np.ndarray
+    allowed: np.ndarray | None
+
+
+@dataclass(frozen=True)
+class Hits:
+    """The best pieces of a search that have a score above 0, at most `NEAREST`.
+
+    Attributes:
+        pieces: Their numbers, ascending.
+        scores: Of each.
+    """
+
+    pieces: np.ndarray
+    scores: np.ndarray
+
+    @classmethod
+    def best(cls, pieces: np.ndarray, scores: np.ndarray) -> Hits:
+        """Of some pieces, ascending; of equal ones those of smaller numbers."""
+        chosen = (greatest(scores[None], NEAREST) & (scores > 0))[0]
+        return cls(pieces[chosen], scores[chosen])
+
+    @classmethod
+    def joined(cls, parts: Sequence[Hits]) -> Hits:
+        """The best of several, whose pieces follow each other."""
+        return cls.best(np.concatenate([p.pieces for p in parts]), np.concatenate([p.scores for p in parts]))
+
+
+class Search(Protocol):
+    """A question of a moment."""
+
+    def nearest(self) -> list[Hits]:
+        """The best pieces by words, and by vectors."""
+
+    def values(self, sections: np.ndarray) -> list[np.ndarray]:
+        """Scores of the texts of some sections by every expert, in the order of `expert_texts`.
+
+        Args:
+            sections: Numbers of sections, ascending.
+        """
+
+
+Searching = Callable[[Sequence[Asked]], Sequence[Search]]
+"""Searches for several questions."""
+
+
+def searching(corpora: Corpora) -> Searching:
+    """Searches in this process."""
+    return lambda questions: [SectionSearch(corpora, question) for question in questions]
+
+
+def expert_texts(corpora: Corpora, sections: np.ndarray) -> Iterator[np.ndarray]:
+    """Numbers of the texts of some sections that every expert scores: BM25 and vectors of every level, and titles."""
+    levels = [corpora.sections.chunks(sections, level) for level in corpora.settings.level_range]
+    yield from (*levels, *levels, np.unique(corpora.sections.document[sections]))
+
+
+@dataclass(frozen=True)
+class SectionSearch:
+    """As `Search`, from mapped indexes.
+
+    Attributes:
+        corpora: What is searched.
+        question: The question.
+    """
+
+    corpora: Corpora
+    question: Asked
+
+    def nearest(self) -> list[Hits]:
+        """See `Search.nearest`; what a filter leaves is found whatever else is nearer."""
+        words = self._words if self._allowed is None else np.where(self._allowed, self._words, 0)
+        near = self._near
+        return [Hits.best(np.arange(len(words)), words), Hits.best(near, self._products(near))]
+
+    def values(self, sections: np.ndarray) -> list[np.ndarray]:
+        """See `Search.values`."""
+        documents = np.unique(self.corpora.sections.document[sections])
+        return [*self._by_words(sections), *self._by_vectors(sections), self._titles[documents]]
+
+    @cached_property
+    def _allowed(self) -> np.ndarray | None:
+        """Pieces that may be found."""
+        allowed = self.question.allowed
+        return None if allowed is None else allowed[self.corpora.layout.document_of]
+
+    @cached_property
+    def _words(self) -> np.ndarray:
+        """Scores of all pieces by words."""
+        scores = np.zeros((1, self.corpora.layout.count(1)), np.float32)
+        self.corpora.piece_counts.words.add_scores([self.question.terms], scores)
+        return scores[0]
+
+    @cached_property
+    def _titles(self) -> np.ndarray:
+        scores = np.zeros((1, len(self.corpora.layout.documents)), np.float32)
+        self.corpora.title_postings.add_scores([sorted(set(self.question.terms))], scores)
+        return scores[0]
+
+    @property
+    def _near(self) -> np.ndarray:
+        """Pieces near the question, the nearest among them, ascending."""
+        pieces, first = [np.zeros(0, np.int64)], 0
+        vector = np.asarray(self.question.vector, np.float32)
+        for shard in self.corpora.neighbours:
+            open_to = None if self._allowed is None else self._allowed[first : first + shard.count]
+            pieces.append(shard.near(vector, NEAREST, open_to) + first)
+            first += shard.count
+        return np.concatenate(pieces)
+
+    def _products(self, pieces: np.ndarray) -> np.ndarray:
+        """Products with the vectors of some pieces."""
+        return self._multiplied(self.corpora.vectors(1).float_rows(pieces))
+
+    def _multiplied(self, rows: np.ndarray) -> np.ndarray:
+        # Row by row: the result of one does not depend, to the bit, on which others there are.
+        products: np.ndarray = np.vecdot(rows, np.asarray(self.question.vector, np.float32))
+        return products
+
+    def _by_words(self, sections: np.ndarray) -> Iterator[np.ndarray]:
+        corpora, options = self.corpora, self.corpora.settings.bm25
+        owners = corpora.owners[corpora.sections.document[sections]]
+        yield self._words[corpora.sections.chunks(sections, 1)]
+        counts = corpora.piece_counts.within(self.question.terms, sections)
+        for level in corpora.settings.level_range[1:]:
+            yield counts.scores(level, corpora.weighing(f"level_{level}"), owners, options.k1, options.b)
+
+    def _by_vectors(self, sections: np.ndarray) -> Iterator[np.ndarray]:
+        corpora, pieces = self.corpora, self.corpora.sections.chunks(sections, 1)
+        of_pieces = self._products(pieces)
+        yield of_pieces
+        for level in corpora.settings.level_range[1:]:
+            numbers, pooling = corpora.sections.chunks(sections, level), corpora.pooling(level)
+            if pooling is None:
+                yield self._multiplied(corpora.vectors(level).float_rows(numbers))
+            else:
+                first = np.searchsorted(pieces, pooling.first[numbers])
+                yield pooling.within(numbers, first, pieces).pooled(of_pieces[None])[0]
