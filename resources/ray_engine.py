@@ -17,7 +17,7 @@ import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 from uuid import uuid4
 
 from mog_assets.resources.errors import MogError
@@ -134,11 +134,11 @@ class Cluster:
         try:
             result, size, node = ray.get(ref)
         except RayTaskError as error:
-            _raise(error)
+            raise_cause(error)
         except RayError as error:
             raise MogError(
                 f"engine: {target} for {job['out']} died, with {self.settings.retries} retries (engine.retries): "
-                f"{_said(error)}: look for nodes that ran out of memory or were removed, then run `mog run` again"
+                f"{said(error)}: look for nodes that ran out of memory or were removed, then run `mog run` again"
             ) from error
         _until_visible(Path(job["out"]), size, node)
         return result
@@ -209,14 +209,14 @@ class _Keepers:
                     ray.get(done[0])
                 except RayTaskError as error:
                     self._idle.append(actor)
-                    _raise(error)
+                    raise_cause(error)
                 except RayError as error:
                     # It may be alive and out of reach.
                     ray.kill(actor)
                     self._start()
                     if died >= settings.retries:
                         self._cluster.finish(done[0], target, job)
-                    _log.warning("engine: a process that encodes died (%s): another one does its work", _said(error))
+                    _log.warning("engine: a process that encodes died (%s): another one does its work", said(error))
                     waiting.append((job, died + 1))
                     continue
                 self._idle.append(actor)
@@ -238,14 +238,15 @@ class _Keepers:
         self._idle.append(actor)
 
 
-def _raise(error: RayTaskError) -> None:
+def raise_cause(error: RayTaskError) -> NoReturn:
     """Raise the exception of a function as it was raised there."""
     if isinstance(error.cause, Exception):
         raise error.cause from error
-    raise MogError(f"engine: a task failed with an exception that cannot be sent: {_said(error)}") from error
+    raise MogError(f"engine: a task failed with an exception that cannot be sent: {said(error)}") from error
 
 
-def _said(error: BaseException) -> str:
+def said(error: BaseException) -> str:
+    """What an exception says, in one line."""
     return f"{type(error).__name__}: {' '.join(str(error).split())[:300]}"
 
 
@@ -330,7 +331,7 @@ def _connect(settings: EngineSettings) -> bool:
     if address == "local":
         os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
         options = {
-            "num_cpus": settings.workers,
+            "num_cpus": max(settings.workers, settings.searchers),
             "object_store_memory": _OBJECT_STORE_BYTES,
             "include_dashboard": False,
         }
@@ -357,7 +358,7 @@ def _connect(settings: EngineSettings) -> bool:
         )
     if failed:
         raise MogError(
-            f"engine.address: cannot use Ray at {address} ({_said(failed[0])}): start a node of the cluster on this "
+            f"engine.address: cannot use Ray at {address} ({said(failed[0])}): start a node of the cluster on this "
             "machine with `ray start --address=HOST:PORT`, with the same versions of Python and Ray"
         ) from failed[0]
     return address == "local"

@@ -25,7 +25,7 @@ _ASKED = 3
 # Edges of a vector, and vectors that are looked at for each that is added or searched for.
 _EDGES, _ADDING, _SEARCHING = 16, 128, 128
 # Pieces of a shard that are compared in the time that its graph takes to lead to the nearest of them, or less.
-FEW = 8_000
+FEW = 16_000
 
 
 def write_graph(vectors: Sequence[str], out: str) -> int:

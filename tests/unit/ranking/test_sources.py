@@ -234,7 +234,7 @@ def test_a_graph_of_other_vectors_is_an_error(tmp_path):
         Neighbours(tmp_path / "graph", unused, 31)
 
 
-@pytest.mark.parametrize("few", [0, 8_000])
+@pytest.mark.parametrize("few", [0, 16_000])
 def test_without_a_graph_the_nearest_are_those_of_all_that_are_allowed(tmp_path, monkeypatch, few):
     monkeypatch.setattr(neighbours, "FEW", few)
     rows, question = unit(60, 1), unit(1, 2).astype(np.float32)[0]
