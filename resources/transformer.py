@@ -14,7 +14,7 @@ from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import cache, cached_property
 from importlib.metadata import PackageNotFoundError, distribution
-from itertools import groupby
+from itertools import chain, groupby
 from pathlib import Path
 from typing import Any
 
@@ -204,15 +204,14 @@ class Transformer:
         import torch
 
         loaded = self._loaded
-        ids = torch.full((rows, length), getattr(loaded.tokenizer, "pad_token_id", None) or 0)
-        mask = torch.zeros((rows, length), dtype=torch.int64)
+        sizes = np.array([len(row) for row in tokens] + [0] * (rows - len(tokens)))
+        present = np.arange(length) < sizes[:, None]
+        padded = np.full((rows, length), getattr(loaded.tokenizer, "pad_token_id", None) or 0, np.int64)
+        padded[present] = np.fromiter(chain.from_iterable(tokens), np.int64, int(sizes.sum()))
         # Attention over no tokens is undefined.
-        mask[len(tokens) :, 0] = 1
-        for row, tokens_of in enumerate(tokens):
-            ids[row, : len(tokens_of)] = torch.tensor(tokens_of, dtype=torch.int64)
-            mask[row, : len(tokens_of)] = 1
+        present[len(tokens) :, 0] = True
         with torch.inference_mode():
-            ids, mask = ids.to(loaded.device), mask.to(loaded.device)
+            ids, mask = (torch.from_numpy(array.astype(np.int64)).to(loaded.device) for array in (padded, present))
             hidden = loaded.model(input_ids=ids, attention_mask=mask).last_hidden_state.float()
             if self._pooling == "cls":
                 pooled = hidden[:, 0]
