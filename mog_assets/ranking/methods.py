@@ -43,6 +43,7 @@ def searched(method: Method, settings: Settings) -> Needs:
     if method.retriever in ("dense", "hybrid"):
         kinds = ("collections", "embeddings")
         per_corpus += [f"{kind}/level_{level}" for level in settings.level_range for kind in kinds]
+        per_corpus += ["neighbours"] if settings.ranking.candidates != "exhaustive" else []
     return Needs(tuple(per_corpus), tuple(shared))
 
 

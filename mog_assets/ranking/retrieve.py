@@ -22,7 +22,7 @@ from mog_assets.ranking.section_search import Searching
 from mog_assets.resources.reranker_settings import Reading
 from mog_assets.retrieval.corpora import Corpora, Encode, Read
 from mog_assets.retrieval.methods import AUTO, Method, parse
-from mog_assets.retrieval.nearest import Vectors, exactly_nearest, nearest
+from mog_assets.retrieval.nearest import Vectors, exactly_nearest, linked_nearest, nearest
 from mog_assets.retrieval.passages import Passages
 from mog_assets.retrieval.phrases import Quoted
 from mog_assets.retrieval.search import Bm25Searcher, DenseSearcher, HybridSearcher, Remembering, Searcher
@@ -251,9 +251,10 @@ class Retrieval:
     def _exactly(
         self, groups: Groups | None, vectors: np.ndarray, level: int, k: int
     ) -> list[tuple[np.ndarray, np.ndarray]]:
-        if groups is None:
-            return exactly_nearest(self.corpora, vectors, level, k)
-        return exactly_nearest(self.corpora, vectors, level, k, groups.questions, groups.chunks(level))
+        limits = () if groups is None else (groups.questions, groups.chunks(level))
+        if level == 1 and len(vectors) < MANY and self.corpora.indexed:
+            return linked_nearest(self.corpora, vectors, k, *limits)
+        return exactly_nearest(self.corpora, vectors, level, k, *limits)
 
     def within(self, groups: Groups | None) -> Groups | None:
         """Groups without the chunks of documents that are not allowed."""

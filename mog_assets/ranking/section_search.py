@@ -14,6 +14,7 @@ import numpy as np
 
 from mog_assets.arrays import greatest
 from mog_assets.retrieval.corpora import Corpora
+from mog_assets.retrieval.vectors import Pooling, VectorTable
 
 # Pieces of each of the two searches whose documents a question's candidates may be of.
 NEAREST = 100
@@ -140,9 +141,17 @@ class SectionSearch:
             first += shard.count
         return np.concatenate(pieces)
 
+    @cached_property
+    def _vectors(self) -> VectorTable:
+        return self.corpora.vectors(1)
+
+    @cached_property
+    def _pooling(self) -> dict[int, Pooling | None]:
+        return {level: self.corpora.pooling(level) for level in self.corpora.settings.level_range[1:]}
+
     def _products(self, pieces: np.ndarray) -> np.ndarray:
         """Products with the vectors of some pieces."""
-        return self._multiplied(self.corpora.vectors(1).float_rows(pieces))
+        return self._multiplied(self._vectors.float_rows(pieces))
 
     def _multiplied(self, rows: np.ndarray) -> np.ndarray:
         # Row by row: the result of one does not depend, to the bit, on which others there are.
@@ -162,7 +171,7 @@ class SectionSearch:
         of_pieces = self._products(pieces)
         yield of_pieces
         for level in corpora.settings.level_range[1:]:
-            numbers, pooling = corpora.sections.chunks(sections, level), corpora.pooling(level)
+            numbers, pooling = corpora.sections.chunks(sections, level), self._pooling[level]
             if pooling is None:
                 yield self._multiplied(corpora.vectors(level).float_rows(numbers))
             else:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property, partial
+from itertools import islice
 from pathlib import Path
 from threading import RLock
 from typing import Any
@@ -278,14 +279,15 @@ class Corpora:
     @cached_property
     def neighbours(self) -> list[Neighbours]:
         """Vectors of level 1 of every shard of each corpus, with their graphs."""
-        shards, counts = [], iter(self._mapped)
+        shards, counts = [], iter(map(len, self.vectors(1).parts))
         for name in self.names:
             graphs, vectors = self.read("neighbours", name), self.read("embeddings/level_1", name)
             for shard, buckets in self.read("tokens", name).manifest.info["shards"].items():
                 paths = [vectors.path(bucket.replace(".parquet", ".npy")) for bucket in buckets]
                 table = partial(VectorTable, paths, self.kept is not None)
                 files = graphs.names(f"graph_{shard}")
-                shards.append(Neighbours(graphs.path(files[0]) if files else None, table, len(next(counts).lengths)))
+                count = sum(islice(counts, len(buckets)))
+                shards.append(Neighbours(graphs.path(files[0]) if files else None, table, count))
         return shards
 
     def _bucket_files(self, key: str) -> list[Path]:

@@ -66,6 +66,34 @@ def exactly_nearest(
     return best
 
 
+def linked_nearest(
+    corpora: Corpora,
+    vectors: np.ndarray,
+    k: int,
+    groups: np.ndarray | None = None,
+    group_of: Sequence[np.ndarray] = (),
+) -> list[tuple[np.ndarray, np.ndarray]]:
+    """As `exactly_nearest` of level 1, but nearly all of the nearest: graphs lead to them, where corpora have any."""
+    table, of_corpus, first = corpora.vectors(1), corpora.starts(1).tolist(), 0
+    near: list[list[list[np.ndarray]]] = [[[np.zeros(0, np.int64)] for _ in vectors] for _ in corpora.names]
+    for shard, owner in zip(corpora.neighbours, corpora.shard_owners, strict=True):
+        start = first - of_corpus[owner]
+        for row, vector in enumerate(np.asarray(vectors, np.float32)):
+            open_to = None
+            if groups is not None:
+                open_to = (group_of[owner][start : start + shard.count] == groups[row]) & (groups[row] >= 0)
+            near[owner][row].append(shard.near(vector, k, open_to) + start)
+        first += shard.count
+    best = [(np.full((len(vectors), k), -1, np.int64), np.zeros((len(vectors), k))) for _ in corpora.names]
+    for (chunks, scores), rows, start in zip(best, near, of_corpus, strict=True):
+        for row, parts in enumerate(rows):
+            pieces = np.concatenate(parts)
+            products = np.vecdot(table.float_rows(start + pieces), np.asarray(vectors[row], np.float32))
+            order = np.lexsort((pieces, -products))[:k]
+            chunks[row, : len(order)], scores[row, : len(order)] = pieces[order], products[order]
+    return best
+
+
 def nearest(
     corpora: Corpora,
     vector_store: Vectors,

@@ -271,7 +271,7 @@ def test_the_needs_of_methods_are_what_they_read():
     bm25 |= {"statistics"}
     assert keys("fixed-1") == base | bm25
     # Few questions use the collection, many the vectors themselves.
-    assert keys("dense-1") == base | vectors | collections
+    assert keys("dense-1") == base | vectors | collections | {"neighbours"}
     assert keys("fused") == base | bm25 | vectors | {"neighbours", "names", "mentions"}
     assert keys("multihop") == keys("rrf") == keys("umg") == keys("fused")
     assert keys("mog") == keys("fused") | {"router"}

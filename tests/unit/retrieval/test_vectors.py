@@ -9,7 +9,7 @@ from mog_assets.corpus.marks import Mark
 from mog_assets.corpus.reading import read_corpus
 from mog_assets.retrieval import vectors as module
 from mog_assets.retrieval.corpora import Corpora
-from mog_assets.retrieval.nearest import exactly_nearest, nearest
+from mog_assets.retrieval.nearest import exactly_nearest, linked_nearest, nearest
 from mog_assets.retrieval.points import IdSet, packed_ids, payloads, point_ids, read_payloads, stored_ids, unpacked_ids
 from mog_assets.retrieval.vectors import VectorTable, pool, vector_buckets
 from mog_assets.tools import Tools
@@ -146,6 +146,19 @@ def test_exact_search_finds_the_greatest_of_all_products(corpora, level, k):
             np.testing.assert_allclose(row[own[:held]], values[:held], atol=1e-5)
             assert len(set(own[:held].tolist())) == held
             assert (own[held:] == -1).all() and (values[held:] == 0).all()
+
+
+@pytest.mark.parametrize("grouped", [False, True])
+@pytest.mark.parametrize("few", [0, 16_000])
+def test_a_search_by_shards_finds_the_nearest_of_each_corpus(corpora, monkeypatch, grouped, few):
+    monkeypatch.setattr("mog_assets.retrieval.neighbours.FEW", few)
+    given, rng = questions(5), np.random.default_rng(3)
+    topics = [rng.integers(0, 3, layout.count(1)) for layout in corpora.layouts]
+    limits = (rng.integers(-1, 3, 5), topics) if grouped else ()
+    exactly = exactly_nearest(corpora, given, 1, 9, *limits)
+    for (chunks, values), (expected, products) in zip(linked_nearest(corpora, given, 9, *limits), exactly, strict=True):
+        np.testing.assert_allclose(values, products, atol=2e-3)
+        assert (chunks == expected).mean() > 0.9
 
 
 def test_exact_search_of_questions_in_batches_is_that_of_all_at_once(corpora, monkeypatch):
