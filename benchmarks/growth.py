@@ -246,10 +246,10 @@ def build(folder: Path, project: Settings, chunks: int, graph: bool, collections
 
 def ask(folder: Path, project: Settings, source: str) -> None:
     """Ask questions of a corpus that is built, with a source of candidates; writes what they needed to a file."""
+    from mog_assets.ranking import models
     from mog_assets.ranking.rankings import Rankings
     from mog_assets.ranking.retrieve import Retrieval
     from mog_assets.retrieval.methods import parse
-    from mog_assets.retrieval.nearest import exactly_nearest
 
     settings = config.load(str(folder / "mog.yaml"))
     ranking = settings.ranking.model_copy(update={"candidates": source})
@@ -262,16 +262,22 @@ def ask(folder: Path, project: Settings, source: str) -> None:
     # Vectors are made up from those of the project, which stay in memory.
     beside = anonymous()
     started = time.monotonic()
-    served = Retrieval.open(opened, opened.store.read, list(settings.corpora), keep=True)
-    served = replace(served, encode=partial(opened.encoder.encode, keep=False))
+    trained = Tools(project).store
+    models.facts = lambda what, opening: {}  # type: ignore[assignment]
+
+    def read(asset: str, corpus: str | None) -> Any:
+        # Nothing is trained on a made-up corpus: `mix` is that of the project, if it has one, for other corpora.
+        return (trained if asset == "mix" else opened.store).read(asset, corpus)
+
+    stored = Retrieval.open(opened, read, list(settings.corpora), keep=True)
+    stored = replace(stored, encode=partial(opened.encoder.encode, keep=False))
+    # As a server asks.
+    served = replace(stored, vector_store=None)
     served.corpora.layout.document_of  # noqa: B018
     found: dict[str, Any] = {"layout": {"first": 1000 * (time.monotonic() - started), "peak": anonymous() - beside}}
 
     def passages(method: str, **limit: int) -> Callable[[str], Any]:
         return lambda question: served.again([question]).passages(parse(method, settings), **limit)
-
-    def exactly(question: str) -> Any:
-        return exactly_nearest(served.corpora, served.again([question]).vectors, 1, 40)
 
     fused = parse("fused", settings)
 
@@ -282,10 +288,12 @@ def ask(folder: Path, project: Settings, source: str) -> None:
     # The first opens what all need.
     calls: dict[str, Callable[[str], Any]] = {f"fused, {source}": passages("fused", budget=4000)}
     calls |= {f"fused with texts, {source}": texts, f"bm25 at level 1, {source}": passages("fixed-1", k=40)}
-    if source == "exhaustive":
-        calls["dense exact, level 1"] = exactly
-        if opened.store.find("collections/level_1", "grown"):
-            calls["Qdrant, level 1"] = passages("dense-1", k=40)
+    calls[f"dense at level 1, {source}"] = passages("dense-1", k=40)
+    if trained.find("mix", None):
+        calls[f"mix, {source}"] = passages("mix", budget=4000)
+    if source == "exhaustive" and opened.store.find("collections/level_1", "grown"):
+        dense = parse("dense-1", settings)
+        calls["Qdrant, level 1"] = lambda question: stored.again([question]).passages(dense, k=40)
     for name, call in calls.items():
         times = []
         for question in questions[: WARM + TIMED]:
