@@ -3,8 +3,9 @@
 python benchmarks/sources.py --homes .mog/development squad cuad medquad
 
 Homes are those of `development.py build`. ER is that of `fused`; recall is the share of the exhaustive candidates that
-are found, and of the 20 of each question that `fused` has first; milliseconds are those of a question asked alone, without encoding it, on the threads that OMP_NUM_THREADS
-allows; "first" is the first one, which opens the indexes, in seconds.
+are found, and of the 20 of each question that `fused` has first; milliseconds are those of a question asked alone,
+without encoding it, on the threads that OMP_NUM_THREADS allows; "first" is the first one, which opens the indexes, in
+seconds.
 """
 
 from __future__ import annotations
