@@ -76,6 +76,26 @@ def _epub(name: str, content: bytes, limits: Mapping[str, Any]) -> Parsed:
     return read_epub(_unpacked(name, content, limits), PurePosixPath(name).stem, limits["text_bytes"])
 
 
+def _sheets(name: str, content: bytes, limits: Mapping[str, Any]) -> Parsed:
+    from mog_assets.corpus.sheets import read_sheets
+
+    # Read as a whole by the library: that it fits and is not encrypted is seen here.
+    _unpacked(name, content, limits)
+    return read_sheets(content, PurePosixPath(name).stem, limits["text_bytes"])
+
+
+def _notebook(name: str, content: bytes, limits: Mapping[str, Any]) -> Parsed:
+    from mog_assets.corpus.notebooks import read_notebook
+
+    return read_notebook(content, PurePosixPath(name).stem, limits["text_bytes"])
+
+
+def _message(name: str, content: bytes, limits: Mapping[str, Any]) -> Parsed:
+    from mog_assets.corpus.mail import read_message
+
+    return read_message(content, PurePosixPath(name).stem, limits["text_bytes"])
+
+
 def _unpacked(name: str, content: bytes, limits: Mapping[str, Any]) -> dict[str, bytes]:
     from mog_assets.corpus.archives import unpack
 
@@ -94,8 +114,13 @@ FORMATS: Registry[Format] = registry.FORMATS
 
 FORMATS.register(".txt", Format(markup.read_plain, text=True))
 FORMATS.register(".md", Format(markup.read_markdown, text=True))
+FORMATS.register(".rst", Format(markup.read_restructured, text=True))
 FORMATS.register(".html", Format(markup.read_page, text=True))
+FORMATS.register(".htm", Format(markup.read_page, text=True))
 FORMATS.register(".pdf", Format(_pdf))
 FORMATS.register(".docx", Format(_office))
 FORMATS.register(".pptx", Format(_office))
+FORMATS.register(".xlsx", Format(_sheets))
 FORMATS.register(".epub", Format(_epub))
+FORMATS.register(".ipynb", Format(_notebook))
+FORMATS.register(".eml", Format(_message))

@@ -17,6 +17,8 @@ _FENCE = re.compile(r" {0,3}(`{3,}(?!.*`)|~{3,})")
 _UNDERLINE = re.compile(r" {0,3}(=+|-+)[ \t]*")
 # Lines that are no paragraph, so that dashes below them are a rule: lists, quotes, tables, code, elements.
 _OTHER = re.compile(r" {4}|\t| {0,3}(?:[-+*>|<]|\d{1,9}[.)][ \t])")
+# Of reStructuredText: one punctuation mark, repeated.
+_ADORNMENT = re.compile(r"([!-/:-@\[-`{-~])\1{2,}")
 _FRONT = re.compile(r"---[ \t]*\r?\n(.*?)^(?:---|\.\.\.)[ \t]*(?:\r?\n|\Z)", re.DOTALL | re.MULTILINE)
 _OLD_MAC = re.compile(r"\r(?!\n)")
 # YAML is read at some 50,000 characters a second.
@@ -43,6 +45,13 @@ def read_markdown(name: str, text: str) -> Parsed:
     if not (isinstance(title, str) and title.strip()):
         title = _title(name, text)
     return Parsed(title.strip(), text, tuple(markdown_headings(text)), metadata, removed=removed)
+
+
+def read_restructured(name: str, text: str) -> Parsed:
+    """Read reStructuredText as it is written; its title is its first heading, else as that of `read_plain`."""
+    text = _OLD_MAC.sub("\n", text)
+    marks = tuple(restructured_headings(text))
+    return Parsed(marks[0].text if marks else _title(name, text), text, marks)
 
 
 def read_plain(name: str, text: str) -> Parsed:
@@ -120,6 +129,27 @@ def markdown_headings(text: str) -> Iterator[Mark]:
             # Two lines and more are a paragraph with a rule below it, more often than a heading.
             lines += 2 if _OTHER.match(line) else 1
             above, above_start = line, start
+
+
+def restructured_headings(text: str) -> Iterator[Mark]:
+    """The headings of reStructuredText: lines with a line of equal marks below, and perhaps above.
+
+    Each style of marks is a level of its own, in the order in which they come (docutils, "Sections").
+    """
+    styles: list[str] = []
+    end, start, above, before = 0, 0, "", ""
+    for line in text.split("\n"):
+        line_start, end = end, end + len(line) + 1
+        line = line.rstrip()
+        below = _ADORNMENT.fullmatch(line)
+        if below and above.strip() and not _ADORNMENT.fullmatch(above) and len(line) >= len(above.strip()):
+            both = before == line
+            if both or not above[0].isspace():
+                style = line[0] * (1 + both)
+                if style not in styles:
+                    styles.append(style)
+                yield heading(start, styles.index(style) + 1, above)
+        before, above, start = above, line, line_start
 
 
 def _without_closing(words: str) -> str:

@@ -1,0 +1,231 @@
+"""Sheets, notebooks, messages, reStructuredText: what is read of files that their usual programs write."""
+
+import datetime
+import email.policy
+import json
+import re
+import zipfile
+from email.message import EmailMessage
+from io import BytesIO
+
+import openpyxl
+import pytest
+
+from mog_assets.corpus.reading import read_corpus
+from mog_assets.corpus.worker import Limits
+
+LIMIT = 100_000
+
+
+def read(folder, limit=LIMIT, **limits):
+    return read_corpus(folder, limit, limits=Limits(**limits))
+
+
+def document(folder, name, content):
+    folder.mkdir(exist_ok=True)
+    (folder / name).write_bytes(content if isinstance(content, bytes) else content.encode())
+    (only,) = read(folder).documents
+    return only
+
+
+def reasons(folder, name, content, limit=LIMIT, **limits):
+    """Why a file is skipped; another one is used."""
+    folder.mkdir(exist_ok=True)
+    (folder / name).write_bytes(content if isinstance(content, bytes) else content.encode())
+    (folder / "fine.txt").write_text("Fine.")
+    reading = read(folder, limit, **limits)
+    assert [used.id for used in reading.used] == ["fine.txt"]
+    ((place, reason),) = [(skipped.place, skipped.reason) for skipped in reading.skipped]
+    assert place == name
+    return reason
+
+
+def headings(document):
+    return [(mark.depth, mark.text) for mark in document.marks if mark.kind == "heading"]
+
+
+# Spreadsheets
+
+
+def workbook(*sheets, hidden=()):
+    """An .xlsx of sheets, each a name and its rows."""
+    book, packed = openpyxl.Workbook(), BytesIO()
+    book.remove(book.active)
+    for name, rows in sheets:
+        sheet = book.create_sheet(name)
+        sheet.sheet_state = "hidden" if name in hidden else "visible"
+        for row in rows:
+            sheet.append(row)
+    book.save(packed)
+    return packed.getvalue()
+
+
+def edited(content, name, text):
+    """An archive with another content of a file."""
+    packed = BytesIO()
+    with zipfile.ZipFile(BytesIO(content)) as source, zipfile.ZipFile(packed, "w") as target:
+        for entry in source.infolist():
+            target.writestr(entry, text if entry.filename == name else source.read(entry))
+    return packed.getvalue()
+
+
+def test_a_sheet_is_a_section_and_a_row_a_line_of_cells(tmp_path):
+    birds = [
+        ["bird", "eggs", "grams", "hatched"],
+        ["hen", 5, 60.5, datetime.date(2026, 5, 3)],
+        [],
+        ["duck", 9, None, None],
+    ]
+    book = document(tmp_path / "a", "birds.xlsx", workbook(("Birds", birds), ("Notes", [["Weighed\nin May", True]])))
+    assert book.text == (
+        "bird | eggs | grams | hatched\nhen | 5 | 60.5 | 2026-05-03\nduck | 9\n\nWeighed in May | True"
+    )
+    assert headings(book) == [(1, "Birds"), (1, "Notes")] and book.title == "birds"
+    assert [mark.offset for mark in book.marks] == [0, book.text.index("Weighed")]
+
+
+def test_hidden_sheets_are_not_read(tmp_path):
+    book = workbook(("Seen", [["seen"]]), ("Secret", [["hidden"]]), hidden=["Secret"])
+    assert document(tmp_path / "a", "b.xlsx", book).text == "seen"
+
+
+@pytest.mark.parametrize(
+    ("content", "reason"),
+    [
+        (b"no archive", "damaged: expected a .xlsx file"),
+        (workbook(("A", [["x"]]))[:300], "damaged: expected a .xlsx file"),
+        (b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1" + "EncryptedPackage".encode("utf-16-le"), "encrypted"),
+        (
+            edited(workbook(("A", [["x"]])), "xl/worksheets/sheet1.xml", "<worksheet><sheetData><row><c><v>"),
+            "damaged|empty",
+        ),
+        (edited(workbook(("A", [["x"]])), "xl/workbook.xml", "no XML"), "damaged|empty"),
+        (workbook(("A", [])), "empty"),
+    ],
+)
+def test_sheets_that_cannot_be_read_are_skipped_with_the_reason(tmp_path, content, reason):
+    assert re.search(reason, reasons(tmp_path / "a", "a.xlsx", content))
+
+
+def test_a_sheet_that_unpacks_to_more_than_the_limit_is_skipped(tmp_path):
+    bomb = workbook(("A", [[f"{n} " + "x" * 1000] for n in range(3000)]))
+    assert len(bomb) < LIMIT
+    assert "max_unpacked_mb" in reasons(tmp_path / "a", "a.xlsx", bomb, unpacked_bytes=1_000_000)
+    assert "max_document_mb" in reasons(tmp_path / "b", "a.xlsx", bomb)
+
+
+# Notebooks
+
+
+def notebook(*cells, **more):
+    written = [
+        {"cell_type": kind, "source": source, "metadata": {}, "outputs": outputs} for kind, source, outputs in cells
+    ]
+    return json.dumps({"cells": written, "metadata": {}, "nbformat": 4, "nbformat_minor": 5, **more})
+
+
+def test_a_notebook_has_its_texts_and_code_and_not_what_was_printed(tmp_path):
+    printed = [{"output_type": "stream", "name": "stdout", "text": ["thousands of lines"]}]
+    book = document(
+        tmp_path / "a",
+        "weights.ipynb",
+        notebook(
+            ("markdown", ["# Weights\n", "\n", "Of hens."], []),
+            ("code", "import hens\nhens.weigh()", printed),
+            ("markdown", "## Ducks\nAlso.", []),
+        ),
+    )
+    assert book.text == "# Weights\n\nOf hens.\n\nimport hens\nhens.weigh()\n\n## Ducks\nAlso."
+    assert book.title == "Weights" and headings(book) == [(1, "Weights"), (2, "Ducks")]
+    assert [book.text[mark.offset] for mark in book.marks] == ["#", "#"]
+
+
+@pytest.mark.parametrize(
+    ("content", "reason"),
+    [
+        ("{", "damaged: expected a readable .ipynb file"),
+        ("[1]", "expected a notebook with `cells`"),
+        ('{"worksheets": []}', "expected a notebook with `cells`"),
+        ("[" * 100_000, "nested without end"),
+        (notebook(), "no text|empty"),
+        (notebook(("code", {"no": "source"}, [])), "no text|empty"),
+        (notebook(("markdown", "x" * LIMIT * 2, [])), "at most"),
+    ],
+)
+def test_notebooks_that_cannot_be_read_are_skipped_with_the_reason(tmp_path, content, reason):
+    assert re.search(reason, reasons(tmp_path / "a", "a.ipynb", content))
+
+
+# Messages
+
+
+def message(**fields):
+    written = EmailMessage(policy=email.policy.SMTP)
+    for name, value in fields.items():
+        written[name] = value
+    return written
+
+
+def test_a_message_has_its_text_and_says_who_wrote_it_and_when(tmp_path):
+    letter = message(Subject="Hühner", From="Zoë <zoe@example.org>", To="a@example.org, b@example.org")
+    letter["Date"] = "Tue, 3 Nov 2026 09:30:00 +0100"
+    letter.set_content("Fünf Eier.\n\nGrüße\n", charset="iso-8859-15")
+    letter.add_alternative("<p>Five <b>eggs</b>.</p>", subtype="html")
+    letter.add_attachment(b"\x89PNG", maintype="image", subtype="png", filename="hen.png")
+    read = document(tmp_path / "a", "letter.eml", letter.as_bytes())
+    assert (read.title, read.text) == ("Hühner", "Fünf Eier.\n\nGrüße")
+    people = {"from": "Zoë <zoe@example.org>", "to": "a@example.org, b@example.org"}
+    metadata = json.loads(read.metadata)
+    assert metadata.pop("mog")["attachments not read"] == ["hen.png"]
+    assert metadata == {**people, "date": "2026-11-03T09:30:00+01:00"}
+
+
+def test_a_message_without_plain_text_is_read_as_a_page(tmp_path):
+    letter = message(Subject="Eggs", From="a@example.org")
+    letter.set_content("<html><body><h2>Hens</h2><p>Five <b>eggs</b>.</p></body></html>", subtype="html")
+    read = document(tmp_path / "a", "letter.eml", letter.as_bytes())
+    assert read.text == "Hens\n\nFive eggs." and headings(read) == [(2, "Hens")]
+
+
+@pytest.mark.parametrize(
+    ("content", "reason"),
+    [
+        (b"\x00\xff\x00 no message", "expected a message with From"),
+        (b"Subject: empty\r\n\r\n", "no text|empty"),
+        (b"From: a@b.c\r\nContent-Type: multipart/mixed; boundary=x\r\n\r\n--x\r\n", "no text|empty"),
+        (b"Subject: long\r\n\r\n" + b"x" * LIMIT * 2, "at most"),
+    ],
+)
+def test_messages_that_cannot_be_read_are_skipped_with_the_reason(tmp_path, content, reason):
+    assert re.search(
+        reason, reasons(tmp_path / "a", "a.eml", content, LIMIT if len(content) < LIMIT else 4 * LIMIT // 2)
+    )
+
+
+def test_a_message_with_headers_and_encodings_that_nobody_knows_is_read_all_the_same(tmp_path):
+    content = (
+        b'Subject: =?utf-8?Q?broken\xff?= \r\nFrom: "<<>>@@\r\nDate: never\r\n'
+        b"Content-Type: text/plain; charset=unheard-of\r\n\r\nFive eggs.\r\n"
+    )
+    read = document(tmp_path / "a", "a.eml", content)
+    assert read.text == "Five eggs." and "date" not in json.loads(read.metadata)
+
+
+# reStructuredText and pages
+
+
+def test_headings_of_restructured_text_are_levels_in_the_order_of_their_marks(tmp_path):
+    text = "=====\nHens!\n=====\n\nEggs\n----\n5\n\nDucks\n-----\n\nGrey\n~~~~\nSwims.\n\n===  ===\nA    B\n===  ===\n"
+    read = document(tmp_path / "a", "birds.rst", text)
+    assert read.text.startswith("=====\nHens!") and read.title == "Hens!"
+    assert headings(read) == [(1, "Hens!"), (2, "Eggs"), (2, "Ducks"), (3, "Grey")]
+    assert [read.text[mark.offset :].split("\n")[0] for mark in read.marks] == ["Hens!", "Eggs", "Ducks", "Grey"]
+
+
+def test_lines_of_marks_without_a_heading_are_none(tmp_path):
+    read = document(tmp_path / "a", "a.rst", "Two\nlines\n\n----\n\nA longer line\n---\n\n....\n....\n")
+    assert headings(read) == [] and read.title == "Two"
+
+
+def test_htm_is_html(tmp_path):
+    assert document(tmp_path / "a", "a.htm", "<p>Five <em>eggs</em></p>").text == "Five eggs"
