@@ -62,6 +62,19 @@ def greatest(scores: np.ndarray, k: int) -> np.ndarray:
     return chosen | tied
 
 
+def greatest_of(row: np.ndarray, k: int) -> np.ndarray:
+    """As `greatest` of one row: ascending positions, int64, found in fewer passes over the numbers."""
+    k = min(k, len(row))
+    if not k:
+        return np.zeros(0, np.int64)
+    least = _kth(row, k)
+    at = np.flatnonzero(row >= least)
+    if len(at) > k:
+        tied = row[at] == least
+        at = at[~tied | (np.cumsum(tied) <= k - np.count_nonzero(~tied))]
+    return at
+
+
 def _kth(row: np.ndarray, k: int) -> np.generic:
     """The k-th greatest number."""
     step = len(row) // _SAMPLE

@@ -12,12 +12,14 @@ from typing import Protocol
 
 import numpy as np
 
-from mog_assets.arrays import greatest
+from mog_assets.arrays import greatest_of
 from mog_assets.retrieval.corpora import Corpora
 from mog_assets.retrieval.vectors import Pooling, VectorTable
 
 # Pieces of each of the two searches whose documents a question's candidates may be of.
 NEAREST = 100
+# Of a shard more are asked for than four times its share of them.
+_SPARE = 20
 
 
 @dataclass(frozen=True)
@@ -28,11 +30,17 @@ class Asked:
         terms: Its terms.
         vector: Its vector, shape (size,).
         allowed: Documents that may be found, bool of shape (documents,); None if all.
+        shards: How many each corpus has, in all parts together.
     """
 
     terms: Sequence[str]
     vector: np.ndarray
     allowed: np.ndarray | None
+    shards: Sequence[int]
+
+    def wanted(self, corpus: int) -> int:
+        """Nearest pieces that each shard of a corpus is asked for: its documents are spread over them by chance."""
+        return min(NEAREST, 4 * NEAREST // self.shards[corpus] + _SPARE)
 
 
 @dataclass(frozen=True)
@@ -50,7 +58,8 @@ class Hits:
     @classmethod
     def best(cls, pieces: np.ndarray, scores: np.ndarray) -> Hits:
         """Of some pieces, ascending; of equal ones those of smaller numbers."""
-        chosen = (greatest(scores[None], NEAREST) & (scores > 0))[0]
+        chosen = greatest_of(scores, NEAREST)
+        chosen = chosen[scores[chosen] > 0]
         return cls(pieces[chosen], scores[chosen])
 
     @classmethod
@@ -103,8 +112,8 @@ class SectionSearch:
     def nearest(self) -> list[Hits]:
         """See `Search.nearest`; what a filter leaves is found whatever else is nearer."""
         words = self._words if self._allowed is None else np.where(self._allowed, self._words, 0)
-        near = self._near
-        return [Hits.best(np.arange(len(words)), words), Hits.best(near, self._products(near))]
+        best, near = greatest_of(words, NEAREST), self._near
+        return [Hits.best(best, words[best]), Hits.best(near, self._products(near))]
 
     def values(self, sections: np.ndarray) -> list[np.ndarray]:
         """See `Search.values`."""
@@ -135,9 +144,9 @@ class SectionSearch:
         """Pieces near the question, the nearest among them, ascending."""
         pieces, first = [np.zeros(0, np.int64)], 0
         vector = np.asarray(self.question.vector, np.float32)
-        for shard in self.corpora.neighbours:
+        for shard, corpus in zip(self.corpora.neighbours, self.corpora.shard_owners, strict=True):
             open_to = None if self._allowed is None else self._allowed[first : first + shard.count]
-            pieces.append(shard.near(vector, NEAREST, open_to) + first)
+            pieces.append(shard.near(vector, self.question.wanted(corpus), open_to) + first)
             first += shard.count
         return np.concatenate(pieces)
 

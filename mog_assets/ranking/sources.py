@@ -158,7 +158,8 @@ class Indexed:
     def _searches(self) -> Sequence[Search]:
         retrieval, find = self.retrieval, self.retrieval.searching or searching(self.corpora)
         questions = zip(retrieval.terms, retrieval.vectors, strict=True)
-        return find([Asked(terms, vector, retrieval.allowed) for terms, vector in questions])
+        shards = np.bincount(self.corpora.shard_owners, minlength=len(self.corpora.names)).tolist()
+        return find([Asked(terms, vector, retrieval.allowed, shards) for terms, vector in questions])
 
 
 @dataclass(frozen=True)

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from mog_assets.arrays import first_of_each, greatest, pairs, unpaired
+from mog_assets.arrays import first_of_each, greatest, greatest_of, pairs, unpaired
 
 FIRST, SECOND = st.integers(-(2**31), 2**31 - 1), st.integers(0, 2**32 - 1)
 
@@ -49,6 +49,7 @@ def test_the_greatest_are_the_first_of_a_sorted_row(rows, data):
     scores = np.array(rows, np.float32).reshape(len(rows), len(rows[0]) if rows else 3)
     k = data.draw(st.integers(0, 9))
     assert [np.flatnonzero(row).tolist() for row in greatest(scores, k)] == sorted_first(rows, k)
+    assert [greatest_of(row, k).tolist() for row in scores] == sorted_first(rows, k)
 
 
 # Rows that are long enough for a sample of them to be looked at first.
@@ -60,3 +61,4 @@ def test_the_greatest_of_long_rows_are_the_first_of_a_sorted_row(seed, length, k
     # What is sampled may be the smallest or the greatest of the row.
     scores[:, :: length // 1024] += rng.choice([-different, 0, different])
     assert [np.flatnonzero(row).tolist() for row in greatest(scores, k)] == sorted_first(scores.tolist(), k)
+    assert [greatest_of(row, k).tolist() for row in scores] == sorted_first(scores.tolist(), k)
