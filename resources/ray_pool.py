@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from threading import RLock
 from typing import Any
@@ -64,20 +64,28 @@ class Pool:
             for place in self._places:
                 ray.kill(place.actor)
 
-    def call(self, target: str, jobs: Sequence[dict[str, Any]]) -> list[Any]:
-        """What a function returns for each of several arguments; the same place gets those at the same position.
+    def call(self, target: str, jobs: Mapping[int, dict[str, Any]]) -> dict[int, Any]:
+        """What a function returns for each of several arguments.
 
         Args:
             target: `"package.module:function"`.
-            jobs: Keyword arguments.
+            jobs: Keyword arguments, by the number of the place that has opened what they need, if it runs.
+
+        Returns:
+            The results, by the same numbers.
 
         Raises:
             MogError: no actor can be started any more, or calls end whatever actor has them.
         """
-        results: list[Any] = [None] * len(jobs)
+        results: dict[int, Any] = {}
         waiting: dict[Any, tuple[int, _Place, int]] = {}
-        for number in range(len(jobs)):
-            self._submit(waiting, target, jobs, number, 0)
+
+        def submit(number: int, died: int) -> None:
+            place = self._place(number)
+            waiting[place.actor.call.remote(target, jobs[number])] = (number, place, died)
+
+        for number in jobs:
+            submit(number, 0)
         while waiting:
             done, _ = ray.wait(list(waiting), num_returns=1, timeout=self._settings.wait_seconds)
             if not done:
@@ -96,14 +104,8 @@ class Pool:
                         f"engine.searchers: a search ended {died + 1} processes, the last by {said(error)}: look for "
                         "nodes that ran out of memory or were removed"
                     ) from error
-                self._submit(waiting, target, jobs, number, died + 1)
+                submit(number, died + 1)
         return results
-
-    def _submit(
-        self, waiting: dict[Any, Any], target: str, jobs: Sequence[dict[str, Any]], number: int, died: int
-    ) -> None:
-        place = self._place(number)
-        waiting[place.actor.call.remote(target, jobs[number])] = (number, place, died)
 
     def _place(self, number: int) -> _Place:
         """Who answers: the place of that number, or the next that runs."""

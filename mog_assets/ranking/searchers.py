@@ -7,7 +7,7 @@ that had it has ended.
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, TypeVar
@@ -21,8 +21,8 @@ from mog_assets.resources.store import Store
 from mog_assets.retrieval.corpora import Corpora
 from mog_assets.retrieval.divided import Part, divided
 
-Call = Callable[[str, Sequence[dict[str, Any]]], list[Any]]
-"""Calls a function, by `module:name`, with each of several arguments, in other processes; see `ray_pool.Pool.call`."""
+Call = Callable[[str, Mapping[int, dict[str, Any]]], dict[int, Any]]
+"""Calls a function, by `module:name`, in other processes, each with its arguments; see `ray_pool.Pool.call`."""
 
 Made = TypeVar("Made")
 # Parts, and questions, that a process keeps.
@@ -130,13 +130,13 @@ class Searchers:
         """See `section_search.Searching`: all questions are searched for at once."""
         key = uuid4().hex
         of_parts = [[self._of_part(question, part) for question in questions] for part in self._parts]
-        jobs = [
-            {"key": key, "place": place, "questions": asked}
-            for place, asked in zip(self._places, of_parts, strict=True)
-        ]
+        jobs = {
+            part: {"key": key, "place": place, "questions": asked}
+            for part, (place, asked) in enumerate(zip(self._places, of_parts, strict=True))
+        }
         hits = self._call(f"{_HERE}:nearest", jobs)
         return [
-            Divided(self, key, number, [asked[number] for asked in of_parts], [part[number] for part in hits])
+            Divided(self, key, number, [asked[number] for asked in of_parts], [hits[part][number] for part in jobs])
             for number in range(len(questions))
         ]
 
@@ -147,16 +147,16 @@ class Searchers:
 
     def values(self, key: str, number: int, of_parts: Sequence[Asked], sections: np.ndarray) -> list[np.ndarray]:
         """See `Divided.values`."""
-        ends, jobs = np.searchsorted(sections, self._sections), []
+        ends, jobs = np.searchsorted(sections, self._sections), {}
         for part, question in enumerate(of_parts):
             local = sections[ends[part] : ends[part + 1]] - self._sections[part]
             if len(local):
                 asked = {"key": key, "place": self._places[part], "number": number, "question": question}
-                jobs.append((part, {**asked, "sections": local}))
+                jobs[part] = {**asked, "sections": local}
         if not jobs:
             return [np.zeros(0, np.float32) for _ in expert_texts(self.corpora, sections)]
-        parts = self._call(f"{_HERE}:values", [job for _, job in jobs])
-        return [np.concatenate(scores) for scores in zip(*parts, strict=True)]
+        parts = self._call(f"{_HERE}:values", jobs)
+        return [np.concatenate(scores) for scores in zip(*(parts[part] for part in jobs), strict=True)]
 
     def joined(self, hits: Sequence[Sequence[Hits]]) -> list[Hits]:
         """The best of all parts, by words and by vectors."""

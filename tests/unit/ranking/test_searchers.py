@@ -35,7 +35,7 @@ def settings(sample_project, tmp_path_factory):
 def call(target, jobs):
     """Calls that go through what other processes would send."""
     function = {"nearest": nearest, "values": values}[target.rpartition(":")[2]]
-    return [pickle.loads(pickle.dumps(function(**pickle.loads(pickle.dumps(job))))) for job in jobs]  # noqa: S301
+    return {part: pickle.loads(pickle.dumps(function(**pickle.loads(pickle.dumps(job))))) for part, job in jobs.items()}  # noqa: S301
 
 
 def opened(settings, parts=0, questions=QUESTIONS, **changed):
