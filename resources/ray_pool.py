@@ -52,12 +52,6 @@ class Pool:
         for place in self._places:
             self._await(place)
 
-    @property
-    def alive(self) -> int:
-        """How many run now."""
-        with self._lock:
-            return sum(self._runs(place) for place in self._places)
-
     def end(self) -> None:
         """End all actors."""
         with self._lock:
@@ -115,18 +109,22 @@ class Pool:
             for place in order:
                 if self._runs(place):
                     return place
-        self._await(order[0])
-        return order[0]
+            place = self._places[number % count]
+        self._await(place)
+        return place
 
     def _started(self) -> _Place:
         actor = self._make.remote()
         return _Place(actor, actor.ready.remote(self._terms))
 
     def _runs(self, place: _Place) -> bool:
-        if not place.started:
-            done, _ = ray.wait([place.ready], timeout=0)
-            if done:
-                self._await(place)
+        if not place.started and ray.wait([place.ready], timeout=0)[0]:
+            try:
+                ray.get(place.ready)
+                place.started = True
+            # Its node died while it started, or is not fit for it: others answer meanwhile.
+            except (RayError, MogError) as error:
+                self._replace(place, error)
         return place.started
 
     def _await(self, place: _Place) -> None:
@@ -143,7 +141,7 @@ class Pool:
             ) from error
         place.started = True
 
-    def _replace(self, place: _Place, error: RayError) -> None:
+    def _replace(self, place: _Place, error: Exception) -> None:
         with self._lock:
             if place in self._places:
                 _log.warning("engine: a process that searches died (%s): others do its work", said(error))

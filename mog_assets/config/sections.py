@@ -97,8 +97,9 @@ class CorpusSettings(SettingsModel):
     are copied to.
 
     A document (a file, a line of a `.jsonl` file, or a row of a table) over `max_document_mb` megabytes is skipped.
-    So is a PDF, Word, PowerPoint or EPUB file that needs more than `max_seconds` or `max_memory_mb` to be parsed, or
-    that unpacks to more than `max_unpacked_mb`. The reader `docling`, whose models need more, has other defaults.
+    So is a file of another kind than text (PDF, Word, …) that needs more than `max_seconds` or `max_memory_mb` to be
+    parsed, or that unpacks to more than `max_unpacked_mb`. The reader `docling`, whose models need more, has other
+    defaults.
 
     All documents are analysed in the `language` (an ISO 639-1 code), with `auto` each in its own, as it is detected.
     """

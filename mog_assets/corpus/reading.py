@@ -89,7 +89,7 @@ def read_corpus(
         limit: Bytes that a document may have: a file, a line of a `.jsonl` file, or a row of a table.
         memory: Memory of an earlier reading with the same limits.
         folder: Folder for the documents until the reading is released; None for the system's temporary folder.
-        limits: Of parsing PDF, Word, PowerPoint and EPUB files.
+        limits: Of parsing files that are no text.
         questions: Real paths of files of questions, which are not read if they are in the folder.
 
     Raises:
