@@ -5,6 +5,7 @@ from __future__ import annotations
 import difflib
 import json
 import os
+import re
 import reprlib
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -146,9 +147,13 @@ def _explain(detail: Any) -> str:
         return expected
     if detail["input"] is None:
         return f"{key}: expected {expected}, got nothing; give it a value, or leave the key out"
-    return f"{key}: expected {expected}, got {_LIMITED.repr(detail['input'])}"
+    given = detail["input"]
+    shown = _USER.sub("://…@", given) if isinstance(given, str) else given
+    return f"{key}: expected {expected}, got {_LIMITED.repr(shown)}"
 
 
+# User and password of an address: nothing is shown of them.
+_USER = re.compile("://[^@]*@")
 _LIMITED = reprlib.Repr()
 _LIMITED.maxstring = _LIMITED.maxother = 80
 

@@ -87,6 +87,8 @@ def _address(text: str) -> str:
     if not sign or not place:
         raise ValueError("an address such as scheme://place")
     registry.SOURCES.check(scheme)
+    if re.match("[^/@]*@|[^@]*:[^@]*@", place):
+        raise ValueError("an address without a user and password: credentials come from the environment")
     return text
 
 

@@ -42,6 +42,7 @@ _PACKAGES = (
     "lxml",
     "py3langid",
     "pypdfium2",
+    "python-calamine",
     "python-docx",
     "python-pptx",
     "PyYAML",
@@ -55,7 +56,7 @@ def _source(settings: Settings, corpus: str | None) -> object:
     return [
         source_state(source.path, source.max_document_bytes, _questions(settings), _contents(settings, corpus))
         if source.source is None
-        else [source.source, listed(corpus, source.source)],
+        else [source.source, {name: item.version for name, item in listed(corpus, source.source).items()}],
         source.max_document_bytes,
         source.language,
         *_limits(source),

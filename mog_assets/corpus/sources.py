@@ -7,11 +7,15 @@ A `Source` is registered under its scheme: `source: "toy://shelf"` in the settin
 from __future__ import annotations
 
 import json
+import os
 import shutil
-from collections.abc import Callable, Mapping
+import time
+from collections.abc import Callable, Iterable, Mapping
+from concurrent.futures import ThreadPoolExecutor, as_completed
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
+from typing import NamedTuple
 
 from mog_assets import registry
 from mog_assets.registry import Registry
@@ -20,6 +24,20 @@ from mog_assets.resources.writing import atomic
 
 # The file beside the folder of copies that says which version of each item is there.
 _VERSIONS = ".versions.json"
+# A kill loses what was copied since then.
+_KEEP_SECONDS = 1.0
+
+
+class Item(NamedTuple):
+    """What a source says of an item.
+
+    Attributes:
+        version: Any text that changes with the content, such as an etag or a time.
+        modified: When it was changed last, in seconds since 1970, if the source knows.
+    """
+
+    version: str
+    modified: float | None = None
 
 
 @dataclass(frozen=True)
@@ -27,21 +45,22 @@ class Source:
     """Where documents come from.
 
     Attributes:
-        items: Given an address, the version of every item by name: a relative path, whose suffix is its format. A
-            version is any text that changes with the content, such as an etag or a time.
-        read: Given the address and a name, the bytes of an item.
+        items: Given an address, every item by name, a relative path, whose suffix is its format; or the version alone.
+        read: Given the address and a name, the bytes of an item, whole or in pieces.
+        together: How many items are read at a time, each in a thread.
     """
 
-    items: Callable[[str], Mapping[str, str]]
-    read: Callable[[str, str], bytes]
+    items: Callable[[str], Mapping[str, Item | str]]
+    read: Callable[[str, str], bytes | Iterable[bytes]]
+    together: int = 1
 
 
 SOURCES: Registry[Source] = registry.SOURCES
 """Sources by scheme."""
 
 
-def listed(corpus: str, address: str) -> dict[str, str]:
-    """The version of every item of a source, by name.
+def listed(corpus: str, address: str) -> dict[str, Item]:
+    """The items of a source, by name.
 
     Args:
         corpus: The corpus, for messages.
@@ -52,18 +71,27 @@ def listed(corpus: str, address: str) -> dict[str, str]:
     """
     scheme, _, place = address.partition("://")
     try:
-        items = dict(SOURCES[scheme].items(place))
+        items = {
+            name: Item(item) if isinstance(item, str) else item for name, item in SOURCES[scheme].items(place).items()
+        }
     except Exception as error:
         raise MogError(_fault(corpus, address, "a list of items", error)) from error
-    for name, version in items.items():
-        path = PurePosixPath(name) if isinstance(name, str) else PurePosixPath("/")
-        hidden = any(part.startswith(".") or "\0" in part or "\\" in part for part in path.parts)
-        if path.is_absolute() or not path.parts or hidden or str(path) != name or not isinstance(version, str):
+    for name, item in items.items():
+        if not (is_name(name) and isinstance(item, Item) and isinstance(item.version, str)):
             raise MogError(
                 f"corpora.{corpus}.source: expected {address} to list relative paths without hidden parts, each with a "
-                f"version as text, got {name!r}: {version!r}"
+                f"version as text, got {name!r}: {item!r}"
             )
     return dict(sorted(items.items()))
+
+
+def is_name(name: object) -> bool:
+    """Whether an item may have a name: a relative path without hidden parts."""
+    if not isinstance(name, str):
+        return False
+    path = PurePosixPath(name)
+    hidden = any(part.startswith(".") or "\0" in part or "\\" in part for part in path.parts)
+    return bool(path.parts) and not path.is_absolute() and not hidden and str(path) == name
 
 
 def synchronised(corpus: str, address: str, folder: Path) -> int:
@@ -90,27 +118,47 @@ def synchronised(corpus: str, address: str, folder: Path) -> int:
                 path.rmdir()
         elif path.relative_to(folder).as_posix() not in items:
             path.unlink()
-    count = 0
+    changed = [name for name in items if versions.get(name) != items[name].version or not (folder / name).is_file()]
+    for name in changed:
+        versions.pop(name, None)
+    source, kept = SOURCES[scheme], time.monotonic()
+    pool = ThreadPoolExecutor(source.together)
+
+    def keep() -> None:
+        there = {name: versions[name] for name in items if name in versions}
+        with atomic(file) as temporary:
+            temporary.write_text(json.dumps({"address": address, "versions": there}), encoding="utf-8")
+
+    copies = {pool.submit(_copy, source, place, name, folder / name, items[name].modified): name for name in changed}
     try:
-        for name, version in items.items():
-            path = folder / name
-            if versions.get(name) == version and path.is_file():
-                continue
-            versions.pop(name, None)
+        for copy in as_completed(copies):
+            name = copies[copy]
             try:
-                content = SOURCES[scheme].read(place, name)
-                path.parent.mkdir(parents=True, exist_ok=True)
-                with atomic(path) as temporary:
-                    temporary.write_bytes(content)
+                copy.result()
             except Exception as error:
                 raise MogError(_fault(corpus, address, f"to copy {name!r}", error)) from error
-            versions[name] = version
-            count += 1
+            versions[name] = items[name].version
+            if time.monotonic() - kept > _KEEP_SECONDS:
+                keep()
+                kept = time.monotonic()
     finally:
-        kept = {name: versions[name] for name in items if name in versions}
-        with atomic(file) as temporary:
-            temporary.write_text(json.dumps({"address": address, "versions": kept}), encoding="utf-8")
-    return count
+        # Those that were being copied when another failed are there, too.
+        pool.shutdown(cancel_futures=True)
+        done = [name for copy, name in copies.items() if not copy.cancelled() and copy.exception() is None]
+        versions |= {name: items[name].version for name in done}
+        keep()
+    return len(changed)
+
+
+def _copy(source: Source, place: str, name: str, path: Path, modified: float | None) -> None:
+    content = source.read(place, name)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with atomic(path) as temporary:
+        with temporary.open("wb") as stream:
+            for piece in (content,) if isinstance(content, bytes) else content:
+                stream.write(piece)
+        if modified is not None:
+            os.utime(temporary, (modified, modified))
 
 
 def forgotten(folder: Path) -> None:

@@ -1,0 +1,87 @@
+"""Objects of a bucket as items of a source: `s3://`, `gs://` and `az://` addresses, and all others that fsspec opens.
+
+Credentials, endpoints and regions come from the environment, as the library of each store reads them.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator, Mapping
+from datetime import datetime
+from functools import partial
+from pathlib import PurePosixPath
+from typing import Any
+
+from mog_assets.corpus.folders import suffixes
+from mog_assets.corpus.sources import SOURCES, Item, Source, is_name
+
+_log = logging.getLogger(__name__)
+# The package that opens addresses of a scheme, which is also the name of an extra of this one.
+_PACKAGES = {"s3": "s3fs", "gs": "gcsfs", "az": "adlfs", "memory": "fsspec"}
+# What stores call the hash or the time of an object; the first that is given is its version.
+_TIMES = ("LastModified", "last_modified", "updated", "mtime", "created")
+_VERSIONS = ("ETag", "etag", "md5Hash", "content_md5", "md5", *_TIMES)
+_PIECE = 1 << 20
+# Objects that are copied at a time: each takes a request, which takes longer than its bytes.
+_TOGETHER = 16
+
+
+def _opened(scheme: str, address: str) -> tuple[Any, str]:
+    """The store, and the path of the address in it."""
+    import fsspec
+
+    try:
+        store = fsspec.filesystem(scheme, skip_instance_cache=scheme != "memory", use_listings_cache=False)
+    except ImportError as error:
+        raise ValueError(
+            f"the package {_PACKAGES[scheme]} to be installed ({error}): pip install 'mog-assets[{scheme}]'"
+        ) from error
+    return store, store._strip_protocol(f"{scheme}://{address}").rstrip("/")
+
+
+def _items(scheme: str, address: str) -> Mapping[str, Item]:
+    """All objects below an address that may be documents; hidden ones are none, as in a folder."""
+    store, root = _opened(scheme, address)
+    store.invalidate_cache()
+    objects = store.find(root, detail=True)
+    if not objects and not store.exists(root):
+        raise FileNotFoundError(f"no bucket, folder or object {address}")
+    items, refused = {}, 0
+    for key, facts in objects.items():
+        name = key[len(root) :].lstrip("/") or PurePosixPath(key).name
+        if not name.lower().endswith(suffixes()):
+            continue
+        if is_name(name):
+            items[name] = Item(_version(facts), _modified(facts))
+        else:
+            refused += not any(part.startswith(".") for part in PurePosixPath(name).parts)
+    if refused:
+        _log.warning("%s://%s: %d objects are not read: no file can have their names", scheme, address, refused)
+    return items
+
+
+def _version(facts: Mapping[str, Any]) -> str:
+    given = next((str(facts[name]) for name in _VERSIONS if facts.get(name)), "")
+    return f"{given} {facts.get('size')}"
+
+
+def _modified(facts: Mapping[str, Any]) -> float | None:
+    given = next((facts[name] for name in _TIMES if facts.get(name)), None)
+    try:
+        when = datetime.fromisoformat(given) if isinstance(given, str) else given
+        return when.timestamp() if isinstance(when, datetime) else None if when is None else float(when)
+    except (TypeError, ValueError, OverflowError):
+        return None
+
+
+def _read(scheme: str, address: str, name: str) -> Iterator[bytes]:
+    store, root = _opened(scheme, address)
+    # The address of a single object is its own.
+    key = root if PurePosixPath(root).name == name and store.isfile(root) else f"{root}/{name}"
+    with store.open(key, "rb") as stream:
+        while piece := stream.read(_PIECE):
+            yield piece
+
+
+for _scheme in _PACKAGES:
+    SOURCES.register(_scheme, Source(partial(_items, _scheme), partial(_read, _scheme), _TOGETHER))
