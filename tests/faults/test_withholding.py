@@ -35,7 +35,7 @@ def birds(tmp_path_factory, make_project, write_documents, materialise_project):
     }
     made = make_project(folder, {**values, "methods": ["fused"], "answering": {"methods": [WAY], "reader": "neural"}})
     needed = ["documents", "chunks/level_1", "tokens", "bm25/level_1", "embeddings/level_1", "statistics"]
-    needed += ["corpus_registry", "method"]
+    needed += ["neighbours", "corpus_registry", "method"]
     assert materialise_project(made.settings, select=needed).failures == []
     return made
 
