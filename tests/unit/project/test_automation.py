@@ -30,7 +30,7 @@ def write(folder, documents):
 
 
 OWN = {"documents", "chunks/level_1", "tokens", "bm25/level_1", "embeddings/level_1", "collections/level_1"}
-OWN |= {"sentence_graph"}
+OWN |= {"neighbours", "sentence_graph"}
 # Once there is a topic model.
 PARTITIONED = OWN | {"mentions", "topics/assigned"}
 # What rests on mentions, which follow the names that documents of all corpora have: `auto` is a ranking.
@@ -208,7 +208,7 @@ def test_another_code_version_rebuilds_that_asset_and_what_follows_in_every_corp
     monkeypatch.setattr(automation, "graph", bumped)
     daemon.reload()
     runs = daemon.settle()
-    assert shape(runs)[:2] == [(corpus, {"tokens", "bm25/level_1"}) for corpus in ("birds", "fish")]
+    assert shape(runs)[:2] == [(corpus, {"tokens", "bm25/level_1", "neighbours"}) for corpus in ("birds", "fish")]
     # The same content came of it: nothing that is made from all corpora follows.
     assert len(runs) == 2 and all(run.success and run.done["tokens"] for run in runs)
 
