@@ -8,7 +8,7 @@ import time
 
 import pytest
 import yaml
-from ray_cluster import NODE, only_ray, running_cluster
+from ray_cluster import NODE, running_cluster
 from served import Served
 from shared import copy_folder, run_alone
 
@@ -97,8 +97,7 @@ def test_two_nodes_answer_as_one_process_and_none_fails_when_one_of_them_is_kill
 
 @pytest.mark.full
 def test_a_process_that_searches_is_replaced_when_it_is_killed(project, tmp_path):
-    with only_ray():
-        server = served(project, tmp_path, kind="ray", searchers=2, workers=2)
+    server = served(project, tmp_path, kind="ray", searchers=2, workers=2)
     try:
         expected, tried = answers(server), 0
         for _ in range(2):

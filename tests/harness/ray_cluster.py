@@ -3,13 +3,11 @@
 import os
 import subprocess
 import sys
-import tempfile
 import time
 from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
-from filelock import FileLock
 
 # Seconds in which a node must start, on a busy machine; read when Ray is imported.
 os.environ.setdefault("RAY_raylet_start_wait_time_s", "120")
@@ -32,14 +30,9 @@ def processes_of_ray(session=""):
     return {line for line in servers if session in line}
 
 
-def only_ray():
-    """Held while a Ray runs: on two processors, two of them keep each other from starting in time."""
-    return FileLock(Path(tempfile.gettempdir()) / "mog-ray-tests.lock", timeout=1800)
-
-
 @contextmanager
 def running_cluster(nodes=2):
-    with only_ray(), pytest.MonkeyPatch.context() as patch:
+    with pytest.MonkeyPatch.context() as patch:
         # Workers get the environment in which their node was started.
         patch.setenv("PYTHONPATH", os.pathsep.join([str(Path(__file__).parent), *filter(None, sys.path)]))
         # On a busy machine they would starve.
