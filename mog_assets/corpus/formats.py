@@ -6,6 +6,7 @@ libraries are imported with the first file that needs them.
 
 from __future__ import annotations
 
+import importlib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import PurePosixPath
@@ -84,16 +85,15 @@ def _sheets(name: str, content: bytes, limits: Mapping[str, Any]) -> Parsed:
     return read_sheets(content, PurePosixPath(name).stem, limits["text_bytes"])
 
 
-def _notebook(name: str, content: bytes, limits: Mapping[str, Any]) -> Parsed:
-    from mog_assets.corpus.notebooks import read_notebook
+def _by(module: str, function: str) -> Callable[..., Parsed]:
+    """Reads with a function of a module of this package, which is imported with the first file."""
 
-    return read_notebook(content, PurePosixPath(name).stem, limits["text_bytes"])
+    def read(name: str, content: bytes, limits: Mapping[str, Any]) -> Parsed:
+        parse = getattr(importlib.import_module(f"mog_assets.corpus.{module}"), function)
+        parsed: Parsed = parse(content, PurePosixPath(name).stem, limits["text_bytes"])
+        return parsed
 
-
-def _message(name: str, content: bytes, limits: Mapping[str, Any]) -> Parsed:
-    from mog_assets.corpus.mail import read_message
-
-    return read_message(content, PurePosixPath(name).stem, limits["text_bytes"])
+    return read
 
 
 def _unpacked(name: str, content: bytes, limits: Mapping[str, Any]) -> dict[str, bytes]:
@@ -122,5 +122,5 @@ FORMATS.register(".docx", Format(_office))
 FORMATS.register(".pptx", Format(_office))
 FORMATS.register(".xlsx", Format(_sheets))
 FORMATS.register(".epub", Format(_epub))
-FORMATS.register(".ipynb", Format(_notebook))
-FORMATS.register(".eml", Format(_message))
+FORMATS.register(".ipynb", Format(_by("notebooks", "read_notebook")))
+FORMATS.register(".eml", Format(_by("mail", "read_message")))

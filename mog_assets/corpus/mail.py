@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import email
 import email.policy
+from email.errors import MessageError
 from email.message import EmailMessage, MIMEPart
 from email.utils import parsedate_to_datetime
 from typing import Any
@@ -31,7 +32,9 @@ def read_message(content: bytes, fallback: str, limit: int) -> Parsed:
         ValueError: it is no message; the message is the reason.
     """
     message = email.message_from_bytes(content, policy=email.policy.default)
-    if not isinstance(message, EmailMessage) or not any(message.get(name) for name in (*_PEOPLE, "subject", "date")):
+    if not isinstance(message, EmailMessage) or not any(
+        _field(message, name) for name in (*_PEOPLE, "subject", "date")
+    ):
         raise ValueError("expected a message with From, To, Subject or Date, got none of them")
     draft, body = MarkedText(limit), message.get_body(("plain", "html"))
     if body is not None:
@@ -58,8 +61,8 @@ def _text(part: MIMEPart) -> str:
 def _field(message: EmailMessage, name: str) -> str:
     try:
         value = message.get(name)
-    # The library fails in many ways on headers that break its grammar.
-    except Exception:
+    # What the library raises for headers that break its grammar.
+    except (MessageError, ArithmeticError, AttributeError, LookupError, TypeError, ValueError):
         return ""
     return clean(" ".join(str(value or "").split()))[:_LONGEST_FIELD]
 

@@ -125,9 +125,9 @@ def synchronised(corpus: str, address: str, folder: Path) -> int:
     pool = ThreadPoolExecutor(source.together)
 
     def keep() -> None:
-        there = {name: versions[name] for name in items if name in versions}
+        stored = {name: versions[name] for name in items if name in versions}
         with atomic(file) as temporary:
-            temporary.write_text(json.dumps({"address": address, "versions": there}), encoding="utf-8")
+            temporary.write_text(json.dumps({"address": address, "versions": stored}), encoding="utf-8")
 
     copies = {pool.submit(_copy, source, place, name, folder / name, items[name].modified): name for name in changed}
     try:

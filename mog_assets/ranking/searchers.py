@@ -131,12 +131,12 @@ class Searchers:
         key = uuid4().hex
         of_parts = [[self._of_part(question, part) for question in questions] for part in self._parts]
         jobs = {
-            part: {"key": key, "place": place, "questions": asked}
-            for part, (place, asked) in enumerate(zip(self._places, of_parts, strict=True))
+            part: {"key": key, "place": place, "questions": of_part}
+            for part, (place, of_part) in enumerate(zip(self._places, of_parts, strict=True))
         }
         hits = self._call(f"{_HERE}:nearest", jobs)
         return [
-            Divided(self, key, number, [asked[number] for asked in of_parts], [hits[part][number] for part in jobs])
+            Divided(self, key, number, [of_part[number] for of_part in of_parts], [hits[part][number] for part in jobs])
             for number in range(len(questions))
         ]
 
@@ -151,8 +151,8 @@ class Searchers:
         for part, question in enumerate(of_parts):
             local = sections[ends[part] : ends[part + 1]] - self._sections[part]
             if len(local):
-                asked = {"key": key, "place": self._places[part], "number": number, "question": question}
-                jobs[part] = {**asked, "sections": local}
+                job = {"key": key, "place": self._places[part], "number": number, "question": question}
+                jobs[part] = {**job, "sections": local}
         if not jobs:
             return [np.zeros(0, np.float32) for _ in expert_texts(self.corpora, sections)]
         parts = self._call(f"{_HERE}:values", jobs)

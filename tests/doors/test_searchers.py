@@ -13,6 +13,7 @@ from served import Served
 from shared import copy_folder, run_alone
 
 from mog_assets import config
+from mog_assets.resources.errors import ConfigError
 
 QUESTIONS = [
     f"What is {what}?" for what in ("garlic", "a spectral class", "a plane iron", "compost", "a planet", "glue")
@@ -125,5 +126,5 @@ def processes_under(root, name):
 def test_searchers_need_the_engine_ray(project):
     path, values = project
     (path / "wrong.yaml").write_text(yaml.safe_dump({**values, "engine": {"searchers": 2}}), encoding="utf-8")
-    with pytest.raises(Exception, match="searchers: expected 0 with kind `inprocess`, got 2: set kind to `ray`"):
+    with pytest.raises(ConfigError, match="searchers: expected 0 with kind `inprocess`, got 2: set kind to `ray`"):
         config.load(path / "wrong.yaml")
