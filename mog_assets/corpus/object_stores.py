@@ -1,4 +1,4 @@
-"""Objects of a bucket as items of a source: `s3://`, `gs://` and `az://` addresses, and all others that fsspec opens.
+"""Objects of a bucket as items of a source: `s3://`, `gs://`, `az://` and `memory://` addresses, which fsspec opens.
 
 Credentials, endpoints and regions come from the environment, as the library of each store reads them.
 """
