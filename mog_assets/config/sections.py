@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
-from pydantic import AfterValidator, BeforeValidator, Field, model_validator
+from pydantic import AfterValidator, BeforeValidator, ConfigDict, Field, model_validator
 
 from mog_assets import registry
 from mog_assets.resources.settings import Count, NamedSettings, SettingsModel
@@ -92,6 +92,11 @@ def _address(text: str) -> str:
     return text
 
 
+def _path_or_source(schema: dict[str, Any]) -> None:
+    schema["required"].remove("path")
+    schema["oneOf"] = [{"required": ["path"]}, {"required": ["source"]}]
+
+
 class CorpusSettings(SettingsModel):
     """The source of one corpus: a `.jsonl[.gz]`, `.csv` or `.tsv` file, or a folder of documents, by its `path`.
 
@@ -105,6 +110,8 @@ class CorpusSettings(SettingsModel):
 
     All documents are analysed in the `language` (an ISO 639-1 code), with `auto` each in its own, as it is detected.
     """
+
+    model_config = ConfigDict(json_schema_extra=_path_or_source)
 
     path: Place
     source: Annotated[str, AfterValidator(_address)] | None = None
