@@ -18,5 +18,9 @@ class MissingArtefact(MogError):
     """A required artefact has not been materialised, or its manifest is not valid."""
 
 
+class NotAllowed(MogError):
+    """Nothing may be shown: nobody says who asks, or it cannot be told what they may see."""
+
+
 class NotFound(MogError):
     """There is no such corpus or document."""

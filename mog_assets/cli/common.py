@@ -7,13 +7,16 @@ import sys
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from functools import wraps
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from mog_assets import config
 from mog_assets.resources.errors import ConfigError, MogError
 from mog_assets.resources.terminal import escaped
+
+if TYPE_CHECKING:
+    from mog_assets.serving.project import Project
 
 FAILED, BAD_USAGE = 1, 2
 
@@ -82,6 +85,22 @@ def check_measured(settings: config.Settings, what: str) -> None:
 
 CONFIG_HELP = "Configuration file instead of mog.yaml (or MOG_CONFIG)."
 config_option = click.option("--config", "path", help=CONFIG_HELP)
+principal_option = click.option(
+    "--as", "principal", metavar="NAME", help="Who asks, if the configuration has permissions; `*` sees all documents."
+)
+
+
+def seen_by(project: Project, principal: str | None) -> Project:
+    """A project as somebody sees it.
+
+    Raises:
+        ConfigError: it has permissions, and nobody was named; or the other way round.
+    """
+    if principal is not None:
+        return project.as_principal(principal)
+    if project.permissions is not None:
+        raise ConfigError("--as: expected who asks, because the configuration has permissions; `*` sees all documents")
+    return project
 
 
 def print_table(title: str, rows: Sequence[dict[str, Any]]) -> None:

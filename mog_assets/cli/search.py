@@ -10,7 +10,16 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from mog_assets import config
-from mog_assets.cli.common import FAILED, QuestionCommand, config_option, echo, guarded, settings_of
+from mog_assets.cli.common import (
+    FAILED,
+    QuestionCommand,
+    config_option,
+    echo,
+    guarded,
+    principal_option,
+    seen_by,
+    settings_of,
+)
 from mog_assets.resources.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -45,6 +54,7 @@ def _where(context: click.Context, option: click.Parameter, value: str | None) -
 @click.option("--explain", is_flag=True, help="Say why each passage is there.")
 @click.option("--question-set", help="Search the corpora of this question set (default: all corpora).")
 @click.option("--where", callback=_where, metavar="JSON", help='Documents to search, as {"path": {"glob": "a/*.pdf"}}.')
+@principal_option
 @click.option("--json", "as_json", is_flag=True, help="Print the passages as JSON.")
 @guarded
 def retrieve(
@@ -56,6 +66,7 @@ def retrieve(
     explain: bool,
     question_set: str | None,
     where: dict[str, Any] | None,
+    principal: str | None,
     as_json: bool,
 ) -> None:
     """Print the best passages for QUESTION."""
@@ -63,7 +74,8 @@ def retrieve(
     from mog_assets.serving import project
 
     with project.open(settings, corpora_of(settings, question_set), keep=False) as opened:
-        results = opened.retrieve(question, budget=budget, k=k, method=method, where=where, explain=explain)
+        seen = seen_by(opened, principal)
+        results = seen.retrieve(question, budget=budget, k=k, method=method, where=where, explain=explain)
     if results.because:
         # Not on standard output, which may be JSON.
         echo(f"ranked by {results.method}" + (f", because {results.because}" if explain else ""), err=True)
@@ -90,6 +102,7 @@ def retrieve(
 @click.option("--option", "options", multiple=True, metavar="LETTER=TEXT", help="A choice; may be given several times.")
 @click.option("--question-set", help="Search the corpora of this question set (default: all corpora).")
 @click.option("--where", callback=_where, metavar="JSON", help="Documents to search, as with `mog retrieve`.")
+@principal_option
 @click.option("--json", "as_json", is_flag=True, help="Print the answer and everything it is based on as JSON.")
 @guarded
 def ask(
@@ -99,6 +112,7 @@ def ask(
     options: tuple[str, ...],
     question_set: str | None,
     where: dict[str, Any] | None,
+    principal: str | None,
     as_json: bool,
 ) -> None:
     """Answer QUESTION, and show the passages and steps behind the answer."""
@@ -109,7 +123,7 @@ def ask(
     from mog_assets.serving import project
 
     with project.open(settings, corpora_of(settings, question_set), keep=False) as opened:
-        answer = opened.ask(question, method=method, options=choices, where=where)
+        answer = seen_by(opened, principal).ask(question, method=method, options=choices, where=where)
     if as_json:
         echo(json.dumps(answer.to_json(), ensure_ascii=False, indent=1))
     else:

@@ -12,11 +12,12 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from mog_assets.cli.common import config_option, echo, guarded, settings_of
+from mog_assets.cli.common import config_option, echo, guarded, principal_option, seen_by, settings_of
 from mog_assets.resources.errors import MogError
 from mog_assets.serving import access
 
 if TYPE_CHECKING:
+    from mog_assets.config import Settings
     from mog_assets.serving.limits import ServerOptions
 
 
@@ -67,8 +68,8 @@ def serve(path: str | None, host: str, port: int, **given: Any) -> None:
     with _extra("serve"):
         from mog_assets.serving import http, server
         from mog_assets.serving.problems import log
-    options = _options(host, given)
     settings = settings_of(path)
+    options = _options(host, settings, given)
     # Before the artefacts are opened: a port in use is told at once.
     opened = server.listen(host, port)
     import mog_assets
@@ -85,7 +86,9 @@ def serve(path: str | None, host: str, port: int, **given: Any) -> None:
     url = server.url_of(opened)
 
     def ready() -> None:
-        if not options.key:
+        if options.permissions is not None:
+            log.warning("permissions: each caller sends a key or token of its own")
+        elif not options.key:
             log.warning("%s is not set: only this machine is served, without a key", access.KEY_VARIABLE)
         echo(url)
         sys.stdout.flush()
@@ -94,16 +97,22 @@ def serve(path: str | None, host: str, port: int, **given: Any) -> None:
     _end(project)
 
 
-def _options(host: str, given: dict[str, Any]) -> ServerOptions:
+def _options(host: str, settings: Settings, given: dict[str, Any]) -> ServerOptions:
     """The options of the server.
 
     Raises:
         ConfigError: other machines would be served without a key, or the key is short.
     """
     from mog_assets.serving.limits import ServerOptions
+    from mog_assets.serving.permissions import Permissions
 
-    key = access.key_for(host)
+    permissions = None if settings.permissions is None else Permissions(settings.permissions)
+    if permissions is not None:
+        # What is wrong with them is told now, and not to callers.
+        _ = permissions.rules
+    key = access.key_for(host, permissions is not None)
     return ServerOptions(
+        permissions=permissions,
         key=key,
         hosts=access.names_of(host, key),
         origins=given["allow_origin"],
@@ -126,8 +135,9 @@ def _options(host: str, given: dict[str, Any]) -> ServerOptions:
 
 @click.command()
 @config_option
+@principal_option
 @guarded
-def mcp(path: str | None) -> None:
+def mcp(path: str | None, principal: str | None) -> None:
     """Serve the tools search, fetch and ask to an agent by MCP on standard input and output."""
     settings = settings_of(path)
     # What a library prints must not come between the messages.
@@ -139,10 +149,11 @@ def mcp(path: str | None) -> None:
 
         options = ServerOptions()
         project = mog_assets.open(settings)
+        seen = seen_by(project, principal)
         search = Slots("search", options.concurrency, options.waiting, options.timeout)
         answers = Slots("answer", options.concurrency, options.waiting, options.ask_timeout)
         documents = Slots("document", options.concurrency, options.waiting, options.timeout)
-        made = mcp_server.server(project, options, search, answers, documents)
+        made = mcp_server.server(seen, options, search, answers, documents)
     mcp_server.serve_stdio(made)
     _end(project)
 

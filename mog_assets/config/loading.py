@@ -26,6 +26,7 @@ CONFIG_VARIABLE = "MOG_CONFIG"
 DEFAULT_CONFIG = "mog.yaml"
 RERANKER = "reranker"
 EncoderT = TypeVar("EncoderT", bound=EncoderSettings)
+SettingsT = TypeVar("SettingsT", bound=SettingsModel)
 
 
 def file(path: str | Path | None = None) -> Path:
@@ -54,15 +55,25 @@ def parse(values: Mapping[str, Any], source: Path) -> Settings:
     Raises:
         ConfigError: a key is unknown or a value is invalid; the message is that of `load`.
     """
+    settings = checked(Settings, _with_reranker(values), source)
     try:
-        # In strict JSON mode "5" and true are not numbers, while a list becomes a tuple and a text a path.
-        settings = Settings.model_validate_json(json.dumps(_with_reranker(values)), strict=True)
         return _absolute(settings, source.parent)
-    except ValidationError as error:
-        lines = "; ".join(_explain(detail) for detail in error.errors())
-        raise ConfigError(f"configuration {printable(source)}: {lines}") from error
     except ConfigError as error:
         raise ConfigError(f"configuration {printable(source)}: {error}") from error
+
+
+def checked(kind: type[SettingsT], values: Mapping[str, Any], source: Path) -> SettingsT:
+    """Keys and values as settings of a kind.
+
+    Raises:
+        ConfigError: a key is unknown or a value is invalid; the message is that of `load`.
+    """
+    try:
+        # In strict JSON mode "5" and true are not numbers, while a list becomes a tuple and a text a path.
+        return kind.model_validate_json(json.dumps(values), strict=True)
+    except ValidationError as error:
+        lines = "; ".join(_explain(kind, detail) for detail in error.errors())
+        raise ConfigError(f"configuration {printable(source)}: {lines}") from error
 
 
 def _with_reranker(values: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -87,9 +98,11 @@ def _absolute(settings: Settings, base: Path) -> Settings:
     home = resolved("home", settings.home, base)
     check_home(home, corpora)
     corpora |= {name: copies(home, name) for name in settings.corpora if name not in corpora}
+    permissions = None if settings.permissions is None else resolved("permissions", settings.permissions, base)
     return settings.model_copy(
         update={
             "home": home,
+            "permissions": permissions,
             **_encoders(settings, base),
             "corpora": {name: c.model_copy(update={"path": corpora[name]}) for name, c in settings.corpora.items()},
             "question_sets": {
@@ -130,11 +143,11 @@ def _encoders(settings: Settings, base: Path) -> dict[str, Any]:
     }
 
 
-def _explain(detail: Any) -> str:
+def _explain(kind: type[SettingsModel], detail: Any) -> str:
     location = [part for part in detail["loc"] if part != "[key]"]
     key = printable(".".join(map(str, location)))
     if detail["type"] == "extra_forbidden":
-        model = _model_at(location[:-1])
+        model = _model_at(kind, location[:-1])
         close = difflib.get_close_matches(str(location[-1]), model, n=1)
         hint = f"did you mean {close[0]!r}?" if close else f"known keys: {', '.join(model)}"
         return f"{key}: expected a known key, got {location[-1]!r}; {hint}"
@@ -158,9 +171,8 @@ _LIMITED = reprlib.Repr()
 _LIMITED.maxstring = _LIMITED.maxother = 80
 
 
-def _model_at(location: Sequence[str | int]) -> list[str]:
+def _model_at(kind: Any, location: Sequence[str | int]) -> list[str]:
     """The field names of the settings model at a location such as ["corpora", "niddk"]."""
-    kind: Any = Settings
     for part in location:
         # Names of corpora and indexes of list items are not fields.
         kind = kind.model_fields[part].annotation if _is_model(kind) else get_args(kind)[-1]

@@ -67,6 +67,8 @@ class Settings(SettingsModel):
     engine: EngineSettings = EngineSettings()
     automation: AutomationSettings = AutomationSettings()
     use: UseSettings = UseSettings()
+    # The file that says who may see which documents; None: whoever may ask may see all.
+    permissions: Place | None = None
     # None: the group `default` of retrieval/methods.py.
     methods: list[str] | None = None
     seed: Annotated[int, Field(ge=0, le=2**32 - 1)] = 0

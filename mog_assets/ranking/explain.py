@@ -44,6 +44,8 @@ def reasons(
     Returns:
         A text for each row, such as `dense level 1 (2nd of 87), beginning of its document (piece 1 of 12)`.
     """
+    if not len(rows):
+        return []
     candidates = inputs.candidates
     if isinstance(model, Mix):
         names = features.names(experts, finest)

@@ -322,6 +322,14 @@ class Corpora:
             yield read_table(path, columns)
 
     @cached_property
+    def sizes(self) -> tuple[np.ndarray, list[str]]:
+        """Characters of every document, int64 of shape (documents,), and the code of its language."""
+        tables = list(self.tables(["characters", "language"]))
+        characters = [table["characters"].to_numpy() for table in tables]
+        languages = [code for table in tables for code in table["language"].to_pylist()]
+        return np.concatenate(characters or [np.empty(0, np.int64)]), languages
+
+    @cached_property
     def _buckets(self) -> tuple[np.ndarray, list[Path]]:
         """First document of each bucket that has any, and its path."""
         stored = [self.read("documents", name) for name in self.names]

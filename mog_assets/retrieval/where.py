@@ -15,6 +15,7 @@ import fnmatch
 import json
 import operator
 import re
+from array import array
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from threading import RLock
@@ -81,31 +82,64 @@ class Fields:
         self._items: Items | None = None
         self._columns: dict[str, list[tuple[Scalar, ...]]] = {}
         self._masks: dict[str, np.ndarray] = {}
-        self._names: list[set[str]] | None = None
+        self._having: dict[str, np.ndarray] | None = None
         self._alone = RLock()
 
-    def names(self, corpus: str | None = None) -> tuple[str, ...]:
-        """Names that a filter may use, in any corpus or in one."""
+    def names(self, documents: np.ndarray | None = None) -> tuple[str, ...]:
+        """Names that a filter may use.
+
+        Args:
+            documents: Those that must have a name, bool of shape (documents,); None for any.
+        """
         with self._alone:
-            if self._names is None:
-                self._names = [set() for _ in self._corpora.names]
-                for owner, row in self._rows(["metadata"]):
-                    self._names[owner].update(name for name, _ in _flat(_metadata(row)))
-            chosen = self._names if corpus is None else [self._names[list(self._corpora.names).index(corpus)]]
-            names = set().union(*chosen)
+            having = self._documents_by_name()
             try:
                 reserved = (*OWN, *self._of_chunks().values)
             except MissingArtefact:
                 reserved = OWN
-        return (*reserved, *sorted(name for name in names if name not in (*OWN, *TOPICS)))
+        names = (name for name in having if name not in (*OWN, *TOPICS))
+        return (*reserved, *sorted(name for name in names if documents is None or documents[having[name]].any()))
+
+    def _documents_by_name(self) -> dict[str, np.ndarray]:
+        """The documents that have each name, by their positions."""
+        if self._having is None:
+            having: dict[str, array[int]] = {}
+            for position, (_, row) in enumerate(self._rows(["metadata"])):
+                for name in {name for name, _ in _flat(_metadata(row))}:
+                    having.setdefault(name, array("q")).append(position)
+            self._having = {name: np.frombuffer(positions, np.int64) for name, positions in having.items()}
+        return self._having
+
+    def documents_by_value(self, name: str) -> dict[Scalar, np.ndarray]:
+        """The documents that have each value under a name of their metadata, by their positions."""
+        having: dict[Scalar, array[int]] = {}
+        with self._alone:
+            for position, values in enumerate(self._column(_OWN_KEY + name)):
+                for value in set(values):
+                    having.setdefault(value, array("q")).append(position)
+            self._columns.pop(_OWN_KEY + name)
+        return {value: np.frombuffer(positions, np.int64) for value, positions in having.items()}
+
+    def meeting(self, where: Where) -> np.ndarray:
+        """As `mask`, for a filter that does not come from a question: it may name what no document has, but no topics.
+
+        Raises:
+            ConfigError: it is no filter.
+        """
+        with self._alone:
+            return self._met(parse(where), {})
 
     def _of_chunks(self) -> Items:
         if self._items is None:
             self._items = self._topics()
         return self._items
 
-    def mask(self, where: Where) -> np.ndarray:
+    def mask(self, where: Where, known: Sequence[str] | None = None) -> np.ndarray:
         """The documents that meet a filter, bool of shape (documents,).
+
+        Args:
+            where: The filter.
+            known: The names that it may use; None for all `names`.
 
         Raises:
             ConfigError: an unknown name or operator, or a value of the wrong kind.
@@ -114,26 +148,27 @@ class Fields:
         tests = parse(where)
         key = json.dumps(where, sort_keys=True, default=dict)
         with self._alone:
+            if known is not None:
+                _check_names(tests, known)
             if key not in self._masks:
                 # Before names are checked: without topics, theirs are unknown.
                 items = {name: self._of_chunks() for name in tests if name in TOPICS}
-                names = self.names()
-                for name in tests:
-                    if name not in names and name.removeprefix(_OWN_KEY) not in (*names, *TOPICS):
-                        close = difflib.get_close_matches(name, names, n=1)
-                        hint = f"did you mean {close[0]!r}?" if close else f"known: {', '.join(names[:30])}"
-                        raise ConfigError(f"where.{name}: expected a name that documents have, got {name!r}; {hint}")
-                mask = np.ones(len(self._corpora.layout.documents), bool)
-                for name, test in tests.items():
-                    if name in items:
-                        mask &= _met(items[name], name, test, len(mask))
-                        continue
-                    column = self._column(name)
-                    mask &= np.fromiter((any(map(test, values)) for values in column), bool, len(column))
+                _check_names(tests, self.names())
+                mask = self._met(tests, items)
                 if len(self._masks) >= _MASKS:
                     self._masks.pop(next(iter(self._masks)))
                 self._masks[key] = mask
             return self._masks[key]
+
+    def _met(self, tests: Mapping[str, Test], items: Mapping[str, Items]) -> np.ndarray:
+        mask = np.ones(len(self._corpora.layout.documents), bool)
+        for name, test in tests.items():
+            if name in items:
+                mask &= _met(items[name], name, test, len(mask))
+                continue
+            column = self._column(name)
+            mask &= np.fromiter((any(map(test, values)) for values in column), bool, len(column))
+        return mask
 
     def _column(self, name: str) -> list[tuple[Scalar, ...]]:
         """The values of every document under a name; a document without it has none."""
@@ -158,6 +193,15 @@ class Fields:
         """The corpus' position and the columns of every document, in order; a bucket at a time."""
         rows = (row for table in self._corpora.tables(columns) for row in table.to_pylist())
         return zip(self._corpora.owners.tolist(), rows, strict=True)
+
+
+def _check_names(tests: Mapping[str, Test], known: Sequence[str]) -> None:
+    for name in tests:
+        own = name.removeprefix(_OWN_KEY)
+        if name not in known and (own == name or own not in (*known, *TOPICS)):
+            close = difflib.get_close_matches(name, known, n=1)
+            hint = f"did you mean {close[0]!r}?" if close else f"known: {', '.join(known[:30])}"
+            raise ConfigError(f"where.{name}: expected a name that documents have, got {name!r}; {hint}")
 
 
 def _met(items: Items, name: str, test: Test, documents: int) -> np.ndarray:

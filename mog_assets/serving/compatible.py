@@ -81,14 +81,14 @@ class OpenAIBody(_Strict):
 
 def add_dify(made: FastAPI, serving: Serving) -> None:
     """Add the route of Dify."""
-    project, options = serving.project, serving.options
+    options = serving.options
 
     @made.post(DIFY_PATH, tags=["other shapes"], summary="Dify's external knowledge API")
     async def retrieval(request: Request, body: DifyBody) -> JSONResponse:
-        setting = body.retrieval_setting
+        setting, project = body.retrieval_setting, serving.project_for(request)
         request.state.question = options.check_question("query", body.query)
         options.check_amount("k", setting.top_k)
-        corpora = corpora_of(serving, "knowledge_id", body.knowledge_id)
+        corpora = corpora_of(project, "knowledge_id", body.knowledge_id)
         where = dify_where(body.metadata_condition)
         many = await serving.search.run(project.retrieve, body.query, k=setting.top_k, corpora=corpora, where=where)
         records = [
@@ -101,10 +101,11 @@ def add_dify(made: FastAPI, serving: Serving) -> None:
 
 def add_openai(made: FastAPI, serving: Serving) -> None:
     """Add the route of OpenAI."""
-    project, options = serving.project, serving.options
+    options = serving.options
 
     @made.post(OPENAI_PATH + "{id}/search", tags=["other shapes"], summary="OpenAI's search of a vector store")
     async def search(request: Request, id: str, body: OpenAIBody) -> JSONResponse:
+        project = serving.project_for(request)
         queries = [body.query] if isinstance(body.query, str) else body.query
         if not 1 <= len(queries) <= _ATTRIBUTES:
             raise Problem(422, f"query: expected 1 to {_ATTRIBUTES} questions, got {len(queries)}")
@@ -116,7 +117,7 @@ def add_openai(made: FastAPI, serving: Serving) -> None:
             raise Problem(400, "rewrite_query: expected false, got true: questions are searched as they are")
         keywords = {
             "k": body.max_num_results,
-            "corpora": corpora_of(serving, "vector_store_id", id),
+            "corpora": corpora_of(project, "vector_store_id", id),
             "where": openai_where(body.filters),
         }
         many = await serving.search.run(project.retrieve_many, queries, **keywords)
@@ -141,13 +142,13 @@ def add_openai(made: FastAPI, serving: Serving) -> None:
         return JSONResponse(page)
 
 
-def corpora_of(serving: Serving, name: str, id: str) -> list[str] | None:
+def corpora_of(project: Any, name: str, id: str) -> list[str] | None:
     """The corpora that an id stands for; None for all.
 
     Raises:
         NotFound: there is no such corpus.
     """
-    names = list(serving.project.settings.corpora)
+    names = project.names
     # A corpus may be called `all`.
     if id in names:
         return [id]

@@ -22,6 +22,7 @@ from mog_assets.retrieval.corpora import Corpora, Read
 from mog_assets.retrieval.methods import AUTO, all_methods, needs, parse
 from mog_assets.retrieval.where import Fields
 from mog_assets.serving import reading
+from mog_assets.serving.permissions import Seen
 from mog_assets.serving.snapshot import Place, Snapshot, SnapshotUnsettled, is_torn, read_matching, stamps, take
 from mog_assets.tools import Tools
 from mog_assets.topics.assign import document_topics
@@ -42,6 +43,7 @@ class Generation:
     """Artefacts of one moment, open for questions.
 
     Attributes:
+        seen: What principals see of it.
         users: Questions that use it now.
         retired: Whether a newer one is used for new questions.
     """
@@ -50,6 +52,7 @@ class Generation:
     version: str
     retrieval: Retrieval
     fields: Fields
+    seen: Seen
     opened: float = field(default_factory=time.time)
     users: int = 0
     retired: bool = False
@@ -165,7 +168,7 @@ class Generations:
         if self._pool is not None and snapshot is not None:
             retrieval = replace(retrieval, searching=self._searchers(self._pool.call, snapshot, retrieval.corpora))
         fields = Fields(retrieval.corpora, partial(document_topics, retrieval.corpora))
-        return Generation(snapshot, version, retrieval, fields)
+        return Generation(snapshot, version, retrieval, fields, Seen(fields))
 
     def _searchers(self, call: Call, snapshot: Snapshot, corpora: Corpora) -> Searchers | None:
         if not corpora.indexed:

@@ -10,8 +10,9 @@ from urllib.parse import urlsplit
 from starlette.datastructures import Headers
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from mog_assets.resources.errors import MogError
 from mog_assets.serving.limits import HEAD_BYTES, HEADERS, RETRY_SECONDS, TARGET_CHARS, ServerOptions, check_json
-from mog_assets.serving.problems import Problem
+from mog_assets.serving.problems import Problem, problem_of
 
 # Anybody may ask for these: they hold nothing of the project's documents.
 OPEN = frozenset(
@@ -30,7 +31,8 @@ OPEN = frozenset(
 
 
 # Answered when all places for requests are taken.
-HEALTH = frozenset({"/healthz", "/readyz", "/metrics", "/server_info"})
+METRICS = "/metrics"
+HEALTH = frozenset({"/healthz", "/readyz", METRICS, "/server_info"})
 
 
 class Guard:
@@ -59,6 +61,7 @@ class Guard:
                 headers = Headers(scope=scope)
                 _check_head(scope, headers)
                 self._check(scope["path"], headers)
+                await self._check_caller(scope, headers)
             except Problem as problem:
                 await refuse(problem, scope)(scope, receive, send)
                 return
@@ -72,19 +75,46 @@ class Guard:
         origin = headers.get("origin")
         if origin is not None and _place(origin) != host and origin not in self.options.origins:
             raise Problem(403, f"Origin: pages of {origin!r} may not call this server: {self.remedy}", "origin")
-        if self._key and path not in self.open:
+
+    async def _check_caller(self, scope: Scope, headers: Headers) -> None:
+        """Let callers with the right key pass; with permissions, say who they are."""
+        path, permissions = scope["path"], self.options.permissions
+        if path in self.open:
+            return
+        if permissions is None:
+            if self._key:
+                self._check_key(headers.get("authorization", ""))
+        elif path == METRICS:
+            # Of the whole project, for who runs it.
+            if not self._key:
+                raise _wrong("Authorization: expected the key of MOG_API_KEY, which is not set")
             self._check_key(headers.get("authorization", ""))
+        else:
+            token = _token(headers.get("authorization", ""), "a key or token of your own")
+            try:
+                principal = await asyncio.to_thread(permissions.bearer, token)
+            except MogError as error:
+                raise problem_of(error) from error
+            if principal is None:
+                raise _wrong("Authorization: this is nobody's key or token, or it has expired")
+            scope["state"]["principal"] = principal
 
     def _check_key(self, authorization: str) -> None:
-        scheme, _, token = authorization.partition(" ")
-        if scheme.lower() != "bearer" or not token:
-            problem = Problem(401, "Authorization: expected `Bearer KEY` with the key of MOG_API_KEY", "no key")
-            problem.headers["WWW-Authenticate"] = "Bearer"
-            raise problem
-        if not hmac.compare_digest(token.strip().encode("latin-1", "replace"), self._key):
-            problem = Problem(401, "Authorization: this is not the key of MOG_API_KEY", "wrong key")
-            problem.headers["WWW-Authenticate"] = 'Bearer error="invalid_token"'
-            raise problem
+        token = _token(authorization, "the key of MOG_API_KEY")
+        if not hmac.compare_digest(token.encode("latin-1", "replace"), self._key):
+            raise _wrong("Authorization: this is not the key of MOG_API_KEY")
+
+
+def _token(authorization: str, what: str) -> str:
+    scheme, _, token = authorization.partition(" ")
+    if scheme.lower() != "bearer" or not token.strip():
+        challenge = {"WWW-Authenticate": "Bearer"}
+        raise Problem(401, f"Authorization: expected `Bearer KEY` with {what}", "no key", challenge)
+    return token.strip()
+
+
+def _wrong(detail: str) -> Problem:
+    return Problem(401, detail, "wrong key", {"WWW-Authenticate": 'Bearer error="invalid_token"'})
 
 
 def refuse(problem: Problem, scope: Scope) -> ASGIApp:

@@ -158,7 +158,7 @@ _SENTENCES = 60
 
 
 def _add_search(made: FastAPI, serving: Serving) -> None:
-    project, options = serving.project, serving.options
+    options = serving.options
 
     def checked(request: Request, body: Searched, choices: dict[str, str] | None = None) -> dict[str, Any]:
         options.check_question("question", body.question, choices)
@@ -167,7 +167,7 @@ def _add_search(made: FastAPI, serving: Serving) -> None:
 
     @made.post("/v1/retrieve", tags=["search"], summary="The best passages for a question")
     async def retrieve(request: Request, body: RetrieveBody) -> JSONResponse:
-        arguments = checked(request, body)
+        arguments, project = checked(request, body), serving.project_for(request)
         options.check_amount("budget", body.budget)
         options.check_amount("k", body.k)
         arguments |= {"budget": body.budget, "k": body.k, "method": body.method, "explain": body.explain}
@@ -184,13 +184,14 @@ def _add_search(made: FastAPI, serving: Serving) -> None:
             return content
 
         # Words in quotation marks decide which documents are asked; nobody waits for the sentences of others.
-        key: Any = object() if body.sentences else json.dumps([arguments, phrases(body.question)], sort_keys=True)
+        alike = [arguments, phrases(body.question), project.seen_as]
+        key: Any = object() if body.sentences else json.dumps(alike, sort_keys=True)
         search = partial(project.retrieve_many, **arguments)
         return JSONResponse(await serving.together.run(body.question, key, search, finished))
 
     @made.post("/v1/ask", tags=["search"], summary="An answer with the passages that it is based on")
     async def ask(request: Request, body: AskBody) -> Response:
-        arguments = checked(request, body, body.options)
+        arguments, project = checked(request, body, body.options), serving.project_for(request)
         arguments |= {"method": body.method, "options": body.options}
         if body.stream or "text/event-stream" in request.headers.get("accept", ""):
             stream = Stream(
@@ -204,10 +205,12 @@ def _add_search(made: FastAPI, serving: Serving) -> None:
 
 
 def _add_documents(made: FastAPI, serving: Serving) -> None:
-    project, options = serving.project, serving.options
+    options = serving.options
 
     @made.get("/v1/corpora", tags=["documents"], summary="What is searched, and how it can be asked")
-    async def corpora() -> JSONResponse:
+    async def corpora(request: Request) -> JSONResponse:
+        project = serving.project_for(request)
+
         def work() -> dict[str, Any]:
             state = {name: getattr(project, name) for name in ("methods", "ways", "version", "loaded", "trouble")}
             most = {"question": options.question_chars, "budget": options.budget, "k": options.k}
@@ -218,13 +221,13 @@ def _add_documents(made: FastAPI, serving: Serving) -> None:
         return JSONResponse(await serving.documents.run(work))
 
     @made.get("/v1/documents/{corpus}/{id:path}", tags=["documents"], summary="A document as it is searched")
-    async def document(corpus: str, id: str) -> JSONResponse:
-        requested = await serving.documents.run(project.document, corpus, id)
+    async def document(request: Request, corpus: str, id: str) -> JSONResponse:
+        requested = await serving.documents.run(serving.project_for(request).document, corpus, id)
         return JSONResponse(requested.to_json())
 
     @made.get("/v1/source/{corpus}/{id:path}", tags=["documents"], summary="The file that a document comes from")
-    async def source(corpus: str, id: str) -> Response:
-        return await serving.documents.run(files.source, project, corpus, id)
+    async def source(request: Request, corpus: str, id: str) -> Response:
+        return await serving.documents.run(files.source, serving.project_for(request), corpus, id)
 
 
 def _add_operation(made: FastAPI, serving: Serving) -> None:

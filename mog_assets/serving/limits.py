@@ -13,6 +13,7 @@ from typing import Any, TypeVar
 
 from mog_assets.resources.errors import MogError
 from mog_assets.serving.descriptors import CONNECTIONS
+from mog_assets.serving.permissions import Permissions
 from mog_assets.serving.problems import Problem, log
 
 T = TypeVar("T")
@@ -64,6 +65,7 @@ class ServerOptions:
         connections_per_address: As many of one address.
         log_questions: Write the questions into the log.
         public_url: Where browsers reach the server, for links in what agents get; empty for the host they asked.
+        permissions: Who may see which documents; each caller then has a key or a token of their own. None: all see all.
     """
 
     key: str = ""
@@ -84,6 +86,7 @@ class ServerOptions:
     connections_per_address: int = CONNECTIONS // 4
     log_questions: bool = False
     public_url: str = ""
+    permissions: Permissions | None = None
 
     @property
     def arriving_bytes(self) -> int:

@@ -23,7 +23,7 @@ from pydantic import BaseModel, Field, ValidationError
 from starlette.routing import Route
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from mog_assets.resources.errors import NotFound
+from mog_assets.resources.errors import NotAllowed, NotFound
 from mog_assets.serving.limits import ServerOptions, Slots
 from mog_assets.serving.problems import problem_of
 from mog_assets.serving.results import Document, Likeliest, Passage
@@ -104,7 +104,7 @@ class Agents:
     """
 
     def __init__(self, project: Any, options: ServerOptions, search: Slots, answers: Slots, documents: Slots) -> None:
-        self._project, self._options = project, options
+        self._whole, self._options = project, options
         self._search, self._answers, self._documents = search, answers, documents
 
     async def search(
@@ -116,7 +116,8 @@ class Agents:
         def work() -> Results:
             self._options.check_question("query", query)
             self._options.check_amount("k", k)
-            retrieved = self._project.retrieve(query, k=k, corpora=None if corpus is None else [corpus], where=where)
+            corpora = None if corpus is None else [corpus]
+            retrieved = self._project(ctx).retrieve(query, k=k, corpora=corpora, where=where)
             return Results(results=[_result(passage, with_url) for passage in retrieved.passages])
 
         return await _told(self._search, work)
@@ -124,10 +125,22 @@ class Agents:
     async def fetch(self, id: Id, ctx: Context) -> Fetched:
         """The text of a passage, or of a whole document."""
         with_url = _urls(ctx, self._options)
-        return await _told(self._documents, lambda: self._fetched(id, with_url))
+        return await _told(self._documents, lambda: self._fetched(self._project(ctx), id, with_url))
 
-    def _fetched(self, id: str, with_url: Callable[[str], str]) -> Fetched:
-        document, spans = self._document(id)
+    def _project(self, ctx: Context) -> Any:
+        """The project as whoever calls a tool may see it."""
+        permissions = self._options.permissions
+        if permissions is None:
+            return self._whole
+        # The guard has checked the header of this request; the tool runs in another task.
+        token = (ctx.headers or {}).get("authorization", "").partition(" ")[2].strip()
+        principal = permissions.bearer(token)
+        if principal is None:
+            raise NotAllowed("permissions: expected a key or token in the request of a tool, got none that is valid")
+        return self._whole.as_principal(principal)
+
+    def _fetched(self, project: Any, id: str, with_url: Callable[[str], str]) -> Fetched:
+        document, spans = _document(project, id)
         whole = len(document.text)
         meta: dict[str, Any] = {**document.metadata, "corpus": document.corpus, "document": document.id}
         meta["characters"] = whole
@@ -141,19 +154,6 @@ class Agents:
             meta["next"] = f"{document.corpus}/{document.id}#{_written(rest)}"
         text = "\n".join(document.text[start:end] for start, end in spans)
         return Fetched(id=id, title=document.title or document.id, text=text, url=with_url(id), metadata=meta)
-
-    def _document(self, id: str) -> tuple[Document, Spans]:
-        """The document of an id, and the places that it names."""
-        corpus, _, doc = id.partition("/")
-        before, mark, places = doc.rpartition("#")
-        try:
-            # `#` and digits may be part of a document's own id.
-            return self._project.document(corpus, doc), []
-        except NotFound:
-            if not mark or not _SPANS.fullmatch(places):
-                raise
-        pairs = [span.split("-") for span in places.split(",")]
-        return self._project.document(corpus, before), [(int(start), int(end)) for start, end in pairs]
 
     async def ask(
         self,
@@ -169,7 +169,7 @@ class Agents:
         def work() -> Answered:
             self._options.check_question("question", question)
             corpora = None if corpus is None else [corpus]
-            reply = self._project.ask(question, options=options, corpora=corpora, where=where)
+            reply = self._project(ctx).ask(question, options=options, corpora=corpora, where=where)
             passages = [_result(passage, with_url) for passage in reply.passages]
             best = reply.likeliest
             return Answered(
@@ -182,6 +182,20 @@ class Agents:
             )
 
         return await _told(self._answers, work)
+
+
+def _document(project: Any, id: str) -> tuple[Document, Spans]:
+    """The document of an id, and the places that it names."""
+    corpus, _, doc = id.partition("/")
+    before, mark, places = doc.rpartition("#")
+    try:
+        # `#` and digits may be part of a document's own id.
+        return project.document(corpus, doc), []
+    except NotFound:
+        if not mark or not _SPANS.fullmatch(places):
+            raise
+    pairs = [span.split("-") for span in places.split(",")]
+    return project.document(corpus, before), [(int(start), int(end)) for start, end in pairs]
 
 
 async def _told(work: Slots, function: Callable[[], T]) -> T:

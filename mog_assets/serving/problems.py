@@ -75,6 +75,10 @@ def problem_of(error: BaseException) -> Problem:
         return Problem(400, str(error))
     if isinstance(error, errors.NotFound):
         return Problem(404, str(error))
+    if isinstance(error, errors.NotAllowed):
+        # What the rules say is for who writes them.
+        log.error("%s", shortened(str(error)))
+        return Problem(503, "It cannot be told now which documents you may see; the log of the server says more.")
     if isinstance(error, errors.MissingArtefact):
         return Problem(503, str(error))
     if isinstance(error, errors.MogError):

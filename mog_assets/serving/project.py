@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
@@ -20,15 +21,14 @@ from mog_assets.questions.sets import Question
 from mog_assets.ranking.retrieve import Retrieval
 from mog_assets.ranking.sources import source_name
 from mog_assets.resources.errors import ConfigError, MissingArtefact, MogError, NotFound
-from mog_assets.retrieval.analysis import languages_in
 from mog_assets.retrieval.methods import AUTO, Method, all_methods, check_trained, needs, parse, rankings
 from mog_assets.retrieval.phrases import phrases, quoted
 from mog_assets.retrieval.where import Where
 from mog_assets.serving import reading
 from mog_assets.serving.generations import ELSEWHERE, Generation, Generations
 from mog_assets.serving.noting import Noting, quote_of
+from mog_assets.serving.permissions import EVERYTHING, Permissions, Principal, Sight
 from mog_assets.serving.results import Answer, CorpusInfo, Document, Passage, Retrieved, Span
-from mog_assets.text.languages import name_of
 from mog_assets.tools import Tools
 
 # Characters of a question; a longer one is a document.
@@ -80,11 +80,56 @@ class Project:
 
     def __init__(self, settings: Settings, names: list[str], refresh: float | None, keep: bool) -> None:
         self.settings = settings
-        self.names = names
+        self._names = names
+        # Without a file of rules everybody sees everything.
+        self.permissions = None if settings.permissions is None else Permissions(settings.permissions)
+        self._principal: Principal | None = None
+        self._whole = True
         # What people ask is stored in the log of use or nowhere.
         self._tools = Tools(settings, keep=False)
         self._generations = Generations(self._tools, names, refresh, keep)
         self._noting = Noting(settings.use, settings.home, keep)
+
+    def as_principal(self, principal: str | Principal, groups: Sequence[str] = ()) -> Project:
+        """The project as somebody sees it: documents that they may not see are as if they were not there.
+
+        It shares everything with this project, which is the one to close.
+
+        Args:
+            principal: The name of who asks; `*` sees all documents.
+            groups: Groups that they are in, beside those that the file of rules says.
+
+        Raises:
+            ConfigError: nobody may be called so, or the settings have no `permissions`.
+            NotAllowed: the rules cannot be read.
+        """
+        if self.permissions is None:
+            raise ConfigError("permissions: expected a file of rules in the settings, which say who may see what")
+        if not isinstance(principal, Principal):
+            principal = self.permissions.principal(principal, groups)
+        seen = copy.copy(self)
+        seen._principal, seen._whole = principal, False
+        return seen
+
+    @property
+    def seen_as(self) -> list[str]:
+        """What rules call who asks: those who are called alike see the same."""
+        return [] if self._principal is None else sorted(self._principal.names)
+
+    def _sight(self, now: Generation) -> Sight:
+        return EVERYTHING if self.permissions is None else self.permissions.sight(now.seen, self._principal)
+
+    @property
+    def names(self) -> list[str]:
+        """The corpora that are searched: those of which a document may be seen."""
+        with self._generations.using() as now:
+            return self._named(now, self._sight(now))
+
+    def _named(self, now: Generation, sight: Sight) -> list[str]:
+        if sight.documents is None:
+            return self._names
+        having = np.bincount(now.retrieval.corpora.owners[sight.documents], minlength=len(self._names))
+        return [name for name, documents in zip(self._names, having, strict=True) if documents]
 
     def __enter__(self) -> Self:
         return self
@@ -94,6 +139,8 @@ class Project:
 
     def close(self) -> None:
         """Stop looking for new artefacts, and remove what was kept of old ones."""
+        if not self._whole:
+            return
         self._generations.close()
         self._noting.close()
 
@@ -105,7 +152,9 @@ class Project:
     @property
     def trouble(self) -> str:
         """Why new artefacts cannot be taken over; empty if nothing is wrong."""
-        return self._generations.trouble
+        trouble = self._generations.trouble
+        # It may name what not everybody sees.
+        return "new artefacts cannot be taken over" if trouble and self._principal is not None else trouble
 
     @property
     def unnoted(self) -> int:
@@ -135,7 +184,7 @@ class Project:
                 read(key, None)
             for key in wanted.per_corpus:
                 if not key.startswith(ELSEWHERE):
-                    read(key, self.names[0])
+                    read(key, self._names[0])
         except MissingArtefact:
             return False
         return True
@@ -147,17 +196,9 @@ class Project:
 
     @property
     def corpora(self) -> list[CorpusInfo]:
-        """The corpora that are searched."""
+        """The corpora that are searched, with what may be seen of them."""
         with self._generations.using() as now:
-            opened, infos = now.retrieval.corpora, []
-            for name, layout in zip(self.names, opened.layouts, strict=True):
-                documents = opened.read("documents", name)
-                counts = documents.manifest.counts
-                spoken = {name_of(code): number for code, number in languages_in(documents).items()}
-                size = int(counts.get("characters", 0))
-                fields = now.fields.names(name)
-                infos.append(CorpusInfo(name, len(layout.documents), size, layout.count(1), fields, spoken))
-            return infos
+            return reading.corpora(now.retrieval.corpora, now.fields, self._sight(now))
 
     def retrieve(
         self,
@@ -212,7 +253,8 @@ class Project:
             options: dict[str, Any] = {"budget": budget, "k": k, "method": method, "corpora": corpora, "where": where}
             return [self.retrieve(question, **options, explain=explain) for question in questions]
         with self._generations.using() as now:
-            retrieval = self._searching(now, corpora, where, *questions[:1]).again(list(questions))
+            sight = self._sight(now)
+            retrieval = self._searching(now, sight, corpora, where, *questions[:1]).again(list(questions))
             if how.kind == AUTO:
                 how, because = retrieval.chosen
             limit = self.settings.budget if k is None and budget is None else budget
@@ -220,7 +262,7 @@ class Project:
             weights = how.of.weights(retrieval, how, explain)
             topics = reading.topics(retrieval, how, k or self.settings.k)
             why = retrieval.reasons(how, ranked) if explain else None
-            filtered = corpora is not None or bool(where)
+            filtered = corpora is not None or bool(where) or not sight.whole
             results = [
                 Retrieved(
                     question,
@@ -229,14 +271,14 @@ class Project:
                     because,
                     "" if passages else reading.nothing(how, weights[row], question, filtered),
                     now.version,
-                    # Vectors are those of the question as it was typed.
-                    {} if how.retriever == "dense" else retrieval.analysed[row].taken,
+                    # Vectors are those of the question as it was typed. The words are those of all documents.
+                    retrieval.analysed[row].taken if sight.whole and how.retriever != "dense" else {},
                     weights[row],
-                    topics[row],
+                    topics[row] if sight.whole else None,
                     source_name(retrieval.corpora) if how.ranking else "",
                 )
                 for row, (question, passages) in enumerate(
-                    zip(questions, reading.passages(retrieval, ranked, len(questions), why), strict=True)
+                    zip(questions, reading.passages(retrieval, ranked, len(questions), why, sight), strict=True)
                 )
             ]
         self._noting.asked(questions, how.name, now.version)
@@ -274,11 +316,12 @@ class Project:
         how = self._way(method)
         request = roles.AnswerRequest.of(Question("question", question, "open", "test", options=dict(options or {})))
         with self._generations.using() as now:
-            retrieval = self._searching(now, corpora, where, question)
+            sight = self._sight(now)
+            retrieval = self._searching(now, sight, corpora, where, question)
 
             def told(step: str, what: dict[str, Any]) -> None:
                 if step == "passages":
-                    passages = reading.with_documents(retrieval, what["passages"])
+                    passages = reading.with_documents(retrieval, what["passages"], sight)
                     what = {**what, "passages": [passage.to_json() for passage in passages]}
                 if what.get("certain") is False:
                     what = {**what, "text": None, "failure": UNCERTAIN}
@@ -292,7 +335,7 @@ class Project:
                 if row.passages:
                     (weights,) = how.retrieval.of.weights(retrieval.again([question]), how.retrieval, False)
             given = [roles.Passage(**{**p, "spans": tuple(tuple(span) for span in p["spans"])}) for p in row.passages]
-            passages = reading.with_documents(retrieval, given)
+            passages = reading.with_documents(retrieval, given, sight)
             likeliest = reading.likeliest(retrieval, passages, row.span)
         certain = row.span is None or row.span["certain"]
         self._noting.asked([question], how.name, now.version)
@@ -310,7 +353,7 @@ class Project:
             auto,
             weights,
             parameters,
-            _details(row),
+            _details(row, sight),
         )
 
     def _way(self, method: str | None) -> Combination:
@@ -328,9 +371,10 @@ class Project:
         Raises:
             NotFound: there is no such corpus or document.
         """
-        _check_corpora([corpus], self.names, NotFound)
         with self._generations.using() as now:
-            row = self._row(now, corpus, id)
+            sight = self._sight(now)
+            _check_corpora([corpus], self._named(now, sight), NotFound)
+            row = self._row(now, sight, corpus, id)
             source = reading.source_of(id, row["metadata"])
             return Document(
                 corpus,
@@ -339,14 +383,14 @@ class Project:
                 row["text"],
                 row["marks"],
                 source,
-                reading.own_metadata(row["metadata"]),
+                sight.shown(reading.own_metadata(row["metadata"])),
                 now.version,
             )
 
-    def _row(self, now: Generation, corpus: str, id: str) -> dict[str, Any]:
+    def _row(self, now: Generation, sight: Sight, corpus: str, id: str) -> dict[str, Any]:
         opened = now.retrieval.corpora
         position = opened.position.get((corpus, id))
-        if position is None:
+        if position is None or not (sight.documents is None or sight.documents[position]):
             raise NotFound(f"id: expected the id of a document of corpus {corpus}, got {id[:200]!r}")
         return reading.rows(opened, [position])[position]
 
@@ -378,9 +422,10 @@ class Project:
         if method:
             method = self._method(method).name
         with self._generations.using() as now:
-            _check_corpora([span.corpus for span in spans], self.names, NotFound)
+            sight = self._sight(now)
+            _check_corpora([span.corpus for span in spans], self._named(now, sight), NotFound)
             documents = dict.fromkeys((span.corpus, span.doc) for span in spans)
-            texts = {document: self._row(now, *document)["text"] for document in documents}
+            texts = {document: self._row(now, sight, *document)["text"] for document in documents}
             quotes = [quote_of(texts[span.corpus, span.doc], span, seen) for span in spans]
         return self._noting.used(question, quotes, method, now.version)
 
@@ -426,23 +471,25 @@ class Project:
         return method
 
     def _searching(
-        self, now: Generation, corpora: Sequence[str] | None, where: Where | None, question: str = ""
+        self, now: Generation, sight: Sight, corpora: Sequence[str] | None, where: Where | None, question: str = ""
     ) -> Retrieval:
         """What finds passages of the documents that may be searched, for a question that may quote words."""
-        retrieval = now.retrieval.among(self._allowed(now, corpora, where))
+        retrieval = now.retrieval.among(self._allowed(now, sight, corpora, where))
         return retrieval.having(quoted(question, retrieval.corpora))
 
-    def _allowed(self, now: Generation, corpora: Sequence[str] | None, where: Where | None) -> np.ndarray | None:
+    def _allowed(
+        self, now: Generation, sight: Sight, corpora: Sequence[str] | None, where: Where | None
+    ) -> np.ndarray | None:
         """The documents that passages may be of; None if all."""
-        allowed = None
+        allowed = sight.documents
         if corpora is not None:
             if isinstance(corpora, str):
                 raise ConfigError(f"corpora: expected a list of names, got {corpora!r}")
-            _check_corpora(corpora, self.names, NotFound)
-            numbers = [self.names.index(name) for name in corpora]
-            allowed = np.isin(now.retrieval.corpora.owners, numbers)
+            _check_corpora(corpora, self._named(now, sight), NotFound)
+            mask = np.isin(now.retrieval.corpora.owners, [self._names.index(name) for name in corpora])
+            allowed = mask if allowed is None else allowed & mask
         if where is not None:
-            mask = now.fields.mask(where)
+            mask = now.fields.mask(where, sight.known)
             allowed = mask if allowed is None else allowed & mask
         return allowed
 
@@ -472,6 +519,10 @@ def _check_corpora(names: Sequence[str], existing: Sequence[str], kind: type[Mog
         raise ConfigError(f"corpora: expected at least one of {', '.join(existing)}, got none")
 
 
-def _details(row: AnswerRow) -> dict[str, Any]:
+def _details(row: AnswerRow, sight: Sight) -> dict[str, Any]:
     left_out = ("question", "answer", "failure", "method", "reader", "passages")
-    return {key: value for key, value in asdict(row).items() if key not in left_out}
+    details = {key: value for key, value in asdict(row).items() if key not in left_out}
+    if not sight.whole:
+        # Topics are called by the words of all documents.
+        details["queries"] = [{**query, "topic": None, "label": ""} for query in row.queries]
+    return details

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
@@ -18,8 +19,10 @@ from mog_assets.retrieval.corpora import Corpora
 from mog_assets.retrieval.methods import Method
 from mog_assets.retrieval.passages import Passages
 from mog_assets.retrieval.phrases import phrases
-from mog_assets.retrieval.where import noted
-from mog_assets.serving.results import Likeliest, Passage, Span
+from mog_assets.retrieval.where import Fields, noted
+from mog_assets.serving.permissions import EVERYTHING, Sight
+from mog_assets.serving.results import CorpusInfo, Likeliest, Passage, Span
+from mog_assets.text.languages import name_of
 
 
 def rows(opened: Corpora, positions: Sequence[int]) -> dict[int, dict[str, Any]]:
@@ -44,13 +47,36 @@ def own_metadata(metadata: Any) -> dict[str, Any]:
     return {key: value for key, value in metadata.items() if key != "mog"}
 
 
-def passages(retrieval: Retrieval, ranked: Passages, questions: int, why: Sequence[str] | None) -> list[list[Passage]]:
+def corpora(opened: Corpora, fields: Fields, sight: Sight) -> list[CorpusInfo]:
+    """The corpora of which a document may be seen, with what may be seen of them."""
+    infos, (characters, languages) = [], opened.sizes
+    pieces = np.bincount(opened.layout.document_of, minlength=len(characters))
+    for number, name in enumerate(opened.names):
+        mask = opened.owners == number
+        mask = mask if sight.documents is None else mask & sight.documents
+        if sight.documents is not None and not mask.any():
+            continue
+        spoken = Counter(languages[position] for position in np.flatnonzero(mask).tolist())
+        named = {name_of(code): count for code, count in sorted(spoken.items(), key=lambda item: (-item[1], item[0]))}
+        names = tuple(field for field in fields.names(mask) if sight.known is None or field in sight.known)
+        size, count = int(characters[mask].sum()), int(pieces[mask].sum())
+        infos.append(CorpusInfo(name, int(mask.sum()), size, count, names, named))
+    return infos
+
+
+def passages(
+    retrieval: Retrieval,
+    ranked: Passages,
+    questions: int,
+    why: Sequence[str] | None,
+    sight: Sight = EVERYTHING,
+) -> list[list[Passage]]:
     """The passages of every question, with what is known of their documents."""
     result = []
     first = np.searchsorted(ranked.question, np.arange(questions + 1))
     for number, members in enumerate(texts(retrieval.corpora, ranked, questions)):
         _, rows = np.unique(ranked.rank[first[number] : first[number + 1]], return_index=True)
-        made = with_documents(retrieval, members)
+        made = with_documents(retrieval, members, sight)
         result.append(
             [
                 replace(p, score=float(ranked.score[row]), why="" if why is None else why[row])
@@ -87,7 +113,7 @@ def likeliest(retrieval: Retrieval, read: Sequence[Passage], span: Mapping[str, 
     return None
 
 
-def with_documents(retrieval: Retrieval, passages: Sequence[roles.Passage]) -> list[Passage]:
+def with_documents(retrieval: Retrieval, passages: Sequence[roles.Passage], sight: Sight = EVERYTHING) -> list[Passage]:
     """Passages for callers, without scores."""
     opened = retrieval.corpora
     documents = rows(opened, [opened.position[p.corpus, p.doc] for p in passages])
@@ -105,7 +131,7 @@ def with_documents(retrieval: Retrieval, passages: Sequence[roles.Passage]) -> l
                 page_at(row["marks"], start),
                 headings_at(row["marks"], start),
                 source_of(passage.doc, row["metadata"]),
-                own_metadata(row["metadata"]),
+                sight.shown(own_metadata(row["metadata"])),
                 None,
                 passage.level,
             )

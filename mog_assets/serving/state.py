@@ -6,6 +6,8 @@ import os
 import threading
 from typing import Any
 
+from starlette.requests import Request
+
 from mog_assets.serving.connections import Connections
 from mog_assets.serving.limits import ServerOptions, Slots
 from mog_assets.serving.observed import Metrics
@@ -30,6 +32,13 @@ class Serving:
         self.metrics = Metrics(project)
         self.connections = Connections(options, self.metrics)
         self.stopping = threading.Event()
+
+    def project_for(self, request: Request) -> Any:
+        """The project as who sent a request may see it."""
+        if self.options.permissions is None:
+            return self.project
+        # Set by the guard; without it nothing is shown.
+        return self.project.as_principal(request.state.principal)
 
     def end(self) -> None:
         """Answer all requests that wait, and drop those that are not complete: the time to finish is over."""

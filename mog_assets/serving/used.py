@@ -43,7 +43,7 @@ class UsedBody(_Strict):
 
 def add_used(made: FastAPI, serving: Serving) -> None:
     """Add the routes."""
-    project, options = serving.project, serving.options
+    options = serving.options
 
     @made.post("/v1/used", tags=["use"], summary="Note that a passage answered a question, if use.log is set")
     async def used(request: Request, body: UsedBody) -> JSONResponse:
@@ -53,10 +53,11 @@ def add_used(made: FastAPI, serving: Serving) -> None:
         if size > options.budget:
             raise Problem(422, f"passage: expected at most {options.budget:,} characters, got {size:,}", "too much")
         spans = [Span(place.corpus, place.doc, place.start, place.end) for place in places]
-        identity = await serving.documents.run(project.used, body.question, spans, method=body.method, text=body.text)
+        used = serving.project_for(request).used
+        identity = await serving.documents.run(used, body.question, spans, method=body.method, text=body.text)
         return JSONResponse({"id": identity}, 201)
 
     @made.delete("/v1/used/{id}", tags=["use"], summary="Take back what `POST /v1/used` noted")
-    async def withdraw(id: Annotated[str, Path(max_length=NAME_CHARS)]) -> JSONResponse:
-        await serving.documents.run(project.withdraw, id)
+    async def withdraw(request: Request, id: Annotated[str, Path(max_length=NAME_CHARS)]) -> JSONResponse:
+        await serving.documents.run(serving.project_for(request).withdraw, id)
         return JSONResponse({"deleted": id})

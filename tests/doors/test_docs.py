@@ -1,6 +1,7 @@
 """The documentation says what is so: keys, assets, commands and links are checked, and what pages show is run."""
 
 import importlib
+import json
 import os
 import re
 import shlex
@@ -18,6 +19,7 @@ from shared import ROOT, VARIABLES
 
 from mog_assets import config, plan
 from mog_assets.cli import main
+from mog_assets.serving.permissions import PermissionSettings, hashed
 
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
 # Made by a command, with values of its own in it.
@@ -136,6 +138,13 @@ def test_every_yaml_on_a_page_is_a_configuration(page):
         raw = yaml.safe_load(body)
         if "attributes" in raw:
             assert component_of(raw).corpora
+            continue
+        if body.startswith("# access.yaml"):
+            for principal in raw.get("principals", {}).values():
+                # Shortened on the page.
+                assert principal["key"].startswith("sha256:")
+                principal["key"] = hashed("a key")
+            assert PermissionSettings.model_validate_json(json.dumps(raw), strict=True).rules
             continue
         corpora = {name: {"path": "here"} for q in raw.get("question_sets", {}).values() for name in q["corpora"]}
         settings = config.Settings.model_validate({"corpora": corpora or {"here": {"path": "here"}}, **raw})

@@ -76,6 +76,11 @@ def until(condition, seconds=60):
 # What it gives
 
 
+def test_without_permissions_nobody_is_told_apart(opened):
+    with pytest.raises(ConfigError, match="permissions: expected a file of rules"):
+        opened.as_principal("ann")
+
+
 def test_passages_are_slices_of_their_documents_with_what_is_known_of_them(opened):
     found = opened.retrieve(QUESTION, explain=True)
     assert (

@@ -1,0 +1,345 @@
+"""Who may see which documents: the rules of a file, which are filters, and what they let a principal see.
+
+A document is seen by those whom a rule allows, and nobody else can tell that it is there: a search is among the
+documents that may be seen, as if there were no others. The file is looked at for every question, so what is taken away
+is gone at the next one. If it cannot be read, nobody sees anything.
+"""
+
+from __future__ import annotations
+
+import re
+import secrets
+import time
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from hashlib import sha256
+from pathlib import Path
+from threading import Lock
+from typing import Annotated, Any
+
+import numpy as np
+from pydantic import AfterValidator, Field, model_validator
+
+from mog_assets.config import yaml_values
+from mog_assets.config.loading import checked
+from mog_assets.resources.errors import ConfigError, NotAllowed
+from mog_assets.resources.settings import SettingsModel
+from mog_assets.retrieval.where import TOPICS, Fields, parse
+from mog_assets.serving.tokens import JwtSettings, Tokens
+
+ALL = "*"
+"""The principal that sees every document: in Python and on the command line only."""
+# A group that every principal is in.
+EVERYONE = "everyone"
+# Begins the name of a principal in a rule: who chooses a name for itself must not be able to choose that of a group.
+_USER = "user:"
+_KEY = re.compile("sha256:[0-9a-f]{64}")
+_LONGEST, _MOST_RULES, _MOST_NAMES = 500, 1000, 10_000
+# Principals whose documents are remembered.
+_SIGHTS = 64
+# A file may be written twice within the time that its date resolves.
+_YOUNG_SECONDS = 2.0
+
+
+def _is_name(value: object) -> bool:
+    return isinstance(value, str) and 0 < len(value) <= _LONGEST and value.isprintable() and value != ALL
+
+
+def _group(value: str) -> str:
+    if not _is_name(value) or value.startswith(_USER):
+        raise ValueError(f"the name of a group: printable, at most {_LONGEST} characters, not beginning with {_USER}")
+    return value
+
+
+def _name(value: str) -> str:
+    if not _is_name(value):
+        raise ValueError(f"the name of a principal: printable, at most {_LONGEST} characters, not {ALL}")
+    return value
+
+
+def _allowed(value: str) -> str:
+    if not _is_name(value.removeprefix(_USER)):
+        raise ValueError(f"the name of a group, or {_USER}NAME for a principal")
+    return value
+
+
+def _key(value: str) -> str:
+    if not _KEY.fullmatch(value):
+        raise ValueError("the hash of a key, as `mog permissions --new-key` prints it, and not the key")
+    return value
+
+
+def _filter(value: dict[str, Any]) -> dict[str, Any]:
+    try:
+        names = parse(value)
+    except ConfigError as error:
+        raise ValueError(f"a filter of documents ({error})") from error
+    if topics := sorted(set(TOPICS) & set(names)):
+        raise ValueError(f"a filter by what documents say of themselves, which {topics[0]!r} is not")
+    return value
+
+
+class PrincipalSettings(SettingsModel):
+    """Somebody who asks: the groups that it is in, and the hash of its key."""
+
+    groups: Annotated[list[Annotated[str, AfterValidator(_group)]], Field(max_length=_MOST_NAMES)] = []
+    # None: it has none, and is named by `as_principal` or a token.
+    key: Annotated[str, AfterValidator(_key)] | None = None
+
+
+class PermissionRule(SettingsModel):
+    """Whom a rule allows to see which documents: those that meet the filter `where`, by default all.
+
+    `allow` lists groups, and principals as `user:NAME`; `allow_by` is the key of a document's metadata that lists them.
+    """
+
+    allow: Annotated[list[Annotated[str, AfterValidator(_allowed)]], Field(max_length=_MOST_NAMES)] = []
+    allow_by: Annotated[str, Field(min_length=1, max_length=_LONGEST)] | None = None
+    where: Annotated[dict[str, Any], AfterValidator(_filter)] = {}
+
+    @model_validator(mode="after")
+    def _of_one_kind(self) -> PermissionRule:
+        if bool(self.allow) == bool(self.allow_by):
+            raise ValueError("either `allow` with names or `allow_by`")
+        return self
+
+
+class PermissionSettings(SettingsModel):
+    """The content of the file: see docs/permissions.md."""
+
+    principals: dict[Annotated[str, AfterValidator(_name)], PrincipalSettings] = {}
+    rules: Annotated[list[PermissionRule], Field(max_length=_MOST_RULES)] = []
+    jwt: JwtSettings | None = None
+
+
+@dataclass(frozen=True)
+class Principal:
+    """Somebody who asks.
+
+    Attributes:
+        name: Its name; `ALL` for who sees everything.
+        groups: Names of the groups that it is in.
+    """
+
+    name: str
+    groups: frozenset[str] = frozenset()
+
+    @property
+    def names(self) -> frozenset[str]:
+        """What rules may call it."""
+        return self.groups | {EVERYONE, _USER + self.name}
+
+
+@dataclass(frozen=True)
+class Rules:
+    """The rules of a moment.
+
+    Attributes:
+        version: Changes with them.
+        settings: Their content.
+        tokens: What checks tokens of an identity provider; None if none are taken.
+    """
+
+    version: str
+    settings: PermissionSettings
+    tokens: Tokens | None
+
+    @cached_property
+    def hidden(self) -> frozenset[str]:
+        """Keys of metadata that say who else may see a document."""
+        return frozenset(rule.allow_by for rule in self.settings.rules if rule.allow_by is not None)
+
+    @cached_property
+    def keys(self) -> Mapping[str, str]:
+        """The principal of every hash of a key."""
+        return {one.key: name for name, one in self.settings.principals.items() if one.key is not None}
+
+
+@dataclass(frozen=True)
+class Sight:
+    """What somebody sees of a project.
+
+    Attributes:
+        documents: Which documents, bool of shape (documents,); None: all.
+        known: Names of metadata that a filter may use; None: all.
+        hidden: Keys of metadata that are not shown.
+    """
+
+    documents: np.ndarray | None = None
+    known: tuple[str, ...] | None = None
+    hidden: frozenset[str] = frozenset()
+
+    @property
+    def whole(self) -> bool:
+        """Whether nothing is kept from view."""
+        return self.known is None
+
+    def shown(self, metadata: Any, name: str = "") -> Any:
+        """Metadata without what is not shown."""
+        if not self.hidden or not isinstance(metadata, dict):
+            return metadata
+        places = {key: f"{name}.{key}".lstrip(".") for key in metadata}
+        return {
+            key: self.shown(value, places[key]) for key, value in metadata.items() if places[key] not in self.hidden
+        }
+
+
+EVERYTHING = Sight()
+
+
+@dataclass
+class Seen:
+    """What principals see of the documents that are searched now.
+
+    Attributes:
+        fields: What the documents say of themselves.
+    """
+
+    fields: Fields
+    _sights: dict[frozenset[str], Sight] = field(default_factory=dict)
+    _parts: dict[int, Any] = field(default_factory=dict)
+    _version: str = ""
+    _alone: Lock = field(default_factory=Lock)
+
+    def by(self, rules: Rules, principal: Principal) -> Sight:
+        """What a principal sees by some rules."""
+        names = principal.names
+        with self._alone:
+            if self._version != rules.version:
+                self._sights, self._parts, self._version = {}, {}, rules.version
+            if names not in self._sights:
+                sight = self._sight(rules, names)
+                if len(self._sights) >= _SIGHTS:
+                    self._sights.pop(next(iter(self._sights)))
+                self._sights[names] = sight
+            return self._sights[names]
+
+    def matching(self, rules: Rules, number: int) -> np.ndarray:
+        """The documents that meet the filter of a rule, bool of shape (documents,)."""
+        return self._once((number, "where"), lambda: self.fields.meeting(rules.settings.rules[number].where))
+
+    def _sight(self, rules: Rules, names: Iterable[str]) -> Sight:
+        seen = np.zeros_like(self.fields.meeting({}))
+        for number, rule in enumerate(rules.settings.rules):
+            if rule.allow_by is None:
+                if set(rule.allow).isdisjoint(names):
+                    continue
+                seen |= self.matching(rules, number)
+                continue
+            allowing = self._once(rule.allow_by, lambda key=rule.allow_by: self.fields.documents_by_value(key))
+            named = np.zeros_like(seen)
+            for name in names:
+                named[allowing.get(name, [])] = True
+            seen |= named & self.matching(rules, number)
+        known = tuple(name for name in self.fields.names(seen) if name not in TOPICS and name not in rules.hidden)
+        return Sight(None if seen.all() else seen, known, rules.hidden)
+
+    def _once(self, key: Any, make: Any) -> Any:
+        if key not in self._parts:
+            self._parts[key] = make()
+        return self._parts[key]
+
+
+class Permissions:
+    """The rules of a file, as they are now.
+
+    Args:
+        path: The file.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self._stamp: tuple[int, ...] = ()
+        self._rules: Rules | None = None
+        self._alone = Lock()
+
+    @property
+    def rules(self) -> Rules:
+        """The rules.
+
+        Raises:
+            NotAllowed: the file cannot be read, or says something else.
+        """
+        with self._alone:
+            try:
+                status = self.path.stat()
+                stamp = (status.st_mtime_ns, status.st_size, status.st_ino)
+                young = time.time() - status.st_mtime < _YOUNG_SECONDS
+                if self._rules is None or young or stamp != self._stamp:
+                    self._rules = self._read(self._rules)
+                    self._stamp = stamp
+                return self._rules
+            except (ConfigError, OSError) as error:
+                self._rules = None
+                raise NotAllowed(f"permissions: expected rules, so nothing is shown, got: {error}") from error
+
+    def _read(self, before: Rules | None) -> Rules:
+        version = sha256(self.path.read_bytes()).hexdigest()
+        if before is not None and before.version == version:
+            return before
+        settings = checked(PermissionSettings, yaml_values.read(self.path), self.path)
+        keys = [one.key for one in settings.principals.values() if one.key is not None]
+        if len(keys) > len(set(keys)):
+            raise ConfigError(f"configuration {self.path}: principals: expected a key of each one's own, got one twice")
+        tokens = None if settings.jwt is None else Tokens(settings.jwt, self.path.parent)
+        return Rules(version, settings, tokens)
+
+    def principal(self, name: str, groups: Iterable[str] = ()) -> Principal:
+        """The principal of a name, in the groups that the file says and in those given.
+
+        Raises:
+            ConfigError: nobody may be called so.
+        """
+        if name == ALL:
+            return Principal(ALL)
+        try:
+            of_file = self.rules.settings.principals.get(_name(name), PrincipalSettings()).groups
+            return Principal(name, frozenset([*of_file, *map(_group, groups)]))
+        except ValueError as error:
+            raise ConfigError(f"principal: expected {error}, got {name!r} in {sorted(map(str, groups))!r}") from error
+
+    def bearer(self, token: str) -> Principal | None:
+        """Whom a key or a token belongs to; None if to nobody.
+
+        Raises:
+            NotAllowed: it cannot be told.
+        """
+        rules = self.rules
+        name = rules.keys.get(hashed(token))
+        if name is not None:
+            return self.principal(name)
+        if rules.tokens is None:
+            return None
+        try:
+            claims = rules.tokens.claims(token)
+        except ConfigError as error:
+            raise NotAllowed(f"permissions: {error}") from error
+        if claims is None or not _is_name(claims[0]):
+            return None
+        groups = [claims[1]] if isinstance(claims[1], str) else claims[1] if isinstance(claims[1], list) else []
+        # What cannot be a group is none.
+        return self.principal(claims[0], [g for g in groups if _is_name(g) and not g.startswith(_USER)])
+
+    def sight(self, seen: Seen, principal: Principal | None) -> Sight:
+        """What a principal sees.
+
+        Raises:
+            NotAllowed: nobody was named, or it cannot be told.
+        """
+        if principal is None:
+            raise NotAllowed(
+                "permissions: expected somebody who asks, got nobody: `project.as_principal(NAME)` in Python, `--as "
+                f"NAME` on the command line; {ALL!r} sees all documents"
+            )
+        return EVERYTHING if principal.name == ALL else seen.by(self.rules, principal)
+
+
+def hashed(key: str) -> str:
+    """What the file says of a key."""
+    return f"sha256:{sha256(key.encode()).hexdigest()}"
+
+
+def new_key() -> str:
+    """A key that nobody guesses: 256 random bits."""
+    return f"mog-{secrets.token_urlsafe(32)}"
