@@ -113,7 +113,7 @@ CHUNKERS: Registry[Any] = Registry(
 # Readers of foreign data sets, each a command `mog import NAME`.
 _IMPORTERS = (f"mog_assets.questions.foreign_{name}" for name in ("beir", "trec", "squad"))
 IMPORTERS: Registry[Any] = Registry("importer", *_IMPORTERS)
-SOURCES: Registry[Any] = Registry("source", "mog_assets.corpus.object_stores")
+SOURCES: Registry[Any] = Registry("source", "mog_assets.corpus.object_stores", "mog_assets.corpus.pushed")
 FORMATS: Registry[Any] = Registry("format", "mog_assets.corpus.formats")
 # The others are those of retrievers and levels, such as `bm25-1`.
 _RETRIEVERS = ("bm25", "dense", "title")

@@ -58,6 +58,7 @@ if TYPE_CHECKING:
 )
 @click.option("--allow-origin", multiple=True, metavar="URL", help="Let pages of this web site call; several times.")
 @click.option("--public-url", default="", metavar="URL", help="Where browsers reach the server, for links.")
+@click.option("--push", is_flag=True, help="Let callers push documents; with permissions, these say who may.")
 @click.option("--log-questions", is_flag=True, help="Write the texts of questions into the log.")
 @guarded
 def serve(path: str | None, host: str, port: int, **given: Any) -> None:
@@ -128,6 +129,7 @@ def _options(host: str, settings: Settings, given: dict[str, Any]) -> ServerOpti
         k=given["max_k"],
         connections=given["connections"],
         connections_per_address=given["connections_per_address"] or math.ceil(given["connections"] / 4),
+        push=given["push"],
         log_questions=given["log_questions"],
         public_url=given["public_url"],
     )

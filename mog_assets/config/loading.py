@@ -88,7 +88,13 @@ def _with_reranker(values: Mapping[str, Any]) -> Mapping[str, Any]:
 
 
 def _absolute(settings: Settings, base: Path) -> Settings:
-    local = {name: c for name, c in settings.corpora.items() if c.source is None}
+    local = {name: c for name, c in settings.corpora.items() if c.source is c.pushed is None}
+    pushed = {
+        name: resolved(f"corpora.{name}.pushed", c.pushed, base)
+        for name, c in settings.corpora.items()
+        if c.pushed is not None
+    }
+    sources = {name: {"pushed": file, "source": f"pushed://{file}"} for name, file in pushed.items()}
     corpora = {name: resolved(f"corpora.{name}.path", c.path, base) for name, c in local.items()}
     sets = {
         name: resolved(f"question_sets.{name}.path", q.path, base)
@@ -104,7 +110,10 @@ def _absolute(settings: Settings, base: Path) -> Settings:
             "home": home,
             "permissions": permissions,
             **_encoders(settings, base),
-            "corpora": {name: c.model_copy(update={"path": corpora[name]}) for name, c in settings.corpora.items()},
+            "corpora": {
+                name: c.model_copy(update={"path": corpora[name], **sources.get(name, {})})
+                for name, c in settings.corpora.items()
+            },
             "question_sets": {
                 name: q.model_copy(update={"path": sets.get(name)}) for name, q in settings.question_sets.items()
             },

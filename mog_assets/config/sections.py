@@ -92,16 +92,19 @@ def _address(text: str) -> str:
     return text
 
 
-def _path_or_source(schema: dict[str, Any]) -> None:
+_PLACES = ("path", "source", "pushed")
+
+
+def _one_place(schema: dict[str, Any]) -> None:
     schema["required"].remove("path")
-    schema["oneOf"] = [{"required": ["path"]}, {"required": ["source"]}]
+    schema["oneOf"] = [{"required": [place]} for place in _PLACES]
 
 
 class CorpusSettings(SettingsModel):
     """The source of one corpus: a `.jsonl[.gz]`, `.csv` or `.tsv` file, or a folder of documents, by its `path`.
 
-    Or an address of another `source`, `scheme://place`: see `mog_assets.corpus.sources`; `path` is then where its items
-    are copied to.
+    Or an address of another `source`, `scheme://place`: see `mog_assets.corpus.sources`; or what programs push, kept in
+    the file `pushed`. `path` is then where its items are copied to.
 
     A document (a file, a line of a `.jsonl` file, or a row of a table) over `max_document_mb` megabytes is skipped.
     So is a file of another kind than text (PDF, Word, …) that needs more than `max_seconds` or `max_memory_mb` to be
@@ -111,10 +114,11 @@ class CorpusSettings(SettingsModel):
     All documents are analysed in the `language` (an ISO 639-1 code), with `auto` each in its own, as it is detected.
     """
 
-    model_config = ConfigDict(json_schema_extra=_path_or_source)
+    model_config = ConfigDict(json_schema_extra=_one_place)
 
     path: Place
     source: Annotated[str, AfterValidator(_address)] | None = None
+    pushed: Place | None = None
     max_document_mb: float = Field(20, gt=0, le=1e6)
     reader: Literal["plain", "docling"] = "plain"
     # 600 if the reader is docling.
@@ -134,12 +138,13 @@ class CorpusSettings(SettingsModel):
     @model_validator(mode="before")
     @classmethod
     def _of_one_place(cls, value: Any) -> Any:
-        if isinstance(value, dict) and value.get("source") is not None:
-            if value.get("path") is not None:
-                raise ValueError("either `path` or `source`")
-            # Where its items are copied to is known when all settings are.
-            return {**value, "path": "source"}
-        return value
+        if not isinstance(value, dict):
+            return value
+        given = [place for place in _PLACES if value.get(place) is not None]
+        if len(given) > 1:
+            raise ValueError(f"one of {', '.join(_PLACES)}")
+        # Where its items are copied to is known when all settings are.
+        return {**value, "path": "source"} if given in (["source"], ["pushed"]) else value
 
     @property
     def max_document_bytes(self) -> int:

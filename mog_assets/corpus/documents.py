@@ -12,7 +12,7 @@ import re
 import sys
 import unicodedata
 from bisect import bisect_right
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from itertools import islice
@@ -147,6 +147,21 @@ def unpacked(text_of: str) -> Document:
 
 def _shifts(stored: Sequence[Sequence[int]]) -> tuple[tuple[int, int], ...]:
     return tuple((position, gained) for position, gained in stored)
+
+
+def document_of(record: Mapping[str, Any], notes: dict[str, Any]) -> Document:
+    """The document of a record with `id`, `text` and, if it has them, `title` and `metadata`.
+
+    Raises:
+        ValueError: it cannot be used; the message is the reason.
+    """
+    identity, text, title = record.get("id"), record.get("text"), record.get("title", "")
+    if not (isinstance(identity, str) and identity.strip() and isinstance(text, str) and isinstance(title, str)):
+        fields = {"id": identity, "text": text, "title": title}
+        wrong = {key: value for key, value in fields.items() if not isinstance(value, str)} or {"id": identity}
+        given = ", ".join(f"{key}={str(value)[:40]!r}" for key, value in wrong.items())
+        raise ValueError(f"expected strings id, title and text, got {given}")
+    return make_document(identity, title, text, record.get("metadata") or {}, notes)
 
 
 def make_document(

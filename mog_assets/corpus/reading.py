@@ -17,7 +17,15 @@ from typing import Any, BinaryIO, cast
 
 from mog_assets.corpus.archives import unpack_text
 from mog_assets.corpus.decoding import decode, other_encoding, parse_line, split_lines
-from mog_assets.corpus.documents import MODIFIED, Document, Skipped, make_document, packed, unpacked
+from mog_assets.corpus.documents import (
+    MODIFIED,
+    Document,
+    Skipped,
+    document_of,
+    make_document,
+    packed,
+    unpacked,
+)
 from mog_assets.corpus.folders import FolderFile, Stamp, opened, scan, too_long
 from mog_assets.corpus.formats import GZIP, format_of
 from mog_assets.corpus.memory import Journal, Memory, Outcome
@@ -250,18 +258,11 @@ def _read_table(file: FolderFile, stream: BinaryIO, context: _Context) -> Iterat
 def _read_line(file: FolderFile, number: int, raw: bytes, record: dict[str, Any] | str, spool: Spool) -> _Record:
     if isinstance(record, str):
         return _refused(number, raw, "", record)
-    identity, text, title = record.get("id"), record.get("text"), record.get("title", "")
-    if not (isinstance(identity, str) and identity.strip() and isinstance(text, str) and isinstance(title, str)):
-        fields = {"id": identity, "text": text, "title": title}
-        wrong = {key: value for key, value in fields.items() if not isinstance(value, str)} or {"id": identity}
-        given = ", ".join(f"{key}={str(value)[:40]!r}" for key, value in wrong.items())
-        reason = f"expected strings id, title and text, got {given}"
-        return _refused(number, raw, "" if identity is None else str(identity)[:100], reason)
     try:
-        document = make_document(identity, title, text, record.get("metadata") or {}, {"path": file.place})
-        return _read(number, raw, document, spool)
+        return _read(number, raw, document_of(record, {"path": file.place}), spool)
     except ValueError as error:
-        return _refused(number, raw, identity[:100], str(error))
+        identity = record.get("id")
+        return _refused(number, raw, "" if identity is None else str(identity)[:100], str(error))
 
 
 def _read(line: int, raw: bytes, document: Document, spool: Spool) -> _Record:

@@ -32,6 +32,7 @@ OPEN = frozenset(
 
 # Answered when all places for requests are taken.
 METRICS = "/metrics"
+DOCUMENTS = "/v1/documents/"
 HEALTH = frozenset({"/healthz", "/readyz", METRICS, "/server_info"})
 
 
@@ -187,7 +188,9 @@ class Body:
             if body is None:
                 return
             if body:
-                check_json(body, self.options.text_chars)
+                # A document may be as long as a body.
+                pushing = scope["path"].startswith(DOCUMENTS)
+                check_json(body, self.options.body_bytes if pushing else self.options.text_chars)
             address = "" if scope["path"] in HEALTH else (scope["client"] or ("",))[0]
             if address:
                 self._check_places(address)

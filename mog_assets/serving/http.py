@@ -26,6 +26,7 @@ from mog_assets.serving.guards import Body, Guard, Head
 from mog_assets.serving.limits import CHOICES, NAME_CHARS, NAMES, ServerOptions
 from mog_assets.serving.observed import Observed
 from mog_assets.serving.problems import Problem, problem_of
+from mog_assets.serving.pushing import add_push
 from mog_assets.serving.state import Serving
 from mog_assets.serving.used import add_used
 
@@ -97,6 +98,7 @@ def app(project: Any, options: ServerOptions | None = None) -> FastAPI:
     _add_search(made, serving)
     _add_documents(made, serving)
     add_used(made, serving)
+    add_push(made, serving)
     _add_operation(made, serving)
     add_dify(made, serving)
     add_openai(made, serving)
@@ -109,7 +111,7 @@ def app(project: Any, options: ServerOptions | None = None) -> FastAPI:
     made.add_middleware(Guard, options=options)
     if options.origins:
         headers = ["authorization", "content-type", "mcp-protocol-version", "mcp-session-id"]
-        methods = ["GET", "POST", "DELETE"]
+        methods = ["GET", "POST", "PUT", "DELETE"]
         made.add_middleware(
             CORSMiddleware, allow_origins=list(options.origins), allow_methods=methods, allow_headers=headers
         )

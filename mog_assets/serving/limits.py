@@ -65,6 +65,7 @@ class ServerOptions:
         connections_per_address: As many of one address.
         log_questions: Write the questions into the log.
         public_url: Where browsers reach the server, for links in what agents get; empty for the host they asked.
+        push: Whether callers may put documents into corpora that take them; with permissions, the rules say who may.
         permissions: Who may see which documents; each caller then has a key or a token of their own. None: all see all.
     """
 
@@ -86,6 +87,7 @@ class ServerOptions:
     connections_per_address: int = CONNECTIONS // 4
     log_questions: bool = False
     public_url: str = ""
+    push: bool = False
     permissions: Permissions | None = None
 
     @property

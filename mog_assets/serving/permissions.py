@@ -105,11 +105,19 @@ class PermissionRule(SettingsModel):
         return self
 
 
+class PushRule(SettingsModel):
+    """Whom a rule allows to put documents into which corpora, and to delete them there."""
+
+    allow: Annotated[list[Annotated[str, AfterValidator(_allowed)]], Field(min_length=1, max_length=_MOST_NAMES)]
+    corpora: Annotated[list[str], Field(min_length=1, max_length=_MOST_NAMES)]
+
+
 class PermissionSettings(SettingsModel):
     """The content of the file: see docs/permissions.md."""
 
     principals: dict[Annotated[str, AfterValidator(_name)], PrincipalSettings] = {}
     rules: Annotated[list[PermissionRule], Field(max_length=_MOST_RULES)] = []
+    push: Annotated[list[PushRule], Field(max_length=_MOST_RULES)] = []
     jwt: JwtSettings | None = None
 
 
@@ -149,6 +157,11 @@ class Rules:
     def hidden(self) -> frozenset[str]:
         """Keys of metadata that say who else may see a document."""
         return frozenset(rule.allow_by for rule in self.settings.rules if rule.allow_by is not None)
+
+    def may_push(self, principal: Principal, corpus: str) -> bool:
+        """Whether somebody may put documents into a corpus."""
+        rules = (rule for rule in self.settings.push if corpus in rule.corpora)
+        return any(not principal.names.isdisjoint(rule.allow) for rule in rules)
 
     @cached_property
     def keys(self) -> Mapping[str, str]:
@@ -327,12 +340,26 @@ class Permissions:
         Raises:
             NotAllowed: nobody was named, or it cannot be told.
         """
-        if principal is None:
-            raise NotAllowed(
-                "permissions: expected somebody who asks, got nobody: `project.as_principal(NAME)` in Python, `--as "
-                f"NAME` on the command line; {ALL!r} sees all documents"
-            )
+        principal = _somebody(principal)
         return EVERYTHING if principal.name == ALL else seen.by(self.rules, principal)
+
+    def may_push(self, principal: Principal | None, corpus: str) -> bool:
+        """Whether a principal may put documents into a corpus.
+
+        Raises:
+            NotAllowed: as `sight`.
+        """
+        principal = _somebody(principal)
+        return principal.name == ALL or self.rules.may_push(principal, corpus)
+
+
+def _somebody(principal: Principal | None) -> Principal:
+    if principal is None:
+        raise NotAllowed(
+            "permissions: expected somebody who asks, got nobody: `project.as_principal(NAME)` in Python, `--as NAME` "
+            f"on the command line; {ALL!r} sees all documents"
+        )
+    return principal
 
 
 def hashed(key: str) -> str:

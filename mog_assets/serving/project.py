@@ -17,6 +17,7 @@ from mog_assets.answering.notation import Combination, check_combination, combin
 from mog_assets.answering.rows import AnswerRow
 from mog_assets.chunking.sentences import sentence_ends
 from mog_assets.config import Settings
+from mog_assets.corpus import pushed
 from mog_assets.questions.sets import Question
 from mog_assets.ranking.retrieve import Retrieval
 from mog_assets.ranking.sources import source_name
@@ -393,6 +394,37 @@ class Project:
         if position is None or not (sight.documents is None or sight.documents[position]):
             raise NotFound(f"id: expected the id of a document of corpus {corpus}, got {id[:200]!r}")
         return reading.rows(opened, [position])[position]
+
+    def push(self, corpus: str, put: Sequence[Mapping[str, Any]] = (), delete: Sequence[str] = ()) -> int:
+        """Put documents into a corpus that takes them (`pushed` in the settings), and delete some: all or none.
+
+        They are on disk when this returns, and are searched after the next run. To push the same again changes nothing.
+
+        Args:
+            corpus: The corpus.
+            put: Documents with `id`, `text` and, if wanted, `title` and `metadata`; each replaces that of its id.
+            delete: Ids of documents; those that are not there are passed over.
+
+        Returns:
+            How many documents are other than before.
+
+        Raises:
+            NotFound: there is no such corpus, it takes none, or not from who asks.
+            ConfigError: a document cannot be used; the message says which, and why.
+            NotAllowed: nobody says who asks, or the rules cannot be read.
+            MogError: the file of the corpus cannot be written.
+        """
+        takers = [name for name in self._names if self._may_push(name)]
+        if corpus not in takers:
+            raise NotFound(f"corpus: expected one that takes documents ({', '.join(takers) or 'none'}), got {corpus!r}")
+        section = self.settings.corpora[corpus]
+        assert section.pushed is not None
+        return pushed.push(section.pushed, put, delete, section.max_document_bytes)
+
+    def _may_push(self, corpus: str) -> bool:
+        if self.settings.corpora[corpus].pushed is None:
+            return False
+        return self.permissions is None or self.permissions.may_push(self._principal, corpus)
 
     def used(
         self, question: str, passage: Passage | Sequence[Span], *, method: str = "", text: str | None = None

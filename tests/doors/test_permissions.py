@@ -22,6 +22,7 @@ from shared import SAMPLES, examples
 from web_server import WebServer
 
 import mog_assets
+from mog_assets.corpus.pushed import push
 from mog_assets.resources.errors import ConfigError, MogError, NotAllowed, NotFound
 from mog_assets.serving import http
 from mog_assets.serving.limits import ServerOptions
@@ -79,9 +80,10 @@ def project(tmp_path_factory, make_project, materialise_project):
     """A project of every ranking, a reranker with it, and what it asks of the reranker."""
     folder = tmp_path_factory.mktemp("permissions")
     corpora, questions, marks = sampled()
-    for number, rows in enumerate(corpora):
+    for number, rows in enumerate(corpora[:2]):
         text = "".join(json.dumps(row) + "\n" for row in rows)
         (folder / f"c{number}.jsonl").write_text(text, encoding="utf-8")
+    assert push(folder / "c2.sqlite", corpora[2]) == DOCUMENTS
     (folder / "questions.jsonl").write_text("".join(json.dumps(row) + "\n" for row in questions), encoding="utf-8")
     (folder / "access.yaml").write_text("rules: []\n", encoding="utf-8")
     names = [f"c{number}" for number in range(3)]
@@ -90,7 +92,7 @@ def project(tmp_path_factory, make_project, materialise_project):
         made = make_project(
             folder,
             {
-                "corpora": {name: {"path": f"{name}.jsonl"} for name in names},
+                "corpora": {**{c: {"path": f"{c}.jsonl"} for c in names[:2]}, "c2": {"pushed": "c2.sqlite"}},
                 "question_sets": {"q": {"path": "questions.jsonl", "corpora": names, "train": ["train"]}},
                 "permissions": "access.yaml",
                 "methods": ["default", "papers"],
@@ -106,9 +108,9 @@ def project(tmp_path_factory, make_project, materialise_project):
             yield Made(made, opened, reranker, marks, rows)
 
 
-def write(project, rules, people=PEOPLE):
+def write(project, rules, people=PEOPLE, **more):
     principals = {name: {"groups": groups, "key": hashed(KEYS[name])} for name, groups in people.items()}
-    text = yaml.safe_dump({"principals": principals, "rules": rules})
+    text = yaml.safe_dump({"principals": principals, "rules": rules, **more})
     temporary = project.of.folder / "access.new"
     temporary.write_text(text, encoding="utf-8")
     temporary.replace(project.of.folder / "access.yaml")
@@ -414,6 +416,33 @@ def test_when_the_keys_of_a_provider_cannot_be_fetched_nothing_is_shown(project,
         content = {"jwt": {"issuer": "https://login", "audience": "mog", "keys": f"{site.url}/keys"}}
         (project.of.folder / "access.yaml").write_text(yaml.safe_dump(content), encoding="utf-8")
         assert by_http(project, token()).get("/v1/corpora").status_code == 503
+
+
+def test_only_those_whom_the_rules_name_push_documents(project):
+    write(project, [{"allow": ["staff"]}], push=[{"allow": ["user:bob", "lab"], "corpora": ["c2", "c0"]}])
+    place, body = "/v1/documents/c2/new", {"text": "Moles dig.", "metadata": {"readers": ["hr"]}}
+    for name in ("ann", "eve"):
+        client = by_http(project, name)
+        for answer in (client.put(place, json=body), client.delete(place), client.post("/v1/documents/c2", json={})):
+            assert answer.status_code == 404 and "(none)" in answer.json()["detail"]
+    assert by_http(project, None).put(place, json=body).status_code == 401
+    client = by_http(project, "bob")
+    assert client.put(place, json=body).json() == {"corpus": "c2", "put": 1, "deleted": 0, "changed": 1}
+    # The same again changes nothing, and a corpus that is a file takes nothing.
+    assert client.put(place, json=body).json()["changed"] == 0
+    assert client.put("/v1/documents/c0/new", json=body).status_code == 404
+    refused = client.post("/v1/documents/c2", json={"put": [{"id": "a", "text": "A."}, {"id": "b", "text": " "}]})
+    assert refused.status_code == 400 and "documents.1: empty document" in refused.json()["detail"]
+    batch = client.post("/v1/documents/c2", json={"put": [{"id": "a", "text": "A."}], "delete": ["new", "none"]})
+    assert batch.json() == {"corpus": "c2", "put": 1, "deleted": 2, "changed": 2}
+    assert client.delete("/v1/documents/c2/a").json()["changed"] == 1
+    assert client.put("/v1/documents/c2/" + "x" * 1500, json=body).status_code == 400
+    # Taken away, it is gone with the next request.
+    write(project, [{"allow": ["staff"]}])
+    assert client.put(place, json=body).status_code == 404
+    with pytest.raises(NotAllowed):
+        project.opened.push("c2", [{"id": "a", "text": "A."}])
+    assert project.opened.as_principal("*").push("c2", [], ["a"]) == 0
 
 
 # Doors that are processes of their own

@@ -1,0 +1,64 @@
+"""The command `mog push`."""
+
+from __future__ import annotations
+
+from typing import Any, BinaryIO
+
+import click
+
+from mog_assets.cli.common import config_option, echo, guarded, settings_of
+from mog_assets.resources.errors import ConfigError
+
+# Documents that are put at a time.
+_BATCH = 1000
+
+
+@click.command()
+@click.argument("corpus")
+@click.argument("file", type=click.File("rb"), required=False)
+@config_option
+@click.option("--delete", multiple=True, metavar="ID", help="Delete this document; may be given several times.")
+@guarded
+def push(corpus: str, file: BinaryIO | None, path: str | None, delete: tuple[str, ...]) -> None:
+    """Put the documents of FILE into CORPUS, for the next run.
+
+    CORPUS is one that is `pushed` in the configuration. FILE has an object of id, title, text and metadata on each
+    line; `-` is standard input.
+    """
+    settings = settings_of(path)
+    takers = [name for name, section in settings.corpora.items() if section.pushed is not None]
+    if corpus not in takers:
+        raise ConfigError(f"CORPUS: expected one that is `pushed` ({', '.join(takers) or 'none'}), got {corpus!r}")
+    from mog_assets.corpus.decoding import parse_line, split_lines
+    from mog_assets.corpus.pushed import push as pushed
+
+    section = settings.corpora[corpus]
+    store = section.pushed
+    assert store is not None
+    count = changed = 0
+    records: list[dict[str, Any]] = []
+    places: list[str] = []
+
+    def put() -> None:
+        nonlocal count, changed
+        changed += pushed(store, records, (), section.max_document_bytes, places)
+        count += len(records)
+        records.clear()
+        places.clear()
+
+    try:
+        for number, line, _ in split_lines(file) if file is not None else ():
+            record = parse_line(line)
+            if isinstance(record, str):
+                raise ConfigError(f"line {number}: {record}")
+            records.append(record)
+            places.append(f"line {number}")
+            if len(records) == _BATCH:
+                put()
+        put()
+    except ConfigError as error:
+        raise ConfigError(
+            f"{error}: {count:,} documents before were put; mend the line, and push the file again"
+        ) from error
+    changed += pushed(store, [], delete)
+    echo(f"{corpus}: {count:,} put, {len(delete):,} deleted, {changed:,} changed; `mog run` makes them searched")

@@ -1,0 +1,179 @@
+"""Documents that programs push, kept in one SQLite file: what was taken is on disk, and in the corpus after a run.
+
+The file is a source like others (see `mog_assets.corpus.sources`). Its items are parts of the documents, by a hash of
+their ids, as `.jsonl` files: a document that is pushed changes one of them.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import secrets
+import sqlite3
+import unicodedata
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import closing, contextmanager
+from pathlib import Path
+from typing import Any
+
+from mog_assets.corpus.documents import document_of
+from mog_assets.corpus.folders import too_long
+from mog_assets.corpus.sources import SOURCES, Item, Source
+from mog_assets.resources.errors import ConfigError, MogError
+from mog_assets.resources.printable import printable
+from mog_assets.resources.sqlite import connect, exists
+
+SCHEME = "pushed"
+_PARTS, _FORMAT = 256, 1
+# Seconds to wait for other processes.
+_PATIENCE = 10.0
+# `version` counts the changes of the file; that of a part is the last one in it.
+_SCHEMA = (
+    "CREATE TABLE about (file TEXT NOT NULL, version INTEGER NOT NULL)",
+    "CREATE TABLE documents (id TEXT PRIMARY KEY, part INTEGER NOT NULL, line TEXT NOT NULL) WITHOUT ROWID",
+    "CREATE INDEX documents_by_part ON documents (part, id)",
+    "CREATE TABLE parts (part INTEGER PRIMARY KEY, version INTEGER NOT NULL, documents INTEGER NOT NULL)",
+    f"PRAGMA user_version = {_FORMAT}",
+)
+
+
+def address(path: Path) -> str:
+    """The address of the source."""
+    return f"{SCHEME}://{path}"
+
+
+def push(
+    path: Path,
+    put: Sequence[Any],
+    delete: Sequence[Any] = (),
+    limit: int = 20_000_000,
+    places: Sequence[str] | None = None,
+) -> int:
+    """Put documents, and delete some: all or, if one is refused or this process is killed, none.
+
+    It is on disk when this returns. A document replaces the one of its id; to push the same again changes nothing.
+
+    Args:
+        path: The file; created if there is none.
+        put: Documents with `id`, `text`, and if wanted `title` and `metadata`.
+        delete: Ids; those that are not there are passed over.
+        limit: Bytes that a document may have.
+        places: What the documents are called in messages; None for `documents.0`, `documents.1` …
+
+    Returns:
+        How many documents are other than before.
+
+    Raises:
+        ConfigError: a document cannot be used; the message says which, and why.
+        MogError: the file cannot be written.
+    """
+    lines: dict[str, str | None] = {}
+    for number, record in enumerate(put):
+        checked = _line(places[number] if places else f"documents.{number}", record, limit)
+        lines[_key(record["id"])] = checked
+    for number, identity in enumerate(delete):
+        if not isinstance(identity, str) or not identity.strip():
+            raise ConfigError(f"delete.{number}: expected an id, got {printable(identity)[:100]!r}")
+        lines[_key(identity)] = None
+    changed: dict[int, int] = {}
+    with _explained(path), closing(_connected(path)) as connection:
+        connection.execute("BEGIN IMMEDIATE")
+        with connection:
+            total = 0
+            for key, line in lines.items():
+                before = connection.execute("SELECT line FROM documents WHERE id = ?", (key,)).fetchone()
+                if before == (None if line is None else (line,)):
+                    continue
+                part, total = _part(key), total + 1
+                if line is None:
+                    connection.execute("DELETE FROM documents WHERE id = ?", (key,))
+                else:
+                    connection.execute("INSERT OR REPLACE INTO documents VALUES (?, ?, ?)", (key, part, line))
+                changed[part] = changed.get(part, 0) + (line is not None) - (before is not None)
+            if changed:
+                connection.execute("UPDATE about SET version = version + 1")
+                (version,) = connection.execute("SELECT version FROM about").fetchone()
+                connection.executemany(
+                    "INSERT INTO parts VALUES (?1, ?2, ?3) "
+                    "ON CONFLICT (part) DO UPDATE SET version = ?2, documents = documents + ?3",
+                    [(part, version, more) for part, more in changed.items()],
+                )
+    return total
+
+
+def _line(place: str, record: Any, limit: int) -> str:
+    try:
+        if not isinstance(record, Mapping):
+            raise ValueError(f"expected keys with values, got {type(record).__name__}")
+        if strange := sorted(set(record) - {"id", "title", "text", "metadata"}):
+            raise ValueError(f"expected id, title, text and metadata, got {strange[0]!r}")
+        document_of(record, {})
+        line = json.dumps(dict(record), ensure_ascii=False, sort_keys=True)
+        if (size := len(line.encode())) > limit:
+            raise ValueError(too_long(size, limit))
+    except ValueError as error:
+        raise ConfigError(f"{place}: {printable(error)}") from error
+    return line
+
+
+def _key(identity: str) -> str:
+    """Ids that are equal under NFC are of one document, as in every corpus."""
+    return unicodedata.normalize("NFC", identity)
+
+
+def _part(key: str) -> int:
+    return hashlib.sha256(key.encode()).digest()[0] % _PARTS
+
+
+@contextmanager
+def _explained(path: Path) -> Iterator[None]:
+    try:
+        yield
+    except (sqlite3.Error, OSError) as error:
+        raise MogError(
+            f"the pushed documents {path} cannot be used ({error}): free disk space, or give this process the right to "
+            "write the file and its folder"
+        ) from error
+
+
+def _connected(path: Path) -> sqlite3.Connection:
+    connection = connect(path, _PATIENCE)
+    try:
+        connection.execute("PRAGMA synchronous = FULL")
+        if connection.execute("PRAGMA user_version").fetchone() == (0,):
+            connection.execute("BEGIN IMMEDIATE")
+            with connection:
+                # Another process may have been first.
+                if connection.execute("PRAGMA user_version").fetchone() == (0,):
+                    for statement in _SCHEMA:
+                        connection.execute(statement)
+                    connection.execute("INSERT INTO about VALUES (?, 0)", (secrets.token_hex(8),))
+        (version,) = connection.execute("PRAGMA user_version").fetchone()
+        if version != _FORMAT:
+            raise MogError(
+                f"the pushed documents {path}: expected format {_FORMAT}, got {version}: use a newer version"
+            )
+    except BaseException:
+        connection.close()
+        raise
+    return connection
+
+
+def _items(place: str) -> dict[str, Item]:
+    path = Path(place)
+    if not exists(path):
+        raise FileNotFoundError("nothing was pushed yet: push a document with `mog push`, then")
+    with closing(_connected(path)) as connection:
+        (file,) = connection.execute("SELECT file FROM about").fetchone()
+        rows = connection.execute("SELECT part, version FROM parts WHERE documents > 0").fetchall()
+    return {f"{part:02x}.jsonl": Item(f"{file} {version}") for part, version in rows}
+
+
+def _read(place: str, name: str) -> Iterator[bytes]:
+    with closing(_connected(Path(place))) as connection:
+        part = int(name.removesuffix(".jsonl"), 16)
+        for (line,) in connection.execute("SELECT line FROM documents WHERE part = ? ORDER BY id", (part,)):
+            yield f"{line}\n".encode()
+
+
+SOURCES.register(SCHEME, Source(_items, _read, together=4))
