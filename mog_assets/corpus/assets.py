@@ -21,6 +21,7 @@ from mog_assets.corpus.documents import (
     LAYOUT,
     READER,
     Document,
+    Skipped,
     into_buckets,
     load_documents,
     write_documents,
@@ -31,6 +32,7 @@ from mog_assets.corpus.reading import Reading, read_corpus
 from mog_assets.corpus.sources import forgotten, listed, synchronised
 from mog_assets.corpus.worker import Limits
 from mog_assets.recipe import Recipe, Work
+from mog_assets.resources.printable import printable
 from mog_assets.resources.store import Store, digest
 from mog_assets.text.languages import AUTO, detected, name_of
 
@@ -56,7 +58,10 @@ def _source(settings: Settings, corpus: str | None) -> object:
     return [
         source_state(source.path, source.max_document_bytes, _questions(settings), _contents(settings, corpus))
         if source.source is None
-        else [source.source, {name: item.version for name, item in listed(corpus, source.source).items()}],
+        else [
+            source.source,
+            {name: item.version or item.refusal for name, item in listed(corpus, source.source).items()},
+        ],
         source.max_document_bytes,
         source.language,
         *_limits(source),
@@ -85,9 +90,10 @@ def build_documents(work: Work) -> None:
     remembered = work.settings.home / "cache" / f"reading-{work.corpus}.parquet"
     limits = _limits(source)
     signature = digest(READER, source.max_document_bytes, *limits, *_LIBRARIES, *formats.versions())
-    memory = load_memory(remembered, signature)
+    memory, refused = load_memory(remembered, signature), dict[str, str]()
     if source.source is not None:
-        work.recomputed["items copied"] = synchronised(work.corpus, source.source, source.path)
+        copied = synchronised(work.corpus, source.source, source.path)
+        work.recomputed["items copied"], refused = copied.read, copied.refused
     while True:
         questions = _questions(work.settings) if source.source is None else frozenset[str]()
         reading = read_corpus(source.path, source.max_document_bytes, memory, remembered.parent, limits, questions)
@@ -103,6 +109,7 @@ def build_documents(work: Work) -> None:
             break
         # Remembered, but in no artefact: a run was interrupted or the artefact damaged, or an id was a duplicate.
         memory.forget(lost)
+    reading.skipped.extend(Skipped(printable(name), "", printable(reason)) for name, reason in refused.items())
     path, exists = work.file("skipped.parquet", [vars(q) for q in reading.skipped])
     if not exists:
         with work.writing(path) as temporary:

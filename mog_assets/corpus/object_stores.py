@@ -5,7 +5,6 @@ Credentials, endpoints and regions come from the environment, as the library of 
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Iterator, Mapping
 from datetime import datetime
 from functools import partial
@@ -15,7 +14,6 @@ from typing import Any
 from mog_assets.corpus.folders import suffixes
 from mog_assets.corpus.sources import SOURCES, Item, Source, is_name
 
-_log = logging.getLogger(__name__)
 # The package that opens addresses of a scheme, which is also the name of an extra of this one.
 _PACKAGES = {"s3": "s3fs", "gs": "gcsfs", "az": "adlfs", "memory": "fsspec"}
 # What stores call the hash or the time of an object; the first that is given is its version.
@@ -46,17 +44,15 @@ def _items(scheme: str, address: str) -> Mapping[str, Item]:
     objects = store.find(root, detail=True)
     if not objects and not store.exists(root):
         raise FileNotFoundError(f"no bucket, folder or object {address}")
-    items, refused = {}, 0
+    items = {}
     for key, facts in objects.items():
         name = key[len(root) :].lstrip("/") or PurePosixPath(key).name
         if not name.lower().endswith(suffixes()):
             continue
         if is_name(name):
             items[name] = Item(_version(facts), _modified(facts))
-        else:
-            refused += not any(part.startswith(".") for part in PurePosixPath(name).parts)
-    if refused:
-        _log.warning("%s://%s: %d objects are not read: no file can have their names", scheme, address, refused)
+        elif not any(part.startswith(".") for part in PurePosixPath(name).parts):
+            items[name] = Item("", refusal="expected a name that a file may have")
     return items
 
 

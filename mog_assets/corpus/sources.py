@@ -34,10 +34,28 @@ class Item(NamedTuple):
     Attributes:
         version: Any text that changes with the content, such as an etag or a time.
         modified: When it was changed last, in seconds since 1970, if the source knows.
+        refusal: Why it is not read; it then may have any name. Empty if it is.
     """
 
     version: str
     modified: float | None = None
+    refusal: str = ""
+
+
+class Refusal(Exception):
+    """An item cannot be read and others can: it is skipped, with this as the reason."""
+
+
+class Copied(NamedTuple):
+    """What became of a source's items.
+
+    Attributes:
+        read: How many were read.
+        refused: Those that were not, by name, with the reason.
+    """
+
+    read: int
+    refused: dict[str, str]
 
 
 @dataclass(frozen=True)
@@ -77,7 +95,8 @@ def listed(corpus: str, address: str) -> dict[str, Item]:
     except Exception as error:
         raise MogError(_fault(corpus, address, "a list of items", error)) from error
     for name, item in items.items():
-        if not (is_name(name) and isinstance(item, Item) and isinstance(item.version, str)):
+        named = is_name(name) or (isinstance(item, Item) and item.refusal)
+        if not (named and isinstance(item, Item) and isinstance(item.version, str)):
             raise MogError(
                 f"corpora.{corpus}.source: expected {address} to list relative paths without hidden parts, each with a "
                 f"version as text, got {name!r}: {item!r}"
@@ -94,8 +113,8 @@ def is_name(name: object) -> bool:
     return bool(path.parts) and not path.is_absolute() and not hidden and str(path) == name
 
 
-def synchronised(corpus: str, address: str, folder: Path) -> int:
-    """Bring the copies of a source's items up to date; returns how many were read.
+def synchronised(corpus: str, address: str, folder: Path) -> Copied:
+    """Bring the copies of a source's items up to date.
 
     What was copied stays if the source fails midway, and is not read again.
 
@@ -108,7 +127,9 @@ def synchronised(corpus: str, address: str, folder: Path) -> int:
         MogError: as `listed`, or an item cannot be read.
     """
     scheme, _, place = address.partition("://")
-    items, file = listed(corpus, address), folder.with_name(folder.name + _VERSIONS)
+    every, file = listed(corpus, address), folder.with_name(folder.name + _VERSIONS)
+    items = {name: item for name, item in every.items() if not item.refusal}
+    refused = {name: item.refusal for name, item in every.items() if item.refusal}
     versions = _versions(file, address)
     folder.mkdir(parents=True, exist_ok=True)
     for path in sorted(folder.rglob("*"), reverse=True):
@@ -135,6 +156,10 @@ def synchronised(corpus: str, address: str, folder: Path) -> int:
             name = copies[copy]
             try:
                 copy.result()
+            except Refusal as error:
+                refused[name] = str(error)
+                (folder / name).unlink(missing_ok=True)
+                continue
             except Exception as error:
                 raise MogError(_fault(corpus, address, f"to copy {name!r}", error)) from error
             versions[name] = items[name].version
@@ -147,7 +172,7 @@ def synchronised(corpus: str, address: str, folder: Path) -> int:
         done = [name for copy, name in copies.items() if not copy.cancelled() and copy.exception() is None]
         versions |= {name: items[name].version for name in done}
         keep()
-    return len(changed)
+    return Copied(len(changed), refused)
 
 
 def _copy(source: Source, place: str, name: str, path: Path, modified: float | None) -> None:

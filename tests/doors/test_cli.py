@@ -282,6 +282,9 @@ def test_run_says_which_documents_were_passed_over(project):
         ("notes", "notes.jsonl:3", "e"),
     ]
     assert rows[1]["reason"] == "empty document"
+    listed = json.loads(called("documents", "--config", project.config, "--list", "--corpus", "notes", "--json").output)
+    assert listed == [{"corpus": "notes", "id": "a", "title": "a", "characters": 35, "language": listed[0]["language"]}]
+    assert called("documents", "--config", project.config, "--list", "--skipped").exit_code == 2
     table = called("documents", "--config", project.config, "--skipped", "--corpus", "notes").output
     assert "notes.jsonl:2" in table and "malformed JSON" in table and "empty document" in table
 

@@ -173,6 +173,9 @@ def everything(project, name, questions, forbidden):
         for method in seen.methods:
             explain = method in ("fused", "mix", "tuned", "auto")
             outputs.append(tried(seen.retrieve, question, method=method, k=30, explain=explain))
+        within = tried(seen.retrieve, question, method="fixed-2+topics")
+        assert isinstance(within, str) or within["topic"] is None
+        outputs.append(within)
         for way in seen.ways:
             events = []
             ask = {"method": way, "on_event": lambda *event, to=events: to.append(event)}
@@ -188,6 +191,8 @@ def everything(project, name, questions, forbidden):
         assert str(refused.value).replace(id, "") == str(absent.value).replace(id[:-1] + "#", "")
         for where in ({f"key{word}": word}, {"readers": "hr"}, {"topic": 1}, {"topic.label": "beans"}, {"id": id}):
             said = json.dumps(tried(seen.retrieve, "beans", where=where))
+            # Neither is a name that is kept from view known, nor one that no document has.
+            assert "expected a name that documents have" in said or set(where) <= {"readers", "id"}
             outputs.append(said.replace(f"key{word}", ""))
     client = by_http(project, name)
     outputs.append(client.get("/v1/corpora").json())

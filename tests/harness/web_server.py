@@ -19,7 +19,8 @@ class WebServer:
 
     def sent(self, path=None):
         """How many answers had a body, of a page or of all."""
-        return sum(status == 200 and path in (None, place) for _, place, status in self.requests)
+        got = (place for method, place, status in self.requests if method == "GET" and status == 200)
+        return sum(path in (None, place) for place in got)
 
     def __enter__(self):
         server = self
@@ -39,11 +40,18 @@ class WebServer:
                 server.requests.append((self.command, self.path, status))
                 self.send_response(status)
                 self.send_header("ETag", etag)
+                self.send_header("Last-Modified", "Thu, 01 Jan 2026 00:00:00 GMT")
+                if status == 302:
+                    self.send_header("Location", "http://elsewhere.example/")
                 kind = "application/xml" if self.path.endswith(".xml") else "text/html; charset=utf-8"
                 self.send_header("Content-Type", "text/plain" if self.path.endswith(".txt") else kind)
                 self.send_header("Content-Length", str(len(body)))
                 self.end_headers()
-                self.wfile.write(body)
+                if self.command == "GET":
+                    self.wfile.write(body)
+
+            def do_HEAD(self):
+                self.do_GET()
 
             def log_message(self, *_):
                 pass
