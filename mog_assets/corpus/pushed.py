@@ -1,12 +1,10 @@
 """Documents that programs push, kept in one SQLite file: what was taken is on disk, and in the corpus after a run.
 
-The file is a source like others (see `mog_assets.corpus.sources`). Its items are parts of the documents, by a hash of
-their ids, as `.jsonl` files: a document that is pushed changes one of them.
+The file is a source like others (see `mog_assets.corpus.sources`), whose items are parts of the documents.
 """
 
 from __future__ import annotations
 
-import hashlib
 import json
 import secrets
 import sqlite3
@@ -18,13 +16,14 @@ from typing import Any
 
 from mog_assets.corpus.documents import document_of
 from mog_assets.corpus.folders import too_long
+from mog_assets.corpus.parts import name_of, number_of, part_of
 from mog_assets.corpus.sources import SOURCES, Item, Source
 from mog_assets.resources.errors import ConfigError, MogError
 from mog_assets.resources.printable import printable
 from mog_assets.resources.sqlite import connect, exists
 
 SCHEME = "pushed"
-_PARTS, _FORMAT = 256, 1
+_FORMAT = 1
 # Seconds to wait for other processes.
 _PATIENCE = 10.0
 # `version` counts the changes of the file; that of a part is the last one in it.
@@ -84,7 +83,7 @@ def push(
                 before = connection.execute("SELECT line FROM documents WHERE id = ?", (key,)).fetchone()
                 if before == (None if line is None else (line,)):
                     continue
-                part, total = _part(key), total + 1
+                part, total = part_of(key), total + 1
                 if line is None:
                     connection.execute("DELETE FROM documents WHERE id = ?", (key,))
                 else:
@@ -119,10 +118,6 @@ def _line(place: str, record: Any, limit: int) -> str:
 def _key(identity: str) -> str:
     """Ids that are equal under NFC are of one document, as in every corpus."""
     return unicodedata.normalize("NFC", identity)
-
-
-def _part(key: str) -> int:
-    return hashlib.sha256(key.encode()).digest()[0] % _PARTS
 
 
 @contextmanager
@@ -166,13 +161,13 @@ def _items(place: str) -> dict[str, Item]:
     with closing(_connected(path)) as connection:
         (file,) = connection.execute("SELECT file FROM about").fetchone()
         rows = connection.execute("SELECT part, version FROM parts WHERE documents > 0").fetchall()
-    return {f"{part:02x}.jsonl": Item(f"{file} {version}") for part, version in rows}
+    return {name_of(part): Item(f"{file} {version}") for part, version in rows}
 
 
 def _read(place: str, name: str) -> Iterator[bytes]:
     with closing(_connected(Path(place))) as connection:
-        part = int(name.removesuffix(".jsonl"), 16)
-        for (line,) in connection.execute("SELECT line FROM documents WHERE part = ? ORDER BY id", (part,)):
+        query = "SELECT line FROM documents WHERE part = ? ORDER BY id"
+        for (line,) in connection.execute(query, (number_of(name),)):
             yield f"{line}\n".encode()
 
 

@@ -15,7 +15,8 @@ from concurrent.futures import ThreadPoolExecutor, as_completed
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
-from typing import NamedTuple
+from threading import Lock
+from typing import Generic, NamedTuple, TypeVar
 
 from mog_assets import registry
 from mog_assets.registry import Registry
@@ -56,6 +57,33 @@ class Copied(NamedTuple):
 
     read: int
     refused: dict[str, str]
+
+
+# Seconds that a process keeps what a look at a source gave, if each look costs the source work: sensors look often.
+FRESH_SECONDS = 600.0
+Look = TypeVar("Look")
+
+
+class Kept(Generic[Look]):
+    """What looks at a source gave, kept for a while.
+
+    Args:
+        look: Looks at an address.
+    """
+
+    def __init__(self, look: Callable[[str], Look]) -> None:
+        self._look, self._alone = look, Lock()
+        self._kept: dict[str, tuple[float, Look]] = {}
+
+    def __call__(self, address: str) -> Look:
+        """What a look at an address gave, at most `FRESH_SECONDS` ago."""
+        with self._alone:
+            at, kept = self._kept.get(address, (0.0, None))
+            if kept is None or time.monotonic() - at > FRESH_SECONDS:
+                self._kept.pop(address, None)
+                kept = self._look(address)
+                self._kept[address] = time.monotonic(), kept
+            return kept
 
 
 @dataclass(frozen=True)

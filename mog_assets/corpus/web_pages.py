@@ -21,7 +21,7 @@ from urllib.parse import urljoin, urlsplit
 from urllib.robotparser import RobotFileParser
 
 from mog_assets.corpus.folders import suffix_of
-from mog_assets.corpus.sources import SOURCES, Item, Refusal, Source, is_name
+from mog_assets.corpus.sources import SOURCES, Item, Kept, Refusal, Source, is_name
 
 AGENT = "mog-assets"
 # Requests at a time, and seconds that one may take; a site may ask for pauses between them.
@@ -29,8 +29,6 @@ _TOGETHER, _PATIENCE, _LONGEST_PAUSE = 4, 30.0, 10.0
 # Of a sitemap and the sitemaps that it lists (sitemaps.org allows 50,000 pages in each), and bytes of one answer.
 _MOST_PAGES, _MOST_SITEMAPS, _MOST_BYTES = 100_000, 1000, 50_000_000
 _MOST_REDIRECTS = 5
-# Seconds that a process keeps what it saw: sensors look every half minute.
-FRESH_SECONDS = 600.0
 # The page is not there, or not for us; anything else that is no answer is an outage.
 _ABSENT = frozenset({401, 403, 404, 410, 451})
 _REDIRECTS = frozenset({301, 302, 303, 307, 308})
@@ -56,7 +54,7 @@ class _Site:
     def __init__(self, address: str) -> None:
         import httpx2
 
-        self.address, self.seen = address, time.monotonic()
+        self.address = address
         self.host = urlsplit(address).netloc
         self._client = httpx2.Client(headers={"User-Agent": AGENT}, timeout=_PATIENCE)
         self._alone, self._next, self._pause = threading.Lock(), 0.0, 0.0
@@ -258,24 +256,15 @@ def _day(text: str) -> float | None:
     return (when if when.tzinfo else when.replace(tzinfo=UTC)).timestamp()
 
 
-_SITES: dict[str, _Site] = {}
-_ALONE = threading.Lock()
-
-
-def _site(address: str) -> _Site:
-    with _ALONE:
-        site = _SITES.get(address)
-        if site is None or time.monotonic() - site.seen > FRESH_SECONDS:
-            site = _SITES[address] = _Site(address)
-        return site
+_SITES: Kept[_Site] = Kept(_Site)
 
 
 def _items(scheme: str, place: str) -> Mapping[str, Item]:
-    return _site(f"{scheme}://{place}").items
+    return _SITES(f"{scheme}://{place}").items
 
 
 def _read(scheme: str, place: str, name: str) -> bytes:
-    return _site(f"{scheme}://{place}").read(name)
+    return _SITES(f"{scheme}://{place}").read(name)
 
 
 for _scheme in ("https", "http"):

@@ -208,5 +208,5 @@ def test_objects_in_memory_are_read_like_those_of_a_bucket(tmp_path):
 def test_a_corpus_has_a_path_or_a_source(tmp_path):
     path = tmp_path / "mog.yaml"
     path.write_text(yaml.safe_dump({"corpora": {"a": {"source": "ftp://there"}}}))
-    with pytest.raises(ConfigError, match="'s3', 'gs', 'az', 'memory', 'pushed', 'https' or 'http'"):
+    with pytest.raises(ConfigError, match="'s3', 'gs', 'az', 'memory', 'pushed', 'sql', 'https' or 'http'"):
         config.load(path)

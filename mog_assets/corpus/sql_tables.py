@@ -1,0 +1,128 @@
+"""Rows of a database as items of a source: `sql://VARIABLE/QUERY`, opened by SQLAlchemy.
+
+The variable of the environment has the URL of the database, with its password, which is stored nowhere. A row is a
+document, as in a file of rows (see `mog_assets.corpus.tables`).
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import re
+import sqlite3
+from collections.abc import Iterator, Mapping
+from contextlib import closing
+from datetime import date, time
+from decimal import Decimal
+from itertools import groupby
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+from mog_assets.corpus.parts import name_of, number_of, part_of
+from mog_assets.corpus.sources import SOURCES, Item, Kept, Source
+
+_VARIABLE = re.compile("[A-Za-z_][A-Za-z0-9_]*")
+# Rows that are in memory at a time.
+_ROWS = 1000
+_OWN = ("id", "title", "text")
+
+
+class _Rows:
+    """The rows of a query as they are now, in a temporary file.
+
+    Args:
+        address: `VARIABLE/QUERY`.
+    """
+
+    def __init__(self, address: str) -> None:
+        variable, _, query = address.partition("/")
+        if not _VARIABLE.fullmatch(variable) or not query.strip():
+            raise ValueError("sql://VARIABLE/QUERY, with the variable of the environment that has the database's URL")
+        if not os.environ.get(variable):
+            raise ValueError(f"the URL of a database in the variable {variable} of the environment, which is not set")
+        self._folder = TemporaryDirectory(prefix="mog-sql-")
+        self._path = Path(self._folder.name) / "rows.sqlite"
+        with closing(sqlite3.connect(self._path)) as connection:
+            # It is made anew if this process ends.
+            connection.execute("PRAGMA synchronous = OFF")
+            connection.execute("CREATE TABLE rows (part INTEGER NOT NULL, line TEXT NOT NULL)")
+            with connection:
+                connection.executemany("INSERT INTO rows VALUES (?, ?)", _lines(os.environ[variable], query))
+            connection.execute("CREATE INDEX rows_by_part ON rows (part, line)")
+            rows = connection.execute("SELECT part, line FROM rows ORDER BY part, line")
+            self.items = {name_of(part): Item(_digest(lines)) for part, lines in groupby(rows, key=lambda row: row[0])}
+
+    def read(self, name: str) -> Iterator[bytes]:
+        """The lines of a part."""
+        with closing(sqlite3.connect(self._path)) as connection:
+            rows = connection.execute("SELECT line FROM rows WHERE part = ? ORDER BY line", (number_of(name),))
+            for (line,) in rows:
+                yield f"{line}\n".encode()
+
+
+def _digest(rows: Iterator[tuple[int, str]]) -> str:
+    digest = hashlib.sha256()
+    for _, line in rows:
+        digest.update(f"{line}\n".encode())
+    return digest.hexdigest()
+
+
+def _lines(url: str, query: str) -> Iterator[tuple[int, str]]:
+    """Part and JSON of every row."""
+    import sqlalchemy
+
+    try:
+        engine = sqlalchemy.create_engine(url, poolclass=sqlalchemy.NullPool)
+        with engine.connect() as connection:
+            # What the query should not change is rolled back.
+            options = {"stream_results": True, "yield_per": _ROWS}
+            result = connection.execution_options(**options).exec_driver_sql(query)
+            if "id" not in result.keys():  # noqa: SIM118
+                raise ValueError(f"a column `id`, and there are {', '.join(result.keys())}")
+            for row in result.mappings():
+                identity = str(row["id"])
+                yield part_of(identity), json.dumps(_document(identity, dict(row)), ensure_ascii=False, sort_keys=True)
+    except ModuleNotFoundError as error:
+        raise OSError(f"no driver {error.name}: install it, or name another as in postgresql+psycopg2://") from None
+    except sqlalchemy.exc.SQLAlchemyError as error:
+        # The text of the library's own error, without what was asked and how to look it up.
+        text = str(getattr(error, "orig", None) or error)
+        password = _password(url)
+        raise OSError(text.replace(password, "…") if password else text) from None
+
+
+def _password(url: str) -> str:
+    import sqlalchemy
+
+    try:
+        return str(sqlalchemy.make_url(url).password or "")
+    except sqlalchemy.exc.ArgumentError:
+        return url
+
+
+def _document(identity: str, row: Mapping[str, Any]) -> dict[str, Any]:
+    values = {name: _value(value) for name, value in row.items() if not isinstance(value, bytes | memoryview)}
+    lines = "\n".join(f"{name}: {value}" for name, value in values.items() if value not in (None, ""))
+    text, title = values.get("text"), values.get("title")
+    return {
+        "id": identity,
+        "title": "" if title is None else str(title),
+        "text": lines if "text" not in values else "" if text is None else str(text),
+        "metadata": {name: value for name, value in values.items() if name not in _OWN},
+    }
+
+
+def _value(value: Any) -> Any:
+    """A value of a database as JSON."""
+    if isinstance(value, Decimal):
+        return float(value)
+    if isinstance(value, date | time):
+        return value.isoformat()
+    return value if value is None or isinstance(value, bool | int | float | str | list | dict) else str(value)
+
+
+_ROWS_OF: Kept[_Rows] = Kept(_Rows)
+
+SOURCES.register("sql", Source(lambda place: _ROWS_OF(place).items, lambda place, name: _ROWS_OF(place).read(name)))
