@@ -75,11 +75,12 @@ class Kept(Generic[Look]):
         self._look, self._alone = look, Lock()
         self._kept: dict[str, tuple[float, Look]] = {}
 
-    def __call__(self, address: str) -> Look:
-        """What a look at an address gave, at most `FRESH_SECONDS` ago."""
+    def __call__(self, address: str, seconds: float | None = None) -> Look:
+        """What a look at an address gave, so many seconds ago at most, by default `FRESH_SECONDS`."""
+        seconds = FRESH_SECONDS if seconds is None else seconds
         with self._alone:
             at, kept = self._kept.get(address, (0.0, None))
-            if kept is None or time.monotonic() - at > FRESH_SECONDS:
+            if kept is None or time.monotonic() - at > seconds:
                 self._kept.pop(address, None)
                 kept = self._look(address)
                 self._kept[address] = time.monotonic(), kept

@@ -8,16 +8,14 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
 import os
 import re
 import sqlite3
 from collections.abc import Iterator, Mapping
-from contextlib import closing
 from datetime import date, time
 from decimal import Decimal
 from itertools import groupby
-from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Any
 
 from mog_assets.corpus.parts import name_of, number_of, part_of
@@ -42,24 +40,20 @@ class _Rows:
             raise ValueError("sql://VARIABLE/QUERY, with the variable of the environment that has the database's URL")
         if not os.environ.get(variable):
             raise ValueError(f"the URL of a database in the variable {variable} of the environment, which is not set")
-        self._folder = TemporaryDirectory(prefix="mog-sql-")
-        self._path = Path(self._folder.name) / "rows.sqlite"
-        with closing(sqlite3.connect(self._path)) as connection:
-            # It is made anew if this process ends.
-            connection.execute("PRAGMA synchronous = OFF")
-            connection.execute("CREATE TABLE rows (part INTEGER NOT NULL, line TEXT NOT NULL)")
-            with connection:
-                connection.executemany("INSERT INTO rows VALUES (?, ?)", _lines(os.environ[variable], query))
-            connection.execute("CREATE INDEX rows_by_part ON rows (part, line)")
-            rows = connection.execute("SELECT part, line FROM rows ORDER BY part, line")
-            self.items = {name_of(part): Item(_digest(lines)) for part, lines in groupby(rows, key=lambda row: row[0])}
+        # Without a name: it is gone when this process ends, however it ends.
+        self._kept = sqlite3.connect("", check_same_thread=False)
+        self._kept.execute("CREATE TABLE rows (part INTEGER NOT NULL, line TEXT NOT NULL)")
+        with self._kept:
+            self._kept.executemany("INSERT INTO rows VALUES (?, ?)", _lines(os.environ[variable], query))
+        self._kept.execute("CREATE INDEX rows_by_part ON rows (part, line)")
+        rows = self._kept.execute("SELECT part, line FROM rows ORDER BY part, line")
+        self.items = {name_of(part): Item(_digest(lines)) for part, lines in groupby(rows, key=lambda row: row[0])}
 
     def read(self, name: str) -> Iterator[bytes]:
         """The lines of a part."""
-        with closing(sqlite3.connect(self._path)) as connection:
-            rows = connection.execute("SELECT line FROM rows WHERE part = ? ORDER BY line", (number_of(name),))
-            for (line,) in rows:
-                yield f"{line}\n".encode()
+        query = "SELECT line FROM rows WHERE part = ? ORDER BY line"
+        for (line,) in self._kept.execute(query, (number_of(name),)):
+            yield f"{line}\n".encode()
 
 
 def _digest(rows: Iterator[tuple[int, str]]) -> str:
@@ -125,4 +119,14 @@ def _value(value: Any) -> Any:
 
 _ROWS_OF: Kept[_Rows] = Kept(_Rows)
 
-SOURCES.register("sql", Source(lambda place: _ROWS_OF(place).items, lambda place, name: _ROWS_OF(place).read(name)))
+
+def _items(place: str) -> Mapping[str, Item]:
+    return _ROWS_OF(place).items
+
+
+def _read(place: str, name: str) -> Iterator[bytes]:
+    # Of the look that listed it, however long the others took to copy.
+    return _ROWS_OF(place, math.inf).read(name)
+
+
+SOURCES.register("sql", Source(_items, _read))
