@@ -149,8 +149,8 @@ def _shifts(stored: Sequence[Sequence[int]]) -> tuple[tuple[int, int], ...]:
     return tuple((position, gained) for position, gained in stored)
 
 
-def document_of(record: Mapping[str, Any], notes: dict[str, Any]) -> Document:
-    """The document of a record with `id`, `text` and, if it has them, `title` and `metadata`.
+def document_of(record: Mapping[str, Any], notes: dict[str, Any], language: str | None = None) -> Document:
+    """The document of a record with `id`, `text` and, if it has them, `title` and `metadata`; see `make_document`.
 
     Raises:
         ValueError: it cannot be used; the message is the reason.
@@ -161,7 +161,7 @@ def document_of(record: Mapping[str, Any], notes: dict[str, Any]) -> Document:
         wrong = {key: value for key, value in fields.items() if not isinstance(value, str)} or {"id": identity}
         given = ", ".join(f"{key}={str(value)[:40]!r}" for key, value in wrong.items())
         raise ValueError(f"expected strings id, title and text, got {given}")
-    return make_document(identity, title, text, record.get("metadata") or {}, notes)
+    return make_document(identity, title, text, record.get("metadata") or {}, notes, language=language)
 
 
 def make_document(
@@ -172,6 +172,7 @@ def make_document(
     notes: dict[str, Any],
     marks: Sequence[Mark] = (),
     removed: int = 0,
+    language: str | None = None,
 ) -> Document:
     """Make a normalised document.
 
@@ -183,6 +184,7 @@ def make_document(
         notes: Notes from reading, for its metadata.
         marks: Sorted by offset into `text`; the first 100,000 are kept.
         removed: Characters of the original that precede `text`; evidence in them is outside the text.
+        language: Its code; None to detect it, which takes longer than all else.
 
     Raises:
         ValueError: it cannot be used; the message is the reason.
@@ -213,7 +215,7 @@ def make_document(
     marks = tuple(_moved(marks[:MOST_MARKS], shifts))
     if removed:
         shifts = ((0, -removed), *((position + removed, gained - removed) for position, gained in shifts))
-    language = detected(f"{title}\n{normal}")
+    language = detected(f"{title}\n{normal}") if language is None else language
     return Document(identity, title, normal, _sha256(title, normal), noted, shifts, marks, language)
 
 

@@ -106,7 +106,8 @@ def _line(place: str, record: Any, limit: int) -> str:
             raise ValueError(f"expected keys with values, got {type(record).__name__}")
         if strange := sorted(set(record) - {"id", "title", "text", "metadata"}):
             raise ValueError(f"expected id, title, text and metadata, got {strange[0]!r}")
-        document_of(record, {})
+        # A run will detect its language.
+        document_of(record, {}, language="")
         line = json.dumps(dict(record), ensure_ascii=False, sort_keys=True)
         if (size := len(line.encode())) > limit:
             raise ValueError(too_long(size, limit))
