@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Mapping, Sequence
+import logging
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any, Self
@@ -21,17 +23,18 @@ from mog_assets.corpus import pushed
 from mog_assets.questions.sets import Question
 from mog_assets.ranking.retrieve import Retrieval
 from mog_assets.ranking.sources import source_name
-from mog_assets.resources.errors import ConfigError, MissingArtefact, MogError, NotFound
+from mog_assets.resources.errors import ConfigError, MissingArtefact, MogError, NotAllowed, NotFound
 from mog_assets.retrieval.methods import AUTO, Method, all_methods, check_trained, needs, parse, rankings
 from mog_assets.retrieval.phrases import phrases, quoted
 from mog_assets.retrieval.where import Where
 from mog_assets.serving import reading
 from mog_assets.serving.generations import ELSEWHERE, Generation, Generations
 from mog_assets.serving.noting import Noting, quote_of
-from mog_assets.serving.permissions import EVERYTHING, Permissions, Principal, Sight
+from mog_assets.serving.permissions import ALL, EVERYTHING, Permissions, Principal, Sight
 from mog_assets.serving.results import Answer, CorpusInfo, Document, Passage, Retrieved, Span
 from mog_assets.tools import Tools
 
+_log = logging.getLogger(__name__)
 # Characters of a question; a longer one is a document.
 LONGEST_QUESTION = 10_000
 
@@ -117,13 +120,27 @@ class Project:
         """What rules call who asks: those who are called alike see the same."""
         return [] if self._principal is None else sorted(self._principal.names)
 
+    @contextmanager
+    def _using(self) -> Iterator[Generation]:
+        """The artefacts for a question; what goes wrong with them may name what not everybody sees."""
+        try:
+            with self._generations.using() as now:
+                yield now
+        except (ConfigError, NotFound, NotAllowed):
+            raise
+        except MogError as error:
+            if self._principal is None or self._principal.name == ALL:
+                raise
+            _log.error("%s", error)
+            raise MogError("this cannot be answered now; the log says why") from error
+
     def _sight(self, now: Generation) -> Sight:
         return EVERYTHING if self.permissions is None else self.permissions.sight(now.seen, self._principal)
 
     @property
     def names(self) -> list[str]:
         """The corpora that are searched: those of which a document may be seen."""
-        with self._generations.using() as now:
+        with self._using() as now:
             return self._named(now, self._sight(now))
 
     def _named(self, now: Generation, sight: Sight) -> list[str]:
@@ -171,7 +188,7 @@ class Project:
     def methods(self) -> list[str]:
         """Methods that can be asked for: what they need has been materialised."""
         methods = [parse(AUTO, self.settings), *all_methods(self.settings)]
-        with self._generations.using() as now:
+        with self._using() as now:
             return [m.name for m in methods if not m.evaluation_only and self._has(now, m)]
 
     def _has(self, now: Generation, method: Method) -> bool:
@@ -198,7 +215,7 @@ class Project:
     @property
     def corpora(self) -> list[CorpusInfo]:
         """The corpora that are searched, with what may be seen of them."""
-        with self._generations.using() as now:
+        with self._using() as now:
             return reading.corpora(now.retrieval.corpora, now.fields, self._sight(now))
 
     def retrieve(
@@ -253,7 +270,7 @@ class Project:
             # Each is asked of the documents that have what it quotes.
             options: dict[str, Any] = {"budget": budget, "k": k, "method": method, "corpora": corpora, "where": where}
             return [self.retrieve(question, **options, explain=explain) for question in questions]
-        with self._generations.using() as now:
+        with self._using() as now:
             sight = self._sight(now)
             retrieval = self._searching(now, sight, corpora, where, *questions[:1]).again(list(questions))
             if how.kind == AUTO:
@@ -316,7 +333,7 @@ class Project:
         _check([question])
         how = self._way(method)
         request = roles.AnswerRequest.of(Question("question", question, "open", "test", options=dict(options or {})))
-        with self._generations.using() as now:
+        with self._using() as now:
             sight = self._sight(now)
             retrieval = self._searching(now, sight, corpora, where, question)
 
@@ -372,7 +389,7 @@ class Project:
         Raises:
             NotFound: there is no such corpus or document.
         """
-        with self._generations.using() as now:
+        with self._using() as now:
             sight = self._sight(now)
             _check_corpora([corpus], self._named(now, sight), NotFound)
             row = self._row(now, sight, corpus, id)
@@ -453,7 +470,7 @@ class Project:
             raise ConfigError("passage: expected at least one place, got none")
         if method:
             method = self._method(method).name
-        with self._generations.using() as now:
+        with self._using() as now:
             sight = self._sight(now)
             _check_corpora([span.corpus for span in spans], self._named(now, sight), NotFound)
             documents = dict.fromkeys((span.corpus, span.doc) for span in spans)

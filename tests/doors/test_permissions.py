@@ -335,6 +335,21 @@ def test_who_does_not_say_who_asks_gets_nothing(project):
     assert by_http(project, "ann").get("/metrics").status_code == 401
 
 
+def test_what_goes_wrong_is_told_without_the_names_of_what_is_not_seen(project, monkeypatch):
+    write(project, [one("ann")])
+
+    def broken(*_, **__):
+        raise MogError("embeddings/level_1 of c2: damaged")
+
+    monkeypatch.setattr(mog_assets.ranking.retrieve.Retrieval, "passages", broken)
+    with pytest.raises(MogError, match="this cannot be answered now; the log says why"):
+        project.opened.as_principal("ann").retrieve(QUESTION)
+    answer = by_http(project, "ann").post("/v1/retrieve", json={"question": QUESTION})
+    assert answer.status_code == 500 and "c2" not in answer.text
+    with pytest.raises(MogError, match="of c2: damaged"):
+        project.opened.as_principal("*").retrieve(QUESTION)
+
+
 @pytest.mark.parametrize("name", ["", "*", "a\nb", "x" * 501, 7])
 def test_names_that_nobody_may_have_are_refused(project, name):
     write(project, [])
