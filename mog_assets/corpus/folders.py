@@ -20,8 +20,9 @@ from mog_assets.resources.printable import printable
 
 LINES = (".jsonl", ".jsonl.gz")
 ROWS = (".csv", ".tsv", ".csv.gz", ".tsv.gz")
-# Files of many documents.
-_MANY = (*ROWS, *LINES)
+# Files of many documents, by what these are.
+_MANY = {"rows": ROWS, "lines": LINES, "messages": (".mbox",)}
+_ENDS = tuple(end for ends in _MANY.values() for end in ends)
 
 # Its words would be found instead of those that answer.
 _QUESTIONS = "a file of questions of `question_sets`: its lines are no documents"
@@ -39,7 +40,7 @@ _RACY_NS = 2_000_000_000
 
 def suffixes() -> tuple[str, ...]:
     """Those of all files that are read, in lower case."""
-    return (*formats.suffixes(), *_MANY)
+    return (*formats.suffixes(), *_ENDS)
 
 
 def suffix_of(name: str) -> str:
@@ -92,14 +93,9 @@ class FolderFile:
         return printable(self.name)
 
     @property
-    def lines(self) -> bool:
-        """Whether it has one document per line."""
-        return self.name.lower().endswith(LINES)
-
-    @property
-    def rows(self) -> bool:
-        """Whether it has one document per row of a table."""
-        return self.name.lower().endswith(ROWS)
+    def many(self) -> str:
+        """What its documents are: `lines`, `rows` of a table, `messages`; empty if it is one document."""
+        return next((what for what, ends in _MANY.items() if self.name.lower().endswith(ends)), "")
 
 
 def scan(path: Path, limit: int, questions: Collection[str] = ()) -> list[FolderFile]:
@@ -126,11 +122,11 @@ def scan(path: Path, limit: int, questions: Collection[str] = ()) -> list[Folder
     if stat.S_ISDIR(status.st_mode):
         files = _scan_folder(os.path.realpath(path), limit)
         return [
-            replace(f, refusal=_QUESTIONS) if f.path in questions and f.name.lower().endswith(_MANY) else f
+            replace(f, refusal=_QUESTIONS) if f.path in questions and f.name.lower().endswith(_ENDS) else f
             for f in files
         ]
-    if not (stat.S_ISREG(status.st_mode) and path.name.lower().endswith(_MANY)):
-        raise MogError(f"{path}: expected a folder, or a file that ends in {', '.join((*LINES, *ROWS))}")
+    if not (stat.S_ISREG(status.st_mode) and path.name.lower().endswith(_ENDS)):
+        raise MogError(f"{path}: expected a folder, or a file that ends in {', '.join(_ENDS)}")
     return [FolderFile(path.name, os.path.realpath(path), status)]
 
 
@@ -178,7 +174,7 @@ def _look_at(root: str, name: str, limit: int) -> FolderFile:
     if not stat.S_ISREG(status.st_mode):
         kind = _KINDS.get(stat.S_IFMT(status.st_mode), "special file")
         return FolderFile(name, refusal=f"expected a regular file, got a {kind}: not opened")
-    if status.st_size > limit and suffix_of(name) not in ("", *_MANY):
+    if status.st_size > limit and suffix_of(name) not in ("", *_ENDS):
         return FolderFile(name, path, status, too_long(status.st_size, limit))
     return FolderFile(name, path, status)
 

@@ -28,6 +28,7 @@ from mog_assets.corpus.documents import (
 )
 from mog_assets.corpus.folders import FolderFile, Stamp, opened, scan, too_long
 from mog_assets.corpus.formats import GZIP, format_of
+from mog_assets.corpus.mailboxes import messages, name_of
 from mog_assets.corpus.memory import Journal, Memory, Outcome
 from mog_assets.corpus.spool import Spool
 from mog_assets.corpus.tables import Wrong, read_rows, record_of
@@ -156,7 +157,7 @@ def _read_file(file: FolderFile, context: _Context) -> tuple[Stamp | None, Seque
     remembered = context.memory.of_file(file.name, stamp)
     if remembered is not None:
         return stamp, [_Record(line, raw, context.memory.outcomes[raw]) for line, raw in remembered]
-    read = _read_lines if file.lines else _read_table if file.rows else _read_whole
+    read = _READERS[file.many]
     try:
         for _ in range(2):
             with opened(file.path) as stream:
@@ -255,6 +256,31 @@ def _read_table(file: FolderFile, stream: BinaryIO, context: _Context) -> Iterat
         yield _refused(0, b"", file.place, str(error))
 
 
+def _read_messages(file: FolderFile, stream: BinaryIO, context: _Context) -> Iterator[_Record]:
+    try:
+        for number, message, size in messages(stream, context.limit):
+            if size > context.limit:
+                yield _refused(number, b"", "", too_long(size, context.limit))
+                continue
+            raw = _hashed("", "", "", "", file.name, message)
+            if raw in context.memory.outcomes:
+                yield _Record(number, raw, context.memory.outcomes[raw])
+                continue
+            identity = name_of(message) or f"{file.place}:{number}"
+            try:
+                # As a file of this message alone would be read.
+                parsed = context.parser.parse(f"{file.place}-{number}.eml", message)
+                notes = {"path": file.place, **parsed.notes}
+                document = make_document(identity, parsed.title, parsed.text, parsed.metadata, notes, parsed.marks)
+                yield _read(number, raw, document, context.spool)
+            except Unsettled as error:
+                yield _refused(number, b"", identity, str(error))
+            except ValueError as error:
+                yield _refused(number, raw, identity, str(error))
+    except ValueError as error:
+        yield _refused(0, b"", file.place, str(error))
+
+
 def _read_line(file: FolderFile, number: int, raw: bytes, record: dict[str, Any] | str, spool: Spool) -> _Record:
     if isinstance(record, str):
         return _refused(number, raw, "", record)
@@ -263,6 +289,9 @@ def _read_line(file: FolderFile, number: int, raw: bytes, record: dict[str, Any]
     except ValueError as error:
         identity = record.get("id")
         return _refused(number, raw, "" if identity is None else str(identity)[:100], str(error))
+
+
+_READERS = {"lines": _read_lines, "rows": _read_table, "messages": _read_messages, "": _read_whole}
 
 
 def _read(line: int, raw: bytes, document: Document, spool: Spool) -> _Record:

@@ -317,11 +317,11 @@ def _ids(path: Path, limit: int) -> Iterable[str]:
         if file_of.refusal:
             continue
         file = Path(file_of.path)
-        if not (file_of.lines or file_of.rows):
+        if file_of.many not in ("lines", "rows"):
             yield file_of.place
             continue
         with unpacked(file, "corpus") as (stream, _):
-            if file_of.rows:
+            if file_of.many == "rows":
                 try:
                     rows = (
                         record_of(row, file_of.place)

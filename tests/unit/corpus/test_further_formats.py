@@ -3,6 +3,7 @@
 import datetime
 import email.policy
 import json
+import mailbox
 import re
 import zipfile
 from email.message import EmailMessage
@@ -229,3 +230,70 @@ def test_lines_of_marks_without_a_heading_are_none(tmp_path):
 
 def test_htm_is_html(tmp_path):
     assert document(tmp_path / "a", "a.htm", "<p>Five <em>eggs</em></p>").text == "Five eggs"
+
+
+# Mailboxes
+
+
+def mbox(path, *texts, **headers):
+    """A mailbox as Python writes it: a message for each text."""
+    box = mailbox.mbox(path)
+    for number, text in enumerate(texts):
+        message = EmailMessage()
+        message["From"], message["Subject"] = "ann@example.org", f"Hens {number}"
+        message["Message-ID"] = f"<hens-{number}@example.org>"
+        for name, value in headers.items():
+            message.replace_header(name, value) if name in message else message.add_header(name, value)
+        message.set_content(text)
+        box.add(mailbox.mboxMessage(message))
+    box.close()
+    return path.read_bytes()
+
+
+def test_a_mailbox_is_a_document_for_each_message(tmp_path):
+    folder = tmp_path / "c"
+    folder.mkdir()
+    mbox(folder / "old.mbox", "Five eggs.", "From here on six.\n\nFrom there on none.", "Grüße.")
+    read_now = read(folder).documents
+    assert [(d.id, d.title, d.text.strip()) for d in read_now] == [
+        ("hens-0@example.org", "Hens 0", "Five eggs."),
+        ("hens-1@example.org", "Hens 1", "From here on six.\n\nFrom there on none."),
+        ("hens-2@example.org", "Hens 2", "Grüße."),
+    ]
+    metadata = json.loads(read_now[0].metadata)
+    assert metadata["from"] == "ann@example.org" and metadata["mog"]["path"] == "old.mbox"
+    # The same message in another box is one document.
+    mbox(folder / "sent.mbox", "Five eggs.")
+    reading = read(folder)
+    assert len(reading.documents) == 3 and [s.id for s in reading.skipped] == ["hens-0@example.org"]
+
+
+def test_messages_without_a_name_are_called_by_their_place_and_one_that_is_none_is_skipped(tmp_path):
+    folder = tmp_path / "c"
+    folder.mkdir()
+    lines = "From a\nSubject: One\n\nText one.\n\nFrom b\nno header\n\nFrom c\nSubject: Three\n\nText three.\n"
+    (folder / "box.mbox").write_text(lines, encoding="utf-8")
+    reading = read(folder)
+    assert [(d.id, d.title) for d in reading.documents] == [("box.mbox:1", "One"), ("box.mbox:3", "Three")]
+    ((place, reason),) = [(s.place, s.reason) for s in reading.skipped]
+    assert place == "box.mbox:2" and "expected a message with From" in reason
+
+
+@pytest.mark.parametrize(
+    ("content", "reason"),
+    [
+        (b"\x00\x01\x02 binary", "expected a mailbox"),
+        (b"Subject: no envelope\n\nText.", "expected a mailbox"),
+        (b"From a\nSubject: Long\n\n" + b"eggs " * 30_000, "max_document_mb"),
+        (b"From a\n" + b"x" * 3_000_000, "max_document_mb"),
+        (b"From a\nSubject: Nothing\n\n", "empty document"),
+    ],
+)
+def test_a_hostile_mailbox_is_skipped_with_the_reason(tmp_path, content, reason):
+    folder = tmp_path / "c"
+    folder.mkdir()
+    (folder / "box.mbox").write_bytes(content)
+    (folder / "fine.txt").write_text("Fine.")
+    reading = read(folder)
+    assert [used.id for used in reading.used] == ["fine.txt"]
+    assert [s.place.startswith("box.mbox") and reason in s.reason for s in reading.skipped] == [True]
