@@ -121,11 +121,17 @@ class Project:
         return [] if self._principal is None else sorted(self._principal.names)
 
     @contextmanager
-    def _using(self) -> Iterator[Generation]:
-        """The artefacts for a question; what goes wrong with them may name what not everybody sees."""
+    def _seeing(self) -> Iterator[tuple[Generation, Sight]]:
+        """The artefacts for a question, and what may be seen of them.
+
+        Raises:
+            NotAllowed: nobody says who asks, or the rules cannot be read.
+            MogError: something is wrong with the artefacts; who does not see all is not told what.
+        """
         try:
             with self._generations.using() as now:
-                yield now
+                rules = self.permissions
+                yield now, EVERYTHING if rules is None else rules.sight(now.seen, self._principal)
         except (ConfigError, NotFound, NotAllowed):
             raise
         except MogError as error:
@@ -134,14 +140,11 @@ class Project:
             _log.error("%s", error)
             raise MogError("this cannot be answered now; the log says why") from error
 
-    def _sight(self, now: Generation) -> Sight:
-        return EVERYTHING if self.permissions is None else self.permissions.sight(now.seen, self._principal)
-
     @property
     def names(self) -> list[str]:
         """The corpora that are searched: those of which a document may be seen."""
-        with self._using() as now:
-            return self._named(now, self._sight(now))
+        with self._seeing() as (now, sight):
+            return self._named(now, sight)
 
     def _named(self, now: Generation, sight: Sight) -> list[str]:
         if sight.documents is None:
@@ -188,7 +191,7 @@ class Project:
     def methods(self) -> list[str]:
         """Methods that can be asked for: what they need has been materialised."""
         methods = [parse(AUTO, self.settings), *all_methods(self.settings)]
-        with self._using() as now:
+        with self._generations.using() as now:
             return [m.name for m in methods if not m.evaluation_only and self._has(now, m)]
 
     def _has(self, now: Generation, method: Method) -> bool:
@@ -215,8 +218,8 @@ class Project:
     @property
     def corpora(self) -> list[CorpusInfo]:
         """The corpora that are searched, with what may be seen of them."""
-        with self._using() as now:
-            return reading.corpora(now.retrieval.corpora, now.fields, self._sight(now))
+        with self._seeing() as (now, sight):
+            return reading.corpora(now.retrieval.corpora, now.fields, sight)
 
     def retrieve(
         self,
@@ -270,8 +273,7 @@ class Project:
             # Each is asked of the documents that have what it quotes.
             options: dict[str, Any] = {"budget": budget, "k": k, "method": method, "corpora": corpora, "where": where}
             return [self.retrieve(question, **options, explain=explain) for question in questions]
-        with self._using() as now:
-            sight = self._sight(now)
+        with self._seeing() as (now, sight):
             retrieval = self._searching(now, sight, corpora, where, *questions[:1]).again(list(questions))
             if how.kind == AUTO:
                 how, because = retrieval.chosen
@@ -333,8 +335,7 @@ class Project:
         _check([question])
         how = self._way(method)
         request = roles.AnswerRequest.of(Question("question", question, "open", "test", options=dict(options or {})))
-        with self._using() as now:
-            sight = self._sight(now)
+        with self._seeing() as (now, sight):
             retrieval = self._searching(now, sight, corpora, where, question)
 
             def told(step: str, what: dict[str, Any]) -> None:
@@ -389,8 +390,7 @@ class Project:
         Raises:
             NotFound: there is no such corpus or document.
         """
-        with self._using() as now:
-            sight = self._sight(now)
+        with self._seeing() as (now, sight):
             _check_corpora([corpus], self._named(now, sight), NotFound)
             row = self._row(now, sight, corpus, id)
             source = reading.source_of(id, row["metadata"])
@@ -470,8 +470,7 @@ class Project:
             raise ConfigError("passage: expected at least one place, got none")
         if method:
             method = self._method(method).name
-        with self._using() as now:
-            sight = self._sight(now)
+        with self._seeing() as (now, sight):
             _check_corpora([span.corpus for span in spans], self._named(now, sight), NotFound)
             documents = dict.fromkeys((span.corpus, span.doc) for span in spans)
             texts = {document: self._row(now, sight, *document)["text"] for document in documents}
