@@ -13,12 +13,13 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from mog_assets.cli.common import config_option, echo, guarded, principal_option, seen_by, settings_of
-from mog_assets.resources.errors import MogError
+from mog_assets.resources.errors import ConfigError, MogError
 from mog_assets.serving import access
 
 if TYPE_CHECKING:
     from mog_assets.config import Settings
     from mog_assets.serving.limits import ServerOptions
+    from mog_assets.serving.live import Live
 
 
 @click.command()
@@ -59,9 +60,10 @@ if TYPE_CHECKING:
 @click.option("--allow-origin", multiple=True, metavar="URL", help="Let pages of this web site call; several times.")
 @click.option("--public-url", default="", metavar="URL", help="Where browsers reach the server, for links.")
 @click.option("--push", is_flag=True, help="Let callers push documents; with permissions, these say who may.")
+@click.option("--live", is_flag=True, help="Run `mog run` when documents were pushed.")
 @click.option("--log-questions", is_flag=True, help="Write the texts of questions into the log.")
 @guarded
-def serve(path: str | None, host: str, port: int, **given: Any) -> None:
+def serve(path: str | None, host: str, port: int, live: bool, **given: Any) -> None:
     """Serve passages, answers and a search page over HTTP (stop it with Ctrl-C).
 
     With MOG_API_KEY set, callers must send it as `Authorization: Bearer KEY`. Without it, only this machine is served.
@@ -94,8 +96,26 @@ def serve(path: str | None, host: str, port: int, **given: Any) -> None:
         echo(url)
         sys.stdout.flush()
 
+    follower = _live(path, settings) if live else None
     server.serve(made, made.state.serving, opened, ready)
+    if follower is not None:
+        follower.close()
     _end(project)
+
+
+def _live(path: str | None, settings: Settings) -> Live:
+    """What starts runs when documents are pushed.
+
+    Raises:
+        ConfigError: there is no corpus that takes any.
+    """
+    from mog_assets.config import file
+    from mog_assets.serving.live import Live
+
+    files = [section.pushed for section in settings.corpora.values() if section.pushed is not None]
+    if not files:
+        raise ConfigError("--live: expected a corpus that is `pushed` in the configuration, got none")
+    return Live(file(path), files)
 
 
 def _options(host: str, settings: Settings, given: dict[str, Any]) -> ServerOptions:

@@ -100,6 +100,19 @@ def push(
     return total
 
 
+def version(path: Path) -> str:
+    """Changes with the documents of a file; empty if there is none.
+
+    Raises:
+        MogError: it cannot be read.
+    """
+    if not exists(path):
+        return ""
+    with _explained(path), closing(_connected(path)) as connection:
+        file, number = connection.execute("SELECT file, version FROM about").fetchone()
+    return f"{file} {number}"
+
+
 def _line(place: str, record: Any, limit: int) -> str:
     try:
         if not isinstance(record, Mapping):
