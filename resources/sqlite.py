@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import sqlite3
 import threading
+from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 
@@ -33,6 +34,27 @@ def _create(path: Path) -> None:
             # Another process may be first.
             with suppress(FileExistsError):
                 os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))
+
+
+def made(connection: sqlite3.Connection, schema: Sequence[str]) -> int:
+    """Make the tables of a file that has none; returns its `user_version`.
+
+    Args:
+        connection: To the file.
+        schema: The statements; the last sets `user_version`, which is 0 before.
+    """
+    if _version(connection) == 0:
+        connection.execute("BEGIN IMMEDIATE")
+        with connection:
+            # Another process may have been first.
+            if _version(connection) == 0:
+                for statement in schema:
+                    connection.execute(statement)
+    return _version(connection)
+
+
+def _version(connection: sqlite3.Connection) -> int:
+    return int(connection.execute("PRAGMA user_version").fetchone()[0])
 
 
 def connect(path: Path, seconds: float = BUSY_SECONDS, threads: bool = False) -> sqlite3.Connection:

@@ -8,7 +8,7 @@ from typing import BinaryIO
 
 # A line of a message that would look like the beginning of the next one has a `>` before it.
 _QUOTED = re.compile(rb"^>(>*From )")
-_NAME = re.compile(rb"^message-id:\s*<([^<>\s]{1,500})>", re.IGNORECASE | re.MULTILINE)
+_NAME = re.compile(rb"^message-id:\s*<([!-;=?-~]{1,500})>", re.IGNORECASE | re.MULTILINE)
 # Of a message's beginning, in which its name is looked for.
 _HEAD = 20_000
 # A longer line is no line of a message, whose lines have 998 characters at most.

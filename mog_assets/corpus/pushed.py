@@ -6,7 +6,6 @@ The file is a source like others (see `mog_assets.corpus.sources`), whose items 
 from __future__ import annotations
 
 import json
-import secrets
 import sqlite3
 import unicodedata
 from collections.abc import Iterator, Mapping, Sequence
@@ -20,25 +19,20 @@ from mog_assets.corpus.parts import name_of, number_of, part_of
 from mog_assets.corpus.sources import SOURCES, Item, Source
 from mog_assets.resources.errors import ConfigError, MogError
 from mog_assets.resources.printable import printable
-from mog_assets.resources.sqlite import connect, exists
+from mog_assets.resources.sqlite import connect, exists, made
 
-SCHEME = "pushed"
 _FORMAT = 1
 # Seconds to wait for other processes.
 _PATIENCE = 10.0
 # `version` counts the changes of the file; that of a part is the last one in it.
 _SCHEMA = (
     "CREATE TABLE about (file TEXT NOT NULL, version INTEGER NOT NULL)",
+    "INSERT INTO about VALUES (lower(hex(randomblob(8))), 0)",
     "CREATE TABLE documents (id TEXT PRIMARY KEY, part INTEGER NOT NULL, line TEXT NOT NULL) WITHOUT ROWID",
     "CREATE INDEX documents_by_part ON documents (part, id)",
     "CREATE TABLE parts (part INTEGER PRIMARY KEY, version INTEGER NOT NULL, documents INTEGER NOT NULL)",
     f"PRAGMA user_version = {_FORMAT}",
 )
-
-
-def address(path: Path) -> str:
-    """The address of the source."""
-    return f"{SCHEME}://{path}"
 
 
 def push(
@@ -149,18 +143,10 @@ def _connected(path: Path) -> sqlite3.Connection:
     connection = connect(path, _PATIENCE)
     try:
         connection.execute("PRAGMA synchronous = FULL")
-        if connection.execute("PRAGMA user_version").fetchone() == (0,):
-            connection.execute("BEGIN IMMEDIATE")
-            with connection:
-                # Another process may have been first.
-                if connection.execute("PRAGMA user_version").fetchone() == (0,):
-                    for statement in _SCHEMA:
-                        connection.execute(statement)
-                    connection.execute("INSERT INTO about VALUES (?, 0)", (secrets.token_hex(8),))
-        (version,) = connection.execute("PRAGMA user_version").fetchone()
-        if version != _FORMAT:
+        if (version := made(connection, _SCHEMA)) != _FORMAT:
             raise MogError(
-                f"the pushed documents {path}: expected format {_FORMAT}, got {version}: use a newer version"
+                f"the pushed documents {path}: expected format {_FORMAT}, got {version}: another version of mog-assets "
+                "wrote the file; use that version"
             )
     except BaseException:
         connection.close()
@@ -185,4 +171,4 @@ def _read(place: str, name: str) -> Iterator[bytes]:
             yield f"{line}\n".encode()
 
 
-SOURCES.register(SCHEME, Source(_items, _read, together=4))
+SOURCES.register("pushed", Source(_items, _read, together=4))

@@ -262,11 +262,12 @@ def _read_messages(file: FolderFile, stream: BinaryIO, context: _Context) -> Ite
             if size > context.limit:
                 yield _refused(number, b"", "", too_long(size, context.limit))
                 continue
-            raw = _hashed("", "", "", "", file.name, message)
+            identity = name_of(message) or f"{file.place}:{number}"
+            # With its id: one without a name may have moved to another place.
+            raw = _hashed("", "", "", "", file.name, identity, message)
             if raw in context.memory.outcomes:
                 yield _Record(number, raw, context.memory.outcomes[raw])
                 continue
-            identity = name_of(message) or f"{file.place}:{number}"
             try:
                 # As a file of this message alone would be read.
                 parsed = context.parser.parse(f"{file.place}-{number}.eml", message)

@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-import secrets
 import sqlite3
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 from mog_assets.resources.errors import MogError
-from mog_assets.resources.sqlite import connect
+from mog_assets.resources.sqlite import connect, made
 
 _FORMAT = 1
 # `dirty`: bytes of deleted rows may still be in the file or beside it.
 _SCHEMA = (
     "CREATE TABLE about (file TEXT NOT NULL, rows INTEGER NOT NULL, used INTEGER NOT NULL, dirty INTEGER NOT NULL)",
+    "INSERT INTO about VALUES (lower(hex(randomblob(8))), 0, 0, 0)",
     "CREATE TABLE entries (number INTEGER PRIMARY KEY AUTOINCREMENT, id TEXT NOT NULL UNIQUE, time REAL NOT NULL, "
     "question TEXT NOT NULL, used INTEGER NOT NULL, method TEXT NOT NULL, version TEXT NOT NULL)",
     "CREATE INDEX entries_by_time ON entries (time)",
@@ -50,28 +50,15 @@ def connected(path: Path, seconds: float, synchronous: str = "NORMAL", threads: 
         # What `VACUUM` copies never lies in another folder.
         connection.execute("PRAGMA temp_store = MEMORY")
         connection.execute(f"PRAGMA synchronous = {synchronous}")
-        if connection.execute("PRAGMA user_version").fetchone() == (0,):
-            _make_tables(connection)
-        (found,) = connection.execute("PRAGMA user_version").fetchone()
-        if found != _FORMAT:
+        if (version := made(connection, _SCHEMA)) != _FORMAT:
             raise MogError(
-                f"the log of use {path}: expected format {_FORMAT}, got {found}: another version of mog-assets wrote "
+                f"the log of use {path}: expected format {_FORMAT}, got {version}: another version of mog-assets wrote "
                 "it; use that version, or move the file away"
             )
     except BaseException:
         connection.close()
         raise
     return connection
-
-
-def _make_tables(connection: sqlite3.Connection) -> None:
-    connection.execute("BEGIN IMMEDIATE")
-    with connection:
-        # Another process may have been first.
-        if connection.execute("PRAGMA user_version").fetchone() == (0,):
-            for statement in _SCHEMA:
-                connection.execute(statement)
-            connection.execute("INSERT INTO about VALUES (?, 0, 0, 0)", (secrets.token_hex(8),))
 
 
 @contextmanager

@@ -12,6 +12,7 @@ from io import BytesIO
 import openpyxl
 import pytest
 
+from mog_assets.corpus.memory import load_memory
 from mog_assets.corpus.reading import read_corpus
 from mog_assets.corpus.worker import Limits
 
@@ -277,6 +278,20 @@ def test_messages_without_a_name_are_called_by_their_place_and_one_that_is_none_
     assert [(d.id, d.title) for d in reading.documents] == [("box.mbox:1", "One"), ("box.mbox:3", "Three")]
     ((place, reason),) = [(s.place, s.reason) for s in reading.skipped]
     assert place == "box.mbox:2" and "expected a message with From" in reason
+
+
+def test_what_is_read_of_a_changed_mailbox_is_what_a_first_reading_gives(tmp_path):
+    folder, remembered = tmp_path / "c", tmp_path / "memory.parquet"
+    folder.mkdir()
+    messages = [f"From a\nSubject: Hens {n}\n\nText {n}.\n\n" for n in range(4)]
+    (folder / "box.mbox").write_text("".join(messages), encoding="utf-8")
+    read(folder).journal.write(remembered, "s")
+    # Those that follow have other numbers, which are their names.
+    (folder / "box.mbox").write_text("".join(messages[1:]), encoding="utf-8")
+    again = read_corpus(folder, LIMIT, load_memory(remembered, "s"))
+    first = read(folder)
+    assert [(o.id, o.digest) for o in again.used] == [(o.id, o.digest) for o in first.used]
+    assert [d.title for d in again.documents] == ["Hens 1", "Hens 2", "Hens 3"]
 
 
 @pytest.mark.parametrize(
