@@ -79,6 +79,9 @@ def serve(path: str | None, host: str, port: int, live: bool, **given: Any) -> N
     from mog_assets.serving import descriptors
 
     project = mog_assets.open(settings)
+    if project.permissions is not None:
+        # What is wrong with the rules is told now, and not to callers.
+        project.permissions.check()
     server.log_to_stderr()
     fit = descriptors.reserve(options.connections)
     if fit < options.connections:
@@ -89,7 +92,7 @@ def serve(path: str | None, host: str, port: int, live: bool, **given: Any) -> N
     url = server.url_of(opened)
 
     def ready() -> None:
-        if options.permissions is not None:
+        if project.permissions is not None:
             log.warning("permissions: each caller sends a key or token of its own")
         elif not options.key:
             log.warning("%s is not set: only this machine is served, without a key", access.KEY_VARIABLE)
@@ -125,15 +128,9 @@ def _options(host: str, settings: Settings, given: dict[str, Any]) -> ServerOpti
         ConfigError: other machines would be served without a key, or the key is short.
     """
     from mog_assets.serving.limits import ServerOptions
-    from mog_assets.serving.permissions import Permissions
 
-    permissions = None if settings.permissions is None else Permissions(settings.permissions)
-    if permissions is not None:
-        # What is wrong with them is told now, and not to callers.
-        _ = permissions.rules
-    key = access.key_for(host, permissions is not None)
+    key = access.key_for(host, settings.permissions is not None)
     return ServerOptions(
-        permissions=permissions,
         key=key,
         hosts=access.names_of(host, key),
         origins=given["allow_origin"],

@@ -12,6 +12,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from mog_assets.resources.errors import MogError
 from mog_assets.serving.limits import HEAD_BYTES, HEADERS, RETRY_SECONDS, TARGET_CHARS, ServerOptions, check_json
+from mog_assets.serving.permissions import Permissions
 from mog_assets.serving.problems import Problem, problem_of
 
 # Anybody may ask for these: they hold nothing of the project's documents.
@@ -50,8 +51,8 @@ class Guard:
     open = OPEN
     remedy = "see --allow-origin"
 
-    def __init__(self, app: ASGIApp, options: ServerOptions) -> None:
-        self.app, self.options = app, options
+    def __init__(self, app: ASGIApp, options: ServerOptions, permissions: Permissions | None = None) -> None:
+        self.app, self.options, self.permissions = app, options, permissions
         self._key = options.key.encode()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -79,7 +80,7 @@ class Guard:
 
     async def _check_caller(self, scope: Scope, headers: Headers) -> None:
         """Let callers with the right key pass; with permissions, say who they are."""
-        path, permissions = scope["path"], self.options.permissions
+        path, permissions = scope["path"], self.permissions
         if path in self.open:
             return
         if permissions is None:

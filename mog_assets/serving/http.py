@@ -108,7 +108,7 @@ def app(project: Any, options: ServerOptions | None = None) -> FastAPI:
     # The last one is the outermost.
     made.add_middleware(Head)
     made.add_middleware(Body, options=options)
-    made.add_middleware(Guard, options=options)
+    made.add_middleware(Guard, options=options, permissions=project.permissions)
     if options.origins:
         headers = ["authorization", "content-type", "mcp-protocol-version", "mcp-session-id"]
         methods = ["GET", "POST", "PUT", "DELETE"]

@@ -13,7 +13,6 @@ from typing import Any, TypeVar
 
 from mog_assets.resources.errors import MogError
 from mog_assets.serving.descriptors import CONNECTIONS
-from mog_assets.serving.permissions import Permissions
 from mog_assets.serving.problems import Problem, log
 
 T = TypeVar("T")
@@ -66,7 +65,6 @@ class ServerOptions:
         log_questions: Write the questions into the log.
         public_url: Where browsers reach the server, for links in what agents get; empty for the host they asked.
         push: Whether callers may put documents into corpora that take them; with permissions, the rules say who may.
-        permissions: Who may see which documents; each caller then has a key or a token of their own. None: all see all.
     """
 
     key: str = ""
@@ -88,7 +86,6 @@ class ServerOptions:
     log_questions: bool = False
     public_url: str = ""
     push: bool = False
-    permissions: Permissions | None = None
 
     @property
     def arriving_bytes(self) -> int:

@@ -129,8 +129,9 @@ class Agents:
 
     def _project(self, ctx: Context) -> Any:
         """The project as whoever calls a tool may see it."""
-        permissions = self._options.permissions
-        if permissions is None:
+        permissions = self._whole.permissions
+        # On standard input, it was said at the start who asks.
+        if permissions is None or self._whole.seen_as:
             return self._whole
         # The guard has checked the header of this request; the tool runs in another task.
         token = (ctx.headers or {}).get("authorization", "").partition(" ")[2].strip()

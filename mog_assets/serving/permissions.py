@@ -287,6 +287,14 @@ class Permissions:
                 self._rules = None
                 raise NotAllowed(f"permissions: expected rules, so nothing is shown, got: {error}") from error
 
+    def check(self) -> None:
+        """Check that the rules can be read.
+
+        Raises:
+            NotAllowed: they cannot.
+        """
+        _ = self.rules
+
     def _read(self, before: Rules | None) -> Rules:
         version = sha256(self.path.read_bytes()).hexdigest()
         if before is not None and before.version == version:

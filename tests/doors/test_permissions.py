@@ -15,6 +15,7 @@ from fastapi.testclient import TestClient
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from mcp import Client
+from mcp.client.stdio import StdioServerParameters
 from mcp.client.streamable_http import streamable_http_client
 from rerank_server import RerankServer
 from served import Served, command, environment
@@ -316,8 +317,10 @@ def test_who_does_not_say_who_asks_gets_nothing(project):
     for call in (lambda p: p.retrieve(QUESTION), lambda p: p.ask(QUESTION), lambda p: p.names, lambda p: p.corpora):
         with pytest.raises(NotAllowed, match="as_principal"):
             call(project.opened)
-    # A server that was started without them does not show more.
+    # A route that forgot to ask who calls would show nothing either.
     client = TestClient(http.app(project.opened, ServerOptions()), "http://localhost")
+    client.app.state.serving.project_for = lambda _: project.opened
+    client.headers["Authorization"] = f"Bearer {KEYS['ann']}"
     assert client.post("/v1/retrieve", json={"question": QUESTION}).status_code == 503
     for key in (
         "",
@@ -367,9 +370,9 @@ def test_the_owner_sees_what_an_open_project_shows(project):
     assert "topic" in whole.corpora[0].fields
 
 
-def by_http(project, name, permissions=None):
-    options = ServerOptions(permissions=permissions or project.opened.permissions)
-    client = TestClient(http.app(project.opened, options), "http://localhost", raise_server_exceptions=False)
+def by_http(project, name):
+    app = http.app(project.opened, ServerOptions())
+    client = TestClient(app, "http://localhost", raise_server_exceptions=False)
     if name is not None:
         client.headers["Authorization"] = f"Bearer {KEYS.get(name, name)}"
     return client
@@ -480,6 +483,13 @@ async def by_mcp(url, name, id):
         return [str(each.content) for each in (results, answer)], document.is_error
 
 
+async def by_stdio(words):
+    program, *arguments = command(*words)
+    async with Client(StdioServerParameters(command=program, args=arguments, env=environment())) as agent:
+        results = await agent.call_tool("search", {"query": QUESTION, "k": 50})
+        return str(results.content), results.is_error
+
+
 def test_agents_and_commands_get_what_each_may_see(project, tmp_path):
     write(
         project,
@@ -497,6 +507,8 @@ def test_agents_and_commands_get_what_each_may_see(project, tmp_path):
     finally:
         served.end()
     config = ["--config", str(project.of.folder / "mog.yaml")]
+    results, _ = asyncio.run(by_stdio(["mcp", "--as", "bob", *config]))
+    assert "c1/" in results and "c0/" not in results
 
     def run(*words):
         return subprocess.run(
