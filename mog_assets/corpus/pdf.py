@@ -1,4 +1,4 @@
-"""Read PDF files: the text of every page, as paragraphs, with the outline as headings."""
+"""Read PDF files: the text of every page, as paragraphs and rows of tables, with the outline as headings."""
 
 from __future__ import annotations
 
@@ -17,7 +17,22 @@ _MOST_BOOKMARKS = 10_000
 # What PDFium gives for a hyphen at the end of a line.
 _HYPHEN = "\ufffe"
 _LINE = re.compile(f"[^\r\n{_HYPHEN}]+")
-_ITEM = re.compile(r"[•◦▪‣·–*-]\s|\(?\w{1,3}[.)]\s")
+_WORD = re.compile(r"\S+")
+# The marker of an item; symbol fonts have theirs in a private area.
+_MARKER = re.compile(r"[•◦▪‣·–*\ue000-\uf8ff-]|\(?\w{1,3}[.)]")
+_SYMBOL = re.compile(r"^[\ue000-\uf8ff](?=\s)")
+_ITEM = re.compile(rf"(?:{_MARKER.pattern})\s")
+_CURRENCY = re.compile(r"[$€£¥]")
+# The gap between two cells of a table, in heights: between words of justified text it is less than one. And before the
+# sign of a currency, which stands next to the number on its left.
+_CELL_GAP, _CURRENCY_GAP = 1.5, 0.3
+# Up to so many heights after the marker of an item, what follows belongs to it.
+_ITEM_GAP = 4
+# Lines of a cell in the head of a table, and the most heights from one to the next.
+_HEAD_LINES, _HEAD_PITCH = 4, 1.6
+# Baselines that are as near, in heights, are those of one line: the other is that of a superscript.
+_LEVEL = 0.6
+_CELL = " | "
 # Widths of a column, in points, within which lines are compared.
 _COLUMN = 36
 # Widths of lines that may stand alone, in heights.
@@ -34,11 +49,12 @@ class _Box(NamedTuple):
 
 
 class _Line(NamedTuple):
-    """A line of a page, whether a hyphen ends it, and its box; None if it has none."""
+    """A line of a page, whether a hyphen ends it, its box, None if it has none, and whether it has several cells."""
 
     text: str
     hyphen: bool
     box: _Box | None
+    row: bool = False
 
 
 def read_pdf(content: bytes, fallback: str, limit: int) -> Parsed:
@@ -135,11 +151,119 @@ def _lines(page: pdfium.PdfTextPage) -> list[_Line]:
         line = match[0].rstrip()
         hyphen = text[match.end() : match.end() + 1] == _HYPHEN
         if line.strip():
-            start = match.end() - len(match[0].lstrip())
-            words = line.lstrip().encode("utf-16-le", "surrogatepass").decode("utf-16-le", "ignore")
-            box = _box(page, start, match.start() + len(line) - 1)
-            lines.append(_Line(clean(words), hyphen, box))
-    return lines
+            start = match.start()
+            words = [(word[0], start + word.start(), start + word.end()) for word in _WORD.finditer(line)]
+            # What follows the marker of an item is as high as its further lines, and starts where they do.
+            first = words[1 if len(words) > 1 and _MARKER.fullmatch(words[0][0]) else 0][1]
+            box = _box(page, first, words[-1][2] - 1)
+            cells = _cells(page, line.lstrip(), words, box)
+            lines.append(_Line(_CELL.join(map(_valid, cells)), hyphen, box, len(cells) > 1))
+    return _with_heads(_with_superscripts(lines))
+
+
+def _valid(units: str) -> str:
+    text = clean(units.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "ignore"))
+    return _SYMBOL.sub("•", text)
+
+
+def _cells(page: pdfium.PdfTextPage, line: str, words: list[tuple[str, int, int]], box: _Box | None) -> list[str]:
+    """A line, divided where the gap between two of its words is that between two cells of a table."""
+    if box is None or box.right - box.left < _CELL_GAP * box.height:
+        return [line]
+    cells, start, right, above = [], words[0][1], 0.0, ""
+    for number, (word, first, last) in enumerate(words):
+        ends = _ends(page, first, last - 1)
+        if ends is None:
+            return [line]
+        gap = (ends[0] - right) / box.height if number else 0.0
+        # What stands before what it belongs to, however far: the marker of an item, and the sign of a currency.
+        attached = _CURRENCY.fullmatch(above) or (number == 1 and gap < _ITEM_GAP and _MARKER.fullmatch(above))
+        priced = gap > _CURRENCY_GAP and _CURRENCY.fullmatch(word) and (above[-1:].isdigit() or above[-1:] in ")%—")
+        if (gap > _CELL_GAP or priced) and not attached:
+            cells.append(line[start - words[0][1] : words[number - 1][2] - words[0][1]])
+            start = first
+        right, above = ends[1], word
+    return [*cells, line[start - words[0][1] :]]
+
+
+def _with_superscripts(lines: list[_Line]) -> list[_Line]:
+    """Lines, with what continues a line at a slightly other height put back into it."""
+    rows: list[_Line] = []
+    for line in lines:
+        if rows and not rows[-1].hyphen and rows[-1].box and line.box:
+            height = max(rows[-1].box.height, line.box.height)
+            gap = line.box.left - rows[-1].box.right
+            if abs(rows[-1].box.base - line.box.base) < _LEVEL * height and gap > -0.2 * height:
+                apart = gap > _CELL_GAP * height
+                whole = _beside([[rows[-1]], [line]], _CELL if apart else " " if gap > 0.1 * height else "")
+                rows[-1] = whole._replace(row=apart or rows[-1].row or line.row)
+                continue
+        rows.append(line)
+    return rows
+
+
+def _with_heads(lines: list[_Line]) -> list[_Line]:
+    """Lines, with the head of a table, whose cells are several lines below one another, made one line."""
+    rows: list[_Line] = []
+    # The cells of a head, from left to right, each from top to bottom.
+    cells: list[list[_Line]] = []
+    for line in lines:
+        last = cells[-1][-1] if cells else rows[-1] if rows else None
+        if last and last.box and line.box and not last.hyphen:
+            height = max(last.box.height, line.box.height)
+            up, beside = line.box.base - last.box.base, line.box.left > last.box.right
+            if beside and 0 < up < (_HEAD_LINES - 1) * _HEAD_PITCH * height:
+                if not cells and (first := _first_cell(rows, line.box, height)):
+                    cells = [rows[-first:]]
+                    del rows[-first:]
+                if cells:
+                    cells.append([line])
+                    continue
+            elif cells and -_HEAD_PITCH * height < up < 0 and len(cells[-1]) < _HEAD_LINES:
+                bottom = min(part.box.base for part in cells[0] if part.box)
+                below = line.box.left < last.box.right and line.box.right > last.box.left
+                if below and line.box.base > bottom - _LEVEL * height:
+                    cells[-1].append(line)
+                    continue
+        if cells:
+            rows.append(_beside(cells, _CELL))
+            cells = []
+        rows.append(line)
+    return [*rows, _beside(cells, _CELL)] if cells else rows
+
+
+def _first_cell(rows: list[_Line], box: _Box, height: float) -> int:
+    """How many of the last lines are no higher than a box, and left of it; 0 if those are more than a cell has."""
+    for count in range(_HEAD_LINES + 1):
+        above = rows[-count - 1].box if count < len(rows) else None
+        if not above or above.base > box.base + _LEVEL * height:
+            return count
+        if above.right > box.left:
+            break
+    return 0
+
+
+def _beside(cells: list[list[_Line]], between: str) -> _Line:
+    """One line of cells, each of lines below one another."""
+    boxes = [line.box for cell in cells for line in cell if line.box]
+    text = between.join(" ".join(line.text for line in cell) for cell in cells)
+    base, height = min(box.base for box in boxes), max(box.height for box in boxes)
+    box = _Box(min(box.left for box in boxes), max(box.right for box in boxes), base, height)
+    return _Line(text, cells[-1][-1].hyphen, box, True)
+
+
+def _ends(page: pdfium.PdfTextPage, first: int, last: int) -> tuple[float, float] | None:
+    """Where the first character of a word starts and the last ends, in points."""
+    left, right, bottom, top = (ctypes.c_double() for _ in range(4))
+    index = raw.FPDFText_GetCharIndexFromTextIndex(page, first)
+    if not raw.FPDFText_GetCharBox(page, index, left, right, bottom, top):
+        return None
+    start = left.value
+    if last != first:
+        index = raw.FPDFText_GetCharIndexFromTextIndex(page, last)
+        if not raw.FPDFText_GetCharBox(page, index, left, right, bottom, top):
+            return None
+    return start, right.value
 
 
 def _box(page: pdfium.PdfTextPage, first: int, last: int) -> _Box | None:
@@ -195,6 +319,8 @@ def _join(above: _Line, line: _Line, pitch: float, rights: dict[int, float]) -> 
         return "\n"
     if min(heights) < 0.85 * height or apart > 1.25 * pitch or apart > 2.2 * height:
         return "\n\n"
+    if above.row or line.row:
+        return "\n"
     indented = line.box.left - above.box.left
     # A line as short as a heading may be one.
     short = above.box.right - above.box.left < _SHORT * height
