@@ -87,7 +87,8 @@ def _address(text: str) -> str:
     if not sign or not place:
         raise ValueError("an address such as scheme://place")
     registry.SOURCES.check(scheme)
-    if re.match("[^/@]*@|[^@]*:[^@]*@", place):
+    # `git@` is whom every host of repositories calls its callers by SSH.
+    if re.match("(?!git@)[^/@]*@|[^@]*:[^@]*@", place):
         raise ValueError("an address without a user and password: credentials come from the environment")
     return text
 

@@ -207,7 +207,9 @@ def _hashed(*parts: str | bytes) -> bytes:
 
 
 def _modified(status: os.stat_result) -> dict[str, str]:
-    """The UTC time of a file's last change in seconds; empty if no calendar has it."""
+    """The UTC time of a file's last change in seconds; empty if no calendar has it, or it is 0, which means none."""
+    if not status.st_mtime_ns:
+        return {}
     try:
         time_of = datetime.fromtimestamp(status.st_mtime_ns // 1_000_000_000, UTC)
     except (ValueError, OverflowError, OSError):

@@ -10,7 +10,7 @@ import json
 import os
 import shutil
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from contextlib import suppress
 from dataclasses import dataclass
@@ -95,11 +95,13 @@ class Source:
         items: Given an address, every item by name, a relative path, whose suffix is its format; or the version alone.
         read: Given the address and a name, the bytes of an item, whole or in pieces.
         together: How many items are read at a time, each in a thread.
+        prepare: Called with the address and the names of all items that will be read, before they are.
     """
 
     items: Callable[[str], Mapping[str, Item | str]]
     read: Callable[[str, str], bytes | Iterable[bytes]]
     together: int = 1
+    prepare: Callable[[str, Sequence[str]], None] | None = None
 
 
 SOURCES: Registry[Source] = registry.SOURCES
@@ -172,6 +174,11 @@ def synchronised(corpus: str, address: str, folder: Path) -> Copied:
     for name in changed:
         versions.pop(name, None)
     source, kept = SOURCES[scheme], time.monotonic()
+    if changed and source.prepare is not None:
+        try:
+            source.prepare(place, changed)
+        except Exception as error:
+            raise MogError(_fault(corpus, address, f"to copy {len(changed)} items", error)) from error
     pool = ThreadPoolExecutor(source.together)
 
     def keep() -> None:
@@ -211,8 +218,8 @@ def _copy(source: Source, place: str, name: str, path: Path, modified: float | N
         with temporary.open("wb") as stream:
             for piece in (content,) if isinstance(content, bytes) else content:
                 stream.write(piece)
-        if modified is not None:
-            os.utime(temporary, (modified, modified))
+        # Not when it was copied: a rebuild would have another time. Zero is taken for none.
+        os.utime(temporary, (modified or 0.0, modified or 0.0))
 
 
 def forgotten(folder: Path) -> None:

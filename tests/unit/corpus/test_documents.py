@@ -577,6 +577,48 @@ def test_pdf_has_pages_headings_and_paragraphs(folder):
     assert documents["plain.pdf"].title.startswith("The grey heron")
 
 
+def test_table_of_a_pdf_is_read_as_rows_of_cells_with_its_head_in_one_line(folder):
+    drawn = [(50, 760, 12, "Herons by year, in thousands"), (50, 700, 10, "Pond")]
+    # The head is drawn cell by cell, each of two lines that end on one level.
+    drawn += [(250, 712, 10, "June 30,"), (255, 700, 10, "2022"), (350, 712, 10, "June 30,"), (355, 700, 10, "2021")]
+    rows = [("Old mill, a name of several words", "1,204", "(98)"), ("Fees", "5", "7"), ("Newts", "11", "3")]
+    for number, (name, *values) in enumerate(rows):
+        y = 686 - 14 * number
+        drawn.append((50, y, 10, name))
+        for x, value in zip((260, 360), values, strict=True):
+            drawn += [(x - 30, y, 10, "$")] if name == "Fees" else []
+            drawn.append((x, y, 10, value))
+    # A footnote, which is smaller and higher.
+    drawn.insert(-2, (78, 662, 6, "(1)"))
+    drawn.append((50, 600, 10, "Herons are counted in the morning, from one bank of the pond, by people who know it"))
+    drawn.append((50, 588, 10, "and who do it every year."))
+    fill(folder, herons_pdf=pdf([drawn], "Herons"))
+    assert reading_of(folder).documents["herons.pdf"].text == (
+        "Herons by year, in thousands\n\nPond | June 30, 2022 | June 30, 2021\n"
+        "Old mill, a name of several words | 1,204 | (98)\nFees | $ 5 | $ 7\nNewts(1) | 11 | 3\n\n"
+        "Herons are counted in the morning, from one bank of the pond, by people who know it and who do it every year."
+    )
+
+
+def test_two_columns_of_a_pdf_are_read_one_after_the_other(folder):
+    left = [(50, 700 - 12 * n, 10, f"Left column, line {n} of its many words,") for n in range(8)]
+    right = [(320, 700 - 12 * n, 10, f"right column, line {n} of its many words,") for n in range(8)]
+    fill(folder, columns_pdf=pdf([[*left, *right]], "Columns"))
+    text = reading_of(folder).documents["columns.pdf"].text
+    assert "|" not in text and text.index("Left column, line 7") < text.index("right column, line 0")
+    assert "line 3 of its many words, Left column, line 4" in text
+
+
+def test_marker_of_an_item_in_a_pdf_is_no_cell(folder):
+    words = "Herons wait for fish at the edge of the water and never hurry, whatever the"
+    items = [(50, 700, 10, "1."), (80, 700, 10, words)]
+    items += [(80, 688, 10, "weather is."), (50, 676, 10, "2."), (80, 676, 10, "Newts swim.")]
+    fill(folder, items_pdf=pdf([items], "Items"))
+    assert reading_of(folder).documents["items.pdf"].text == (
+        "1. Herons wait for fish at the edge of the water and never hurry, whatever the weather is.\n2. Newts swim."
+    )
+
+
 def test_word_document_is_read_in_its_order(folder):
     fill(folder, pond_docx=docx_file())
     found = reading_of(folder).documents["pond.docx"]
