@@ -68,14 +68,19 @@ def serve(stream: BinaryIO, connection: socket.socket, limits: dict[str, Any]) -
             return
 
 
-def main(given: str) -> None:
-    """Answer on the socket that is the standard input, within the limits that are given as JSON."""
-    limits = json.loads(given)
+def limited(memory_bytes: int) -> None:
+    """Limit what this process may do; it is ended by who started it."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     warnings.simplefilter("ignore")
     with contextlib.suppress(ValueError, OSError):  # macOS refuses it, and has only the limit of time.
-        resource.setrlimit(resource.RLIMIT_AS, (limits["memory_bytes"],) * 2)
+        resource.setrlimit(resource.RLIMIT_AS, (memory_bytes,) * 2)
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+
+
+def main(given: str) -> None:
+    """Answer on the socket that is the standard input, within the limits that are given as JSON."""
+    limits = json.loads(given)
+    limited(limits["memory_bytes"])
     connection = socket.socket(fileno=0)
     with connection, connection.makefile("rb") as stream, contextlib.suppress(BrokenPipeError, ConnectionResetError):
         connection.sendall(b"+")

@@ -21,7 +21,7 @@ from mog_assets.resources.printable import printable
 LINES = (".jsonl", ".jsonl.gz")
 ROWS = (".csv", ".tsv", ".csv.gz", ".tsv.gz")
 # Files of many documents, by what these are.
-_MANY = {"lines": LINES, "rows": ROWS, "messages": (".mbox",)}
+_MANY = {"lines": LINES, "rows": ROWS, "parquet": (".parquet",), "messages": (".mbox",)}
 _ENDS = tuple(end for ends in _MANY.values() for end in ends)
 
 # Its words would be found instead of those that answer.

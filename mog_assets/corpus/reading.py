@@ -15,6 +15,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, BinaryIO, cast
 
+from mog_assets.corpus import parquet
 from mog_assets.corpus.archives import unpack_text
 from mog_assets.corpus.decoding import decode, other_encoding, parse_line, split_lines
 from mog_assets.corpus.documents import (
@@ -64,9 +65,10 @@ class Reading:
 
 @dataclass(frozen=True)
 class _Context:
-    """What all files of a corpus are read with: the limit of a document, the memory, the spool and the parser."""
+    """What all files of a corpus are read with: limits, the memory, the spool and the parser."""
 
     limit: int
+    limits: Limits
     memory: Memory
     spool: Spool
     parser: Parser
@@ -94,7 +96,7 @@ def read_corpus(
     If several documents have the same id, or ids that are equal under NFC, the first is used.
 
     Args:
-        path: A `.jsonl`, `.csv` or `.tsv` file, any of them with `.gz`, or a folder.
+        path: A `.jsonl`, `.csv` or `.tsv` file, any of them with `.gz`, a `.parquet` or `.mbox` file, or a folder.
         limit: Bytes that a document may have: a file, a line of a `.jsonl` file, or a row of a table.
         memory: Memory of an earlier reading with the same limits.
         folder: Folder for the documents until the reading is released; None for the system's temporary folder.
@@ -109,7 +111,7 @@ def read_corpus(
         raise MogError(f"{path}: {missing}")
     with Parser(limits, limit) as parser:
         files = scan(path, limit, questions)
-        return _read_corpus(path, files, _Context(limit, memory or Memory(), Spool(folder), parser))
+        return _read_corpus(path, files, _Context(limit, limits, memory or Memory(), Spool(folder), parser))
 
 
 def _read_corpus(path: Path, entries: Sequence[FolderFile], context: _Context) -> Reading:
@@ -258,6 +260,25 @@ def _read_table(file: FolderFile, stream: BinaryIO, context: _Context) -> Iterat
         yield _refused(0, b"", file.place, str(error))
 
 
+def _read_parquet(file: FolderFile, stream: BinaryIO, context: _Context) -> Iterator[_Record]:
+    try:
+        for number, line, size in parquet.rows(stream, context.limits, context.limit):
+            if size > context.limit:
+                yield _refused(number, b"", "", too_long(size, context.limit))
+                continue
+            record = parse_line(line)
+            if isinstance(record, dict):
+                record["id"] = record.get("id") or f"{file.place}:{number}"
+            # With its id, which may be that of its place.
+            raw = _hashed("", "", "", "", "", file.name, json.dumps(record))
+            if raw in context.memory.outcomes:
+                yield _Record(number, raw, context.memory.outcomes[raw])
+            else:
+                yield _read_line(file, number, raw, record, context.spool)
+    except ValueError as error:
+        yield _refused(0, b"", file.place, str(error))
+
+
 def _read_messages(file: FolderFile, stream: BinaryIO, context: _Context) -> Iterator[_Record]:
     try:
         for number, message, size in messages(stream, context.limit):
@@ -294,7 +315,13 @@ def _read_line(file: FolderFile, number: int, raw: bytes, record: dict[str, Any]
         return _refused(number, raw, "" if identity is None else str(identity)[:100], str(error))
 
 
-_READERS = {"lines": _read_lines, "rows": _read_table, "messages": _read_messages, "": _read_whole}
+_READERS = {
+    "lines": _read_lines,
+    "rows": _read_table,
+    "parquet": _read_parquet,
+    "messages": _read_messages,
+    "": _read_whole,
+}
 
 
 def _read(line: int, raw: bytes, document: Document, spool: Spool) -> _Record:

@@ -13,18 +13,15 @@ import os
 import re
 import sqlite3
 from collections.abc import Iterator, Mapping
-from datetime import date, time
-from decimal import Decimal
 from itertools import groupby
-from typing import Any
 
 from mog_assets.corpus.parts import name_of, number_of, part_of
 from mog_assets.corpus.sources import SOURCES, Item, Kept, Source
+from mog_assets.corpus.tables import record_of_values
 
 _VARIABLE = re.compile("[A-Za-z_][A-Za-z0-9_]*")
 # Rows that are in memory at a time.
 _ROWS = 1000
-_OWN = ("id", "title", "text")
 
 
 class _Rows:
@@ -77,7 +74,7 @@ def _lines(url: str, query: str) -> Iterator[tuple[int, str]]:
                 raise ValueError(f"a column `id`, and there are {', '.join(result.keys())}")
             for row in result.mappings():
                 identity = str(row["id"])
-                yield part_of(identity), json.dumps(_document(identity, dict(row)), ensure_ascii=False, sort_keys=True)
+                yield part_of(identity), json.dumps(record_of_values(dict(row)), ensure_ascii=False, sort_keys=True)
     except ModuleNotFoundError as error:
         raise OSError(f"no driver {error.name}: install it, or name another as in postgresql+psycopg2://") from None
     except sqlalchemy.exc.SQLAlchemyError as error:
@@ -94,27 +91,6 @@ def _password(url: str) -> str:
         return str(sqlalchemy.make_url(url).password or "")
     except sqlalchemy.exc.ArgumentError:
         return url
-
-
-def _document(identity: str, row: Mapping[str, Any]) -> dict[str, Any]:
-    values = {name: _value(value) for name, value in row.items() if not isinstance(value, bytes | memoryview)}
-    lines = "\n".join(f"{name}: {value}" for name, value in values.items() if value not in (None, ""))
-    text, title = values.get("text"), values.get("title")
-    return {
-        "id": identity,
-        "title": "" if title is None else str(title),
-        "text": lines if "text" not in values else "" if text is None else str(text),
-        "metadata": {name: value for name, value in values.items() if name not in _OWN},
-    }
-
-
-def _value(value: Any) -> Any:
-    """A value of a database as JSON."""
-    if isinstance(value, Decimal):
-        return float(value)
-    if isinstance(value, date | time):
-        return value.isoformat()
-    return value if value is None or isinstance(value, bool | int | float | str | list | dict) else str(value)
 
 
 _ROWS_OF: Kept[_Rows] = Kept(_Rows)

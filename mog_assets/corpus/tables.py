@@ -1,16 +1,22 @@
-"""Read files of comma- or tab-separated values: a row is a document."""
+"""Rows that are documents, and files of comma- or tab-separated values."""
 
 from __future__ import annotations
 
 import csv
 import io
+import math
 from collections import Counter
-from collections.abc import Generator, Iterator
+from collections.abc import Generator, Iterator, Mapping
+from datetime import date, time
+from decimal import Decimal
 from itertools import zip_longest
 from typing import Any, BinaryIO, NamedTuple
 
 from mog_assets.corpus.decoding import decode, other_encoding
 
+OWN = ("id", "title", "text")
+"""Columns that are not metadata."""
+_BYTES = (bytes, bytearray, memoryview)
 _DELIMITERS = ",;\t|"
 # Of a file: what its encoding and delimiter are told by.
 _SAMPLE_BYTES, _SAMPLE_ROWS = 1_000_000, 50
@@ -156,7 +162,7 @@ def _columns(fields: list[str]) -> list[str]:
         ValueError: a name occurs twice.
     """
     names = [field.strip() or f"column {n}" for n, field in enumerate(fields, start=1)]
-    names = [name.lower() if name.lower() in ("id", "title", "text") else name for name in names]
+    names = [name.lower() if name.lower() in OWN else name for name in names]
     twice = next((name for name, count in Counter(names).items() if count > 1), None)
     if twice is not None:
         raise ValueError(f"expected different names of columns, got {twice[:40]!r} twice")
@@ -171,5 +177,38 @@ def record_of(row: Row, file: str) -> dict[str, Any]:
         "id": values.get("id", "").strip() or f"{file}:{row.number}",
         "title": values.get("title", "").strip(),
         "text": values.get("text", lines),
-        "metadata": {name: value for name, value in values.items() if name not in ("id", "title", "text")},
+        "metadata": {name: value for name, value in values.items() if name not in OWN},
     }
+
+
+def record_of_values(row: Mapping[str, Any]) -> dict[str, Any]:
+    """The document of a row of typed values, as id (empty if it has none), title, text and metadata.
+
+    Numbers stay numbers, dates become text (`2026-05-01`), bytes are left out, and what is no number of JSON is null.
+    """
+    values = {name: _plain(value) for name, value in row.items() if not isinstance(value, _BYTES)}
+    lines = "\n".join(f"{name}: {value}" for name, value in values.items() if value not in (None, ""))
+    identity, title, text = (values.get(name) for name in OWN)
+    return {
+        "id": "" if identity is None else str(identity),
+        "title": "" if title is None else str(title),
+        "text": lines if "text" not in values else "" if text is None else str(text),
+        "metadata": {name: value for name, value in values.items() if name not in OWN},
+    }
+
+
+def _plain(value: Any) -> Any:
+    """A value as JSON has it."""
+    if isinstance(value, Decimal):
+        value = float(value)
+    if value is None or isinstance(value, bool | int | str):
+        return value
+    if isinstance(value, float):
+        return value if math.isfinite(value) else None
+    if isinstance(value, date | time):
+        return value.isoformat()
+    if isinstance(value, Mapping):
+        return {str(name): _plain(part) for name, part in value.items()}
+    if isinstance(value, list | tuple):
+        return [_plain(part) for part in value]
+    return None if isinstance(value, _BYTES) else str(value)

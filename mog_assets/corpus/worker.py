@@ -23,7 +23,7 @@ from mog_assets.corpus.marks import MOST_MARKS, Kind, Mark, Parsed
 from mog_assets.resources.errors import MogError
 
 _CODE = "import sys; sys.path[:] = sys.argv[2:]; from mog_assets.corpus.child import main; main(sys.argv[1])"
-_SECRET = re.compile("KEY|TOKEN|SECRET|PASSW|CREDENTIAL")
+_SECRET = re.compile("KEY|TOKEN|SECRET|PASSW|CREDENTIAL|_URL$")
 # Bytes of an answer apart from the text: title, metadata and marks.
 _LONGEST_HEADER = 100_000_000
 # Seconds that a process may take to start.
@@ -37,6 +37,11 @@ class Limits(NamedTuple):
     memory_bytes: int = 2_048_000_000
     unpacked_bytes: int = 200_000_000
     reader: str = "plain"
+
+
+def bare_environment() -> dict[str, str]:
+    """The environment without its secrets, for a process that parses what may be hostile."""
+    return {name: value for name, value in os.environ.items() if not _SECRET.search(name.upper())}
 
 
 class Unsettled(ValueError):
@@ -116,7 +121,8 @@ class Parser:
                 stdin=theirs.fileno(),
                 stdout=subprocess.DEVNULL,
                 stderr=subprocess.DEVNULL,
-                env=self._environment(),
+                # docling may need a token to load its models; who only parses needs none.
+                env=None if self._limits.reader == "docling" else bare_environment(),
             )
         self._deadline = time.monotonic() + _START_SECONDS
         # The time of a file does not include the start.
@@ -127,11 +133,6 @@ class Parser:
             raise MogError(
                 f"the process that parses files did not start ({self._ending}): max_memory_mb may be too small"
             ) from None
-
-    def _environment(self) -> dict[str, str]:
-        # docling may need a token to load its models; who only parses needs none.
-        docling = self._limits.reader == "docling"
-        return {name: value for name, value in os.environ.items() if docling or not _SECRET.search(name.upper())}
 
     def _stop(self, wait: bool = False) -> None:
         if self._socket is not None:

@@ -1,0 +1,97 @@
+"""Rows of Parquet files, read in a process of its own, within limits: a hostile file costs that file."""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+import select
+import subprocess
+import sys
+from collections.abc import Iterator
+from typing import Any, BinaryIO
+
+from mog_assets.corpus.decoding import split_lines
+from mog_assets.corpus.worker import Limits, Unsettled, bare_environment
+
+_CODE = "import sys; sys.path[:] = sys.argv[2:]; from mog_assets.corpus.parquet import main; main(sys.argv[1])"
+_BATCH_ROWS = 256
+
+
+class _Patient(io.RawIOBase):
+    """What a process writes; it may take so many seconds for the next bytes."""
+
+    def __init__(self, stream: Any, seconds: float) -> None:
+        self._stream, self._seconds = stream, seconds
+
+    def readable(self) -> bool:
+        """It is."""
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        """The next bytes."""
+        ready, _, _ = select.select([self._stream], [], [], self._seconds)
+        if not ready:
+            raise TimeoutError
+        return int(os.readv(self._stream.fileno(), [buffer]))
+
+
+def rows(stream: BinaryIO, limits: Limits, limit: int) -> Iterator[tuple[int, bytes, int]]:
+    """Number (from 1), JSON (see `record_of_values`) and size of every row; of a row beyond the limit only its size.
+
+    Args:
+        stream: An open file.
+        limits: Of the process; its seconds are those between two parts of the file.
+        limit: Maximum bytes of a row.
+
+    Raises:
+        ValueError: the file, or the rest of it, cannot be read; the message is the reason. `Unsettled` if another
+            attempt may succeed.
+    """
+    path = [os.path.abspath(entry) for entry in sys.path]
+    command = [sys.executable, "-P", "-c", _CODE, json.dumps(limits._asdict()), *path]
+    os.lseek(stream.fileno(), 0, os.SEEK_SET)
+    process = subprocess.Popen(
+        command, stdin=stream.fileno(), stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=bare_environment()
+    )
+    assert process.stdout is not None and process.stderr is not None
+    try:
+        yield from split_lines(io.BufferedReader(_Patient(process.stdout, limits.seconds), 1 << 20), limit)
+        # It wrote all: what it says of itself is short.
+        words = process.stderr.read(10_000).decode("utf-8", "replace").strip().splitlines()
+        code = process.wait(limits.seconds)
+    except (TimeoutError, subprocess.TimeoutExpired):
+        raise Unsettled(f"expected the next rows in {limits.seconds:g} s (max_seconds): stopped") from None
+    finally:
+        process.kill()
+        process.wait()
+        process.stdout.close()
+        process.stderr.close()
+    if code == 1 and words:
+        raise ValueError(words[-1])
+    if code:
+        raise Unsettled(f"the parser crashed (exit status {code}); the file may be damaged")
+
+
+def main(given: str) -> None:
+    """Write the rows of the file that is the standard input as lines of JSON, within the limits that are given."""
+    from mog_assets.corpus.child import limited
+    from mog_assets.corpus.tables import record_of_values
+
+    limits = json.loads(given)
+    limited(limits["memory_bytes"])
+    try:
+        import pyarrow.parquet as pq
+
+        with open(0, "rb") as stream, open(1, "wb") as out:
+            for batch in pq.ParquetFile(stream).iter_batches(_BATCH_ROWS, use_threads=False):
+                for row in batch.to_pylist():
+                    out.write(json.dumps(record_of_values(row), ensure_ascii=False).encode("utf-8", "replace") + b"\n")
+    except MemoryError:
+        sys.exit(f"expected to need at most {limits['memory_bytes'] / 1e6:g} MB to be parsed (max_memory_mb)")
+    except Exception as error:  # The library raises errors of all kinds for damaged files.
+        sys.exit(
+            f"damaged: expected a readable .parquet file, got {type(error).__name__}: {' '.join(str(error).split())}"[
+                :500
+            ]
+        )
